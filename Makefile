@@ -1,0 +1,36 @@
+# The front door: `make help`.  Each target is one script; the scripts say how.
+#
+# Options are variables:
+#   PYTHON=python3.13   the interpreter to use (default: those that scripts/pythons.sh finds)
+#   SAN=address         build and run the C unit tests with these sanitizers (-fsanitize=)
+#   PAIRS=3             rounds of each benchmark (default 15)
+#   ARGS='-k join'      more arguments for pytest or for the bench
+
+export PYTHON SAN PAIRS ARGS
+
+.DEFAULT_GOAL := help
+
+demo: ## profile examples/train.py with everything set up for it; the result is in demo/
+	@scripts/demo.sh
+
+test: ## all tests on every CPython >= 3.12 found (PYTHON=, SAN=, ARGS=)
+	@scripts/test.sh
+
+check: ## compiler warnings as errors, static analysis, types, format, signal-side symbols
+	@scripts/check.sh
+
+bench: ## measure, write docs/bench/*.json and the tables in docs/benchmarks.md (PAIRS=, ARGS=)
+	@scripts/bench.sh
+
+build: ## build pyhybrid into .venv, and nothing else
+	@scripts/packages.sh build
+	@set -e; found=$$(scripts/pythons.sh first); scripts/venv.sh "$${found#* }" .venv build >/dev/null
+
+clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
+	rm -rf build .venv .venvs demo .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this text
+	@sed -n 's/^\([a-z]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-7s %s\n' "$$t" "$$s"; done
+
+.PHONY: demo test check bench build clean help

@@ -1,0 +1,230 @@
+"""Profiling from within a program.
+
+    with pyhybrid.Profiler(hz=999, mode="hybrid") as p:
+        train()
+    p.profile.exact
+
+One profiler runs in a process at a time; it sees all threads, whichever one started it.
+"""
+
+import atexit
+import functools
+import inspect
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from pyhybrid import profiler
+from pyhybrid._native import region, running
+from pyhybrid.errors import PyhybridError
+from pyhybrid.profiler import Profiling, Settings
+
+if TYPE_CHECKING:
+    from pyhybrid.profile_file import Profile
+
+__all__ = ["Profiler", "disable", "enable", "profile", "region"]
+
+_lock = threading.Lock()  # of starting and stopping
+
+
+class Profiler:
+    """Profiles the process between `start` and `stop`, or within `with`.
+
+    hz: samples per second (of CPU time, or with clock="wall" of wall time) on each thread;
+    mode: "sample", "trace" (every call of a Python function) or "hybrid" (both in one tree);
+    include, exclude, functions: what is traced (selection.py); all is sampled;
+    output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
+    names them); None: no file stays, the result is `profile` alone.
+
+    All methods raise PyhybridError, in one line, for what the caller can mend: another profiler
+    runs, a folder is not writable, `stop` without `start`.  They may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        hz: int = 999,
+        mode: str = "hybrid",
+        clock: str = "cpu",
+        engine: str = "auto",
+        output: str | None = None,
+        formats: Sequence[str] = (),
+        summary: bool = False,
+        max_depth: int = 2048,
+        max_nodes: int = 2_000_000,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        functions: Sequence[str] = (),
+    ) -> None:
+        self._settings = Settings(
+            hz=hz,
+            mode=mode,
+            clock=clock,
+            engine=engine,
+            formats=tuple(formats),
+            summary=summary,
+            max_depth=max_depth,
+            max_nodes=max_nodes,
+            include=include,
+            exclude=exclude,
+            functions=functions,
+        )
+        self._output = output
+        self._profiling: Profiling | None = None
+        self._profile: Profile | None = None
+
+    def start(self) -> None:
+        """Begin; what was measured before is forgotten."""
+        with _lock:
+            folder = None
+            try:
+                if self._output is None:
+                    folder = tempfile.mkdtemp(prefix="pyhybrid-")
+                self._settings.prefix = os.path.join(folder, "out") if folder else self._output
+                profiling = Profiling(self._settings, _argv())
+                profiling.start()
+            except BaseException:
+                if folder:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+            self._folder = folder
+            self._profiling, self._profile = profiling, None
+            atexit.register(self._stop_at_exit)
+
+    def stop(self) -> None:
+        """End, and make the files; `profile` is there when it returns."""
+        with _lock:
+            profiling = self._profiling
+            if profiling is None:
+                raise PyhybridError("this profiler does not run")
+            self._profiling = None
+            atexit.unregister(self._stop_at_exit)
+            try:
+                path = profiling.finish()
+                if path is not None:
+                    from pyhybrid.profile_file import Profile
+
+                    self._profile = Profile.open(path)
+            finally:
+                if self._folder:
+                    shutil.rmtree(self._folder, ignore_errors=True)
+
+    def pause(self) -> None:
+        """Neither samples nor events until `resume`; what happens meanwhile counts nowhere."""
+        with _lock:
+            if self._profiling is None or self._profiling.paused:
+                raise PyhybridError("this profiler does not run, or is paused already")
+            self._profiling.pause()
+
+    def resume(self) -> None:
+        """Go on after `pause`.  Functions that run now count as if profiling had begun now."""
+        with _lock:
+            if self._profiling is None or not self._profiling.paused:
+                raise PyhybridError("this profiler is not paused")
+            self._profiling.resume()
+
+    @property
+    def running(self) -> bool:
+        """Has it been started, and not stopped?  In a forked child: no."""
+        profiling = self._profiling
+        return profiling is not None and profiling.pid == os.getpid()
+
+    @property
+    def profile(self) -> "Profile":
+        """The result of the last run."""
+        if self._profile is None:
+            raise PyhybridError("there is no result: the profiler has not run, or is still running")
+        return self._profile
+
+    def _stop_at_exit(self) -> None:
+        if self.running:
+            self.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.running:
+            self.stop()
+
+
+def _argv() -> list[str]:
+    return [sys.executable or "python", *getattr(sys, "argv", ())]
+
+
+@overload
+def profile[**P, R](function: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def profile[**P, R](**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def profile(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Profile every call of a function, or of a coroutine function: `@profile`, `@profile(hz=99)`.
+
+    The options are Profiler's.  Without `output` the files are named after the function in the
+    current folder, a later call replaces them, and a summary is printed on stderr.  A call during
+    which another profiler runs is just a call.
+    """
+    if function is None:
+        return functools.partial(profile, **options)
+    name = getattr(function, "__qualname__", "out").replace("<locals>.", "")
+    settings = {"output": name, "formats": ("folded",), "summary": True, **options}
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if running():
+                return await function(*args, **kwargs)
+            with Profiler(**settings):
+                return await function(*args, **kwargs)
+    else:
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if running():
+                return function(*args, **kwargs)
+            with Profiler(**settings):
+                return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _command_line() -> Profiling | None:
+    """The run of `python -m pyhybrid` in this process."""
+    run = profiler.of_command_line
+    return run if run and run.pid == os.getpid() and run.native.running() else None
+
+
+def enable() -> None:
+    """Go on after `disable`, or begin where `python -m pyhybrid -p` waits for it.
+
+    Without such a run it does nothing.  PyhybridError if it is enabled already.
+    """
+    with _lock:
+        run = _command_line()
+        if run is None:
+            return
+        if not run.paused:
+            raise PyhybridError("enable(): profiling is enabled already")
+        run.resume()
+
+
+def disable() -> None:
+    """Neither samples nor events until `enable`, in a run of `python -m pyhybrid`."""
+    with _lock:
+        run = _command_line()
+        if run is None:
+            return
+        if run.paused:
+            raise PyhybridError("disable(): profiling is disabled already")
+        run.pause()

@@ -1,0 +1,61 @@
+"""From the spool to the tables: names are found, stacks become the tree.
+
+Reads the spool (spool.py), names what was hit (symbols.py, frames.py), builds the tree (tree.py)
+and fills a database (store.py).
+"""
+
+import os
+import sqlite3
+
+from pyhybrid import spool as spools
+from pyhybrid import store
+from pyhybrid.errors import PyhybridError
+from pyhybrid.exact import exact_rows, match_threads
+from pyhybrid.frames import Frames
+from pyhybrid.pseudo import TREE_FULL
+from pyhybrid.samples import count_samples
+from pyhybrid.symbols import Demangle, Loader, Symbolizer, default_loader
+from pyhybrid.tree import Tree
+
+
+def assemble(
+    database: sqlite3.Connection,
+    spool_path: str,
+    symbols: tuple[Loader, Demangle] | None = None,
+) -> None:
+    """Read the spool at `spool_path` and fill the empty `database`.
+
+    `symbols` replaces the extension module's lookup.  Raises PyhybridError where the spool cannot
+    be read; sqlite3.Error where the database cannot be written.
+    """
+    spool = spools.read(spool_path)
+    exact_threads = match_threads(spool)
+    try:
+        threads = count_samples(spool)
+    except ValueError as error:
+        raise PyhybridError(f"{spool_path}: damaged: {error}") from error
+    notes: list[str] = []
+    load: Loader | None = None
+    demangle: Demangle = str
+    try:
+        load, demangle = symbols or default_loader()
+    except PyhybridError as error:
+        notes.append(str(error))
+    symbolizer = Symbolizer(spool, load, demangle)
+    frames = Frames(spool, symbolizer)
+    sampled = {stack for taken in threads.values() for stack in taken.samples}
+    tree = Tree(spool, frames, sampled)
+    exact = list(exact_rows(spool, frames, tree, exact_threads))
+    ran = {frames.rows[tree.node_frames[row.node] - 1].name for row in exact}
+    notes += [
+        f"-t {name}: no function of this name ran"
+        for name in spool.meta.get("functions", ())
+        if not any(name == each or name.endswith(f".{each}") for each in ran)
+    ]
+    if any(row.symbol == TREE_FULL and row.kind == "pseudo" for row in frames.rows):
+        notes.append("too many distinct paths: below [tree full] they are one (--max-nodes)")
+    spool.meta["notes"] = [*spool.meta.get("notes", ()), *notes, *symbolizer.notes]
+    spool.meta["complete"] = spool.end is not None
+    spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
+    spool.meta.setdefault("package_dir", os.path.dirname(os.path.abspath(__file__)))
+    store.write(database, spool, frames, tree, threads, exact)

@@ -1,0 +1,24 @@
+"""Files that appear whole or not at all: written beside their place, then renamed into it."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from pyhybrid.errors import PyhybridError
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """Yield the path of a temporary file that replaces `path` if the block ends well.
+
+    Raises PyhybridError where the file cannot be written; what stood at `path` is then unharmed.
+    """
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise PyhybridError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)

@@ -1,0 +1,48 @@
+"""The command line: `pyhybrid [options] script.py args...`, `pyhybrid report`, `pyhybrid export`...
+
+The first word decides: those in SUBCOMMANDS are subcommands, anything else is a program to run.
+Only what is needed for that is imported: the profiled program waits for it.
+"""
+
+import sys
+
+from pyhybrid.errors import PyhybridError
+
+SUBCOMMANDS = {"report": "report", "export": "export", "compare-cprofile": "compare"}  # modules
+
+
+def _subcommand(name: str, arguments: list[str]) -> int:
+    from importlib import import_module
+
+    from pyhybrid.cli.parser import Parser
+
+    module = SUBCOMMANDS[name]
+    command = getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())()
+    parser = Parser(prog=f"pyhybrid {name}", description=command.__doc__)
+    command.prepare_parser(parser)
+    try:
+        code: int = command.run(parser.parse_args(arguments))
+        sys.stdout.flush()
+    except OSError as error:  # all files' errors are PyhybridErrors
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the flush at exit
+        raise PyhybridError(f"cannot write on standard output: {error.strerror}") from None
+    return code
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 2 for usage and unsupported systems, 1 for other errors."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        if arguments and arguments[0] in SUBCOMMANDS:
+            sys.exit(_subcommand(arguments[0], arguments[1:]))
+        from pyhybrid.cli.run import run
+
+        program = run(arguments)
+    except PyhybridError as error:
+        if sys.stderr:  # None: closed
+            line = str(error).replace("\n", "\\n")
+            sys.stderr.write(f"pyhybrid: {line}\n")
+        sys.exit(error.exit_code)
+    program.run()

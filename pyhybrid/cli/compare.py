@@ -1,0 +1,157 @@
+"""`pyhybrid compare-cprofile`: one program under cProfile and under pyhybrid, and what differs."""
+
+import argparse
+import marshal
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import IO
+
+from pyhybrid.cli.parser import Number
+from pyhybrid.compare import Difference, compare
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.names import shorten_file
+from pyhybrid.profile_file import Profile
+
+
+class Compare:
+    """Runs a program under cProfile, then under pyhybrid --mode trace, and prints where the two
+    differ in calls or by more than 20 % and 1 ms in total time, and why where that is known.
+
+    Both runs get the same input and, unless it is set, PYTHONHASHSEED=0; their output is dropped.
+    """
+
+    name = "compare-cprofile"
+    help = "compare calls and times with cProfile's"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument(
+            "-n",
+            type=Number(1, 1_000_000),
+            default=20,
+            metavar="N",
+            help="rows printed at most (default: %(default)s)",
+        )
+        parser.add_argument("script", help="the program")
+        parser.add_argument("args", nargs=argparse.REMAINDER, help="its own arguments")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run twice and print; returns the exit code.  Raises PyhybridError."""
+        if not os.path.exists(args.script):
+            raise UsageError(f"can't open {args.script!r}: No such file or directory")
+        program = [args.script, *args.args]
+        try:
+            with tempfile.TemporaryDirectory(prefix="pyhybrid-") as folder:
+                differences = _differences(folder, program)
+        except OSError as error:
+            raise PyhybridError(f"cannot run {args.script}: {error.strerror or error}") from None
+        except KeyboardInterrupt:
+            raise PyhybridError("interrupted") from None
+        for line in _table(differences, args.n):
+            print(line)
+        return 0
+
+
+def _differences(folder: str, program: list[str]) -> list[Difference]:
+    counts, prefix = os.path.join(folder, "cprofile"), os.path.join(folder, "trace")
+    options = ["--mode", "trace", "--format", "folded", "--quiet", "-o", prefix, "--"]
+    given = _Input()
+    _run("cProfile", ["pyhybrid.cprofiled", counts, *program], given, folder)
+    _run("pyhybrid", ["pyhybrid", *options, *program], given, folder)
+    try:
+        with open(counts, "rb") as file:
+            theirs = marshal.load(file)
+        with Profile.open(prefix + ".pyhybrid") as profile:
+            return compare(profile, theirs)
+    except (EOFError, ValueError, FileNotFoundError):
+        raise PyhybridError(f"{program[0]} ended without its profile (os._exit, exec?)") from None
+
+
+class _Input:
+    """Standard input, for one run after the other.
+
+    A file is read from where it stood each time.  What comes through a pipe is passed on to the
+    first run as it comes, and kept for the second.
+    """
+
+    def __init__(self) -> None:
+        try:
+            mode = os.fstat(0).st_mode
+        except OSError:  # closed
+            mode = 0
+        self._start = os.lseek(0, 0, os.SEEK_CUR) if stat.S_ISREG(mode) else None
+        self._comes = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        self._kept: list[bytes] | None = None
+
+    def run(self, command: list[str], errors: IO[bytes]) -> int:
+        """Run the command, its output dropped; returns its exit code."""
+        if self._start is not None:
+            os.lseek(0, self._start, os.SEEK_SET)
+        environment = {"PYTHONHASHSEED": "0", **os.environ}
+        pipe, null = subprocess.PIPE if self._comes else None, subprocess.DEVNULL
+        with subprocess.Popen(
+            command, stdin=pipe, stdout=null, stderr=errors, env=environment
+        ) as process:
+            if process.stdin:
+                again = self._kept
+                self._kept = kept = [] if again is None else again
+                feed = (process.stdin, again, kept)
+                threading.Thread(target=_feed, args=feed, daemon=True).start()
+            return process.wait()
+
+
+def _feed(pipe: IO[bytes], again: list[bytes] | None, kept: list[bytes]) -> None:
+    try:
+        with pipe:
+            if again is not None:
+                pipe.writelines(again)
+                return
+            while data := os.read(0, 1 << 16):
+                kept.append(data)
+                pipe.write(data)
+                pipe.flush()
+    except (OSError, ValueError):  # the program has ended, or reads no more
+        return
+
+
+def _run(profiler: str, module: list[str], given: _Input, folder: str) -> None:
+    """Run one profiler; raises PyhybridError where the program fails, with its last line."""
+    safe_path = ["-P"] if sys.flags.safe_path else []
+    command = [sys.executable, *safe_path, "-m", *module]
+    with open(os.path.join(folder, "stderr"), "w+b") as errors:
+        code = given.run(command, errors)
+        errors.seek(0)
+        lines = errors.read().decode(errors="backslashreplace").strip().splitlines()
+    if code:
+        how = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+        said = f": {lines[-1].removeprefix('pyhybrid: ')}" if lines else ""
+        raise PyhybridError(f"the program failed under {profiler} ({how}){said}")
+
+
+def _table(differences: list[Difference], n: int) -> list[str]:
+    if not differences:
+        return ["no difference: calls are equal, times within 20 % or 1 ms"]
+    lines = [
+        f"{'calls':>19}  {'total s':>19}",
+        f"{'cProfile':>9} {'pyhybrid':>9}  {'cProfile':>9} {'pyhybrid':>9}  function",
+    ]
+    for each in differences[:n]:
+        theirs, ours = each.theirs, each.ours
+        why = f" - {each.why}" if each.why else ""
+        lines.append(
+            f"{theirs.calls:9} {ours.calls:9}  {theirs.total_ns / 1e9:9.4f} "
+            f"{ours.total_ns / 1e9:9.4f}  {_label(each)}{why}"
+        )
+    if len(differences) > n:
+        lines.append(f"and {len(differences) - n} more (-n)")
+    return lines
+
+
+def _label(each: Difference) -> str:
+    file, line, name = each.key
+    label = f"{name} ({shorten_file(file, os.getcwd())}:{line})"
+    return label.encode("utf-8", "backslashreplace").decode().replace("\n", " ")

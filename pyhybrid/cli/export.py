@@ -1,0 +1,60 @@
+"""`pyhybrid export`: a profile in another program's format."""
+
+import argparse
+import sys
+
+from pyhybrid.errors import UsageError
+from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters.folded import Folded
+from pyhybrid.profile_file import Profile
+
+
+class Export:
+    """Writes one or more formats; each goes where its readers look for it, unless -o says."""
+
+    name = "export"
+    help = "write a profile in another format"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument(
+            "file",
+            nargs="?",
+            default="out.pyhybrid",
+            help="profile, or .part (default: %(default)s)",
+        )
+        formats = "; ".join(f"{name}: {each.help}" for name, each in EXPORTERS.items())
+        parser.add_argument(
+            "-f",
+            "--format",
+            action="append",
+            required=True,
+            choices=EXPORTERS,
+            help=f"may be repeated. {formats}",
+        )
+        parser.add_argument(
+            "-o", "--output", metavar="OUT", help="where to write (one format only)"
+        )
+
+        parser.add_argument(
+            "--full-names",
+            action="store_true",
+            help="folded: C++ names with parameters and template arguments",
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Write; returns the exit code.  Raises PyhybridError."""
+        if args.output and len(args.format) > 1:
+            raise UsageError("-o takes one format; without it each format has its own place")
+        prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
+        with Profile.open(args.file) as profile:
+            for name in args.format:
+                exporter = EXPORTERS[name]()
+                if isinstance(exporter, Folded):
+                    exporter.full_names = args.full_names
+                path = args.output or exporter.default_path(profile, prefix)
+                output = exporter.write(profile, path)
+                written = [f"wrote {output.path}"] if output.path else []
+                for line in [*written, *output.notes]:
+                    print(f"pyhybrid: {line}", file=sys.stderr)
+        return 0

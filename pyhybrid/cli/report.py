@@ -1,0 +1,38 @@
+"""`pyhybrid report`: the summary of a profile, again."""
+
+import argparse
+import sys
+
+from pyhybrid.profile_file import Profile
+from pyhybrid.render import print_summary
+from pyhybrid.summary import as_json, summarize
+
+
+class Report:
+    """Prints the summary on stdout, for people or as JSON (keys: summary.Summary)."""
+
+    name = "report"
+    help = "print the summary of a profile"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument(
+            "file",
+            nargs="?",
+            default="out.pyhybrid",
+            help="profile, or .part (default: %(default)s)",
+        )
+        parser.add_argument("--json", action="store_true", help="as JSON")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print; returns the exit code.  Raises PyhybridError."""
+        with Profile.open(args.file) as profile:
+            summary = summarize(profile, [], [])
+        if args.json:
+            import json
+
+            json.dump(as_json(summary), sys.stdout, indent=2)
+            print()
+        else:
+            print_summary(summary, sys.stdout)
+        return 0

@@ -1,0 +1,174 @@
+"""Run a program under the profiler: options, then the program and its own arguments."""
+
+import argparse
+import sys
+
+from pyhybrid import __version__
+from pyhybrid.cli.parser import Number, Parser
+from pyhybrid.errors import UsageError
+from pyhybrid.profiler import CLOCKS, ENGINES, MODES, Profiling, Settings
+from pyhybrid.program import Program
+
+USAGE = """\
+python -m pyhybrid [options] script.py [args...]
+       python -m pyhybrid [options] -m module [args...]
+       python -m pyhybrid [options] -c code [args...]
+       python -m pyhybrid report [FILE]          print the summary of a profile again
+       python -m pyhybrid export [FILE] -f NAME  write it in another format
+       python -m pyhybrid compare-cprofile [options] script.py [args...]"""
+
+DESCRIPTION = "Profile a Python program: Python and native frames of all threads in one call tree."
+
+EPILOG = """\
+Without options: out.pyhybrid, out.folded, perf.data and /tmp/perf-PID.map are written when the
+program ends, and a summary is printed on stderr.  Then `perf report`, or
+`flamegraph.pl out.folded > flame.svg`."""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="pyhybrid",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--hz",
+        type=Number(1, 1_000_000_000),
+        default=999,
+        metavar="N",
+        help="samples per second (default: 999)",
+    )
+    add(
+        "--mode",
+        choices=list(MODES),
+        default="hybrid",
+        help="sample stacks, trace every call of a Python function, or both in one tree (default)",
+    )
+    add(
+        "--clock",
+        choices=list(CLOCKS),
+        default="cpu",
+        help="sample CPU time (default), or wall-clock time, waiting included",
+    )
+    add("--engine", choices=list(ENGINES), default="auto", help="what drives the CPU clock")
+    add(
+        "-o",
+        "--output",
+        metavar="PREFIX",
+        help="what the names of all files begin with "
+        "(default: out; perf.data is PREFIX.perf.data then)",
+    )
+    add(
+        "--format",
+        action="append",
+        metavar="NAME",
+        help="export this format instead of the default ones (folded, perf, perf-map); repeatable",
+    )
+    add(
+        "-p",
+        "--paused",
+        action="store_true",
+        help="profile nothing until the program calls pyhybrid.enable()",
+    )
+    add(
+        "--include",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="trace only functions whose qualified name, module or file it is found in; repeatable;"
+        " `stdlib` and `site-packages` stand for those files",
+    )
+    add(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="trace none of these; repeatable",
+    )
+    add(
+        "-t",
+        "--function",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="trace only this function (its qualified name, or module.qualname); repeatable",
+    )
+    add("-q", "--quiet", action="store_true", help="print no summary")
+    add("--unwinder", choices=["own", "libunwind"], default="own", help=argparse.SUPPRESS)
+    add(
+        "--max-depth",
+        type=Number(1, 1 << 16),
+        default=2048,
+        metavar="N",
+        help="frames kept of a stack (default: 2048)",
+    )
+    add(
+        "--max-nodes",
+        type=Number(1, 100_000_000),
+        default=2_000_000,
+        metavar="N",
+        help="distinct stacks kept (default: 2000000)",
+    )
+    add("--ring-bytes", type=Number(64, 1 << 30), default=0, help=argparse.SUPPRESS)
+    add("--version", action="version", version=f"pyhybrid {__version__}")
+    return parser
+
+
+def _split(parser: Parser, arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Where our options end and the program begins."""
+    takes_value = {
+        option
+        for action in parser._actions
+        if action.nargs is None and not isinstance(action, argparse._VersionAction)
+        for option in action.option_strings
+    }
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] in ("-m", "-c", "-"):
+            break
+        if arguments[at] == "--":
+            return arguments[:at], arguments[at + 1 :]
+        at += 2 if arguments[at] in takes_value else 1
+    return arguments[:at], arguments[at:]
+
+
+def run(arguments: list[str]) -> Program:
+    """Parse, start profiling, and return the program to run.  Raises PyhybridError."""
+    parser = _parser()
+    ours, program = _split(parser, arguments)
+    options = parser.parse_args(ours)
+    if not program:
+        raise UsageError("a program to run is missing (see --help)")
+    selecting = options.include or options.exclude or options.function
+    if selecting and options.mode == "sample":
+        raise UsageError("--include, --exclude and -t choose what is traced: use --mode hybrid")
+    if options.ring_bytes & (options.ring_bytes - 1):
+        raise UsageError("--ring-bytes must be a power of two")
+    job = Program(program)
+    settings = Settings(
+        hz=options.hz,
+        mode=options.mode,
+        clock=options.clock,
+        engine=options.engine,
+        prefix=options.output,
+        formats=tuple(options.format) if options.format else None,
+        summary=not options.quiet,
+        unwinder=options.unwinder,
+        max_depth=options.max_depth,
+        max_nodes=options.max_nodes,
+        ring_bytes=options.ring_bytes,
+        include=options.include,
+        exclude=options.exclude,
+        functions=options.function,
+    )
+    profiling = Profiling(settings, [sys.executable, *program])
+    profiling.start()
+    profiling.finish_at_exit()
+    if options.paused:
+        profiling.pause()
+    job.prepare()
+    return job

@@ -1,0 +1,78 @@
+"""Run a program as pyhybrid runs it, but under the standard library's cProfile.
+
+python -m pyhybrid.cprofiled FILE SCRIPT [ARGS...]
+
+writes FILE when the interpreter ends: `marshal` of [(file, line, qualified name, calls, total ns),
+...] of the program's Python functions.  What pyhybrid has imported when the program begins is
+imported here too, for the program to find the same modules loaded.
+"""
+
+import atexit
+import cProfile
+import fcntl  # noqa: F401
+import json  # noqa: F401
+import locale  # noqa: F401
+import marshal
+import os
+import shutil  # noqa: F401
+import sys
+from types import CodeType
+
+import pyhybrid._native
+import pyhybrid.cli.run  # noqa: F401
+from pyhybrid.errors import PyhybridError
+from pyhybrid.program import Program
+
+Count = tuple[str, int, str, int, int]
+
+_OWN = os.path.join(os.path.dirname(__file__), "")
+
+
+def _counts(profiler: cProfile.Profile) -> list[Count]:
+    """The program's functions: our own, and what they called but the program, left out."""
+    figures: dict[int, tuple[CodeType, int, float]] = {}  # by id: equal code may be of two files
+    ours = []
+    for entry in profiler.getstats():
+        if not isinstance(entry.code, CodeType):
+            continue
+        if entry.code.co_filename.startswith(_OWN):
+            ours += entry.calls or []
+        else:
+            figures[id(entry.code)] = entry.code, entry.callcount, entry.totaltime
+    for called in ours:
+        if id(called.code) in figures:
+            code, calls, total_s = figures[id(called.code)]
+            if code.co_name != "<module>":
+                figures[id(code)] = code, calls - called.callcount, total_s - called.totaltime
+    return [
+        (code.co_filename, code.co_firstlineno, code.co_qualname, calls, round(total_s * 1e9))
+        for code, calls, total_s in figures.values()
+        if calls
+    ]
+
+
+def main() -> None:
+    """Run it, and end as it does."""
+    path, *words = sys.argv[1:]
+    try:
+        program = Program(words)
+    except PyhybridError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+    profiler, pid = cProfile.Profile(builtins=False), os.getpid()
+
+    def write() -> None:
+        if os.getpid() != pid:
+            return
+        profiler.disable()
+        with open(path, "wb") as file:
+            marshal.dump(_counts(profiler), file)
+
+    atexit.register(write)  # first, so that it runs last
+    program.prepare()
+    profiler.enable()
+    program.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The exact half of a spool: each thread's tree of calls, joined with the sampled tree's nodes.
+
+Events and samples number their threads and nodes apart (src/spool.h).  A thread of one half is
+that of the other if tid and time agree; a node is one by its path of frames.  What only the events
+saw is added: threads without a sample, paths without a stack.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+
+from pyhybrid.frames import Frames
+from pyhybrid.rows import Exact
+from pyhybrid.spool import ExactCount, ExactThread, Spool, Thread
+from pyhybrid.tree import Tree
+
+
+@dataclass(slots=True)
+class _Record:
+    calls: int = 0
+    resumes: int = 0
+    raised: int = 0
+    seeded: int = 0
+    ticks: int = 0
+
+    def add(self, count: ExactCount) -> None:
+        self.calls += count.calls
+        self.resumes += count.resumes
+        self.raised += count.raised
+        self.seeded += count.seeded
+        self.ticks += count.total_ticks
+
+
+def match_threads(spool: Spool) -> dict[int, int]:
+    """The number, in `spool.threads`, of each thread of the exact half; missing ones are added.
+
+    A tid that came again is told by time: the sampler sees a thread up to 20 ms later than its
+    first event, or long before.
+    """
+    by_tid: dict[int, list[tuple[int, int]]] = {}
+    for number, thread in spool.threads.items():
+        by_tid.setdefault(thread.tid, []).append((thread.first_seen_ns, number))
+    matched: dict[int, int] = {}
+    for index, exact in spool.exact_threads.items():
+        seen = sorted(by_tid.get(exact.tid, ()))
+        before = [number for first_ns, number in seen if first_ns <= exact.first_ns + 20_000_000]
+        taken = set(matched.values())
+        candidates = [number for number in reversed(before) if number not in taken]
+        matched[index] = candidates[0] if candidates else _add_thread(spool, exact)
+    return matched
+
+
+def _add_thread(spool: Spool, exact: ExactThread) -> int:
+    number = max(spool.threads, default=0) + 1
+    spool.threads[number] = Thread(
+        exact.tid, exact.first_ns, exact.first_ns, exact.comm, exact.comm
+    )
+    return number
+
+
+def _nanoseconds(spool: Spool) -> tuple[int, int]:
+    """Ticks times the first number, divided by the second one, are nanoseconds."""
+    if len(spool.clocks) < 2:
+        return 1, 1
+    (ticks0, ns0), (ticks1, ns1) = spool.clocks[0], spool.clocks[-1]
+    return (ns1 - ns0, ticks1 - ticks0) if ticks1 > ticks0 else (1, 1)
+
+
+def exact_rows(
+    spool: Spool, frames: Frames, tree: Tree, threads: dict[int, int]
+) -> Iterator[Exact]:
+    """The rows, thread by thread; nodes that only the events know are added to `tree`.
+
+    `threads` is what match_threads returned.  A total is that of all activations of the path; what
+    still ran when the process was killed counts what it called, at least.
+    """
+    multiply, divide = _nanoseconds(spool)
+    for index, words in spool.exact_words.items():
+        nodes = [0]
+        parents = spool.exact_parents[index]
+        for parent, word in zip(parents[1:], words[1:], strict=True):
+            nodes.append(tree.child(nodes[parent], frames.exact[word]))
+        records: dict[int, _Record] = {}
+        for count in spool.exact_counts[index].values():
+            records.setdefault(nodes[count.node], _Record()).add(count)
+        yield from _rows(threads[index], records, tree, multiply, divide, spool.end is not None)
+
+
+def _rows(
+    thread: int,
+    records: dict[int, _Record],
+    tree: Tree,
+    multiply: int,
+    divide: int,
+    complete: bool,
+) -> Iterator[Exact]:
+    total = {node: record.ticks * multiply // divide for node, record in records.items()}
+    below = dict(zip(records, repeat(0), strict=False))
+    for node in sorted(records, reverse=True):  # children before their parents
+        if not complete:
+            total[node] = max(total[node], below[node])
+        parent = tree.node_parents[node]
+        while parent and parent not in records:
+            parent = tree.node_parents[parent]
+        if parent:
+            below[parent] += total[node]
+    for node, r in sorted(records.items()):
+        counts = r.calls, r.resumes, r.raised, r.seeded
+        yield Exact(thread, node, *counts, total[node], total[node] - below[node])

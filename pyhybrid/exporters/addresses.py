@@ -1,0 +1,61 @@
+"""Addresses for frames that have none, so that perf can name them.
+
+perf knows addresses only.  Python functions and pseudo-frames get synthetic ones: 16 bytes each in
+a region where nothing was mapped and nothing was sampled, which perf.data declares as `//anon` and
+/tmp/perf-PID.map names.  The same profile always gives the same addresses, so the two files fit
+whichever is made first, or again.
+
+Code in no module (JIT compilers' output) keeps its addresses; its pages are declared the same way,
+and the map calls them [jit].
+"""
+
+from pyhybrid.profile_file import Profile
+
+FRAME_SIZE = 16  # bytes of address space per frame
+PAGE = 4096
+_FIRST_BASE, _BASE_STEP = 0x2000_0000_0000, 0x0100_0000_0000
+
+
+class SyntheticAddresses:
+    """The plan for one profile: `of_frame` by frame id, `jit` as (start, size) of page ranges."""
+
+    def __init__(self, profile: Profile) -> None:
+        """Lay out the addresses."""
+        stacks, nodes, frames = profile.stacks, profile.nodes, profile.frames
+        homeless = {f.id for f in frames.values() if f.kind == "native" and f.module is None}
+        jit_pages = set()
+        if homeless:
+            jit_nodes = {node for node, frame in enumerate(nodes.frame) if frame in homeless}
+            jit_pages = {
+                address // PAGE
+                for node, address in zip(stacks.node, stacks.address, strict=True)
+                if node in jit_nodes and address is not None
+            }
+        self.jit = _ranges(sorted(jit_pages))
+        self.size = -(-FRAME_SIZE * (max(frames, default=0) + 1) // PAGE) * PAGE
+        taken = [segment[:2] for m in profile.modules.values() for segment in m.segments]
+        self.base = _free_base(self.size, [*taken, *self.jit])
+        self.of_frame = {
+            frame.id: self.base + FRAME_SIZE * frame.id
+            for frame in frames.values()
+            if frame.kind != "native"
+        }
+
+
+def _ranges(pages: list[int]) -> list[tuple[int, int]]:
+    """Sorted page numbers as (start, size) in bytes, neighbours together."""
+    ranges: list[tuple[int, int]] = []
+    for page in pages:
+        start = page * PAGE
+        if ranges and sum(ranges[-1]) == start:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + PAGE)
+        else:
+            ranges.append((start, PAGE))
+    return ranges
+
+
+def _free_base(size: int, taken: list[tuple[int, int]]) -> int:
+    base = _FIRST_BASE
+    while any(start < base + size and base < start + length for start, length in taken):
+        base += _BASE_STEP
+    return base

@@ -1,0 +1,72 @@
+"""Folded stacks: one call path a line, the input of flamegraph.pl, speedscope, inferno.
+
+Format: https://github.com/brendangregg/FlameGraph#2-fold-stacks - frames from the root to the leaf
+with `;` between them, a space, a count.  The root frame is the thread's name, as perf's stacks
+begin with the comm.  A count is the weight in sampling periods (one sample is one period unless
+the clock skipped some); in a profile without samples it is exact self time in microseconds.
+"""
+
+from collections import Counter
+
+from pyhybrid.atomic import replacing
+from pyhybrid.exporters.output import Output
+from pyhybrid.fold import FoldedTree
+from pyhybrid.names import Labels
+from pyhybrid.profile_file import Profile
+from pyhybrid.pseudo import INTERPRETER
+
+MICROSECOND = 1000  # nanoseconds
+_SEPARATORS = str.maketrans({";": ":", "\n": " ", "\r": " "})
+
+
+class Folded:
+    """Writes the folded call tree (fold.py) as folded stacks, sorted by line."""
+
+    name = "folded"
+    help = "folded stacks for flamegraph.pl"
+    full_names = False  # C++ names with parameters and template arguments
+
+    def default_path(self, profile: Profile, prefix: str) -> str:
+        """Where it goes if nobody says."""
+        return prefix + ".folded"
+
+    def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
+        """Write the file at `path`; not at all beyond `limit_bytes`.  Raises PyhybridError."""
+        labels, tree = Labels(profile, self.full_names).of_frame, FoldedTree(profile)
+        size = _size(profile, tree, labels)
+        if limit_bytes is not None and size > limit_bytes:
+            note = f"{path} not written: it would take {size >> 20} MB"
+            return Output(None, [f"{note} (`pyhybrid export -f folded` writes it)"])
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            for line in self.lines(profile, tree, labels):
+                file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        return Output(path, [])
+
+    def lines(self, profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> list[str]:
+        """The lines, sorted, without line ends; `labels` by frame id."""
+        of_node, nodes = tree.of_node, profile.stacks.node
+        weights: Counter[tuple[int, int]] = Counter()
+        for sampled in profile.sampled:
+            weights[sampled.thread, of_node[nodes[sampled.stack]]] += sampled.weight_ns
+        unit_ns = profile.period_ns
+        if not weights:
+            unit_ns = MICROSECOND
+            for row in profile.exact:
+                weights[row.thread, of_node[row.node]] += row.self_ns
+        threads = {t.id: t.name.translate(_SEPARATORS) for t in profile.threads.values()}
+        names = {frame: label.translate(_SEPARATORS) for frame, label in labels.items()}
+        counts: Counter[str] = Counter()
+        for (thread, node), weight_ns in weights.items():
+            path = [names[frame] for frame in tree.path(node)] or [INTERPRETER]
+            counts[";".join((threads[thread], *path))] += weight_ns // unit_ns
+        return sorted(f"{path} {n}" for path, n in counts.items())
+
+
+def _size(profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> int:
+    """About how many bytes the lines take, if no two are one."""
+    lengths = [0]
+    for parent, frame in zip(tree.parent[1:], tree.frame[1:], strict=True):
+        lengths.append(lengths[parent] + 1 + len(labels[frame]))
+    nodes = {tree.of_node[profile.stacks.node[sampled.stack]] for sampled in profile.sampled}
+    nodes = nodes or {tree.of_node[row.node] for row in profile.exact}
+    return sum(lengths[node] for node in nodes)

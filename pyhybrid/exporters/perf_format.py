@@ -1,0 +1,171 @@
+"""Records and header of perf.data, as bytes.
+
+Spec: tools/perf/Documentation/perf.data-file-format.txt in the Linux source, perf_event_open(2) for
+records, include/uapi/linux/perf_event.h for `struct perf_event_attr`.  Little endian.
+"""
+
+import struct
+from itertools import chain
+
+ID = 1  # of the one event
+CONTEXT_USER = (1 << 64) - 512  # PERF_CONTEXT_USER: the addresses that follow are the program's
+
+_MMAP, _COMM, _SAMPLE, _MMAP2, _BUILD_ID = 1, 3, 9, 10, 67
+_KERNEL, _USER = 1, 2  # misc: cpumode
+_MMAP_HAS_BUILD_ID, _BUILD_ID_HAS_SIZE = 1 << 14, 1 << 15
+_READ_EXEC = 5  # PROT_READ | PROT_EXEC
+
+# IP | TID | TIME | CALLCHAIN | CPU | PERIOD | IDENTIFIER
+_SAMPLE_TYPE = 1 | 1 << 1 | 1 << 2 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 16
+# mmap, comm, task, sample_id_all, exclude_guest, mmap2, comm_exec, use_clockid
+_FLAGS = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 18 | 1 << 20 | 1 << 23 | 1 << 24 | 1 << 25
+_CLOCK_MONOTONIC = 1
+_READ_FORMAT_ID = 4
+
+_HEADER = struct.Struct("<IHH")
+_ATTR = struct.Struct("<IIQQQQQ44xi32x")
+_SAMPLE_ID = struct.Struct("<IIQIIQ")
+_SAMPLE_HEAD = struct.Struct("<IHHQQIIQIIQ")
+_FILE_HEADER = struct.Struct("<8sQQ6Q4Q")
+
+SAMPLE_HEAD_SIZE = _SAMPLE_HEAD.size
+MAX_CHAIN = (65535 - SAMPLE_HEAD_SIZE) // 8 - 2  # a record's size is 16 bits
+# (*sample_constants, pid, tid, time_ns, cpu, 0, period): a SAMPLE record up to its call chain.
+pack_sample = _SAMPLE_HEAD.pack
+
+(
+    FEATURE_BUILD_ID,
+    FEATURE_HOSTNAME,
+    FEATURE_OSRELEASE,
+    FEATURE_VERSION,
+    FEATURE_ARCH,
+    FEATURE_NRCPUS,
+) = range(2, 8)
+FEATURE_CMDLINE, FEATURE_EVENT_DESC, FEATURE_SAMPLE_TIME = 11, 12, 21
+
+
+def attr(period_ns: int) -> bytes:
+    """`struct perf_event_attr`: PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK."""
+    return _ATTR.pack(1, 128, 0, period_ns, _SAMPLE_TYPE, _READ_FORMAT_ID, _FLAGS, _CLOCK_MONOTONIC)
+
+
+def chain_bytes(addresses: list[int]) -> bytes:
+    """A sample's call chain, leaf first; what does not fit a record goes, from the root's side."""
+    addresses = addresses[:MAX_CHAIN]
+    n = len(addresses) + 1
+    return struct.pack(f"<{n + 1}Q", n, CONTEXT_USER, *addresses)
+
+
+def sample_constants(size: int, ip: int) -> tuple[int, int, int, int, int]:
+    """What of `pack_sample`'s arguments a stack decides: type, misc, record size, id, ip."""
+    return _SAMPLE, _USER, SAMPLE_HEAD_SIZE + size, ID, ip
+
+
+def _padded(text: str, unit: int = 8) -> bytes:
+    """Text with at least one zero after it, to a multiple of `unit`."""
+    raw = text.encode("utf-8", "surrogateescape")
+    return raw + bytes(unit - len(raw) % unit)
+
+
+def _record(kind: int, misc: int, body: bytes) -> bytes:
+    return _HEADER.pack(kind, misc, _HEADER.size + len(body)) + body
+
+
+def _event(kind: int, misc: int, body: bytes, pid: int, tid: int, time_ns: int) -> bytes:
+    return _record(kind, misc, body + _SAMPLE_ID.pack(pid, tid, time_ns, 0, 0, ID))
+
+
+def comm(pid: int, tid: int, name: str) -> bytes:
+    """COMM: the name of a thread."""
+    return _event(_COMM, 0, struct.pack("<II", pid, tid) + _padded(name), pid, tid, 0)
+
+
+def kernel_map() -> bytes:
+    """MMAP of the kernel, which perf wants to see even where no sample lies in it."""
+    start = 0xFFFF_FFFF_8100_0000
+    body = struct.pack("<iIQQQ", -1, 0, start, 0x100_0000, start) + _padded(
+        "[kernel.kallsyms]_text"
+    )
+    return _event(_MMAP, _KERNEL, body, 0, 0, 0)
+
+
+def mmap2(
+    pid: int,
+    start: int,
+    size: int,
+    file_offset: int,
+    path: str,
+    build_id: bytes = b"",
+    time_ns: int = 0,
+) -> bytes:
+    """MMAP2: executable memory; `path` "//anon" for what the perf map names."""
+    misc = _USER
+    identity = bytes(24)  # maj, min, ino, ino_generation
+    if build_id:
+        misc |= _MMAP_HAS_BUILD_ID
+        identity = struct.pack("<BBH20s", len(build_id), 0, 0, build_id)
+    body = struct.pack("<IIQQQ", pid, pid, start, size, file_offset) + identity
+    body += struct.pack("<II", _READ_EXEC, 0) + _padded(path)  # MAP_PRIVATE is not told
+    return _event(_MMAP2, misc, body, pid, pid, time_ns)
+
+
+def feature_string(text: str) -> bytes:
+    """A string as features carry it: its padded length, and it."""
+    raw = _padded(text, 64)
+    return struct.pack("<I", len(raw)) + raw
+
+
+def feature_strings(texts: list[str]) -> bytes:
+    """A list of strings."""
+    return struct.pack("<I", len(texts)) + b"".join(map(feature_string, texts))
+
+
+def feature_event_desc(name: str, period_ns: int) -> bytes:
+    """The one event and its name."""
+    head = struct.pack("<II", 1, 128) + attr(period_ns) + struct.pack("<I", 1)
+    return head + feature_string(name) + struct.pack("<Q", ID)
+
+
+def feature_times(first_ns: int, last_ns: int) -> bytes:
+    """The times of the first and the last sample."""
+    return struct.pack("<QQ", first_ns, last_ns)
+
+
+def feature_build_ids(modules: list[tuple[str, bytes]]) -> bytes:
+    """The build-ids of files: (path, build-id)."""
+    return b"".join(
+        _record(
+            _BUILD_ID,
+            _USER | _BUILD_ID_HAS_SIZE,
+            struct.pack("<i20sB3x", -1, build_id, len(build_id)) + _padded(path, 64),
+        )
+        for path, build_id in modules
+    )
+
+
+HEAD_SIZE = _FILE_HEADER.size + 8 + 128 + 16  # header, the id, the attribute with its ids
+
+
+def head(period_ns: int, data_size: int, features: list[int]) -> bytes:
+    """All that comes before the data; `features` are the numbers of those that follow it."""
+    size = _FILE_HEADER.size
+    bits = [0, 0, 0, 0]
+    for number in features:
+        bits[number // 64] |= 1 << number % 64
+    sections = (size + 8, 128 + 16, HEAD_SIZE, data_size, 0, 0)
+    return (
+        _FILE_HEADER.pack(b"PERFILE2", size, 128 + 16, *sections, *bits)
+        + struct.pack("<Q", ID)
+        + attr(period_ns)
+        + struct.pack("<QQ", size, 8)
+    )
+
+
+def tail(data_end: int, bodies: list[bytes]) -> bytes:
+    """The features after the data: where each is, then their bodies, in the order of numbers."""
+    at = data_end + 16 * len(bodies)
+    sections = []
+    for body in bodies:
+        sections.append(struct.pack("<QQ", at, len(body)))
+        at += len(body)
+    return b"".join(chain(sections, bodies))

@@ -1,0 +1,76 @@
+"""The exact half as a file of the standard library's pstats, for snakeviz, gprof2dot and others.
+
+Format: `marshal` of {(file, line, name): (primitive calls, calls, self s, total s, callers)},
+callers {(file, line, name): (calls, primitive calls, self s, total s)} (CPython Lib/cProfile.py,
+`snapshot_stats`).  As in cProfile each turn of a generator is a call, and a caller's figures are
+those of the function when called by it.  Other than there, names are qualified, and it is a turn as
+well when an exception is thrown through a generator to the one that it waits for.
+"""
+
+import marshal
+
+from pyhybrid.atomic import replacing
+from pyhybrid.calls import ROOT, Tally, traced_calls
+from pyhybrid.exporters.output import Output
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Frame
+
+Key = tuple[str, int, str]
+Figures = tuple[int, int, float, float]
+
+
+class PStats:
+    """Writes calls and times of the program's Python functions, all threads together."""
+
+    name = "pstats"
+    help = "exact calls and times for `python -m pstats`, snakeviz, gprof2dot"
+
+    def default_path(self, profile: Profile, prefix: str) -> str:
+        """Where it goes if nobody says."""
+        return prefix + ".pstats"
+
+    def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
+        """Write the file at `path`.  Raises PyhybridError where nothing was traced."""
+        stats = self.stats(profile)
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            marshal.dump(stats, file)
+        return Output(path, [])
+
+    def stats(
+        self, profile: Profile
+    ) -> dict[Key, tuple[int, int, float, float, dict[Key, Figures]]]:
+        """What is written.  Frames that pstats cannot tell apart are one function."""
+        keys = {frame.id: _key(frame) for frame in profile.frames.values()}
+        functions: dict[Key, Figures] = {}
+        callers: dict[Key, dict[Key, Figures]] = {}
+        for frame, function in traced_calls(profile).items():
+            key = keys[frame]
+            _add(functions, key, function)
+            by = callers.setdefault(key, {})
+            for caller, tally in function.callers.items():
+                if caller != ROOT:
+                    _add(by, keys[caller], tally)
+        return {
+            key: (primitive, calls, self_s, total_s, callers[key])
+            for key, (calls, primitive, self_s, total_s) in functions.items()
+        }
+
+
+def _key(frame: Frame) -> Key:
+    """As pstats knows a function; `~` is the file of what has none."""
+    return _text(frame.file or "~"), frame.line or 0, _text(frame.name)
+
+
+def _text(name: str) -> str:
+    """Printable: readers write the names to streams that refuse lone surrogates."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _add(figures: dict[Key, Figures], key: Key, tally: Tally) -> None:
+    calls, primitive, self_s, total_s = figures.get(key, (0, 0, 0.0, 0.0))
+    figures[key] = (
+        calls + tally.turns,
+        primitive + tally.outer_turns,
+        self_s + tally.self_ns / 1e9,
+        total_s + tally.total_ns / 1e9,
+    )

@@ -1,0 +1,89 @@
+"""The finishing process: spool -> profile file, the exports, the summary.
+
+The profiled process spawns `python -m pyhybrid.finish SPOOL PREFIX` when it stops, so that SQLite
+and the symbol readers never enter the program.
+"""
+
+import os
+import sqlite3
+import sys
+from contextlib import closing
+
+from pyhybrid.assemble import assemble
+from pyhybrid.atomic import replacing
+from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters import EXPORTERS
+from pyhybrid.profile_file import Profile
+from pyhybrid.render import print_summary
+from pyhybrid.summary import summarize
+from pyhybrid.symbols import Demangle, Loader
+
+SUFFIX = ".pyhybrid"
+DEFAULT_LIMIT_BYTES = 256 << 20  # what one export may take that nobody asked for
+
+
+def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None = None) -> str:
+    """Write `PREFIX.pyhybrid` from the spool, and return its path; the spool stays.
+
+    An existing file is replaced only by a whole one.  Raises PyhybridError.
+    """
+    path = prefix + SUFFIX
+    with replacing(path) as temporary:
+        try:
+            with closing(sqlite3.connect(temporary, isolation_level=None)) as database:
+                assemble(database, spool_path, symbols)
+        except sqlite3.Error as error:
+            raise PyhybridError(f"cannot write {path}: {error}") from error
+    return path
+
+
+def export(path: str, prefix: str, formats: list[str], summary: bool) -> int:
+    """Write the exports of the profile at `path`, and print the summary on stderr if asked to.
+
+    An export that fails is a line on stderr; the others are still made.  Returns the exit code.
+    """
+    written, notes, code = [path], [], 0
+    with Profile.open(path) as profile:
+        for name in formats:
+            exporter = EXPORTERS[name]()
+            target = exporter.default_path(profile, prefix)
+            try:
+                output = exporter.write(profile, target, DEFAULT_LIMIT_BYTES)
+                notes += output.notes
+                written += [output.path] if output.path else []
+            except PyhybridError as error:
+                print(f"pyhybrid: {error}", file=sys.stderr)
+                code = error.exit_code
+        if summary:
+            print_summary(summarize(profile, written, notes), sys.stderr)
+    return code
+
+
+def main(argv: list[str] | None = None) -> int:
+    """`python -m pyhybrid.finish SPOOL PREFIX`: returns the exit code.
+
+    The spool is removed once its profile file is whole, unless --keep.
+    """
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="pyhybrid.finish", description="Finish a spool.")
+    parser.add_argument("spool", help="the file PREFIX.pyhybrid.part of the profiled process")
+    parser.add_argument("prefix", help="what the names of all outputs begin with")
+    parser.add_argument(
+        "-f", "--format", action="append", choices=EXPORTERS, help="export too (may be repeated)"
+    )
+    parser.add_argument("--summary", action="store_true", help="print the summary on stderr")
+    parser.add_argument("--keep", action="store_true", help="do not remove the spool")
+    options = parser.parse_args(argv)
+    try:
+        path = finish(options.spool, options.prefix)
+        if not options.keep:
+            os.unlink(options.spool)
+        return export(path, options.prefix, options.format or [], options.summary)
+    except PyhybridError as error:
+        print(f"pyhybrid: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""The call tree as people read it: without interpreter plumbing and without our own frames.
+
+Folding maps every node of a profile onto a node of a smaller tree; samples keep their count.  Two
+things are left out:
+
+- plumbing, by the rules of plumbing.py: the children hang on the nearest frame that is kept;
+- what lies above the program when `python -m pyhybrid` runs it: from the root through frames of
+  pyhybrid's own to the `exec` by which the program begins, or, where the interpreter is stripped
+  of that name, to the program's `<module>` (_start ... runpy ... pyhybrid ... exec | <module> ...).
+  Samples of pyhybrid's own work before that keep their path.
+"""
+
+import os
+import re
+from fnmatch import translate
+from itertools import count
+
+from pyhybrid.plumbing import IMPORT_FILES, IMPORT_KEPT, NAMELESS_STARTS, RULES
+from pyhybrid.profile_file import Profile
+from pyhybrid.pseudo import BRIDGED
+from pyhybrid.rows import Frame, Nodes
+
+# What a frame is to folding.  EXEC: the builtin; MODULE_CODE: `<module>`; NAMELESS_START: plumbing
+# where it is the outermost; IMPORT: importlib's, plumbing with the exec that it calls.
+KEPT, NATIVE, PLUMBING, OWN, RUNPY, EXEC, MODULE_CODE, NAMELESS_START, IMPORT = range(9)
+
+LEADING, OURS, OUR_WORK, PROGRAM = range(4)  # of a path, from the root on
+
+
+class FoldedTree:
+    """The folded tree of one profile.
+
+    `parent` and `frame` are indexed by folded node; 0 is the root, parents come first.  `of_node`
+    maps the profile's nodes to folded nodes: that of the nearest frame that is kept.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.parent = [0]
+        self.frame = [0]
+        self.of_node = [0]
+        kinds = _classify(profile)
+        begins, _ = _program_begins(profile.nodes, kinds)
+        ids: dict[tuple[int, int], int] = {}
+        by_import: set[int] = set()  # importlib's frames, and what carries out its exec
+        rows = zip(count(), profile.nodes.parent, profile.nodes.frame, strict=False)
+        next(rows)
+        for node, parent, frame in rows:
+            above = 0 if node in begins else self.of_node[parent]
+            kind = kinds[frame]
+            if kind == IMPORT or (kind in (PLUMBING, EXEC) and parent in by_import):
+                by_import.add(node)
+            if (
+                kind in (PLUMBING, IMPORT)
+                or (kind == EXEC and (node in begins or node in by_import))
+                or (kind == NAMELESS_START and not above)
+            ):
+                self.of_node.append(above)
+                continue
+            key = (above, frame)
+            folded = ids.get(key)
+            if folded is None:
+                folded = ids[key] = len(self.parent)
+                self.parent.append(above)
+                self.frame.append(frame)
+            self.of_node.append(folded)
+
+    def path(self, node: int) -> list[int]:
+        """The frame ids from the root to a folded node."""
+        frames = []
+        while node:
+            frames.append(self.frame[node])
+            node = self.parent[node]
+        return frames[::-1]
+
+
+def own_nodes(profile: Profile) -> set[int]:
+    """The nodes of pyhybrid's own work, and of what called it (`-m pyhybrid`: runpy)."""
+    kinds = _classify(profile)
+    _, state = _program_begins(profile.nodes, kinds)
+    own: set[int] = set()
+    rows = zip(count(), profile.nodes.parent, profile.nodes.frame, strict=False)
+    next(rows)
+    for node, parent, frame in rows:
+        kind = kinds[frame]
+        calls_program = profile.frames[frame].name.endswith(".wrapper")  # api.profile's
+        if (
+            state[node] in (OURS, OUR_WORK)
+            or kind == OWN
+            or (state[node] == LEADING and kind == RUNPY)
+            or (parent in own and state[node] == PROGRAM == state[parent])
+        ):
+            own.add(node)
+        if kind == OWN and calls_program:
+            own.discard(node)
+    return own
+
+
+def _program_begins(nodes: Nodes, kinds: dict[int, int]) -> tuple[set[int], list[int]]:
+    """The nodes at which pyhybrid hands over to the program: an exec, or a module's code; and each
+    node's state.
+
+    A path is LEADING from the root through native frames and runpy's, OURS from the first frame
+    of pyhybrid's on, and PROGRAM from what is neither on, or OUR_WORK where pyhybrid called it.
+    """
+    state = [LEADING] * len(nodes.parent)
+    begins = set()
+    rows = zip(count(), nodes.parent, nodes.frame, strict=False)
+    next(rows)
+    for node, parent, frame in rows:
+        kind, before = kinds[frame], state[parent]
+        if before in (PROGRAM, OUR_WORK):
+            state[node] = before
+        elif kind == OWN:
+            state[node] = OURS
+        elif before == OURS and kind in (EXEC, MODULE_CODE):
+            state[node] = PROGRAM
+            begins.add(node)
+        else:
+            other = OUR_WORK if before == OURS else PROGRAM
+            state[node] = other if kind in (KEPT, MODULE_CODE) else before
+    return begins, state
+
+
+def _classify(profile: Profile) -> dict[int, int]:
+    """What each frame is to folding."""
+    package = os.path.join(str(profile.meta.get("package_dir") or "?"), "")
+    rules = [
+        (re.compile(translate(module)), re.compile("|".join(map(translate, symbols))))
+        for module, symbols in RULES
+    ]
+
+    nameless = re.compile("|".join(map(translate, NAMELESS_STARTS)))
+
+    def native(frame: Frame) -> int:
+        module = profile.modules.get(frame.module or 0)
+        if module is None:
+            return NATIVE
+        file = os.path.basename(module.path)
+        if frame.symbol is None:
+            return NAMELESS_START if nameless.match(file) else NATIVE
+        symbol = frame.symbol.split(".")[0]
+        if symbol == "builtin_exec":
+            return EXEC
+        plumbing = any(m.match(file) and s.match(symbol) for m, s in rules)
+        return PLUMBING if plumbing else NATIVE
+
+    def kind(frame: Frame) -> int:
+        if frame.kind == "native":
+            return native(frame)
+        if frame.symbol == BRIDGED and frame.kind == "pseudo":
+            return PLUMBING
+        if frame.kind == "python" and frame.file:
+            if frame.file.startswith(package):
+                return OWN
+            if frame.file == "<frozen runpy>" or frame.file.endswith("/runpy.py"):
+                return RUNPY
+            if frame.file in IMPORT_FILES and frame.name != IMPORT_KEPT:
+                return IMPORT
+            if frame.name == "<module>":
+                return MODULE_CODE
+        return KEPT
+
+    return {frame.id: kind(frame) for frame in profile.frames.values()}

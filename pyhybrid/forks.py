@@ -1,0 +1,45 @@
+"""os.fork() without the warning that only our thread causes.
+
+A process with several threads is warned when it forks (CPython Modules/posixmodule.c,
+warn_about_fork_with_threads, which counts those in /proc/self/stat).  Ours counts too, but is
+harmless: it takes no lock of the program's, and children do not need it.  So where it is the only
+other one, a filter for exactly that warning stands first for as long as the process forks.
+"""
+
+import os
+import sys
+from typing import Any
+
+TEXT = "This process (pid={}) is multi-threaded, use of {}() may lead to deadlocks in the child."
+
+
+def _n_threads() -> int:
+    with open("/proc/self/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[17])  # man 5 proc: field 20
+
+
+class QuietFork:
+    """Callbacks for os.register_at_fork; they run in the children of children, too."""
+
+    def __init__(self) -> None:
+        pid = os.getpid()
+        self.pid = pid
+        self.entries = [
+            ("ignore", TEXT.format(pid, name), DeprecationWarning, None, 0)
+            for name in ("fork", "forkpty")
+        ]
+        self.filters: list[Any] = []  # the list that has them
+
+    def before(self) -> None:
+        """Add the filter, or take it away where the program has threads of its own."""
+        self.forget()
+        if os.getpid() == self.pid and _n_threads() == 2:
+            import _warnings  # without `warnings`, its list is the one that counts
+
+            self.filters = getattr(sys.modules.get("warnings", _warnings), "filters", [])
+            # Not announced (_filters_mutated): that would show the program's own warnings again.
+            self.filters[:0] = self.entries
+
+    def forget(self) -> None:
+        """Take the filter away; in the parent only at the next fork: the warning comes last."""
+        self.filters[:] = [each for each in self.filters if each not in self.entries]

@@ -1,0 +1,147 @@
+"""From frame words to frames: which function each distinct word of a spool belongs to.
+
+Identity (DESIGN.md): python = (qualname, file, first line), so that equal code objects are one
+function; native = (module path and build-id, function start), so that a library loaded twice is
+one; pseudo = its kind.  Frame ids count from 1.
+"""
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+from pyhybrid.linetable import LineTable
+from pyhybrid.pseudo import UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
+from pyhybrid.spool import Code, Spool
+from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
+
+TAG_SHIFT = 61
+NATIVE_LIMIT = 1 << TAG_SHIFT  # words below are native
+PSEUDO_LIMIT = 2 << TAG_SHIFT  # words from here on are pseudo-frames, and from the next one on
+REGION_LIMIT = 3 << TAG_SHIFT  # named regions
+OFFSET_BITS = 24
+OFFSET_MASK = (1 << OFFSET_BITS) - 1
+OFFSET_UNKNOWN = OFFSET_MASK  # the function is known, where it is in it is not
+CODE_MASK = (1 << 32) - 1
+
+_UNKNOWN_PYTHON = next(n for n in range(1, 9) if pseudo_frame(n).symbol == UNKNOWN_PYTHON)
+
+
+class FrameRow(NamedTuple):
+    """A row of the table `frame`, without its process; the columns are schema.sql's."""
+
+    id: int
+    kind: str
+    name: str
+    file: str | None
+    line: int | None
+    module: int | None
+    address: int | None
+    size: int | None
+    symbol: str | None
+    source: str
+
+
+class Frames:
+    """The frames of one spool, and what each distinct word says.
+
+    `rows` are the frames; `frame` maps a word to its frame's id; `address` (absolute, of native
+    words), `offset` and `line` (of Python words) say where in the frame it is.  `phantoms` are
+    Python words that stand before the code's first traceable instruction; `exact` maps the exact
+    half's words to frames.
+    """
+
+    def __init__(self, spool: Spool, symbolizer: Symbolizer) -> None:
+        self.rows: list[FrameRow] = []
+        self.frame: dict[int, int] = {}
+        self.address: dict[int, int] = {}
+        self.offset: dict[int, int] = {}
+        self.line: dict[int, int | None] = {}
+        self.phantoms: set[int] = set()
+        self._spool = spool
+        self._ids: dict[Hashable, int] = {}
+        self._module_keys = {
+            module.id: (module.path, module.build_id) for module in spool.modules.values()
+        }
+        words = set(spool.words)
+        exact = set().union(*spool.exact_words.values())
+        exact.discard(0)
+        words.discard(0)  # the root; as a word it would be address 0 in no module
+        self._native(symbolizer, {word for word in words | exact if word < NATIVE_LIMIT})
+        self._python({word for word in words if NATIVE_LIMIT <= word < PSEUDO_LIMIT})
+        for word in sorted(word for word in words if word >= PSEUDO_LIMIT):
+            self.frame[word] = self._constant(word)
+        self.exact = {word: self._exact(word) for word in sorted(exact)}
+
+    def _exact(self, word: int) -> int:
+        if word < NATIVE_LIMIT:
+            return self.frame[word]
+        if word >= PSEUDO_LIMIT:
+            return self._constant(word)
+        code = self._spool.codes.get(word >> OFFSET_BITS & CODE_MASK)
+        return self._code(code) if code else self._pseudo(_UNKNOWN_PYTHON)
+
+    def _intern(self, key: Hashable, *columns: Any) -> int:
+        number = self._ids.get(key)
+        if number is None:
+            number = self._ids[key] = len(self.rows) + 1
+            self.rows.append(FrameRow(number, *columns))
+        return number
+
+    def _pseudo(self, number: int) -> int:
+        name, symbol = pseudo_frame(number)
+        return self._intern(
+            PseudoFrame(name, symbol),
+            *("pseudo", name, None, None, None, None, None, symbol, "pseudo"),
+        )
+
+    def _constant(self, word: int) -> int:
+        """A pseudo-frame, or a region, which is one by its name."""
+        number = word & 0xFFFFFFFF
+        if word < REGION_LIMIT:
+            return self._pseudo(number)
+        name = self._spool.regions.get(number, f"region {number}")
+        return self._intern(
+            ("region", name), *("region", name, None, None, None, None, None, None, "region")
+        )
+
+    def _native(self, symbolizer: Symbolizer, words: set[int]) -> None:
+        bases = {module.id: module.base for module in self._spool.modules.values()}
+        bases[0] = 0
+        ids: dict[NativeFunction, int] = {}
+        for word, function in symbolizer.name(words).items():
+            frame = ids.get(function)
+            if frame is None:
+                frame = ids[function] = self._function(function)
+            self.frame[word] = frame
+            self.address[word] = bases.get(word >> ADDRESS_BITS, 0) + (word & ADDRESS_MASK)
+
+    def _function(self, function: NativeFunction) -> int:
+        module, start, size, name, symbol, source = function
+        return self._intern(
+            (self._module_keys.get(module), start),
+            *("native", name, None, None, module or None, start, size, symbol, source),
+        )
+
+    def _python(self, words: set[int]) -> None:
+        tables: dict[int, LineTable] = {}
+        for word in sorted(words):
+            index, offset = word >> OFFSET_BITS & CODE_MASK, word & OFFSET_MASK
+            code = self._spool.codes.get(index)
+            if code is None:
+                self.frame[word] = self._pseudo(_UNKNOWN_PYTHON)
+                continue
+            table = tables.get(index)
+            if table is None:
+                table = tables[index] = LineTable(code.line_table, code.first_line)
+            self.frame[word] = self._code(code)
+            if offset == OFFSET_UNKNOWN:
+                continue
+            self.offset[word] = offset
+            self.line[word] = table.line(offset)
+            if offset < code.first_traceable:
+                self.phantoms.add(word)
+
+    def _code(self, code: Code) -> int:
+        return self._intern(
+            (code.qualname, code.file, code.first_line),
+            *("python", code.qualname, code.file, code.first_line, None, None, None, None, "code"),
+        )

@@ -1,0 +1,247 @@
+"""A profile, opened: the tables of schema.sql as dataclasses and columns.
+
+`Profile.open` takes a finished file (`.pyhybrid`) or a spool (`.pyhybrid.part`), which it finishes
+in memory.  Tables are read when first asked for, each whole: those that are small as dataclasses,
+those that are long (nodes, stacks, samples) as columns.  Times are CLOCK_MONOTONIC nanoseconds,
+weights nanoseconds of the sampling clock.
+"""
+
+import json
+import os
+import sqlite3
+from array import array
+from collections.abc import Iterator
+from functools import cached_property
+from operator import le
+from typing import Any
+
+from pyhybrid.assemble import assemble
+from pyhybrid.errors import PyhybridError
+from pyhybrid.rows import (
+    Chunk,
+    Exact,
+    Frame,
+    Loss,
+    Module,
+    Nodes,
+    Process,
+    Sampled,
+    Stacks,
+    Thread,
+)
+from pyhybrid.spool_format import MAGIC as SPOOL_MAGIC
+from pyhybrid.store import APPLICATION_ID, SCHEMA_VERSION
+from pyhybrid.symbols import Demangle, Loader
+
+SQLITE_MAGIC = b"SQLite format 3\0"
+CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s
+
+
+class Profile:
+    """One profile file.  Every method raises PyhybridError where the file is damaged."""
+
+    def __init__(self, path: str, database: sqlite3.Connection) -> None:
+        """Use `Profile.open`."""
+        self.path = path
+        self._database = database
+
+    @classmethod
+    def open(cls, path: str, symbols: tuple[Loader, Demangle] | None = None) -> "Profile":
+        """Open a profile file or a spool; `symbols` replaces the native lookup for spools.
+
+        Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or newer
+        than this program.
+        """
+        try:
+            with open(path, "rb") as file:
+                magic = file.read(16)
+        except OSError as error:
+            raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
+        is_spool = magic.startswith(SPOOL_MAGIC)
+        if not is_spool and magic != SQLITE_MAGIC:
+            raise PyhybridError(f"{path}: not a pyhybrid profile")
+        quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        name = ":memory:" if is_spool else f"file:{quoted}?mode=ro&immutable=1"
+        database = sqlite3.connect(name, uri=not is_spool, isolation_level=None)
+        try:
+            if is_spool:
+                assemble(database, path, symbols)
+            else:
+                _check(path, database)
+        except sqlite3.Error as error:
+            database.close()
+            raise PyhybridError(f"{path}: damaged: {error}") from error
+        except BaseException:
+            database.close()
+            raise
+        return cls(path, database)
+
+    def close(self) -> None:
+        """Close the file; what was read stays."""
+        self._database.close()
+
+    def __enter__(self) -> "Profile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def query(self, sql: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """All rows of an SQL query."""
+        try:
+            return self._database.execute(sql, arguments).fetchall()
+        except (sqlite3.Error, OverflowError) as error:
+            raise PyhybridError(f"{self.path}: damaged: {error}") from error
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        """What the profiled process said of itself, and finishing added (schema.sql, `meta`)."""
+        return {key: self._json(value) for key, value in self.query("SELECT key, value FROM meta")}
+
+    @property
+    def period_ns(self) -> int:
+        """The weight of one sample that stands for one period."""
+        return int(self.meta.get("period_ns", 0)) or self._damaged("no period")
+
+    @cached_property
+    def process(self) -> Process:
+        """The one process of the file."""
+        rows = self.query("SELECT * FROM process ORDER BY id")
+        if not rows:
+            self._damaged("no process")
+        number, pid, executable, argv, *rest = rows[0]
+        return Process(number, pid, executable, self._json(argv or "[]"), *rest)
+
+    @cached_property
+    def threads(self) -> dict[int, Thread]:
+        """The threads by id, in the order in which they were seen."""
+        threads = {}
+        for row in self.query("SELECT * FROM thread ORDER BY id"):
+            columns: list[Any] = [row[0], *row[2:-1], self._json(row[-1])]
+            threads[row[0]] = Thread(*columns)
+        return threads
+
+    @cached_property
+    def losses(self) -> list[Loss]:
+        """Signals that were not recorded."""
+        sql = "SELECT thread, reason, samples, weight_ns FROM loss ORDER BY thread, reason"
+        return [Loss(*row) for row in self.query(sql)]
+
+    @cached_property
+    def modules(self) -> dict[int, Module]:
+        """The loaded ELF files by id."""
+        modules = {}
+        for row in self.query("SELECT * FROM module ORDER BY id"):
+            columns: list[Any] = [row[0], *row[2:], []]
+            modules[row[0]] = Module(*columns)
+        sql = "SELECT module, start, size, file_offset, flags FROM segment ORDER BY module, start"
+        for number, *segment in self.query(sql):
+            start, size, file_offset, flags = segment
+            modules[number].segments.append((start, size, file_offset, flags))
+        return modules
+
+    @cached_property
+    def frames(self) -> dict[int, Frame]:
+        """The functions by id."""
+        rows = self.query("SELECT * FROM frame ORDER BY id")
+        return {number: Frame(number, *rest) for number, _, *rest in rows}
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """The call tree, function by function."""
+        return Nodes(*self._tree("node", "parent", "frame"))
+
+    @cached_property
+    def stacks(self) -> Stacks:
+        """The call paths, address by address."""
+        return Stacks(*self._tree("stack", "parent", "node", "address", "offset", "line"))
+
+    @cached_property
+    def sampled(self) -> list[Sampled]:
+        """Self samples and weight by thread and stack."""
+        sql = "SELECT thread, stack, samples, weight_ns FROM sampled ORDER BY thread, stack"
+        return [Sampled(*row) for row in self.query(sql)]
+
+    @cached_property
+    def exact(self) -> list[Exact]:
+        """Calls and times by thread and node, from events; empty if there were none."""
+        columns = "thread, node, calls, resumes, raised, seeded, total_ns, self_ns"
+        return [Exact(*row) for row in self.query(f"SELECT {columns} FROM exact ORDER BY 1, 2")]
+
+    def to_pandas(self) -> Any:
+        """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.
+
+        Columns: parent, kind, name, file, line, module; of samples: samples, weight_ns (self
+        figures); of events: calls, resumes, raised, total_ns, self_ns (NA where nothing was
+        counted).  Raises PyhybridError where pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise PyhybridError("to_pandas() needs pandas, which is not installed") from None
+        nodes, frames, modules = self.nodes, self.frames, self.modules
+        ids = range(1, len(nodes.parent))
+        rows = [frames[nodes.frame[node]] for node in ids]
+        table = pandas.DataFrame(
+            {
+                "parent": nodes.parent[1:],
+                "kind": [row.kind for row in rows],
+                "name": [row.name for row in rows],
+                "file": [row.file for row in rows],
+                "line": pandas.array([row.line for row in rows], dtype="Int64"),
+                "module": [modules[row.module].path if row.module else None for row in rows],
+            },
+            index=pandas.Index(ids, name="node"),
+        )
+        sampled = "SELECT node, samples, weight_ns FROM node_self"
+        counted = (
+            "SELECT node, sum(calls) AS calls, sum(resumes) AS resumes, sum(raised) AS raised, "
+            "sum(total_ns) AS total_ns, sum(self_ns) AS self_ns FROM exact GROUP BY node"
+        )
+        for sql in (sampled, counted):
+            figures = pandas.read_sql_query(sql, self._database, index_col="node")
+            table = table.join(figures.astype("Int64"))
+        return table.fillna({"samples": 0, "weight_ns": 0})
+
+    def timeline(self) -> Iterator[Chunk]:
+        """Every sample, in chunks by thread and time."""
+        rows = self.query("SELECT rowid FROM timeline ORDER BY thread, first_ns, rowid")
+        sql = "SELECT thread, first_ns, dt_ns, stack, weight FROM timeline WHERE rowid = ?"
+        for (rowid,) in rows:
+            ((thread, first_ns, *blobs),) = self.query(sql, rowid)
+            dt_ns, stack, weights = (array("I", blob) for blob in blobs)
+            pairs = zip(weights[::2], weights[1::2], strict=True)
+            yield Chunk(thread, first_ns, dt_ns, stack, dict(pairs))
+
+    def _tree(self, table: str, *columns: str) -> list[list[Any]]:
+        rows = self.query(f"SELECT id, {', '.join(columns)} FROM {table} ORDER BY id")
+        ids, *lists = map(list, zip(*rows, strict=True)) if rows else [[] for _ in (0, *columns)]
+        if ids != list(range(1, len(ids) + 1)) or any(map(le, ids, lists[0])):
+            self._damaged(f"the table {table} is no tree")
+        for column in lists:
+            column.insert(0, 0)
+        return lists
+
+    def _json(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, TypeError):
+            self._damaged("broken JSON")
+
+    def _damaged(self, what: str) -> Any:
+        raise PyhybridError(f"{self.path}: damaged: {what}")
+
+
+def _check(path: str, database: sqlite3.Connection) -> None:
+    if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise PyhybridError(f"{path}: an SQLite database, but not a pyhybrid profile")
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise PyhybridError(
+            f"{path}: schema version {version}, written by a newer pyhybrid "
+            f"(this one reads {SCHEMA_VERSION})"
+        )
+    if os.path.getsize(path) <= CHECKED_BYTES:
+        verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise PyhybridError(f"{path}: damaged: {' '.join(verdict.split())}")

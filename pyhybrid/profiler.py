@@ -1,0 +1,399 @@
+"""One run of the profiler in this process: files claimed, sampler started, results finished.
+
+Imports are few and light: the program waits for them.
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pyhybrid import __version__
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.forks import QuietFork
+
+MODES = ("sample", "trace", "hybrid")
+CLOCKS = {"cpu": 0, "wall": 1}
+ENGINES = {"auto": 0, "perf_event": 1, "timer": 2}
+ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none"}
+NO_SAMPLES = 4
+_SIGINT = 2  # without importing `signal`
+FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
+ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
+# SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
+# a traceback of ours.
+_FINISH = """\
+import sys
+try:
+    import _signal
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
+    sys.path[:0] = [sys.argv.pop(1)]
+    from pyhybrid.finish import main
+    sys.exit(main())
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
+
+
+class Settings:
+    """What to collect and where to put it; the names are those of the command line's options.
+
+    `formats` None: the usual ones.  Raises UsageError for a value that does not exist.
+    """
+
+    def __init__(
+        self,
+        *,
+        hz: int = 999,
+        mode: str = "hybrid",
+        clock: str = "cpu",
+        engine: str = "auto",
+        prefix: str | None = None,
+        formats: tuple[str, ...] | None = None,
+        summary: bool = True,
+        unwinder: str = "own",
+        max_depth: int = 2048,
+        max_nodes: int = 2_000_000,
+        ring_bytes: int = 0,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        functions: Sequence[str] = (),
+    ) -> None:
+        if formats is None:
+            formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
+        for name, value, known in (
+            ("mode", mode, MODES),
+            ("clock", clock, CLOCKS),
+            ("engine", engine, ENGINES),
+            *(("format", each, ALL_FORMATS) for each in formats),
+        ):
+            if value not in known:
+                raise UsageError(f"unknown {name} {value!r}: there are {', '.join(known)}")
+        if not (isinstance(hz, int) and 1 <= hz <= 1_000_000_000):
+            raise UsageError(f"hz must be a whole number from 1 on, not {hz!r}")
+        self.hz = hz
+        self.mode = mode
+        self.clock = clock
+        self.engine = engine
+        self.prefix = prefix
+        self.formats = formats
+        self.summary = summary
+        self.unwinder = unwinder
+        self.max_depth = max_depth
+        self.max_nodes = max_nodes
+        self.ring_bytes = ring_bytes
+        self.functions = list(functions)
+        self.filter = None
+        if include or exclude or functions:  # (imports `re`)
+            from pyhybrid.selection import selection
+
+            self.filter = selection(include, exclude, functions)
+
+
+def _check_folder(prefix: str) -> None:
+    """Find out now, not after an hour, that nothing can be written there."""
+    folder = os.path.dirname(prefix)
+    if not os.path.isdir(folder):
+        raise PyhybridError(f"the output folder {folder!r} does not exist")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PyhybridError(f"the output folder {folder!r} is not writable")
+    if os.path.isdir(prefix + ".pyhybrid"):
+        raise PyhybridError(f"{prefix}.pyhybrid is a folder")
+
+
+def _claim(path: str) -> int | None:
+    """An empty file at `path`, locked: its descriptor.  None if another process has it.
+
+    What a killed run left there becomes PATH.old.
+    """
+    import fcntl
+
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                if not os.fstat(descriptor).st_size:
+                    return descriptor
+                os.replace(path, path + ".old")
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _say(line: str) -> None:
+    """One line on the process's standard error; `sys.stderr` is the program's, and may be gone."""
+    for write in (
+        lambda: sys.stderr.flush(),
+        lambda: os.write(2, f"pyhybrid: {line}\n".encode(errors="surrogateescape")),
+    ):
+        try:
+            write()
+        except Exception:
+            continue
+
+
+def _streams() -> list[tuple[int, int, str, int, int]]:
+    """File actions that leave the finisher our standard error, if it is open, and nothing else."""
+    try:
+        os.fstat(2)
+        closed = [0, 1]
+    except OSError:
+        closed = [0, 1, 2]
+    return [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in closed]
+
+
+_watched: "list[Profiling]" = []  # at most one: the run that forks concern
+_quiet: list[QuietFork] = []  # the one that is registered, if any is
+
+
+def _before_fork() -> None:
+    if _watched:
+        _quiet[0].before()
+
+
+def _in_forked_child() -> None:
+    _quiet[0].forget()
+    for run in _watched:
+        run.native.forget()
+        run._close_lock()
+    _watched.clear()
+
+
+def _watch_forks(run: "Profiling") -> None:
+    """Such callbacks cannot be taken back, so they are registered once, and look for the run."""
+    _watched[:] = [run]
+    if not _quiet:
+        _quiet.append(QuietFork())
+        os.register_at_fork(before=_before_fork, after_in_child=_in_forked_child)
+
+
+class Profiling:
+    """The run: `start`, then `finish` (or `finish_at_exit`).  Raises PyhybridError."""
+
+    def __init__(self, settings: Settings, argv: list[str]) -> None:
+        self.settings = settings
+        self.argv = argv
+        self.python = sys.executable
+        self.umask = os.umask(0o077)
+        os.umask(self.umask)
+        try:
+            self.cwd = os.getcwd()
+        except OSError as error:
+            raise PyhybridError(f"the current folder cannot be read: {error.strerror}") from None
+        self.pid = os.getpid()
+        prefix = os.path.abspath(settings.prefix or "out")
+        if settings.prefix and settings.prefix.endswith(os.sep):
+            prefix = os.path.join(prefix, "out")
+        _check_folder(prefix)
+        self.prefix = prefix
+        self.suffix = ""  # what `prefix` gained because another process uses it
+        self.paused = False
+
+    def _open_spool(self) -> int:
+        try:
+            descriptor = _claim(self.prefix + ".pyhybrid.part")
+            if descriptor is None:
+                self.suffix = f".{self.pid}"
+                self.prefix += self.suffix
+                descriptor = _claim(self.prefix + ".pyhybrid.part")
+        except OSError as error:
+            raise PyhybridError(
+                f"cannot write {self.prefix}.pyhybrid.part: {error.strerror}"
+            ) from None
+        if descriptor is None:
+            raise PyhybridError(f"{self.prefix}.pyhybrid.part is in use")
+        return descriptor
+
+    def start(self) -> None:
+        """Claim the spool and start the clocks; nothing is left if it fails."""
+        import json  # noqa: F401  # now, so that it is not sampled as the program's
+
+        try:
+            from pyhybrid import _native
+        except ImportError as error:
+            raise UsageError(f"not built for this interpreter or system: {error}") from None
+        settings = self.settings
+        self.native = _native
+        self.lock = self._open_spool()
+        self.spool = self.prefix + ".pyhybrid.part"
+        backend = None
+        if settings.unwinder == "libunwind":
+            backend = os.path.join(os.path.dirname(_native.__file__), "_libunwind.so")
+        try:
+            started = _native.start(
+                self.lock,
+                period_ns=1_000_000_000 // settings.hz,
+                clock=CLOCKS[settings.clock],
+                engine=NO_SAMPLES if settings.mode == "trace" else ENGINES[settings.engine],
+                max_frames=settings.max_depth,
+                ring_bytes=settings.ring_bytes,
+                max_nodes=settings.max_nodes,
+                exact=settings.mode != "sample",
+                filter=settings.filter,
+                backend=backend,
+            )
+        except (OSError, RuntimeError) as error:
+            os.unlink(self.spool)
+            os.close(self.lock)
+            code = getattr(error, "errno", 0)
+            kind = UsageError if code in (errno.ENOTSUP, errno.ENOSYS) else PyhybridError
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise kind(f"cannot start: {reason}") from None
+        self._hold_lock()
+        self._write_meta(started)
+
+    def _hold_lock(self) -> None:
+        """Keep the spool's lock until it is finished, out of the program's way, not in children."""
+        import fcntl
+
+        low = self.lock
+        floor = min(256, os.sysconf("SC_OPEN_MAX") // 2)
+        self.lock = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, floor)
+        self.locked = os.fstat(self.lock)
+        os.close(low)
+        _watch_forks(self)
+
+    def _close_lock(self) -> None:
+        """Also in a forked child: the profile is the parent's.
+
+        The program may have closed it and use its number itself (daemons do).
+        """
+        try:
+            if self.lock >= 0 and os.path.samestat(os.fstat(self.lock), self.locked):
+                os.close(self.lock)
+        except OSError:
+            pass
+        self.lock = -1
+
+    def _write_meta(self, started: dict[str, Any]) -> None:
+        import json
+        import time
+
+        system, period = os.uname(), started["period_ns"]
+        now_ns, unix_ns = time.monotonic_ns(), time.time_ns()
+        notes = []
+        if period > 1_000_000_000 // self.settings.hz:
+            notes.append(
+                f"{self.settings.hz} Hz would cost more than 20 % of a core "
+                f"({started['cost_ns'] / 1000:.0f} us a sample): {1_000_000_000 // period} Hz"
+            )
+        if not started["watches_code"]:
+            notes.append("no free code watcher: names of code objects that die may be wrong")
+        meta = {
+            "version": __version__,
+            "argv": self.argv,
+            "executable": self.python,
+            "cwd": self.cwd,
+            "pid": self.pid,
+            "hostname": system.nodename,
+            "python": sys.version.split()[0],
+            "os_release": system.release,
+            "arch": system.machine,
+            "n_cpus": os.cpu_count() or 1,
+            "package_dir": os.path.dirname(os.path.abspath(__file__)),
+            "clock": self.settings.clock,
+            "mode": self.settings.mode,
+            "engine": ENGINE_NAMES[started["engine"]],
+            "engine_reason": started["engine_reason"],
+            "hz_asked": self.settings.hz,
+            "hz": 1_000_000_000 // period,
+            "period_ns": period,
+            "cost_ns": started["cost_ns"],
+            "tool_id": started["tool_id"],
+            "functions": self.settings.functions,
+            "start_ns": started["start_ns"],
+            "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
+            "unwinder": self.settings.unwinder,
+            "notes": notes,
+            "custom_prefix": self.settings.prefix is not None,
+            "prefix_suffix": self.suffix,
+        }
+        self.native.write_meta(json.dumps(meta).encode())
+
+    def finish_at_exit(self) -> None:
+        """Finish when the interpreter ends: registered first, so it runs last."""
+        import atexit
+
+        global of_command_line
+        of_command_line = self
+        atexit.register(self.finish)
+
+    def pause(self) -> None:
+        """Neither samples nor events until `resume`."""
+        self.native.pause()
+        self.paused = True
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self.native.resume()
+        self.paused = False
+
+    def _name_threads(self) -> None:
+        threading = sys.modules.get("threading")
+        for thread in threading.enumerate() if threading else ():
+            try:
+                if thread.native_id:
+                    self.native.name_thread(thread.native_id, thread.name)
+            except UnicodeEncodeError:  # (no contextlib: the program may have forbidden imports)
+                continue
+
+    def finish(self) -> str | None:
+        """Stop, and let another process make the profile file, the exports and the summary.
+
+        Returns the profile's path; None where there is none, and why has been said on stderr.
+        """
+        if os.getpid() != self.pid or not self.native.running():
+            return None
+        self._name_threads()
+        result = self.native.stop()
+        if result is None:
+            return None
+        if result["write_error"]:
+            reason = os.strerror(-result["write_error"])
+            _say(f"{self.spool} is not complete: {reason}")
+        if result["n_not_ready"] and self.settings.summary:
+            _say(f"{result['n_not_ready']} signals met an unknown thread")
+        if result["signal_taken"] and self.settings.summary:
+            _say("the program took SIGPROF: sampling ended there")
+        path = None
+        try:
+            self._run_finisher()
+            path = self.prefix + ".pyhybrid"
+        except OSError as error:
+            _say(f"{self.spool} could not be finished: {error.strerror}")
+        except KeyboardInterrupt:
+            _say(f"interrupted; `pyhybrid report {self.spool}` still reads it")
+        finally:
+            self._close_lock()
+            _watched.clear()
+        return path
+
+    def _run_finisher(self) -> None:
+        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        command = [self.python, "-I", "-c", _FINISH, root, self.spool, self.prefix]
+        for name in self.settings.formats:
+            command += ["--format", name]
+        if self.settings.summary:
+            command.append("--summary")
+        if not self.python:
+            raise OSError(2, "sys.executable is empty")
+        umask = os.umask(self.umask)
+        child = os.posix_spawn(
+            self.python, command, os.environ, file_actions=_streams(), setsigmask=[_SIGINT]
+        )
+        os.umask(umask)
+        try:
+            status = os.waitpid(child, 0)[1]
+        except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
+            return
+        if os.WIFSIGNALED(status):
+            raise OSError(0, f"killed by signal {os.WTERMSIG(status)}")

@@ -1,0 +1,99 @@
+"""The profiled program: found, and run as `__main__` as the interpreter would do it.
+
+Source: CPython Modules/main.c (pymain_run_python), Python/pylifecycle.c (add_main_module).
+"""
+
+import os
+import sys
+from types import ModuleType
+
+from pyhybrid.errors import UsageError
+
+
+def _path_entry(path: str) -> object:
+    """What imports from a folder or archive; None for any other file (PyImport_GetImporter)."""
+    for hook in sys.path_hooks:
+        try:
+            return hook(path)
+        except ImportError:
+            continue
+    return None
+
+
+class Program:
+    """What the command line names: a script, a folder or zip file, `-m module` or `-c code`.
+
+    The constructor raises UsageError if there is no such thing; `prepare` makes `sys.argv`,
+    `sys.path` and `__main__` what the program expects; `run` runs it.
+    """
+
+    def __init__(self, words: list[str]) -> None:
+        self.kind = words[0] if words[0] in ("-m", "-c", "-") else "script"
+        if self.kind in ("-m", "-c"):
+            if len(words) < 2:
+                raise UsageError(f"{self.kind} needs a value (see --help)")
+            self.target, self.arguments = words[1], [self.kind, *words[2:]]
+        else:
+            self.target, self.arguments = words[0], words
+        if self.kind == "script":
+            self._check_script(words[0])
+
+    def _check_script(self, name: str) -> None:
+        """Nothing is opened: it may be a pipe."""
+        try:
+            # Not normalized, as the interpreter does it.
+            self.target = os.path.join(os.getcwd(), name)
+            os.stat(self.target)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"can't open {name!r}: {reason}") from None
+        if not os.access(self.target, os.R_OK):
+            raise UsageError(f"can't open {name!r}: Permission denied")
+        entry = _path_entry(self.target)
+        if entry:
+            self.kind = "folder"
+            if not entry.find_spec("__main__"):  # type: ignore[attr-defined]
+                raise UsageError(f"can't find '__main__' module in {name!r}")
+
+    def prepare(self) -> None:
+        """Set up `sys` and `__main__`."""
+        self.launcher = sys.modules["__main__"]  # its globals are in use on our stack
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        main.__loader__ = sys.__loader__
+        vars(main).update(__annotations__={}, __builtins__=sys.modules["builtins"])
+        sys.argv[:] = self.arguments
+        if self.kind == "script":
+            self._set_path(os.path.dirname(os.path.realpath(self.target)))
+        elif self.kind == "folder":
+            self._set_path(self.target)
+        else:
+            self._set_path(os.getcwd() if self.kind == "-m" else "")
+
+    def _set_path(self, first: str) -> None:
+        """`sys.path[0]` is the launcher's own, unless -P or -I left it out."""
+        if not sys.flags.safe_path:
+            sys.path[0] = first
+        elif self.kind == "folder":
+            sys.path.insert(0, first)
+
+    def run(self) -> None:
+        """Run the program, and end as it did; an exception has then been reported."""
+        if self._execute():
+            return
+        if isinstance(getattr(sys, "last_exc", None), KeyboardInterrupt):
+            sys.excepthook = lambda *_: None
+            raise KeyboardInterrupt  # for the interpreter to die of the signal
+        sys.exit(1)
+
+    def _execute(self) -> bool:
+        from pyhybrid._native import run_call, run_command, run_file
+
+        if self.kind in ("-m", "folder"):
+            import runpy
+
+            as_module = self.kind == "-m"
+            name = self.target if as_module else "__main__"
+            return run_call(runpy._run_module_as_main, name, as_module)  # type: ignore[attr-defined]
+        if self.kind == "-c":
+            return run_command(self.target)
+        return run_file(None if self.kind == "-" else os.fsencode(self.target))

@@ -1,0 +1,51 @@
+"""Names of what is counted but has no address: pseudo-frames and losses.
+
+The numbers are the C enums `pseudo` (src/frame.h) and `loss` (src/spool.h); this is the one place
+where they have names.
+"""
+
+from typing import NamedTuple
+
+
+class PseudoFrame(NamedTuple):
+    """A pseudo-frame: what views show, and the word by which code knows it."""
+
+    name: str
+    symbol: str
+
+
+TRUNCATED = "truncated"
+GAP = "gap"
+BRIDGED = "bridged"  # code without unwind information was passed, verified; views fold it away
+UNKNOWN_PYTHON = "unknown_python"
+TREE_FULL = "tree_full"
+OWN_CALLBACK = "pyhybrid"  # a sample that met our own code: outside all shares
+
+PSEUDO_FRAMES = {
+    1: PseudoFrame("[truncated]", TRUNCATED),
+    2: PseudoFrame("[unwind gap]", GAP),
+    3: PseudoFrame("[bridged]", BRIDGED),
+    4: PseudoFrame("[unknown python]", UNKNOWN_PYTHON),
+    5: PseudoFrame("[other interpreter]", "other_interpreter"),
+    6: PseudoFrame("[tree full]", TREE_FULL),
+    7: PseudoFrame("[pyhybrid]", OWN_CALLBACK),
+}
+
+# A native address in no module: code that a JIT compiler wrote into anonymous memory.
+JIT = "[jit]"
+
+# All frames of a stack were interpreter plumbing, and views fold that away.
+INTERPRETER = "[interpreter]"
+
+LOSSES = ("ring_full", "too_slow")
+
+
+def pseudo_frame(number: int) -> PseudoFrame:
+    """The name of `enum pseudo` number; newer writers' numbers get a name made of the number."""
+    known = PSEUDO_FRAMES.get(number)
+    return known or PseudoFrame(f"[pseudo {number}]", f"pseudo_{number}")
+
+
+def loss_name(number: int) -> str:
+    """The name of `enum loss` number."""
+    return LOSSES[number] if number < len(LOSSES) else f"loss_{number}"

@@ -1,0 +1,106 @@
+"""How good a profile is: the rate that was reached, the stacks that are whole, what it cost."""
+
+from collections import Counter
+from math import exp2
+
+from pyhybrid import pseudo
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Thread
+
+# From best to worst; a stack is as good as its worst frame.
+COMPLETE, RE_ANCHORED, GAPPED, TRUNCATED = QUALITIES = (
+    "complete",
+    "re_anchored",
+    "gapped",
+    "truncated",
+)
+_OF_PSEUDO = {
+    pseudo.BRIDGED: RE_ANCHORED,
+    pseudo.GAP: GAPPED,
+    pseudo.TRUNCATED: TRUNCATED,
+    pseudo.TREE_FULL: TRUNCATED,
+}
+
+
+def stack_quality(profile: Profile) -> dict[str, float]:
+    """The share (0..1) of the recorded weight whose stacks are of each quality."""
+    nodes = profile.nodes
+    ranks = {
+        frame.id: QUALITIES.index(_OF_PSEUDO.get(frame.symbol or "", COMPLETE))
+        for frame in profile.frames.values()
+        if frame.kind == "pseudo"
+    }
+    worst = [0]
+    for parent, frame in zip(nodes.parent[1:], nodes.frame[1:], strict=True):
+        worst.append(max(worst[parent], ranks.get(frame, 0)))
+    weights: Counter[int] = Counter()
+    for sampled in profile.sampled:
+        weights[worst[profile.stacks.node[sampled.stack]]] += sampled.weight_ns
+    total = weights.total() or 1
+    return {name: weights[rank] / total for rank, name in enumerate(QUALITIES)}
+
+
+def busy_threads(profile: Profile) -> list[Thread]:
+    """Threads that ran long enough to tell their rate: 50 periods and 1 % of all CPU time."""
+    threads = profile.threads.values()
+    total = sum(thread.cpu_ns or 0 for thread in threads)
+    least = max(50 * profile.period_ns, total / 100)
+    return [thread for thread in threads if (thread.cpu_ns or 0) >= least]
+
+
+def hz_reached(profile: Profile) -> float | None:
+    """Samples per second of the sampling clock over busy threads; None where none was busy.
+
+    The seconds are the kernel's CPU time of these threads, or, with a wall clock, the time from
+    their first to their last sample.
+    """
+    if profile.meta.get("clock") == "wall":
+        threads = [t for t in profile.threads.values() if t.recorded > 1]
+        seconds = sum((t.last_ns or 0) - (t.first_ns or 0) for t in threads) / 1e9
+        samples = sum(t.recorded - 1 for t in threads)
+    else:
+        threads = busy_threads(profile)
+        seconds = sum(t.cpu_ns or 0 for t in threads) / 1e9
+        samples = sum(t.recorded for t in threads)
+    return samples / seconds if seconds > 0 else None
+
+
+def _bucket_ns(bucket: int) -> float:
+    """The middle of a bucket of the handler's histogram: src/spool.h, SPOOL_HISTOGRAM."""
+    power, quarter = divmod(bucket, 4)
+    return 64 * exp2(power) * (1 + (quarter + 0.5) / 4)
+
+
+class HandlerCost:
+    """What the signal handler took, over all threads."""
+
+    def __init__(self, profile: Profile) -> None:
+        """Add up the threads' histograms."""
+        self._counts: Counter[int] = Counter()
+        for thread in profile.threads.values():
+            self._counts.update(dict(enumerate(thread.handler_ns)))
+        self._cost_ns = profile.meta.get("cost_ns")
+        self._signals = sum(thread.signals for thread in profile.threads.values())
+        threads = sum(thread.cpu_ns or 0 for thread in profile.threads.values())
+        self._cpu_ns = profile.process.cpu_ns or threads
+
+    def quantile_ns(self, q: float) -> int | None:
+        """The `q`-quantile (0..1) of the handler's time, to 19 % (a bucket); None: unknown."""
+        rank, seen = q * self._counts.total(), 0
+        for bucket, count in sorted(self._counts.items()):
+            seen += count
+            if count and seen >= rank:
+                return round(_bucket_ns(bucket))
+        return None
+
+    def overhead(self) -> float | None:
+        """The share (0..1) of the CPU time that sampling took, estimated; None: unknown.
+
+        By the cost of a whole sample, interrupt and all, where it was measured at start (meta
+        `cost_ns`, not 0), else by the median of the handler's time alone: its mean includes
+        what other processes ran meanwhile.
+        """
+        if not self._cpu_ns or not self._signals:
+            return None
+        cost_ns = self._cost_ns or self.quantile_ns(0.5)
+        return cost_ns * self._signals / self._cpu_ns if cost_ns else None

@@ -1,0 +1,246 @@
+"""The summary on one screen: at most 24 lines of at most 100 columns.
+
+A line is a list of (text, style).  On a terminal rich prints it, elsewhere it is plain text; rich
+is not even imported then, the finishing process has no time to lose.
+"""
+
+import os
+import re
+from itertools import zip_longest
+from typing import TextIO
+
+from pyhybrid.names import shorten_cpp
+from pyhybrid.summary import Function, Summary
+
+Line = list[tuple[str, str]]
+
+MAX_LINES, MIN_COLUMNS, MAX_COLUMNS = 24, 80, 100
+N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED = 6, 3, 2, 2, 14
+MAX_NAME = 40  # of one frame in a path
+_PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
+DIM, STRONG, WARN = "dim", "bold", "yellow"
+
+
+def print_summary(summary: Summary, stream: TextIO) -> None:
+    """Print it on `stream`; a stream that is gone is no error."""
+    try:
+        terminal = stream.isatty()
+        lines = render(summary, _columns(stream) if terminal else MAX_COLUMNS)
+        if terminal:
+            _print_rich(lines, stream)
+        else:
+            stream.write("".join("".join(text for text, _ in line) + "\n" for line in lines))
+        stream.flush()
+    except OSError:
+        pass
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return MAX_COLUMNS
+    return max(MIN_COLUMNS, min(columns, MAX_COLUMNS))
+
+
+def _print_rich(lines: list[Line], stream: TextIO) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(Text.assemble(*line))
+
+
+def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
+    """The lines, none longer than `columns`."""
+    lines = [*_facts(summary), [("", "")], *_functions(summary, columns), *_paths(summary, columns)]
+    if summary.written:
+        lines.append([("wrote    ", DIM), (_files(summary.written), "")])
+    return [_cut(line, columns) for line in lines[:MAX_LINES]]
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # the program removed it
+        return ""
+
+
+def _files(paths: list[str]) -> str:
+    """The files, those beside the first one by their names: `a, b in /folder; /tmp/c`."""
+    folder = os.path.dirname(paths[0])
+    beside = [p for p in paths if os.path.dirname(p) == folder]
+    where = "" if not folder or folder == _working_directory() else f" in {folder}"
+    names = ", ".join(map(os.path.basename, beside)) + where
+    return "; ".join([names, *(p for p in paths if p not in beside)])
+
+
+def _facts(s: Summary) -> list[Line]:
+    argv = " ".join([os.path.basename(s.argv[0]), *s.argv[1:]]) if s.argv else "?"
+    lines: list[Line] = [
+        [("pyhybrid ", STRONG), (f"{argv}  ", STRONG), (f"pid {s.pid}, Python {s.python}", DIM)],
+        _fact("time", _time(s)),
+    ]
+    if s.calls is not None:
+        lines.append(_fact("calls", f"{s.calls:,} of {s.n_traced:,} Python functions, all counted"))
+    if s.mode != "trace":
+        lines += [
+            _fact("clock", _clock(s)),
+            _fact("samples", _samples(s), bool(s.losses)),
+            _fact("stacks", _stacks(s)),
+        ]
+    if s.handler_median_ns is not None:
+        share = "" if s.overhead is None else f"; about {s.overhead:.1%} of the CPU time"
+        if s.own_weight_ns:
+            share += f", callbacks {s.own_weight_ns / s.recorded_weight_ns:.1%}"
+        p99 = (s.handler_p99_ns or 0) / 1e3
+        text = f"handler median {s.handler_median_ns / 1e3:.1f} us, p99 {p99:.1f} us{share}"
+        lines.append(_fact("cost", text))
+    if s.n_forked or s.n_spawned:
+        text = f"{s.n_forked} forked, {s.n_spawned} spawned: not profiled"
+        lines.append(_fact("children", text, True))
+    if not s.complete:
+        lines.append(_fact("note", "the process was killed, or its end is missing", True))
+    lines += [_fact("note", note, True) for note in s.notes[:N_NOTES]]
+    if len(s.notes) > N_NOTES:
+        more = f" (and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`)"
+        lines[-1].append((more, DIM))
+    return lines
+
+
+def _fact(name: str, text: str, warn: bool = False) -> Line:
+    return [(f"{name:<9}", DIM), (text, WARN if warn else "")]
+
+
+def _time(s: Summary) -> str:
+    wall = "?" if s.wall_ns is None else f"{s.wall_ns / 1e9:.2f} s"
+    cpu = "?" if s.cpu_ns is None else f"{s.cpu_ns / 1e9:.2f} s"
+    return f"wall {wall}, CPU {cpu}; {s.n_threads} threads, {s.n_busy_threads} busy"
+
+
+def _clock(s: Summary) -> str:
+    asked = "" if s.hz_asked == s.hz else f" (set to {s.hz})"
+    reached = "?" if s.hz_reached is None else f"{s.hz_reached:.0f}"
+    unit = "per second" if s.clock == "wall" else "per CPU second"
+    why = f": {s.engine_reason}" if s.engine_reason else ""
+    return (
+        f"{s.hz_asked} Hz asked{asked}, {reached} samples {unit}; {s.clock} time by {s.engine}{why}"
+    )
+
+
+def _samples(s: Summary) -> str:
+    lost = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in s.losses.items())
+    missed = s.missed_weight_ns / 1e9
+    unseen = f"; {missed:.2f} s of CPU time without a signal" if missed >= 0.01 else ""
+    return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {lost or 'none'}{unseen}"
+
+
+def _stacks(s: Summary) -> str:
+    shares = (f"{share:.1%} {name.replace('_', '-')}" for name, share in s.quality.items())
+    return ", ".join(shares)
+
+
+def _percent(weight_ns: int, s: Summary) -> str:
+    return f"{weight_ns / ((s.recorded_weight_ns - s.own_weight_ns) or 1):7.1%}"
+
+
+def _functions(s: Summary, columns: int) -> list[Line]:
+    if s.calls is not None and not s.recorded:
+        return _traced(s, columns)
+    by_self = [f for f in s.functions if f.self_ns][:N_SELF]
+    python = sorted(s.functions, key=lambda f: -f.python_ns)
+    by_python = [f for f in python if f.python_ns][:N_PYTHON]
+    calls = "" if s.calls is None else "      calls"
+    lines: list[Line] = [[(f"   self   total{calls}  function", DIM)]]
+    lines += [_row(f.self_ns, f, s, columns) for f in by_self]
+    text = f"  below   total{calls}  Python function, with the native code below it"
+    lines.append([(text, DIM)])
+    lines += [_row(f.python_ns, f, s, columns) for f in by_python]
+    return lines
+
+
+def _row(first_ns: int, function: Function, s: Summary, columns: int) -> Line:
+    calls = "" if s.calls is None else f" {_count(function.calls)}"
+    shares = f"{_percent(first_ns, s)} {_percent(function.total_ns, s)}{calls}  "
+    name = _short(function)
+    return [(shares, ""), (_middle(name, columns - len(shares)), STRONG)]
+
+
+def _count(calls: int | None) -> str:
+    """A number of calls in ten columns; native functions have none."""
+    text = "" if calls is None else f"{calls:,}"
+    return f"{text:>10}" if len(text) <= 10 else f"{calls:10.3g}"
+
+
+def _traced(s: Summary, columns: int) -> list[Line]:
+    """Without samples: the functions by exact time."""
+    lines: list[Line] = [[("   self   total       self s      calls  function", DIM)]]
+    traced = [f for f in s.functions if f.exact_self_ns is not None]
+    all_ns = s.traced_ns or 1
+    for f in sorted(traced, key=lambda f: -(f.exact_self_ns or 0))[:N_TRACED]:
+        own_ns, total_ns = f.exact_self_ns or 0, f.exact_total_ns or 0
+        shares = f"{own_ns / all_ns:7.1%} {total_ns / all_ns:7.1%} {own_ns / 1e9:12.4f}"
+        head = f"{shares} {_count(f.calls)}  "
+        lines.append([(head, ""), (_middle(f.name, columns - len(head)), STRONG)])
+    return lines
+
+
+def _short(function: Function) -> str:
+    if function.kind != "native":
+        return function.name
+    short = shorten_cpp(function.name)
+    module = os.path.basename(function.module or "")
+    return short if not module or module in short else f"{short} ({module})"
+
+
+def _paths(s: Summary, columns: int) -> list[Line]:
+    if not s.paths:
+        return []
+    lines: list[Line] = [[("   self  call path", DIM)]]
+    for path in s.paths[:N_PATHS]:
+        share = f"{_percent(path.weight_ns, s)}  "
+        names = [_middle(_bare(name), MAX_NAME) for name in path.frames]
+        lines.append([(share, ""), (_elided(names, columns - len(share)), "")])
+    return lines
+
+
+def _bare(label: str) -> str:
+    """A label without file and line, or without C++ arguments."""
+    python = _PYTHON_LABEL.fullmatch(label)
+    return python[1] if python else shorten_cpp(label)
+
+
+def _elided(names: list[str], columns: int) -> str:
+    """`a > b > … > y > z` within `columns`: both ends, the leaf's end first."""
+    if len(" > ".join(names)) <= columns:
+        return " > ".join(names)
+    head: list[str] = []
+    tail: list[str] = []
+    for front, back in zip_longest(names[:2], reversed(names[2:])):
+        for side, name in ((tail, back), (head, front)):
+            if name is None:
+                continue
+            if len(" > ".join([*head, "…", *tail, name])) > columns:
+                return " > ".join([*head, "…", *reversed(tail)])
+            side.append(name)
+    return _middle(" > ".join([*head, *reversed(tail)]), columns)
+
+
+def _middle(text: str, columns: int) -> str:
+    """Text with its middle left out where it is longer than `columns`."""
+    if len(text) <= columns:
+        return text
+    half = (columns - 1) // 2
+    return f"{text[: columns - 1 - half]}…{text[-half:]}"
+
+
+def _cut(line: Line, columns: int) -> Line:
+    """A line's text up to `columns`."""
+    cut: Line = []
+    left = columns
+    for text, style in line:
+        shown = text if len(text) <= left else text[: max(0, left - 1)] + "…" * (left > 0)
+        left -= len(shown)
+        cut.append((shown.replace("\n", " "), style))
+    return cut

@@ -1,0 +1,142 @@
+"""Rows of a profile file, as dataclasses: schema.sql in Python.
+
+Times are CLOCK_MONOTONIC nanoseconds, weights nanoseconds of the sampling clock, addresses absolute
+unless a field says otherwise.
+"""
+
+from array import array
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(slots=True)
+class Process:
+    """The profiled process; `end_ns` None: it was killed, and so is what only the end tells."""
+
+    id: int
+    pid: int
+    executable: str | None
+    argv: list[str]
+    start_ns: int | None
+    end_ns: int | None
+    cpu_ns: int | None
+    n_forked: int | None
+    n_spawned: int | None
+
+
+@dataclass(slots=True)
+class Thread:
+    """A thread; signals == recorded + the samples of its losses.
+
+    `first_ns` and `last_ns` are the times of its first and last sample; `handler_ns` is the
+    histogram of src/spool.h, SPOOL_HISTOGRAM.
+    """
+
+    id: int
+    tid: int
+    name: str
+    comm: str
+    start_ns: int
+    first_ns: int | None
+    last_ns: int | None
+    cpu_ns: int | None
+    signals: int
+    recorded: int
+    recorded_weight_ns: int
+    missed_weight_ns: int
+    handler_ns: list[int]
+
+
+@dataclass(slots=True)
+class Loss:
+    """Samples of a thread that were not recorded, by reason (pseudo.py)."""
+
+    thread: int
+    reason: str
+    samples: int
+    weight_ns: int
+
+
+@dataclass(slots=True)
+class Module:
+    """A loaded ELF file; `segments`: (start, size, file offset, PF_ flags), absolute."""
+
+    id: int
+    path: str
+    build_id: str | None
+    base: int
+    load_ns: int
+    unload_ns: int | None
+    segments: list[tuple[int, int, int, int]]
+
+
+@dataclass(slots=True)
+class Frame:
+    """A function; kind is python, native, pseudo or region.  The fields are schema.sql's."""
+
+    id: int
+    kind: str
+    name: str
+    file: str | None
+    line: int | None
+    module: int | None
+    address: int | None
+    size: int | None
+    symbol: str | None
+    source: str
+
+
+@dataclass(slots=True)
+class Nodes:
+    """Call paths by function, indexed by node id; 0 is the root, parents have smaller ids."""
+
+    parent: list[int]
+    frame: list[int]
+
+
+@dataclass(slots=True)
+class Stacks:
+    """Call paths by address, indexed by stack id; 0 is the root, parents have smaller ids."""
+
+    parent: list[int]
+    node: list[int]
+    address: list[int | None]
+    offset: list[int | None]
+    line: list[int | None]
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What a thread was sampled in: self figures."""
+
+    thread: int
+    stack: int
+    samples: int
+    weight_ns: int
+
+
+class Exact(NamedTuple):
+    """What events counted of a path on a thread: the table `exact` without its process."""
+
+    thread: int
+    node: int
+    calls: int
+    resumes: int
+    raised: int
+    seeded: int
+    total_ns: int
+    self_ns: int
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Samples of one thread in order of time: uint32[n] each, and the weights that are not one.
+
+    A sample's time is `first_ns` + the sum of `dt_ns` up to and including it.
+    """
+
+    thread: int
+    first_ns: int
+    dt_ns: "array[int]"
+    stack: "array[int]"
+    weights: dict[int, int]  # index -> periods

@@ -1,0 +1,115 @@
+-- The profile file, PREFIX.pyhybrid: one SQLite database.
+-- Times are CLOCK_MONOTONIC nanoseconds; weights are nanoseconds of the sampling clock.
+-- Every table carries the process it speaks of; ids are unique in the file.
+PRAGMA application_id = 0x50594842; -- "PYHB"
+PRAGMA user_version = 1;            -- the schema version
+
+-- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...), and
+-- from finishing: complete (false: it was killed), n_cpus, package_dir, notes.
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- value: JSON
+
+CREATE TABLE process (
+    id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, executable TEXT, argv TEXT, -- argv: JSON list
+    start_ns INTEGER, end_ns INTEGER, -- end_ns NULL: it was killed
+    cpu_ns INTEGER, n_forked INTEGER, n_spawned INTEGER);
+
+CREATE TABLE thread (
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
+    tid INTEGER NOT NULL, name TEXT NOT NULL, comm TEXT NOT NULL, -- name: threading's, else comm
+    start_ns INTEGER, first_ns INTEGER, last_ns INTEGER, cpu_ns INTEGER,
+    signals INTEGER NOT NULL, recorded INTEGER NOT NULL, -- signals = recorded + its rows in loss
+    recorded_weight_ns INTEGER NOT NULL, missed_weight_ns INTEGER NOT NULL,
+    handler_ns TEXT); -- JSON: histogram of the handler's time, spool.h SPOOL_HISTOGRAM
+
+CREATE TABLE loss (
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
+    reason TEXT NOT NULL, samples INTEGER NOT NULL, weight_ns INTEGER NOT NULL);
+
+CREATE TABLE module (
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
+    path TEXT NOT NULL, build_id TEXT, base INTEGER NOT NULL, load_ns INTEGER, unload_ns INTEGER);
+
+CREATE TABLE segment (
+    module INTEGER NOT NULL REFERENCES module, process INTEGER NOT NULL REFERENCES process,
+    start INTEGER NOT NULL, size INTEGER NOT NULL, file_offset INTEGER NOT NULL, flags INTEGER NOT NULL);
+
+-- A function.  kind: python, native, pseudo, or region (pyhybrid.region).  Python functions are one by (name, file, line),
+-- native ones by (module's path and build-id, address).
+CREATE TABLE frame (
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, kind TEXT NOT NULL,
+    name TEXT NOT NULL,                   -- qualname, demangled symbol, or [pseudo]
+    file TEXT, line INTEGER,              -- python: file name and first line
+    module INTEGER REFERENCES module,     -- native
+    address INTEGER, size INTEGER,        -- native: the function's start, module-relative
+    symbol TEXT,                          -- native: the name as it stands in the table;
+                                          -- pseudo: which, as a word (pseudo.py)
+    source TEXT NOT NULL);                -- code, symtab, debugdata, dynsym, fde, none, pseudo, region
+
+-- A call path, function by function.  Parents have smaller ids; parent 0 is the root.
+CREATE TABLE node (
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
+    parent INTEGER NOT NULL, frame INTEGER NOT NULL REFERENCES frame);
+
+-- A call path, address by address; node is its projection.  Rows that stand for no frame of a call
+-- (tree.py, "Phantoms") are nobody's parent.
+CREATE TABLE stack (
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
+    parent INTEGER NOT NULL, node INTEGER NOT NULL REFERENCES node,
+    address INTEGER,  -- native: absolute
+    offset INTEGER,   -- python: instruction offset in code units
+    line INTEGER);    -- python: the line
+
+CREATE TABLE sampled ( -- self figures; inclusive ones are derived
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
+    stack INTEGER NOT NULL REFERENCES stack, samples INTEGER NOT NULL, weight_ns INTEGER NOT NULL,
+    PRIMARY KEY (process, thread, stack)) WITHOUT ROWID;
+
+-- What the events of sys.monitoring counted of Python functions, path by path; never added to
+-- samples.  total_ns is wall time (by the TSC) of all activations of the path; self_ns without what
+-- they called.  A generator that is suspended is charged nothing; resumes are its later turns.
+-- seeded: activations that had begun before profiling did, timed from its start.
+CREATE TABLE exact (
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
+    node INTEGER NOT NULL REFERENCES node, calls INTEGER NOT NULL, resumes INTEGER NOT NULL,
+    raised INTEGER NOT NULL, seeded INTEGER NOT NULL,
+    total_ns INTEGER NOT NULL, self_ns INTEGER NOT NULL,
+    PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
+
+-- Each sample in order of time: dt_ns and stack are arrays of n little-endian uint32; weight is an
+-- array of (uint32 index, uint32 periods) for the samples whose weight is not one period.
+CREATE TABLE timeline (
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
+    first_ns INTEGER NOT NULL, n INTEGER NOT NULL,
+    dt_ns BLOB NOT NULL, stack BLOB NOT NULL, weight BLOB NOT NULL);
+
+-- The questions that come first.  `sqlite3 out.pyhybrid 'select * from hot_function limit 20'`
+
+CREATE VIEW node_self AS -- self figures of call paths, all threads together
+SELECT stack.node AS node, sum(sampled.samples) AS samples, sum(sampled.weight_ns) AS weight_ns
+FROM sampled JOIN stack ON stack.id = sampled.stack GROUP BY stack.node;
+
+CREATE VIEW hot_function AS -- total_ns counts a recursive function once a sample
+WITH RECURSIVE above (node, frame, samples, self_ns, weight_ns, parent) AS (
+    SELECT node.id, node.frame, samples, weight_ns, weight_ns, node.parent
+    FROM node_self JOIN node ON node.id = node_self.node
+    UNION ALL
+    SELECT above.node, node.frame, 0, 0, above.weight_ns, node.parent
+    FROM above JOIN node ON node.id = above.parent),
+once AS (
+    SELECT frame, sum(samples) AS samples, sum(self_ns) AS self_ns, max(weight_ns) AS weight_ns
+    FROM above GROUP BY node, frame)
+SELECT frame.name, frame.file, frame.line, module.path AS module, sum(once.samples) AS samples,
+       sum(once.self_ns) AS self_ns, sum(once.weight_ns) AS total_ns
+FROM once JOIN frame ON frame.id = once.frame LEFT JOIN module ON module.id = frame.module
+GROUP BY once.frame ORDER BY self_ns DESC;
+
+CREATE VIEW hot_path AS -- the call paths with most self time, root first
+WITH RECURSIVE path (node, at, text, samples, weight_ns) AS (
+    SELECT * FROM (
+        SELECT node.id, node.parent, frame.name, samples, weight_ns
+        FROM node_self JOIN node ON node.id = node_self.node JOIN frame ON frame.id = node.frame
+        ORDER BY weight_ns DESC LIMIT 100)
+    UNION ALL
+    SELECT path.node, node.parent, frame.name || ' > ' || path.text, samples, weight_ns
+    FROM path JOIN node ON node.id = path.at JOIN frame ON frame.id = node.frame)
+SELECT node, samples, weight_ns, text FROM path WHERE at = 0 ORDER BY weight_ns DESC;

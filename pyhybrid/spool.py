@@ -1,0 +1,320 @@
+"""Reader of the spool, `PREFIX.pyhybrid.part`, which the profiled process appends to.
+
+The format is src/spool.h's; words and their fields are src/frame.h's.  A process that was killed
+leaves a torn last record, which is ignored: everything before it counts.  Nothing is decoded
+sample by sample: a chunk's arrays are views into the file's bytes.
+"""
+
+import json
+import os
+import struct
+from array import array
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from operator import lt
+from typing import Any, NamedTuple
+
+from pyhybrid import spool_format as form
+from pyhybrid.errors import PyhybridError
+
+
+@dataclass(slots=True)
+class Module:
+    """A loaded ELF file.  `segments`: (start, size, file offset, PF_ flags), absolute addresses."""
+
+    id: int
+    base: int
+    load_ns: int
+    unload_ns: int | None
+    build_id: str  # hexadecimal, "" if it has none
+    path: str
+    segments: list[tuple[int, int, int, int]]
+
+
+@dataclass(slots=True)
+class Code:
+    """A code object.  `first_traceable` counts code units from co_code_adaptive."""
+
+    first_line: int
+    first_traceable: int
+    qualname: str
+    file: str
+    line_table: bytes  # co_linetable, empty if it was too large to copy
+
+
+@dataclass(slots=True)
+class Thread:
+    """A thread; `name` is threading's where it has one, else the kernel's comm."""
+
+    tid: int
+    start_ns: int
+    first_seen_ns: int
+    comm: str
+    name: str
+    name_source: int = 0
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Samples of one thread in order of time: `dt_ns` and `stack` are uint32[n] views.
+
+    `weights` is uint32[2 * n_weights]: (index, periods) of the samples that stand for more or
+    less than one period.
+    """
+
+    thread: int
+    first_ns: int
+    dt_ns: memoryview
+    stack: memoryview
+    weights: memoryview
+
+
+@dataclass(slots=True)
+class Counters:
+    """A thread's own account; weights in periods, `handler_ns` as SPOOL_HISTOGRAM says."""
+
+    time_ns: int
+    signals: int
+    recorded: int
+    recorded_weight: int
+    missed_weight: int
+    cpu_ns: int
+    lost: tuple[int, ...]
+    lost_weight: tuple[int, ...]
+    handler_ns: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class ExactThread:
+    """A thread that events came from; `first_ns` is the time of the first one."""
+
+    tid: int
+    first_ns: int
+    comm: str
+
+
+class ExactCount(NamedTuple):
+    """What the events counted of one node; fields as in src/spool.h."""
+
+    node: int
+    raised: int
+    calls: int
+    resumes: int
+    total_ticks: int
+    seeded: int
+
+
+@dataclass(slots=True)
+class End:
+    """The profiler was stopped in order; `cpu_ns` is the process's while it ran."""
+
+    time_ns: int
+    cpu_ns: int
+    n_forked: int
+    n_spawned: int
+
+
+@dataclass(slots=True)
+class Spool:
+    """One spool, read.  Stack ids index `parents` and `words`; 0 is the root."""
+
+    path: str
+    pid: int
+    meta: dict[str, Any] = field(default_factory=dict)
+    modules: dict[int, Module] = field(default_factory=dict)
+    codes: dict[int, Code] = field(default_factory=dict)
+    threads: dict[int, Thread] = field(default_factory=dict)
+    parents: "array[int]" = field(default_factory=lambda: array("I", [0]))
+    words: "array[int]" = field(default_factory=lambda: array("Q", [0]))
+    functions: dict[int, int] = field(default_factory=dict)  # word -> its function's start word
+    chunks: list[Chunk] = field(default_factory=list)
+    counters: dict[int, Counters] = field(default_factory=dict)
+    # The exact half: by its thread's number, nodes as in `parents` and `words`, counts by node.
+    exact_threads: dict[int, ExactThread] = field(default_factory=dict)
+    exact_parents: dict[int, "array[int]"] = field(default_factory=dict)
+    exact_words: dict[int, "array[int]"] = field(default_factory=dict)
+    exact_counts: dict[int, dict[int, ExactCount]] = field(default_factory=dict)
+    regions: dict[int, str] = field(default_factory=dict)  # number -> name
+    clocks: list[tuple[int, int]] = field(default_factory=list)  # (ticks, ns)
+    end: End | None = None  # None: the process was killed, or is still running
+
+
+def _name(text: memoryview) -> str:
+    try:
+        return str(text, "utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return str(text, "utf-8", "replace")
+
+
+def _module(spool: Spool, body: memoryview) -> None:
+    number, n_segments, base, load_ns, n_id, n_path = form.MODULE_HEAD.unpack_from(body)
+    at = form.MODULE_HEAD.size + n_segments * form.SEGMENT.size
+    segments = list(form.SEGMENT.iter_unpack(body[form.MODULE_HEAD.size : at]))
+    path = os.fsdecode(bytes(body[at + n_id : at + n_id + n_path]))
+    spool.modules[number] = Module(
+        number, base, load_ns, None, body[at : at + n_id].hex(), path, segments
+    )
+
+
+def _code(spool: Spool, body: memoryview) -> None:
+    index, first_line, first_traceable, n_name, n_file, n_table = form.CODE_HEAD.unpack_from(body)
+    file_at = form.CODE_HEAD.size + n_name
+    table_at = file_at + n_file
+    spool.codes[index] = Code(
+        first_line,
+        first_traceable,
+        _name(body[form.CODE_HEAD.size : file_at]),
+        _name(body[file_at:table_at]),
+        bytes(body[table_at : table_at + n_table]),
+    )
+
+
+def _thread(spool: Spool, body: memoryview) -> None:
+    index, tid, start_ns, first_seen_ns, raw = form.THREAD_HEAD.unpack_from(body)
+    comm = raw.split(b"\0")[0].decode("utf-8", "replace")
+    spool.threads[index] = Thread(tid, start_ns, first_seen_ns, comm, comm)
+
+
+def _thread_name(spool: Spool, body: memoryview) -> None:
+    index, source = form.THREAD_NAME_HEAD.unpack_from(body)
+    thread = spool.threads.get(index)
+    if thread is not None and source >= thread.name_source:
+        thread.name_source = source
+        thread.name = _name(body[form.THREAD_NAME_HEAD.size :]) or thread.name
+
+
+def _stacks(spool: Spool, body: memoryview) -> None:
+    first_id, n = form.STACKS_HEAD.unpack_from(body)
+    _take_tree(spool.parents, spool.words, body[form.STACKS_HEAD.size :], first_id, n)
+
+
+def _samples(spool: Spool, body: memoryview) -> None:
+    thread, n, n_weights, _, first_ns = form.SAMPLES_HEAD.unpack_from(body)
+    at = form.SAMPLES_HEAD.size
+    ends = (at, at + 4 * n, at + 8 * n, at + 8 * (n + n_weights))
+    if ends[-1] > len(body):
+        raise ValueError("samples without their arrays")
+    dt_ns, stack, weights = (body[a:b].cast("I") for a, b in pairwise(ends))
+    if n:
+        spool.chunks.append(Chunk(thread, first_ns, dt_ns, stack, weights))
+
+
+def _counters(spool: Spool, body: memoryview) -> None:
+    thread, n_losses, *rest = form.COUNTERS_HEAD.unpack_from(body)
+    account, lost, lost_weight, handler_ns = rest[:6], rest[6:14], rest[14:22], rest[22:]
+    tuples = (tuple(lost[:n_losses]), tuple(lost_weight[:n_losses]), tuple(handler_ns))
+    columns: list[Any] = [*account, *tuples]
+    spool.counters[thread] = Counters(*columns)
+
+
+def _exact_thread(spool: Spool, body: memoryview) -> None:
+    index, tid, first_ns, raw = form.EXACT_THREAD_HEAD.unpack_from(body)
+    comm = raw.split(b"\0")[0].decode("utf-8", "replace")
+    spool.exact_threads[index] = ExactThread(tid, first_ns, comm)
+    spool.exact_parents[index] = array("I", [0])
+    spool.exact_words[index] = array("Q", [0])
+    spool.exact_counts[index] = {}
+
+
+def _exact_nodes(spool: Spool, body: memoryview) -> None:
+    thread, first_id, n, _ = form.EXACT_NODES_HEAD.unpack_from(body)
+    all_parents, all_words = spool.exact_parents[thread], spool.exact_words[thread]
+    _take_tree(all_parents, all_words, body[form.EXACT_NODES_HEAD.size :], first_id, n)
+
+
+def _exact_counters(spool: Spool, body: memoryview) -> None:
+    thread, n = form.EXACT_COUNTERS_HEAD.unpack_from(body)
+    counts, known = spool.exact_counts[thread], len(spool.exact_words[thread])
+    at = form.EXACT_COUNTERS_HEAD.size
+    for *columns, _ in form.EXACT_COUNT.iter_unpack(body[at : at + n * form.EXACT_COUNT.size]):
+        count = ExactCount(*columns)
+        if not 0 < count.node < known:
+            raise ValueError("a count without its node")
+        counts[count.node] = count
+
+
+def _take_tree(
+    all_parents: "array[int]", all_words: "array[int]", body: memoryview, first_id: int, n: int
+) -> None:
+    """Rows of a tree: uint32 parent[n], padding to 8, uint64 word[n]."""
+    words_at = (4 * n + 7) // 8 * 8
+    parents, words = body[: 4 * n], body[words_at : words_at + 8 * n]
+    if first_id != len(all_words) or len(words) != 8 * n:
+        raise ValueError("a gap in the stacks")
+    if not all(map(lt, parents.cast("I"), count(first_id))):
+        raise ValueError("a stack before its parent")
+    all_parents.frombytes(parents)
+    all_words.frombytes(words)
+
+
+def _record(spool: Spool, kind: int, body: memoryview) -> None:
+    if kind == form.SAMPLES:
+        _samples(spool, body)
+    elif kind == form.STACKS:
+        _stacks(spool, body)
+    elif kind == form.CODE:
+        _code(spool, body)
+    elif kind == form.FUNCTIONS:
+        pairs = body[: len(body) // 16 * 16].cast("Q")
+        spool.functions.update(zip(pairs[::2], pairs[1::2], strict=True))
+    elif kind == form.COUNTERS:
+        _counters(spool, body)
+    elif kind == form.MODULE:
+        _module(spool, body)
+    elif kind == form.MODULE_END:
+        number, _, unload_ns = form.MODULE_END_HEAD.unpack_from(body)
+        spool.modules[number].unload_ns = unload_ns
+    elif kind == form.THREAD:
+        _thread(spool, body)
+    elif kind == form.THREAD_NAME:
+        _thread_name(spool, body)
+    elif kind == form.META:
+        spool.meta.update(json.loads(bytes(body)))
+    elif kind == form.EXACT_THREAD:
+        _exact_thread(spool, body)
+    elif kind == form.EXACT_NODES:
+        _exact_nodes(spool, body)
+    elif kind == form.EXACT_COUNTERS:
+        _exact_counters(spool, body)
+    elif kind == form.REGION:
+        number, _ = form.REGION_HEAD.unpack_from(body)
+        spool.regions[number] = _name(body[form.REGION_HEAD.size :])
+    elif kind == form.CLOCK:
+        spool.clocks.append(form.CLOCK_HEAD.unpack_from(body))
+    elif kind == form.END:
+        spool.end = End(*form.END_HEAD.unpack_from(body))
+
+
+def read(path: str) -> Spool:
+    """Read the spool at `path`; its samples are views into the file's bytes.
+
+    Raises PyhybridError where the file is missing, is no spool, is of a newer version, or breaks
+    off before anything was recorded; a torn tail is no error.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = memoryview(file.read())
+    except OSError as error:
+        raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
+    at, size = form.HEADER.size, len(data)
+    if size < at or data[:8] != form.MAGIC:
+        raise PyhybridError(f"{path}: not a pyhybrid spool")
+    _, version, pid = form.HEADER.unpack_from(data)
+    if version > form.VERSION:
+        raise PyhybridError(
+            f"{path}: written by a newer pyhybrid: spool version {version}, not {form.VERSION}"
+        )
+    spool = Spool(path, pid)
+    try:
+        while at + form.RECORD.size <= size:
+            kind, length = form.RECORD.unpack_from(data, at)
+            body = at + form.RECORD.size
+            if not kind or body + length > size:  # torn, or zeros that a crash left behind
+                break
+            _record(spool, kind, data[body : body + length])
+            at = body + (length + 7) // 8 * 8
+    except (struct.error, ValueError, TypeError, KeyError) as error:
+        raise PyhybridError(f"{path}: damaged record at byte {at}: {error}") from error
+    if "period_ns" not in spool.meta:
+        raise PyhybridError(f"{path}: breaks off before anything was recorded")
+    return spool

@@ -1,0 +1,38 @@
+"""The spool's layout: src/spool.h in Python, names and all.
+
+Little endian.  A record is RECORD (type, length) and `length` bytes, padded to a multiple of 8.
+"""
+
+import struct
+
+MAGIC = b"PYHSPOOL"
+VERSION = 1
+
+# enum spool_type
+(META, MODULE, MODULE_END, CODE, THREAD, THREAD_NAME, STACKS, FUNCTIONS, SAMPLES, COUNTERS, END) = (
+    range(1, 12)
+)
+EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
+
+HEADER = struct.Struct("<8sII")
+RECORD = struct.Struct("<II")
+MODULE_HEAD = struct.Struct("<IIQQII")
+SEGMENT = struct.Struct("<QQQQ")
+MODULE_END_HEAD = struct.Struct("<IIQ")
+CODE_HEAD = struct.Struct("<IIIIII")
+THREAD_HEAD = struct.Struct("<IIQQ16s")
+THREAD_NAME_HEAD = struct.Struct("<II")
+STACKS_HEAD = struct.Struct("<II")
+SAMPLES_HEAD = struct.Struct("<IIIIQ")
+COUNTERS_HEAD = struct.Struct("<IIQQQQQQ8Q8Q64I")
+END_HEAD = struct.Struct("<QQII")
+EXACT_THREAD_HEAD = struct.Struct("<IIQ16s")
+EXACT_NODES_HEAD = struct.Struct("<IIII")
+EXACT_COUNTERS_HEAD = struct.Struct("<II")
+EXACT_COUNT = struct.Struct("<IIQQQII")
+CLOCK_HEAD = struct.Struct("<QQ")
+REGION_HEAD = struct.Struct("<II")
+
+N_LOSSES = 8
+# enum thread_name_source
+NAME_THREADING = 1

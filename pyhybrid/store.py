@@ -1,0 +1,177 @@
+"""Writes a finished spool into the tables of schema.sql.
+
+Rows are put together by C iterators (zip, map) wherever there are many of them.  Weights become
+nanoseconds here: the spool counts sampling periods.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable
+from itertools import count, repeat
+from typing import Any
+
+from pyhybrid.frames import Frames
+from pyhybrid.pseudo import loss_name
+from pyhybrid.rows import Exact
+from pyhybrid.samples import ThreadSamples
+from pyhybrid.spool import Chunk, Counters, Spool, Thread
+from pyhybrid.tree import Tree
+
+PROCESS = 1  # one spool is one process
+APPLICATION_ID = 0x50594842
+SCHEMA_VERSION = 1
+SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
+
+NO_COUNTERS = Counters(0, 0, 0, 0, 0, 0, (), (), ())
+
+
+def _clean(text: str | None) -> str | None:
+    """Text as SQLite can hold it: lone surrogates (odd file names) become backslash escapes."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    rows = iter(rows)
+    first = next(rows, None)
+    if first is not None:
+        sql = f"INSERT INTO {table} VALUES ({','.join('?' * len(first))})"
+        database.execute(sql, first)
+        database.executemany(sql, rows)
+
+
+def _process_row(spool: Spool) -> tuple[Any, ...]:
+    meta, end = spool.meta, spool.end
+    argv = meta.get("argv")
+    return (
+        PROCESS,
+        meta.get("pid", spool.pid),
+        _clean(meta.get("executable")),
+        None if argv is None else json.dumps(argv),
+        meta.get("start_ns"),
+        *((end.time_ns, end.cpu_ns, end.n_forked, end.n_spawned) if end else repeat(None, 4)),
+    )
+
+
+def _thread_row(
+    number: int, thread: Thread, taken: ThreadSamples, counters: Counters, ended: bool
+) -> tuple[Any, ...]:
+    """The row of the table `thread`, but for its last three columns."""
+    recorded = taken.samples.total()
+    # After a kill the last snapshot is older than the last samples: what was written counts.
+    signals = counters.signals if ended else recorded + sum(counters.lost)
+    return (
+        number,
+        PROCESS,
+        thread.tid,
+        _clean(thread.name),
+        _clean(thread.comm),
+        thread.start_ns,
+        taken.first_ns,
+        taken.last_ns,
+        counters.cpu_ns or None,
+        signals,
+        recorded,
+    )
+
+
+def _write_threads(
+    database: sqlite3.Connection, spool: Spool, threads: dict[int, ThreadSamples]
+) -> None:
+    period = spool.meta["period_ns"]
+    for number, taken in threads.items():
+        thread = spool.threads.get(number) or Thread(0, 0, 0, "?", f"thread {number}")
+        counters = spool.counters.get(number, NO_COUNTERS)
+        periods = taken.periods()
+        row = _thread_row(number, thread, taken, counters, spool.end is not None)
+        weights = (sum(periods.values()) * period, counters.missed_weight * period)
+        _insert(database, "thread", [(*row, *weights, json.dumps(counters.handler_ns))])
+        losses = zip(count(), counters.lost, counters.lost_weight, strict=False)
+        _insert(
+            database,
+            "loss",
+            [
+                (PROCESS, number, loss_name(reason), samples, weight * period)
+                for reason, samples, weight in losses
+                if samples or weight
+            ],
+        )
+        _insert(
+            database,
+            "sampled",
+            (
+                (PROCESS, number, stack, taken.samples[stack], periods[stack] * period)
+                for stack in sorted(periods)
+            ),
+        )
+    _insert(
+        database,
+        "timeline",
+        (
+            (PROCESS, chunk.thread, chunk.first_ns, len(chunk.stack), *_arrays(chunk))
+            for chunk in spool.chunks
+        ),
+    )
+
+
+def _arrays(chunk: Chunk) -> tuple[bytes, bytes, bytes]:
+    return bytes(chunk.dt_ns), bytes(chunk.stack), bytes(chunk.weights)
+
+
+def _write_modules(database: sqlite3.Connection, spool: Spool) -> None:
+    for module in spool.modules.values():
+        row = (module.id, PROCESS, _clean(module.path), module.build_id or None)
+        _insert(database, "module", [(*row, module.base, module.load_ns, module.unload_ns)])
+        _insert(database, "segment", ((module.id, PROCESS, *each) for each in module.segments))
+
+
+def _write_tree(database: sqlite3.Connection, spool: Spool, frames: Frames, tree: Tree) -> None:
+    _insert(
+        database,
+        "frame",
+        (
+            (row.id, PROCESS, row.kind, _clean(row.name), _clean(row.file), *row[4:])
+            for row in frames.rows
+        ),
+    )
+    n_nodes, n_rows = len(tree.node_parents), len(tree.nodes)
+    nodes = zip(range(n_nodes), repeat(PROCESS), tree.node_parents, tree.node_frames, strict=False)
+    next(nodes)
+    _insert(database, "node", nodes)
+    words = spool.words
+    stacks = zip(
+        range(n_rows),
+        repeat(PROCESS),
+        tree.parents,
+        tree.nodes,
+        map(frames.address.get, words),
+        map(frames.offset.get, words),
+        map(frames.line.get, words),
+        strict=False,
+    )
+    next(stacks)
+    _insert(database, "stack", stacks)
+
+
+def write(
+    database: sqlite3.Connection,
+    spool: Spool,
+    frames: Frames,
+    tree: Tree,
+    threads: dict[int, ThreadSamples],
+    exact: list[Exact],
+) -> None:
+    """Fill the empty `database`: one transaction, no journal (the caller renames it when whole)."""
+    with open(SCHEMA, encoding="utf-8") as file:
+        database.executescript(f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{file.read()}")
+    database.execute("BEGIN")
+    meta = ((key, json.dumps(value)) for key, value in sorted(spool.meta.items()))
+    _insert(database, "meta", meta)
+    _insert(database, "process", [_process_row(spool)])
+    _write_modules(database, spool)
+    _write_tree(database, spool, frames, tree)
+    _write_threads(database, spool, threads)
+    _insert(database, "exact", ((PROCESS, *row) for row in exact))
+    database.execute("COMMIT")

@@ -1,0 +1,169 @@
+"""The summary of a profile: what was measured, how well, and where the time went.
+
+`summarize` collects it, `as_json` gives it to programs, `print_summary` (render.py) to people.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyhybrid.calls import FunctionCalls, function_calls
+from pyhybrid.hot import Hot
+from pyhybrid.names import Labels
+from pyhybrid.profile_file import Profile
+from pyhybrid.quality import HandlerCost, busy_threads, hz_reached, stack_quality
+
+N_FUNCTIONS, N_PATHS = 50, 10
+
+
+@dataclass(slots=True)
+class Function:
+    """A function: see hot.HotFunction for the three weights.
+
+    The last four, of Python functions that were traced: calls.FunctionCalls; null where they were
+    not.
+    """
+
+    name: str  # as in folded stacks: `qualname (file:line)`, or the demangled symbol
+    kind: str  # python, native, pseudo
+    module: str | None  # native: the file
+    samples: int
+    self_ns: int
+    total_ns: int
+    python_ns: int
+    calls: int | None = None
+    raised: int | None = None
+    exact_self_ns: int | None = None
+    exact_total_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Path:
+    """A call path, root first, and the weight of the samples that end in it."""
+
+    frames: list[str]
+    weight_ns: int
+
+
+@dataclass(slots=True)
+class Summary:
+    """The keys of `pyhybrid report --json`, in this order; null where it is not known."""
+
+    file: str
+    version: str  # of the pyhybrid that recorded
+    python: str
+    argv: list[str]
+    pid: int
+    complete: bool  # false: the process was killed, or the file's end is missing
+    mode: str  # sample, trace, hybrid
+    clock: str  # cpu, wall
+    engine: str  # perf_event, timer, monotonic; none: no samples
+    engine_reason: str  # why this one
+    hz_asked: int | None
+    hz: int | None  # what the engine was set to
+    hz_reached: float | None  # samples per second of the clock, over busy threads
+    period_ns: int  # what one sample stands for
+    wall_ns: int | None
+    cpu_ns: int | None  # of the process, while profiling ran
+    n_threads: int
+    n_busy_threads: int
+    n_forked: int | None  # child processes, which are not profiled
+    n_spawned: int | None
+    signals: int  # == recorded + the sum of losses
+    recorded: int
+    losses: dict[str, int]  # samples, by reason
+    recorded_weight_ns: int
+    missed_weight_ns: int  # CPU time that no signal stood for
+    own_weight_ns: int  # of samples that met our own callbacks: outside all shares
+    calls: int | None  # of Python functions, counted exactly; null: not traced
+    n_traced: int | None  # functions that were called
+    traced_ns: int | None  # self time of all traced functions together
+    quality: dict[str, float]  # complete, re_anchored, gapped, truncated: shares of the weight
+    handler_median_ns: int | None
+    handler_p99_ns: int | None
+    overhead: float | None  # estimated share of the CPU time that sampling took
+    functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
+    # Traced, but without samples: the first by exact_self_ns instead.
+    paths: list[Path]  # the first by weight
+    notes: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)  # files, this one first
+
+
+def summarize(profile: Profile, written: list[str], notes: list[str]) -> Summary:
+    """Collect the summary; `written` and `notes` are what the exports add."""
+    meta, process, threads = profile.meta, profile.process, list(profile.threads.values())
+    losses: dict[str, int] = {}
+    for loss in profile.losses:
+        losses[loss.reason] = losses.get(loss.reason, 0) + loss.samples
+    end_ns = process.end_ns or max((t.last_ns or 0 for t in threads), default=0)
+    cost = HandlerCost(profile)
+    hot = Hot(profile)
+    traced = function_calls(profile)
+    functions, paths = _hot(profile, hot, traced)
+    return Summary(
+        file=profile.path,
+        version=str(meta.get("version") or "?"),
+        python=str(meta.get("python") or "?"),
+        argv=process.argv,
+        pid=process.pid,
+        complete=bool(meta.get("complete")),
+        mode=str(meta.get("mode") or "sample"),
+        clock=str(meta.get("clock") or "?"),
+        engine=str(meta.get("engine") or "?"),
+        engine_reason=str(meta.get("engine_reason") or ""),
+        hz_asked=meta.get("hz_asked"),
+        hz=meta.get("hz"),
+        hz_reached=hz_reached(profile),
+        period_ns=profile.period_ns,
+        wall_ns=end_ns - process.start_ns if process.start_ns and end_ns else None,
+        cpu_ns=process.cpu_ns or sum(t.cpu_ns or 0 for t in threads) or None,
+        n_threads=len(threads),
+        n_busy_threads=len(busy_threads(profile)),
+        n_forked=process.n_forked,
+        n_spawned=process.n_spawned,
+        signals=sum(t.signals for t in threads),
+        recorded=sum(t.recorded for t in threads),
+        losses=losses,
+        recorded_weight_ns=sum(t.recorded_weight_ns for t in threads),
+        missed_weight_ns=sum(t.missed_weight_ns for t in threads),
+        own_weight_ns=hot.own_ns,
+        calls=sum(f.calls for f in traced.values()) if profile.exact else None,
+        n_traced=sum(f.calls > 0 for f in traced.values()) if profile.exact else None,
+        traced_ns=sum(f.self_ns for f in traced.values()) if profile.exact else None,
+        quality=stack_quality(profile),
+        handler_median_ns=cost.quantile_ns(0.5),
+        handler_p99_ns=cost.quantile_ns(0.99),
+        overhead=cost.overhead(),
+        functions=functions,
+        paths=paths,
+        notes=[*meta.get("notes", ()), *notes],
+        written=written,
+    )
+
+
+def _hot(
+    profile: Profile, hot: Hot, traced: dict[int, FunctionCalls]
+) -> tuple[list[Function], list[Path]]:
+    labels = Labels(profile).of_frame
+    ranked = [each for each in hot.functions() if profile.frames[each.frame].kind != "pseudo"]
+    by_python = sorted(ranked, key=lambda f: (-f.python_ns, f.frame))
+    chosen = {each.frame for each in ranked[:N_FUNCTIONS] + by_python[:N_FUNCTIONS]}
+    by_time = sorted(traced, key=lambda frame: (-traced[frame].self_ns, frame))
+    weights = {e.frame: (e.samples, e.self_ns, e.total_ns, e.python_ns) for e in ranked}
+    order = [each.frame for each in ranked if each.frame in chosen]
+    order += [frame for frame in by_time[:N_FUNCTIONS] if frame not in chosen]
+    functions = []
+    for number in order:
+        frame = profile.frames[number]
+        module = profile.modules[frame.module].path if frame.module else None
+        function = Function(labels[number], frame.kind, module, *weights.get(number, (0, 0, 0, 0)))
+        if tally := traced.get(number):
+            function.calls, function.raised = tally.calls, tally.raised
+            function.exact_self_ns, function.exact_total_ns = tally.self_ns, tally.total_ns
+        functions.append(function)
+    paths = [Path([labels[f] for f in p.frames], p.weight_ns) for p in hot.paths(N_PATHS)]
+    return functions, paths
+
+
+def as_json(summary: Summary) -> dict[str, Any]:
+    """The summary as plain values for `json.dumps`."""
+    return asdict(summary)

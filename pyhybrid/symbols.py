@@ -1,0 +1,123 @@
+"""Names for native words: symbol tables where there are any, else function starts.
+
+A native word is (module id, module-relative address), see src/frame.h.  Every distinct word is
+looked up once, all words of a module together.  What is known decides the name:
+
+    symbol table       its symbol, demangled                  source symtab, debugdata, dynsym
+    unwind table only  libfoo.so!+0x1a2b30 (function start)   source fde
+    module only        libfoo.so!?                            source none
+    no module          [jit]                                  source none
+
+The lookup itself is the extension module `_symbolize`, loaded here and only here, so that pure
+Python (and tests) can work with another `Loader`.
+"""
+
+import importlib
+import os
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.pseudo import JIT
+from pyhybrid.spool import Module, Spool
+
+ADDRESS_BITS = 47
+ADDRESS_MASK = (1 << ADDRESS_BITS) - 1
+
+Symbol = tuple[str, int, int, str]  # name as in the table, start, size (bytes), source
+
+
+class Symbols(Protocol):
+    """One ELF file's symbols; addresses are the file's virtual addresses."""
+
+    def resolve(self, addresses: list[int], /) -> list[Symbol | None]:
+        """The symbols that cover `addresses`, in their order."""
+
+
+# (path, build-id in hexadecimal or None) -> the file's symbols.  Raises OSError where the file
+# cannot be read, LookupError where it is another build, ValueError where it is no ELF file.
+Loader = Callable[[str, str | None], Symbols]
+Demangle = Callable[[str], str]
+
+
+class NativeFunction(NamedTuple):
+    """What a native frame is: module id (0: none), module-relative start, size, and its names."""
+
+    module: int
+    start: int | None
+    size: int | None
+    name: str
+    symbol: str | None
+    source: str
+
+
+def default_loader() -> tuple[Loader, Demangle]:
+    """The extension module's lookup and demangler; PyhybridError where it was not built."""
+    try:
+        native = importlib.import_module("pyhybrid._symbolize")
+    except ImportError as error:
+        raise PyhybridError(f"native names cannot be looked up: {error}") from error
+    return native.ElfSymbols, native.demangle
+
+
+class Symbolizer:
+    """Names the native words of one spool; `notes` says what it could not read, and why."""
+
+    def __init__(self, spool: Spool, load: Loader | None, demangle: Demangle) -> None:
+        """`load` None: there is no reader of symbol tables."""
+        self.notes: list[str] = []
+        self._spool = spool
+        self._load = load
+        self._demangle = demangle
+        self._demangled: dict[str, str] = {}
+
+    def name(self, words: Iterable[int]) -> dict[int, NativeFunction]:
+        """The function of every native word."""
+        named: dict[int, NativeFunction] = {}
+        jit = NativeFunction(0, None, None, JIT, None, "none")
+        for number, group in groupby(sorted(words), lambda word: word >> ADDRESS_BITS):
+            module = self._spool.modules.get(number)
+            if module is None:
+                named.update((word, jit) for word in group)
+            else:
+                self._name_module(module, list(group), named)
+        return named
+
+    def _name_module(
+        self, module: Module, words: list[int], named: dict[int, NativeFunction]
+    ) -> None:
+        found = self._resolve(module, [word & ADDRESS_MASK for word in words])
+        functions, short = self._spool.functions, os.path.basename(module.path)
+        for word, symbol in zip(words, found, strict=True):
+            if symbol is not None:
+                raw, start, size, source = symbol
+                named[word] = NativeFunction(
+                    module.id, start, size, self._readable(raw), raw, source
+                )
+            elif start_word := functions.get(word, 0):
+                start = start_word & ADDRESS_MASK
+                name = f"{short}!+{start:#x}"
+                named[word] = NativeFunction(module.id, start, None, name, None, "fde")
+            else:
+                named[word] = NativeFunction(module.id, None, None, f"{short}!?", None, "none")
+
+    def _resolve(self, module: Module, addresses: list[int]) -> list[Symbol | None]:
+        if self._load and not module.path.startswith("["):  # "[vdso]" is no file
+            try:
+                return self._load(module.path, module.build_id or None).resolve(addresses)
+            except LookupError:
+                self._note(f"{module.path} is another build than the one that ran: no names")
+            except (OSError, ValueError) as error:
+                self._note(f"{module.path}: no names: {getattr(error, 'strerror', None) or error}")
+        return [None] * len(addresses)
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:  # a library can be loaded twice
+            self.notes.append(note)
+
+    def _readable(self, raw: str) -> str:
+        name = self._demangled.get(raw)
+        if name is None:
+            name = self._demangled[raw] = self._demangle(raw)
+        return name

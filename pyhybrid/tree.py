@@ -1,0 +1,72 @@
+"""The function-level tree: every stack row's node.
+
+A stack row is (parent row, address or instruction); its node is (parent node, frame).  Rows and
+nodes alike come after their parents.
+
+Phantoms.  A Python frame whose instruction lies before its code's first traceable one has not
+begun: the shim that runs `__init__` (3.12+), whose code object is `__init__` too, is one.  As the
+*caller of a Python frame* it is not a frame and is left out: the rows below it hang on its parent.
+As the sampled leaf, or as the caller of native code (a closure's or generator's prologue
+allocating memory), it did run and stays.
+"""
+
+from itertools import count
+
+from pyhybrid.frames import NATIVE_LIMIT, Frames
+from pyhybrid.spool import Spool
+
+
+class Tree:
+    """Rows and nodes of one spool; index 0 is the root in every list.
+
+    `parents`, `nodes`: of each stack row, its parent row without phantoms, and its node;
+    `node_parents`, `node_frames`: of each node.
+    """
+
+    def __init__(self, spool: Spool, frames: Frames, sampled: set[int]) -> None:
+        """`sampled` are the ids of the stack rows that samples refer to."""
+        self.parents = spool.parents.tolist()
+        self.nodes: list[int] = [0]
+        self.node_parents: list[int] = [0]
+        self.node_frames: list[int] = [0]
+        self._words = spool.words
+        skipped = self._skip_phantoms(frames.phantoms, sampled) if frames.phantoms else set()
+        self._ids = ids = dict[tuple[int, int], int]()
+        nodes, node_parents, node_frames = self.nodes, self.node_parents, self.node_frames
+        rows = zip(count(), self.parents, map(frames.frame.get, self._words), strict=False)
+        next(rows)
+        for row, parent, frame in rows:
+            if row in skipped:
+                nodes.append(nodes[parent])
+                continue
+            key = (nodes[parent], frame or 0)
+            node = ids.get(key)
+            if node is None:
+                node = ids[key] = len(node_parents)
+                node_parents.append(key[0])
+                node_frames.append(key[1])
+            nodes.append(node)
+
+    def child(self, parent: int, frame: int) -> int:
+        """The node (parent, frame), which is added if there is none."""
+        node = self._ids.get((parent, frame))
+        if node is None:
+            node = self._ids[parent, frame] = len(self.node_parents)
+            self.node_parents.append(parent)
+            self.node_frames.append(frame)
+        return node
+
+    def _skip_phantoms(self, phantoms: set[int], sampled: set[int]) -> set[int]:
+        """Hang Python rows on the nearest real caller; returns the rows that nothing needs."""
+        parents, words = self.parents, self._words
+        rows = {row for row, word in enumerate(words) if word in phantoms}
+        hop = list(range(len(parents)))
+        needed = set(sampled)
+        for row, word in enumerate(words):
+            if word >= NATIVE_LIMIT:
+                parents[row] = hop[parents[row]]
+            else:
+                needed.add(parents[row])
+            if row in rows:
+                hop[row] = parents[row]
+        return rows - needed

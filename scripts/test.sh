@@ -1,0 +1,88 @@
+#!/bin/sh
+# make test: for every interpreter, the C unit tests, tests/unit, and tests/system twice, as root
+# and as an ordinary user whom perf_event is refused.  Runs everything, then fails if anything did.
+#
+# PYHYBRID_TEST_AS (root or user) tells a test which pass it is in.  With CI=true nothing that a
+# pass must have (torch, perf, root) may be missing.
+set -eu
+cd "$(dirname "$0")/.."
+
+scripts/packages.sh build view test
+pythons=$(scripts/pythons.sh)
+perf=$(scripts/find-perf.sh) || perf=
+clone=$PWD
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+chmod 755 "$scratch"
+export TMPDIR="$scratch"
+
+failed=
+report=
+
+run() { # PASS COMMAND...
+    pass=$1
+    shift
+    printf '\n=== %s\n' "$pass"
+    code=0
+    "$@" || code=$?
+    word=passed
+    if [ "$code" = 77 ] && [ "${CI:-}" != true ]; then
+        word='left out'
+    elif [ "$code" != 0 ]; then
+        word=FAILED failed=1
+    fi
+    report="$report
+  $pass: $word"
+}
+
+c_tests() {
+    build=build/$tag-c${SAN:+-$(echo "$SAN" | tr ',' '-')}
+    # shellcheck disable=SC2086  # SAN makes two words or none
+    meson setup --reconfigure "$build" . -Dbuildtype=debugoptimized \
+        ${SAN:+-Db_sanitize=$SAN -Db_lundef=false} >"$scratch/meson.log" 2>&1 || {
+        cat "$scratch/meson.log"
+        return 1
+    }
+    meson test -C "$build" --print-errorlogs
+}
+
+# From another folder, because in the clone `import pyhybrid` finds the folder of that name, which
+# lacks what was compiled; and nothing is written there, because an ordinary user could not.
+run_pytest() { # FOLDER [LAUNCHER...]
+    folder=$1
+    shift
+    # shellcheck disable=SC2086  # ARGS is a list of words
+    (cd "$scratch" && "$@" "$python" -P -m pytest -rs -p no:cacheprovider \
+        -c "$clone/pyproject.toml" "$clone/tests/$folder" ${ARGS:-})
+}
+
+as_root() {
+    if [ "$(id -u)" != 0 ]; then
+        echo "not root: the pass as root is left out"
+        return 77
+    fi
+    PYHYBRID_TEST_AS=root run_pytest system
+}
+
+as_user() {
+    PYHYBRID_TEST_AS=user run_pytest system "$python" -P "$clone/tests/as_user.py"
+}
+
+[ -z "$perf" ] || PATH=$(dirname "$perf"):$PATH
+export PYTHONDONTWRITEBYTECODE=1
+plain_path=$PATH
+while read -r tag interpreter <&3; do
+    printf '\n=== %s: set-up (%s)\n' "$tag" "$interpreter"
+    tools=$(scripts/venv.sh "$interpreter" ".venvs/$tag" build test torch)
+    python=$clone/.venvs/$tag/bin/python
+    PATH=$clone/.venvs/$tag/bin:$tools:$plain_path
+    run "$tag: tests/c" c_tests
+    run "$tag: tests/unit" run_pytest unit
+    run "$tag: tests/system as root" as_root
+    run "$tag: tests/system as an ordinary user, without perf_event" as_user
+done 3<<EOF
+$pythons
+EOF
+
+printf '\n=== make test%s\n' "$report"
+[ -z "$failed" ]

@@ -1,0 +1,81 @@
+#!/bin/sh
+# Makes the virtual environment VENV for the interpreter PYTHON, with pyhybrid built and installed:
+#
+#     scripts/venv.sh PYTHON VENV NAME...      e.g.  scripts/venv.sh /usr/bin/python3 .venv build torch
+#
+# What requirements/NAME.txt lists is heavy and seldom changes (torch: 5 GB), so it is installed
+# once, into $XDG_CACHE_HOME/pyhybrid/PYTHONVERSION-NAME-HASH (default ~/.cache), and VENV only has
+# a .pth file that points there.  A cached environment counts when its file `.complete`, written
+# last, is there; clones share it.  Remove the folder to get the space back.
+#
+# Prints the folders of the tools that came along (meson, pytest, ruff...), to be put on PATH.
+set -eu
+cd "$(dirname "$0")/.."
+python=$1 venv=$2
+shift 2
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/pyhybrid
+version=$("$python" -I -c 'import platform; print(platform.python_version())')
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+
+say() { echo "venv: $*" >&2; }
+
+site_packages() { "$1" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
+make_venv() { # FOLDER OPTION...
+    folder=$1
+    shift
+    rm -rf "$folder"
+    "$python" -m venv "$@" "$folder" || {
+        say "$python cannot make virtual environments (Debian, Ubuntu: the package python${version%.*}-venv)"
+        exit 1
+    }
+}
+
+cached() { # NAME: sets $env
+    hash=$(sha256sum "requirements/$1.txt" | cut -c 1-12)
+    env=$cache/$version-$1-$hash
+    mkdir -p "$cache"
+    exec 9>"$env.lock"
+    flock 9
+    if [ ! -e "$env/.complete" ] || ! "$env/bin/python" -c '' 2>/dev/null; then
+        [ "$1" != torch ] || say "installing torch for Python $version: about 5 GB on disk, once"
+        say "$env"
+        make_venv "$env"
+        "$env/bin/python" -m pip install --quiet -r "requirements/$1.txt" >&2
+        touch "$env/.complete"
+    fi
+    exec 9>&-
+}
+
+# 1. VENV itself, made anew when it is another interpreter's.  It borrows pip from the cache.
+base=$("$python" -I -c 'import os, sys; print(os.path.realpath(sys._base_executable or sys.executable))')
+if ! [ "$("$venv/bin/python" -I -c 'import os, sys; print(os.path.realpath(sys.executable))' 2>/dev/null)" = "$base" ]; then
+    make_venv "$venv" --without-pip
+fi
+site=$(site_packages "$venv/bin/python")
+
+# 2. What it needs.  An interpreter that has a torch of its own keeps it.
+tools=
+for name in "$@"; do
+    own=
+    if [ "$name" = torch ]; then
+        own=$("$python" -P -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' 2>/dev/null) || own=
+    fi
+    if [ -n "$own" ]; then
+        say "using the torch that $python has"
+        echo "$own" >"$site/_pyhybrid_torch.pth"
+    else
+        cached "$name"
+        site_packages "$env/bin/python" >"$site/_pyhybrid_$name.pth"
+        tools=${tools:+$tools:}$env/bin
+        [ "$name" != build ] || builder=$env
+    fi
+done
+
+# 3. pyhybrid.  The build folder stays, so that a second build only compiles what changed.
+name=$(basename "$venv")
+PATH=$tools:$PATH "${builder:?the requirements build are always needed}/bin/python" -m pip \
+    --python "$venv/bin/python" install --quiet --no-deps --no-build-isolation \
+    -Cbuild-dir="build/${name#.}" . >&2
+echo "$tools"

@@ -1,0 +1,114 @@
+/* arch_x86_64.h - all that the signal side knows about this architecture.
+ *
+ * Registers of an interrupted context, DWARF register numbers (System V AMD64 ABI, figure 3.36),
+ * raw system calls, call instructions.
+ *
+ * Context: async-signal-safe; no libc.
+ */
+#ifndef PYH_ARCH_X86_64_H
+#define PYH_ARCH_X86_64_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <ucontext.h>
+
+#ifndef __x86_64__
+#error "this file is for x86-64"
+#endif
+
+enum dwarf_reg { DW_RBX = 3, DW_RBP = 6, DW_RSP = 7, DW_R10 = 10, DW_RA = 16 };
+
+struct unwind_regs {
+    uint64_t pc; /* lies inside the instruction: return address - 1 for callers */
+    uint64_t sp;
+    uint64_t bp;
+    uint64_t bx;
+    uint64_t r10; /* known in the interrupted frame only, else 0 */
+};
+
+static inline void arch_regs_from_context(struct unwind_regs *r, const ucontext_t *uc)
+{
+    const greg_t *g = uc->uc_mcontext.gregs;
+    r->pc = (uint64_t)g[REG_RIP];
+    r->sp = (uint64_t)g[REG_RSP];
+    r->bp = (uint64_t)g[REG_RBP];
+    r->bx = (uint64_t)g[REG_RBX];
+    r->r10 = (uint64_t)g[REG_R10];
+}
+
+/* Address of the thread control block.  glibc puts it at the upper end of a thread's stack. */
+static inline uint64_t arch_thread_pointer(void)
+{
+    uint64_t p;
+    __asm__("movq %%fs:0, %0" : "=r"(p));
+    return p;
+}
+
+/* The time stamp counter. */
+static inline uint64_t arch_ticks(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+    return (uint64_t)high << 32 | low;
+}
+
+/* Does it run at one rate, whatever the processor does (CPUID 0x80000007, EDX bit 8)? */
+static inline bool arch_ticks_steady(void)
+{
+    uint32_t a = 0x80000000u, b, c, d;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "=c"(c), "=d"(d));
+    if (a < 0x80000007u)
+        return false;
+    a = 0x80000007u;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "=c"(c), "=d"(d));
+    return d >> 8 & 1;
+}
+
+/* Does a call instruction end at `p`?  `p[-7 .. -1]` must be readable. */
+static inline bool arch_follows_call(const unsigned char *p)
+{
+    if (p[-5] == 0xe8)
+        return true;
+    if (p[-2] == 0xff && (p[-1] & 0x38) == 0x10 && (p[-1] >= 0xd0 || p[-1] < 0x40))
+        return true;
+    if (p[-3] == 0xff && (p[-2] & 0x38) == 0x10)
+        return true;
+    if (p[-6] == 0xff && (p[-5] & 0x38) == 0x10)
+        return true;
+    return p[-7] == 0xff && (p[-6] & 0x38) == 0x10;
+}
+
+/* What the direct call that ends at `p` calls; 0 if it is none. */
+static inline uint64_t arch_direct_callee(const unsigned char *p)
+{
+    int32_t distance;
+    if (p[-5] != 0xe8)
+        return 0;
+    __builtin_memcpy(&distance, p - 4, sizeof distance);
+    return (uint64_t)p + (uint64_t)(int64_t)distance;
+}
+
+/* Is this `[endbr64] [bnd] jmp *slot(%rip)`, an entry of .plt.sec or .plt.got? */
+static inline bool arch_is_jump_stub(const unsigned char *p)
+{
+    if (p[0] == 0xf3 && p[1] == 0x0f && p[2] == 0x1e && p[3] == 0xfa)
+        p += 4;
+    if (p[0] == 0xf2)
+        p++;
+    return p[0] == 0xff && p[1] == 0x25;
+}
+
+static inline long arch_syscall6(long n, long a, long b, long c, long d, long e, long f)
+{
+    long r;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "=a"(r)
+                     : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return r; /* -errno on error */
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* codes.h - which code objects have been seen, and under which id.
+ *
+ * A code object's address is not its identity: it dies and another takes its place, perhaps
+ * between a sample and its reading.  So the handler interns it when it is sampled (then it is
+ * alive): the first time its names are copied (pyframe_read_code); CPython's code watcher takes it
+ * out when it dies, and the next one at that address gets another id.
+ *
+ * The table is one array of 64-bit slots, (address, generation) each, changed by compare-and-swap
+ * only; an id is (slot, generation).
+ *
+ * Context: codes_find and codes_add are async-signal-safe and callable from any thread at once;
+ * codes_forget needs the GIL; codes_new and codes_free ordinary context.
+ */
+#ifndef PYH_CODES_H
+#define PYH_CODES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CODES_SLOT_BITS 17
+#define CODES_SLOTS (1u << CODES_SLOT_BITS)
+#define CODES_GENERATION_BITS 19
+
+/* A slot: address >> 3 above the bits of its generation.  0: never used.  Address 0: the object is
+ * gone, a probe goes on. */
+struct codes {
+    _Atomic uint64_t slot[CODES_SLOTS];
+};
+
+struct codes *codes_new(void); /* NULL: no memory */
+void codes_free(struct codes *c);
+
+/* The id of the code object at `address`, 0 if it is not in the table. */
+uint64_t codes_find(const struct codes *c, uint64_t address);
+
+/* Adds it.  `*added` is false if another thread was faster.  0: no room near its place. */
+uint64_t codes_add(struct codes *c, uint64_t address, bool *added);
+
+/* Is `id` (not 0) still the id of the code object at `address`? */
+static inline bool codes_holds(const struct codes *c, uint64_t id, uint64_t address)
+{
+    uint64_t value = atomic_load_explicit(&c->slot[id & (CODES_SLOTS - 1)], memory_order_relaxed);
+    return value == (address >> 3 << CODES_GENERATION_BITS | id >> CODES_SLOT_BITS);
+}
+
+/* The object at `address` is about to be freed. */
+void codes_forget(struct codes *c, uint64_t address);
+
+#endif

@@ -1,0 +1,47 @@
+/* drain.h - from the threads' rings to the spool.
+ *
+ * Turns raw frame words into canonical ones, interns stacks, writes what is new.
+ *
+ * Context: the drain thread; never needs the GIL.
+ */
+#ifndef PYH_DRAIN_H
+#define PYH_DRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "thread.h"
+
+struct drain;
+struct spool;
+
+struct drain *drain_new(struct spool *s, uint32_t max_nodes); /* NULL: no memory */
+void drain_free(struct drain *d);
+
+/* Tells the spool of a new thread, and makes `t` ready to be drained.  0 or -errno. */
+int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns);
+
+/* Takes what is in `t`'s ring.  With `last`, waits for nothing that other rings may still hold. */
+void drain_thread(struct drain *d, struct thread *t, bool last);
+
+/* Before and after a pass over all threads' rings.  drain_begin returns true if a library was
+ * unloaded: what was known by address holds no more. */
+bool drain_begin(struct drain *d);
+void drain_end(struct drain *d);
+
+/* Writes the thread's samples and counters so far.  `missed_ns`: CPU time nobody sampled. */
+void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight);
+
+/* The exact half's trees, from now on. */
+struct exact;
+void drain_set_exact(struct drain *d, struct exact *x);
+
+/* Writes what is new in them: nodes and the counters that changed; forgets threads that ended
+ * and are no more in `r`.  With `last`, waits for no code object. */
+struct registry;
+void drain_exact(struct drain *d, const struct registry *r, bool last);
+
+/* The thread is gone (its snapshot is written). */
+void drain_remove_thread(struct drain *d, struct thread *t);
+
+#endif

@@ -1,0 +1,323 @@
+#include "exact.h"
+
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "map.h"
+#include "memo.h"
+#include "records.h"
+
+#define FIRST_TABLE 1024
+#define FIRST_STACK 1024
+#define BLOCK_BYTES (256u << 10)
+
+/* The queue of code records: blocks of memory, one writer (with the GIL), one reader (the drain). */
+struct code_block {
+    _Atomic(struct code_block *) next;
+    _Atomic uint32_t used;
+    uint32_t read;
+    unsigned char data[BLOCK_BYTES - 16];
+};
+
+_Atomic(struct exact *) exact_current;
+
+static pthread_key_t thread_key;
+static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
+static uint32_t generations;
+
+/* Threads outlive sessions: `alive` says whose records still exist. */
+static pthread_mutex_t alive_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t alive;
+
+static void set_alive(uint32_t generation)
+{
+    pthread_mutex_lock(&alive_lock);
+    alive = generation;
+    pthread_mutex_unlock(&alive_lock);
+}
+
+static void on_thread_end(void *unused)
+{
+    (void)unused;
+    struct exact_mine mine = exact_mine;
+    exact_mine = (struct exact_mine){0};
+    pthread_mutex_lock(&alive_lock);
+    if (alive && mine.generation == alive)
+        atomic_store(&mine.thread->ended, 1);
+    pthread_mutex_unlock(&alive_lock);
+}
+
+void exact_after_fork_child(void)
+{
+    pthread_mutex_init(&alive_lock, NULL);
+    alive = 0;
+    atomic_store(&exact_current, NULL);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&thread_key, on_thread_end);
+}
+
+struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
+                        uint64_t main_stack_high, uint32_t max_nodes)
+{
+    pthread_once(&thread_key_once, make_key);
+    struct exact *x = map_memory(sizeof *x);
+    struct code_block *first = map_memory(sizeof *first);
+    if (!x || !first) {
+        map_memory_free(x, sizeof *x);
+        map_memory_free(first, sizeof *first);
+        return NULL;
+    }
+    uint32_t most = EXACT_CHUNK * EXACT_CHUNKS - EXACT_CHUNK;
+    *x = (struct exact){.generation = ++generations,
+                        .codes = codes,
+                        .layout = layout,
+                        .main_stack_high = main_stack_high,
+                        .max_nodes = max_nodes < most ? max_nodes : most,
+                        .use_tsc = arch_ticks_steady(),
+                        .code_head = first};
+    atomic_store(&x->code_tail, first);
+    pthread_mutex_init(&x->lock, NULL);
+    x->start_ticks = exact_ticks(x);
+    set_alive(x->generation);
+    return x;
+}
+
+void exact_free(struct exact *x)
+{
+    if (!x)
+        return;
+    set_alive(0);
+    for (struct exact_thread *t; (t = atomic_load(&x->threads));)
+        exact_remove_thread(x, t);
+    for (struct code_block *b = x->code_head, *next; b; b = next) {
+        next = atomic_load(&b->next);
+        map_memory_free(b, sizeof *b);
+    }
+    pthread_mutex_destroy(&x->lock);
+    map_memory_free(x, sizeof *x);
+}
+
+static void free_thread(struct exact_thread *t)
+{
+    for (uint32_t i = 0; t->chunk && i < EXACT_CHUNKS && t->chunk[i]; i++)
+        map_memory_free(t->chunk[i], EXACT_CHUNK * sizeof **t->chunk);
+    map_memory_free(t->chunk, EXACT_CHUNKS * sizeof *t->chunk);
+    map_memory_free(t->table, ((size_t)t->mask + 1) * sizeof *t->table);
+    map_memory_free(t->stack, t->capacity * sizeof *t->stack);
+    map_memory_free(t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
+    map_memory_free(t->native, EXACT_NATIVE_MAX * sizeof *t->native);
+    map_memory_free(t->memo, sizeof *t->memo);
+    map_memory_free(t->written, t->written_bytes);
+    map_memory_free(t->stack_id, t->stack_id_bytes);
+    map_memory_free(t, sizeof *t);
+}
+
+static struct exact_thread *new_thread(void)
+{
+    struct exact_thread *t = map_memory(sizeof *t);
+    if (!t)
+        return NULL;
+    t->mask = FIRST_TABLE - 1;
+    t->capacity = FIRST_STACK;
+    t->chunk = map_memory(EXACT_CHUNKS * sizeof *t->chunk);
+    t->table = map_memory(FIRST_TABLE * sizeof *t->table);
+    t->stack = map_memory(FIRST_STACK * sizeof *t->stack);
+    t->unwind.cache = map_memory(UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
+    t->native = map_memory(EXACT_NATIVE_MAX * sizeof *t->native);
+    t->memo = map_memory(sizeof *t->memo);
+    if (t->chunk && t->table && t->stack && t->unwind.cache && t->native && t->memo)
+        return t;
+    free_thread(t);
+    return NULL;
+}
+
+struct exact_thread *exact_add_thread(struct exact *x)
+{
+    struct exact_thread *t = new_thread();
+    if (!t)
+        return NULL;
+    t->tid = (pid_t)syscall(SYS_gettid);
+    t->first_ns = clock_now_ns();
+    prctl(PR_GET_NAME, t->comm);
+    pthread_setspecific(thread_key, t);
+    t->next = atomic_load(&x->threads);
+    while (!atomic_compare_exchange_weak(&x->threads, &t->next, t))
+        ;
+    exact_mine.thread = t;
+    exact_mine.generation = x->generation;
+    return t;
+}
+
+void exact_remove_thread(struct exact *x, struct exact_thread *t)
+{
+    struct exact_thread *first = t;
+    pthread_mutex_lock(&x->lock);
+    if (!atomic_compare_exchange_strong(&x->threads, &first, t->next)) {
+        while (first->next != t)
+            first = first->next;
+        first->next = t->next;
+    }
+    pthread_mutex_unlock(&x->lock);
+    free_thread(t);
+}
+
+bool exact_grow_stack(struct exact_thread *t)
+{
+    size_t bytes = t->capacity * sizeof *t->stack;
+    struct exact_frame *larger = map_memory(2 * bytes), *old = t->stack;
+    if (!larger)
+        return false;
+    memcpy(larger, old, bytes);
+    t->stack = larger;
+    t->capacity *= 2;
+    map_memory_free(old, bytes);
+    return true;
+}
+
+/* --- the tree ----------------------------------------------------------------------------------- */
+
+static struct exact_node *node_at(const struct exact_thread *t, uint32_t id)
+{
+    return &t->chunk[id >> EXACT_CHUNK_BITS][id & (EXACT_CHUNK - 1)];
+}
+
+const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id)
+{
+    return node_at(t, id);
+}
+
+static uint32_t *find(const struct exact_thread *t, uint32_t parent, uint64_t word)
+{
+    uint32_t at = (uint32_t)map_hash(word ^ (uint64_t)parent * 0x9e3779b97f4a7c15ull) & t->mask;
+    for (uint32_t id; (id = t->table[at]); at = (at + 1) & t->mask) {
+        const struct exact_node *n = node_at(t, id);
+        if (n->word == word && n->parent == parent)
+            break;
+    }
+    return &t->table[at];
+}
+
+static bool grow_table(struct exact_thread *t)
+{
+    uint32_t *old = t->table, old_mask = t->mask, n = atomic_load(&t->n);
+    uint32_t *larger = map_memory(2 * ((size_t)old_mask + 1) * sizeof *larger);
+    if (!larger)
+        return false;
+    t->table = larger;
+    t->mask = 2 * old_mask + 1;
+    for (uint32_t id = 1; id <= n; id++)
+        *find(t, node_at(t, id)->parent, node_at(t, id)->word) = id;
+    map_memory_free(old, ((size_t)old_mask + 1) * sizeof *old);
+    return true;
+}
+
+static struct exact_node *add(struct exact *x, struct exact_thread *t, uint32_t parent,
+                              uint64_t word)
+{
+    uint32_t id = atomic_load(&t->n) + 1;
+    if ((id >= t->mask / 4 * 3 && !grow_table(t)) || id >= EXACT_CHUNK * EXACT_CHUNKS)
+        return NULL;
+    struct exact_node **chunk = &t->chunk[id >> EXACT_CHUNK_BITS];
+    if (!*chunk && !(*chunk = map_memory(EXACT_CHUNK * sizeof **chunk)))
+        return NULL;
+    struct exact_node *n = node_at(t, id);
+    n->word = word;
+    n->id = id;
+    n->parent = parent;
+    *find(t, parent, word) = id;
+    x->n_nodes++;
+    atomic_store_explicit(&t->n, id, memory_order_release);
+    return n;
+}
+
+struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct exact_node *parent,
+                               uint64_t word)
+{
+    if (exact_is_full(parent))
+        return parent;
+    uint32_t id = *find(t, parent->id, word);
+    struct exact_node *n = id ? node_at(t, id) : NULL;
+    if (!n && x->n_nodes < x->max_nodes)
+        n = add(x, t, parent->id, word);
+    if (n)
+        return n;
+    word = frame_pseudo(PSEUDO_TREE_FULL);
+    id = *find(t, parent->id, word);
+    n = id ? node_at(t, id) : NULL;
+    if (!n && x->n_nodes < x->max_nodes + x->max_nodes / 8 + 2)
+        n = add(x, t, parent->id, word);
+    /* Where not even that fits, the parent stands for what it calls. */
+    return n ? n : parent;
+}
+
+/* --- code objects -------------------------------------------------------------------------------- */
+
+static struct code_record *reserve_code(struct exact *x)
+{
+    struct code_block *b = atomic_load(&x->code_tail);
+    uint32_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+    if (used + CODE_RECORD_MAX > sizeof b->data) {
+        struct code_block *next = map_memory(sizeof *next);
+        if (!next)
+            return NULL;
+        atomic_store_explicit(&b->next, next, memory_order_release);
+        atomic_store(&x->code_tail, next);
+        b = next;
+        used = 0;
+    }
+    return (struct code_record *)(b->data + used);
+}
+
+const struct code_record *exact_read_code(struct exact *x)
+{
+    struct code_block *b = x->code_head;
+    while (b->read == atomic_load_explicit(&b->used, memory_order_acquire)) {
+        struct code_block *next = atomic_load_explicit(&b->next, memory_order_acquire);
+        if (!next)
+            return NULL;
+        /* The writer left it for good before it published the next one. */
+        if (b->read != atomic_load_explicit(&b->used, memory_order_acquire))
+            continue;
+        x->code_head = next;
+        map_memory_free(b, sizeof *b);
+        b = next;
+    }
+    const struct code_record *r = (const struct code_record *)(b->data + b->read);
+    b->read += r->head.size;
+    return r;
+}
+
+uint64_t exact_intern_code(struct exact *x, uint64_t code)
+{
+    uint64_t id = codes_find(x->codes, code);
+    if (id)
+        return id;
+    struct code_record *r = reserve_code(x);
+    size_t bytes = r ? code_record_fill(r, code) : 0;
+    if (!bytes)
+        return 0;
+    bool added;
+    id = r->id = codes_add(x->codes, code, &added);
+    if (added) {
+        struct code_block *b = atomic_load(&x->code_tail);
+        r->head = (struct ring_record){.size = (uint32_t)((bytes + 7) & ~7ull)};
+        atomic_fetch_add_explicit(&b->used, r->head.size, memory_order_release);
+    }
+    return id;
+}
+
+struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
+                                     struct exact_node *parent, uint64_t code)
+{
+    uint64_t id = exact_intern_code(x, code);
+    uint64_t word = id ? frame_python(id, 0) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
+    struct exact_node *n = exact_child(x, t, parent, word);
+    if (id && n->word == word && n != parent)
+        parent->hot[code >> 6 & 1] = n;
+    return n;
+}

@@ -1,0 +1,165 @@
+/* exact.h - the exact half's call trees: written by the callbacks of sys.monitoring, read by the
+ * drain while they grow.
+ *
+ * Each thread of the program has a tree and a shadow stack of its own: one writer, no lock.  A node
+ * is (parent node, frame word); Python nodes carry counters, native ones stand where C called
+ * Python.  Nodes never move and are never removed; what a reader may see is below `n`.
+ *
+ * Times are ticks of one clock (exact_ticks), the TSC where it can be trusted: the drain writes
+ * pairs of (ticks, CLOCK_MONOTONIC), and who reads the spool converts.
+ *
+ * Context: functions that the callbacks call need the GIL, which makes all threads' callbacks one
+ * writer of what they share (the bound, the queue of code objects).  exact_read_* are the drain's.
+ */
+#ifndef PYH_EXACT_H
+#define PYH_EXACT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "arch_x86_64.h"
+#include "clock.h"
+#include "codes.h"
+#include "frame.h"
+#include "pyframe.h"
+#include "unwind.h"
+
+#define EXACT_CHUNK_BITS 14
+#define EXACT_CHUNK (1u << EXACT_CHUNK_BITS)
+#define EXACT_CHUNKS 8192
+#define EXACT_NATIVE_MAX 4096 /* frames between two eval loops */
+
+/* One cache line.  Counters are relaxed atomics with one writer. */
+struct exact_node {
+    uint64_t word; /* raw (frame.h): a code id without offset, a function's start, a pseudo-frame */
+    uint32_t id, parent;
+    struct exact_node
+        *hot[2]; /* children called last: Python ones, by a bit of the code's address */
+    _Atomic uint64_t calls, resumes, total_ticks;
+    _Atomic uint32_t raised, seeded;
+};
+
+enum exact_frame_flags {
+    EXACT_RECORDED = 1, /* its events come: it is timed, and its end is seen */
+    EXACT_LINKED = 2,   /* `throw` went through it to the generator above: it ends with that one */
+    EXACT_REGION = 4,   /* a named region of the frame below it */
+};
+
+/* One running Python function, as the callbacks know it. */
+struct exact_frame {
+    uint64_t frame; /* its _PyInterpreterFrame */
+    uint64_t entry; /* the entry frame of its eval loop */
+    struct exact_node *node;
+    uint64_t since; /* ticks */
+    uint64_t flags;
+};
+
+struct exact_thread {
+    struct exact_thread *next;
+    pid_t tid;
+    uint64_t first_ns;
+    char comm[16];
+    _Atomic int ended;
+    bool started;        /* a function began; those that ran before are in the stack */
+    uint64_t underflows; /* ends of functions whose begin was not seen */
+
+    struct exact_node root; /* id 0 */
+    struct exact_node **chunk;
+    _Atomic uint32_t n; /* ids 1..n exist */
+    uint32_t *table, mask;
+
+    struct exact_frame *stack;
+    uint32_t depth, capacity;
+
+    struct unwind unwind; /* for the native frames between */
+    struct native_frame *native;
+    struct memo *memo;
+
+    uint32_t n_written; /* the drain's: nodes that the spool has */
+    uint64_t *written;  /* the drain's: a digest of each node's counters there */
+    uint32_t *stack_id; /* the drain's: the stack for each node that samples hang on; 0: not yet */
+    size_t written_bytes, stack_id_bytes;
+    uint32_t index; /* the drain's, from 1 */
+};
+
+struct exact {
+    uint32_t generation;
+    struct codes *codes;
+    const struct py_layout *layout;
+    uint64_t main_stack_high;
+    uint64_t start_ticks;
+    uint32_t n_nodes, max_nodes; /* of all threads */
+    bool use_tsc;
+    bool all_events; /* every Python function is recorded */
+    _Atomic(struct exact_thread *) threads;
+    pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
+    struct code_block *code_head;           /* the drain's end of the queue */
+    _Atomic(struct code_block *) code_tail; /* the callbacks' end */
+};
+
+/* The running session's, or NULL. */
+extern _Atomic(struct exact *) exact_current;
+
+/* The calling thread's record, valid while `generation` is the session's; `busy`: inside a callback,
+ * so that the handler does not trust the shadow stack. */
+struct exact_mine {
+    struct exact_thread *thread;
+    uint32_t generation;
+    _Atomic int busy;
+};
+extern __thread struct exact_mine exact_mine;
+
+static inline uint64_t exact_ticks(const struct exact *x)
+{
+    return x->use_tsc ? arch_ticks() : clock_now_ns();
+}
+
+/* NULL: no memory. */
+struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
+                        uint64_t main_stack_high, uint32_t max_nodes);
+void exact_free(struct exact *x);
+
+/* In a forked child: there is no session, and no lock is held. */
+void exact_after_fork_child(void);
+
+/* The calling thread's record, made and published; NULL: no memory. */
+struct exact_thread *exact_add_thread(struct exact *x);
+
+/* The child of `parent` for the code object at `code`, or for a native or pseudo-frame `word`.  At
+ * the bound: the parent's [tree full] child, which is its own child. */
+struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
+                                     struct exact_node *parent, uint64_t code);
+struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct exact_node *parent,
+                               uint64_t word);
+
+/* The id of the code object at `code`, whose names go to the drain the first time.  0: not possible. */
+uint64_t exact_intern_code(struct exact *x, uint64_t code);
+
+static inline struct exact_node *exact_python_child(struct exact *x, struct exact_thread *t,
+                                                    struct exact_node *parent, uint64_t code)
+{
+    struct exact_node *n = parent->hot[code >> 6 & 1];
+    if (n && codes_holds(x->codes, frame_code_id(n->word), code))
+        return n;
+    return exact_find_python(x, t, parent, code);
+}
+
+static inline bool exact_is_full(const struct exact_node *n)
+{
+    return n->word == frame_pseudo(PSEUDO_TREE_FULL);
+}
+
+/* Room for one more frame.  False: no memory. */
+bool exact_grow_stack(struct exact_thread *t);
+
+/* For the drain: the next code record of the queue, which stays until the next call; NULL: none. */
+const struct code_record *exact_read_code(struct exact *x);
+const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id);
+/* Takes out threads that ended, when all of them has been written. */
+void exact_remove_thread(struct exact *x, struct exact_thread *t);
+
+#endif

@@ -1,0 +1,217 @@
+/* Sources: PEP 669; Python/instrumentation.c, Objects/call.c of CPython 3.12 to 3.15. */
+#define PY_SSIZE_T_CLEAN
+#define Py_BUILD_CORE 1
+#include <Python.h>
+
+#include "filter.h"
+#include "instrument.h"
+#include "shadow.h"
+
+/* A callback: what its vectorcall slot does is all there is to it.  Static, so nothing that the GC or
+ * reference counts could take away. */
+struct callback {
+    PyObject head;
+    vectorcallfunc call;
+};
+
+static PyTypeObject callback_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pyhybrid._native.callback",
+    .tp_basicsize = sizeof(struct callback),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_vectorcall_offset = offsetof(struct callback, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_doc = "Called by sys.monitoring.",
+};
+
+static struct {
+    const char *name;
+    struct callback object;
+} events[] = {
+    {"PY_START", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_start}},
+    {"PY_RESUME", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_resume}},
+    {"PY_THROW", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_throw}},
+    {"PY_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_return}},
+    {"PY_YIELD", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_yield}},
+    {"PY_UNWIND", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_unwind}},
+};
+#define N_EVENTS (sizeof events / sizeof *events)
+
+/* 2, the profilers', last: cProfile and PyTorch's profiler take no other, and fail where it is in use.
+ * 0 is debuggers', 1 coverage's. */
+static const int tool_ids[] = {4, 3, 2};
+static int tool_id = -1;
+static PyObject *disable; /* sys.monitoring.DISABLE */
+static bool has_disabled;
+
+/* sys.monitoring.name(...), its result dropped.  0 or -1. */
+static int call(PyObject *monitoring, const char *name, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    PyObject *args = Py_VaBuildValue(format, values), *function = NULL, *result = NULL;
+    va_end(values);
+    if (args && (function = PyObject_GetAttrString(monitoring, name)))
+        result = PyObject_CallObject(function, args);
+    Py_XDECREF(args);
+    Py_XDECREF(function);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static long event_bit(PyObject *monitoring, const char *name)
+{
+    PyObject *all = PyObject_GetAttrString(monitoring, "events"), *value = NULL;
+    if (all)
+        value = PyObject_GetAttrString(all, name);
+    long bit = value ? PyLong_AsLong(value) : -1;
+    Py_XDECREF(all);
+    Py_XDECREF(value);
+    return bit;
+}
+
+static int claim(PyObject *monitoring)
+{
+    for (size_t i = 0; i < sizeof tool_ids / sizeof *tool_ids; i++) {
+        if (!call(monitoring, "use_tool_id", "(is)", tool_ids[i], "pyhybrid"))
+            return tool_ids[i];
+        if (!PyErr_ExceptionMatches(PyExc_ValueError))
+            return -1;
+        PyErr_Clear(); /* it is in use */
+    }
+    PyErr_SetString(PyExc_RuntimeError,
+                    "no tool id of sys.monitoring is free (4, 3 and 2 are in use)");
+    return -1;
+}
+
+/* The events that are on: all of ours, or none.  0 or -1. */
+static int set_events(PyObject *monitoring, bool on)
+{
+    long mask = 0;
+    for (size_t i = 0; on && i < N_EVENTS; i++) {
+        long bit = event_bit(monitoring, events[i].name);
+        if (bit < 0)
+            return -1;
+        mask |= bit;
+    }
+    return call(monitoring, "set_events", "(il)", tool_id, mask);
+}
+
+static int switch_on(PyObject *monitoring)
+{
+    for (size_t i = 0; i < N_EVENTS; i++) {
+        long bit = event_bit(monitoring, events[i].name);
+        if (bit < 0 || call(monitoring, "register_callback", "(ilO)", tool_id, bit,
+                            (PyObject *)&events[i].object))
+            return -1;
+    }
+    return set_events(monitoring, true);
+}
+
+/* In this order: 3.12 and 3.13 leave events and callbacks live when an id is given back. */
+static void switch_off(PyObject *monitoring)
+{
+    set_events(monitoring, false);
+    PyErr_Clear();
+    for (size_t i = 0; i < N_EVENTS; i++) {
+        long bit = event_bit(monitoring, events[i].name);
+        if (bit >= 0)
+            call(monitoring, "register_callback", "(ilO)", tool_id, bit, Py_None);
+        PyErr_Clear();
+    }
+    call(monitoring, "free_tool_id", "(i)", tool_id);
+    PyErr_Clear();
+    tool_id = -1;
+}
+
+int instrument_start(struct exact *x)
+{
+    PyObject *monitoring = PySys_GetObject("monitoring"); /* borrowed */
+    if (!monitoring || PyType_Ready(&callback_type)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_RuntimeError, "there is no sys.monitoring");
+        return -1;
+    }
+    instrument_forget(); /* forked by C */
+    tool_id = claim(monitoring);
+    if (tool_id < 0)
+        return -1;
+    Py_XSETREF(disable, PyObject_GetAttrString(monitoring, "DISABLE"));
+    if (!disable)
+        return -1;
+    shadow_disable = disable;
+    /* What an earlier run disabled stays so; this arms every tool's places again. */
+    if (has_disabled && call(monitoring, "restart_events", "()"))
+        PyErr_Clear();
+    has_disabled = filter_is_set();
+    x->all_events = !filter_is_set();
+    shadow_init();
+    atomic_store(&exact_current, x);
+    if (!switch_on(monitoring))
+        return tool_id;
+    PyObject *error = PyErr_GetRaisedException();
+    atomic_store(&exact_current, NULL);
+    switch_off(monitoring);
+    PyErr_SetRaisedException(error);
+    return -1;
+}
+
+static struct exact *paused;
+
+void instrument_pause(void)
+{
+    struct exact *x = atomic_load(&exact_current);
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    if (!x || !monitoring)
+        return;
+    uint64_t now = exact_ticks(x);
+    set_events(monitoring, false);
+    PyErr_Clear();
+    atomic_store(&exact_current, NULL);
+    shadow_close_all(x, now);
+    paused = x;
+}
+
+int instrument_resume(void)
+{
+    struct exact *x = paused;
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    if (!x || !monitoring)
+        return 0;
+    x->start_ticks = exact_ticks(x);
+    paused = NULL;
+    atomic_store(&exact_current, x);
+    return set_events(monitoring, true);
+}
+
+void instrument_stop(void)
+{
+    struct exact *x = paused ? paused : atomic_load(&exact_current);
+    if (!x)
+        return;
+    PyObject *error = PyErr_GetRaisedException();
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    uint64_t now = exact_ticks(x);
+    if (monitoring)
+        switch_off(monitoring);
+    atomic_store(&exact_current, NULL);
+    paused = NULL;
+    shadow_close_all(x, now);
+    filter_clear();
+    PyErr_SetRaisedException(error);
+}
+
+void instrument_forget(void)
+{
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    if (tool_id < 0 || !monitoring || atomic_load(&exact_current) || paused)
+        return;
+    PyObject *error = PyErr_GetRaisedException();
+    switch_off(monitoring);
+    PyErr_SetRaisedException(error);
+}
+
+void instrument_after_fork_child(void)
+{
+    exact_after_fork_child();
+    paused = NULL;
+}

@@ -1,0 +1,100 @@
+#include "filter.h"
+
+#include <string.h>
+
+#define CACHE 4096 /* verdicts, direct-mapped */
+
+static struct {
+    uint64_t code, id;
+    bool selected;
+} cache[CACHE];
+
+static PyObject *included, *excluded, *only;
+
+void filter_clear(void)
+{
+    Py_CLEAR(included);
+    Py_CLEAR(excluded);
+    Py_CLEAR(only);
+    memset(cache, 0, sizeof cache);
+}
+
+int filter_set(PyObject *include, PyObject *exclude, PyObject *names)
+{
+    filter_clear();
+    if (!include)
+        return 0;
+    if (!PyTuple_Check(include) || !PyTuple_Check(exclude) || !PyFrozenSet_Check(names)) {
+        PyErr_SetString(PyExc_TypeError, "a filter is two tuples and a frozenset");
+        return -1;
+    }
+    included = Py_NewRef(include);
+    excluded = Py_NewRef(exclude);
+    only = Py_NewRef(names);
+    return 0;
+}
+
+bool filter_is_set(void)
+{
+    return included != NULL;
+}
+
+/* Does one of `searches` find something in one of the texts? */
+static bool any_matches(PyObject *searches, PyObject *const *texts, int n)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(searches); i++)
+        for (int j = 0; j < n; j++) {
+            PyObject *match = PyObject_CallOneArg(PyTuple_GET_ITEM(searches, i), texts[j]);
+            bool found = match && match != Py_None;
+            Py_XDECREF(match);
+            PyErr_Clear();
+            if (found)
+                return true;
+        }
+    return false;
+}
+
+static bool is_named(PyObject *qualname, PyObject *module)
+{
+    if (!PySet_GET_SIZE(only))
+        return true;
+    int found = PySet_Contains(only, qualname);
+    if (!found && module) {
+        PyObject *full = PyUnicode_FromFormat("%U.%U", module, qualname);
+        found = full ? PySet_Contains(only, full) : 0;
+        Py_XDECREF(full);
+    }
+    PyErr_Clear();
+    return found > 0;
+}
+
+static bool judge(const PyCodeObject *code, PyObject *globals)
+{
+    PyObject *module = NULL;
+    if (globals && PyDict_CheckExact(globals))
+        module = PyDict_GetItemString(globals, "__name__"); /* borrowed; clears errors */
+    if (module && !PyUnicode_Check(module))
+        module = NULL;
+    PyObject *texts[3] = {code->co_qualname, code->co_filename, module};
+    int n = module ? 3 : 2;
+    return is_named(code->co_qualname, module) &&
+           (!PyTuple_GET_SIZE(included) || any_matches(included, texts, n)) &&
+           !any_matches(excluded, texts, n);
+}
+
+bool filter_selects(struct exact *x, uint64_t code, PyObject *globals)
+{
+    uint64_t at = (code >> 4 ^ code >> 16) % CACHE;
+    if (cache[at].code == code && codes_holds(x->codes, cache[at].id, code))
+        return cache[at].selected;
+    PyObject *error = PyErr_GetRaisedException();
+    bool selected = judge((const PyCodeObject *)code, globals);
+    PyErr_SetRaisedException(error);
+    uint64_t id = exact_intern_code(x, code);
+    if (id) {
+        cache[at].code = code;
+        cache[at].id = id;
+        cache[at].selected = selected;
+    }
+    return selected;
+}

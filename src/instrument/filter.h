@@ -1,0 +1,26 @@
+/* filter.h - which functions are recorded.
+ *
+ * A code object is judged once, when its first event comes: by its qualified name, its module and its
+ * file.  What is not selected costs nothing from then on (its callbacks answer DISABLE), but for
+ * exceptions that pass through it.
+ *
+ * Context: with the GIL.  Patterns are `search` methods of compiled expressions: they run no Python
+ * code.
+ */
+#ifndef PYH_FILTER_H
+#define PYH_FILTER_H
+
+#include <Python.h>
+
+#include "exact.h"
+
+/* Tuples of `search` methods (an empty `include` means all), and a frozenset of qualified names or of
+ * `module.qualname` (empty: all).  NULL, NULL, NULL: no filter.  0 or -1 with an exception set. */
+int filter_set(PyObject *include, PyObject *exclude, PyObject *names);
+void filter_clear(void);
+bool filter_is_set(void);
+
+/* Is the code object that runs with these globals recorded?  Sets no exception. */
+bool filter_selects(struct exact *x, uint64_t code, PyObject *globals);
+
+#endif

@@ -1,0 +1,260 @@
+/* Source: PEP 343, PEP 590. */
+#include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
+
+#include "region.h"
+
+#include <pthread.h>
+
+#include "exact.h"
+#include "map.h"
+#include "regions.h"
+#include "shadow.h"
+
+#define FIRST_CAPACITY 64
+
+struct region {
+    PyObject head;
+    PyObject *name, *attributes; /* attributes: a dict, or NULL */
+    uint32_t id;
+    struct regions *entered; /* the list that it is in; NULL: not entered */
+    uint64_t frame;
+};
+
+static const struct region_session *session;
+static PyObject *ids;       /* name -> number, for the process's life */
+static uint32_t *announced; /* [number]: the session that has heard the name */
+static size_t announced_bytes;
+static uint32_t n_ids;
+static pthread_key_t list_key;
+static pthread_once_t list_key_once = PTHREAD_ONCE_INIT;
+
+/* A coroutine that moved to another thread may still be in this list: then it stays. */
+static void on_thread_end(void *list)
+{
+    struct regions *r = list;
+    regions_mine = NULL;
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->slots[i].frame)
+            return;
+    map_memory_free(r->slots, r->capacity * sizeof *r->slots);
+    map_memory_free(r, sizeof *r);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&list_key, on_thread_end);
+}
+
+static struct regions *own_list(void)
+{
+    if (regions_mine)
+        return regions_mine;
+    struct regions *r = map_memory(sizeof *r);
+    if (!r)
+        return NULL;
+    r->slots = map_memory(FIRST_CAPACITY * sizeof *r->slots);
+    r->capacity = FIRST_CAPACITY;
+    if (!r->slots) {
+        map_memory_free(r, sizeof *r);
+        return NULL;
+    }
+    pthread_once(&list_key_once, make_key);
+    pthread_setspecific(list_key, r);
+    return regions_mine = r;
+}
+
+/* Full: without its empty slots, or twice as large.  The handler sees none meanwhile. */
+static bool make_room(struct regions *r)
+{
+    uint32_t n = r->n, kept = 0;
+    r->n = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    for (uint32_t i = 0; i < n; i++)
+        if (r->slots[i].frame) {
+            r->slots[kept].word = r->slots[i].word;
+            r->slots[kept++].frame = r->slots[i].frame;
+        }
+    bool ok = kept < r->capacity;
+    struct region_slot *larger = NULL;
+    if (kept > r->capacity / 2)
+        larger = map_memory(2 * r->capacity * sizeof *larger);
+    if (larger) {
+        memcpy(larger, r->slots, kept * sizeof *larger);
+        map_memory_free(r->slots, r->capacity * sizeof *r->slots);
+        r->slots = larger;
+        r->capacity *= 2;
+        ok = true;
+    }
+    atomic_signal_fence(memory_order_seq_cst);
+    r->n = kept;
+    return ok;
+}
+
+static void announce(struct region *self, uint32_t generation)
+{
+    if (announced[self->id] == generation)
+        return;
+    Py_ssize_t length;
+    const char *text = PyUnicode_AsUTF8AndSize(self->name, &length);
+    if (!text) {
+        PyErr_Clear();
+        text = "?";
+        length = 1;
+    }
+    announced[self->id] = generation;
+    session->announce(self->id, text, (uint32_t)length);
+}
+
+static PyObject *enter(PyObject *o, PyObject *unused)
+{
+    (void)unused;
+    struct region *self = (struct region *)o;
+    uint32_t generation = session->generation();
+    if (!generation)
+        return Py_NewRef(o);
+    if (self->entered) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "this region is entered already: make one for each use");
+        return NULL;
+    }
+    struct regions *r = own_list();
+    frame_t *frame = shadow_current_frame();
+    if (!r || !frame || (r->n == r->capacity && !make_room(r)))
+        return Py_NewRef(o);
+    announce(self, generation);
+    uint64_t word = frame_region(self->id);
+    self->entered = r;
+    self->frame = (uint64_t)frame;
+    r->slots[r->n].word = word;
+    r->slots[r->n].frame = (uint64_t)frame;
+    atomic_signal_fence(memory_order_seq_cst);
+    r->n++;
+    shadow_enter_region(frame, word);
+    return Py_NewRef(o);
+}
+
+static void leave(struct region *self)
+{
+    struct regions *r = self->entered;
+    uint64_t word = frame_region(self->id);
+    if (!r)
+        return;
+    self->entered = NULL;
+    for (uint32_t i = r->n; i--;)
+        if (r->slots[i].frame == self->frame && r->slots[i].word == word) {
+            r->slots[i].frame = 0;
+            break;
+        }
+    if (r == regions_mine)
+        while (r->n && !r->slots[r->n - 1].frame)
+            r->n--;
+    shadow_leave_region(self->frame, word);
+}
+
+static PyObject *leave_method(PyObject *o, PyObject *const *args, Py_ssize_t n)
+{
+    (void)args;
+    (void)n;
+    leave((struct region *)o);
+    Py_RETURN_NONE;
+}
+
+static uint32_t number_of(PyObject *name)
+{
+    PyObject *known = PyDict_GetItemWithError(ids, name); /* borrowed */
+    if (known)
+        return (uint32_t)PyLong_AsUnsignedLong(known);
+    if (PyErr_Occurred())
+        return 0;
+    PyObject *number = PyLong_FromUnsignedLong(n_ids + 1);
+    size_t needed = ((size_t)n_ids + 2) * sizeof *announced;
+    if (needed > announced_bytes) {
+        size_t bytes = announced_bytes ? 2 * announced_bytes : 4096;
+        uint32_t *larger = map_memory(bytes);
+        if (!larger) {
+            Py_XDECREF(number);
+            PyErr_NoMemory();
+            return 0;
+        }
+        if (announced)
+            memcpy(larger, announced, announced_bytes);
+        map_memory_free(announced, announced_bytes);
+        announced = larger;
+        announced_bytes = bytes;
+    }
+    int failed = !number || PyDict_SetItem(ids, name, number);
+    Py_XDECREF(number);
+    return failed ? 0 : ++n_ids;
+}
+
+/* region(name, **attributes) */
+static PyObject *make(PyObject *type, PyObject *const *args, size_t n_flags, PyObject *names)
+{
+    if (PyVectorcall_NARGS(n_flags) != 1 || !PyUnicode_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "region() takes one name, a str, and keyword attributes");
+        return NULL;
+    }
+    uint32_t id = number_of(args[0]);
+    struct region *self = id ? PyObject_New(struct region, (PyTypeObject *)type) : NULL;
+    if (!self)
+        return NULL;
+    self->name = Py_NewRef(args[0]);
+    self->attributes = NULL;
+    self->id = id;
+    self->entered = NULL;
+    if (names && PyTuple_GET_SIZE(names)) {
+        self->attributes = PyDict_New();
+        for (Py_ssize_t i = 0; self->attributes && i < PyTuple_GET_SIZE(names); i++)
+            if (PyDict_SetItem(self->attributes, PyTuple_GET_ITEM(names, i), args[1 + i]))
+                Py_CLEAR(self->attributes);
+        if (!self->attributes) {
+            Py_DECREF(self);
+            return NULL;
+        }
+    }
+    return (PyObject *)self;
+}
+
+static void destroy(PyObject *o)
+{
+    struct region *self = (struct region *)o;
+    leave(self); /* a coroutine that was never finished */
+    Py_DECREF(self->name);
+    Py_XDECREF(self->attributes);
+    PyObject_Free(self);
+}
+
+static PyObject *as_text(PyObject *o)
+{
+    return PyUnicode_FromFormat("region(%R)", ((struct region *)o)->name);
+}
+
+static PyMethodDef methods[] = {
+    {"__enter__", enter, METH_NOARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))leave_method, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject region_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pyhybrid.region",
+    .tp_basicsize = sizeof(struct region),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .tp_vectorcall = make,
+    .tp_dealloc = destroy,
+    .tp_repr = as_text,
+    .tp_methods = methods,
+    .tp_doc =
+        "region(name, **attributes)\n--\n\nA named part of a function, for `with`: a frame of its "
+        "own in the tree.\n\nIt is suspended with the coroutine that entered it, and does "
+        "nothing while no profiler runs.\nMake one for each use.",
+};
+
+int region_add_type(PyObject *module, const struct region_session *of)
+{
+    session = of;
+    if (!ids && !(ids = PyDict_New()))
+        return -1;
+    if (PyType_Ready(&region_type))
+        return -1;
+    return PyModule_AddObjectRef(module, "region", (PyObject *)&region_type);
+}

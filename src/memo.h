@@ -1,0 +1,40 @@
+/* memo.h - native paths that were walked before.
+ *
+ * A walk from one eval loop's CFA (E0) up to the next one's (E1) is a function of the few stack words
+ * it read: return addresses, and frame pointers where a CFA depended on one.  If all of them are what
+ * they were, relative to E0, the walk would end as it did.  Two ways, the older one is replaced.
+ *
+ * Context: the exact half's callbacks; per thread.
+ */
+#ifndef PYH_MEMO_H
+#define PYH_MEMO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MEMO_SETS 512
+#define MEMO_WORDS 40
+
+struct exact_node;
+
+struct memo_word {
+    uint32_t offset;   /* from the lowest address that was read, in words */
+    uint32_t relative; /* an address in the stack */
+    uint64_t value;    /* of a relative one, minus that lowest address */
+};
+
+struct memo_entry {
+    const struct exact_node *parent; /* NULL: free */
+    uint64_t distance;               /* E1 - E0 */
+    struct exact_node *node;         /* where the walk led */
+    uint32_t n_words;
+    uint32_t reach; /* how far below E0 the lowest address lies */
+    struct memo_word words[MEMO_WORDS];
+};
+
+struct memo {
+    struct memo_entry entry[MEMO_SETS][2];
+};
+
+#endif

@@ -1,0 +1,82 @@
+#include "memread.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "arch_x86_64.h"
+
+#define PAGE 4096ull
+#define PAGES_AT_ONCE 64
+
+static int self_pid; /* 0: process_vm_readv is refused here */
+
+static bool page_readable(uint64_t address)
+{
+    long r = arch_syscall6(SYS_rt_sigprocmask, ~0l, (long)(address & ~7ull), 0, 8, 0, 0);
+    return r == -EINVAL;
+}
+
+static bool copy_probed(char *to, uint64_t address, size_t n)
+{
+    for (uint64_t page = address & ~(PAGE - 1); page < address + n; page += PAGE)
+        if (!page_readable(page))
+            return false;
+    for (size_t i = 0; i < n; i++)
+        to[i] = ((const volatile char *)address)[i];
+    return true;
+}
+
+bool memread(void *to, uint64_t address, size_t n)
+{
+    if (address < PAGE || address + n < address || address + n > 1ull << 47)
+        return false;
+    if (!self_pid)
+        return copy_probed(to, address, n);
+    struct iovec local = {to, n}, remote = {(void *)address, n};
+    return arch_syscall6(SYS_process_vm_readv, self_pid, (long)&local, 1, (long)&remote, 1, 0) ==
+           (long)n;
+}
+
+size_t memread_pages(uint64_t address, size_t n)
+{
+    size_t done = 0;
+    char sink[PAGES_AT_ONCE] = {0};
+    struct iovec remote[PAGES_AT_ONCE];
+    while (done < n) {
+        size_t now = n - done < PAGES_AT_ONCE ? n - done : PAGES_AT_ONCE;
+        if (!self_pid) {
+            if (!page_readable(address + done * PAGE))
+                return done;
+            done++;
+            continue;
+        }
+        for (size_t i = 0; i < now; i++)
+            remote[i] = (struct iovec){(void *)(address + (done + i) * PAGE), 1};
+        struct iovec local = {sink, now};
+        long got = arch_syscall6(SYS_process_vm_readv, self_pid, (long)&local, 1, (long)remote,
+                                 (long)now, 0);
+        if (got <= 0)
+            return done;
+        done += (size_t)got;
+        if ((size_t)got < now)
+            return done;
+    }
+    return done;
+}
+
+int memread_init(void)
+{
+    uint64_t probe = 0x5aa5, copy = 0;
+    self_pid = (int)arch_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    if (memread(&copy, (uint64_t)&probe, sizeof copy) && copy == probe)
+        return 0;
+    self_pid = 0;
+    long hole = arch_syscall6(SYS_mmap, 0, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (hole < 0)
+        return (int)hole;
+    bool works = page_readable((uint64_t)&probe) && !page_readable((uint64_t)hole);
+    arch_syscall6(SYS_munmap, hole, PAGE, 0, 0, 0, 0);
+    return works ? 0 : -ENOSYS;
+}

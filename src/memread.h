@@ -1,0 +1,27 @@
+/* memread.h - read memory that may not be there.
+ *
+ * The sampler follows pointers of a program that it interrupted anywhere.  What bounds do not
+ * prove readable (the thread's stack, a module's image) goes through here: process_vm_readv on
+ * ourselves, which answers EFAULT where a load would kill the program.  Where seccomp refuses
+ * it, rt_sigprocmask with an invalid `how` tells whether a page can be read (the kernel copies
+ * the new mask before it looks at `how`).
+ *
+ * Context: async-signal-safe after memread_init().
+ */
+#ifndef PYH_MEMREAD_H
+#define PYH_MEMREAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Finds out which way works.  Returns 0, or -errno if neither does.  Not async-signal-safe. */
+int memread_init(void);
+
+/* Copies `n` bytes at `address` to `to`.  False if they cannot all be read. */
+bool memread(void *to, uint64_t address, size_t n);
+
+/* How many of the `n` pages from page-aligned `address` upward can be read, in one run. */
+size_t memread_pages(uint64_t address, size_t n);
+
+#endif

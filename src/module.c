@@ -1,0 +1,318 @@
+/* pyhybrid._native: turns arguments into calls.  No logic. */
+#define PY_SSIZE_T_CLEAN
+#define Py_BUILD_CORE 1
+#include <Python.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#include "instrument/filter.h"
+#include "instrument/instrument.h"
+#include "instrument/region.h"
+#include "program.h"
+#include "sampler/sampler.h"
+#include "spool.h"
+
+#ifdef Py_GIL_DISABLED
+#error "free-threaded builds are not supported yet"
+#endif
+
+static int watcher = -1;
+static int hooks_installed;
+
+static void after_fork_child(void)
+{
+    instrument_after_fork_child();
+    sampler_after_fork_child();
+}
+
+static int on_code_event(PyCodeEvent event, PyCodeObject *code)
+{
+    if (event == PY_CODE_EVENT_DESTROY)
+        sampler_code_destroyed((uint64_t)code);
+    return 0;
+}
+
+/* subprocess may use os.posix_spawn: then one child makes both events. */
+static int is_from_subprocess(void)
+{
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (!frame)
+        return 0;
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    int found = PyUnicode_CompareWithASCIIString(code->co_qualname, "Popen._posix_spawn") == 0;
+    Py_DECREF(code);
+    return found;
+}
+
+static int on_audit(const char *event, PyObject *args, void *data)
+{
+    (void)args;
+    (void)data;
+    if (!sampler_running())
+        return 0;
+    if (!strcmp(event, "os.exec"))
+        sampler_before_exec();
+    else if (!strcmp(event, "subprocess.Popen") ||
+             (!strcmp(event, "os.posix_spawn") && !is_from_subprocess()))
+        sampler_spawned();
+    return 0;
+}
+
+/* Once for the process: neither kind of hook can be taken back; they do nothing while no profiler
+ * runs. */
+static int install_hooks(void)
+{
+    if (hooks_installed)
+        return 0;
+    if (PySys_AddAuditHook(on_audit, NULL))
+        return -1;
+    pthread_atfork(NULL, sampler_after_fork_parent, after_fork_child);
+    hooks_installed = 1;
+    return 0;
+}
+
+static PyObject *raise_start_error(int error, const char *text)
+{
+    PyObject *value = Py_BuildValue("(is)", -error, text);
+    if (value)
+        PyErr_SetObject(PyExc_OSError, value);
+    Py_XDECREF(value);
+    return NULL;
+}
+
+static void stop_watching(void)
+{
+    if (watcher >= 0)
+        PyCode_ClearWatcher(watcher);
+    watcher = -1;
+}
+
+/* The tool id, or -1 with an exception set and nothing running. */
+static int start_events(PyObject *include, PyObject *exclude, PyObject *only)
+{
+    int tool_id = -1;
+    if (filter_set(include, exclude, only))
+        ;
+    else if (watcher < 0)
+        PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
+    else
+        tool_id = instrument_start(sampler_exact());
+    if (tool_id >= 0)
+        return tool_id;
+    PyObject *error = PyErr_GetRaisedException();
+    struct sampler_result unused;
+    filter_clear();
+    stop_watching();
+    sampler_stop(&unused);
+    PyErr_SetRaisedException(error);
+    return -1;
+}
+
+PyDoc_STRVAR(
+    start_doc,
+    "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
+    "      max_nodes=2000000, exact=False, filter=None, backend=None) -> dict\n\n"
+    "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
+    "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none (sampler.h); exact: with\n"
+    "the events of sys.monitoring; filter: (include, exclude, names), see filter.h.\n"
+    "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
+    "events).  Raises OSError, and RuntimeError where no events are to be had.");
+
+static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"spool",      "period_ns",  "clock",     "engine",
+                            "max_frames", "ring_bytes", "max_nodes", "exact",
+                            "filter",     "backend",    NULL};
+    (void)self;
+    int spool;
+    unsigned long long period_ns = 1001001;
+    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, tool_id = -1;
+    unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
+    const char *backend = NULL;
+    PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIpOz", names, &spool, &period_ns,
+                                     &clock, &engine, &max_frames, &ring_bytes, &max_nodes, &exact,
+                                     &filter, &backend))
+        return NULL;
+    if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
+        return NULL;
+    struct sampler_options options = {.spool_fd = spool,
+                                      .period_ns = period_ns,
+                                      .clock = (enum sampler_clock)clock,
+                                      .engine = (enum sampler_engine)engine,
+                                      .max_frames = max_frames,
+                                      .ring_bytes = ring_bytes,
+                                      .max_nodes = max_nodes,
+                                      .exact = exact,
+                                      .backend_path = backend};
+    struct sampler_info info;
+    int error = install_hooks() ? -ENOMEM : sampler_start(&options, &info);
+    if (PyErr_Occurred())
+        return NULL;
+    if (error)
+        return raise_start_error(error, info.error);
+    watcher = PyCode_AddWatcher(on_code_event);
+    if (watcher < 0)
+        PyErr_Clear(); /* all eight are taken: said in the file */
+    if (exact && (tool_id = start_events(include, exclude, only)) < 0)
+        return NULL;
+    return Py_BuildValue("{sisssKsKsKsOsi}", "engine", (int)info.engine, "engine_reason",
+                         info.engine_reason, "period_ns", (unsigned long long)info.period_ns,
+                         "cost_ns", (unsigned long long)info.cost_ns, "start_ns",
+                         (unsigned long long)info.start_ns, "watches_code",
+                         watcher < 0 ? Py_False : Py_True, "tool_id", tool_id);
+}
+
+PyDoc_STRVAR(stop_doc, "stop() -> dict | None\n\n"
+                       "Stop, flush and close the spool; nothing is left behind.  None if no "
+                       "profiler runs\n(also in a forked child).");
+
+static PyObject *stop(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    struct sampler_result result;
+    int error;
+    if (!sampler_running())
+        Py_RETURN_NONE;
+    instrument_stop();
+    stop_watching();
+    error = sampler_stop(&result);
+    if (error)
+        Py_RETURN_NONE;
+    return Py_BuildValue("{sKsKsIsIsKsNsi}", "end_ns", (unsigned long long)result.end_ns,
+                         "process_cpu_ns", (unsigned long long)result.process_cpu_ns, "n_forked",
+                         result.n_forked, "n_spawned", result.n_spawned, "n_not_ready",
+                         (unsigned long long)result.n_not_ready, "signal_taken",
+                         PyBool_FromLong(result.signal_taken), "write_error", result.write_error);
+}
+
+PyDoc_STRVAR(running_doc, "running() -> bool\n\nIs a profiler running in this process?");
+
+static PyObject *running(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyBool_FromLong(sampler_running());
+}
+
+PyDoc_STRVAR(pause_doc, "pause() -> None\n\nNo samples and no events from now on, until resume().");
+
+static PyObject *pause_all(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    instrument_pause();
+    sampler_pause();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(resume_doc, "resume() -> None\n\nSamples and events again.");
+
+static PyObject *resume_all(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    sampler_resume();
+    if (instrument_resume())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(forget_doc, "forget() -> None\n\nIn a forked child: switch the parent's events off.");
+
+static PyObject *forget(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    instrument_forget();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(write_meta_doc, "write_meta(json: bytes) -> None\n\nAdd a META record to the spool.");
+
+static PyObject *write_meta(PyObject *self, PyObject *json)
+{
+    (void)self;
+    char *text;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(json, &text, &length))
+        return NULL;
+    sampler_write(SPOOL_META, NULL, 0, text, (uint32_t)length);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(name_thread_doc, "name_thread(native_id: int, name: str) -> None\n\n"
+                              "Tell the spool a thread's name as `threading` knows it.");
+
+static PyObject *name_thread(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int tid;
+    const char *name;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, "is#", &tid, &name, &length))
+        return NULL;
+    struct spool_thread_name head = {sampler_thread_index(tid), NAME_THREADING};
+    if (head.index)
+        sampler_write(SPOOL_THREAD_NAME, &head, sizeof head, name, (uint32_t)length);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(run_file_doc,
+             "run_file(path: bytes | None) -> bool\n\n"
+             "Run a script, or standard input, in `__main__` as the interpreter does.\n"
+             "False if it ended by an exception, which has been reported.");
+
+PyDoc_STRVAR(run_command_doc,
+             "run_command(code: str) -> bool\n\nRun the value of `-c` in `__main__`.");
+
+PyDoc_STRVAR(run_call_doc, "run_call(function, *arguments) -> bool\n\n"
+                           "Call what runs a program; False as in run_file.");
+
+static PyMethodDef methods[] = {
+    {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
+    {"stop", stop, METH_NOARGS, stop_doc},
+    {"running", running, METH_NOARGS, running_doc},
+    {"forget", forget, METH_NOARGS, forget_doc},
+    {"pause", pause_all, METH_NOARGS, pause_doc},
+    {"resume", resume_all, METH_NOARGS, resume_doc},
+    {"write_meta", write_meta, METH_O, write_meta_doc},
+    {"name_thread", name_thread, METH_VARARGS, name_thread_doc},
+    {"run_file", program_run_file, METH_O, run_file_doc},
+    {"run_command", program_run_command, METH_O, run_command_doc},
+    {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static void announce_region(uint32_t number, const char *name, uint32_t length)
+{
+    struct spool_region head = {.number = number};
+    sampler_write(SPOOL_REGION, &head, sizeof head, name, length);
+}
+
+static const struct region_session region_session = {sampler_generation, announce_region};
+
+static int exec_module(PyObject *module)
+{
+    return region_add_type(module, &region_session);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, exec_module},
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "pyhybrid._native",
+    .m_doc = "The part of pyhybrid that runs in the profiled program.", .m_methods = methods,
+    .m_slots = slots};
+
+PyMODINIT_FUNC PyInit__native(void);
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,211 @@
+#include "modules.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "frame.h"
+#include "map.h"
+#include "spool.h"
+
+#define SEGMENTS_MAX 16
+#define PATH_BYTES 1024
+#define BUILD_ID_BYTES 32
+
+enum module_state { ENDED_AND_DROPPED, LIVE, ENDED };
+
+struct module {
+    uint64_t base, low, high;
+    uint64_t load_ns;
+    struct spool_segment segments[SEGMENTS_MAX];
+    uint32_t n_segments;
+    uint32_t build_id_length;
+    unsigned char build_id[BUILD_ID_BYTES];
+    char path[PATH_BYTES]; /* "" is the main program */
+    enum module_state state;
+    bool seen, announced;
+};
+
+struct modules {
+    unsigned long long adds, subs; /* of the loader, when last looked at */
+    uint32_t n;
+    struct module module[PYH_MODULE_MAX + 1]; /* [id], from 1 */
+};
+
+struct modules *modules_new(void)
+{
+    return map_memory(sizeof(struct modules));
+}
+
+void modules_free(struct modules *m)
+{
+    map_memory_free(m, sizeof *m);
+}
+
+/* NT_GNU_BUILD_ID among the notes of a segment. */
+static void read_build_id(struct module *m, const unsigned char *p, size_t size)
+{
+    while (size >= sizeof(ElfW(Nhdr))) {
+        const ElfW(Nhdr) *note = (const void *)p;
+        size_t name = (note->n_namesz + 3u) & ~3u, body = (note->n_descsz + 3u) & ~3u;
+        if (name > size - sizeof *note || body > size - sizeof *note - name)
+            return;
+        const unsigned char *text = p + sizeof *note;
+        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(text, "GNU", 4) &&
+            note->n_descsz <= BUILD_ID_BYTES) {
+            m->build_id_length = note->n_descsz;
+            memcpy(m->build_id, text + name, note->n_descsz);
+            return;
+        }
+        p += sizeof *note + name + body;
+        size -= sizeof *note + name + body;
+    }
+}
+
+static void describe(struct module *m, const struct dl_phdr_info *info)
+{
+    m->base = info->dlpi_addr;
+    m->low = ~0ull;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        uint64_t start = info->dlpi_addr + h->p_vaddr;
+        if (h->p_type == PT_NOTE && !m->build_id_length)
+            read_build_id(m, (const unsigned char *)start, h->p_memsz);
+        if (h->p_type != PT_LOAD)
+            continue;
+        if (start < m->low)
+            m->low = start;
+        if (start + h->p_memsz > m->high)
+            m->high = start + h->p_memsz;
+        if (m->n_segments < SEGMENTS_MAX)
+            m->segments[m->n_segments++] =
+                (struct spool_segment){start, h->p_memsz, h->p_offset, h->p_flags};
+    }
+}
+
+static struct module *find_live(struct modules *m, uint64_t base, const char *path)
+{
+    for (uint32_t id = 1; id <= m->n; id++) {
+        struct module *known = &m->module[id];
+        if (known->state == LIVE && known->base == base &&
+            !strncmp(known->path, path, PATH_BYTES - 1))
+            return known;
+    }
+    return NULL;
+}
+
+static int changed(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct modules *m = arg;
+    (void)size;
+    int answer = 1 + (m->adds != info->dlpi_adds || m->subs != info->dlpi_subs);
+    m->adds = info->dlpi_adds;
+    m->subs = info->dlpi_subs;
+    return answer; /* not 0: the first module tells enough */
+}
+
+static int collect(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct modules *m = arg;
+    (void)size;
+    struct module *known = find_live(m, info->dlpi_addr, info->dlpi_name);
+    if (!known && m->n < PYH_MODULE_MAX) {
+        known = &m->module[++m->n];
+        describe(known, info);
+        strncpy(known->path, info->dlpi_name, PATH_BYTES - 1);
+        known->state = LIVE;
+    }
+    if (known)
+        known->seen = true;
+    return 0;
+}
+
+/* The path under which the module can be found later. */
+static size_t full_path(const struct module *m, char *path, size_t size)
+{
+    if (m->base && m->base == getauxval(AT_SYSINFO_EHDR))
+        return (size_t)(stpcpy(path, "[vdso]") - path);
+    if (!m->path[0]) {
+        ssize_t n = readlink("/proc/self/exe", path, size);
+        return n < 0 ? 0 : (size_t)n;
+    }
+    size_t n = 0;
+    if (m->path[0] != '/' && getcwd(path, size - PATH_BYTES - 1)) {
+        n = strlen(path);
+        path[n++] = '/';
+    }
+    return (size_t)(stpcpy(path + n, m->path) - path);
+}
+
+static void announce(const struct module *m, uint32_t id, struct spool *s)
+{
+    struct {
+        struct spool_module head;
+        struct spool_segment segments[SEGMENTS_MAX];
+    } record = {.head = {.id = id,
+                         .n_segments = m->n_segments,
+                         .base = m->base,
+                         .load_ns = m->load_ns,
+                         .build_id_length = m->build_id_length}};
+    char tail[BUILD_ID_BYTES + 8192];
+    memcpy(record.segments, m->segments, m->n_segments * sizeof *m->segments);
+    memcpy(tail, m->build_id, m->build_id_length);
+    size_t path = full_path(m, tail + m->build_id_length, sizeof tail - BUILD_ID_BYTES);
+    record.head.path_length = (uint32_t)path;
+    spool_append(s, SPOOL_MODULE, &record, sizeof record.head + m->n_segments * sizeof *m->segments,
+                 tail, m->build_id_length + path);
+}
+
+int modules_update(struct modules *m, struct spool *s)
+{
+    if (dl_iterate_phdr(changed, m) == 1)
+        return 0;
+    for (uint32_t id = 1; id <= m->n; id++)
+        m->module[id].seen = false;
+    dl_iterate_phdr(collect, m);
+    uint64_t now = clock_now_ns();
+    int ended = 0;
+    for (uint32_t id = 1; id <= m->n; id++) {
+        struct module *it = &m->module[id];
+        if (it->state != LIVE)
+            continue;
+        if (!it->announced) {
+            it->load_ns = now;
+            it->announced = true;
+            announce(it, id, s);
+        }
+        if (!it->seen) {
+            struct spool_module_end end = {.id = id, .unload_ns = now};
+            it->state = ENDED;
+            spool_append(s, SPOOL_MODULE_END, &end, sizeof end, NULL, 0);
+            ended = 1;
+        }
+    }
+    return ended;
+}
+
+void modules_drop_ended(struct modules *m)
+{
+    for (uint32_t id = 1; id <= m->n; id++)
+        if (m->module[id].state == ENDED)
+            m->module[id].state = ENDED_AND_DROPPED;
+}
+
+uint64_t modules_word(const struct modules *m, uint64_t pc)
+{
+    uint32_t found = 0;
+    for (uint32_t id = 1; id <= m->n; id++) {
+        const struct module *it = &m->module[id];
+        if (pc < it->low || pc >= it->high)
+            continue;
+        if (it->state == LIVE)
+            return frame_module(id, pc - it->base);
+        if (it->state == ENDED)
+            found = id;
+    }
+    return found ? frame_module(found, pc - m->module[found].base) : frame_module(0, pc);
+}

@@ -1,0 +1,85 @@
+/* pyframe.h - the Python frames of the calling thread, read without the GIL and without trust.
+ *
+ * CPython keeps an "entry frame" in the C stack frame of each eval loop; it ends the run of
+ * Python frames that this eval loop executes (Python-to-Python calls do not use the C stack).  So
+ * an entry frame's address tells which native frame the run before it belongs to, with no name
+ * and no symbol (ARCHITECTURE.md, "The join").
+ *
+ * All that differs between CPython versions stands in pyframe_version.h, and marked in pyframe.c.
+ *
+ * Context: pyframe_walk is async-signal-safe; the others need the GIL.
+ */
+#ifndef PYH_PYFRAME_H
+#define PYH_PYFRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "unwind.h"
+
+struct py_frame {
+    uint64_t code;   /* PyCodeObject *; 0: frames that could not be read */
+    uint64_t frame;  /* its own address */
+    uint32_t offset; /* of the instruction, in code units; 0 before the first */
+};
+
+struct py_entry {
+    uint32_t n_frames; /* frames before this entry frame: the first of the next eval loop's */
+};
+
+enum py_chain_state {
+    PY_NONE,      /* no thread state, or no frame */
+    PY_COMPLETE,  /* the chain's end was reached */
+    PY_TRUNCATED, /* too many frames */
+    PY_BROKEN,    /* a link could not be read or is implausible: what comes before it is good */
+    PY_OTHER,     /* the frames of another interpreter than the main one */
+    PY_STOPPED,   /* `stop_frame` was met, the last one of `frames` */
+};
+
+struct py_chain {
+    struct py_frame *frames; /* innermost first */
+    size_t max_frames, n_frames;
+    struct py_entry *entries;
+    uint64_t *anchors; /* the entry frames' addresses, ascending */
+    size_t max_entries, n_entries;
+    enum py_chain_state state;
+    /* Where the walk may end: a frame, and the entry frame of its eval loop.  0: at the chain's end. */
+    uint64_t stop_frame, stop_entry;
+};
+
+/* What is constant for this interpreter build; measured by pyframe_calibrate. */
+struct py_layout {
+    struct anchor_rule anchor;
+    uint64_t eval_start, eval_end; /* the eval loop's code */
+    int64_t cframe_to_cfa;         /* CPython 3.12: from its _PyCFrame to the eval loop's CFA */
+};
+
+/* Checks that the interpreter is the one we were built for, and measures `layout` by walking our
+ * own stack: must be called from Python code.  Returns NULL, or what is wrong (static text). */
+const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout);
+
+/* Walks the frames of the calling thread, which was interrupted with `regs`. */
+void pyframe_walk(struct unwind *u, const struct unwind_regs *regs, const struct py_layout *layout,
+                  struct py_chain *chain);
+
+/* One code object as the sampler keeps it.  Strings are as CPython stores them: `kind` bytes per
+ * character (1: Latin-1). */
+struct py_code_text {
+    uint32_t length; /* characters */
+    uint32_t kind;
+    uint64_t address;
+};
+
+struct py_code_info {
+    uint32_t first_line;
+    uint32_t first_traceable;
+    struct py_code_text qualname, file_name;
+    uint64_t line_table;
+    uint32_t line_table_length;
+};
+
+/* Reads, guarded, what names the code object at `code`.  False if it is none. */
+bool pyframe_read_code(uint64_t code, struct py_code_info *info);
+
+#endif

@@ -1,0 +1,51 @@
+/* pyframe_version.h - what differs between CPython versions, as far as frames go.
+ *
+ * Private to pyframe.c, pyframe_calibrate.c and instrument/.  Source: Include/internal/pycore_frame.h of CPython
+ * 3.12 to 3.15.
+ */
+#ifndef PYH_PYFRAME_VERSION_H
+#define PYH_PYFRAME_VERSION_H
+
+#define Py_BUILD_CORE 1
+#include <Python.h>
+
+#include <internal/pycore_frame.h>
+#include <internal/pycore_runtime.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef _PyInterpreterFrame frame_t;
+
+#if PY_VERSION_HEX >= 0x030e0000
+#define OWNED_BY_EVAL FRAME_OWNED_BY_INTERPRETER
+#define FRAME_CODE(f) ((uint64_t)(f)->f_executable.bits & ~3ull)
+#elif PY_VERSION_HEX >= 0x030d0000
+#define OWNED_BY_EVAL FRAME_OWNED_BY_CSTACK
+#define FRAME_CODE(f) ((uint64_t)(f)->f_executable)
+#else
+#define OWNED_BY_EVAL FRAME_OWNED_BY_CSTACK
+#define FRAME_CODE(f) ((uint64_t)(f)->f_code)
+#endif
+
+#if PY_VERSION_HEX >= 0x030d0000
+#define FRAME_INSTRUCTION(f) ((uint64_t)(f)->instr_ptr)
+#else
+#define FRAME_INSTRUCTION(f) ((uint64_t)(f)->prev_instr)
+#endif
+
+/* The entry frame of an eval loop (pyframe.h)? */
+static inline bool frame_is_entry(const frame_t *f)
+{
+    return f->owner == OWNED_BY_EVAL;
+}
+
+/* Of `instruction` in the code object at `code`, in code units; 0 before the first. */
+static inline uint32_t instruction_offset(uint64_t code, uint64_t instruction)
+{
+    int64_t offset = (int64_t)(instruction - code - offsetof(PyCodeObject, co_code_adaptive)) / 2;
+    return offset < 0 || offset > 0xffffff ? 0 : (uint32_t)offset;
+}
+
+#define FRAME_HEAD offsetof(frame_t, localsplus)
+
+#endif

@@ -1,0 +1,47 @@
+/* records.h - what the program's threads hand to the drain thread: samples, through a ring, and code
+ * objects, through a ring or the exact half's queue.
+ *
+ * Context: async-signal-safe.
+ */
+#ifndef PYH_RECORDS_H
+#define PYH_RECORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ring.h"
+
+struct exact_thread;
+
+enum ring_type { RING_SAMPLE = 1, RING_CODE };
+
+struct sample_record {
+    struct ring_record head;
+    uint64_t time_ns;
+    uint32_t weight; /* sampling periods */
+    uint32_t n_words;
+    /* What is further out than the words: a node of an exact tree.  NULL: nothing. */
+    struct exact_thread *base_thread;
+    uint64_t base_node;
+    uint64_t words[]; /* raw frame words, innermost first */
+};
+
+#define CODE_TEXT_MAX 4096        /* bytes of a qualified name or a file name */
+#define CODE_LINE_TABLE_MAX 16384 /* longer ones are left out */
+#define CODE_RECORD_MAX (sizeof(struct code_record) + 2 * CODE_TEXT_MAX + CODE_LINE_TABLE_MAX)
+
+struct code_record {
+    struct ring_record head;
+    uint64_t id; /* codes.h */
+    uint32_t first_line, first_traceable;
+    uint32_t qualname_bytes, qualname_kind; /* kind: bytes per character, as CPython stores it */
+    uint32_t file_name_bytes, file_name_kind;
+    uint32_t line_table_bytes, pad;
+    unsigned char text[]; /* qualname, file name, line table */
+};
+
+/* Copies, guarded, what names the code object at `code` into `r` (CODE_RECORD_MAX bytes), but for its
+ * id.  Returns the record's bytes; 0: there is no code object. */
+size_t code_record_fill(struct code_record *r, uint64_t code);
+
+#endif

@@ -1,0 +1,256 @@
+/* The collector: a thread of ours in the profiled process.
+ *
+ * Every 10 ms it looks for new and ended threads and gives the new ones a clock; every 50 ms (or
+ * when a ring fills up) it drains the rings; every second it writes counters and flushes the spool.
+ * It holds no lock that the program could want, needs no GIL, allocates with mmap only, and blocks
+ * all signals.
+ *
+ * Context: everything here but collector_start and collector_stop runs in that thread.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "drain.h"
+#include "session.h"
+#include "spool.h"
+
+#define TICK_NS 10000000ull
+#define DRAIN_NS 50000000ull
+#define SNAPSHOT_NS 1000000000ull
+
+struct dirent64_head { /* man 2 getdents64 */
+    uint64_t inode;
+    int64_t offset;
+    uint16_t length;
+    uint8_t type;
+    char name[];
+};
+
+static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_ns)
+{
+    uint64_t period = atomic_load(&s->period_ns), given = counter_get(&t->counters.recorded_weight);
+    for (int i = 0; i < N_LOSSES; i++)
+        given += counter_get(&t->counters.lost_weight[i]);
+    uint64_t spent = (t->missed_ns + cpu_ns - t->base_cpu_ns) / period;
+    return s->clock == CLOCK_CPU && s->engine != ENGINE_NONE && spent > given ? spent - given : 0;
+}
+
+static void snapshot(struct session *s, struct thread *t)
+{
+    uint64_t cpu = engine_cpu_ns(t);
+    drain_snapshot(s->drain, t, cpu - t->base_cpu_ns + t->missed_ns, missed_weight(s, t, cpu));
+}
+
+static void retire(struct session *s, struct thread *t)
+{
+    drain_thread(s->drain, t, true);
+    snapshot(s, t);
+    engine_close(s, t);
+    drain_remove_thread(s->drain, t);
+    registry_remove(&s->registry, t);
+}
+
+static void admit(struct session *s, pid_t tid)
+{
+    uint64_t now = clock_now_ns();
+    struct thread *t = registry_add(&s->registry, tid, s->n_threads + 1, &s->limits);
+    if (!t || drain_add_thread(s->drain, t, now)) {
+        s->lost_unknown++;
+        return;
+    }
+    s->n_threads++;
+    t->seen = 1;
+    t->base_cpu_ns = t->cpu_ns = clock_read_ns(clock_of_thread(tid));
+    if (t->start_ns + 20000000 > s->counted_from_ns && tid != getpid())
+        t->missed_ns = t->base_cpu_ns;
+    int error = engine_open(s, t);
+    if (error && error != -ESRCH && !s->first_error)
+        s->first_error = error;
+}
+
+static void scan_threads(struct session *s)
+{
+    char buffer[8192];
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        t->seen = 0;
+    lseek(s->task_fd, 0, SEEK_SET);
+    bool complete = false;
+    for (;;) {
+        long bytes = syscall(SYS_getdents64, s->task_fd, buffer, sizeof buffer);
+        if (bytes <= 0) {
+            complete = !bytes;
+            break;
+        }
+        for (long read = 0; read < bytes;) {
+            const struct dirent64_head *d = (const void *)(buffer + read);
+            read += d->length;
+            pid_t tid = atoi(d->name);
+            if (!tid || tid == atomic_load(&s->collector_tid))
+                continue;
+            struct thread *t = registry_find(&s->registry, tid);
+            if (t)
+                t->seen = 1;
+            else
+                admit(s, tid);
+        }
+    }
+    at = 0;
+    for (struct thread *t; complete && (t = registry_next(&s->registry, &at));)
+        if (!t->seen)
+            retire(s, t);
+}
+
+static void for_each(struct session *s, void (*f)(struct session *, struct thread *))
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        f(s, t);
+}
+
+static bool ring_urgent(struct session *s)
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        if (ring_used(&t->ring) > s->limits.ring_bytes / 4)
+            return true;
+    return false;
+}
+
+static void drain_one(struct session *s, struct thread *t)
+{
+    engine_cpu_ns(t); /* kept: when the thread has ended, its clock is gone */
+    drain_thread(s->drain, t, atomic_load(&s->state) == SESSION_STOPPING);
+}
+
+static void drain_all(struct session *s)
+{
+    if (drain_begin(s->drain))
+        atomic_fetch_add(&s->unwind_epoch, 1);
+    for_each(s, drain_one);
+    drain_end(s->drain);
+}
+
+static void enable(struct session *s, struct thread *t)
+{
+    engine_enable(s, t, true);
+}
+
+/* The program installed its own handler for our signal: it must not get ours. */
+static void check_signal_owner(struct session *s)
+{
+    struct sigaction now;
+    if (s->engine == ENGINE_NONE || s->signal_taken || sigaction(SIGPROF, NULL, &now) ||
+        ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handler_on_signal))
+        return;
+    s->signal_taken = true;
+    for_each(s, engine_close);
+}
+
+static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *snapped)
+{
+    uint64_t paused = atomic_load(&s->paused_until_ns);
+    if (paused && now > paused) { /* exec failed: go on */
+        atomic_store(&s->paused_until_ns, 0);
+        atomic_store(&s->state, SESSION_RUNNING);
+        for_each(s, enable);
+    }
+    check_signal_owner(s);
+    if (!s->signal_taken && !paused)
+        scan_threads(s);
+    if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
+        *drained = now;
+        drain_all(s);
+    }
+    if (now - *snapped >= SNAPSHOT_NS) {
+        *snapped = now;
+        for_each(s, snapshot);
+        drain_exact(s->drain, &s->registry, false);
+        spool_flush(s->spool);
+    }
+}
+
+/* After this no signal of ours can come: pending ones are discarded by ignoring the signal. */
+static void close_clocks(struct session *s)
+{
+    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
+    for_each(s, engine_close);
+    if (s->engine == ENGINE_NONE || s->signal_taken || sigaction(SIGPROF, NULL, &now))
+        return;
+    if (now.sa_sigaction == handler_on_signal)
+        sigaction(SIGPROF, &ignore, NULL);
+}
+
+static void *collect(void *arg)
+{
+    struct session *s = arg;
+    uint64_t now = clock_now_ns(), drained = now, snapped = now, next = now;
+    atomic_store(&s->collector_tid, (int)syscall(SYS_gettid));
+    drain_begin(s->drain);
+    drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */
+    scan_threads(s);
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->ready, 1);
+    pthread_cond_broadcast(&s->wake);
+    while (!atomic_load(&s->stop_wanted)) {
+        next += TICK_NS;
+        now = clock_now_ns();
+        if (next < now)
+            next = now + TICK_NS / 4;
+        struct timespec until = {(time_t)(next / 1000000000), (long)(next % 1000000000)};
+        pthread_cond_timedwait(&s->wake, &s->lock, &until);
+        tick(s, clock_now_ns(), &drained, &snapped);
+    }
+    pthread_mutex_unlock(&s->lock);
+    scan_threads(s);
+    atomic_store(&s->state, SESSION_STOPPING);
+    for_each(s, snapshot); /* while all clocks can be read */
+    close_clocks(s);
+    while (atomic_load(&handlers_running))
+        sched_yield();
+    drain_all(s);
+    for_each(s, snapshot);
+    drain_begin(s->drain);
+    drain_exact(s->drain, &s->registry, true);
+    drain_end(s->drain);
+    return NULL;
+}
+
+int collector_start(struct session *s)
+{
+    pthread_condattr_t clock;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->wake, &clock);
+    pthread_condattr_destroy(&clock);
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&s->collector, NULL, collect, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error)
+        return -error;
+    pthread_setname_np(s->collector, "pyhybrid");
+    pthread_mutex_lock(&s->lock);
+    while (!atomic_load(&s->ready))
+        pthread_cond_wait(&s->wake, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+void collector_stop(struct session *s)
+{
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->stop_wanted, 1);
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->collector, NULL);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+}

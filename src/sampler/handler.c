@@ -1,0 +1,281 @@
+/* The signal handler: one sample of the thread it runs on.
+ *
+ * It interrupts the program anywhere: inside malloc, the loader, the GC, a half-built frame.  So it
+ * takes no lock, calls no function that could (scripts/signal_side_allowed.txt lists what this
+ * side of the house may call), follows pointers only where bounds or guarded loads prove them, and
+ * when something is missing it counts the loss and returns.
+ *
+ * Context: SIGPROF, on the interrupted thread's own stack (no SA_ONSTACK: alternate stacks may be
+ * tiny); SIGPROF itself is blocked.  errno is kept.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "clock.h"
+#include "exact.h"
+#include "frame.h"
+#include "memread.h"
+#include "merge.h"
+#include "records.h"
+#include "regions.h"
+#include "session.h"
+#include "stack_bounds.h"
+
+_Atomic(struct session *) session_current;
+_Atomic int handlers_running;
+
+static __thread struct {
+    struct thread *thread;
+    uint32_t generation;
+} mine;
+
+static struct thread *own_record(struct session *s)
+{
+    if (mine.thread && mine.generation == s->generation)
+        return mine.thread;
+    pid_t tid = (pid_t)arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    mine.thread = registry_find(&s->registry, tid);
+    mine.generation = s->generation;
+    return mine.thread;
+}
+
+static uint64_t sampling_clock_ns(const struct session *s)
+{
+    return s->clock == CLOCK_WALL ? clock_now_ns() : clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* How many periods this sample stands for.  A perf event tells of an overflow, not of how many
+ * there were (signals coalesce while the kernel works for the thread): the thread's CPU clock
+ * does.  Timers count their overruns. */
+static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *info, uint64_t now)
+{
+    uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
+    if (s->clock == CLOCK_CPU)
+        atomic_store_explicit(&t->counters.cpu_ns, now, memory_order_relaxed);
+    if (s->engine != ENGINE_PERF_EVENT)
+        return 1 + (uint32_t)info->si_overrun;
+    int64_t spent = (int64_t)(now - t->cpu_ns) + t->carry_ns;
+    int64_t weight = (spent + (int64_t)period / 2) / (int64_t)period;
+    if (weight < 1)
+        weight = 1;
+    t->cpu_ns = now;
+    t->carry_ns = spent - weight * (int64_t)period;
+    return (uint32_t)weight;
+}
+
+/* A handler that takes longer than the period would find the next signal pending at its end, and
+ * the thread would never get to its next instruction.  So after an expensive sample the thread
+ * gets as much time for itself before the next one. */
+static void owe_time(struct session *s, struct thread *t, uint64_t began, uint64_t wall_ns)
+{
+    if (wall_ns < atomic_load_explicit(&s->period_ns, memory_order_relaxed) / 4)
+        return;
+    uint64_t now = sampling_clock_ns(s);
+    t->rest_until_ns = now + (now - began);
+}
+
+/* A code object seen for the first time: its names go ahead of the sample.  0: not possible. */
+static uint64_t intern_code(struct session *s, struct thread *t, uint64_t code)
+{
+    struct code_record *r = ring_reserve(&t->ring, CODE_RECORD_MAX);
+    size_t bytes = r ? code_record_fill(r, code) : 0;
+    if (!bytes)
+        return 0;
+    bool added;
+    r->id = codes_add(s->codes, code, &added);
+    if (added)
+        ring_commit(&t->ring, r, bytes, RING_CODE);
+    return r->id;
+}
+
+static void name_python_frames(struct session *s, struct thread *t)
+{
+    for (size_t i = 0; i < t->chain.n_frames; i++) {
+        const struct py_frame *f = &t->chain.frames[i];
+        uint64_t id = f->code ? codes_find(s->codes, f->code) : 0;
+        if (!id && f->code)
+            id = intern_code(s, t, f->code);
+        t->python[i] = id ? frame_python(id, f->offset) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
+    }
+}
+
+/* The innermost function that the exact half knows to run; NULL: none, or it is just changing.  The end
+ * of profiling empties the stack from another thread: its depth is read once. */
+static const struct exact_frame *shadow_top(const struct session *s)
+{
+    const struct exact_thread *e = exact_mine.thread;
+    if (!s->exact || s->backend || exact_mine.generation != s->exact->generation)
+        return NULL;
+    /* Those that a filter left out may have ended. */
+    for (uint32_t i = *(const volatile uint32_t *)&e->depth; i--;)
+        if (e->stack[i].flags & EXACT_RECORDED && !(e->stack[i].flags & EXACT_REGION))
+            return &e->stack[i];
+    return NULL;
+}
+
+static bool in_callback(const struct session *s)
+{
+    return s->exact && exact_mine.generation == s->exact->generation &&
+           atomic_load_explicit(&exact_mine.busy, memory_order_relaxed);
+}
+
+/* Walks both halves and joins them, down to `top`'s eval loop or, if that is NULL, to the thread's root.
+ * Returns the number of words in t->words; 0: `top` was not met. */
+static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
+                   const struct unwind_regs *regs, const struct exact_frame *top)
+{
+    uint64_t stop_cfa = top ? top->entry + (uint64_t)s->layout.anchor.cfa : 0;
+    t->chain.stop_frame = top ? top->frame : 0;
+    t->chain.stop_entry = top ? top->entry : 0;
+    pyframe_walk(&t->unwind, regs, &s->layout, &t->chain);
+    if (top && t->chain.state != PY_STOPPED)
+        return 0;
+    t->unwind.stop_cfa = stop_cfa;
+    t->unwind.anchors = t->chain.anchors;
+    t->unwind.n_anchors = t->chain.n_entries;
+    t->unwind.anchor_rule = &s->layout.anchor;
+    struct merge_input in = {.native = t->native,
+                             .chain = &t->chain,
+                             .python = t->python,
+                             .regions = regions_mine,
+                             .layout = &s->layout};
+    if (s->backend)
+        in.n_native = s->backend(context, t->native, t->limits.max_frames, &in.end);
+    else
+        in.n_native = unwind_walk(&t->unwind, regs, t->native, t->limits.max_frames, &in.end);
+    if (top && (in.end != UNWIND_COMPLETE || t->native[in.n_native - 1].cfa != stop_cfa))
+        return 0;
+    name_python_frames(s, t);
+    return merge_stack(&in, t->words, t->limits.max_frames);
+}
+
+static size_t take_stack(struct session *s, struct thread *t, ucontext_t *context,
+                         const struct exact_frame **top)
+{
+    struct unwind_regs regs;
+    *top = NULL;
+    if (in_callback(s)) {
+        t->words[0] = frame_pseudo(PSEUDO_PYHYBRID);
+        return 1;
+    }
+    arch_regs_from_context(&regs, context);
+    stack_bounds_update(&t->unwind, regs.sp, s->main_stack_high);
+    uint32_t epoch = atomic_load_explicit(&s->unwind_epoch, memory_order_relaxed);
+    if (t->unwind_epoch != epoch) {
+        t->unwind_epoch = epoch;
+        memset(t->unwind.cache, 0, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
+    }
+    *top = shadow_top(s);
+    size_t n = *top ? walk(s, t, context, &regs, *top) : 0;
+    if (n)
+        return n;
+    *top = NULL;
+    return walk(s, t, context, &regs, NULL);
+}
+
+static void lose(struct thread *t, enum loss why, uint32_t weight)
+{
+    counter_add(&t->counters.lost[why], 1);
+    counter_add(&t->counters.lost_weight[why], weight);
+}
+
+static void count_time(struct thread *t, uint64_t ns)
+{
+    uint64_t x = ns / 64;
+    if (x < 1)
+        x = 1;
+    unsigned power = 63u - (unsigned)__builtin_clzll(x);
+    unsigned quarter = power < 2 ? 0 : (unsigned)(x >> (power - 2)) & 3;
+    unsigned bucket = 4 * power + quarter;
+    counter_add(&t->counters.handler_ns[bucket < SPOOL_HISTOGRAM ? bucket : SPOOL_HISTOGRAM - 1],
+                1);
+}
+
+static void record(struct thread *t, uint64_t time_ns, uint32_t weight, size_t n,
+                   const struct exact_frame *top)
+{
+    size_t bytes = sizeof(struct sample_record) + n * sizeof(uint64_t);
+    struct sample_record *r = ring_reserve(&t->ring, bytes);
+    if (!r) {
+        lose(t, LOSS_RING_FULL, weight);
+        return;
+    }
+    r->time_ns = time_ns;
+    r->weight = weight;
+    r->n_words = (uint32_t)n;
+    r->base_thread = top ? exact_mine.thread : NULL;
+    r->base_node = top ? top->node->parent : 0;
+    memcpy(r->words, t->words, n * sizeof(uint64_t));
+    counter_add(&t->counters.recorded, 1);
+    counter_add(&t->counters.recorded_weight, weight);
+    ring_commit(&t->ring, r, bytes, RING_SAMPLE);
+}
+
+static void sample(struct session *s, const siginfo_t *info, ucontext_t *context)
+{
+    uint64_t start = clock_now_ns();
+    struct thread *t = own_record(s);
+    if (!t) {
+        atomic_fetch_add_explicit(&s->not_ready, 1, memory_order_relaxed);
+        return;
+    }
+    uint64_t began = sampling_clock_ns(s);
+    uint32_t weight = weight_of(s, t, info, began);
+    bool calibrating = atomic_load_explicit(&s->calibrating, memory_order_relaxed);
+    if (!calibrating)
+        counter_add(&t->counters.signals, 1);
+    if (began < t->rest_until_ns) {
+        if (!calibrating)
+            lose(t, LOSS_TOO_SLOW, weight);
+        return;
+    }
+    const struct exact_frame *top;
+    size_t n = take_stack(s, t, context, &top);
+    if (calibrating) {
+        atomic_fetch_add_explicit(&s->calibration_signals, 1, memory_order_relaxed);
+        return;
+    }
+    record(t, start, weight, n, top);
+    uint64_t took = clock_now_ns() - start;
+    count_time(t, took);
+    owe_time(s, t, began, took);
+}
+
+/* A SIGPROF that is not ours does what it did before we came. */
+static void pass_on(struct session *s, int signal, siginfo_t *info, void *context)
+{
+    const struct sigaction *old = &s->old_action;
+    if (old->sa_flags & SA_SIGINFO) {
+        old->sa_sigaction(signal, info, context);
+    } else if (old->sa_handler == SIG_DFL) {
+        sigaction(signal, old, NULL);
+        arch_syscall6(SYS_tgkill, arch_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
+                      arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), signal, 0, 0, 0);
+    } else if (old->sa_handler != SIG_IGN) {
+        old->sa_handler(signal);
+    }
+}
+
+static bool is_ours(const struct session *s, const siginfo_t *info)
+{
+    if (s->engine == ENGINE_PERF_EVENT)
+        return info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
+    return info->si_code == SI_TIMER && info->si_ptr == s;
+}
+
+void handler_on_signal(int signal, siginfo_t *info, void *context)
+{
+    int saved_errno = errno;
+    atomic_fetch_add(&handlers_running, 1);
+    struct session *s = atomic_load(&session_current);
+    if (s) {
+        if (!is_ours(s, info))
+            pass_on(s, signal, info, context);
+        else if (atomic_load(&s->state) == SESSION_RUNNING)
+            sample(s, info, context);
+    }
+    atomic_fetch_sub(&handlers_running, 1);
+    errno = saved_errno;
+}

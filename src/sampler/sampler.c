@@ -1,0 +1,421 @@
+#include "sampler.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "drain.h"
+#include "map.h"
+#include "memread.h"
+#include "session.h"
+#include "spool.h"
+
+#define SAFE_PERIOD_NS 1000000ull /* rates up to this one are not calibrated: they cost little */
+#define CALIBRATION_SIGNALS 24
+#define CALIBRATION_MAX_NS 500000000ull
+#define COST_SHARE 5 /* of a core: one fifth, 20 % */
+#define EXEC_PAUSE_NS 50000000ull
+
+static struct session *the_session; /* guarded by the GIL */
+static uint32_t generations;
+
+static int fail(struct sampler_info *info, int error, const char *what)
+{
+    snprintf(info->error, sizeof info->error, "%s: %s", what, strerror(-error));
+    return error;
+}
+
+static uint64_t find_main_stack_high(void)
+{
+    char line[512];
+    uint64_t low, high = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (strstr(line, "[stack]") && sscanf(line, "%lx-%lx", &low, &high) == 2)
+            break;
+    if (f)
+        fclose(f);
+    return high;
+}
+
+/* About the stacks of a tenth of a second, twice over, but at least one of any size. */
+static uint32_t ring_size(const struct sampler_options *o)
+{
+    uint32_t size = 256 * 1024;
+    if (o->ring_bytes)
+        return o->ring_bytes;
+    while (size < (4u << 20) && size < 200000000ull / o->period_ns * 1024)
+        size *= 2;
+    return size;
+}
+
+static int calibrate(struct session *s, struct sampler_info *info)
+{
+    struct unwind u = {.cache = map_memory(UNWIND_CACHE_SIZE * sizeof *u.cache)};
+    if (!u.cache)
+        return fail(info, -ENOMEM, "memory");
+    u.stack_low = (uint64_t)__builtin_frame_address(0) & ~4095ull;
+    uint64_t self = arch_thread_pointer();
+    u.stack_high = u.stack_low > self ? s->main_stack_high : self;
+    size_t pages = (u.stack_high - u.stack_low) / 4096;
+    const char *wrong = "the thread's stack could not be found";
+    if (pages < 1 << 20 && memread_pages(u.stack_low, pages) == pages)
+        wrong = pyframe_calibrate(&u, &s->layout);
+    map_memory_free(u.cache, UNWIND_CACHE_SIZE * sizeof *u.cache);
+    if (!wrong)
+        return 0;
+    snprintf(info->error, sizeof info->error, "%s", wrong);
+    return -ENOTSUP;
+}
+
+static int load_backend(struct session *s, const char *path, struct sampler_info *info)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library)
+        s->backend = (unwind_backend)dlsym(library, "pyh_unwind_backend");
+    if (s->backend)
+        return 0;
+    snprintf(info->error, sizeof info->error, "the libunwind backend cannot be loaded: %s",
+             dlerror());
+    return -ENOENT;
+}
+
+static int prepare(struct session *s, struct sampler_options *o, struct sampler_info *info)
+{
+    struct rlimit files;
+    int error = memread_init();
+    if (error)
+        return fail(info, error, "guarded reads of memory");
+    if (!cfi_available()) {
+        snprintf(info->error, sizeof info->error,
+                 "this C library is too old: glibc 2.35 is needed");
+        return -ENOTSUP;
+    }
+    s->main_stack_high = find_main_stack_high();
+    if ((error = calibrate(s, info)))
+        return error;
+    if (o->backend_path && (error = load_backend(s, o->backend_path, info)))
+        return error;
+    if ((error = engine_probe(o, info)))
+        return fail(info, error, "perf_event_open");
+    s->clock = o->clock;
+    s->engine = info->engine;
+    s->exclude_kernel = *info->engine_reason && info->engine == ENGINE_PERF_EVENT;
+    getrlimit(RLIMIT_NOFILE, &files);
+    rlim_t limit = files.rlim_cur > 65536 ? 65536 : files.rlim_cur;
+    s->fd_floor = (int)(limit / 2);
+    s->fd_budget = (int)(limit / 4);
+    s->limits = (struct thread_limits){o->max_frames, ring_size(o)};
+    s->generation = ++generations;
+    atomic_store(&s->period_ns, o->period_ns);
+    if (!(s->codes = codes_new()))
+        return fail(info, -ENOMEM, "memory");
+    if ((error = spool_open(&s->spool, o->spool_fd, s->fd_floor)))
+        return fail(info, error, "the spool");
+    if (!(s->drain = drain_new(s->spool, o->max_nodes)))
+        return fail(info, -ENOMEM, "memory");
+    if (o->exact) {
+        s->exact = exact_new(s->codes, &s->layout, s->main_stack_high, o->max_nodes);
+        if (!s->exact)
+            return fail(info, -ENOMEM, "memory");
+        drain_set_exact(s->drain, s->exact);
+    }
+    int low = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    s->task_fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, s->fd_floor);
+    if (low >= 0)
+        close(low);
+    return s->task_fd < 0 ? fail(info, -errno, "/proc/self/task") : 0;
+}
+
+static void dispose(struct session *s)
+{
+    if (s->task_fd >= 0)
+        close(s->task_fd);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        drain_remove_thread(s->drain, t);
+        registry_remove(&s->registry, t);
+    }
+    drain_free(s->drain);
+    exact_free(s->exact);
+    spool_close(s->spool);
+    codes_free(s->codes);
+    map_memory_free(s, sizeof *s);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* What a sample costs: the time that is missing from a busy loop where a signal came.  The lower
+ * quartile: on a busy machine much of what is missing went to others. */
+static uint64_t measure_cost(struct session *s)
+{
+    uint64_t gaps[CALIBRATION_SIGNALS] = {0}, n = 0, before = atomic_load(&s->calibration_signals);
+    uint64_t now = clock_now_ns(), end = now + CALIBRATION_MAX_NS;
+    while (now < end && n < CALIBRATION_SIGNALS) {
+        uint64_t then = now;
+        now = clock_now_ns();
+        uint64_t signals = atomic_load(&s->calibration_signals);
+        if (signals == before)
+            continue;
+        before = signals;
+        /* It came before this reading of the clock, or just after. */
+        uint64_t after = clock_now_ns();
+        gaps[n++] = now - then > after - now ? now - then : after - now;
+        now = after;
+    }
+    qsort(gaps, n, sizeof *gaps, by_size);
+    return n ? gaps[n / 4] : 0;
+}
+
+/* Lowers the rate to what costs at most a fifth of a core. */
+static void limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info)
+{
+    info->cost_ns = measure_cost(s);
+    uint64_t period = info->cost_ns * COST_SHARE;
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->period_ns, period > wanted_ns ? period : wanted_ns);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        engine_set_period(s, t);
+    pthread_mutex_unlock(&s->lock);
+}
+
+int sampler_start(struct sampler_options *o, struct sampler_info *info)
+{
+    memset(info, 0, sizeof *info);
+    if (the_session) {
+        snprintf(info->error, sizeof info->error, "a profiler is already running");
+        return -EBUSY;
+    }
+    struct session *s = map_memory(sizeof *s);
+    if (!s)
+        return fail(info, -ENOMEM, "memory");
+    s->task_fd = -1;
+    uint64_t wanted = o->period_ns;
+    bool measure = wanted < SAFE_PERIOD_NS && o->engine != ENGINE_NONE;
+    if (measure)
+        o->period_ns = SAFE_PERIOD_NS;
+    int error = prepare(s, o, info);
+    o->period_ns = wanted;
+    if (error) {
+        dispose(s);
+        return error;
+    }
+    struct sigaction action = {.sa_sigaction = handler_on_signal,
+                               .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    if (s->engine != ENGINE_NONE)
+        sigaction(SIGPROF, &action, &s->old_action);
+    s->start_ns = s->counted_from_ns = clock_now_ns();
+    s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+    atomic_store(&s->calibrating, measure);
+    atomic_store(&s->state, SESSION_RUNNING);
+    atomic_store(&session_current, s);
+    the_session = s;
+    error = collector_start(s);
+    if (!error && s->first_error) {
+        collector_stop(s);
+        error = s->first_error;
+    }
+    if (error) {
+        atomic_store(&session_current, NULL);
+        if (s->engine != ENGINE_NONE)
+            sigaction(SIGPROF, &s->old_action, NULL);
+        the_session = NULL;
+        dispose(s);
+        return fail(info, error, "the sampling clock");
+    }
+    if (measure)
+        limit_rate(s, wanted, info);
+    atomic_store(&s->calibrating, 0);
+    info->period_ns = atomic_load(&s->period_ns);
+    info->start_ns = s->start_ns;
+    return 0;
+}
+
+/* What the threads did since sampler_pause counts nowhere. */
+static void skip_pause(struct session *s)
+{
+    uint32_t at = 0;
+    s->counted_from_ns = clock_now_ns();
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        uint64_t now = engine_cpu_ns(t);
+        t->base_cpu_ns += now - t->paused_cpu_ns;
+        t->cpu_ns = now; /* no handler runs that could write it */
+        t->carry_ns = 0;
+    }
+}
+
+int sampler_stop(struct sampler_result *result)
+{
+    struct session *s = the_session;
+    if (!s)
+        return -EINVAL;
+    pthread_mutex_lock(&s->lock);
+    if (atomic_load(&s->paused_until_ns) == UINT64_MAX)
+        skip_pause(s);
+    pthread_mutex_unlock(&s->lock);
+    collector_stop(s);
+    atomic_store(&session_current, NULL);
+    while (atomic_load(&handlers_running))
+        sched_yield();
+    if (!s->signal_taken && s->engine != ENGINE_NONE)
+        sigaction(SIGPROF, &s->old_action, NULL);
+    *result = (struct sampler_result){.end_ns = clock_now_ns(),
+                                      .process_cpu_ns =
+                                          clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - s->start_cpu_ns,
+                                      .n_forked = atomic_load(&s->n_forked),
+                                      .n_spawned = atomic_load(&s->n_spawned),
+                                      .n_not_ready = atomic_load(&s->not_ready),
+                                      .signal_taken = s->signal_taken};
+    struct spool_end end = {.time_ns = result->end_ns,
+                            .process_cpu_ns = result->process_cpu_ns,
+                            .n_forked = result->n_forked,
+                            .n_spawned = result->n_spawned};
+    spool_append(s->spool, SPOOL_END, &end, sizeof end, NULL, 0);
+    result->write_error = spool_flush(s->spool);
+    the_session = NULL;
+    dispose(s);
+    return 0;
+}
+
+int sampler_running(void)
+{
+    return the_session != NULL;
+}
+
+uint32_t sampler_generation(void)
+{
+    return the_session ? the_session->generation : 0;
+}
+
+struct exact *sampler_exact(void)
+{
+    return the_session ? the_session->exact : NULL;
+}
+
+int sampler_write(uint32_t type, const void *head, uint32_t head_length, const void *body,
+                  uint32_t body_length)
+{
+    struct session *s = the_session;
+    if (!s)
+        return -EINVAL;
+    pthread_mutex_lock(&s->lock);
+    int error = spool_append(s->spool, type, head, head_length, body, body_length);
+    if (!error && type == SPOOL_META)
+        error = spool_flush(s->spool); /* from now on it can be read, whatever happens */
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+uint32_t sampler_thread_index(int tid)
+{
+    struct session *s = the_session;
+    if (!s)
+        return 0;
+    pthread_mutex_lock(&s->lock);
+    struct thread *t = registry_find(&s->registry, tid);
+    uint32_t index = t ? t->index : 0;
+    pthread_mutex_unlock(&s->lock);
+    return index;
+}
+
+void sampler_code_destroyed(uint64_t code)
+{
+    if (the_session)
+        codes_forget(the_session->codes, code);
+}
+
+void sampler_after_fork_parent(void)
+{
+    if (the_session)
+        atomic_fetch_add(&the_session->n_forked, 1);
+}
+
+/* The child is not profiled: it has the parent's descriptors, handler and memory, but neither its
+ * clocks nor its collector. */
+void sampler_after_fork_child(void)
+{
+    struct session *s = the_session;
+    if (!s)
+        return;
+    atomic_store(&session_current, NULL);
+    atomic_store(&handlers_running, 0);
+    the_session = NULL;
+    struct sigaction now;
+    if (!sigaction(SIGPROF, NULL, &now) && now.sa_sigaction == handler_on_signal)
+        sigaction(SIGPROF, &s->old_action, NULL);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        t->has_timer = 0; /* timers are not inherited */
+        engine_close(s, t);
+    }
+    close(s->task_fd);
+    spool_abandon(s->spool);
+}
+
+static void pause_until(struct session *s, uint64_t time_ns)
+{
+    atomic_store(&s->paused_until_ns, time_ns);
+    atomic_store(&s->state, SESSION_PAUSED);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        engine_enable(s, t, false);
+}
+
+/* A signal still pending at exec would kill the new program: its handler is gone by then. */
+void sampler_before_exec(void)
+{
+    struct session *s = the_session;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
+        pause_until(s, clock_now_ns() + EXEC_PAUSE_NS);
+    spool_flush(s->spool);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sampler_pause(void)
+{
+    struct session *s = the_session;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    pause_until(s, UINT64_MAX);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        t->paused_cpu_ns = engine_cpu_ns(t);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sampler_resume(void)
+{
+    struct session *s = the_session;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    skip_pause(s);
+    atomic_store(&s->paused_until_ns, 0);
+    atomic_store(&s->state, SESSION_RUNNING);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        engine_enable(s, t, true);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sampler_spawned(void)
+{
+    if (the_session)
+        atomic_fetch_add(&the_session->n_spawned, 1);
+}

@@ -1,0 +1,84 @@
+/* sampler.h - the sampled half: a clock on every thread, stacks by signal.
+ *
+ * sampler_start opens a clock on each thread of the process, now and later; each tick is a SIGPROF
+ * to the thread it counts, whose handler records its Python and native stack into a ring; a
+ * collector thread drains the rings into the spool.
+ *
+ * Context: start, stop and the fork and exec hooks run in Python threads, with the GIL.  All or nothing: a failed start leaves nothing.
+ */
+#ifndef PYH_SAMPLER_H
+#define PYH_SAMPLER_H
+
+#include <stdint.h>
+
+enum sampler_clock { CLOCK_CPU, CLOCK_WALL };
+
+enum sampler_engine {
+    ENGINE_AUTO,
+    ENGINE_PERF_EVENT, /* task-clock event per thread */
+    ENGINE_TIMER,      /* CPU timer per thread, weighted by overrun */
+    ENGINE_MONOTONIC,  /* wall clock: monotonic timer per thread */
+    ENGINE_NONE,       /* no samples: the session serves the exact half alone */
+};
+
+struct sampler_options {
+    int spool_fd; /* duplicated; the caller keeps its own */
+    uint64_t period_ns;
+    enum sampler_clock clock;
+    enum sampler_engine engine;
+    uint32_t max_frames; /* of a recorded stack */
+    uint32_t ring_bytes; /* 0: by the rate */
+    uint32_t max_nodes;
+    int exact;                /* with trees for the exact half */
+    const char *backend_path; /* the libunwind backend's shared object, or NULL */
+};
+
+struct sampler_info {
+    enum sampler_engine engine;
+    const char *engine_reason; /* why not a better one; static text */
+    uint64_t period_ns;        /* in effect: longer if the rate asked costs too much */
+    uint64_t cost_ns;          /* measured cost of one sample; 0: not measured */
+    uint64_t start_ns;
+    char error[200]; /* what went wrong */
+};
+
+struct sampler_result {
+    uint64_t end_ns, process_cpu_ns;
+    uint32_t n_forked, n_spawned;
+    uint64_t n_not_ready; /* signals to threads that had no record: never seen so far */
+    int signal_taken;     /* the program took SIGPROF, sampling ended early */
+    int write_error;      /* -errno of the spool's first failed write, or 0 */
+};
+
+/* 0 or -errno with info->error. */
+int sampler_start(struct sampler_options *options, struct sampler_info *info);
+
+/* Leaves nothing behind: handler, timers, descriptors, threads and mappings are as before.
+ * -EINVAL if not running. */
+int sampler_stop(struct sampler_result *result);
+
+int sampler_running(void);
+
+/* No samples from now on, or again.  What a thread does meanwhile counts nowhere. */
+void sampler_pause(void);
+void sampler_resume(void);
+
+/* The running session's trees for the exact half, or NULL. */
+struct exact *sampler_exact(void);
+
+/* Counts the sessions; 0: none runs. */
+uint32_t sampler_generation(void);
+
+/* Adds records of the front: SPOOL_META, SPOOL_THREAD_NAME. */
+int sampler_write(uint32_t type, const void *head, uint32_t head_length, const void *body,
+                  uint32_t body_length);
+uint32_t sampler_thread_index(int tid); /* 0: not known */
+
+/* Hooks: CPython's code watcher, fork (pthread_atfork), exec and spawn (audit hook). */
+void sampler_code_destroyed(uint64_t code);
+void sampler_after_fork_parent(void);
+void sampler_after_fork_child(void);
+void sampler_before_exec(void);
+void sampler_spawned(void);
+
+#endif

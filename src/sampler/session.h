@@ -1,0 +1,84 @@
+/* session.h - what one run of the sampler shares between its parts.  Private to src/sampler/.
+ *
+ * Context: filled by sampler_start before any signal can come, then read-only but for the fields
+ * marked atomic.
+ */
+#ifndef PYH_SESSION_H
+#define PYH_SESSION_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "codes.h"
+#include "exact.h"
+#include "sampler.h"
+#include "thread.h"
+
+enum session_state { SESSION_STARTING, SESSION_RUNNING, SESSION_PAUSED, SESSION_STOPPING };
+
+typedef size_t (*unwind_backend)(void *context, struct native_frame *out, size_t max,
+                                 enum unwind_end *end);
+
+struct session {
+    _Atomic int state;
+    uint32_t generation; /* tells a thread's cached record from an earlier session's */
+    enum sampler_clock clock;
+    enum sampler_engine engine;
+    bool exclude_kernel;
+    _Atomic uint64_t period_ns;
+    struct py_layout layout;
+    struct thread_limits limits;
+    uint64_t main_stack_high;
+    struct codes *codes;
+    struct exact *exact; /* NULL: no events */
+    struct registry registry;
+    unwind_backend backend;        /* NULL: our own */
+    _Atomic uint32_t unwind_epoch; /* counts unloads: pc caches are stale */
+    _Atomic uint64_t not_ready;    /* signals that found no record */
+    _Atomic int calibrating;       /* do the work, record nothing */
+    _Atomic uint64_t calibration_signals;
+
+    /* Below: not for the handler. */
+    struct spool *spool;
+    struct drain *drain;
+    struct sigaction old_action;
+    pthread_t collector;
+    _Atomic int collector_tid, ready, stop_wanted;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    int fd_floor, fd_budget, n_fds, task_fd;
+    uint64_t start_ns, start_cpu_ns;
+    uint64_t counted_from_ns; /* the start, or when sampling was resumed */
+    uint32_t n_threads;
+    uint64_t lost_unknown; /* threads that could not be watched */
+    _Atomic uint32_t n_forked, n_spawned;
+    _Atomic uint64_t paused_until_ns; /* before an exec; UINT64_MAX: until sampler_resume */
+    bool signal_taken;                /* the program took SIGPROF: sampling ended early */
+    int first_error;
+};
+
+/* The session that handlers use, or NULL. */
+extern _Atomic(struct session *) session_current;
+
+/* How many handlers are running. */
+extern _Atomic int handlers_running;
+
+/* handler.c, signal side. */
+void handler_on_signal(int signal, siginfo_t *info, void *context);
+
+/* engine.c: one clock per thread.  0 or -errno. */
+int engine_open(struct session *s, struct thread *t);
+void engine_close(struct session *s, struct thread *t);
+int engine_set_period(struct session *s, struct thread *t);
+void engine_enable(struct session *s, struct thread *t, bool enable);
+/* The thread's CPU time by the kernel's count; after it ended, as far as it is known. */
+uint64_t engine_cpu_ns(struct thread *t);
+int engine_probe(struct sampler_options *options, struct sampler_info *info);
+
+/* collector.c: the thread that finds threads, drains rings and writes the spool. */
+int collector_start(struct session *s);
+void collector_stop(struct session *s);
+
+#endif

@@ -1,0 +1,117 @@
+#include "spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "map.h"
+
+#define BUFFER (256 * 1024)
+
+struct spool {
+    int fd;
+    int error; /* the first one; nothing is written after it */
+    dev_t device;
+    ino_t inode;
+    size_t used;
+    unsigned char buffer[BUFFER];
+};
+
+/* The program may have closed all descriptors (daemons do) and opened its own under our number:
+ * never write into a file that is not ours. */
+static int still_ours(const struct spool *s)
+{
+    struct stat st;
+    return !fstat(s->fd, &st) && st.st_dev == s->device && st.st_ino == s->inode;
+}
+
+static int write_out(struct spool *s, const void *data, size_t length)
+{
+    const char *p = data;
+    if (!s->error && !still_ours(s))
+        s->error = -EBADF;
+    while (!s->error && length) {
+        ssize_t n = write(s->fd, p, length);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            s->error = -errno;
+        } else {
+            p += n;
+            length -= (size_t)n;
+        }
+    }
+    return s->error;
+}
+
+int spool_flush(struct spool *s)
+{
+    if (s->used)
+        write_out(s, s->buffer, s->used);
+    s->used = 0;
+    return s->error;
+}
+
+static void put(struct spool *s, const void *data, size_t length)
+{
+    if (!length)
+        return;
+    if (s->used + length > BUFFER)
+        spool_flush(s);
+    if (length > BUFFER) {
+        write_out(s, data, length);
+        return;
+    }
+    memcpy(s->buffer + s->used, data, length);
+    s->used += length;
+}
+
+int spool_open(struct spool **out, int fd, int fd_floor)
+{
+    struct spool *s = map_memory(sizeof *s);
+    struct stat st;
+    if (!s)
+        return -ENOMEM;
+    s->fd = fcntl(fd, F_DUPFD_CLOEXEC, fd_floor);
+    if (s->fd < 0 || fstat(s->fd, &st)) {
+        int error = -errno;
+        map_memory_free(s, sizeof *s);
+        return error;
+    }
+    s->device = st.st_dev;
+    s->inode = st.st_ino;
+    struct spool_header header = {.magic = SPOOL_MAGIC, .version = SPOOL_VERSION};
+    header.pid = (uint32_t)getpid();
+    put(s, &header, sizeof header);
+    *out = s;
+    return 0;
+}
+
+int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_length,
+                 const void *body, size_t body_length)
+{
+    static const char zeros[8];
+    size_t length = head_length + body_length;
+    struct spool_record record = {type, (uint32_t)length};
+    put(s, &record, sizeof record);
+    put(s, head, head_length);
+    put(s, body, body_length);
+    put(s, zeros, -length & 7);
+    return s->error;
+}
+
+void spool_close(struct spool *s)
+{
+    if (!s)
+        return;
+    spool_abandon(s);
+    map_memory_free(s, sizeof *s);
+}
+
+void spool_abandon(struct spool *s)
+{
+    if (still_ours(s))
+        close(s->fd);
+}

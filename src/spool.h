@@ -1,0 +1,211 @@
+/* spool.h - the append-only file `PREFIX.pyhybrid.part` that the profiled process writes.
+ *
+ * Format (little endian).  The file starts with struct spool_header; then records follow, each a
+ * struct spool_record and `length` bytes of payload, padded with zeros to a multiple of 8 (the
+ * padding is not counted in `length`).  A process that is killed leaves a torn last record: a
+ * reader ignores what does not fit.  Readers skip types that they do not know.
+ *
+ * Times are CLOCK_MONOTONIC nanoseconds.  Weights count sampling periods (meta `period_ns`).
+ * Frame words are canonical (frame.h).
+ *
+ * Context: the drain thread, and the thread that starts and stops the profiler; never a signal
+ * handler.  Functions return 0 or -errno; after the first failed write the spool stays closed,
+ * and every later call returns that error (the program goes on).
+ */
+#ifndef PYH_SPOOL_H
+#define PYH_SPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPOOL_MAGIC "PYHSPOOL"
+#define SPOOL_VERSION 1
+
+struct spool_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t pid;
+};
+
+struct spool_record {
+    uint32_t type; /* enum spool_type */
+    uint32_t length;
+};
+
+enum spool_type {
+    SPOOL_META = 1,     /* a JSON object in UTF-8; a later one overrides keys of an earlier one */
+    SPOOL_MODULE,       /* struct spool_module, segments, build-id, path */
+    SPOOL_MODULE_END,   /* struct spool_module_end: the library was unloaded */
+    SPOOL_CODE,         /* struct spool_code, qualname, file name, co_linetable */
+    SPOOL_THREAD,       /* struct spool_thread: a thread was seen for the first time */
+    SPOOL_THREAD_NAME,  /* struct spool_thread_name, name in UTF-8; a later one overrides */
+    SPOOL_STACKS,       /* struct spool_stacks, uint32_t parent[n], pad to 8, uint64_t word[n] */
+    SPOOL_FUNCTIONS,    /* struct spool_function[length / 16] */
+    SPOOL_SAMPLES,      /* struct spool_samples, dt[n], stack[n], weights[n_weights] */
+    SPOOL_COUNTERS,     /* struct spool_counters: a snapshot, the thread's last one counts */
+    SPOOL_END,          /* struct spool_end: the profiler was stopped in order */
+    SPOOL_EXACT_THREAD, /* struct spool_exact_thread: events came from a thread */
+    SPOOL_EXACT_NODES, /* struct spool_exact_nodes, uint32_t parent[n], pad to 8, uint64_t word[n] */
+    SPOOL_EXACT_COUNTERS, /* struct spool_exact_counters, struct spool_exact_count[n]: a node's last
+                             one counts */
+    SPOOL_CLOCK,  /* struct spool_clock: readings of both clocks, the first and the last count */
+    SPOOL_REGION, /* struct spool_region, name in UTF-8 */
+};
+
+struct spool_segment { /* a PT_LOAD segment */
+    uint64_t start;    /* absolute */
+    uint64_t size;
+    uint64_t file_offset;
+    uint64_t flags; /* PF_R | PF_W | PF_X */
+};
+
+struct spool_module {
+    uint32_t id; /* from 1; a library loaded twice has two ids */
+    uint32_t n_segments;
+    uint64_t base; /* dlpi_addr: absolute address - base = the ELF file's virtual address */
+    uint64_t load_ns;
+    uint32_t build_id_length;
+    uint32_t path_length; /* "[vdso]" for the kernel's page */
+};
+
+struct spool_module_end {
+    uint32_t id;
+    uint32_t pad;
+    uint64_t unload_ns;
+};
+
+struct spool_code {
+    uint32_t index; /* from 1 */
+    uint32_t first_line;
+    uint32_t first_traceable;   /* code units; a caller's frame before it is not a real frame */
+    uint32_t qualname_length;   /* UTF-8, lone surrogates as they are ("surrogatepass") */
+    uint32_t file_name_length;  /* the same */
+    uint32_t line_table_length; /* co_linetable; 0 if it was too large to copy */
+};
+
+struct spool_thread {
+    uint32_t index; /* from 1 */
+    uint32_t tid;
+    uint64_t start_ns;      /* the thread's own start, to clock-tick resolution */
+    uint64_t first_seen_ns; /* when sampling of it began */
+    char comm[16];
+};
+
+struct spool_thread_name {
+    uint32_t index;
+    uint32_t source; /* enum thread_name_source */
+};
+
+enum thread_name_source { NAME_COMM, NAME_THREADING };
+
+struct spool_stacks { /* stack ids count from 1; 0 is the root; parents come first */
+    uint32_t first_id;
+    uint32_t n;
+};
+
+struct spool_function { /* for a native word: its function's start, as the FDE says it */
+    uint64_t word;
+    uint64_t start; /* in the word's own terms (module, offset); 0: no unwind information */
+};
+
+struct spool_samples {
+    uint32_t thread;
+    uint32_t n;
+    uint32_t n_weights;
+    uint32_t pad;
+    uint64_t first_ns;
+    /* uint32_t dt_ns[n]    to the sample before; the first is 0
+     * uint32_t stack[n]
+     * struct spool_weight weights[n_weights]    samples whose weight is not 1 */
+};
+
+struct spool_weight {
+    uint32_t index;
+    uint32_t weight;
+};
+
+enum loss { /* why a signal was not recorded; names stand in pyhybrid/pseudo.py */
+            LOSS_RING_FULL,
+            LOSS_TOO_SLOW, /* the samples before took so long that the thread was owed time of its own */
+            N_LOSSES
+};
+
+#define SPOOL_HISTOGRAM 64 /* bucket 4p+q: from 64 ns * 2^p * (1 + q/4) up; the last one is open */
+
+struct spool_counters {
+    uint32_t thread;
+    uint32_t n_losses;
+    uint64_t time_ns;
+    uint64_t signals; /* == recorded + sum of lost[] */
+    uint64_t recorded;
+    uint64_t recorded_weight;
+    uint64_t missed_weight; /* CPU time that no signal stood for (before the thread was seen,
+                               blocked signals), in periods */
+    uint64_t cpu_ns;        /* the kernel's CPU time for the thread, as last read */
+    uint64_t lost[8];
+    uint64_t lost_weight[8];
+    uint32_t handler_ns[SPOOL_HISTOGRAM];
+};
+
+struct spool_end {
+    uint64_t time_ns;
+    uint64_t process_cpu_ns; /* of the process, while profiling ran */
+    uint32_t n_forked;       /* children that fork() made */
+    uint32_t n_spawned;      /* children by subprocess, os.posix_spawn */
+};
+
+/* The exact half.  Its threads have numbers of their own; nodes count from 1 in each thread, 0 is the
+ * root, parents come first.  A Python word has offset 0, a native one is its function's start. */
+struct spool_exact_thread {
+    uint32_t index; /* from 1 */
+    uint32_t tid;
+    uint64_t first_ns; /* of its first event */
+    char comm[16];
+};
+
+struct spool_exact_nodes {
+    uint32_t thread;
+    uint32_t first_id;
+    uint32_t n;
+    uint32_t pad;
+};
+
+struct spool_exact_counters {
+    uint32_t thread;
+    uint32_t n;
+};
+
+struct spool_exact_count {
+    uint32_t node;
+    uint32_t raised; /* ends by an exception */
+    uint64_t calls, resumes;
+    uint64_t total_ticks; /* of activations that ended */
+    uint32_t seeded;      /* activations that had begun before profiling did: timed from then on */
+    uint32_t pad;
+};
+
+struct spool_clock { /* ticks of the exact half's clock, and CLOCK_MONOTONIC */
+    uint64_t ticks;
+    uint64_t time_ns;
+};
+
+struct spool_region { /* a name that frame words refer to */
+    uint32_t number;
+    uint32_t pad;
+};
+
+struct spool;
+
+/* Writes to a duplicate of `fd` whose number is `fd_floor` or higher, out of the program's way. */
+int spool_open(struct spool **out, int fd, int fd_floor);
+
+/* Adds a record whose payload is `head` and then `body`.  It is buffered until spool_flush. */
+int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_length,
+                 const void *body, size_t body_length);
+int spool_flush(struct spool *s);
+void spool_close(struct spool *s); /* without a flush */
+
+/* Closes the descriptor and nothing else: in a forked child the file is the parent's. */
+void spool_abandon(struct spool *s);
+
+#endif

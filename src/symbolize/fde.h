@@ -1,0 +1,28 @@
+/* fde.h - where functions start, as the unwind tables say it.
+ *
+ * `.eh_frame_hdr` is a sorted table of (function start, FDE); it survives `strip`.  Here it only
+ * keeps a symbol without a size from naming the functions behind it that have no symbol.
+ *
+ * Source: LSB Core, "Exception Frames", .eh_frame_hdr; the encodings are DWARF's DW_EH_PE_*.
+ * Context: as symbolize.h; allocates nothing, reads the section in place.
+ */
+#ifndef PYH_FDE_H
+#define PYH_FDE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct fde_index { /* all zero: an empty index */
+    const uint8_t *entries;
+    size_t n;
+    uint64_t base;
+};
+
+/* `address` is the section's virtual address.  Leaves the index empty if the section is not laid
+ * out as ld and lld do it. */
+void fde_index_read(struct fde_index *f, const void *section, size_t size, uint64_t address);
+
+/* The smallest function start above `address`, UINT64_MAX if there is none. */
+uint64_t fde_index_next(const struct fde_index *f, uint64_t address);
+
+#endif

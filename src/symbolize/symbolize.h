@@ -1,0 +1,56 @@
+/* symbolize.h - names for addresses of ELF files.
+ *
+ * One ELF file is opened, its function symbols from `.symtab`, `.gnu_debugdata` and `.dynsym` are
+ * put into one table, and addresses are looked up in it.  An address is the file's own virtual
+ * address (what dlpi_addr is subtracted from).  A symbol names its st_size bytes and no more.
+ *
+ * Which symbol names an address:
+ *   1. a symbol with a size before one without.  One without (hand-written assembly) names what
+ *      lies before the next symbol, the next FDE (fde.h) and the end of its section, and only if
+ *      no sized symbol covers its start;
+ *   2. the innermost: of those that cover the address, the one that starts last;
+ *   3. at one start: the better source (enum symbol_source), then the smaller size, then what a
+ *      reader knows it by (symbol_table.c, `compare`).  The order is total: one file, one answer.
+ *
+ * The file is mapped, not trusted: offsets, counts and names are checked against the file's size,
+ * and memory is bounded by a small multiple of it.  A table that does not hold is left out; the
+ * others still name.  Only a file that shrinks while it is mapped cannot be survived (SIGBUS).
+ *
+ * Context: the finishing process, after the profiled program ended; any thread, no locks.  Never
+ * in the profiled process: this links libelf, liblzma and libstdc++.
+ */
+#ifndef PYH_SYMBOLIZE_H
+#define PYH_SYMBOLIZE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum symbol_source { SOURCE_SYMTAB, SOURCE_DEBUGDATA, SOURCE_DYNSYM, N_SOURCES }; /* best first */
+
+struct symbol {
+    const char *name; /* as the file spells it, without "@VERSION"; not NUL-terminated, any bytes;
+                         lives as long as the struct elf_symbols */
+    size_t name_length;
+    uint64_t start;
+    uint64_t size; /* st_size; for a symbol without one, what it was found to name */
+    enum symbol_source source;
+};
+
+struct elf_symbols;
+
+/* Opens and indexes `path`.  `build_id` (hex, or NULL) is what the file must carry.  Returns 0;
+ * -ENOEXEC: not an ELF64 little-endian program or library; -EBADMSG: its headers do not hold;
+ * -ESTALE: another build-id, or none; otherwise the -errno of opening or mapping it. */
+int elf_symbols_new(struct elf_symbols **out, const char *path, const char *build_id);
+void elf_symbols_free(struct elf_symbols *s);
+
+/* Lower-case hex, or NULL if the file carries none. */
+const char *elf_symbols_build_id(const struct elf_symbols *s);
+
+/* 1 and *out, or 0 if nothing names the address. */
+int elf_symbols_find(const struct elf_symbols *s, uint64_t address, struct symbol *out);
+
+/* The readable form of an Itanium C++ name, for the caller to free(); NULL for any other name. */
+char *symbol_demangle(const char *name);
+
+#endif

@@ -1,0 +1,96 @@
+#include "thread.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define ENTRIES_MAX 1024
+
+/* Cuts aligned pieces off one mapping: counted first (base NULL), then laid out. */
+struct layout {
+    unsigned char *base;
+    size_t used;
+};
+
+static void *piece(struct layout *l, size_t size)
+{
+    void *p = l->base + l->used;
+    l->used += (size + 63) & ~63ull;
+    return p;
+}
+
+static struct thread *lay_out(struct layout *l, const struct thread_limits *limits)
+{
+    size_t n = limits->max_frames;
+    struct thread *t = piece(l, sizeof *t);
+    struct cfi_rule *cache = piece(l, UNWIND_CACHE_SIZE * sizeof *cache);
+    struct native_frame *native = piece(l, n * sizeof *native);
+    struct py_frame *frames = piece(l, n * sizeof *frames);
+    struct py_entry *entries = piece(l, ENTRIES_MAX * sizeof *entries);
+    uint64_t *anchors = piece(l, ENTRIES_MAX * sizeof *anchors);
+    uint64_t *python = piece(l, n * sizeof *python), *words = piece(l, n * sizeof *words);
+    void *ring = piece(l, limits->ring_bytes);
+    if (!l->base)
+        return NULL;
+    t->unwind.cache = cache;
+    t->native = native;
+    t->chain = (struct py_chain){.frames = frames,
+                                 .max_frames = n,
+                                 .entries = entries,
+                                 .anchors = anchors,
+                                 .max_entries = ENTRIES_MAX};
+    t->python = python;
+    t->words = words;
+    ring_init(&t->ring, ring, limits->ring_bytes);
+    return t;
+}
+
+struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
+                            const struct thread_limits *limits)
+{
+    uint32_t at = 0;
+    while (at < THREADS_MAX && atomic_load_explicit(&r->slot[at].tid, memory_order_relaxed))
+        at++;
+    if (at == THREADS_MAX)
+        return NULL;
+    struct layout l = {0};
+    lay_out(&l, limits);
+    size_t bytes = l.used;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    l = (struct layout){p, 0};
+    struct thread *t = lay_out(&l, limits);
+    t->tid = tid;
+    t->index = index;
+    t->limits = *limits;
+    t->fd = -1;
+    t->mapping_bytes = bytes;
+    atomic_store_explicit(&r->slot[at].thread, t, memory_order_relaxed);
+    atomic_store_explicit(&r->slot[at].tid, tid, memory_order_release);
+    if (at >= atomic_load_explicit(&r->n, memory_order_relaxed))
+        atomic_store_explicit(&r->n, at + 1, memory_order_release);
+    return t;
+}
+
+void registry_remove(struct registry *r, struct thread *t)
+{
+    uint32_t n = atomic_load_explicit(&r->n, memory_order_relaxed);
+    for (uint32_t i = 0; i < n; i++)
+        if (atomic_load_explicit(&r->slot[i].thread, memory_order_relaxed) == t) {
+            atomic_store_explicit(&r->slot[i].tid, 0, memory_order_release);
+            atomic_store_explicit(&r->slot[i].thread, NULL, memory_order_relaxed);
+        }
+    munmap(t, t->mapping_bytes);
+}
+
+struct thread *registry_next(struct registry *r, uint32_t *at)
+{
+    uint32_t n = atomic_load_explicit(&r->n, memory_order_acquire);
+    while (*at < n) {
+        struct thread *t = atomic_load_explicit(&r->slot[(*at)++].thread, memory_order_relaxed);
+        if (t)
+            return t;
+    }
+    return NULL;
+}

@@ -1,0 +1,266 @@
+#include "unwind.h"
+
+#include "memread.h"
+
+#define GUARDED_LOADS_MAX 256  /* a foreign stack costs a system call a load */
+#define SCAN_WORDS 512         /* how far a return address is sought */
+#define SCAN_TRIES 16          /* candidates from which unwinding is tried */
+#define SCAN_STEPS 128         /* frames a candidate may take to reach its anchor or the root */
+#define SCAN_STEPS_IN_ALL 4096 /* of one walk */
+#define SCAN_STEPS_GUESS 4 /* frames that make a candidate believable where neither is reached */
+
+/* AddressSanitizer would object to what lies between other functions' locals. */
+__attribute__((no_sanitize("address"))) static uint64_t stack_word(uint64_t address)
+{
+    return *(const uint64_t *)address;
+}
+
+static bool load(struct unwind *u, uint64_t address, uint64_t *value)
+{
+    if (address >= u->stack_low && address + 8 <= u->stack_high && address + 8 > address &&
+        !(address & 7)) {
+        *value = stack_word(address);
+        return true;
+    }
+    if (u->guarded_loads >= GUARDED_LOADS_MAX)
+        return false;
+    u->guarded_loads++;
+    return memread(value, address, sizeof *value);
+}
+
+const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc)
+{
+    struct cfi_rule *rule = &u->cache[(pc ^ pc >> 12) % UNWIND_CACHE_SIZE];
+    if (rule->pc != pc)
+        cfi_find(pc, rule);
+    return rule;
+}
+
+static bool cfa_of(struct unwind *u, const struct cfi_rule *rule, const struct unwind_regs *r,
+                   uint64_t *cfa)
+{
+    uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
+    switch ((enum cfa_kind)rule->cfa_kind) {
+    case CFA_RSP:
+        *cfa = r->sp + offset;
+        return true;
+    case CFA_RBP:
+        *cfa = r->bp + offset;
+        return true;
+    case CFA_RBX:
+        *cfa = r->bx + offset;
+        return true;
+    case CFA_R10:
+        *cfa = r->r10 + offset;
+        return r->r10 != 0;
+    case CFA_RBP_DEREF:
+        return load(u, r->bp + offset, cfa);
+    case CFA_PLT:
+        *cfa = r->sp + 8 + ((r->pc & 15) >= offset ? 8 : 0);
+        return true;
+    case CFA_NONE:
+    case CFA_SIGNAL:
+    case CFA_END:
+        break;
+    }
+    return false;
+}
+
+static bool restore(struct unwind *u, uint8_t kind, int16_t offset, uint64_t cfa, uint64_t bp,
+                    uint64_t sp, uint64_t *reg)
+{
+    if (kind == SAVED_SAME)
+        return true;
+    uint64_t slot = (kind == SAVED_AT_CFA ? cfa : bp) + (uint64_t)(int64_t)offset;
+    /* A slot below sp: an epilogue has popped the register already. */
+    return slot < sp || load(u, slot, reg);
+}
+
+/* The interrupted registers lie in the ucontext that the kernel pushed; sp points at it. */
+static bool step_signal(struct unwind *u, struct unwind_regs *r, uint64_t *cfa)
+{
+    uint64_t gregs = r->sp + offsetof(ucontext_t, uc_mcontext.gregs);
+    struct unwind_regs next = {0};
+    if (!load(u, gregs + 8 * REG_RIP, &next.pc) || !load(u, gregs + 8 * REG_RSP, &next.sp) ||
+        !load(u, gregs + 8 * REG_RBP, &next.bp) || !load(u, gregs + 8 * REG_RBX, &next.bx) ||
+        !load(u, gregs + 8 * REG_R10, &next.r10))
+        return false;
+    *cfa = gregs + sizeof(gregset_t);
+    *r = next;
+    return next.pc != 0;
+}
+
+bool unwind_step(struct unwind *u, struct unwind_regs *r, uint64_t *cfa, enum cfa_kind *kind)
+{
+    const struct cfi_rule *rule = unwind_rule(u, r->pc);
+    *kind = (enum cfa_kind)rule->cfa_kind;
+    if (*kind == CFA_SIGNAL)
+        return step_signal(u, r, cfa);
+    uint64_t ra;
+    struct unwind_regs next = *r;
+    if (!cfa_of(u, rule, r, cfa) || *cfa <= r->sp || *cfa & 7 || !load(u, *cfa - 8, &ra) ||
+        !restore(u, rule->bp_kind, rule->bp_offset, *cfa, r->bp, r->sp, &next.bp) ||
+        !restore(u, rule->bx_kind, rule->bx_offset, *cfa, r->bp, r->sp, &next.bx))
+        return false;
+    next.pc = ra - 1;
+    next.sp = *cfa;
+    next.r10 = 0;
+    *r = next;
+    if (!ra)
+        *kind = CFA_END;
+    return true;
+}
+
+/* Does unwinding from `r` meet `target` exactly (target 0: the thread's root)?  `*steps` says how
+ * many frames it took, also if it does not. */
+static bool lands(struct unwind *u, struct unwind_regs r, uint64_t target, int *steps)
+{
+    for (*steps = 0; *steps < SCAN_STEPS && u->scan_steps < SCAN_STEPS_IN_ALL; ++*steps) {
+        u->scan_steps++;
+        uint64_t cfa;
+        enum cfa_kind kind;
+        bool stepped = unwind_step(u, &r, &cfa, &kind);
+        if (kind == CFA_END)
+            return !target;
+        if (!stepped || cfa > u->stack_high)
+            return false;
+        if (target && cfa >= target)
+            return cfa == target;
+    }
+    return false;
+}
+
+/* Can `ra` be a return address?  It follows a call, and its caller can be unwound. */
+static bool is_return_address(struct unwind *u, uint64_t ra)
+{
+    if (ra < 4096 || ra >> 47)
+        return false;
+    uint8_t kind = unwind_rule(u, ra - 1)->cfa_kind;
+    return kind != CFA_NONE && kind != CFA_SIGNAL && arch_follows_call((const unsigned char *)ra);
+}
+
+/* Was the call before `ra` one of code that has unwind information?  Then its callee is not the code
+ * that could not be unwound (unless it jumped there): `ra` may be left over from an earlier call. */
+static bool called_known_code(struct unwind *u, uint64_t ra)
+{
+    uint64_t callee = arch_direct_callee((const unsigned char *)ra);
+    if (!callee || callee >> 47)
+        return false;
+    uint8_t kind = unwind_rule(u, callee)->cfa_kind;
+    return kind != CFA_NONE && kind != CFA_PLT && !arch_is_jump_stub((const unsigned char *)callee);
+}
+
+/* Seeks a return address from `r->sp` upward from which unwinding meets `target`; `r` becomes its
+ * frame.  The code in between may have saved rbp (as the standard prologue does) or kept it.
+ * Returns 0, or NATIVE_GAP_SCANNED, or NATIVE_GAP_GUESSED if only doubtful ones were found. */
+static uint64_t scan(struct unwind *u, struct unwind_regs *r, uint64_t target)
+{
+    uint64_t end = r->sp + 8 * SCAN_WORDS, tries = 0;
+    struct unwind_regs guess = {0}, doubtful = {0};
+    if (end > u->stack_high)
+        end = u->stack_high;
+    if (target && end > target)
+        end = target;
+    if (r->sp < u->stack_low || r->sp >= u->stack_high || r->sp & 7)
+        return 0;
+    for (uint64_t slot = r->sp; slot + 8 <= end && tries < SCAN_TRIES; slot += 8) {
+        uint64_t ra = stack_word(slot);
+        if (!is_return_address(u, ra))
+            continue;
+        tries++;
+        uint64_t saved = slot - 8 >= u->stack_low ? stack_word(slot - 8) : r->bp;
+        uint64_t candidates[2] = {r->bp, saved};
+        for (int i = 0; i < 2; i++) {
+            struct unwind_regs next = {
+                .pc = ra - 1, .sp = slot + 8, .bp = candidates[i], .bx = r->bx};
+            int steps;
+            bool landed = lands(u, next, target, &steps);
+            if (landed && !called_known_code(u, ra)) {
+                *r = next;
+                return NATIVE_GAP_SCANNED;
+            }
+            if (landed && !doubtful.pc)
+                doubtful = next;
+            if (!target && !guess.pc && steps >= SCAN_STEPS_GUESS)
+                guess = next;
+        }
+    }
+    if (!doubtful.pc && !guess.pc)
+        return 0;
+    *r = doubtful.pc ? doubtful : guess;
+    return NATIVE_GAP_GUESSED;
+}
+
+bool unwind_from_anchor(struct unwind *u, uint64_t cfa, struct unwind_regs *regs)
+{
+    const struct cfi_rule *saved = &u->anchor_rule->saved;
+    struct unwind_regs next = {0};
+    uint64_t ra;
+    if (!load(u, cfa - 8, &ra) ||
+        !restore(u, saved->bp_kind, saved->bp_offset, cfa, 0, 0, &next.bp) ||
+        !restore(u, saved->bx_kind, saved->bx_offset, cfa, 0, 0, &next.bx))
+        return false;
+    next.pc = ra - 1;
+    next.sp = cfa;
+    *regs = next;
+    return true;
+}
+
+static uint64_t anchor_above(const struct unwind *u, uint64_t sp)
+{
+    if (u->anchor_rule && u->anchor_rule->cfa)
+        for (size_t i = 0; i < u->n_anchors; i++)
+            if (u->anchors[i] >= sp)
+                return u->anchors[i];
+    return 0;
+}
+
+/* Passes code that cannot be unwound: `gap` stands for it. */
+static bool pass_gap(struct unwind *u, struct unwind_regs *r, struct native_frame *gap)
+{
+    uint64_t anchor = anchor_above(u, r->sp);
+    uint64_t target = anchor ? anchor + (uint64_t)u->anchor_rule->cfa : 0;
+    gap->pc = 0;
+    gap->flags = scan(u, r, target);
+    if (!gap->flags && anchor && unwind_from_anchor(u, target, r))
+        gap->flags = NATIVE_GAP_ANCHORED;
+    gap->cfa = r->sp;
+    return gap->flags != 0;
+}
+
+size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct native_frame *out,
+                   size_t max, enum unwind_end *end)
+{
+    struct unwind_regs r = *start;
+    size_t n = 0;
+    u->guarded_loads = u->scan_steps = 0;
+    *end = UNWIND_TOO_DEEP;
+    while (n < max) {
+        uint64_t pc = r.pc, sp = r.sp, cfa;
+        enum cfa_kind kind;
+        bool stepped = unwind_step(u, &r, &cfa, &kind);
+        if (kind == CFA_END) {
+            if (!stepped)
+                cfa = ~0ull;
+            out[n++] = (struct native_frame){.pc = pc, .cfa = cfa};
+            *end = UNWIND_COMPLETE;
+            break;
+        }
+        if (stepped) {
+            out[n++] = (struct native_frame){.pc = pc, .cfa = cfa};
+            if (cfa == u->stop_cfa) {
+                *end = UNWIND_COMPLETE;
+                break;
+            }
+            continue;
+        }
+        *end = UNWIND_TRUNCATED;
+        /* The frame itself is known even where its caller is not. */
+        out[n++] = (struct native_frame){.pc = pc, .cfa = sp};
+        if (n == max || !pass_gap(u, &r, &out[n]))
+            break;
+        n++;
+        *end = UNWIND_TOO_DEEP;
+    }
+    return n;
+}

@@ -1,0 +1,72 @@
+/* unwind.h - the native frames of a thread, from a register set up to the thread's root.
+ *
+ * A frame is its pc and its CFA; it owns the stack bytes from the CFA of the frame below it
+ * up to its own.  Code without unwind information (JIT, hand-written assembly) is passed
+ *
+ *   - by the nearest return address from which unwinding lands exactly on an address that is
+ *     known: an anchor, or the thread's root where there is none.  Anchors are CPython's entry
+ *     frames, locals of the eval loop at a constant distance from its CFA;
+ *   - else at the anchor itself: the frames up to it are missing;
+ *   - where there is no anchor and the root is not met, by the nearest return address that looks
+ *     like one: frames may be missing.
+ *
+ * Each leaves a frame that says so.  Every load is inside proven stack bounds or guarded.
+ *
+ * Context: async-signal-safe.
+ */
+#ifndef PYH_UNWIND_H
+#define PYH_UNWIND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arch_x86_64.h"
+#include "cfi.h"
+
+#define UNWIND_CACHE_SIZE 4096
+
+enum native_flag {
+    NATIVE_GAP_ANCHORED = 1, /* frames are missing, up to an anchor */
+    NATIVE_GAP_SCANNED = 2,  /* the way on was found, and lands exactly */
+    NATIVE_GAP_GUESSED = 4,  /* the way on was guessed */
+};
+
+struct native_frame {
+    uint64_t pc; /* 0: a gap, up to the CFA */
+    uint64_t cfa;
+    uint64_t flags; /* enum native_flag */
+};
+
+enum unwind_end { UNWIND_COMPLETE, UNWIND_TRUNCATED, UNWIND_TOO_DEEP };
+
+/* Where the frame that holds an anchor lies relative to it; constant per interpreter build. */
+struct anchor_rule {
+    int64_t cfa;           /* CFA = anchor + cfa; 0: not known, anchors are not used */
+    struct cfi_rule saved; /* the frame's own rule: where rbp and rbx are saved */
+};
+
+struct unwind {
+    struct cfi_rule *cache;         /* UNWIND_CACHE_SIZE entries, zeroed at first */
+    uint64_t stack_low, stack_high; /* proven readable */
+    const uint64_t *anchors;        /* ascending */
+    size_t n_anchors;
+    const struct anchor_rule *anchor_rule;
+    uint64_t stop_cfa; /* the walk is complete with the frame that has this CFA; 0: at the root */
+    unsigned guarded_loads, scan_steps; /* spent in this walk */
+};
+
+/* One frame outwards.  CFA_NONE etc. as in the rule; `regs` is changed only if it returns true. */
+bool unwind_step(struct unwind *u, struct unwind_regs *regs, uint64_t *cfa, enum cfa_kind *kind);
+
+/* The rule for `pc`, cached until the next call. */
+const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc);
+
+/* The registers of the caller of the eval loop whose CFA is `cfa`.  False: not readable. */
+bool unwind_from_anchor(struct unwind *u, uint64_t cfa, struct unwind_regs *regs);
+
+/* At most `max` frames, innermost first.  Returns how many, and how the walk ended. */
+size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct native_frame *out,
+                   size_t max, enum unwind_end *end);
+
+#endif

@@ -1,0 +1,63 @@
+"""What an exactly counted call costs: added to a bare call, and beside cProfile.
+
+Warm: each figure is the best of several loops in one process, as it is for a loop that runs long.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from method import Figure, alternate, bare, profiled, row, run
+
+WORKLOAD = str(Path(__file__).parents[1] / "workloads" / "called.py")
+KINDS = ("fib", "sorted", "map", "generator", "await")
+
+
+def measure(pairs: int) -> list[Figure]:
+    trace = ("--mode", "trace", "--format", "folded", "-q")
+    hybrid = ("--mode", "hybrid", "--format", "folded", "-q")
+    only = (*trace, "-t", "nothing")
+    commands = {
+        "bare": bare(WORKLOAD),
+        "trace": profiled(WORKLOAD, options=trace),
+        "hybrid": profiled(WORKLOAD, options=hybrid),
+        "not selected": profiled(WORKLOAD, options=only),
+        "cProfile": bare(WORKLOAD, "cprofile"),
+    }
+    with tempfile.TemporaryDirectory() as name:
+
+        def side(command: list[str]) -> dict[str, float]:
+            return {k: float(v) for k, v in json.loads(run(command, Path(name)).stdout).items()}
+
+        sides = [lambda command=command: side(command) for command in commands.values()]
+        rounds = [dict(zip(commands, each, strict=True)) for each in alternate(pairs, *sides)]
+
+    def added(which: str, kind: str) -> list[float]:
+        return [r[which][kind] - r["bare"][kind] for r in rounds]
+
+    def ratio(which: str, kind: str) -> list[float]:
+        return [r[which][kind] / r["bare"][kind] for r in rounds]
+
+    more = [
+        (r["trace"]["sorted"] - r["bare"]["sorted"]) - (r["trace"]["fib"] - r["bare"]["fib"])
+        for r in rounds
+    ]
+    share = [
+        (r["trace"]["fib"] - r["bare"]["fib"]) / (r["cProfile"]["fib"] - r["bare"]["fib"])
+        for r in rounds
+    ]
+    rows = [
+        row("added to a call (fib)", "ns", added("trace", "fib"), "<= 35"),
+        row("fib, slowdown", "x", ratio("trace", "fib"), "<= 2.5"),
+        row("fib, added time over cProfile's", "x", share, "<= 0.35"),
+        row("fib, slowdown under cProfile", "x", ratio("cProfile", "fib")),
+        row("called from C (key of sorted), more than fib", "ns", more, "<= 15"),
+        row("added to a call from map", "ns", added("trace", "map")),
+        row("added to a turn of a generator", "ns", added("trace", "generator")),
+        row("added to an await", "ns", added("trace", "await"), "<= 500"),
+        row("hybrid at 999 Hz, added to a call (fib)", "ns", added("hybrid", "fib")),
+        row("code that is not selected (fib)", "x", ratio("not selected", "fib"), "<= 1.02"),
+    ]
+    return [Figure("calls", "A call that is counted", rows, rounds)]

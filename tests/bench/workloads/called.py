@@ -1,0 +1,59 @@
+"""Nanoseconds a call, of different kinds: prints JSON.
+
+python called.py [cprofile]     the second word: under cProfile
+"""
+
+import asyncio
+import json
+import sys
+import time
+
+N = 200_000
+
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+def key(x):
+    return x
+
+
+def numbers(n):
+    for _ in range(n):
+        yield 1
+
+
+async def nothing():
+    await asyncio.sleep(0)
+
+
+async def awaits(n):
+    for _ in range(n):
+        await nothing()
+
+
+items = list(range(N))
+kinds = {
+    "fib": (lambda: fib(23), 92735),
+    "sorted": (lambda: sorted(items, key=key), N),
+    "map": (lambda: list(map(key, items)), N),
+    "generator": (lambda: sum(numbers(N)), N),
+    "await": (lambda: asyncio.run(awaits(10_000)), 10_000),
+}
+
+
+def best(function, calls):
+    times = []
+    for _ in range(7):
+        started = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - started)
+    return min(times) / calls * 1e9
+
+
+if sys.argv[1:] == ["cprofile"]:
+    import cProfile
+
+    cProfile.Profile(builtins=False).enable()
+print(json.dumps({name: best(*kind) for name, kind in kinds.items()}))

@@ -1,0 +1,178 @@
+#include "unit.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "thread.h"
+
+static const struct thread_limits limits = {.max_frames = 100, .ring_bytes = 4096};
+static struct registry *registry;
+
+static int set_up(void **state)
+{
+    (void)state;
+    static struct registry r;
+    memset(&r, 0, sizeof r);
+    registry = &r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < THREADS_MAX; i++) {
+        struct thread *t = atomic_load(&registry->slot[i].thread);
+        if (t)
+            registry_remove(registry, t);
+    }
+    return 0;
+}
+
+static void a_record_is_found_by_its_tid(void **state)
+{
+    (void)state;
+    assert_null(registry_find(registry, 10));
+    struct thread *a = registry_add(registry, 10, 1, &limits);
+    struct thread *b = registry_add(registry, 11, 2, &limits);
+    assert_true(a && b && a != b);
+    assert_ptr_equal(registry_find(registry, 10), a);
+    assert_ptr_equal(registry_find(registry, 11), b);
+    assert_null(registry_find(registry, 12));
+    assert_int_equal(a->tid, 10);
+    assert_int_equal(a->index, 1);
+    assert_int_equal(a->fd, -1);
+}
+
+static void a_removed_record_is_not_found_and_its_place_is_used_again(void **state)
+{
+    (void)state;
+    struct thread *a = registry_add(registry, 10, 1, &limits);
+    struct thread *b = registry_add(registry, 11, 2, &limits);
+    registry_remove(registry, a);
+    assert_null(registry_find(registry, 10));
+    assert_ptr_equal(registry_find(registry, 11), b);
+    struct thread *c = registry_add(registry, 10, 3, &limits);
+    assert_ptr_equal(registry_find(registry, 10), c);
+    assert_int_equal(c->index, 3);
+    assert_int_equal(atomic_load(&registry->n), 2);
+}
+
+static void there_is_an_end_to_threads(void **state)
+{
+    (void)state;
+    struct thread *last = NULL;
+    for (pid_t tid = 1; tid <= THREADS_MAX; tid++)
+        assert_non_null(last = registry_add(registry, tid, 1, &limits));
+    assert_null(registry_add(registry, THREADS_MAX + 1, 1, &limits));
+    assert_ptr_equal(registry_find(registry, THREADS_MAX), last);
+    registry_remove(registry, last);
+    assert_non_null(registry_add(registry, THREADS_MAX + 1, 1, &limits));
+}
+
+struct piece {
+    const void *at;
+    size_t size;
+};
+
+/* All that the handler writes to lies in the record's mapping, zeroed, aligned, none of it shared. */
+static void the_pieces_of_a_record_do_not_overlap(void **state)
+{
+    (void)state;
+    struct thread *t = registry_add(registry, 10, 1, &limits);
+    const size_t n = limits.max_frames;
+    const struct piece pieces[] = {
+        {t, sizeof *t},
+        {t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache},
+        {t->native, n * sizeof *t->native},
+        {t->python, n * sizeof *t->python},
+        {t->words, n * sizeof *t->words},
+        {t->chain.frames, n * sizeof *t->chain.frames},
+        {t->chain.entries, t->chain.max_entries * sizeof *t->chain.entries},
+        {t->chain.anchors, t->chain.max_entries * sizeof *t->chain.anchors},
+        {t->ring.data, limits.ring_bytes},
+    };
+    enum { N = sizeof pieces / sizeof *pieces };
+    const unsigned char *low = (void *)t, *high = low + t->mapping_bytes;
+    assert_int_equal(t->chain.max_frames, n);
+    assert_int_equal(t->ring.mask, limits.ring_bytes - 1);
+    for (size_t i = 0; i < N; i++) {
+        const unsigned char *p = pieces[i].at, *end = p + pieces[i].size;
+        assert_true(p >= low && end <= high && (uintptr_t)p % 8 == 0);
+        for (size_t k = 0; k < i; k++) {
+            const unsigned char *other = pieces[k].at;
+            assert_true(end <= other || p >= other + pieces[k].size);
+        }
+        for (const unsigned char *byte = p; i && byte < end; byte++)
+            assert_int_equal(*byte, 0);
+    }
+}
+
+/* Threads look for themselves while others come and go, as handlers do beside the drain. */
+
+#define N_THREADS 4
+
+static pid_t tids[N_THREADS];
+static _Atomic int n_ready, n_wrong;
+static _Atomic bool go, stop;
+
+static void *look_for_myself(void *arg)
+{
+    size_t i = (size_t)arg;
+    tids[i] = (pid_t)syscall(SYS_gettid);
+    n_ready++;
+    while (!go)
+        ;
+    while (!stop) {
+        struct thread *t = registry_find(registry, tids[i]);
+        if (!t || t->tid != tids[i])
+            n_wrong++;
+        else
+            counter_add(&t->counters.signals, 1);
+    }
+    return NULL;
+}
+
+static void a_thread_finds_itself_while_others_come_and_go(void **state)
+{
+    (void)state;
+    pthread_t threads[N_THREADS];
+    n_ready = n_wrong = 0;
+    go = stop = false;
+    for (size_t i = 0; i < N_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, look_for_myself, (void *)i), 0);
+    while (n_ready < N_THREADS)
+        usleep(100);
+    struct thread *others[8];
+    for (int k = 0; k < 8; k++)
+        others[k] = registry_add(registry, 1 << 23 | k, 1, &limits);
+    for (size_t i = 0; i < N_THREADS; i++)
+        assert_non_null(registry_add(registry, tids[i], (uint32_t)i, &limits));
+    go = true;
+    for (int i = 0; i < 3000; i++) {
+        registry_remove(registry, others[i % 8]);
+        others[i % 8] = registry_add(registry, 1 << 23 | i, 1, &limits);
+    }
+    stop = true;
+    for (size_t i = 0; i < N_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(n_wrong, 0);
+    for (size_t i = 0; i < N_THREADS; i++)
+        assert_true(counter_get(&registry_find(registry, tids[i])->counters.signals) > 0);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_record_is_found_by_its_tid),
+        CASE(a_removed_record_is_not_found_and_its_place_is_used_again),
+        CASE(there_is_an_end_to_threads),
+        CASE(the_pieces_of_a_record_do_not_overlap),
+        CASE(a_thread_finds_itself_while_others_come_and_go),
+    };
+    return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+"""What every test gets: requirements that say why they skip, and a proof that nothing leaked.
+
+    @pytest.mark.needs("torch", "perf", "root")   skip where one of them is missing, saying which
+    @pytest.mark.once                             privileges change nothing here: in one pass only
+    @pytest.mark.leaves("threads", "fds")         this test's process keeps some: import torch does
+
+`make test` runs tests/system twice, and PYHYBRID_TEST_AS says which pass it is: `root`, or `user`
+(no privileges, perf_event refused).  With CI=true a test may skip only for what its pass cannot
+have; a skip for torch, perf or root where they must be there fails the session.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+CI = os.environ.get("CI") == "true"
+TEST_AS = os.environ.get("PYHYBRID_TEST_AS", "root" if os.geteuid() == 0 else "user")
+
+
+def works(*command: str) -> bool:
+    return (
+        shutil.which(command[0]) is not None
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
+
+
+# What a test can need: whether it is here, and whether this pass may be without it.
+NEEDS: dict[str, Callable[[], bool]] = {
+    "torch": lambda: importlib.util.find_spec("torch") is not None,
+    "perf": lambda: works("perf", "--version"),
+    "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
+    "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
+}
+MAY_LACK = {"root"} if TEST_AS == "user" else set()
+
+is_here = functools.cache(lambda need: NEEDS[need]())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"needs(*what): skip where one of {list(NEEDS)} is missing")
+    config.addinivalue_line("markers", "once: the pass as an ordinary user does not run it again")
+    config.addinivalue_line("markers", "leaves(*what): this test may leave these: fds, threads")
+
+
+def pytest_report_header() -> str:
+    here = ", ".join(f"{need}: {'yes' if is_here(need) else 'NO'}" for need in NEEDS)
+    return f"pass: {TEST_AS} (uid {os.geteuid()}); {here}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if TEST_AS == "user":
+        again = [item for item in items if item.get_closest_marker("once")]
+        config.hook.pytest_deselected(items=again)
+        items[:] = [item for item in items if item not in again]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        for need in mark.args:
+            if not is_here(need):
+                pytest.skip(f"needs {need}, which is missing here (pass: {TEST_AS})")
+
+
+class NoSilentSkips:
+    """In CI, a skip that names something this pass must have is a failure."""
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.look(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.look(report)  # pytest.importorskip at the top of a file
+
+    def look(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if any(re.search(rf"\b{need}\b", reason) for need in NEEDS.keys() - MAY_LACK):
+            self.wrong.append(f"{report.nodeid}: {reason}")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.wrong and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self.wrong:
+            terminalreporter.write_line(f"CI must not skip: {line}", red=True)
+
+
+if CI:
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(session: pytest.Session) -> None:
+        session.config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
+
+
+def open_files() -> list[str]:
+    """What the file descriptors of this process refer to."""
+    names = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            names.append(f"{fd} -> {os.readlink(f'/proc/self/fd/{fd}')}")
+        except FileNotFoundError:  # the descriptor of the listing itself
+            continue
+    return sorted(names)
+
+
+def threads() -> list[str]:
+    names = []
+    for tid in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{tid}/comm") as file:
+                names.append(f"{tid} {file.read().strip()}")
+        except FileNotFoundError:
+            continue
+    return sorted(names)
+
+
+def signal_dispositions() -> list[str]:
+    """Caught and ignored, as the kernel knows them: Python does not see handlers set from C."""
+    wanted = ("SigCgt", "SigIgn")
+    bits = 1 << signal.SIGPROF - 1 | 1 << signal.SIGTRAP - 1
+    with open("/proc/self/status") as file:
+        rows = [line.split() for line in file if line.startswith(wanted)]
+    return [f"{key} {int(value, 16) & bits:x}" for key, value in rows]
+
+
+def timers() -> list[str]:
+    with open("/proc/self/timers") as file:
+        return sorted(line.strip() for line in file if line.startswith("ID"))
+
+
+LEAKS: dict[str, Callable[[], list[str]]] = {
+    "fds": open_files,
+    "threads": threads,
+    "signals": signal_dispositions,
+    "timers": timers,
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test, this process has the files, threads, handlers and timers it had before."""
+    allowed = {what for mark in request.node.iter_markers("leaves") for what in mark.args}
+    looked_at = {what: look for what, look in LEAKS.items() if what not in allowed}
+    before = {what: look() for what, look in looked_at.items()}
+    yield
+    deadline = time.monotonic() + 2  # a joined thread's entry in /proc goes a moment later
+    while (after := {what: look() for what, look in looked_at.items()}) != before:
+        if time.monotonic() > deadline:
+            changed = {w: (before[w], after[w]) for w in before if before[w] != after[w]}
+            pytest.fail(f"left behind (before, after): {changed}")
+        time.sleep(0.01)

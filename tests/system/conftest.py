@@ -1,0 +1,76 @@
+"""Real runs: the command line on real programs, and what the profile says of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import TARGETS, Run
+
+
+def where_it_hangs(pid: int) -> str:
+    """All threads' stacks, for the report of a test that timed out."""
+    command = ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 30"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return "(no gdb here)"
+
+
+@pytest.fixture
+def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """pyhybrid(*arguments, check=True, input=None, timeout=120, **options of Popen) -> Run"""
+    runs: list[Run] = []
+    maps: list[Path] = []
+
+    def run(
+        *arguments: object,
+        check: bool = True,
+        input: str | None = None,
+        timeout: float = 120,
+        **options: Any,
+    ) -> Run:
+        options.setdefault("cwd", tmp_path)
+        options["env"] = {**os.environ, **(options.get("env") or {})}
+        command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+        pipe = subprocess.PIPE
+        options = {"stdin": pipe if input else None, "stdout": pipe, "stderr": pipe, **options}
+        with subprocess.Popen(command, text=True, **options) as process:
+            try:
+                stdout, stderr = process.communicate(input, timeout)
+            except subprocess.TimeoutExpired:
+                stacks = where_it_hangs(process.pid)
+                process.kill()
+                pytest.fail(f"{command} hangs:\n{stacks}")
+        result = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+        runs.append(Run(Path(options["cwd"]), result))
+        maps.append(Path(f"/tmp/perf-{process.pid}.map"))
+        if check:
+            assert result.returncode == 0, stderr
+        return runs[-1]
+
+    yield run
+    for each in runs:
+        for profile in each.opened:
+            profile.close()
+    for path in maps:  # the pass as another user could not replace it when the pid comes again
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the C extension tests/targets/chain.c, built for this interpreter."""
+    folder = tmp_path_factory.mktemp("chain")
+    target = folder / f"chain{sysconfig.get_config_var('EXT_SUFFIX')}"
+    include = sysconfig.get_path("include")
+    command = ["gcc", "-O2", "-g", "-fPIC", "-shared", "-pthread", f"-I{include}"]
+    subprocess.run([*command, "-o", target, TARGETS / "chain.c"], check=True)
+    return folder

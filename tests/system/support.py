@@ -1,0 +1,80 @@
+"""What the system tests share: a run of the command line, and what its profile says."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyhybrid.profile_file import Profile
+
+# The path that tests/targets/nested.py walks, outermost first.
+NESTED = [
+    "walk",
+    "outer",
+    "call_a",
+    "a1",
+    "a2",
+    "inner",
+    "call_b",
+    "b1",
+    "b2",
+    "middle",
+    "call_c",
+    "c1",
+    "c2",
+    "leaf",
+    "spin",
+    "burn",
+]
+
+TARGETS = Path(__file__).parent.parent / "targets"
+
+
+@dataclass
+class Run:
+    """One run of `python -m pyhybrid` in a folder of its own."""
+
+    folder: Path
+    result: subprocess.CompletedProcess[str]
+    opened: list[Profile] = field(default_factory=list)
+
+    def path(self, name: str = "out.pyhybrid") -> Path:
+        return self.folder / name
+
+    def profile(self, name: str = "out.pyhybrid") -> Profile:
+        self.opened.append(Profile.open(str(self.path(name))))
+        return self.opened[-1]
+
+
+def paths(profile: Profile) -> Iterator[tuple[int, list[str], list[str]]]:
+    """(samples, kinds, names) of every sampled stack, root first; names without module or file."""
+    nodes, frames = profile.nodes, profile.frames
+    for row in profile.sampled:
+        kinds, names = [], []
+        node = profile.stacks.node[row.stack]
+        while node:
+            frame = frames[nodes.frame[node]]
+            kinds.append(frame.kind)
+            names.append(frame.name)
+            node = nodes.parent[node]
+        yield row.samples, kinds[::-1], names[::-1]
+
+
+def check_invariants(profile: Profile) -> None:
+    """What holds for every profile (DESIGN: "Invariants")."""
+    lost: dict[int, int] = {}
+    for loss in profile.losses:
+        lost[loss.thread] = lost.get(loss.thread, 0) + loss.samples
+    recorded: dict[int, int] = {}
+    weight: dict[int, int] = {}
+    for row in profile.sampled:
+        recorded[row.thread] = recorded.get(row.thread, 0) + row.samples
+        weight[row.thread] = weight.get(row.thread, 0) + row.weight_ns
+    for thread in profile.threads.values():
+        assert thread.signals == thread.recorded + lost.get(thread.id, 0)
+        assert recorded.get(thread.id, 0) == thread.recorded
+        assert weight.get(thread.id, 0) == thread.recorded_weight_ns
+    for table in (profile.nodes.parent, profile.stacks.parent):
+        assert all(parent < child for child, parent in enumerate(table) if child)

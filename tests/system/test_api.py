@@ -1,0 +1,277 @@
+"""Profiling from within a program: Profiler, the decorator, enable and disable."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run
+
+HEAD = """
+import os, sys
+import pyhybrid
+from pyhybrid import Profiler, disable, enable, profile
+from pyhybrid.calls import function_calls
+from pyhybrid.errors import PyhybridError
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+def calls(profiler, name):
+    functions = function_calls(profiler.profile)
+    frames = profiler.profile.frames
+    return sum(f.calls for number, f in functions.items() if frames[number].name == name)
+
+def refused(function, *arguments):
+    try:
+        function(*arguments)
+    except PyhybridError as error:
+        assert "\\n" not in str(error)
+        return str(error)
+    raise AssertionError("not refused")
+"""
+FIB_15 = 1973
+
+
+def run(text: str, folder: Path) -> str:
+    script = HEAD + textwrap.dedent(text)
+    command = [sys.executable, "-P", "-c", script]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
+def test_with_profiler(tmp_path: Path, mode: str) -> None:
+    run(
+        f"""
+        before = os.listdir("/proc/self/fd")
+        with Profiler(mode={mode!r}) as p:
+            fib(15)
+            sum(range(10**7))
+        assert p.profile.process.pid == os.getpid()
+        assert p.profile.meta["mode"] == {mode!r}
+        if {mode!r} != "sample":
+            assert calls(p, "fib") == {FIB_15}, calls(p, "fib")
+            assert not calls(p, "Profiler.stop")
+        if {mode!r} != "trace":
+            assert sum(row.samples for row in p.profile.sampled) > 5
+        p.profile.close()
+        assert os.listdir("/proc/self/fd") == before
+        assert os.listdir(".") == []
+        """,
+        tmp_path,
+    )
+
+
+def test_pause_and_resume(tmp_path: Path) -> None:
+    run(
+        f"""
+        p = Profiler(mode="hybrid")
+        p.start()
+        fib(15)
+        p.pause()
+        fib(20)
+        sum(range(3 * 10**7))
+        p.resume()
+        fib(15)
+        p.pause()
+        sum(range(10**7))
+        p.stop()
+        assert calls(p, "fib") == 2 * {FIB_15}
+        thread = next(iter(p.profile.threads.values()))
+        # What was paused is neither sampled nor missed.
+        weight = thread.recorded_weight_ns + thread.missed_weight_ns
+        assert weight < 0.15e9, thread
+        """,
+        tmp_path,
+    )
+
+
+def test_used_wrongly(tmp_path: Path) -> None:
+    out = run(
+        """
+        p = Profiler()
+        print(refused(p.stop))
+        print(refused(p.pause))
+        print(refused(lambda: p.profile))
+        p.start()
+        print(refused(p.start))
+        print(refused(Profiler(mode="trace").start))
+        print(refused(p.resume))
+        fib(3)
+        p.stop()
+        print(refused(p.stop))
+        print(refused(lambda: Profiler(mode="fast")))
+        print(refused(lambda: Profiler(hz=0)))
+        print(refused(Profiler(output="no/such/folder/x").start))
+        with Profiler(mode="trace") as q:
+            fib(15)
+        assert calls(q, "fib") == 1973
+        enable()
+        disable()
+        """,
+        tmp_path,
+    )
+    assert out.count("already running") == 2
+    assert "does not exist" in out
+
+
+def test_results_replace_each_other(tmp_path: Path) -> None:
+    run(
+        """
+        p = Profiler(mode="trace")
+        for n in (5, 10, 15):
+            p.start()
+            fib(n)
+            p.stop()
+        assert calls(p, "fib") == 1973
+        """,
+        tmp_path,
+    )
+
+
+def test_output_files(tmp_path: Path) -> None:
+    run('with Profiler(output="mine", formats=["folded"]): fib(20)', tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.folded", "mine.pyhybrid"]
+
+
+def test_to_pandas(tmp_path: Path) -> None:
+    run(
+        f"""
+        with Profiler(mode="hybrid") as p:
+            fib(15)
+            sum(range(2 * 10**7))
+        table = p.profile.to_pandas()
+        assert len(table) == len(p.profile.nodes.parent) - 1
+        assert table[table.name == "fib"].calls.sum() == {FIB_15}
+        assert table.samples.sum() == sum(row.samples for row in p.profile.sampled) > 10
+        assert table[table.kind == "native"].calls.isna().all()
+        sys.modules["pandas"] = None
+        assert "pandas" in refused(p.profile.to_pandas)
+        """,
+        tmp_path,
+    )
+
+
+def test_decorator(tmp_path: Path) -> None:
+    out = run(
+        """
+        import asyncio
+
+        @profile
+        def work(n):
+            '''Text.'''
+            return fib(n)
+
+        @profile(mode="trace", summary=False, output="a")
+        async def later(n):
+            await asyncio.sleep(0)
+            return work(n)
+
+        assert work(15) == 610 and work.__doc__ == "Text."
+        assert asyncio.run(later(15)) == 610
+        """,
+        tmp_path,
+    )
+    assert out.count("1,974 of 2 Python functions") == 1
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"work.pyhybrid", "work.folded", "a.pyhybrid", "a.folded"}
+
+
+def test_threads_and_asyncio(tmp_path: Path) -> None:
+    run(
+        f"""
+        import asyncio, threading
+        p = Profiler(mode="trace")
+        starter = threading.Thread(target=p.start)
+        starter.start(); starter.join()
+        threads = [threading.Thread(target=fib, args=(15,)) for _ in range(4)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        p.stop()
+        assert calls(p, "fib") == 4 * {FIB_15}
+
+        async def main():
+            with Profiler(mode="trace") as q:
+                await asyncio.gather(*[asyncio.to_thread(fib, 15) for _ in range(3)])
+            return q
+        assert calls(asyncio.run(main()), "fib") == 3 * {FIB_15}
+        """,
+        tmp_path,
+    )
+
+
+def test_a_forked_child_has_no_profiler(tmp_path: Path) -> None:
+    run(
+        """
+        p = Profiler(mode="hybrid")
+        p.start()
+        child = os.fork()
+        if not child:
+            fib(18)
+            assert not p.running
+            with Profiler(mode="trace") as own:
+                fib(15)
+            assert calls(own, "fib") == 1973
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        fib(15)
+        p.stop()
+        assert calls(p, "fib") == 1973
+        """,
+        tmp_path,
+    )
+
+
+def test_at_exit(tmp_path: Path) -> None:
+    run('Profiler(output="late", formats=["folded"]).start(); fib(20)', tmp_path)
+    assert (tmp_path / "late.pyhybrid").exists()
+
+
+def test_paused_until_enabled(pyhybrid: Callable[..., Run]) -> None:
+    script = HEAD + textwrap.dedent(
+        """
+        fib(18)
+        print(refused(disable))
+        enable()
+        fib(15)
+        print(refused(enable))
+        disable()
+        fib(18)
+        """
+    )
+    done = pyhybrid("-p", "--mode", "hybrid", "--format", "folded", "-c", script)
+    assert done.result.stdout.count("already") == 2
+    rows = done.profile().query(
+        "SELECT sum(calls) FROM exact JOIN node ON node.id = exact.node "
+        "JOIN frame ON frame.id = node.frame WHERE frame.name = 'fib'"
+    )
+    assert rows == [(FIB_15,)]
+
+
+def test_in_a_subinterpreter_it_is_refused(tmp_path: Path) -> None:
+    out = run(
+        """
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:
+            import _interpreters as interpreters
+        number = interpreters.create()
+        code = '''
+        try:
+            from pyhybrid.api import Profiler
+            Profiler(mode="trace").start()
+        except Exception as error:
+            print("refused:", type(error).__name__, error)
+        '''
+        import textwrap
+        interpreters.run_string(number, textwrap.dedent(code))
+        """,
+        tmp_path,
+    )
+    assert "refused:" in out

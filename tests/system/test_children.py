@@ -1,0 +1,176 @@
+"""Programs with children: they run as without us, the parent's profile is whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run, check_invariants
+
+BURN = """
+import time
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end: pass
+"""
+
+FORK = r"""
+import os, sys
+burn(0.2)
+children = []
+for i in range(3):
+    pid = os.fork()
+    if not pid:
+        burn(0.05)
+        os.write(1, b"child\n")
+        os._exit(i)
+    children.append(pid)
+print(sorted(os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children), flush=True)
+burn(0.2)
+"""
+
+FALL_THROUGH = """
+import os
+pid = os.fork()
+burn(0.1)
+if pid:
+    os.waitpid(pid, 0)
+"""
+
+MULTIPROCESSING = """
+import multiprocessing, sys
+def square(x):
+    burn(0.01)
+    return x * x
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    with context.Pool(2) as pool:
+        print(pool.map(square, range(10)))
+    burn(0.2)
+"""
+
+SPAWN = """
+import os, subprocess, sys
+print(subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True).stdout)
+print(subprocess.run("echo 2", shell=True, capture_output=True).stdout)
+os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+burn(0.2)
+"""
+
+DAEMON = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 4096)
+        files = [os.open(os.path.join(sys.argv[1], f"f{i}"), os.O_RDWR | os.O_CREAT)
+                 for i in range(600)]
+        burn(0.3)
+        os.write(files[0], b"done")
+        os._exit(0)
+    os._exit(0)
+os.wait()
+burn(0.2)
+"""
+
+LOADER = """
+import torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 64
+    def __getitem__(self, i):
+        burn(0.001)
+        return torch.full((4,), float(i))
+if __name__ == "__main__":
+    loader = torch.utils.data.DataLoader(Data(), batch_size=8, num_workers=2)
+    print(sum(batch.sum().item() for batch in loader))
+    burn(0.2)
+"""
+
+
+def compare(pyhybrid: Callable[..., Run], tmp_path: Path, program: str, *arguments: object) -> Run:
+    """Run it bare and profiled: the same output; one profile, of the parent alone."""
+    script = tmp_path / "program.py"
+    script.write_text(BURN + program)
+    command = [sys.executable, str(script), *map(str, arguments)]
+    bare = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    run = pyhybrid("--format", "folded", script, *arguments)
+    assert sorted(run.result.stdout.splitlines()) == sorted(bare.stdout.splitlines())
+    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.folded", "out.pyhybrid"]
+    profile = run.profile()
+    check_invariants(profile)
+    assert profile.process.end_ns is not None
+    main = next(t for t in profile.threads.values() if t.tid == profile.process.pid)
+    assert main.recorded_weight_ns > 150_000_000
+    return run
+
+
+def children(run: Run) -> tuple[int | None, int | None]:
+    process = run.profile().process
+    return process.n_forked, process.n_spawned
+
+
+def test_fork(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    run = compare(pyhybrid, tmp_path, FORK)
+    assert children(run) == (3, 0)
+    assert "3 forked" in run.result.stderr
+
+
+def test_a_child_that_ends_like_its_parent(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    run = compare(pyhybrid, tmp_path, FALL_THROUGH + "burn(0.2)")
+    assert run.result.stderr.count("wrote") == 1
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(pyhybrid: Callable[..., Run], tmp_path: Path, method: str) -> None:
+    run = compare(pyhybrid, tmp_path, MULTIPROCESSING, method)
+    if method == "fork":
+        assert children(run)[0] == 2
+
+
+def test_spawned(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    assert children(compare(pyhybrid, tmp_path, SPAWN)) == (0, 3)
+
+
+def test_a_daemon_that_closes_and_reuses_all_descriptors(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    import time
+
+    folder = tmp_path / "files"
+    folder.mkdir()
+    script = tmp_path / "daemon.py"
+    script.write_text(BURN + DAEMON)
+    pyhybrid("--format", "folded", "-q", script, folder, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while (folder / "f0").read_bytes() != b"done" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    sizes = {f.name: f.stat().st_size for f in folder.iterdir()}
+    assert sizes.pop("f0") == 4
+    assert len(sizes) == 599
+    assert set(sizes.values()) == {0}
+
+
+@pytest.mark.needs("torch")
+def test_data_loader(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    assert children(compare(pyhybrid, tmp_path, LOADER))[0] == 2
+
+
+def test_two_at_once_in_one_folder(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """The second one starts, and ends, while the first one runs."""
+    code = (
+        "import subprocess, sys\n"
+        "inner = [sys.executable, '-P', '-m', 'pyhybrid', '-q', '-c', 'sum(range(10**7))']\n"
+        "subprocess.run(inner, check=True)\n"
+    )
+    run = pyhybrid("-c", code)
+    names = sorted(p.name for p in run.folder.iterdir())
+    inner = next(n.split(".")[1] for n in names if n.count(".") == 2 and n.endswith(".pyhybrid"))
+    assert set(names) == {
+        *("out.pyhybrid", "out.folded", "perf.data"),
+        *(f"out.{inner}.pyhybrid", f"out.{inner}.folded", f"perf.data.{inner}"),
+    }
+    assert run.profile().process.pid != run.profile(f"out.{inner}.pyhybrid").process.pid
+    assert run.profile(f"out.{inner}.pyhybrid").process.pid == int(inner)

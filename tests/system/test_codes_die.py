@@ -1,0 +1,54 @@
+"""Code objects that die, and whose memory is reused, between sample and resolution."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from support import Run, check_invariants, paths
+
+PROGRAM = """
+import threading, time
+
+def generations(seconds, first):
+    i, end = first, time.thread_time() + seconds
+    while time.thread_time() < end:
+        # f_i calls g_i calls h_i; the next generation takes their memory.
+        space = {}
+        exec(f'''
+def h_{i}():
+    n = 0
+    for _ in range(1500): n += 1
+def g_{i}():
+    h_{i}()
+    return 0
+def f_{i}():
+    g_{i}()
+    return 0
+''', space)
+        space[f"f_{i}"]()
+        i += 2
+
+t = threading.Thread(target=generations, args=(2, 1))
+t.start()
+generations(2, 0)
+t.join()
+"""
+
+
+def test_no_sample_has_the_name_of_another_generation(pyhybrid: Callable[..., Run]) -> None:
+    profile = pyhybrid("--hz", 2000, "--format", "folded", "-c", PROGRAM).profile()
+    check_invariants(profile)
+    seen, deep = set(), 0
+    for samples, _, names in paths(profile):
+        generation = [name for name in names if re.fullmatch(r"[fgh]_\d+", name)]
+        if not generation:
+            continue
+        assert "[unknown python]" not in names
+        numbers = {name[2:] for name in generation}
+        assert len(numbers) == 1, names
+        assert [name[0] for name in generation] == list("fgh")[: len(generation)], names
+        seen |= numbers
+        deep += samples
+    assert deep > 200
+    assert len(seen) > 100

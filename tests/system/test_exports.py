@@ -1,0 +1,122 @@
+"""What other people's tools read: the real perf on perf.data, flamegraph.pl on out.folded."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import TARGETS, Run
+
+FLAMEGRAPH = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl"
+
+
+@pytest.fixture
+def run(pyhybrid: Callable[..., Run], chain: Path) -> Run:
+    return pyhybrid(TARGETS / "nested.py", 0.5, 3, env={"PYTHONPATH": str(chain)})
+
+
+def perf(run: Run, *arguments: str) -> str:
+    done = subprocess.run(
+        ["perf", *arguments],
+        cwd=run.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def weight(run: Run) -> int:
+    return sum(t.recorded_weight_ns for t in run.profile().threads.values())
+
+
+@pytest.mark.needs("perf")
+def test_perf_report(run: Run) -> None:
+    text = perf(run, "report", "--stdio", "--no-children", "-g", "none", "--sort", "comm,sym")
+    assert re.search(r"py::leaf:.*nested\.py:\d+", text)
+    assert re.search(r"\bburn\b", text)
+    assert "Thread-1 (walk)" in text or "python" in text
+
+
+@pytest.mark.needs("perf")
+def test_perf_report_by_library(run: Run) -> None:
+    text = perf(run, "report", "--stdio", "--sort", "dso,sym", "-g", "none")
+    assert re.search(r"chain\S*\.so\s+\[\.\] burn", text)
+    assert re.search(r"libpython\S*|python3", text)
+
+
+@pytest.mark.needs("perf")
+def test_perf_script_has_the_paths_and_all_the_weight(run: Run) -> None:
+    text = perf(run, "script", "-F", "comm,tid,period,ip,sym")
+    total, comms = 0, Counter[str]()
+    for block in text.strip().split("\n\n"):
+        head, *frames = block.splitlines()
+        match = re.match(r"\s*(.*?)\s+(\d+)\s+(\d+)\s*$", head)
+        assert match, head
+        comms[match[1]] += 1
+        total += int(match[3])
+        names = [line.split(maxsplit=1)[1].strip() for line in frames]
+        if "burn" in names:
+            known = [n.split(":")[2] if n.startswith("py::") else n for n in reversed(names)]
+            order = [n for n in known if n in ("walk", "a2", "inner", "b2", "middle", "c2", "leaf")]
+            assert order == ["walk", "a2", "inner", "b2", "middle", "c2", "leaf"]
+    assert total == weight(run)
+    assert sum(comms.values()) == sum(t.recorded for t in run.profile().threads.values())
+    assert {t.name for t in run.profile().threads.values() if t.recorded} == set(comms)
+
+
+@pytest.mark.needs("perf")
+def test_perf_lists_events_and_build_ids(run: Run) -> None:
+    assert perf(run, "evlist").strip()
+    for module in run.profile().modules.values():
+        if "chain" in module.path and module.build_id:
+            assert module.build_id in perf(run, "buildid-list")
+
+
+def test_an_old_perf_data_is_kept(pyhybrid: Callable[..., Run]) -> None:
+    first = pyhybrid("-c", "pass")
+    before = first.path("perf.data").read_bytes()
+    pyhybrid("-c", "pass")
+    assert first.path("perf.data.old").read_bytes() == before
+
+
+def test_the_perf_map_is_ours_alone(run: Run) -> None:
+    pid = run.profile().process.pid
+    path = Path(f"/tmp/perf-{pid}.map")
+    ranges = []
+    for line in path.read_text().splitlines():
+        match = re.fullmatch(r"([0-9a-f]+) ([0-9a-f]+) (\S.*)", line)
+        assert match, line
+        assert "(" not in match[3]
+        ranges.append((int(match[1], 16), int(match[2], 16)))
+    ranges.sort()
+    assert all(a + n <= b for (a, n), (b, _) in pairwise(ranges))
+    assert path.stat().st_uid == os.geteuid()
+
+
+@pytest.mark.skipif(
+    not shutil.which("perl") or not os.path.exists(FLAMEGRAPH),
+    reason="needs flamegraph.pl (libdevel-nytprof-perl)",
+)
+def test_flamegraph(run: Run) -> None:
+    done = subprocess.run(
+        ["perl", FLAMEGRAPH, "out.folded"],
+        cwd=run.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not done.stderr
+    assert done.stdout.rstrip().endswith("</svg>")
+    assert "leaf (" in done.stdout
+    counts = [int(line.rsplit(" ", 1)[1]) for line in run.path("out.folded").open()]
+    assert sum(counts) == weight(run) // run.profile().period_ns

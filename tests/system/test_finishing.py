@@ -1,0 +1,119 @@
+"""The end of a run: whatever the program did to its process, the profile is made, or we say why."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run
+
+OUTPUTS = ["out.folded", "out.pyhybrid", "perf.data"]
+
+DEEDS = {
+    "changes its folder": "import os; os.chdir('/')",
+    "changes its umask": "import os; os.umask(0o777)",
+    "clears its environment": "import os; os.environ.clear()",
+    "changes sys.executable": "import sys; sys.executable = '/no/such/file'",
+    "changes sys.path and argv": "import sys; sys.path.clear(); sys.argv.clear()",
+    "ignores its children": "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "blocks all signals": (
+        "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())"
+    ),
+    "forbids imports": (
+        "import sys\n"
+        "class No:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        raise ImportError(name)\n"
+        "sys.meta_path.insert(0, No())"
+    ),
+    "forgets its modules": "import sys; sys.modules.clear()",
+    "redirects its streams": "import io, sys; sys.stdout = sys.stderr = io.StringIO()",
+    "has a broken stderr": "import sys; sys.stderr = object()",
+    "lowers its limits": (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))"
+    ),
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_the_files_are_written_after_the_program(
+    pyhybrid: Callable[..., Run], tmp_path: Path, deed: str
+) -> None:
+    run = pyhybrid("-c", DEEDS[deed] + "\nsum(range(10**6))", check=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
+    umask = os.umask(0o077)
+    os.umask(umask)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert all(mode & 0o600 == 0o600 and not mode & umask for mode in modes)
+    assert "999 Hz asked" in run.result.stderr
+    assert "Traceback" not in run.result.stderr
+
+
+# A daemon thread runs while the last atexit callback waits for the finishing process.
+INTERFERE = """
+import os, signal, sys, threading
+def children():
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            with open(f'/proc/{pid}/stat') as file:
+                if int(file.read().rpartition(')')[2].split()[1]) == os.getpid():
+                    yield int(pid)
+        except OSError:
+            continue
+def interfere():
+    while not (found := list(children())):
+        pass
+    for pid in found:
+        os.kill(pid, signal.SIG)
+    if signal.SIG == signal.SIGINT:
+        os.kill(os.getpid(), signal.SIGINT)
+sum(range(10**6))
+threading.Thread(target=interfere, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGINT"])
+def test_an_interrupted_finish_keeps_the_old_profile_and_the_spool(
+    pyhybrid: Callable[..., Run], tmp_path: Path, signal: str
+) -> None:
+    pyhybrid("-q", "-c", "pass")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    run = pyhybrid("-c", INTERFERE.replace("SIG)", signal + ")").replace("SIG ==", signal + " =="))
+    lines = run.result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("pyhybrid: ")
+    assert "out.pyhybrid.part" in lines[0]
+    for name, content in before.items():
+        assert (tmp_path / name).read_bytes() == content
+    report = pyhybrid("report", "out.pyhybrid.part")
+    assert "999 Hz asked" in report.result.stdout
+
+
+def test_what_a_failing_program_printed_stands_before_our_summary(
+    pyhybrid: Callable[..., Run],
+) -> None:
+    stderr = pyhybrid("-c", "1 / 0", check=False).result.stderr
+    assert stderr.index("ZeroDivisionError: ") < stderr.index("999 Hz asked")
+
+
+def test_a_report_that_cannot_be_written(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """`pyhybrid report --json | head -1`, and a full disk behind `>`."""
+    pyhybrid("-q", "--format", "folded", "-c", "sum(range(10**6))")
+    command = [sys.executable, "-P", "-m", "pyhybrid", "report", "--json"]
+    read, write = os.pipe()
+    os.close(read)
+    for stdout in (write, os.open("/dev/full", os.O_WRONLY)):
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+        )
+        os.close(stdout)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("pyhybrid: cannot write on standard output: ")

@@ -1,0 +1,33 @@
+"""What the events time and what the samples say of the same functions agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+
+import pytest
+from exact_support import check_exact, check_halves, of_function
+from support import TARGETS, Run, check_invariants
+
+from pyhybrid.hot import Hot
+
+FUNCTIONS = ("third", "sleeper", "rest")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_shares_by_the_wall_clock(pyhybrid: Callable[..., Run], seed: int) -> None:
+    options = ("--mode", "hybrid", "--clock", "wall", "--hz", 997, "--format", "folded")
+    profile = pyhybrid(*options, TARGETS / "shares.py", 5, seed).profile()
+    check_invariants(profile)
+    check_exact(profile)
+    check_halves(profile)
+    frames = {f.name: f.id for f in profile.frames.values() if f.name in FUNCTIONS}
+    sampled = {each.frame: each.python_ns for each in Hot(profile).functions()}
+    exact = {name: sum(r.self_ns for r in of_function(profile, name)) for name in FUNCTIONS}
+    n = sum(sampled[frame] for frame in frames.values()) / profile.period_ns
+    assert n > 3000
+    for name in FUNCTIONS:
+        share = exact[name] / sum(exact.values())
+        seen = sampled[frames[name]] / profile.period_ns / n
+        # Turns are random, so each sample is nearly independent of the one before.
+        assert abs(seen - share) < 4.5 * sqrt(share * (1 - share) / n), (name, share, seen, n)

@@ -1,0 +1,141 @@
+"""The join: every recorded sample's path is the one that the program is known to have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from exact_support import check_exact, check_halves
+from support import NESTED, TARGETS, Run, check_invariants, paths
+
+from pyhybrid.profile_file import Profile
+
+OF_NESTED = {*NESTED, "<module>", "Thread._bootstrap"}
+FORCED = ("--hz", "5000", "--format", "folded")
+
+
+def only(names: list[str], kept: set[str]) -> list[str]:
+    return [name for name in names if name in kept]
+
+
+def eval_frames(names: list[str]) -> list[str]:
+    return [name for name in names if name.startswith("_PyEval_EvalFrameDefault")]
+
+
+def total(profile: object, *columns: str) -> list[int]:
+    return [sum(getattr(t, c) for t in profile.threads.values()) for c in columns]  # type: ignore
+
+
+both_modes = pytest.mark.parametrize("mode", ["sample", "hybrid"])
+
+
+def check(profile: Profile) -> None:
+    check_invariants(profile)
+    if profile.meta["mode"] == "hybrid":
+        check_exact(profile)
+        check_halves(profile)
+
+
+@pytest.mark.parametrize(
+    ("unwinder", "mode"), [("own", "sample"), ("own", "hybrid"), ("libunwind", "sample")]
+)
+def test_nested_c_and_python(
+    pyhybrid: Callable[..., Run], chain: Path, unwinder: str, mode: str
+) -> None:
+    options = (*FORCED, "--mode", mode, "--unwinder", unwinder)
+    run = pyhybrid(*options, TARGETS / "nested.py", 6, env={"PYTHONPATH": str(chain)})
+    profile = run.profile()
+    check(profile)
+    signals, recorded = total(profile, "signals", "recorded")
+    deep = 0
+    for samples, _, names in paths(profile):
+        assert not eval_frames(names), names
+        assert "[other interpreter]" not in names
+        known = only(names, set(NESTED))
+        if "walk" in known:  # else: start-up, or the loop's own code
+            assert known == NESTED[: len(known)], names
+            assert "[truncated]" not in names and "[unknown python]" not in names, names
+        deep += samples if "leaf" in known else 0
+    if profile.meta["engine"] == "perf_event" and unwinder == "own":
+        assert recorded >= 10_000
+    assert signals - recorded <= 0.005 * signals
+    assert deep >= 0.8 * recorded
+
+
+PARENTS = {
+    "main": {"<module>"},
+    "key": {"by_sorted", "numbers"},
+    "add": {"by_map", "by_reduce", "Point.double", "<module>"},
+    "fib": {"by_recursion", "fib"},
+    "numbers": {"by_sum"},
+    "replace": {"by_regex", "sub"},
+    "deep": {"by_depth", "deep"},
+    "Point.__init__": {"by_property", "by_comparison.<locals>.<genexpr>"},
+    "Point.__lt__": {"by_comparison"},
+    "Point.double": {"by_property"},
+    "by_comparison.<locals>.<genexpr>": {"by_comparison"},
+    "sub": {"by_regex"},
+    "loads": {"by_json"},
+    "JSONDecoder.decode": {"loads"},
+    "JSONDecoder.raw_decode": {"JSONDecoder.decode"},
+}
+BETWEEN = {  # (Python caller, Python callee): C functions that lie between
+    ("by_sorted", "key"): ["list_sort"],
+    ("by_map", "add"): ["map_next"],
+    ("deep", "deep"): ["map_next"],
+    ("by_comparison", "Point.__lt__"): ["list_sort"],
+    ("sub", "replace"): ["pattern_subx"],
+}
+
+
+def check_call(caller: str, between: list[str], callee: str, names: list[str]) -> None:
+    if callee.startswith("by_") and "<locals>" not in callee:
+        assert caller == "main", names
+    elif callee in PARENTS:
+        assert caller in PARENTS[callee], names
+    for c_function in BETWEEN.get((caller, callee), []):
+        assert any(name.startswith(c_function) for name in between), names
+
+
+@both_modes
+def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
+    profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "calls.py", 3).profile()
+    check(profile)
+    signals, recorded = total(profile, "signals", "recorded")
+    checked = 0
+    for samples, kinds, names in paths(profile):
+        assert not eval_frames(names), names
+        if "main" not in names:
+            continue
+        caller, between = "", []
+        for kind, name in list(zip(kinds, names, strict=True))[names.index("main") :]:
+            if kind == "python":
+                if caller:
+                    check_call(caller, between, name, names)
+                    checked += samples
+                caller, between = name, []
+            else:
+                between.append(name)
+    assert signals - recorded <= 0.005 * signals
+    assert checked > 2 * recorded
+
+
+@both_modes
+def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> None:
+    options = ("--mode", mode, "--format", "folded")
+    run = pyhybrid(*options, TARGETS / "nested.py", 0.1, 64, env={"PYTHONPATH": str(chain)})
+    profile = run.profile()
+    check(profile)
+    walkers = {t.id for t in profile.threads.values() if t.tid != profile.process.pid}
+    assert len(walkers) == 64
+    for _, _, names in paths(profile):
+        known = only(names, set(NESTED))
+        assert known == NESTED[: len(known)], names
+        assert not eval_frames(names)
+    for number in walkers:
+        thread = profile.threads[number]
+        lost = sum(row.weight_ns for row in profile.losses if row.thread == number)
+        covered = thread.recorded_weight_ns + lost + thread.missed_weight_ns
+        # The last sample may be up to two periods before the thread's end.
+        assert abs(covered - thread.cpu_ns) <= 0.01 * thread.cpu_ns + 2 * profile.period_ns

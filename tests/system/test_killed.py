@@ -1,0 +1,83 @@
+"""Programs that end without an end: the .part holds everything up to the last second or so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run, check_invariants
+
+from pyhybrid.profile_file import Profile
+
+BURN = """
+import os, signal, sys, time
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end: pass
+burn(2.5)
+"""
+
+ENDS = {
+    "os._exit": ("os._exit(3)", 3),
+    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+    "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+    "abort": ("os.abort()", -signal.SIGABRT),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_the_part_is_readable(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) -> None:
+    end, code = ENDS[how]
+    run = pyhybrid("-c", BURN + end, check=False)
+    assert run.result.returncode == code
+    part = tmp_path / "out.pyhybrid.part"
+    assert [p for p in tmp_path.iterdir() if p.name != "core"] == [part]
+    with Profile.open(str(part)) as profile:
+        check_invariants(profile)
+        assert profile.process.end_ns is None
+        assert sum(t.recorded_weight_ns for t in profile.threads.values()) > 1_300_000_000
+        assert any(frame.name == "burn" for frame in profile.frames.values())
+    for arguments in (["report"], ["export", "-f", "folded", "-f", "perf"]):
+        command = [sys.executable, "-P", "-m", "pyhybrid", arguments[0], str(part), *arguments[1:]]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "burn (" in (tmp_path / "out.folded").read_text()
+    assert (tmp_path / "perf.data").stat().st_size > 10_000
+
+
+def test_a_killed_runs_part_is_moved_aside(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    pyhybrid("-q", "-c", BURN + "os._exit(0)")
+    left = (tmp_path / "out.pyhybrid.part").read_bytes()
+    pyhybrid("-q", "-c", "pass")
+    assert (tmp_path / "out.pyhybrid.part.old").read_bytes() == left
+    assert not (tmp_path / "out.pyhybrid.part").exists()
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C: the program gets it as without us, and the profile is made."""
+    code = (
+        "import sys\n"
+        "try:\n"
+        "    print('ready', flush=True)\n"
+        "    while True: pass\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "    raise\n"
+    )
+    command = [sys.executable, "-P", "-m", "pyhybrid", "--format", "folded", "-c", code]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert stdout == "interrupted\n"
+    assert "KeyboardInterrupt" in stderr
+    assert (tmp_path / "out.pyhybrid").exists()

@@ -1,0 +1,99 @@
+"""Each loss and each flag, forced: all is counted, and what is recorded stays right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from support import NESTED, TARGETS, Run, check_invariants, paths
+
+
+def nested(pyhybrid: Callable[..., Run], chain: Path, *options: object) -> Run:
+    run = pyhybrid(
+        "--format", "folded", *options, TARGETS / "nested.py", 1, env={"PYTHONPATH": str(chain)}
+    )
+    check_invariants(run.profile())
+    return run
+
+
+def covered(run: Run) -> None:
+    """Per thread, recorded + lost + missed weight is the kernel's CPU time, within 1 %."""
+    profile = run.profile()
+    for thread in profile.threads.values():
+        lost = sum(loss.weight_ns for loss in profile.losses if loss.thread == thread.id)
+        total = thread.recorded_weight_ns + lost + thread.missed_weight_ns
+        cpu_ns = thread.cpu_ns or 0
+        assert abs(total - cpu_ns) <= 0.01 * cpu_ns + 2 * profile.period_ns, thread
+
+
+def test_next_to_nothing_lost(pyhybrid: Callable[..., Run], chain: Path) -> None:
+    run = nested(pyhybrid, chain)
+    covered(run)
+    lost = sum(loss.samples for loss in run.profile().losses)
+    assert lost <= 0.005 * sum(t.signals for t in run.profile().threads.values())
+
+
+def test_ring_full(pyhybrid: Callable[..., Run], chain: Path) -> None:
+    run = nested(pyhybrid, chain, "--mode", "sample", "--ring-bytes", 1024)  # a sample or two
+    covered(run)
+    assert {loss.reason for loss in run.profile().losses} == {"ring_full"}
+    assert "ring full" in run.result.stderr
+
+
+def test_depth_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
+    run = nested(pyhybrid, chain, "--mode", "sample", "--max-depth", 4)
+    covered(run)
+    cut = whole = 0
+    for samples, _, names in paths(run.profile()):
+        assert len(names) <= 4
+        if names[0] == "[truncated]":
+            cut += samples
+            known = [name for name in names if name in NESTED]
+            at = NESTED.index(known[0]) if known else 0
+            assert known == NESTED[at : at + len(known)]
+        else:
+            whole += samples
+    assert cut > 100
+    assert whole < cut / 10
+
+
+def test_tree_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
+    run = nested(pyhybrid, chain, "--max-nodes", 40)
+    covered(run)
+    profile = run.profile()
+    # The bound, an eighth more for [tree full], and a few to spare.
+    assert len(profile.stacks.parent) <= 50
+    assert any(names[-1] == "[tree full]" for _, _, names in paths(profile))
+
+
+def test_threads_that_begin_and_end(pyhybrid: Callable[..., Run]) -> None:
+    code = (
+        "import threading, time\n"
+        "def work():\n"
+        "    end = time.thread_time() + 0.002\n"
+        "    while time.thread_time() < end: pass\n"
+        "for i in range(500):\n"
+        "    t = threading.Thread(target=work); t.start(); t.join()\n"
+    )
+    run = pyhybrid("--format", "folded", "-c", code)
+    check_invariants(run.profile())
+    covered(run)
+
+
+def test_a_thread_that_blocks_the_signal_is_missed_and_accounted_for(
+    pyhybrid: Callable[..., Run],
+) -> None:
+    code = (
+        "import signal, threading, time\n"
+        "def work():\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])\n"
+        "    end = time.thread_time() + 0.5\n"
+        "    while time.thread_time() < end: pass\n"
+        "    signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGPROF])\n"
+        "t = threading.Thread(target=work); t.start(); t.join()\n"
+    )
+    run = pyhybrid("--format", "folded", "-c", code)
+    check_invariants(run.profile())
+    covered(run)
+    assert max(t.missed_weight_ns for t in run.profile().threads.values()) > 400_000_000
+    assert "without a signal" in run.result.stderr

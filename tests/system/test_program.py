@@ -1,0 +1,778 @@
+"""The program behaves as without us: each case runs bare and profiled, and all must be the same."""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import zipapp
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import TARGETS
+
+Same = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def comparable(text: str) -> str:
+    """Without addresses and thread identities."""
+    return re.sub(r"0x[0-9a-f]+|started \d+|pid=\d+", "?", text)
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """All files below a folder, but for what the interpreter caches."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+        if "__pycache__" not in path.parts
+    }
+
+
+@pytest.fixture
+def same(tmp_path: Path) -> Same:
+    """same(*words, **options of subprocess.run): the bare run, after comparing the profiled one.
+
+    Both run in the folder `work`, first the bare one, and what they leave there must be the same;
+    what the profiler writes goes to the folder `profile`.  `beyond`
+    is a line that the profiler alone must write on stderr.
+    """
+    (tmp_path / "work").mkdir()
+    (tmp_path / "profile").mkdir()
+
+    def run(
+        *words: str,
+        flags: tuple[str, ...] = (),
+        hz: int = 2000,
+        beyond: str = "",
+        **options: object,
+    ) -> subprocess.CompletedProcess[str]:
+        profile = str(tmp_path / "profile" / "out")
+        ours = ["-m", "pyhybrid", "-q", "--hz", str(hz), "--format", "folded", "-o", profile]
+        results, left = [], []
+        for extra in ([], ours):
+            results.append(
+                subprocess.run(
+                    [sys.executable, *flags, *extra, *words],
+                    cwd=tmp_path / "work",
+                    env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80"},
+                    capture_output=True,
+                    text=True,
+                    timeout=120,
+                    **options,
+                )
+            )
+            left.append(contents(tmp_path / "work"))
+        bare, profiled = results
+        if beyond:
+            profiled.stderr, n = re.subn(beyond, "", profiled.stderr)
+            assert n == 1
+        assert comparable(profiled.stderr) == comparable(bare.stderr)
+        assert comparable(profiled.stdout) == comparable(bare.stdout)
+        assert profiled.returncode == bare.returncode
+        assert left[1] == left[0]
+        return bare
+
+    return run
+
+
+@pytest.fixture
+def script(tmp_path: Path, same: Same) -> Same:
+    """script(source, *arguments, **options): the same for the text of a script `main.py`."""
+
+    def run(source: str, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "work" / "main.py").write_text(textwrap.dedent(source))
+        return same("main.py", *arguments, **options)
+
+    return run
+
+
+# --- what the program sees ---------------------------------------------------------------------
+
+
+WHOAMI = TARGETS / "whoami.py"
+
+
+def a_script(work: Path) -> list[str]:
+    shutil.copy(WHOAMI, work / "main.py")
+    return ["main.py"]
+
+
+def a_script_elsewhere(work: Path) -> list[str]:
+    (work / "sub").mkdir()
+    shutil.copy(WHOAMI, work / "sub" / "main.py")
+    return ["./sub/../sub/main.py"]
+
+
+def an_absolute_path(work: Path) -> list[str]:
+    return [str(WHOAMI)]
+
+
+def a_link(work: Path) -> list[str]:
+    (work / "link.py").symlink_to(WHOAMI)
+    return ["link.py"]
+
+
+def a_name_without_suffix(work: Path) -> list[str]:
+    shutil.copy(WHOAMI, work / "run me")
+    return ["run me"]
+
+
+def a_module(work: Path) -> list[str]:
+    shutil.copy(WHOAMI, work / "main.py")
+    return ["-m", "main"]
+
+
+def a_package(work: Path) -> list[str]:
+    (work / "package").mkdir()
+    (work / "package" / "__init__.py").write_text("print('init', __name__)")
+    shutil.copy(WHOAMI, work / "package" / "__main__.py")
+    return ["-m", "package"]
+
+
+def a_submodule(work: Path) -> list[str]:
+    a_package(work)
+    shutil.copy(WHOAMI, work / "package" / "sub.py")
+    return ["-m", "package.sub"]
+
+
+def code(work: Path) -> list[str]:
+    return ["-c", WHOAMI.read_text()]
+
+
+def a_folder(work: Path) -> list[str]:
+    (work / "folder").mkdir()
+    shutil.copy(WHOAMI, work / "folder" / "__main__.py")
+    return ["folder"]
+
+
+def an_archive(work: Path) -> list[str]:
+    a_folder(work)
+    zipapp.create_archive(work / "folder", work / "app.pyz")
+    return ["app.pyz"]
+
+
+def a_compiled_script(work: Path) -> list[str]:
+    py_compile.compile(str(WHOAMI), str(work / "main.pyc"))
+    return ["main.pyc"]
+
+
+def a_compiled_folder(work: Path) -> list[str]:
+    (work / "folder").mkdir()
+    py_compile.compile(str(WHOAMI), str(work / "folder" / "__main__.pyc"))
+    return ["folder"]
+
+
+WAYS = [
+    a_script,
+    a_script_elsewhere,
+    an_absolute_path,
+    a_link,
+    a_name_without_suffix,
+    a_module,
+    a_package,
+    a_submodule,
+    code,
+    a_folder,
+    an_archive,
+    a_compiled_script,
+    a_compiled_folder,
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("flags", [(), ("-P",), ("-I",)], ids=["", "safe_path", "isolated"])
+def test_started_by(
+    same: Same, tmp_path: Path, way: Callable[[Path], list[str]], flags: tuple[str, ...]
+) -> None:
+    words = [*way(tmp_path / "work"), "read", "--hz", "5", "-q", "-m", "x", "--", "-", ""]
+    bare = same(*words, flags=flags, input="some\nlines")
+    if flags and way in (a_module, a_package, a_submodule):
+        assert bare.returncode == 1  # the current folder is not on the path
+    else:
+        assert bare.returncode == 0
+        assert "stdin 'some\\nlines'" in bare.stdout
+
+
+def test_started_from_stdin(same: Same) -> None:
+    same("-", "a", "-b", input=WHOAMI.read_text())
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("-O",), ("-X", "dev"), ("-W", "error::UserWarning"), ("-b",), ("-u",), ("-X", "utf8=0")],
+    ids=" ".join,
+)
+def test_interpreter_options(same: Same, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    same(*a_script(tmp_path / "work"), flags=flags)
+
+
+def test_source_encodings(same: Same, tmp_path: Path) -> None:
+    (tmp_path / "work" / "latin.py").write_bytes(
+        b"# -*- coding: latin-1 -*-\nprint(ascii('\xe9'), __file__)\n"
+    )
+    (tmp_path / "work" / "bom.py").write_bytes(b"\xef\xbb\xbfprint(ascii('\xc3\xa9'))\r\nprint(2)")
+    same("latin.py")
+    same("bom.py")
+
+
+def test_annotations_and_futures(script: Same) -> None:
+    """Neither our own `from __future__` imports nor our annotations reach the program."""
+    script("x: print('evaluated') = 1\nprint(__annotations__)\nprint(1 / 2)")
+
+
+def test_interactive_names_are_not_left(script: Same) -> None:
+    script(
+        """
+        import builtins, sys
+        print(sorted(set(dir(builtins))), sys.excepthook, sys.displayhook, sys.getprofile())
+        print(sys.gettrace(), sys.getswitchinterval(), sys.getrecursionlimit())
+        """
+    )
+
+
+def test_module_that_changes_argv_and_path(same: Same, tmp_path: Path) -> None:
+    (tmp_path / "work" / "main.py").write_text(
+        "import sys; sys.argv[:] = ['x']; sys.path.insert(0, '/nowhere')\n"
+        "import __main__; __main__.late = 5; print(late)\n"
+    )
+    same("main.py", "a")
+
+
+# --- how it ends ----------------------------------------------------------------------------------
+
+ENDS = {
+    "int": "raise SystemExit(7)",
+    "large": "raise SystemExit(1234)",
+    "negative": "raise SystemExit(-1)",
+    "none": "raise SystemExit",
+    "text": "import sys; sys.exit('a last word')",
+    "object": "import sys; sys.exit(['a', 'list'])",
+    "true": "raise SystemExit(True)",
+    "exit": "exit(3)",
+    "subclass": "class Mine(SystemExit): pass\nraise Mine(4)",
+    "group": "raise BaseExceptionGroup('both', [SystemExit(3), ValueError(1)])",
+    "uncaught": """
+        def f(x):
+            return 1 / x
+        f(0)
+        """,
+    "chained": """
+        def f():
+            try:
+                {}['key']
+            except KeyError as error:
+                raise ValueError('so') from error
+        try:
+            f()
+        except ValueError:
+            raise RuntimeError('then')
+        """,
+    "deep": """
+        def f():
+            return f()
+        f()
+        """,
+    "notes": """
+        error = ValueError('with'); error.add_note('a note'); raise error
+        """,
+    "own hook": """
+        import sys
+        def hook(kind, value, traceback):
+            names = []
+            while traceback:
+                names.append(traceback.tb_frame.f_code.co_name)
+                traceback = traceback.tb_next
+            print(kind, value, names)
+        sys.excepthook = hook
+        def f():
+            raise ValueError('for the hook')
+        f()
+        """,
+    "hook exits": """
+        import sys
+        sys.excepthook = lambda *_: sys.exit(9)
+        1 / 0
+        """,
+    "hook fails": """
+        import sys
+        def hook(*_):
+            raise KeyError('in the hook')
+        sys.excepthook = hook
+        1 / 0
+        """,
+    "no hook": """
+        import sys
+        del sys.excepthook
+        1 / 0
+        """,
+    "last exception": """
+        import atexit, sys
+        def show():
+            print(repr(sys.last_exc), sys.last_type, sys.last_traceback.tb_frame.f_code.co_name)
+        atexit.register(show)
+        1 / 0
+        """,
+    "in a thread": """
+        import threading
+        def f():
+            raise ValueError('in a thread')
+        t = threading.Thread(target=f, name='worker')
+        t.start()
+        t.join()
+        print('goes on')
+        """,
+    "exit in a thread": """
+        import sys, threading
+        t = threading.Thread(target=sys.exit, args=(3,))
+        t.start()
+        t.join()
+        """,
+    "in atexit": """
+        import atexit
+        def f():
+            raise ValueError('in atexit')
+        atexit.register(print, 'first registered, last run')
+        atexit.register(f)
+        print('end')
+        """,
+    "atexit is cleared": """
+        import atexit
+        print(atexit._ncallbacks() > 5)
+        atexit.register(print, 'not seen')
+        atexit._clear()
+        """,
+    "in a destructor": """
+        class A:
+            def __del__(self):
+                print('deleted', flush=True)
+                raise ValueError('in __del__')
+        a = A()
+        """,
+    "globals at the end": """
+        class A:
+            def __init__(self, name):
+                self.name = name
+            def __del__(self):
+                print('deleted', self.name, flush=True)
+        a, b = A('a'), A('b')
+        cycle = A('cycle')
+        cycle.itself = cycle
+        """,
+    "syntax error": "x = 1\ndef f(:\n    pass\n",
+    "indentation": "if 1:\n  x\n    y\n",
+    "null byte": "x = '\0'\n",
+    "import error": "import no_such_module",
+    "unraisable": """
+        import sys
+        sys.unraisablehook = lambda u: print('hook', u.exc_value)
+        class A:
+            def __del__(self):
+                1 / 0
+        A()
+        """,
+    "interrupt": """
+        import os, signal, time
+        def f():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(30)
+        f()
+        """,
+    "interrupt raised": "def f():\n    raise KeyboardInterrupt('by hand')\nf()",
+    "interrupt caught": """
+        import os, signal, time
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(30)
+        except KeyboardInterrupt:
+            print('caught')
+        """,
+    "os._exit": "import os; print('so far', flush=True); os._exit(3)",
+    "abort": "import os; os.abort()",
+    "segfault": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+    "terminated": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "hung up": "import os, signal; os.kill(os.getpid(), signal.SIGHUP)",
+    "terminated, handled": """
+        import os, signal, sys
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+        os.kill(os.getpid(), signal.SIGTERM)
+        """,
+    "SIGPROF unhandled": """
+        import os, signal
+        os.kill(os.getpid(), signal.SIGPROF)
+        print('not reached')
+        """,
+    "SIGPROF handled": """
+        import os, signal
+        print(signal.signal(signal.SIGPROF, lambda *_: print('got it')))
+        os.kill(os.getpid(), signal.SIGPROF)
+        print(signal.getsignal(signal.SIGPROF) is not None)
+        """,
+    "SIGPROF ignored": """
+        import os, signal
+        print(signal.signal(signal.SIGPROF, signal.SIG_IGN))
+        os.kill(os.getpid(), signal.SIGPROF)
+        print(signal.signal(signal.SIGPROF, signal.SIG_DFL))
+        """,
+    "profiling timer of its own": """
+        import signal
+        n = 0
+        def count(*_):
+            global n
+            n += 1
+        signal.signal(signal.SIGPROF, count)
+        signal.setitimer(signal.ITIMER_PROF, 0.01, 0.01)
+        while n < 5:
+            sum(range(1000))
+        print(signal.setitimer(signal.ITIMER_PROF, 0) > (0, 0))
+        """,
+    "stdout closed": "import sys; sys.stdout.close(); sys.stderr.write('still here')",
+    "stderr closed": "import sys; print('out'); sys.stderr.close(); 1 / 0",
+    "descriptors 1 and 2 closed": "import os; os.close(1); os.close(2)",
+    "all standard descriptors closed": "import os; os.closerange(0, 3)",
+    "files in their place": """
+        import os
+        os.closerange(0, 3)
+        for name in ('a', 'b', 'c'):
+            os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        class Last:
+            def __del__(self):
+                sizes = [os.fstat(fd).st_size for fd in range(3)]
+                os.write(2, str(sizes).encode())
+        last = Last()
+        """,
+    "stderr is None": "import sys; sys.stderr = None; 1 / 0",
+    "stdout is full": """
+        import os, sys
+        full = os.open('/dev/full', os.O_WRONLY)
+        os.dup2(full, 1)
+        print('x')
+        """,
+    "a thread is left running": """
+        import threading, time
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        print('end')
+        """,
+    "a thread ends late": """
+        import threading
+        def late(main):
+            main.join()
+            print('after main', flush=True)
+        threading.Thread(target=late, args=(threading.main_thread(),)).start()
+        print('end of main', flush=True)
+        """,
+}
+
+NOT_FINISHED = {"os._exit", "atexit is cleared"}  # the .part stays
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_ends(script: Same, tmp_path: Path, name: str) -> None:
+    # We see 10 ms later that the program took SIGPROF; until then it could get one of ours.
+    hz = 1 if name.startswith("SIGPROF") else 2000
+    done = script(ENDS[name], hz=hz)
+    if done.returncode >= 0 and name not in NOT_FINISHED:
+        assert (tmp_path / "profile" / "out.pyhybrid").exists()
+        assert not (tmp_path / "profile" / "out.pyhybrid.part").exists()
+
+
+@pytest.mark.parametrize("end", ["uncaught", "syntax error", "interrupt", "text", "chained"])
+@pytest.mark.parametrize("way", ["code", "module", "stdin", "folder"])
+def test_ends_of_other_kinds_of_programs(same: Same, tmp_path: Path, way: str, end: str) -> None:
+    source = textwrap.dedent(ENDS[end])
+    if way == "code":
+        same("-c", source)
+    elif way == "stdin":
+        same("-", input=source)
+    elif way == "module":
+        (tmp_path / "work" / "main.py").write_text(source)
+        same("-m", "main")
+    else:
+        (tmp_path / "work" / "folder").mkdir()
+        (tmp_path / "work" / "folder" / "__main__.py").write_text(source)
+        same("folder")
+
+
+def test_a_script_from_a_pipe(tmp_path: Path) -> None:
+    """`python -m pyhybrid <(generate)`: it can be opened only once."""
+    read, write = os.pipe()
+    os.write(write, b"print(__file__)\n")
+    os.close(write)
+    done = subprocess.run(
+        [sys.executable, "-m", "pyhybrid", "-q", f"/dev/fd/{read}"],
+        cwd=tmp_path,
+        pass_fds=[read],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    os.close(read)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"/dev/fd/{read}\n", "")
+
+
+def test_unknown_modules(same: Same, tmp_path: Path) -> None:
+    """The interpreter's own words: only the program knows what it can import."""
+    (tmp_path / "work" / "empty").mkdir()
+    (tmp_path / "work" / "empty" / "__init__.py").touch()
+    same("-m", "no_such_module")
+    same("-m", "no_such.module")
+    same("-m", "empty")
+
+
+# --- what it does meanwhile ---------------------------------------------------------------------
+
+DEEDS = {
+    "signals are as before": """
+        import signal
+        for number in sorted(signal.valid_signals()):
+            if number != signal.SIGPROF:
+                print(number, signal.getsignal(number))
+        print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        print(open('/proc/self/status').read().split('SigBlk:')[1].split()[0])
+        """,
+    "interrupted system calls": """
+        import os, threading, time
+        r, w = os.pipe()
+        def busy():
+            end = time.thread_time() + 0.5
+            while time.thread_time() < end:
+                sum(range(100))
+            os.write(w, b'done')
+        threading.Thread(target=busy).start()
+        print(os.read(r, 4))
+        """,
+    "forks": """
+        import os, sys, warnings
+        def fork(name):
+            print(name, flush=True)
+            pid = os.fork()
+            if not pid:
+                if not (grandchild := os.fork()):
+                    print('grandchild', [f[1] for f in warnings.filters], flush=True)
+                    os._exit(0)
+                os.waitpid(grandchild, 0)
+                os._exit(0)
+            os.waitpid(pid, 0)
+        fork('first')
+        pid, fd = os.forkpty()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter('error')
+            fork('where warnings are errors')
+            for _ in range(2):
+                warnings.simplefilter('default')
+                warnings.warn('shown once')
+        """,
+    "forks with a thread of its own": """
+        import os, threading
+        go = threading.Event()
+        thread = threading.Thread(target=go.wait)
+        for f in (os.fork, thread.start, os.fork, go.set, thread.join):
+            pid = f()
+            if pid == 0:
+                os._exit(0)
+            if pid:
+                os.waitpid(pid, 0)
+        """,
+    "descriptors begin at the lowest": """
+        import os
+        print([os.open('/dev/null', os.O_RDONLY) for _ in range(5)])
+        """,
+    "umask, cwd, nice, affinity": """
+        import os
+        print(os.umask(0), os.nice(0), os.getcwd(), len(os.sched_getaffinity(0)))
+        """,
+    "timers and limits": """
+        import resource, signal
+        print(signal.getitimer(signal.ITIMER_REAL), signal.getitimer(signal.ITIMER_PROF))
+        print([resource.getrlimit(n) for n in range(16)])
+        """,
+    "rename the program's folder": """
+        import os
+        os.mkdir('inner'); os.chdir('inner'); os.rmdir(os.getcwd())
+        print('in a folder that is gone')
+        """,
+    "threads in numbers": """
+        import threading
+        print(threading.active_count(), threading.enumerate(), threading.main_thread().name)
+        """,
+    "garbage collection": """
+        import gc
+        print(gc.isenabled(), gc.get_threshold(), gc.callbacks)
+        """,
+    "children ignored": """
+        import signal, subprocess
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        print('end')
+        """,
+    "waits for any child": """
+        import os
+        try:
+            os.wait()
+        except ChildProcessError:
+            print('none')
+        """,
+    "audit hooks that forbid": """
+        import sys
+        def hook(event, args):
+            if event in ('subprocess.Popen', 'os.posix_spawn', 'import'):
+                seen.add(event)
+        seen = set()
+        sys.addaudithook(hook)
+        print('end')
+        """,
+}
+
+
+@pytest.mark.parametrize("source", DEEDS.values(), ids=DEEDS.keys())
+def test_does(script: Same, source: str) -> None:
+    script(source)
+
+
+CLOSES_ALL = """
+import os, sys, time
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        sum(range(1000))
+burn(0.2)
+limit = os.sysconf('SC_OPEN_MAX')
+os.closerange(3, limit if limit > 0 else 1 << 20)
+before = {fd: os.open(f'file{fd}', os.O_RDWR | os.O_CREAT | os.O_TRUNC) for fd in range(64)}
+high = [os.dup2(os.open(f'high{fd}', os.O_RDWR | os.O_CREAT | os.O_TRUNC), fd)
+        for fd in (256, 300, 512, 513, 514, 1024, limit // 2, limit // 2 + 1, limit // 2 + 2)
+        if fd < limit]
+burn(1.5)
+names = sorted(name for name in os.listdir('.') if name.startswith(('file', 'high')))
+print(len(names), [(name, os.path.getsize(name)) for name in names if os.path.getsize(name)])
+for fd in high:
+    os.write(fd, b'mine')
+print({os.fstat(fd).st_size for fd in high})
+"""
+
+
+def test_closes_all_descriptors(script: Same, tmp_path: Path) -> None:
+    """As daemons do.  We lose the rest of the profile, and never write into the program's files."""
+    lost = "pyhybrid: .*/out.pyhybrid.part is not complete: Bad file descriptor\n"
+    done = script(CLOSES_ALL, beyond=lost)
+    assert done.stdout.splitlines()[0].endswith(" []")  # no file has grown
+    assert (tmp_path / "profile" / "out.pyhybrid").exists()
+
+
+EXEC_LOOP = """
+import os, sys, time
+n = int(sys.argv[1]) - 1
+end = time.process_time() + 0.01
+while time.process_time() < end:
+    pass
+if n:
+    os.chdir('/')
+    os.execv(sys.executable, [sys.executable, __file__, str(n)])
+print('the last one', os.getcwd())
+"""
+
+
+def test_executes_another_program(script: Same, tmp_path: Path) -> None:
+    """A pending SIGPROF would kill the next program: its handler is gone."""
+    for _ in range(20):
+        assert script(EXEC_LOOP, "2", hz=20000).returncode == 0
+
+
+def test_exec_that_fails(script: Same) -> None:
+    script(
+        """
+        import os
+        for _ in range(3):
+            try:
+                os.execv('/no/such/program', ['x'])
+            except OSError as error:
+                print(error)
+        """
+    )
+
+
+def test_executes_from_a_thread(script: Same) -> None:
+    for _ in range(5):
+        script(
+            """
+            import os, sys, threading
+            def spin():
+                while True:
+                    sum(range(100))
+            for _ in range(3):
+                threading.Thread(target=spin, daemon=True).start()
+            sum(range(300_000))
+            def go():
+                os.execv(sys.executable, [sys.executable, '-c', 'print("there")'])
+            threading.Thread(target=go).start()
+            """,
+            hz=20000,
+        )
+
+
+POOLS = """
+import concurrent.futures, multiprocessing, pickle, sys
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+def double(point):
+    return Point(2 * point.x)
+
+def lines(method):
+    if method == 'threads':
+        pool = concurrent.futures.ThreadPoolExecutor(2)
+    else:
+        context = multiprocessing.get_context(method)
+        pool = concurrent.futures.ProcessPoolExecutor(2, mp_context=context)
+    with pool:
+        return [p.x for p in pool.map(double, map(Point, range(50)))]
+
+if __name__ == '__main__':
+    print(Point.__module__, pickle.loads(pickle.dumps(Point(3))).x)
+    print(lines(sys.argv[1]))
+    if sys.argv[1] != 'threads':
+        context = multiprocessing.get_context(sys.argv[1])
+        with context.Pool(2) as pool:
+            print([p.x for p in pool.map(double, map(Point, range(10)))])
+        queue = context.Queue()
+        child = context.Process(target=queue.put, args=(Point(5),), name='worker')
+        child.start()
+        print(queue.get().x, child.join(), child.exitcode)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", ["threads", "fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("way", ["script", "module"])
+def test_pools(same: Same, tmp_path: Path, way: str, method: str) -> None:
+    (tmp_path / "work" / "main.py").write_text(POOLS)
+    words = ["main.py"] if way == "script" else ["-m", "main"]
+    assert same(*words, method, hz=999).returncode == 0
+
+
+def test_killed_by_its_own_signal_leaves_no_zombie_finisher(tmp_path: Path) -> None:
+    """SIGINT at the terminal goes to the whole group: the files are written all the same."""
+    (tmp_path / "main.py").write_text(
+        "import os, signal, time\nos.killpg(0, signal.SIGINT)\ntime.sleep(30)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "pyhybrid", "-q", "main.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=60,
+    )
+    assert result.returncode == -signal.SIGINT
+    assert (tmp_path / "out.pyhybrid").exists()
+    assert not (tmp_path / "out.pyhybrid.part").exists()

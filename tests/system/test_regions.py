@@ -1,0 +1,171 @@
+"""Named regions are frames of the tree, in every mode, and are suspended with their coroutine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from exact_support import check_exact
+from support import TARGETS, Run, check_invariants, paths
+
+from pyhybrid.profile_file import Profile
+
+Names = tuple[str, ...]
+
+# Where each region stands: the functions of the target and the regions above it.
+PLACES: dict[str, set[Names]] = {
+    "epoch": {("epochs",)},
+    "inner": {("epochs", "epoch")},
+    "forward": {("epochs", "epoch", "inner", "step"), ("step",)},
+    "backward": {("epochs", "epoch", "inner", "step"), ("step",)},
+    "tasks": {("tasks",)},
+    "task 1": {("waits",)},
+    "in generator": {(), ("closed",)},
+    "raising": {("raising",)},
+}
+ENTERED = {
+    "epoch": 3, "inner": 3, "forward": 6, "backward": 6, "in generator": 6, "raising": 1,
+    "tasks": 1, "task 0": 1, "task 1": 1, "task 2": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(params=["sample", "trace", "hybrid"])
+def run(pyhybrid: Callable[..., Run], request: pytest.FixtureRequest) -> Run:
+    options = ("--mode", request.param, "--format", "folded")
+    return pyhybrid(*options, TARGETS / "regions.py")
+
+
+def above(profile: Profile, node: int) -> tuple[Names, str]:
+    """The target's functions and the regions above a node, and its own name."""
+    names = []
+    while node:
+        frame = profile.frames[profile.nodes.frame[node]]
+        if frame.kind == "region" or (frame.file or "").endswith("regions.py"):
+            names.append(frame.name)
+        node = profile.nodes.parent[node]
+    names = [name for name in reversed(names) if name not in ("<module>", "generator")]
+    return tuple(names[:-1]), names[-1] if names else ""
+
+
+def test_where_regions_stand(run: Run) -> None:
+    profile = run.profile()
+    check_invariants(profile)
+    check_exact(profile)
+    places: dict[str, set[Names]] = {}
+    for node in range(1, len(profile.nodes.parent)):
+        if profile.frames[profile.nodes.frame[node]].kind == "region":
+            path, name = above(profile, node)
+            places.setdefault(name, set()).add(path)
+    assert places.keys() == ENTERED.keys()
+    for name, expected in PLACES.items():
+        assert places[name] == expected, name
+
+
+def test_how_often_they_were_entered(run: Run) -> None:
+    profile = run.profile()
+    if profile.meta["mode"] == "sample":
+        assert not profile.exact
+        return
+    entered: Counter[str] = Counter()
+    resumed: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for row in profile.exact:
+        frame = profile.frames[profile.nodes.frame[row.node]]
+        if frame.kind == "region":
+            entered[frame.name] += row.calls
+            resumed[frame.name] += row.resumes
+            total[frame.name] += row.total_ns
+            assert not row.seeded
+    assert entered == ENTERED
+    assert resumed["task 0"] == resumed["task 1"] == 3
+    assert resumed["tasks"] == 1
+    assert resumed["in generator"] == 3 + 5  # next: twice more and the end; close: five times
+    # Suspended, they are charged nothing: three burns of 10 ms each.
+    assert 0.03e9 <= total["task 0"] < 0.1e9
+    assert 0.02e9 <= total["tasks"] < 0.1e9
+
+
+def test_samples_outside_are_outside(run: Run) -> None:
+    profile = run.profile()
+    inside: Counter[bool] = Counter()
+    for samples, kinds, names in paths(profile):
+        regions = [name for kind, name in zip(kinds, names, strict=True) if kind == "region"]
+        if "closed" in names and "generator" not in names:
+            assert not regions, names
+        if "closed" in names and "burn" in names:
+            inside["generator" in names] += samples
+            assert ("in generator" in regions) == ("generator" in names), names
+    if profile.meta["mode"] != "trace":
+        assert inside[True] > 5 < inside[False]
+
+
+def test_api(tmp_path: object) -> None:
+    script = """
+import gc, sys, threading
+from pyhybrid import Profiler, region
+r = region("a", step=3)
+assert repr(r) == "region('a')"
+with r as same:
+    assert same is r
+for wrong in ((), (1,), ("a", "b")):
+    try:
+        region(*wrong)
+    except TypeError:
+        continue
+    raise AssertionError(wrong)
+
+def names(p):
+    frames, nodes = p.profile.frames, p.profile.nodes
+    return {frames[nodes.frame[r.node]].name: (r.calls, r.resumes) for r in p.profile.exact
+            if frames[nodes.frame[r.node]].kind == "region"}
+
+# Nested in itself, twice entered, many at once, left in another order.
+with Profiler(mode="trace") as p:
+    with region("x"):
+        with region("y\\u00e9"):
+            pass
+    r = region("twice")
+    with r:
+        try:
+            r.__enter__()
+        except RuntimeError:
+            pass
+        else:
+            raise AssertionError
+    many = [region(f"m{i}") for i in range(500)]
+    for each in many: each.__enter__()
+    for each in many: each.__exit__(None, None, None)
+assert names(p)["x"] == names(p)["y\\u00e9"] == names(p)["twice"] == (1, 0)
+assert sum(n.startswith("m") for n in names(p)) == 500
+
+# A generator that another thread finishes, and one that nobody does.
+def g():
+    with region("moved"):
+        yield 1
+        yield 2
+with Profiler(mode="hybrid") as p:
+    moved, dropped = g(), g()
+    next(moved), next(dropped)
+    t = threading.Thread(target=lambda: list(moved)); t.start(); t.join()
+    del dropped
+    gc.collect()
+    with region("after"):
+        pass
+assert names(p)["after"] == (1, 0)
+
+# Begun in one run, ended in the next.
+p = Profiler(mode="trace")
+p.start()
+r = region("long"); r.__enter__()
+p.stop()
+p.start()
+r.__exit__(None, None, None)
+with region("long"): pass
+p.stop()
+assert names(p) == {"long": (1, 0)}, names(p)
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,108 @@
+"""PyTorch: forward, backward, hooks and autograd.Function, in one tree with the C++ between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from exact_support import check_exact, check_halves
+from support import TARGETS, check_invariants, paths
+
+pytestmark = pytest.mark.needs("torch")
+
+# Timers, which the ordinary user has, give a sample a tick, not one a period: a sample stands for
+# many, and those of a periodic program are far from random.
+FAIR = os.geteuid() == 0
+
+
+@pytest.fixture(scope="module", params=["sample", "hybrid"])
+def stacks(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[list[tuple[int, list, list]]]:
+    import subprocess
+    import sys
+
+    from pyhybrid.profile_file import Profile
+
+    folder = tmp_path_factory.mktemp("torch")
+    command = [sys.executable, "-P", "-m", "pyhybrid", "--format", "folded", "--hz", "1777"]
+    command += ["--mode", request.param]
+    done = subprocess.run(
+        [*command, TARGETS / "tiny_torch.py", "6", "400"],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+    )
+    print(done.stderr.decode())  # pytest shows it with a failure
+    assert done.returncode == 0
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        check_invariants(profile)
+        if request.param == "hybrid":
+            check_exact(profile)
+            check_halves(profile)
+        yield list(paths(profile))
+
+
+def having(stacks: list[tuple[int, list, list]], *sequence: str) -> int:
+    """Samples whose path has frames with these names (or C++ names that begin so in some
+    namespace), in this order, not necessarily next to each other."""
+
+    def matches(name: str, wanted: str) -> bool:
+        return name.startswith(wanted) or f"::{wanted}" in name
+
+    found = 0
+    for samples, _, names in stacks:
+        rest = iter(names)
+        if all(any(matches(name, wanted) for name in rest) for wanted in sequence):
+            found += samples
+    return found
+
+
+def test_operators_below_the_module_that_called_them(stacks: list) -> None:
+    path = "main", "step", "Module._call_impl", "Net.forward", "Module._call_impl", "Linear.forward"
+    operators = "torch::autograd::", "at::_ops::linear::call", "at::_ops::addmm"
+    assert having(stacks, *path, *operators) > (5 if FAIR else 0)
+
+
+def test_backward_runs_python_below_the_engine(stacks: list) -> None:
+    # On the CPU the engine runs backward on the thread that called it.
+    path = "main", "step", "Tensor.backward", "_engine_run_backward", "torch::autograd::"
+    backward = having(stacks, *path, "BackwardCFunction.apply", "Scale.backward", "spin")
+    hook = having(stacks, *path, "on_gradient", "spin")
+    forward = having(
+        stacks, "main", "step", "Net.forward", "THPFunction_apply", "Scale.forward", "spin"
+    )
+    assert min(backward, hook, forward) > 5
+    # 300 us each, but periodic sampling of a periodic program is not random.
+    if FAIR:
+        assert min(backward, hook, forward) > 50  # of 400 steps, 300 us each: 213
+        assert max(backward, hook, forward) < 3 * min(backward, hook, forward)
+
+
+def test_no_impossible_stack(stacks: list) -> None:
+    parents = {
+        "spin": {"Scale.forward", "Scale.backward", "on_gradient"},
+        "Scale.backward": {"BackwardCFunction.apply"},
+        "Net.forward": {"Module._call_impl"},
+        "step": {"main"},
+        "main": {"<module>"},
+    }
+    checked = unknown = 0
+    for samples, kinds, names in stacks:
+        python = [name for kind, name in zip(kinds, names, strict=True) if kind == "python"]
+        for caller, callee in pairwise(python):
+            if callee in parents:
+                assert caller in parents[callee], names
+                checked += samples
+        assert not any(name.startswith("_PyEval_EvalFrameDefault") for name in names), names
+        # RETURN_GENERATOR may unmap the current frame (pyframe.c): it alone is unknown then.
+        unknown += samples * names.count("[unknown python]")
+    assert checked > having(stacks, "main", "step") > 20
+    assert unknown <= max(2, sum(samples for samples, _, _ in stacks) // 1000)
+
+
+def test_the_threads_of_openmp_are_there(stacks: list) -> None:
+    if len(os.sched_getaffinity(0)) > 1:
+        assert having(stacks, "gomp_thread_start") > having(stacks, "main", "step") // 50

@@ -1,0 +1,77 @@
+"""Named regions: nested, in coroutines, in generators, in threads, across calls through C."""
+
+import asyncio
+import threading
+import time
+
+from pyhybrid import region
+
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def step(seconds):
+    with region("forward", step=1):
+        burn(seconds)
+    with region("backward"):
+        sorted([1, 2, 3], key=lambda x: burn(seconds / 3) or x)
+
+
+def epochs():
+    for i in range(3):
+        with region("epoch", i=i), region("inner"):
+            step(0.03)
+    burn(0.03)
+
+
+async def waits(name):
+    with region(name):
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            burn(0.01)
+
+
+async def tasks():
+    with region("tasks"):
+        await asyncio.gather(*[waits(f"task {i}") for i in range(3)])
+        burn(0.02)
+
+
+def generator():
+    with region("in generator"):
+        for _ in range(3):
+            burn(0.01)
+            yield
+
+
+def closed():
+    for _ in range(5):
+        g = generator()
+        next(g)
+        g.close()
+    burn(0.1)
+
+
+def raising():
+    try:
+        with region("raising"):
+            burn(0.01)
+            raise KeyError
+    except KeyError:
+        burn(0.01)
+
+
+epochs()
+asyncio.run(tasks())
+for _ in generator():
+    burn(0.005)
+closed()
+raising()
+threads = [threading.Thread(target=step, args=(0.03,)) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()

@@ -1,0 +1,206 @@
+"""Writes spools by hand, record by record, as src/spool.h says: for tests of what reads them."""
+
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyhybrid import spool_format as form
+from pyhybrid.frames import NATIVE_LIMIT, OFFSET_BITS, PSEUDO_LIMIT
+from pyhybrid.symbols import ADDRESS_BITS
+
+META = {
+    "version": "0.1.0",
+    "argv": ["workload.py", "--steps", "3"],
+    "executable": "/opt/python/bin/python3.12",
+    "cwd": "/home/me",
+    "pid": 4242,
+    "hostname": "host",
+    "python": "3.12.1",
+    "os_release": "6.18.0",
+    "arch": "x86_64",
+    "clock": "cpu",
+    "engine": "perf_event",
+    "engine_reason": "",
+    "hz_asked": 1000,
+    "hz": 1000,
+    "period_ns": 1_000_000,
+    "mode": "sample",
+    "start_ns": 1_000_000_000,
+    "start_unix_ns": 1_700_000_000_000_000_000,
+    "unwinder": "cfi",
+    "notes": [],
+    "package_dir": "/opt/python/lib/python3.12/site-packages/pyhybrid",
+    "n_cpus": 2,
+}
+
+
+def native(module: int, offset: int) -> int:
+    """The word of a native frame."""
+    return module << ADDRESS_BITS | offset
+
+
+def python(code: int, offset: int) -> int:
+    """The word of a Python frame."""
+    return NATIVE_LIMIT | code << OFFSET_BITS | offset
+
+
+def pseudo(number: int) -> int:
+    """The word of a pseudo-frame."""
+    return PSEUDO_LIMIT | number
+
+
+class SpoolWriter:
+    """A spool in the making: `data` is the file so far, `boundaries` where each record ends."""
+
+    def __init__(self, pid: int = 4242, version: int = form.VERSION) -> None:
+        self.data = bytearray(form.HEADER.pack(form.MAGIC, version, pid))
+        self.boundaries = [len(self.data)]
+        self._rows: dict[tuple[int, int], int] = {}
+        self._pending: list[tuple[int, int]] = []
+
+    def record(self, kind: int, body: bytes) -> None:
+        """Append any record."""
+        self.data += form.RECORD.pack(kind, len(body)) + body + bytes(-len(body) % 8)
+        self.boundaries.append(len(self.data))
+
+    def meta(self, **keys: Any) -> None:
+        """META, overriding `keys` of the usual ones."""
+        self.record(form.META, json.dumps(META | keys).encode())
+
+    def module(
+        self,
+        number: int,
+        path: str,
+        base: int,
+        size: int = 0x100000,
+        build_id: bytes = b"\xab" * 20,
+    ) -> None:
+        """A module of one executable segment, `size` bytes from `base`."""
+        raw = path.encode()
+        head = form.MODULE_HEAD.pack(number, 1, base, 0, len(build_id), len(raw))
+        segment = form.SEGMENT.pack(base, size, 0, 5)
+        self.record(form.MODULE, head + segment + build_id + raw)
+
+    def code(
+        self,
+        index: int,
+        qualname: str,
+        file: str,
+        first_line: int,
+        first_traceable: int = 0,
+        table: bytes = b"\xf0\x00" * 0,
+    ) -> None:
+        """A code object."""
+        name, path = (text.encode("utf-8", "surrogatepass") for text in (qualname, file))
+        lengths = (len(name), len(path), len(table))
+        head = form.CODE_HEAD.pack(index, first_line, first_traceable, *lengths)
+        self.record(form.CODE, head + name + path + table)
+
+    def thread(self, index: int, tid: int, comm: str, name: str = "") -> None:
+        """A thread, and its name by threading."""
+        head = form.THREAD_HEAD.pack(index, tid, 10**9, 10**9, comm.encode())
+        self.record(form.THREAD, head)
+        if name:
+            self.record(form.THREAD_NAME, struct.pack("<II", index, 1) + name.encode())
+
+    def stack(self, *words: int) -> int:
+        """The id of the stack with these words, root first; new rows go out with `stacks`."""
+        row = 0
+        for word in words:
+            key = (row, word)
+            if key not in self._rows:
+                self._rows[key] = len(self._rows) + 1
+                self._pending.append(key)
+            row = self._rows[key]
+        return row
+
+    def stacks(self) -> None:
+        """STACKS: the rows that are new since the last one."""
+        n = len(self._pending)
+        first = len(self._rows) - n + 1
+        parents = struct.pack(f"<{n}I", *(parent for parent, _ in self._pending))
+        words = struct.pack(f"<{n}Q", *(word for _, word in self._pending))
+        head = form.STACKS_HEAD.pack(first, n)
+        self.record(form.STACKS, head + parents + bytes(-len(parents) % 8) + words)
+        self._pending.clear()
+
+    def functions(self, starts: dict[int, int]) -> None:
+        """FUNCTIONS: word -> start word."""
+        self.record(form.FUNCTIONS, b"".join(struct.pack("<QQ", *each) for each in starts.items()))
+
+    def samples(
+        self,
+        thread: int,
+        stacks: Sequence[int],
+        first_ns: int = 2_000_000_000,
+        dt_ns: int = 1_000_000,
+        weights: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """A chunk of samples, `dt_ns` apart."""
+        n, weights = len(stacks), list(weights)
+        head = form.SAMPLES_HEAD.pack(thread, n, len(weights), 0, first_ns)
+        arrays = struct.pack(f"<{2 * n}I", 0, *[dt_ns] * (n - 1), *stacks)
+        pairs = b"".join(struct.pack("<II", *each) for each in weights)
+        self.record(form.SAMPLES, head + arrays + pairs)
+
+    def counters(
+        self,
+        thread: int,
+        recorded: int,
+        weight: int,
+        lost: Sequence[int] = (),
+        cpu_ns: int = 0,
+        missed_weight: int = 0,
+        handler: Sequence[int] = (),
+    ) -> None:
+        """A snapshot of a thread's own account."""
+        losses = [*lost, *[0] * (form.N_LOSSES - len(lost))]
+        self.record(
+            form.COUNTERS,
+            form.COUNTERS_HEAD.pack(
+                *(thread, 3, 3 * 10**9, recorded + sum(losses), recorded, weight, missed_weight),
+                *(cpu_ns, *losses, *losses, *handler, *[0] * (64 - len(handler))),
+            ),
+        )
+
+    def exact_thread(
+        self, index: int, tid: int, first_ns: int = 10**9, comm: str = "python"
+    ) -> None:
+        """A thread that events came from."""
+        self.record(
+            form.EXACT_THREAD, form.EXACT_THREAD_HEAD.pack(index, tid, first_ns, comm.encode())
+        )
+
+    def exact_nodes(self, thread: int, first_id: int, *rows: tuple[int, int]) -> None:
+        """Nodes: (parent, word)."""
+        n = len(rows)
+        parents = struct.pack(f"<{n}I", *(parent for parent, _ in rows))
+        words = struct.pack(f"<{n}Q", *(word for _, word in rows))
+        head = form.EXACT_NODES_HEAD.pack(thread, first_id, n, 0)
+        self.record(form.EXACT_NODES, head + parents + bytes(-len(parents) % 8) + words)
+
+    def exact_counts(self, thread: int, *counts: dict[str, int]) -> None:
+        """Counters of nodes: node, calls, resumes, raised, ticks, seeded."""
+        body = b"".join(
+            form.EXACT_COUNT.pack(
+                *(count.get(key, 0) for key in ("node", "raised", "calls", "resumes", "ticks")),
+                *(count.get("seeded", 0), 0),
+            )
+            for count in counts
+        )
+        self.record(form.EXACT_COUNTERS, form.EXACT_COUNTERS_HEAD.pack(thread, len(counts)) + body)
+
+    def clock(self, ticks: int, time_ns: int) -> None:
+        """A reading of both clocks."""
+        self.record(form.CLOCK, form.CLOCK_HEAD.pack(ticks, time_ns))
+
+    def end(self, time_ns: int = 3_000_000_000, cpu_ns: int = 1_500_000_000) -> None:
+        """END: stopped in order, two children forked and one spawned."""
+        self.record(form.END, form.END_HEAD.pack(time_ns, cpu_ns, 2, 1))
+
+    def save(self, path: Any) -> str:
+        """Write the file; returns its path as str."""
+        with open(path, "wb") as file:
+            file.write(self.data)
+        return str(path)

@@ -1,0 +1,222 @@
+"""The exact half of a spool: times, threads and nodes, joined with the sampled half."""
+
+import io
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from example_profile import fake_symbols
+from spool_writer import SpoolWriter, native, pseudo, python
+
+from pyhybrid.calls import ROOT, function_calls
+from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters.folded import Folded
+from pyhybrid.profile_file import Profile
+from pyhybrid.render import print_summary
+from pyhybrid.summary import summarize
+
+Opened = Callable[[SpoolWriter], Profile]
+MAIN, WORK, LEAF, SORTED = python(1, 0), python(2, 0), python(3, 0), native(1, 0x100)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    profiles = []
+
+    def profile_of(writer: SpoolWriter) -> Profile:
+        profiles.append(Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()))
+        return profiles[-1]
+
+    yield profile_of
+    for profile in profiles:
+        profile.close()
+
+
+def writer(mode: str = "trace") -> SpoolWriter:
+    """Three functions; ticks are half nanoseconds."""
+    spool = SpoolWriter()
+    spool.meta(mode=mode)
+    spool.clock(1000, 500)
+    spool.module(1, "/usr/lib/libfake.so", 0x7F0000000000)
+    for index, name in enumerate(("main", "work", "leaf"), 1):
+        spool.code(index, name, "a.py", 10 * index)
+    return spool
+
+
+def recursive(spool: SpoolWriter) -> None:
+    """main -> sorted (C) -> work -> work -> leaf, on one thread; the numbers are ticks."""
+    spool.exact_thread(1, 100)
+    spool.exact_nodes(1, 1, (0, MAIN), (1, SORTED), (2, WORK), (3, WORK))
+    spool.exact_nodes(1, 5, (4, LEAF))
+    spool.exact_counts(1, {"node": 1, "calls": 9}, {"node": 3, "calls": 9})  # overridden below
+    spool.exact_counts(
+        1,
+        {"node": 1, "calls": 1, "ticks": 2001},
+        {"node": 3, "calls": 2, "resumes": 3, "ticks": 1501},
+        {"node": 4, "calls": 2, "raised": 1, "ticks": 1001},
+        {"node": 5, "calls": 7, "ticks": 601},
+    )
+
+
+def by_name(profile: Profile) -> dict[str, tuple[int, ...]]:
+    """name/depth -> calls, resumes, raised, total, self."""
+    rows = {}
+    for row in profile.exact:
+        path, node = [], row.node
+        while node:
+            path.append(profile.frames[profile.nodes.frame[node]].name)
+            node = profile.nodes.parent[node]
+        figures = (row.calls, row.resumes, row.raised, row.total_ns, row.self_ns)
+        rows[f"{row.thread}:" + "/".join(reversed(path))] = figures
+    return rows
+
+
+def test_totals_and_self_times(opened: Opened) -> None:
+    spool = writer()
+    recursive(spool)
+    spool.clock(4001000, 2000500)
+    spool.end()
+    profile = opened(spool)
+    name = next(f.name for f in profile.frames.values() if f.kind == "native")
+    assert by_name(profile) == {
+        "1:main": (1, 0, 0, 1000, 250),
+        f"1:main/{name}/work": (2, 3, 0, 750, 250),
+        f"1:main/{name}/work/work": (2, 0, 1, 500, 200),
+        f"1:main/{name}/work/work/leaf": (7, 0, 0, 300, 300),
+    }
+    (thread,) = profile.threads.values()
+    assert (thread.tid, thread.name, thread.recorded) == (100, "python", 0)
+
+
+def test_functions(opened: Opened) -> None:
+    spool = writer()
+    recursive(spool)
+    spool.clock(4001000, 2000500)
+    spool.end()
+    profile = opened(spool)
+    ids = {frame.name: frame.id for frame in profile.frames.values()}
+    functions = function_calls(profile)
+    work = functions[ids["work"]]
+    assert (work.calls, work.turns, work.outer_turns) == (4, 7, 5)
+    assert (work.total_ns, work.self_ns, work.raised) == (750, 450, 1)
+    assert {k: (t.turns, t.total_ns) for k, t in work.callers.items()} == {
+        ids["main"]: (5, 750),
+        ids["work"]: (2, 500),
+    }
+    assert functions[ids["main"]].callers.keys() == {ROOT}
+
+
+def test_nodes_of_both_halves_are_one(opened: Opened) -> None:
+    spool = writer("hybrid")
+    spool.thread(1, 100, "python")
+    stack = spool.stack(python(1, 5), native(1, 0x108), python(2, 7), native(1, 0x200))
+    spool.stacks()
+    spool.samples(1, [stack])
+    spool.exact_thread(7, 100)
+    spool.exact_nodes(7, 1, (0, MAIN), (1, SORTED), (2, WORK))
+    spool.exact_counts(7, {"node": 1, "calls": 1}, {"node": 3, "calls": 4})
+    spool.end()
+    profile = opened(spool)
+    assert len(profile.threads) == 1
+    assert len(profile.nodes.parent) == 5  # the root, and four frames
+    assert {row.node for row in profile.exact} <= set(range(1, 5))
+
+
+def test_a_tid_that_came_again(opened: Opened) -> None:
+    spool = writer()
+    spool.thread(1, 100, "python", "first")
+    spool.exact_thread(1, 100, first_ns=10**9 - 5_000_000)
+    spool.exact_thread(2, 100, first_ns=3 * 10**9)
+    for index in (1, 2):
+        spool.exact_nodes(index, 1, (0, MAIN))
+        spool.exact_counts(index, {"node": 1, "calls": index})
+    spool.end()
+    profile = opened(spool)
+    assert [(row.thread, row.calls) for row in profile.exact] == [(1, 1), (2, 2)]
+    assert [thread.name for thread in profile.threads.values()] == ["first", "python"]
+
+
+def test_what_still_ran_when_the_process_was_killed(opened: Opened) -> None:
+    spool = writer()
+    spool.exact_thread(1, 100)
+    spool.exact_nodes(1, 1, (0, MAIN), (1, WORK), (2, LEAF))
+    counts = (
+        {"node": 1, "calls": 1},
+        {"node": 2, "seeded": 1},
+        {"node": 3, "calls": 5, "ticks": 80},
+    )
+    spool.exact_counts(1, *counts)
+    spool.clock(2000, 1000)
+    rows = by_name(opened(spool))
+    assert rows["1:main"] == (1, 0, 0, 40, 0)
+    assert rows["1:main/work"] == (0, 0, 0, 40, 0)
+
+
+def test_full_trees_and_unknown_code(opened: Opened) -> None:
+    spool = writer()
+    spool.exact_thread(1, 100)
+    spool.exact_nodes(1, 1, (0, MAIN), (1, pseudo(6)), (1, python(99, 0)))
+    spool.exact_counts(1, *({"node": node, "calls": node} for node in (1, 2, 3)))
+    spool.end()
+    rows = by_name(opened(spool))
+    assert set(rows) == {"1:main", "1:main/[tree full]", "1:main/[unknown python]"}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda spool: spool.exact_nodes(1, 2, (0, MAIN)),
+        lambda spool: spool.exact_nodes(1, 1, (1, MAIN)),
+        lambda spool: spool.exact_nodes(2, 1, (0, MAIN)),
+        lambda spool: spool.exact_counts(1, {"node": 1}),
+    ],
+)
+def test_damage_is_one_line(opened: Opened, damage: Callable[[SpoolWriter], None]) -> None:
+    spool = writer()
+    spool.exact_thread(1, 100)
+    damage(spool)
+    with pytest.raises(PyhybridError, match="damaged record"):
+        opened(spool)
+
+
+def test_folded_without_samples_is_in_microseconds(opened: Opened, tmp_path: Path) -> None:
+    spool = writer()
+    spool.exact_thread(1, 100)
+    spool.exact_nodes(1, 1, (0, MAIN), (1, WORK))
+    spool.exact_counts(
+        1, {"node": 1, "calls": 1, "ticks": 10**7}, {"node": 2, "calls": 3, "ticks": 4 * 10**6}
+    )
+    spool.clock(4001000, 2000500)
+    spool.end()
+    path = tmp_path / "x.folded"
+    Folded().write(opened(spool), str(path))
+    assert path.read_text().splitlines() == [
+        "python;main (a.py:10) 3000",
+        "python;main (a.py:10);work (a.py:20) 2000",
+    ]
+
+
+def test_summary_of_a_trace(opened: Opened) -> None:
+    spool = writer()
+    recursive(spool)
+    spool.clock(4001000, 2000500)
+    spool.end()
+    profile = opened(spool)
+    stream = io.StringIO()
+    print_summary(summarize(profile, [], []), stream)
+    text = stream.getvalue()
+    assert "calls    12 of 3 Python functions" in text
+    assert "samples" not in text
+    assert [line.split()[-2] for line in text.splitlines() if "a.py" in line] == [
+        "work", "leaf", "main",
+    ]  # fmt: skip
+
+
+def test_the_table_can_be_queried(opened: Opened) -> None:
+    spool = writer()
+    recursive(spool)
+    spool.end()
+    profile = opened(spool)
+    assert isinstance(profile._database, sqlite3.Connection)
+    assert profile.query("SELECT sum(calls) FROM exact") == [(12,)]

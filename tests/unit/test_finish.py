@@ -1,0 +1,320 @@
+"""From the spool to the database: frames are one by identity, phantoms go, every sum holds."""
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from example_profile import PERIOD_NS, SAMPLES, TORCH, WEIGHT, example, fake_symbols
+from spool_writer import SpoolWriter, native, pseudo, python
+
+from pyhybrid.assemble import assemble
+from pyhybrid.errors import PyhybridError
+from pyhybrid.finish import finish, main
+
+Finished = Callable[[SpoolWriter], sqlite3.Connection]
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Iterator[Finished]:
+    """Turns spools into databases."""
+    databases = []
+
+    def database_of(writer: SpoolWriter) -> sqlite3.Connection:
+        databases.append(sqlite3.connect(":memory:", isolation_level=None))
+        assemble(databases[-1], writer.save(tmp_path / "x.part"), fake_symbols())
+        return databases[-1]
+
+    yield database_of
+    for database in databases:
+        database.close()
+
+
+def test_sums(finished: Finished) -> None:
+    db = finished(example())
+    assert db.execute("SELECT sum(samples), sum(weight_ns) FROM sampled").fetchone() == (
+        SAMPLES,
+        WEIGHT * PERIOD_NS,
+    )
+    threads = "SELECT sum(signals), sum(recorded), sum(recorded_weight_ns) FROM thread"
+    assert db.execute(threads).fetchone() == (SAMPLES + 3, SAMPLES, WEIGHT * PERIOD_NS)
+    assert db.execute("SELECT reason, samples FROM loss ORDER BY 1").fetchall() == [
+        ("ring_full", 2),
+        ("too_slow", 1),
+    ]
+    assert db.execute("SELECT n FROM timeline ORDER BY thread").fetchall() == [(10,), (2,)]
+    assert db.execute("SELECT end_ns, n_forked, n_spawned FROM process").fetchone() == (
+        3_000_000_000,
+        2,
+        1,
+    )
+
+
+def test_parents_come_first_and_exist(finished: Finished) -> None:
+    db = finished(example())
+    for table in ("node", "stack"):
+        assert db.execute(f"SELECT count(*) FROM {table} WHERE parent >= id").fetchone() == (0,)
+        sql = (
+            f"SELECT count(*) FROM {table} WHERE parent NOT IN (SELECT id FROM {table}) AND parent"
+        )
+        assert db.execute(sql).fetchone() == (0,)
+    sql = (
+        "SELECT count(*) FROM stack c JOIN stack p ON p.id = c.parent JOIN node n ON n.id = c.node "
+    )
+    assert db.execute(sql + "WHERE n.parent != p.node AND n.id != p.node").fetchone() == (0,)
+
+
+def test_native_names_by_what_is_known(finished: Finished) -> None:
+    db = finished(example())
+    rows = db.execute("SELECT name, source, address FROM frame WHERE kind = 'native'").fetchall()
+    found = {name: (source, address) for name, source, address in rows}
+    assert found["at::_ops::add::call(at::Tensor const&, c10::Scalar const&)"] == ("symtab", 0x1000)
+    assert found["at::native::add_stub; odd\nname"] == ("debugdata", 0x2000)
+    assert found["libtorch_cpu.so!+0x3000"] == ("fde", 0x3000)
+    assert found["libtorch_cpu.so!?"] == ("none", None)
+    assert found["[jit]"] == ("none", None)
+    assert found["[vdso]!+0x800"] == ("fde", 0x800)
+    assert len(rows) == len(found)
+
+
+def test_addresses_and_lines(finished: Finished) -> None:
+    db = finished(example())
+    sql = """SELECT DISTINCT stack.address, offset, stack.line FROM stack
+             JOIN node ON node.id = node JOIN frame ON frame.id = frame WHERE name = ?"""
+    stub = db.execute(sql, ["at::native::add_stub; odd\nname"]).fetchall()
+    assert stub == [(0x7F1000002010, None, None), (0x7F1000002018, None, None)]
+    assert db.execute(sql, ["[jit]"]).fetchall() == [(0x7E0000000040, None, None)]
+    assert db.execute(sql, ["<module>"]).fetchall() == [(None, 9, 3)]
+
+
+def test_one_library_loaded_twice_and_equal_code_are_one(finished: Finished) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    for number in (1, 2):
+        writer.module(number, "/lib/a.so", number << 20)
+        writer.code(number, "f", "a.py", 3)
+    writer.thread(1, 1, "python")
+    stacks = [writer.stack(python(number, 1), native(number, 0x20)) for number in (1, 2)]
+    writer.functions({native(number, 0x20): native(number, 0x10) for number in (1, 2)})
+    writer.stacks()
+    writer.samples(1, stacks)
+    db = finished(writer)
+    assert db.execute("SELECT count(*) FROM frame").fetchone() == (2,)
+    assert db.execute("SELECT count(*) FROM node").fetchone() == (2,)
+    assert db.execute("SELECT count(*) FROM stack").fetchone() == (4,)
+    (notes,) = db.execute("SELECT value FROM meta WHERE key = 'notes'").fetchone()
+    assert json.loads(notes) == ["/lib/a.so: no names: No such file or directory"]
+
+
+def paths(db: sqlite3.Connection) -> dict[str, int]:
+    """Samples by call path, through nodes and, the same, through stacks."""
+    names = dict(db.execute("SELECT id, name FROM frame"))
+    nodes = {
+        i: (parent, names[f]) for i, parent, f in db.execute("SELECT id,parent,frame FROM node")
+    }
+    stacks = {i: (p, nodes[n][1]) for i, p, n in db.execute("SELECT id, parent, node FROM stack")}
+
+    def path(table: dict[int, tuple[int, str]], at: int) -> str:
+        names = []
+        while at:
+            at, name = table[at]
+            names.append(name)
+        return ";".join(names[::-1])
+
+    found: dict[str, int] = {}
+    for stack, node, n in db.execute(
+        "SELECT stack, node, samples FROM sampled JOIN stack ON stack.id = stack"
+    ):
+        assert path(nodes, node) == path(stacks, stack)
+        found[path(nodes, node)] = found.get(path(nodes, node), 0) + n
+    return found
+
+
+def test_phantoms(finished: Finished) -> None:
+    """The shim is no caller of Python frames; as a leaf or as a caller of native code it stays."""
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "main", "a.py", 1)
+    writer.code(2, "__init__", "shim", 0, first_traceable=4)
+    writer.code(3, "A.__init__", "a.py", 5)
+    writer.module(1, "[vdso]", 0)
+    writer.functions({native(1, 9): native(1, 8)})
+    writer.thread(1, 1, "python")
+    main, shim, init = python(1, 5), python(2, 1), python(3, 2)
+    stacks = [
+        writer.stack(main, shim, init),
+        writer.stack(main, shim, shim, init),
+        writer.stack(main, shim),
+        writer.stack(main, shim, native(1, 9)),
+        writer.stack(main, python(2, 4), init),
+        writer.stack(main, init),
+    ]
+    writer.stacks()
+    writer.samples(1, stacks)
+    assert paths(finished(writer)) == {
+        "main;A.__init__": 3,
+        "main;__init__": 1,
+        "main;__init__;[vdso]!+0x8": 1,
+        "main;__init__;A.__init__": 1,
+    }
+
+
+def test_unneeded_phantoms_leave_no_node(finished: Finished) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "main", "a.py", 1)
+    writer.code(2, "__init__", "shim", 0, first_traceable=4)
+    writer.thread(1, 1, "python")
+    stack = writer.stack(python(1, 5), python(2, 1), python(1, 5))
+    writer.stacks()
+    writer.samples(1, [stack])
+    db = finished(writer)
+    assert db.execute("SELECT count(*) FROM node").fetchone() == (2,)
+    assert paths(db) == {"main;main": 1}
+
+
+def test_pseudo_frames_and_unknown_codes(finished: Finished) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 1, "python")
+    stacks = [writer.stack(pseudo(n)) for n in range(1, 9)] + [writer.stack(python(77, 1)), 0]
+    writer.stacks()
+    writer.samples(1, stacks)
+    assert paths(finished(writer)) == {
+        "[truncated]": 2,
+        "[unwind gap]": 1,
+        "[bridged]": 1,
+        "[unknown python]": 2,
+        "[other interpreter]": 1,
+        "[tree full]": 1,
+        "[pyhybrid]": 1,
+        "[pseudo 8]": 1,
+    }
+
+
+def test_killed_process(finished: Finished) -> None:
+    """Without END the samples in the file count, not the last snapshot of the counters."""
+    writer = example(end=False)
+    writer.samples(2, [1, 1, 1])
+    db = finished(writer)
+    assert db.execute("SELECT end_ns, n_forked FROM process").fetchone() == (None, None)
+    assert db.execute("SELECT signals, recorded FROM thread WHERE id = 2").fetchone() == (5, 5)
+    assert db.execute("SELECT value FROM meta WHERE key = 'complete'").fetchone() == ("false",)
+
+
+def test_cut_anywhere(tmp_path: Path) -> None:
+    writer = example()
+    path = tmp_path / "x.part"
+    for size in range(writer.boundaries[1], len(writer.data), 3):
+        path.write_bytes(writer.data[:size])
+        with sqlite3.connect(":memory:", isolation_level=None) as db:
+            assemble(db, str(path), fake_symbols())
+            by_thread = db.execute("SELECT total(recorded) FROM thread").fetchone()
+            assert by_thread == db.execute("SELECT total(samples) FROM sampled").fetchone()
+        db.close()
+
+
+def test_odd_names_can_be_stored(finished: Finished) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "f\udc80", "/tmp/\udcff\u00e9.py", 1)
+    writer.thread(1, 1, "python", "\u4e2d")
+    row = writer.stack(python(1, 1))
+    writer.stacks()
+    writer.samples(1, [row])
+    db = finished(writer)
+    assert db.execute("SELECT name, file FROM frame").fetchone() == (
+        "f\\udc80",
+        "/tmp/\\udcff\u00e9.py",
+    )
+
+
+@pytest.mark.parametrize("damage", ["stack", "weight"])
+def test_damage_is_one_line(finished: Finished, damage: str) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 1, "python")
+    row = writer.stack(pseudo(1))
+    writer.stacks()
+    writer.samples(1, [row + (damage == "stack")], weights=[(0, 1), (int(damage == "weight"), 2)])
+    with pytest.raises(PyhybridError, match="damaged"):
+        finished(writer)
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "out")
+    path = finish(example().save(tmp_path / "out.pyhybrid.part"), prefix, fake_symbols())
+    assert path == prefix + ".pyhybrid"
+    good = Path(path).read_bytes()
+    (tmp_path / "bad.part").write_bytes(b"no spool")
+    with pytest.raises(PyhybridError):
+        finish(str(tmp_path / "bad.part"), prefix, fake_symbols())
+    assert Path(path).read_bytes() == good
+    finish(str(tmp_path / "out.pyhybrid.part"), prefix, fake_symbols())
+    assert Path(path).read_bytes() == good
+    assert sorted(os.listdir(tmp_path)) == ["bad.part", "out.pyhybrid", "out.pyhybrid.part"]
+
+
+def test_unwritable_place_is_one_line(tmp_path: Path) -> None:
+    spool = example().save(tmp_path / "x.part")
+    with pytest.raises(PyhybridError, match="cannot write"):
+        finish(spool, str(tmp_path / "no" / "such" / "folder"), fake_symbols())
+
+
+def test_views(finished: Finished) -> None:
+    db = finished(example())
+    hot = {row[0]: row[4:] for row in db.execute("SELECT * FROM hot_function")}
+    assert hot["at::native::add_stub; odd\nname"] == (2, 5 * PERIOD_NS, 5 * PERIOD_NS)
+    assert hot["Linear.forward"][1:] == (2 * PERIOD_NS, 10 * PERIOD_NS)
+    path = db.execute("SELECT weight_ns, text FROM hot_path").fetchone()
+    assert path[0] == 5 * PERIOD_NS
+    assert path[1].startswith("_start > Py_BytesMain > ")
+    assert path[1].endswith("> at::native::add_stub; odd\nname")
+
+
+def test_two_hundred_thousand_stacks_in_a_second(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.module(TORCH, "[vdso]", 0x7F0000000000)
+    writer.thread(1, 1, "python")
+    for code in range(1, 1001):
+        writer.code(code, f"function_{code}", f"/src/file_{code % 50}.py", code)
+    leaves = [
+        writer.stack(python(1, 1), python(1 + i // 200, i % 64), native(TORCH, i % 5000))
+        for i in range(195_000)
+    ]
+    writer.stacks()
+    for second in range(100):
+        writer.samples(1, leaves[second * 1000 : second * 1000 + 1000], first_ns=second * 10**9)
+    spool = writer.save(tmp_path / "x.part")
+    before = time.process_time()
+    finish(spool, str(tmp_path / "out"), fake_symbols())
+    assert time.process_time() - before < 4.0  # 0.7 s on an idle machine
+
+
+def test_main_makes_everything_and_removes_the_spool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool = example().save(tmp_path / "out.pyhybrid.part")
+    prefix = str(tmp_path / "out")
+    assert main([spool, prefix, "-f", "folded", "--format", "perf", "--keep"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([spool, prefix, "-f", "folded", "--summary"]) == 0
+    assert "12 recorded" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["out.folded", "out.pyhybrid", "perf.data"]
+    assert main([spool, prefix]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("pyhybrid: cannot read ")
+    assert err.count("\n") == 1
+
+
+def test_a_spool_that_cannot_be_finished_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool = example().save(tmp_path / "out.pyhybrid.part")
+    assert main([spool, str(tmp_path / "no" / "out")]) == 1
+    assert capsys.readouterr().err.startswith("pyhybrid: cannot write ")
+    assert os.path.exists(spool)

@@ -1,0 +1,156 @@
+"""Folded stacks: plumbing and our own frames folded away, every sample still counted."""
+
+from pathlib import Path
+
+import pytest
+from example_profile import LIBRARY, PATHS, PYTHON, WEIGHT, example, fake_symbols
+from spool_writer import SpoolWriter, native, python
+
+from pyhybrid.exporters.folded import Folded
+from pyhybrid.fold import FoldedTree
+from pyhybrid.names import Labels
+from pyhybrid.profile_file import Profile
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def opened(writer: SpoolWriter, tmp_path: Path) -> Profile:
+    """The spool as a profile."""
+    return Profile.open(writer.save(tmp_path / "x.part"), fake_symbols())
+
+
+def test_golden(tmp_path: Path) -> None:
+    with opened(example(), tmp_path) as profile:
+        path = tmp_path / "out.folded"
+        assert Folded().write(profile, str(path)) == (str(path), [])
+        first = path.read_bytes()
+        Folded().write(profile, str(path))
+    assert path.read_bytes() == first
+    assert first.decode() == (GOLDEN / "example.folded").read_text()
+
+
+def test_counts_are_the_recorded_weight(tmp_path: Path) -> None:
+    with opened(example(), tmp_path) as profile:
+        lines = folded_lines(profile)
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == WEIGHT
+
+
+def folded_lines(profile: Profile) -> list[str]:
+    """The lines that are written."""
+    return Folded().lines(profile, FoldedTree(profile), Labels(profile).of_frame)
+
+
+def test_names_are_short_unless_asked_and_the_size_is_limited(tmp_path: Path) -> None:
+    path = tmp_path / "out.folded"
+    with opened(example(), tmp_path) as profile:
+        Folded().write(profile, str(path))
+        assert "at::_ops::add::call;" in path.read_text()
+        full = Folded()
+        full.full_names = True
+        full.write(profile, str(path))
+        text = path.read_text()
+        assert "at::_ops::add::call(" in text
+        assert sum(int(line.rpartition(" ")[2]) for line in text.splitlines()) == WEIGHT
+        path.unlink()
+        output = Folded().write(profile, str(path), limit_bytes=100)
+        assert output.path is None
+        assert "not written" in output.notes[0]
+        assert not path.exists()
+
+
+def fold(tmp_path: Path, *stacks: list[int], pyhybrid: bool = True) -> list[str]:
+    """Folded lines of stacks over the example's libpython and these Python functions."""
+    writer = SpoolWriter()
+    writer.meta()
+    writer.module(PYTHON, PATHS[PYTHON], 0)
+    writer.module(LIBC, "/lib/libc.so.6", 0)
+    package = f"{LIBRARY}/site-packages/{'pyhybrid' if pyhybrid else 'other'}"
+    writer.code(1, "_run_code", "<frozen runpy>", 1)
+    writer.code(2, "run", f"{package}/cli/run.py", 2)
+    writer.code(3, "<module>", "/x/job.py", 3)
+    writer.code(4, "work", "/x/job.py", 4)
+    writer.thread(1, 1, "python")
+    rows = [writer.stack(*words) for words in stacks]
+    writer.stacks()
+    writer.samples(1, rows)
+    with opened(writer, tmp_path) as profile:
+        return [line.removeprefix("python;") for line in folded_lines(profile)]
+
+
+START, EXEC, SORTED, COLD = (native(PYTHON, at) for at in (0x110, 0x310, 0x510, 0x810))
+LIBC = 9
+THREAD_START = native(LIBC, 0x88EF0)  # in a libc without symbols
+NAMELESS = native(PYTHON, 0x9000)
+RUNPY, RUN, MODULE, WORK = (python(n, 1) for n in (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("stack", "line"),
+    [
+        # below pyhybrid's exec the program begins
+        ([START, RUNPY, RUN, EXEC, MODULE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
+        ([START, RUNPY, EXEC, RUN, EXEC, MODULE], "<module> (/x/job.py:3)"),
+        ([START, RUNPY, RUN, RUNPY, EXEC, MODULE], "<module> (/x/job.py:3)"),
+        # a stripped interpreter does not name exec
+        ([START, RUNPY, RUN, NAMELESS, MODULE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
+        # the program's own exec stays
+        (
+            [START, RUN, EXEC, MODULE, EXEC, MODULE],
+            "<module> (/x/job.py:3);builtin_exec;<module> (/x/job.py:3)",
+        ),
+        # pyhybrid's own work before it
+        (
+            [START, RUNPY, RUN, SORTED],
+            "_run_code (<frozen runpy>:1);run (pyhybrid/cli/run.py:2);builtin_sorted",
+        ),
+        # used as a library: the program called it
+        (
+            [START, MODULE, RUN, EXEC, WORK],
+            "<module> (/x/job.py:3);run (pyhybrid/cli/run.py:2);builtin_exec;work (/x/job.py:4)",
+        ),
+        # plumbing goes, with the compiler's suffixes too
+        ([START, MODULE, COLD, SORTED, COLD, WORK, COLD],
+         "<module> (/x/job.py:3);builtin_sorted;work (/x/job.py:4)"),
+        ([START, COLD], "[interpreter]"),
+        # a stripped libc does not name the starts of threads and programs
+        ([THREAD_START, THREAD_START, COLD, WORK], "work (/x/job.py:4)"),
+        ([THREAD_START, WORK, THREAD_START], "work (/x/job.py:4);libc.so.6!?"),
+        ([THREAD_START, RUNPY, RUN, THREAD_START, EXEC, MODULE], "<module> (/x/job.py:3)"),
+        ([START, RUN, EXEC], "[interpreter]"),
+    ],
+)  # fmt: skip
+def test_folding(tmp_path: Path, stack: list[int], line: str) -> None:
+    assert fold(tmp_path, stack) == [f"{line} 1"]
+
+
+def test_one_line_for_long_and_short_chains(tmp_path: Path) -> None:
+    long, short = [START, MODULE, COLD, SORTED, COLD, WORK], [MODULE, SORTED, WORK]
+    assert fold(tmp_path, long, short) == [
+        "<module> (/x/job.py:3);builtin_sorted;work (/x/job.py:4) 2"
+    ]
+
+
+def test_other_packages_are_not_ours(tmp_path: Path) -> None:
+    (line,) = fold(tmp_path, [START, RUNPY, RUN, EXEC, MODULE], pyhybrid=False)
+    assert line.startswith("_run_code (<frozen runpy>:1);run (other/cli/run.py:2);builtin_exec;")
+
+
+def test_an_import_is_one_frame(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 1, "python", "MainThread")
+    writer.module(PYTHON, PATHS[PYTHON], 0x7F0000000000, build_id=b"\x01" * 20)
+    importlib = "<frozen importlib._bootstrap>"
+    writer.code(1, "<module>", "/home/me/a.py", 1)
+    writer.code(2, "_find_and_load", importlib, 1300)
+    writer.code(3, "_load_unlocked", importlib, 900)
+    writer.code(4, "<module>", "/home/me/b.py", 1)
+    exec_ = [native(PYTHON, 0x310), native(PYTHON, 0x410)]  # builtin_exec and what it calls
+    path = [python(1, 9), python(2, 9), python(3, 9), *exec_, python(4, 9)]
+    row = writer.stack(*path)
+    writer.stacks()
+    writer.samples(1, [row])
+    with opened(writer, tmp_path) as profile:
+        (line,) = Folded().lines(profile, FoldedTree(profile), Labels(profile).of_frame)
+    names = [frame.split(" ")[0] for frame in line.split(";")]
+    assert names == ["MainThread", "<module>", "_find_and_load", "<module>"]

@@ -1,0 +1,265 @@
+"""perf.data and the perf map, read back by the real perf."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from example_profile import LIBRARY, PATHS, PERIOD_NS, PID, SAMPLES, WEIGHT, example, fake_symbols
+from spool_writer import SpoolWriter, native, python
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.exporters.perf import Perf
+from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.profile_file import Profile
+from pyhybrid.symbols import Demangle, Loader, Symbols
+
+ROW = re.compile(r"\s+[\d.]+% ")
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Iterator[Profile]:
+    """The example."""
+    with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as opened:
+        yield opened
+
+
+def perf(folder: Path, *arguments: str) -> str:
+    """What perf prints about ./perf.data (by -i: without it perf reads stdin if that is a pipe)."""
+    command = ["perf", *arguments, "-i", "perf.data"]
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def recorded(profile: Profile, tmp_path: Path) -> Iterator[Path]:
+    """A folder with the example's perf.data; its map lies where perf looks."""
+    assert Perf().write(profile, str(tmp_path / "perf.data")).notes == []
+    path = PerfMap().default_path(profile, "out")
+    assert path == f"/tmp/perf-{PID}.map"
+    PerfMap().write(profile, path)
+    yield tmp_path
+    os.unlink(path)
+
+
+@pytest.mark.needs("perf")
+def test_script_golden(recorded: Path) -> None:
+    """Every sample, frame by frame; perf names the vdso of this machine, which is not compared."""
+    text = perf(recorded, "script", "--no-inline")
+    text = re.sub(r"\S+ \(\[vdso\]\)", "[unknown] ([vdso])", text)
+    text = text.replace(str(PID), "0000PID")
+    assert text == (GOLDEN / "example.perf-script").read_text()
+
+
+@pytest.mark.needs("perf")
+def test_periods_are_the_recorded_weight(recorded: Path) -> None:
+    periods = [int(p) for p in perf(recorded, "script", "-G", "-F", "period").split()]
+    assert (len(periods), sum(periods)) == (SAMPLES, WEIGHT * PERIOD_NS)
+
+
+@pytest.mark.needs("perf")
+def test_report(recorded: Path) -> None:
+    text = perf(
+        recorded, "report", "--stdio", "--no-children", "-g", "none", "--sort", "comm,dso,sym"
+    )
+    assert "Event count (approx.): 15000000" in text
+    rows = {" ".join(line.split()) for line in text.splitlines() if ROW.match(line)}
+    assert f"6.67% MainThread [JIT] tid {PID} [.] [jit]" in rows
+    assert f"6.67% MainThread [JIT] tid {PID} [.] py::__init__:<shim>:0" in rows
+    assert {row.split()[1] for row in rows} == {"MainThread", "loader:1"}
+
+
+@pytest.mark.needs("perf")
+def test_evlist_buildids_and_header(recorded: Path) -> None:
+    assert perf(recorded, "evlist") == "cpu-clock\n"
+    ids = perf(recorded, "buildid-list").split()
+    assert ids == ["01" * 20, PATHS[1], "02" * 20, PATHS[2]]
+    header = perf(recorded, "report", "--header-only")
+    for line in (
+        "# hostname : host",
+        "# os release : 6.18.0",
+        "# perf version : pyhybrid 0.1.0",
+        "# arch : x86_64",
+        "# nrcpus online : 2",
+        "# cmdline : workload.py --steps 3",
+        "# time of first sample : 2.000000",
+        "# time of last sample : 2.009000",
+    ):
+        assert line in header
+
+
+def test_the_same_bytes_again(profile: Profile, tmp_path: Path) -> None:
+    path = tmp_path / "perf.data"
+    Perf().write(profile, str(path))
+    first = path.read_bytes()
+    Perf().write(profile, str(path))
+    assert path.read_bytes() == first
+    assert (tmp_path / "perf.data.old").read_bytes() == first
+    assert sorted(os.listdir(tmp_path)) == ["perf.data", "perf.data.old", "x.part"]
+
+
+@pytest.mark.needs("perf")
+def test_beyond_the_limit_periods_are_summed(tmp_path: Path) -> None:
+    writer = example()
+    writer.samples(1, [14] * 50, first_ns=2_100_000_000)
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        output = Perf().write(profile, str(tmp_path / "perf.data"), limit_bytes=5000)
+        assert len(output.notes) == 1
+        assert "summed periods" in output.notes[0]
+    periods = [int(p) for p in perf(tmp_path, "script", "-G", "-F", "period").split()]
+    assert sum(periods) == (WEIGHT + 50) * PERIOD_NS
+    assert len(periods) <= SAMPLES + 1
+
+
+def test_where_it_goes(profile: Profile) -> None:
+    assert Perf().default_path(profile, "out") == "perf.data"
+    assert Perf().default_path(profile, "/x/out") == "/x/perf.data"
+    profile.meta["custom_prefix"] = True
+    assert Perf().default_path(profile, "/x/job") == "/x/job.perf.data"
+
+
+@pytest.mark.needs("perf")
+def test_deep_stacks_fit_a_record(tmp_path: Path) -> None:
+    """A record holds some 8,000 frames: the leaf's side is kept."""
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "f", "/f.py", 1)
+    writer.code(2, "leaf", "/f.py", 2)
+    writer.thread(1, PID, "python")
+    row = writer.stack(*(python(1, 2 * i) for i in range(9000)), python(2, 0))
+    writer.stacks()
+    writer.samples(1, [row])
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+        leaf = SyntheticAddresses(profile).of_frame[2]
+    lines = perf(tmp_path, "script", "--max-stack", "9000", "-F", "ip").split()
+    assert 8000 < len(lines) < 9000
+    assert int(lines[0], 16) == leaf
+
+
+@pytest.mark.needs("perf")
+def test_a_reused_address_is_the_library_of_its_time(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    for number, path in ((1, "/lib/first.so"), (2, "/lib/second.so")):
+        raw = path.encode()
+        head = writer_module(number, 0x7F0000000000, number * 2_000_000_000, len(raw))
+        writer.record(2, head + raw)
+    writer.thread(1, PID, "python")
+    first, second = writer.stack(native(1, 0x10)), writer.stack(native(2, 0x10))
+    writer.stacks()
+    writer.samples(1, [first], first_ns=3_000_000_000)
+    writer.samples(1, [second], first_ns=5_000_000_000)
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols_of_nothing()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    lines = perf(tmp_path, "script", "-F", "ip,dso").split()
+    assert [word for word in lines if "lib" in word] == ["(/lib/first.so)", "(/lib/second.so)"]
+
+
+def writer_module(number: int, base: int, load_ns: int, path_length: int) -> bytes:
+    """A MODULE record's head and one segment, without a build-id."""
+    from pyhybrid import spool_format as form
+
+    head = form.MODULE_HEAD.pack(number, 1, base, load_ns, 0, path_length)
+    return head + form.SEGMENT.pack(base, 0x1000, 0, 5)
+
+
+def fake_symbols_of_nothing() -> tuple[Loader, Demangle]:
+    """A loader for which no file exists."""
+
+    def load(path: str, build_id: str | None) -> Symbols:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    return load, str
+
+
+def test_map_lines(profile: Profile) -> None:
+    lines = PerfMap().lines(profile)
+    names = [line.split(" ", 2)[2] for line in lines]
+    assert "py::<module>:/home/me/workload.py:1" in names
+    assert f"py::Linear.forward:{LIBRARY}/site-packages/torch/nn/modules/linear.py:130" in names
+    assert "[truncated]" in names
+    ranges = sorted((int(a, 16), int(n, 16)) for a, n, _ in (line.split(" ", 2) for line in lines))
+    assert all(a + n <= b for (a, n), (b, _) in pairwise(ranges))
+
+
+def test_map_names_are_safe(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "f(1);\ng", "/a (copy)/f.py", 1)
+    writer.thread(1, PID, "python")
+    row = writer.stack(python(1, 0))
+    writer.stacks()
+    writer.samples(1, [row])
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        (line,) = PerfMap().lines(profile)
+    assert line.endswith(" py::f[1]: g:/a [copy]/f.py:1")
+
+
+def test_synthetic_addresses_avoid_what_is_mapped(tmp_path: Path) -> None:
+    writer = example()
+    writer.module(9, "/lib/huge.so", 0x2000_0000_0000, size=0x180_0000_0000)
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        addresses = SyntheticAddresses(profile)
+    assert addresses.base == 0x2200_0000_0000
+    assert addresses.jit == [(0x7E0000000000, 4096)]
+
+
+def test_map_replaces_our_own_old_one(profile: Profile, tmp_path: Path) -> None:
+    path = tmp_path / "perf-1.map"
+    path.write_text("stale\n")
+    assert PerfMap().write(profile, str(path)) == (str(path), [])
+    assert "stale" not in path.read_text()
+    assert path.read_text().splitlines() == PerfMap().lines(profile)
+
+
+def test_map_is_not_written_through_a_link(profile: Profile, tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "perf-1.map"
+    victim.write_text("precious\n")
+    path.symlink_to(victim)
+    output = PerfMap().write(profile, str(path))
+    assert output.path is None
+    assert "not written" in output.notes[0]
+    assert path.is_symlink()
+    assert victim.read_text() == "precious\n"
+
+
+@pytest.mark.needs("root")
+def test_map_of_another_user_is_left_alone(profile: Profile, tmp_path: Path) -> None:
+    path = tmp_path / "perf-1.map"
+    path.write_text("theirs\n")
+    os.chown(path, 65534, 65534)
+    output = PerfMap().write(profile, str(path))
+    assert output.path is None
+    assert "belongs to another user" in output.notes[0]
+    assert path.read_text() == "theirs\n"
+
+
+@pytest.mark.parametrize("exporter", [Perf(), PerfMap()])
+def test_unwritable_place_is_one_line(
+    profile: Profile, tmp_path: Path, exporter: Perf | PerfMap
+) -> None:
+    with pytest.raises(PyhybridError, match="cannot write"):
+        exporter.write(profile, str(tmp_path / "no" / "folder" / "x"))
+
+
+@pytest.mark.needs("perf")
+def test_long_thread_names_are_whole(tmp_path: Path) -> None:
+    """The kernel cuts names at 15 bytes; threading's are longer, and perf takes them."""
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 77, "python", "ThreadPoolExecutor-0_worker_31 \u00e9")
+    row = writer.stack(python(1, 0))
+    writer.stacks()
+    writer.samples(1, [row])
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    assert "ThreadPoolExecutor-0_worker_31 \u00e9" in perf(tmp_path, "script", "-F", "comm")

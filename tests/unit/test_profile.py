@@ -1,0 +1,165 @@
+"""Opening profiles: what is read, and one clear line for everything that is no profile."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from example_profile import PATHS, PERIOD_NS, PID, SAMPLES, TORCH, WEIGHT, example, fake_symbols
+
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.exporters import EXPORTERS
+from pyhybrid.finish import finish
+from pyhybrid.profile_file import Profile
+from pyhybrid.summary import summarize
+
+
+@pytest.fixture(params=["finished", "spool"])
+def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Profile]:
+    """The example, as a finished file and as a spool."""
+    path = example().save(tmp_path / "out.pyhybrid.part")
+    if request.param == "finished":
+        path = finish(path, str(tmp_path / "out"), fake_symbols())
+    with Profile.open(path, fake_symbols()) as opened:
+        yield opened
+
+
+def test_reads_all_of_it(profile: Profile) -> None:
+    assert profile.meta["hz"] == 1000
+    assert profile.process.argv == ["workload.py", "--steps", "3"]
+    assert (profile.process.pid, profile.process.end_ns) == (PID, 3_000_000_000)
+    main, loader = profile.threads.values()
+    assert (main.name, main.comm, main.tid, main.signals) == ("MainThread", "python", PID, 13)
+    assert (loader.missed_weight_ns, loader.cpu_ns) == (PERIOD_NS, 2_000_000)
+    assert (loader.first_ns, loader.last_ns) == (2_000_500_000, 2_001_500_000)
+    assert [(each.reason, each.samples) for each in profile.losses] == [
+        ("ring_full", 2),
+        ("too_slow", 1),
+    ]
+    assert profile.modules[TORCH].path == PATHS[TORCH]
+    assert profile.modules[TORCH].segments == [(0x7F1000000000, 0x100000, 0, 5)]
+    assert {frame.kind for frame in profile.frames.values()} == {"python", "native", "pseudo"}
+    assert sum(each.weight_ns for each in profile.sampled) == WEIGHT * PERIOD_NS
+
+
+def test_the_timeline_is_every_sample(profile: Profile) -> None:
+    chunks = list(profile.timeline())
+    assert [chunk.thread for chunk in chunks] == [1, 2]
+    assert sum(len(chunk.stack) for chunk in chunks) == SAMPLES
+    assert chunks[0].weights == {1: 4}
+    counted: dict[tuple[int, int], int] = {}
+    for chunk in chunks:
+        for stack in chunk.stack:
+            counted[chunk.thread, stack] = counted.get((chunk.thread, stack), 0) + 1
+    assert counted == {(s.thread, s.stack): s.samples for s in profile.sampled}
+
+
+def test_stacks_lie_above_their_nodes(profile: Profile) -> None:
+    stacks, nodes = profile.stacks, profile.nodes
+    for stack in range(1, len(stacks.node)):
+        assert stacks.parent[stack] < stack
+        if stacks.node[stack] != stacks.node[stacks.parent[stack]]:  # but for unneeded phantoms
+            assert nodes.parent[stacks.node[stack]] == stacks.node[stacks.parent[stack]]
+
+
+def test_a_profile_cannot_be_changed(tmp_path: Path) -> None:
+    spool = example().save(tmp_path / "x.part")
+    path = finish(spool, str(tmp_path / "out"), fake_symbols())
+    with Profile.open(path) as profile, pytest.raises(PyhybridError):
+        profile.query("DELETE FROM sampled")
+
+
+def test_odd_paths(tmp_path: Path) -> None:
+    folder = tmp_path / "a?b#c%41 d"
+    folder.mkdir()
+    path = finish(example().save(folder / "x.part"), str(folder / "out"), fake_symbols())
+    with Profile.open(path) as profile:
+        assert profile.meta["pid"] == PID
+
+
+def database(path: Path, *statements: str) -> None:
+    """An SQLite database of these statements."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("missing", "cannot read .*: No such file or directory"),
+        ("folder", "cannot read .*: Is a directory"),
+        ("empty", "not a pyhybrid profile"),
+        ("text", "not a pyhybrid profile"),
+        ("other", "an SQLite database, but not a pyhybrid profile"),
+        ("newer", "schema version 99, written by a newer pyhybrid"),
+        ("header", "damaged"),
+        ("spool", "newer pyhybrid"),
+    ],
+)
+def test_what_is_no_profile(tmp_path: Path, kind: str, message: str) -> None:
+    path = tmp_path / "out.pyhybrid"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "empty":
+        path.touch()
+    elif kind == "text":
+        path.write_text("main;f 3\n")
+    elif kind == "other":
+        database(path, "CREATE TABLE meta (key, value)")
+    elif kind == "newer":
+        finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+        database(path, "PRAGMA user_version = 99")
+    elif kind == "header":
+        path.write_bytes(b"SQLite format 3\0" + b"\x55" * 200)
+    elif kind == "spool":
+        path.write_bytes(b"PYHSPOOL\xff\0\0\0\1\0\0\0")
+    with pytest.raises(PyhybridError, match=message) as caught:
+        Profile.open(str(path))
+    assert "\n" not in str(caught.value)
+    assert not isinstance(caught.value, UsageError)
+
+
+def read_everything(path: Path, out: Path) -> str:
+    """Open, summarize, export; the error's text where there is one."""
+    try:
+        with Profile.open(str(path), fake_symbols()) as profile:
+            summarize(profile, [], [])
+            for name, exporter in EXPORTERS.items():
+                if profile.exact or name not in ("pstats", "callgrind"):
+                    exporter().write(profile, str(out / name))
+    except PyhybridError as error:
+        return str(error)
+    return ""
+
+
+def test_a_database_cut_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    whole = path.read_bytes()
+    assert read_everything(path, tmp_path) == ""
+    for size in range(0, len(whole), 997):
+        path.write_bytes(whole[:size])
+        assert "\n" not in read_everything(path, tmp_path)
+        if size > 100:
+            assert "damaged" in read_everything(path, tmp_path)
+
+
+def test_a_database_with_holes(tmp_path: Path) -> None:
+    """Pages of zeros or noise in the middle: an error in one line, or nothing that matters."""
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 2048):
+        for filling in (bytes(2048), bytes(range(256)) * 8):
+            path.write_bytes(whole[:at] + filling + whole[at + 2048 :])
+            assert "\n" not in read_everything(path, tmp_path)
+
+
+def test_a_spool_cut_anywhere(tmp_path: Path) -> None:
+    whole = bytes(example().data)
+    path = tmp_path / "x.part"
+    for size in range(0, len(whole), 13):
+        path.write_bytes(whole[:size])
+        assert "\n" not in read_everything(path, tmp_path)

@@ -1,0 +1,145 @@
+"""The spool's reader: what was written is read, and whatever is cut off is not missed."""
+
+import resource
+import time
+from array import array
+from pathlib import Path
+
+import pytest
+from example_profile import PID, example
+from spool_writer import SpoolWriter, native, python
+
+from pyhybrid import spool, spool_format
+from pyhybrid.errors import PyhybridError
+
+
+def test_reads_what_was_written(tmp_path: Path) -> None:
+    read = spool.read(example().save(tmp_path / "x.part"))
+    assert read.pid == PID
+    assert read.meta["argv"] == ["workload.py", "--steps", "3"]
+    assert read.modules[2].path.endswith("libtorch_cpu.so")
+    assert read.modules[2].build_id == "02" * 20
+    assert read.modules[2].segments == [(0x7F1000000000, 0x100000, 0, 5)]
+    assert read.codes[4].qualname == "main.<locals>.step"
+    assert (read.codes[4].first_line, read.codes[4].first_traceable) == (10, 2)
+    assert [t.name for t in read.threads.values()] == ["MainThread", "loader;1"]
+    assert read.words[1] == native(1, 0x110)
+    assert read.functions[native(2, 0x3010)] == native(2, 0x3000)
+    assert read.counters[1].lost[:3] == (2, 1, 0)
+    assert read.counters[1].handler_ns[16] == 10
+    assert read.end == spool.End(3_000_000_000, 1_500_000_000, 2, 1)
+    assert [len(chunk.stack) for chunk in read.chunks] == [10, 2]
+    assert list(read.chunks[0].weights) == [1, 4]
+
+
+def test_later_records_override(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta(hz=100)
+    writer.record(spool_format.META, b'{"hz": 99, "more": 1}')
+    writer.thread(1, 7, "comm", "first")
+    writer.record(spool_format.THREAD_NAME, b"\1\0\0\0\1\0\0\0second")
+    writer.record(spool_format.THREAD_NAME, b"\1\0\0\0\0\0\0\0comm again")
+    writer.module(1, "/lib/a.so", 0x1000)
+    writer.record(spool_format.MODULE_END, b"\1\0\0\0\0\0\0\0" + (77).to_bytes(8, "little"))
+    writer.counters(1, 1, 1)
+    writer.counters(1, 5, 5)
+    writer.record(99, b"a type of tomorrow")
+    read = spool.read(writer.save(tmp_path / "x.part"))
+    assert (read.meta["hz"], read.meta["more"], read.meta["cwd"]) == (99, 1, "/home/me")
+    assert read.threads[1].name == "second"
+    assert read.modules[1].unload_ns == 77
+    assert read.counters[1].recorded == 5
+
+
+def test_odd_names_survive(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "f\udc80", "/tmp/\udcff.py", 1)
+    read = spool.read(writer.save(tmp_path / "x.part"))
+    assert (read.codes[1].qualname, read.codes[1].file) == ("f\udc80", "/tmp/\udcff.py")
+
+
+def read_or_error(path: Path) -> spool.Spool | str:
+    """The spool, or what is wrong with it."""
+    try:
+        return spool.read(str(path))
+    except PyhybridError as error:
+        return str(error)
+
+
+def test_cut_anywhere(tmp_path: Path) -> None:
+    """At every byte: either what was whole before the cut, or one clear line."""
+    writer = example()
+    path = tmp_path / "x.part"
+    meta_end = writer.boundaries[1]
+    for size in range(len(writer.data)):
+        path.write_bytes(writer.data[:size])
+        read = read_or_error(path)
+        if isinstance(read, str):
+            assert size < meta_end
+            assert "\n" not in read
+        else:
+            assert size > meta_end - 8  # the last bytes of META are padding
+            assert (read.end is None) == (size < writer.boundaries[-1])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not a pyhybrid spool"),
+        (b"PYHSPOOX" + bytes(8), "not a pyhybrid spool"),
+        (bytes(SpoolWriter(version=2).data), "newer pyhybrid"),
+        (bytes(SpoolWriter().data), "before anything was recorded"),
+    ],
+)
+def test_refuses(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "x.part"
+    path.write_bytes(data)
+    with pytest.raises(PyhybridError, match=message):
+        spool.read(str(path))
+
+
+def test_refuses_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(PyhybridError, match="No such file"):
+        spool.read(str(tmp_path / "none.part"))
+
+
+@pytest.mark.parametrize("break_it", ["gap", "parent", "json", "weights"])
+def test_damage_is_one_line(tmp_path: Path, break_it: str) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    if break_it == "gap":
+        writer.record(spool_format.STACKS, spool_format.STACKS_HEAD.pack(5, 1) + bytes(16))
+    elif break_it == "parent":
+        body = array("I", [1, 0]).tobytes() + bytes(8)
+        writer.record(spool_format.STACKS, spool_format.STACKS_HEAD.pack(1, 1) + body)
+    elif break_it == "json":
+        writer.record(spool_format.META, b"{")
+    else:
+        writer.record(spool_format.SAMPLES, spool_format.SAMPLES_HEAD.pack(1, 9, 9, 0, 0))
+    with pytest.raises(PyhybridError, match="damaged record at byte"):
+        spool.read(writer.save(tmp_path / "x.part"))
+
+
+def test_zeros_of_a_crash_are_the_end(tmp_path: Path) -> None:
+    writer = example()
+    path = tmp_path / "x.part"
+    path.write_bytes(writer.data + bytes(4096))
+    assert spool.read(str(path)).end is not None
+
+
+def test_an_hour_is_not_decoded_sample_by_sample(tmp_path: Path) -> None:
+    """3.6 M samples: read in far less time than any loop over them takes."""
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 1, "python")
+    row = writer.stack(python(1, 1))
+    writer.stacks()
+    for second in range(3600):
+        writer.samples(1, [row] * 1000, first_ns=second * 10**9)
+    path = writer.save(tmp_path / "x.part")
+    before = time.process_time()
+    read = spool.read(path)
+    assert time.process_time() - before < 1.0
+    assert sum(len(chunk.stack) for chunk in read.chunks) == 3_600_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20

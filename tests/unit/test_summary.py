@@ -1,0 +1,321 @@
+"""The summary: right figures, on one screen, readable by people and by programs."""
+
+import argparse
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from example_profile import PERIOD_NS, PID, example, fake_symbols
+from spool_writer import SpoolWriter, native, pseudo, python
+
+from pyhybrid.cli.export import Export
+from pyhybrid.cli.report import Report
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.finish import export, finish
+from pyhybrid.hot import Hot
+from pyhybrid.names import shorten_cpp, shorten_file
+from pyhybrid.profile_file import Profile
+from pyhybrid.quality import HandlerCost, hz_reached, stack_quality
+from pyhybrid.render import print_summary, render
+from pyhybrid.summary import Summary, as_json, summarize
+
+
+def opened(writer: SpoolWriter, tmp_path: Path) -> Profile:
+    """The spool as a profile."""
+    return Profile.open(writer.save(tmp_path / "x.part"), fake_symbols())
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Iterator[Profile]:
+    """The example."""
+    with opened(example(), tmp_path) as profile:
+        yield profile
+
+
+def plain(summary: Summary, columns: int = 100) -> list[str]:
+    """The rendered lines' text."""
+    return ["".join(text for text, _ in line) for line in render(summary, columns)]
+
+
+def test_figures(profile: Profile) -> None:
+    summary = summarize(profile, ["out.pyhybrid"], ["a note"])
+    assert (summary.signals, summary.recorded) == (15, 12)
+    assert summary.losses == {"ring_full": 2, "too_slow": 1}
+    assert summary.recorded_weight_ns == 15 * PERIOD_NS
+    assert summary.missed_weight_ns == PERIOD_NS
+    assert (summary.wall_ns, summary.cpu_ns) == (2_000_000_000, 1_500_000_000)
+    assert (summary.n_threads, summary.n_forked, summary.n_spawned) == (2, 2, 1)
+    assert summary.quality == {
+        "complete": 13 / 15,
+        "re_anchored": 0,
+        "gapped": 1 / 15,
+        "truncated": 1 / 15,
+    }
+    by_name = {each.name.split(" (")[0].split("(")[0]: each for each in summary.functions}
+    stub = by_name["at::native::add_stub; odd\nname"]
+    assert (stub.samples, stub.self_ns, stub.total_ns) == (2, 5 * PERIOD_NS, 5 * PERIOD_NS)
+    assert stub.module is not None
+    assert stub.module.endswith("libtorch_cpu.so")
+    forward = by_name["Linear.forward"]
+    assert (forward.self_ns, forward.total_ns) == (2 * PERIOD_NS, 10 * PERIOD_NS)
+    assert forward.python_ns == 10 * PERIOD_NS
+    assert by_name["main.<locals>.step"].python_ns == 0
+    assert by_name["Run.run"].total_ns == PERIOD_NS  # where it did not run the program
+    assert summary.paths[0].weight_ns == 5 * PERIOD_NS
+    assert summary.paths[0].frames[0] == "<module> (workload.py:1)"
+    assert summary.notes == ["a note"]
+
+
+def test_self_figures_sum_to_what_was_recorded(profile: Profile) -> None:
+    functions = Hot(profile).functions()
+    interpreter = PERIOD_NS  # the sample that folded away as a whole
+    assert sum(f.self_ns for f in functions) + interpreter == 15 * PERIOD_NS
+    assert sum(f.samples for f in functions) + 1 == 12
+
+
+def test_recursion_counts_once(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "f", "/a.py", 1)
+    writer.code(2, "g", "/a.py", 2)
+    writer.thread(1, 1, "python")
+    f, g = python(1, 1), python(2, 1)
+    rows = [writer.stack(f), writer.stack(f, f, f), writer.stack(f, g, f), writer.stack(g, f, g)]
+    writer.stacks()
+    writer.samples(1, rows)
+    with opened(writer, tmp_path) as profile:
+        found = {profile.frames[x.frame].name: x for x in Hot(profile).functions()}
+    assert (found["f"].self_ns, found["f"].total_ns) == (3 * PERIOD_NS, 4 * PERIOD_NS)
+    assert (found["g"].self_ns, found["g"].total_ns) == (PERIOD_NS, 2 * PERIOD_NS)
+
+
+def test_the_worst_frame_decides_the_quality(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 1, "python")
+    whole, anchored, gap, cut = native(0, 16), pseudo(3), pseudo(2), pseudo(1)
+    rows = [
+        writer.stack(whole),
+        writer.stack(whole, anchored, whole),
+        writer.stack(anchored, gap, whole),
+        writer.stack(cut, whole, anchored),
+    ]
+    writer.stacks()
+    writer.samples(1, rows, weights=[(3, 5)])
+    with opened(writer, tmp_path) as profile:
+        quality = stack_quality(profile)
+    assert list(quality.values()) == [1 / 8, 1 / 8, 1 / 8, 5 / 8]
+
+
+def busy(clock: str, tmp_path: Path, **meta: object) -> Profile:
+    """A profile of one busy thread: 1,000 samples in 2 s of CPU time, and an idle one."""
+    writer = SpoolWriter()
+    writer.meta(clock=clock, **meta)
+    writer.thread(1, 1, "python")
+    writer.thread(2, 2, "idle")
+    row = writer.stack(pseudo(1))
+    writer.stacks()
+    writer.samples(1, [row] * 1000, dt_ns=4_000_000)
+    writer.samples(2, [row] * 2, dt_ns=4_000_000)
+    handler = [0] * 64
+    handler[20], handler[30] = 985, 15
+    writer.counters(1, 1000, 1000, cpu_ns=2_000_000_000, handler=handler)
+    writer.counters(2, 2, 2, cpu_ns=2_000_000)
+    writer.end(cpu_ns=2_002_000_000)
+    return opened(writer, tmp_path)
+
+
+def test_rate(tmp_path: Path) -> None:
+    with busy("cpu", tmp_path) as profile:
+        assert hz_reached(profile) == 500
+    with busy("wall", tmp_path) as profile:
+        assert hz_reached(profile) == pytest.approx(250)
+
+
+def test_handler_cost(tmp_path: Path) -> None:
+    with busy("cpu", tmp_path) as profile:
+        cost = HandlerCost(profile)
+    assert cost.quantile_ns(0.5) == 64 * 2**5 * 1.125  # bucket 20
+    assert cost.quantile_ns(0.99) == 64 * 2**7 * 1.625  # bucket 30
+    assert cost.overhead() == pytest.approx(0.00117, rel=0.1)
+    with busy("cpu", tmp_path, cost_ns=20_000) as profile:
+        assert HandlerCost(profile).overhead() == pytest.approx(0.01, rel=0.01)
+
+
+def test_nothing_is_known_of_a_killed_process(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta(start_ns=None)
+    with opened(writer, tmp_path) as profile:
+        summary = summarize(profile, [], [])
+    assert (summary.hz_reached, summary.handler_median_ns, summary.overhead) == (None, None, None)
+    assert (summary.wall_ns, summary.cpu_ns, summary.complete) == (None, None, False)
+    assert any("killed" in line for line in plain(summary))
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_one_screen(tmp_path: Path, columns: int) -> None:
+    writer = example(end=False)
+    writer.meta(notes=["a very long note " * 20] * 5, argv=["python", "x" * 300])
+    with opened(writer, tmp_path) as profile:
+        lines = plain(summarize(profile, ["/somewhere/" * 20], []), columns)
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= columns
+    assert not any("\n" in line for line in lines)
+
+
+def test_what_it_says(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    text = "\n".join(plain(summarize(profile, ["/out.pyhybrid", "/perf.data"], [])))
+    for part in (
+        f"pyhybrid workload.py --steps 3  pid {PID}, Python 3.12.1",
+        "wall 2.00 s, CPU 1.50 s; 2 threads",
+        "1000 Hz asked",
+        "cpu time by perf_event",
+        "15 signals, 12 recorded, lost: 2 ring full, 1 too slow",
+        "86.7% complete, 0.0% re-anchored, 6.7% gapped, 6.7% truncated",
+        "2 forked, 1 spawned: not profiled",
+        "Linear.forward (torch/nn/modules/linear.py:130)",
+        "wrote    out.pyhybrid, perf.data",
+    ):
+        assert part in text
+
+
+def test_plain_text_where_there_is_no_terminal(profile: Profile) -> None:
+    stream = io.StringIO()
+    print_summary(summarize(profile, [], []), stream)
+    assert stream.getvalue().startswith("pyhybrid workload.py")
+    assert "\x1b" not in stream.getvalue()
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal of 100 columns."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def test_colours_on_a_terminal(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    summary = summarize(profile, [], [])
+    print_summary(summary, stream)
+    text = stream.getvalue()
+    assert "\x1b[1m" in text
+    without = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+    assert [line.rstrip() for line in without] == [line.rstrip() for line in plain(summary)]
+
+
+class Gone(io.StringIO):
+    """A stream whose reader is gone."""
+
+    def write(self, text: str) -> int:
+        """Fail as a broken pipe does."""
+        raise BrokenPipeError
+
+
+def test_a_stream_that_is_gone_is_no_error(profile: Profile) -> None:
+    print_summary(summarize(profile, [], []), Gone())
+
+
+def test_json_has_the_documented_keys(profile: Profile) -> None:
+    keys = json.loads(json.dumps(as_json(summarize(profile, [], []))))
+    assert list(keys) == list(Summary.__dataclass_fields__)
+    assert set(keys["functions"][0]) == {
+        "name", "kind", "module", "samples", "self_ns", "total_ns", "python_ns",
+        "calls", "raised", "exact_self_ns", "exact_total_ns",
+    }  # fmt: skip
+
+
+def run(command: Report | Export, *arguments: str) -> int:
+    """A subcommand with these arguments."""
+    parser = argparse.ArgumentParser()
+    command.prepare_parser(parser)
+    return command.run(parser.parse_args(arguments))
+
+
+def test_report_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finish(example().save(tmp_path / "x.part"), "out", fake_symbols())
+    assert run(Report()) == 0
+    assert "12 recorded" in capsys.readouterr().out
+    assert run(Report(), "out.pyhybrid", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["recorded"] == 12
+    with pytest.raises(PyhybridError, match="No such file"):
+        run(Report(), "none.pyhybrid")
+
+
+def test_export_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = finish(example().save(tmp_path / "x.part"), "out", fake_symbols())
+    assert run(Export(), path, "-f", "folded", "-f", "perf") == 0
+    assert (tmp_path / "out.folded").exists()
+    assert (tmp_path / "perf.data").exists()
+    assert run(Export(), "-f", "perf-map", "-o", "names") == 0
+    assert "py::Linear.forward" in (tmp_path / "names").read_text()
+    assert "wrote names" in capsys.readouterr().err
+    with pytest.raises(UsageError):
+        run(Export(), path, "-f", "folded", "-f", "perf", "-o", "x")
+    with pytest.raises(SystemExit, match="2"):
+        run(Export(), path, "-f", "nonsense")
+
+
+def test_an_export_that_fails_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    (tmp_path / "out.folded").mkdir()
+    assert export(path, str(tmp_path / "out"), ["folded", "perf"], summary=True) == 1
+    err = capsys.readouterr().err
+    assert "cannot write" in err
+    assert "perf.data" in err
+    assert (tmp_path / "perf.data").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("main", "main"),
+        ("at::native::add_stub(at::Tensor const&, c10::Scalar const&)", "at::native::add_stub"),
+        ("void f<std::vector<int> >(int) [clone .cold]", "f"),
+        ("std::function<void (int)>::operator()(int) const", "std::function::operator()"),
+        ("at::(anonymous namespace)::g<(c10::T)3>(long)", "at::{anonymous}::g"),
+        (
+            "void at::parallel_for<at::f(int)::{lambda(long, long)#1}>(long, int const&)"
+            "::{lambda()#1}::operator()() const [clone ._omp_fn.0]",
+            "at::parallel_for::{lambda#1}::operator()",
+        ),
+        ("std::ostream& c10::operator<<(std::ostream&, c10::T)", "c10::operator<<"),
+        ("X::operator std::string() const", "X::operator std::string"),
+        ("A::operator->() const", "A::operator->"),
+        ("_ZN2at8internal15invoke_parallelIZNS_12parallel", "at::internal::invoke_parallel…"),
+        ("_ZZN3c1012_GLOBAL__N_11fEUlvE_", "c10::{anonymous}::f…"),
+        ("_Z", "_Z"),
+        ("bool f::vector_if_equal_operator<std::vector<int> >(int)", "f::vector_if_equal_operator"),
+    ],
+)
+def test_short_cpp_names(name: str, short: str) -> None:
+    assert shorten_cpp(name) == short
+
+
+@pytest.mark.parametrize(
+    ("file", "short"),
+    [
+        ("/home/me/job/train.py", "job/train.py"),
+        ("/opt/x/lib/python3.12/site-packages/torch/nn/a.py", "torch/nn/a.py"),
+        ("/usr/lib/python3/dist-packages/numpy/a.py", "numpy/a.py"),
+        ("/usr/lib/python3.12/json/a.py", "json/a.py"),
+        ("/elsewhere/a.py", "/elsewhere/a.py"),
+        ("<frozen runpy>", "<frozen runpy>"),
+    ],
+)
+def test_short_files(file: str, short: str) -> None:
+    assert shorten_file(file, "/home/me") == short
