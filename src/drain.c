@@ -396,19 +396,22 @@ static bool take_sample(struct drain *d, struct thread *t, const struct sample_r
     return true;
 }
 
-void drain_thread(struct drain *d, struct thread *t, bool last)
+bool drain_thread(struct drain *d, struct thread *t, bool last)
 {
     const struct ring_record *r;
+    bool moved = false;
     while ((r = ring_peek(&t->ring))) {
         if (r->type == RING_CODE) {
             take_code(d, (const struct code_record *)r);
         } else if (!take_sample(d, t, (const struct sample_record *)r, last)) {
             t->drain->waited++;
-            return;
+            return moved;
         }
         t->drain->waited = 0;
         ring_release(&t->ring, r);
+        moved = true;
     }
+    return moved;
 }
 
 bool drain_begin(struct drain *d)

@@ -21,8 +21,9 @@ void drain_free(struct drain *d);
 /* Tells the spool of a new thread, and makes `t` ready to be drained.  0 or -errno. */
 int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns);
 
-/* Takes what is in `t`'s ring.  With `last`, waits for nothing that other rings may still hold. */
-void drain_thread(struct drain *d, struct thread *t, bool last);
+/* Takes what is in `t`'s ring, up to a sample that waits for a code record of another ring; with `last`,
+ * or when it has waited long, that one, too.  Returns whether anything was taken. */
+bool drain_thread(struct drain *d, struct thread *t, bool last);
 
 /* Before and after a pass over all threads' rings.  drain_begin returns true if a library was
  * unloaded: what was known by address holds no more. */

@@ -46,9 +46,35 @@ static void snapshot(struct session *s, struct thread *t)
     drain_snapshot(s->drain, t, cpu - t->base_cpu_ns + t->missed_ns, missed_weight(s, t, cpu));
 }
 
+static void for_each(struct session *s, void (*f)(struct session *, struct thread *))
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        f(s, t);
+}
+
+/* Drains every ring as far as the code records that samples wait for have come; `last`: to its end.
+ * Returns whether any came further. */
+static bool drain_all(struct session *s, bool last)
+{
+    bool moved = false;
+    uint32_t at = 0;
+    if (drain_begin(s->drain))
+        atomic_fetch_add(&s->unwind_epoch, 1);
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        engine_cpu_ns(t); /* kept: when the thread has ended, its clock is gone */
+        moved |= drain_thread(s->drain, t, last);
+    }
+    drain_end(s->drain);
+    return moved;
+}
+
+/* A thread that has ended, once all that it left is in the spool: its samples may wait for the names
+ * of code objects that came another way. */
 static void retire(struct session *s, struct thread *t)
 {
-    drain_thread(s->drain, t, true);
+    if (t->seen || ring_peek(&t->ring))
+        return;
     snapshot(s, t);
     engine_close(s, t);
     drain_remove_thread(s->drain, t);
@@ -71,6 +97,15 @@ static void admit(struct session *s, pid_t tid)
     int error = engine_open(s, t);
     if (error && error != -ESRCH && !s->first_error)
         s->first_error = error;
+}
+
+static bool any_ended(struct session *s)
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        if (!t->seen)
+            return true;
+    return false;
 }
 
 static void scan_threads(struct session *s)
@@ -100,17 +135,10 @@ static void scan_threads(struct session *s)
                 admit(s, tid);
         }
     }
-    at = 0;
-    for (struct thread *t; complete && (t = registry_next(&s->registry, &at));)
-        if (!t->seen)
-            retire(s, t);
-}
-
-static void for_each(struct session *s, void (*f)(struct session *, struct thread *))
-{
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        f(s, t);
+    if (!complete || !any_ended(s))
+        return;
+    drain_all(s, false);
+    for_each(s, retire);
 }
 
 static bool ring_urgent(struct session *s)
@@ -120,20 +148,6 @@ static bool ring_urgent(struct session *s)
         if (ring_used(&t->ring) > s->limits.ring_bytes / 4)
             return true;
     return false;
-}
-
-static void drain_one(struct session *s, struct thread *t)
-{
-    engine_cpu_ns(t); /* kept: when the thread has ended, its clock is gone */
-    drain_thread(s->drain, t, atomic_load(&s->state) == SESSION_STOPPING);
-}
-
-static void drain_all(struct session *s)
-{
-    if (drain_begin(s->drain))
-        atomic_fetch_add(&s->unwind_epoch, 1);
-    for_each(s, drain_one);
-    drain_end(s->drain);
 }
 
 static void enable(struct session *s, struct thread *t)
@@ -165,7 +179,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
         scan_threads(s);
     if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
         *drained = now;
-        drain_all(s);
+        drain_all(s, false);
     }
     if (now - *snapped >= SNAPSHOT_NS) {
         *snapped = now;
@@ -213,7 +227,9 @@ static void *collect(void *arg)
     close_clocks(s);
     while (atomic_load(&handlers_running))
         sched_yield();
-    drain_all(s);
+    while (drain_all(s, false))
+        ;
+    drain_all(s, true);
     for_each(s, snapshot);
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, true);
