@@ -12,6 +12,7 @@ from typing import Any
 from pyhybrid import __version__
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.forks import QuietFork
+from pyhybrid.streams import keep_whole, release
 
 MODES = ("sample", "trace", "hybrid")
 CLOCKS = {"cpu": 0, "wall": 1}
@@ -248,6 +249,7 @@ class Profiling:
             kind = UsageError if code in (errno.ENOTSUP, errno.ENOSYS) else PyhybridError
             reason = error.strerror if isinstance(error, OSError) else error
             raise kind(f"cannot start: {reason}") from None
+        self.streams = keep_whole(_native.whole_write) if settings.mode != "trace" else []
         self._hold_lock()
         self._write_meta(started)
 
@@ -355,6 +357,7 @@ class Profiling:
             return None
         self._name_threads()
         result = self.native.stop()
+        release(self.streams)
         if result is None:
             return None
         if result["write_error"]:

@@ -12,6 +12,7 @@
 #include "program.h"
 #include "sampler/sampler.h"
 #include "spool.h"
+#include "whole_write.h"
 
 #ifdef Py_GIL_DISABLED
 #error "free-threaded builds are not supported yet"
@@ -271,6 +272,9 @@ PyDoc_STRVAR(run_command_doc,
 PyDoc_STRVAR(run_call_doc, "run_call(function, *arguments) -> bool\n\n"
                            "Call what runs a program; False as in run_file.");
 
+PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
+                              "`raw.write` that goes on where a signal cuts it short.");
+
 static PyMethodDef methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
     {"stop", stop, METH_NOARGS, stop_doc},
@@ -283,6 +287,7 @@ static PyMethodDef methods[] = {
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", program_run_command, METH_O, run_command_doc},
     {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},
+    {"whole_write", whole_write, METH_O, whole_write_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,29 @@
+"""The program's unbuffered standard streams, kept whole although signals come.
+
+`python -u` writes text straight to a FileIO and ignores how much of it the system took: a signal in
+the middle of a large write to a pipe would lose the rest.
+"""
+
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def keep_whole(whole_write: Callable[[io.FileIO], Callable[..., Any]]) -> list[io.FileIO]:
+    """Give unbuffered standard streams a `write` that goes on; returns those that `release` takes."""
+    kept = []
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+        stream = getattr(sys, name, None)
+        raw = stream.buffer if type(stream) is io.TextIOWrapper else None
+        if type(raw) is io.FileIO and "write" not in vars(raw):
+            vars(raw)["write"] = whole_write(raw)
+            kept.append(raw)
+    return kept
+
+
+def release(kept: list[io.FileIO]) -> None:
+    """As they were."""
+    for raw in kept:
+        vars(raw).pop("write", None)
+    kept.clear()
