@@ -37,7 +37,10 @@ class Profiler:
 
     hz: samples per second (of CPU time, or with clock="wall" of wall time) on each thread;
     mode: "sample", "trace" (every call of a Python function) or "hybrid" (both in one tree);
-    include, exclude, functions: what is traced (selection.py); all is sampled;
+    include, exclude, functions: what is traced (selection.py); all is sampled; of `functions` and
+    of regions single calls are kept (Profile.calls);
+    events: with a log of every begin and end (Profile.events), or only of the last
+    `last_events` seconds;
     output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
     names them); None: no file stays, the result is `profile` alone.
 
@@ -60,6 +63,8 @@ class Profiler:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         functions: Sequence[str] = (),
+        events: bool = False,
+        last_events: float | None = None,
     ) -> None:
         self._settings = Settings(
             hz=hz,
@@ -73,6 +78,8 @@ class Profiler:
             include=include,
             exclude=exclude,
             functions=functions,
+            events=events,
+            last_events=last_events,
         )
         self._output = output
         self._profiling: Profiling | None = None

@@ -9,8 +9,9 @@ import sqlite3
 
 from pyhybrid import spool as spools
 from pyhybrid import store
+from pyhybrid.durations import kept_calls
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exact import exact_rows, match_threads
+from pyhybrid.exact import Ticks, exact_rows, match_threads, node_numbers
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.samples import count_samples
@@ -45,7 +46,8 @@ def assemble(
     frames = Frames(spool, symbolizer)
     sampled = {stack for taken in threads.values() for stack in taken.samples}
     tree = Tree(spool, frames, sampled)
-    exact = list(exact_rows(spool, frames, tree, exact_threads))
+    nodes = node_numbers(spool, frames, tree)
+    exact = list(exact_rows(spool, tree, exact_threads, nodes))
     ran = {frames.rows[tree.node_frames[row.node] - 1].name for row in exact}
     notes += [
         f"-t {name}: no function of this name ran"
@@ -54,8 +56,16 @@ def assemble(
     ]
     if any(row.symbol == TREE_FULL and row.kind == "pseudo" for row in frames.rows):
         notes.append("too many distinct paths: below [tree full] they are one (--max-nodes)")
+    lost = {times.thread: times.n_lost for times in spool.call_times.values()}
+    if any(lost.values()):
+        notes.append(f"{sum(lost.values()):,} calls came too fast to be kept; their times count")
+    if dropped := sum(events.n_dropped for events in spool.events):
+        notes.append(f"{dropped:,} events are not in the log: it was full")
     spool.meta["notes"] = [*spool.meta.get("notes", ()), *notes, *symbolizer.notes]
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     spool.meta.setdefault("package_dir", os.path.dirname(os.path.abspath(__file__)))
     store.write(database, spool, frames, tree, threads, exact)
+    ticks = Ticks(spool)
+    store.write_calls(database, kept_calls(spool, ticks, exact_threads, nodes))
+    store.write_events(database, spool, ticks, exact_threads, nodes)

@@ -58,43 +58,62 @@ def _add_thread(spool: Spool, exact: ExactThread) -> int:
     return number
 
 
-def _nanoseconds(spool: Spool) -> tuple[int, int]:
-    """Ticks times the first number, divided by the second one, are nanoseconds."""
-    if len(spool.clocks) < 2:
-        return 1, 1
-    (ticks0, ns0), (ticks1, ns1) = spool.clocks[0], spool.clocks[-1]
-    return (ns1 - ns0, ticks1 - ticks0) if ticks1 > ticks0 else (1, 1)
+class Ticks:
+    """The exact half's clock: what its ticks are in nanoseconds of CLOCK_MONOTONIC."""
+
+    def __init__(self, spool: Spool) -> None:
+        """By the first and the last pair of readings."""
+        (self._ticks0, self._ns0), (ticks1, ns1) = [*spool.clocks, (0, 0), (0, 0)][:2]
+        if len(spool.clocks) > 1:
+            ticks1, ns1 = spool.clocks[-1]
+        good = ticks1 > self._ticks0
+        self.multiply, self.divide = (ns1 - self._ns0, ticks1 - self._ticks0) if good else (1, 1)
+
+    def span(self, ticks: int) -> int:
+        """A duration."""
+        return ticks * self.multiply // self.divide
+
+    def time(self, ticks: int) -> int:
+        """A point of time."""
+        return self._ns0 + self.span(ticks - self._ticks0)
+
+
+def node_numbers(spool: Spool, frames: Frames, tree: Tree) -> dict[int, list[int]]:
+    """Each exact thread's nodes as nodes of `tree`; those that only the events know are added."""
+    numbers = {}
+    for index, words in spool.exact_words.items():
+        nodes = [0]
+        for parent, word in zip(spool.exact_parents[index][1:], words[1:], strict=True):
+            nodes.append(tree.child(nodes[parent], frames.exact[word]))
+        numbers[index] = nodes
+    return numbers
 
 
 def exact_rows(
-    spool: Spool, frames: Frames, tree: Tree, threads: dict[int, int]
+    spool: Spool, tree: Tree, threads: dict[int, int], nodes: dict[int, list[int]]
 ) -> Iterator[Exact]:
-    """The rows, thread by thread; nodes that only the events know are added to `tree`.
+    """The rows, thread by thread.
 
-    `threads` is what match_threads returned.  A total is that of all activations of the path; what
-    still ran when the process was killed counts what it called, at least.
+    `threads` is what match_threads returned, `nodes` what node_numbers did.  A total is that of all
+    activations of the path; what still ran when the process was killed counts what it called, at
+    least.
     """
-    multiply, divide = _nanoseconds(spool)
-    for index, words in spool.exact_words.items():
-        nodes = [0]
-        parents = spool.exact_parents[index]
-        for parent, word in zip(parents[1:], words[1:], strict=True):
-            nodes.append(tree.child(nodes[parent], frames.exact[word]))
+    ticks = Ticks(spool)
+    for index, of_thread in nodes.items():
         records: dict[int, _Record] = {}
         for count in spool.exact_counts[index].values():
-            records.setdefault(nodes[count.node], _Record()).add(count)
-        yield from _rows(threads[index], records, tree, multiply, divide, spool.end is not None)
+            records.setdefault(of_thread[count.node], _Record()).add(count)
+        yield from _rows(threads[index], records, tree, ticks, spool.end is not None)
 
 
 def _rows(
     thread: int,
     records: dict[int, _Record],
     tree: Tree,
-    multiply: int,
-    divide: int,
+    ticks: Ticks,
     complete: bool,
 ) -> Iterator[Exact]:
-    total = {node: record.ticks * multiply // divide for node, record in records.items()}
+    total = {node: ticks.span(record.ticks) for node, record in records.items()}
     below = dict(zip(records, repeat(0), strict=False))
     for node in sorted(records, reverse=True):  # children before their parents
         if not complete:

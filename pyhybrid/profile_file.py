@@ -17,8 +17,12 @@ from typing import Any
 
 from pyhybrid.assemble import assemble
 from pyhybrid.errors import PyhybridError
+from pyhybrid.event_log import events
 from pyhybrid.rows import (
+    Call,
+    CallTime,
     Chunk,
+    Event,
     Exact,
     Frame,
     Loss,
@@ -28,6 +32,7 @@ from pyhybrid.rows import (
     Sampled,
     Stacks,
     Thread,
+    Turn,
 )
 from pyhybrid.spool_format import MAGIC as SPOOL_MAGIC
 from pyhybrid.store import APPLICATION_ID, SCHEMA_VERSION
@@ -167,6 +172,32 @@ class Profile:
         """Calls and times by thread and node, from events; empty if there were none."""
         columns = "thread, node, calls, resumes, raised, seeded, total_ns, self_ns"
         return [Exact(*row) for row in self.query(f"SELECT {columns} FROM exact ORDER BY 1, 2")]
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """Single calls of the functions chosen with -t and of regions, by begin."""
+        columns = "id, thread, node, begin_ns, end_ns, busy_ns, state, attributes"
+        return [Call(*row) for row in self.query(f"SELECT {columns} FROM call ORDER BY begin_ns")]
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The turns of those calls that have several."""
+        sql = "SELECT call, thread, begin_ns, end_ns FROM turn ORDER BY begin_ns"
+        return [Turn(*row) for row in self.query(sql)]
+
+    @cached_property
+    def call_times(self) -> list[CallTime]:
+        """How long the calls of these paths took; durations.function_durations adds them up."""
+        sql = "SELECT thread, node, calls, total_ns, max_ns, histogram FROM call_time"
+        rows = []
+        for row in self.query(sql):
+            columns: list[Any] = [*row[:-1], list(map(tuple, self._json(row[-1])))]
+            rows.append(CallTime(*columns))
+        return rows
+
+    def events(self) -> Iterator[Event]:
+        """Every begin and end of a Python function (--events), thread by thread, by time."""
+        return events(self)
 
     def to_pandas(self) -> Any:
         """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.

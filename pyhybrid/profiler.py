@@ -63,6 +63,8 @@ class Settings:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         functions: Sequence[str] = (),
+        events: bool = False,
+        last_events: float | None = None,
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
@@ -76,6 +78,12 @@ class Settings:
                 raise UsageError(f"unknown {name} {value!r}: there are {', '.join(known)}")
         if not (isinstance(hz, int) and 1 <= hz <= 1_000_000_000):
             raise UsageError(f"hz must be a whole number from 1 on, not {hz!r}")
+        if last_events is not None and not 0 < last_events < 1e9:
+            raise UsageError(f"last_events must be a number of seconds, not {last_events!r}")
+        if (events or last_events) and mode == "sample":
+            raise UsageError("an event log needs the mode trace or hybrid")
+        self.events = events or last_events is not None
+        self.keep_events_ns = round((last_events or 0) * 1e9)
         self.hz = hz
         self.mode = mode
         self.clock = clock
@@ -241,6 +249,8 @@ class Profiling:
                 exact=settings.mode != "sample",
                 filter=settings.filter,
                 backend=backend,
+                events=settings.events,
+                keep_events_ns=settings.keep_events_ns,
             )
         except (OSError, RuntimeError) as error:
             os.unlink(self.spool)

@@ -9,13 +9,14 @@ import re
 from itertools import zip_longest
 from typing import TextIO
 
+from pyhybrid.durations import duration_text
 from pyhybrid.names import shorten_cpp
-from pyhybrid.summary import Function, Summary
+from pyhybrid.summary import CallDurations, Function, Summary
 
 Line = list[tuple[str, str]]
 
 MAX_LINES, MIN_COLUMNS, MAX_COLUMNS = 24, 80, 100
-N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED = 6, 3, 2, 2, 14
+N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS = 6, 3, 2, 2, 14, 2
 MAX_NAME = 40  # of one frame in a path
 _PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
 DIM, STRONG, WARN = "dim", "bold", "yellow"
@@ -55,9 +56,8 @@ def _print_rich(lines: list[Line], stream: TextIO) -> None:
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
     lines = [*_facts(summary), [("", "")], *_functions(summary, columns), *_paths(summary, columns)]
-    if summary.written:
-        lines.append([("wrote    ", DIM), (_files(summary.written), "")])
-    return [_cut(line, columns) for line in lines[:MAX_LINES]]
+    last = [[("wrote    ", DIM), (_files(summary.written), "")]] if summary.written else []
+    return [_cut(line, columns) for line in [*lines[: MAX_LINES - len(last)], *last]]
 
 
 def _working_directory() -> str:
@@ -84,6 +84,7 @@ def _facts(s: Summary) -> list[Line]:
     ]
     if s.calls is not None:
         lines.append(_fact("calls", f"{s.calls:,} of {s.n_traced:,} Python functions, all counted"))
+    lines += [_fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
     if s.mode != "trace":
         lines += [
             _fact("clock", _clock(s)),
@@ -139,6 +140,12 @@ def _samples(s: Summary) -> str:
 def _stacks(s: Summary) -> str:
     shares = (f"{share:.1%} {name.replace('_', '-')}" for name, share in s.quality.items())
     return ", ".join(shares)
+
+
+def _duration(d: CallDurations) -> str:
+    times = (("p50", d.p50_ns), ("p99", d.p99_ns), ("max", d.max_ns))
+    text = ", ".join(f"{name} {duration_text(ns)}" for name, ns in times)
+    return f"{d.calls:,} calls, {text}: {d.name}"
 
 
 def _percent(weight_ns: int, s: Summary) -> str:

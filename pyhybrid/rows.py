@@ -128,6 +128,51 @@ class Exact(NamedTuple):
     self_ns: int
 
 
+class Call(NamedTuple):
+    """A call that was kept: the table `call` without its process; `attributes` are JSON."""
+
+    id: int
+    thread: int
+    node: int
+    begin_ns: int
+    end_ns: int
+    busy_ns: int
+    state: str
+    attributes: str | None
+
+
+class Turn(NamedTuple):
+    """A turn of a call that has several."""
+
+    call: int
+    thread: int
+    begin_ns: int
+    end_ns: int
+
+
+class CallTime(NamedTuple):
+    """Durations of a path's calls on a thread; `histogram`: (from_ns, calls)."""
+
+    thread: int
+    node: int
+    calls: int
+    total_ns: int
+    max_ns: int
+    histogram: list[tuple[int, int]]
+
+
+class Event(NamedTuple):
+    """A begin or an end.
+
+    kind: call, resume, return, yield, raise; or gap: `node` events are missing here.
+    """
+
+    thread: int
+    time_ns: int
+    kind: str
+    node: int
+
+
 @dataclass(slots=True)
 class Chunk:
     """Samples of one thread in order of time: uint32[n] each, and the weights that are not one.

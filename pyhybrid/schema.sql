@@ -75,6 +75,38 @@ CREATE TABLE exact (
     total_ns INTEGER NOT NULL, self_ns INTEGER NOT NULL,
     PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
 
+-- Single calls of the functions chosen with -t, and of regions; of a path that has many only the
+-- slowest.  A generator's or coroutine's call lies between its first begin and its last end, in
+-- several turns, and busy_ns is the time of these.  state: returned, raised, or partial (it began
+-- before profiling did, or went on after it).
+CREATE TABLE call (
+    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
+    thread INTEGER NOT NULL REFERENCES thread, node INTEGER NOT NULL REFERENCES node,
+    begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, busy_ns INTEGER NOT NULL,
+    state TEXT NOT NULL, attributes TEXT); -- a region's: JSON
+
+CREATE TABLE turn ( -- of the calls that have several
+    process INTEGER NOT NULL REFERENCES process, call INTEGER NOT NULL REFERENCES call,
+    thread INTEGER NOT NULL REFERENCES thread, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL);
+
+-- How long the calls of such a path took, all of them.
+CREATE TABLE call_time (
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
+    node INTEGER NOT NULL REFERENCES node, calls INTEGER NOT NULL, total_ns INTEGER NOT NULL,
+    max_ns INTEGER NOT NULL, histogram TEXT NOT NULL, -- JSON: [[from_ns, calls], ...]
+    PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
+
+-- Every begin and end of a Python function in order of time (--events): an array of uint64, whose
+-- fields are src/eventlog.h's; a step of time is tick_ns.
+CREATE TABLE event_log (
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
+    first_ns INTEGER NOT NULL, tick_ns REAL NOT NULL, n INTEGER NOT NULL, n_dropped INTEGER NOT NULL,
+    events BLOB NOT NULL);
+
+CREATE TABLE event_node ( -- what the events of a thread call node i: the i-th uint32
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
+    node BLOB NOT NULL);
+
 -- Each sample in order of time: dt_ns and stack are arrays of n little-endian uint32; weight is an
 -- array of (uint32 index, uint32 periods) for the samples whose weight is not one period.
 CREATE TABLE timeline (

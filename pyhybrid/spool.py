@@ -105,6 +105,41 @@ class ExactCount(NamedTuple):
 
 
 @dataclass(slots=True)
+class Events:
+    """Begins and ends of one thread, uint64[n] as src/eventlog.h says; ticks are absolute."""
+
+    thread: int
+    first_ticks: int
+    last_ticks: int
+    n_dropped: int
+    words: memoryview
+
+
+class CallTurn(NamedTuple):
+    """One turn of a call that was kept; fields and flags as in src/calls.h, times in ticks."""
+
+    thread: int
+    node: int
+    serial: int
+    flags: int
+    begin: int
+    since: int
+    until: int
+
+
+class CallTimes(NamedTuple):
+    """Durations of a node's calls, in ticks: buckets as in src/calls.h."""
+
+    thread: int
+    node: int
+    n: int
+    sum: int
+    max: int
+    n_lost: int  # of the thread's calls, so far
+    buckets: tuple[int, ...]
+
+
+@dataclass(slots=True)
 class End:
     """The profiler was stopped in order; `cpu_ns` is the process's while it ran."""
 
@@ -136,6 +171,10 @@ class Spool:
     exact_counts: dict[int, dict[int, ExactCount]] = field(default_factory=dict)
     regions: dict[int, str] = field(default_factory=dict)  # number -> name
     clocks: list[tuple[int, int]] = field(default_factory=list)  # (ticks, ns)
+    events: list[Events] = field(default_factory=list)
+    calls: list[CallTurn] = field(default_factory=list)
+    call_attributes: dict[int, str] = field(default_factory=dict)  # serial -> JSON
+    call_times: dict[tuple[int, int], CallTimes] = field(default_factory=dict)  # (thread, node)
     end: End | None = None  # None: the process was killed, or is still running
 
 
@@ -233,6 +272,20 @@ def _exact_counters(spool: Spool, body: memoryview) -> None:
         counts[count.node] = count
 
 
+def _events(spool: Spool, body: memoryview) -> None:
+    thread, n, first_ticks, last_ticks, n_dropped = form.EVENTS_HEAD.unpack_from(body)
+    words = body[form.EVENTS_HEAD.size :].cast("Q")
+    if len(words) != n or thread not in spool.exact_threads:
+        raise ValueError("events without their thread")
+    spool.events.append(Events(thread, first_ticks, last_ticks, n_dropped, words))
+
+
+def _call_times(spool: Spool, body: memoryview) -> None:
+    thread, node, n, total, most, lost, *buckets = form.CALL_TIMES_BODY.unpack_from(body)
+    figures = (n, total, most, lost)
+    spool.call_times[thread, node] = CallTimes(thread, node, *figures, tuple(buckets))
+
+
 def _take_tree(
     all_parents: "array[int]", all_words: "array[int]", body: memoryview, first_id: int, n: int
 ) -> None:
@@ -281,6 +334,15 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
         spool.regions[number] = _name(body[form.REGION_HEAD.size :])
     elif kind == form.CLOCK:
         spool.clocks.append(form.CLOCK_HEAD.unpack_from(body))
+    elif kind == form.EVENTS:
+        _events(spool, body)
+    elif kind == form.CALL:
+        spool.calls.append(CallTurn(*form.CALL_BODY.unpack_from(body)))
+    elif kind == form.CALL_ATTRIBUTES:
+        serial, _ = form.CALL_ATTRIBUTES_HEAD.unpack_from(body)
+        spool.call_attributes[serial] = _name(body[form.CALL_ATTRIBUTES_HEAD.size :])
+    elif kind == form.CALL_TIMES:
+        _call_times(spool, body)
     elif kind == form.END:
         spool.end = End(*form.END_HEAD.unpack_from(body))
 

@@ -13,6 +13,7 @@ VERSION = 1
     range(1, 12)
 )
 EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
+EVENTS, CALL, CALL_ATTRIBUTES, CALL_TIMES = range(17, 21)
 
 HEADER = struct.Struct("<8sII")
 RECORD = struct.Struct("<II")
@@ -36,3 +37,7 @@ REGION_HEAD = struct.Struct("<II")
 N_LOSSES = 8
 # enum thread_name_source
 NAME_THREADING = 1
+EVENTS_HEAD = struct.Struct("<IIQQQ")
+CALL_BODY = struct.Struct("<IIIIQQQ")
+CALL_ATTRIBUTES_HEAD = struct.Struct("<II")
+CALL_TIMES_BODY = struct.Struct("<IIQQQQ320I")

@@ -7,10 +7,13 @@ nanoseconds here: the spool counts sampling periods.
 import json
 import os
 import sqlite3
+from array import array
 from collections.abc import Iterable
 from itertools import count, repeat
 from typing import Any
 
+from pyhybrid.durations import KeptCalls
+from pyhybrid.exact import Ticks
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import loss_name
 from pyhybrid.rows import Exact
@@ -174,4 +177,32 @@ def write(
     _write_tree(database, spool, frames, tree)
     _write_threads(database, spool, threads)
     _insert(database, "exact", ((PROCESS, *row) for row in exact))
+    database.execute("COMMIT")
+
+
+def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:
+    """Add the calls that were kept."""
+    database.execute("BEGIN")
+    _insert(database, "call", ((call.id, PROCESS, *call[1:]) for call in kept.calls))
+    _insert(database, "turn", ((PROCESS, *turn) for turn in kept.turns))
+    _insert(database, "call_time", ((PROCESS, *row) for row in kept.times))
+    database.execute("COMMIT")
+
+
+def write_events(
+    database: sqlite3.Connection,
+    spool: Spool,
+    ticks: Ticks,
+    threads: dict[int, int],
+    nodes: dict[int, list[int]],
+) -> None:
+    """Add the event log; `threads` and `nodes` are those of exact.py."""
+    database.execute("BEGIN")
+    for each in spool.events:
+        row = (threads[each.thread], ticks.time(each.first_ticks), ticks.multiply / ticks.divide)
+        rest = (len(each.words), each.n_dropped, bytes(each.words))
+        _insert(database, "event_log", [(PROCESS, *row, *rest)])
+    logged = {each.thread for each in spool.events}
+    rows = ((PROCESS, threads[i], array("I", nodes[i]).tobytes()) for i in sorted(logged))
+    _insert(database, "event_node", rows)
     database.execute("COMMIT")

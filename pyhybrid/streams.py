@@ -11,7 +11,7 @@ from typing import Any
 
 
 def keep_whole(whole_write: Callable[[io.FileIO], Callable[..., Any]]) -> list[io.FileIO]:
-    """Give unbuffered standard streams a `write` that goes on; returns those that `release` takes."""
+    """Give unbuffered standard streams a `write` that goes on; `release` takes what is returned."""
     kept = []
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         stream = getattr(sys, name, None)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyhybrid.calls import FunctionCalls, function_calls
+from pyhybrid.durations import function_durations
 from pyhybrid.hot import Hot
 from pyhybrid.names import Labels
 from pyhybrid.profile_file import Profile
@@ -42,6 +43,20 @@ class Path:
 
     frames: list[str]
     weight_ns: int
+
+
+@dataclass(slots=True)
+class CallDurations:
+    """How long single calls of a function (-t) or region took; quantiles to 12 %."""
+
+    name: str
+    kind: str  # python, region
+    calls: int
+    mean_ns: int
+    p50_ns: int
+    p99_ns: int
+    max_ns: int
+    histogram: list[tuple[int, int]]  # (from_ns, calls)
 
 
 @dataclass(slots=True)
@@ -84,6 +99,7 @@ class Summary:
     functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
     # Traced, but without samples: the first by exact_self_ns instead.
     paths: list[Path]  # the first by weight
+    durations: list[CallDurations]  # of chosen functions and regions, most time first
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # files, this one first
 
@@ -135,9 +151,23 @@ def summarize(profile: Profile, written: list[str], notes: list[str]) -> Summary
         overhead=cost.overhead(),
         functions=functions,
         paths=paths,
+        durations=_durations(profile),
         notes=[*meta.get("notes", ()), *notes],
         written=written,
     )
+
+
+def _durations(profile: Profile) -> list[CallDurations]:
+    labels = Labels(profile).of_frame if profile.call_times else {}
+    found = function_durations(profile).items()
+    return [
+        CallDurations(
+            *(labels[frame], profile.frames[frame].kind, each.calls, each.mean_ns),
+            *(each.quantile_ns(0.5), each.quantile_ns(0.99), each.max_ns),
+            sorted(each.histogram.items()),
+        )
+        for frame, each in sorted(found, key=lambda item: (-item[1].total_ns, item[0]))
+    ]
 
 
 def _hot(

@@ -10,6 +10,7 @@
 #include "cfi.h"
 #include "clock.h"
 #include "exact.h"
+#include "exact_log.h"
 #include "frame.h"
 #include "map.h"
 #include "modules.h"
@@ -47,6 +48,7 @@ struct drain {
     struct map codes;    /* code id -> code index */
     struct map texts;    /* hash of a code object's contents -> code index */
     struct exact *exact; /* NULL: only samples */
+    struct exact_log log;
     uint32_t n_exact_threads;
     uint32_t n_codes;
     uint32_t n_functions;
@@ -74,6 +76,7 @@ void drain_free(struct drain *d)
 {
     if (!d)
         return;
+    exact_log_free(&d->log);
     modules_free(d->modules);
     if (d->tree.parent)
         calltree_free(&d->tree);
@@ -455,9 +458,10 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 
 /* --- the exact half ------------------------------------------------------------------------------ */
 
-void drain_set_exact(struct drain *d, struct exact *x)
+void drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns)
 {
     d->exact = x;
+    d->log.keep_ns = keep_events_ns;
 }
 
 static void write_clock(struct drain *d)
@@ -527,6 +531,34 @@ static void write_exact_counters(struct drain *d, struct exact_thread *t)
                      head.n * sizeof *counts);
 }
 
+static void announce(struct drain *d, struct exact_thread *t)
+{
+    if (t->index)
+        return;
+    t->index = ++d->n_exact_threads;
+    struct spool_exact_thread record = {
+        .index = t->index, .tid = (uint32_t)t->tid, .first_ns = t->first_ns};
+    memcpy(record.comm, t->comm, sizeof record.comm);
+    spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, NULL, 0);
+}
+
+void drain_logs(struct drain *d)
+{
+    struct exact_thread *t = d->exact ? atomic_load(&d->exact->threads) : NULL;
+    for (; t; t = t->next) {
+        announce(d, t);
+        exact_log_take(&d->log, d->spool, t);
+    }
+}
+
+bool drain_logs_urgent(const struct drain *d)
+{
+    const struct exact_thread *t = d->exact ? atomic_load(&d->exact->threads) : NULL;
+    while (t && !exact_log_urgent(t))
+        t = t->next;
+    return t;
+}
+
 void drain_exact(struct drain *d, const struct registry *r, bool last)
 {
     struct exact *x = d->exact;
@@ -537,19 +569,19 @@ void drain_exact(struct drain *d, const struct registry *r, bool last)
     for (; t; t = next) {
         next = t->next;
         bool ended = atomic_load(&t->ended);
-        if (!t->index) {
-            t->index = ++d->n_exact_threads;
-            struct spool_exact_thread record = {
-                .index = t->index, .tid = (uint32_t)t->tid, .first_ns = t->first_ns};
-            memcpy(record.comm, t->comm, sizeof record.comm);
-            spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, NULL, 0);
-        }
+        announce(d, t);
+        exact_log_take(&d->log, d->spool, t);
+        exact_log_write_times(d->spool, t);
+        if (last || ended)
+            exact_log_end_thread(&d->log, d->spool, t);
         write_exact_nodes(d, t, last);
         write_exact_counters(d, t);
         /* Samples that hang on its nodes may be in its ring as long as the registry has it. */
         if (ended && t->n_written == atomic_load(&t->n) && !registry_find(r, t->tid))
             exact_remove_thread(x, t);
     }
+    if (last)
+        exact_log_end(&d->log, d->spool);
 }
 
 void drain_remove_thread(struct drain *d, struct thread *t)

@@ -35,7 +35,11 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 
 /* The exact half's trees, from now on. */
 struct exact;
-void drain_set_exact(struct drain *d, struct exact *x);
+void drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns);
+
+/* Takes their event logs and kept calls; `urgent` tells whether one of them fills up. */
+void drain_logs(struct drain *d);
+bool drain_logs_urgent(const struct drain *d);
 
 /* Writes what is new in them: nodes and the counters that changed; forgets threads that ended
  * and are no more in `r`.  With `last`, waits for no code object. */

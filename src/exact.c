@@ -98,6 +98,7 @@ void exact_free(struct exact *x)
         next = atomic_load(&b->next);
         map_memory_free(b, sizeof *b);
     }
+    open_calls_clear(&x->open);
     pthread_mutex_destroy(&x->lock);
     map_memory_free(x, sizeof *x);
 }
@@ -112,12 +113,14 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
     map_memory_free(t->native, EXACT_NATIVE_MAX * sizeof *t->native);
     map_memory_free(t->memo, sizeof *t->memo);
+    map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
+    calls_clear(&t->calls);
     map_memory_free(t->written, t->written_bytes);
     map_memory_free(t->stack_id, t->stack_id_bytes);
     map_memory_free(t, sizeof *t);
 }
 
-static struct exact_thread *new_thread(void)
+static struct exact_thread *new_thread(const struct exact *x)
 {
     struct exact_thread *t = map_memory(sizeof *t);
     if (!t)
@@ -130,7 +133,11 @@ static struct exact_thread *new_thread(void)
     t->unwind.cache = map_memory(UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
     t->native = map_memory(EXACT_NATIVE_MAX * sizeof *t->native);
     t->memo = map_memory(sizeof *t->memo);
-    if (t->chunk && t->table && t->stack && t->unwind.cache && t->native && t->memo)
+    t->events.last = t->events_ticks = x->start_ticks;
+    if (x->log_events)
+        t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot);
+    if (t->chunk && t->table && t->stack && t->unwind.cache && t->native && t->memo &&
+        (t->events.slot || !x->log_events))
         return t;
     free_thread(t);
     return NULL;
@@ -138,7 +145,7 @@ static struct exact_thread *new_thread(void)
 
 struct exact_thread *exact_add_thread(struct exact *x)
 {
-    struct exact_thread *t = new_thread();
+    struct exact_thread *t = new_thread(x);
     if (!t)
         return NULL;
     t->tid = (pid_t)syscall(SYS_gettid);

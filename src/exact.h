@@ -22,8 +22,10 @@
 #include <sys/types.h>
 
 #include "arch_x86_64.h"
+#include "calls.h"
 #include "clock.h"
 #include "codes.h"
+#include "eventlog.h"
 #include "frame.h"
 #include "pyframe.h"
 #include "unwind.h"
@@ -47,7 +49,11 @@ enum exact_frame_flags {
     EXACT_RECORDED = 1, /* its events come: it is timed, and its end is seen */
     EXACT_LINKED = 2,   /* `throw` went through it to the generator above: it ends with that one */
     EXACT_REGION = 4,   /* a named region of the frame below it */
+    EXACT_KEPT =
+        8, /* each call of it is kept; its open call, if it has one, is in the upper half */
+    EXACT_LEFT = 16, /* a region that ends, not only its turn */
 };
+#define EXACT_CALL_SHIFT 32
 
 /* One running Python function, as the callbacks know it. */
 struct exact_frame {
@@ -79,11 +85,16 @@ struct exact_thread {
     struct native_frame *native;
     struct memo *memo;
 
+    struct event_ring events;
+    struct calls calls;
+    uint32_t kept; /* the serial of the call that ended last, if it was kept */
+
     uint32_t n_written; /* the drain's: nodes that the spool has */
     uint64_t *written;  /* the drain's: a digest of each node's counters there */
     uint32_t *stack_id; /* the drain's: the stack for each node that samples hang on; 0: not yet */
     size_t written_bytes, stack_id_bytes;
-    uint32_t index; /* the drain's, from 1 */
+    uint64_t events_ticks; /* the drain's: of the last event that it took */
+    uint32_t index;        /* the drain's, from 1 */
 };
 
 struct exact {
@@ -95,6 +106,9 @@ struct exact {
     uint32_t n_nodes, max_nodes; /* of all threads */
     bool use_tsc;
     bool all_events; /* every Python function is recorded */
+    bool log_events; /* every begin and end is logged */
+    bool keep_calls; /* single calls of the recorded functions are kept (regions: always) */
+    struct open_calls open;
     _Atomic(struct exact_thread *) threads;
     pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
     struct code_block *code_head;           /* the drain's end of the queue */

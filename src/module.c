@@ -113,28 +113,31 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only)
 PyDoc_STRVAR(
     start_doc,
     "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
-    "      max_nodes=2000000, exact=False, filter=None, backend=None) -> dict\n\n"
+    "      max_nodes=2000000, exact=False, filter=None, backend=None, events=False,\n"
+    "      keep_events_ns=0) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none (sampler.h); exact: with\n"
-    "the events of sys.monitoring; filter: (include, exclude, names), see filter.h.\n"
+    "the events of sys.monitoring; filter: (include, exclude, names), see filter.h;\n"
+    "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones.\n"
     "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
     "events).  Raises OSError, and RuntimeError where no events are to be had.");
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spool",      "period_ns",  "clock",     "engine",
-                            "max_frames", "ring_bytes", "max_nodes", "exact",
-                            "filter",     "backend",    NULL};
+    static char *names[] = {"spool",      "period_ns",      "clock", "engine", "max_frames",
+                            "ring_bytes", "max_nodes",      "exact", "filter", "backend",
+                            "events",     "keep_events_ns", NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
-    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, tool_id = -1;
+    unsigned long long keep_events_ns = 0;
+    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, events = 0, tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
     const char *backend = NULL;
     PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIpOz", names, &spool, &period_ns,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIpOzpK", names, &spool, &period_ns,
                                      &clock, &engine, &max_frames, &ring_bytes, &max_nodes, &exact,
-                                     &filter, &backend))
+                                     &filter, &backend, &events, &keep_events_ns))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -146,6 +149,8 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
                                       .ring_bytes = ring_bytes,
                                       .max_nodes = max_nodes,
                                       .exact = exact,
+                                      .log_events = events,
+                                      .keep_events_ns = keep_events_ns,
                                       .backend_path = backend};
     struct sampler_info info;
     int error = install_hooks() ? -ENOMEM : sampler_start(&options, &info);

@@ -15,6 +15,8 @@
 struct region_slot {
     _Atomic uint64_t frame; /* a _PyInterpreterFrame; 0: empty */
     uint64_t word;          /* frame.h, PYH_TAG_REGION */
+    uint32_t call;          /* calls.h: an open call of the session `generation` */
+    uint32_t generation;
 };
 
 struct regions {

@@ -59,7 +59,7 @@ void ring_release(struct ring *r, const struct ring_record *record)
     atomic_store_explicit(&r->tail, tail + record->size, memory_order_release);
 }
 
-size_t ring_used(struct ring *r)
+size_t ring_used(const struct ring *r)
 {
     return (size_t)(atomic_load_explicit(&r->head, memory_order_acquire) -
                     atomic_load_explicit(&r->tail, memory_order_relaxed));

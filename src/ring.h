@@ -40,6 +40,6 @@ const struct ring_record *ring_peek(struct ring *r);
 void ring_release(struct ring *r, const struct ring_record *record);
 
 /* Bytes in use, for the reader to judge how urgent draining is. */
-size_t ring_used(struct ring *r);
+size_t ring_used(const struct ring *r);
 
 #endif

@@ -50,6 +50,11 @@ enum spool_type {
                              one counts */
     SPOOL_CLOCK,  /* struct spool_clock: readings of both clocks, the first and the last count */
     SPOOL_REGION, /* struct spool_region, name in UTF-8 */
+    SPOOL_EVENTS, /* struct spool_events, uint64_t event[n] (eventlog.h) */
+    SPOOL_CALL,   /* struct spool_call */
+    SPOOL_CALL_ATTRIBUTES, /* struct spool_call_attributes, a JSON object */
+    SPOOL_CALL_TIMES, /* struct spool_call_times, uint32_t bucket[320] (calls.h): a node's last one
+                              counts */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -192,6 +197,33 @@ struct spool_clock { /* ticks of the exact half's clock, and CLOCK_MONOTONIC */
 struct spool_region { /* a name that frame words refer to */
     uint32_t number;
     uint32_t pad;
+};
+
+struct spool_events { /* begins and ends in order of time */
+    uint32_t thread;
+    uint32_t n;
+    uint64_t first_ticks, last_ticks; /* before the first event; of the last one */
+    uint64_t n_dropped; /* events that are not in the file, which has enough of them */
+};
+
+struct spool_call { /* one turn of a call that is kept (calls.h) */
+    uint32_t thread;
+    uint32_t node;
+    uint32_t serial;
+    uint32_t flags;               /* enum call_flags */
+    uint64_t begin, since, until; /* ticks: of the call; of the turn */
+};
+
+struct spool_call_attributes {
+    uint32_t serial;
+    uint32_t pad;
+};
+
+struct spool_call_times { /* durations of a node's calls, in ticks */
+    uint32_t thread;
+    uint32_t node;
+    uint64_t n, sum, max;
+    uint64_t n_lost; /* calls of the thread that found no room among those that are kept */
 };
 
 struct spool;

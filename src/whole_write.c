@@ -18,8 +18,8 @@ static PyObject *write_rest(PyObject *raw, Py_buffer *all, Py_ssize_t done)
     while (done < all->len) {
         if (PyErr_CheckSignals())
             return NULL;
-        PyObject *rest = PyMemoryView_FromMemory((char *)all->buf + done, all->len - done,
-                                                 PyBUF_READ),
+        PyObject *rest =
+                     PyMemoryView_FromMemory((char *)all->buf + done, all->len - done, PyBUF_READ),
                  *result;
         if (!rest)
             return NULL;

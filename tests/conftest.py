@@ -47,7 +47,7 @@ is_here = functools.cache(lambda need: NEEDS[need]())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Where it was ignored from the start (nohup, a shell's background job) programs would never get it.
+    # Ignored from the start (nohup, a shell's background job) it would never reach the programs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", f"needs(*what): skip where one of {list(NEEDS)} is missing")
     config.addinivalue_line("markers", "once: the pass as an ordinary user does not run it again")

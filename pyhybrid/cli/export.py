@@ -3,10 +3,12 @@
 import argparse
 import sys
 
+from pyhybrid.cli.parser import add_selection
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file import Profile
+from pyhybrid.slow import select
 
 
 class Export:
@@ -41,13 +43,17 @@ class Export:
             action="store_true",
             help="folded: C++ names with parameters and template arguments",
         )
+        add_selection(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Write; returns the exit code.  Raises PyhybridError."""
         if args.output and len(args.format) > 1:
             raise UsageError("-o takes one format; without it each format has its own place")
         prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
-        with Profile.open(args.file) as profile:
+        with Profile.open(args.file) as opened:
+            profile, notes = select(opened, args.slower_than, args.any_thread)
+            for note in notes:
+                print(f"pyhybrid: {note}", file=sys.stderr)
             for name in args.format:
                 exporter = EXPORTERS[name]()
                 if isinstance(exporter, Folded):

@@ -3,8 +3,10 @@
 import argparse
 import sys
 
+from pyhybrid.cli.parser import add_selection
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
+from pyhybrid.slow import select
 from pyhybrid.summary import as_json, summarize
 
 
@@ -23,11 +25,13 @@ class Report:
             help="profile, or .part (default: %(default)s)",
         )
         parser.add_argument("--json", action="store_true", help="as JSON")
+        add_selection(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
         with Profile.open(args.file) as profile:
-            summary = summarize(profile, [], [])
+            selected, notes = select(profile, args.slower_than, args.any_thread)
+            summary = summarize(selected, [], notes)
         if args.json:
             import json
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from pyhybrid import __version__
-from pyhybrid.cli.parser import Number, Parser
+from pyhybrid.cli.parser import Number, Parser, duration
 from pyhybrid.errors import UsageError
 from pyhybrid.profiler import CLOCKS, ENGINES, MODES, Profiling, Settings
 from pyhybrid.program import Program
@@ -97,6 +97,17 @@ def _parser() -> Parser:
         metavar="NAME",
         help="trace only this function (its qualified name, or module.qualname); repeatable",
     )
+    add(
+        "--events",
+        action="store_true",
+        help="log every begin and end of a function, too (8 bytes each)",
+    )
+    add(
+        "--last-events",
+        type=duration,
+        metavar="TIME",
+        help="log them, but keep only those of the last TIME (10s)",
+    )
     add("-q", "--quiet", action="store_true", help="print no summary")
     add("--unwinder", choices=["own", "libunwind"], default="own", help=argparse.SUPPRESS)
     add(
@@ -164,6 +175,8 @@ def run(arguments: list[str]) -> Program:
         include=options.include,
         exclude=options.exclude,
         functions=options.function,
+        events=options.events,
+        last_events=options.last_events and options.last_events / 1e9,
     )
     profiling = Profiling(settings, [sys.executable, *program])
     profiling.start()

@@ -144,6 +144,7 @@ int instrument_start(struct exact *x)
         PyErr_Clear();
     has_disabled = filter_is_set();
     x->all_events = !filter_is_set();
+    x->keep_calls = filter_has_names();
     shadow_init();
     atomic_store(&exact_current, x);
     if (!switch_on(monitoring))

@@ -39,6 +39,11 @@ bool filter_is_set(void)
     return included != NULL;
 }
 
+bool filter_has_names(void)
+{
+    return only && PySet_GET_SIZE(only);
+}
+
 /* Does one of `searches` find something in one of the texts? */
 static bool any_matches(PyObject *searches, PyObject *const *texts, int n)
 {

@@ -19,6 +19,7 @@
 int filter_set(PyObject *include, PyObject *exclude, PyObject *names);
 void filter_clear(void);
 bool filter_is_set(void);
+bool filter_has_names(void);
 
 /* Is the code object that runs with these globals recorded?  Sets no exception. */
 bool filter_selects(struct exact *x, uint64_t code, PyObject *globals);

@@ -119,11 +119,67 @@ static void count(_Atomic uint64_t *c, uint64_t n)
                           memory_order_relaxed);
 }
 
-static ALWAYS_INLINE void pop(struct exact_thread *t, uint64_t now)
+enum ending { RETURNED, YIELDED, RAISED, CUT_OFF /* profiling ends, the function does not */ };
+
+static bool is_generator(const PyCodeObject *code)
 {
-    struct exact_frame *f = &t->stack[t->depth - 1];
+    return code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
+}
+
+/* What begins is logged.  `is_new`: it is a call, no other turn of one. */
+static __attribute__((noinline)) void log_begin(struct exact *x, struct exact_thread *t,
+                                                struct exact_frame *s, bool is_new)
+{
+    if (x->log_events)
+        event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
+    if (!x->keep_calls || s->flags & EXACT_REGION)
+        return;
+    uint32_t call = 0;
+    if (is_generator((const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame))) {
+        call = open_calls_resume(&x->open, s->frame);
+        if (call && is_new) /* of one that was at this address, and was dropped */
+            open_calls_end(&x->open, call);
+        if (!call || is_new)
+            call = open_calls_begin(&x->open, s->since, !is_new);
+    } else if (!is_new) { /* it ran before profiling did */
+        call = open_calls_begin(&x->open, s->since, true);
+    }
+    s->flags |= EXACT_KEPT | (uint64_t)call << EXACT_CALL_SHIFT;
+}
+
+static __attribute__((noinline)) void log_end(struct exact *x, struct exact_thread *t,
+                                              const struct exact_frame *f, uint64_t now,
+                                              enum ending how)
+{
+    static const enum event_kind kind[] = {EVENT_RETURN, EVENT_YIELD, EVENT_RAISE, EVENT_RETURN};
+    uint32_t call = (uint32_t)(f->flags >> EXACT_CALL_SHIFT);
+    if (f->flags & EXACT_REGION && !(f->flags & EXACT_LEFT) && how != CUT_OFF)
+        how = YIELDED; /* it is where its function is */
+    if (x->log_events)
+        event_put(&t->events, kind[how], f->node->id, now);
+    if (!(f->flags & EXACT_KEPT))
+        return;
+    bool ended = how != YIELDED;
+    struct call_turn turn = {.since = f->since, .until = now, .node = f->node->id};
+    turn.flags = (ended ? CALL_ENDED : 0) | (how == RAISED ? CALL_RAISED : 0) |
+                 (how == CUT_OFF ? CALL_PARTIAL : 0);
+    t->kept = calls_turn(&t->calls, &x->open, call, &turn) ? turn.serial : 0;
+    if (call && !(f->flags & EXACT_REGION)) {
+        if (ended)
+            open_calls_end(&x->open, call);
+        else
+            open_calls_suspend(&x->open, call, f->frame);
+    }
+}
+
+static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t now,
+                              enum ending how)
+{
+    const struct exact_frame *f = &t->stack[t->depth - 1];
     if (f->flags & EXACT_RECORDED && now > f->since)
         count(&f->node->total_ticks, now - f->since);
+    if (!LIKELY(!x->log_events && !(f->flags & EXACT_KEPT)) && f->flags & EXACT_RECORDED)
+        log_end(x, t, f, now, how);
     t->depth--;
 }
 
@@ -176,25 +232,28 @@ static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uin
     return node;
 }
 
-/* The region `word`, on top of the frame that has entered it. */
-static struct exact_frame *push_region(struct exact *x, struct exact_thread *t, uint64_t word)
+/* A region, on top of the frame that has entered it.  `is_new`: it is entered now. */
+static struct exact_frame *push_region(struct exact *x, struct exact_thread *t,
+                                       struct region_slot *slot, bool is_new)
 {
     if (t->depth == t->capacity && !exact_grow_stack(t))
         return NULL;
     const struct exact_frame *below = &t->stack[t->depth - 1];
     struct exact_frame *s = &t->stack[t->depth];
-    struct exact_node *node = exact_child(x, t, below->node, word);
+    struct exact_node *node = exact_child(x, t, below->node, slot->word);
     *s = *below;
     s->node = node;
-    s->flags = EXACT_REGION | (node != below->node ? EXACT_RECORDED : 0);
     s->since = exact_ticks(x);
+    if (slot->generation != x->generation) {
+        slot->call = open_calls_begin(&x->open, s->since, !is_new);
+        slot->generation = x->generation;
+    }
+    s->flags = EXACT_REGION | EXACT_KEPT | (uint64_t)slot->call << EXACT_CALL_SHIFT |
+               (node != below->node ? EXACT_RECORDED : 0);
+    if (x->log_events)
+        log_begin(x, t, s, is_new);
     t->depth++;
     return s;
-}
-
-static bool is_generator(const PyCodeObject *code)
-{
-    return code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
 }
 
 /* A frame that runs, whose begin was not seen: it ran before the thread was seen, or `throw` went
@@ -212,6 +271,8 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
     s->since = t->started ? now : x->start_ticks;
     if (!(s->flags & EXACT_RECORDED))
         return true; /* left out by a filter: a node without figures */
+    if (x->log_events || x->keep_calls)
+        log_begin(x, t, s, false);
     if (resumed) {
         s->flags |= EXACT_LINKED;
         count(&s->node->resumes, 1);
@@ -220,7 +281,7 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
     }
     for (uint32_t i = 0; regions_mine && i < regions_mine->n; i++)
         if (regions_mine->slots[i].frame == (uint64_t)f &&
-            (s = push_region(x, t, regions_mine->slots[i].word)))
+            (s = push_region(x, t, &regions_mine->slots[i], false)))
             atomic_fetch_add_explicit(&s->node->seeded, 1, memory_order_relaxed);
     return true;
 }
@@ -239,7 +300,7 @@ static void mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
         missing++;
     }
     while (t->depth > kept)
-        pop(t, now);
+        pop(x, t, now, RETURNED);
     while (kept + missing > t->capacity)
         if (!exact_grow_stack(t))
             return;
@@ -270,7 +331,7 @@ static __attribute__((noinline)) void resume_regions(struct exact *x, struct exa
     for (uint32_t i = 0; i < regions_mine->n; i++) {
         if (regions_mine->slots[i].frame != (uint64_t)f)
             continue;
-        struct exact_frame *s = push_region(x, t, regions_mine->slots[i].word);
+        struct exact_frame *s = push_region(x, t, &regions_mine->slots[i], false);
         if (s)
             count(&s->node->resumes, 1);
     }
@@ -323,6 +384,8 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
         if (LIKELY(s)) {
             count(is_call ? &s->node->calls : &s->node->resumes, 1);
             s->since = exact_ticks(x);
+            if (!LIKELY(!x->log_events && !x->keep_calls))
+                log_begin(x, t, s, is_call);
             if (!is_call && regions_mine)
                 resume_regions(x, t, f);
         }
@@ -331,7 +394,7 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
     return true;
 }
 
-void shadow_enter_region(const frame_t *f, uint64_t word)
+void shadow_enter_region(const frame_t *f, struct region_slot *slot)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     if (!x)
@@ -344,30 +407,42 @@ void shadow_enter_region(const frame_t *f, uint64_t word)
         if (!top || top->frame != (uint64_t)f || !is_same(x, t, t->depth - 1, f))
             mend_to(x, t, f, exact_ticks(x));
         t->started = true;
-        struct exact_frame *s = t->depth ? push_region(x, t, word) : NULL;
+        struct exact_frame *s = t->depth ? push_region(x, t, slot, true) : NULL;
         if (s)
             count(&s->node->calls, 1);
     }
     leave();
 }
 
-void shadow_leave_region(uint64_t frame, uint64_t word)
+uint32_t shadow_leave_region(const struct region_slot *slot)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     if (!x || exact_mine.generation != x->generation)
-        return;
+        return 0;
     uint64_t now = exact_ticks(x);
     enter();
     struct exact_thread *t = exact_mine.thread;
+    t->kept = 0;
     for (uint32_t i = t->depth; i--;) {
-        const struct exact_frame *s = &t->stack[i];
-        if (s->frame != frame || !(s->flags & EXACT_REGION) || s->node->word != word)
+        struct exact_frame *s = &t->stack[i];
+        if (s->frame != slot->frame || !(s->flags & EXACT_REGION) || s->node->word != slot->word)
             continue;
+        s->flags |= EXACT_LEFT;
         while (t->depth > i)
-            pop(t, now);
+            pop(x, t, now, RETURNED);
         break;
     }
+    if (slot->generation == x->generation)
+        open_calls_end(&x->open, slot->call);
     leave();
+    return t->kept;
+}
+
+void shadow_note_attributes(uint32_t serial, const char *text, uint32_t length)
+{
+    const struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (x && exact_mine.generation == x->generation)
+        calls_attributes(&exact_mine.thread->calls, serial, text, length);
 }
 
 /* The end of a frame that is not the top: those above it ended unseen. */
@@ -378,7 +453,7 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
         if (t->stack[i - 1].frame == (uint64_t)f && !(t->stack[i - 1].flags & EXACT_REGION) &&
             is_same(x, t, i - 1, f)) {
             while (t->depth > i)
-                pop(t, now);
+                pop(x, t, now, RETURNED);
             return true;
         }
     /* It began before the thread was seen: its callers are put right with the next begin. */
@@ -386,17 +461,15 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
     return false;
 }
 
-enum ending { RETURNED, YIELDED, RAISED };
-
 /* The generators that wait for what just ended, `throw` having gone through them.  A value that it
  * yields ends all of them, without an event.  A generator's return or exception goes to the next one
  * alone, as an event, while those further out still wait. */
-static __attribute__((noinline)) void pop_linked(struct exact_thread *t, uint64_t code,
-                                                 enum ending how, uint64_t now)
+static __attribute__((noinline)) void pop_linked(struct exact *x, struct exact_thread *t,
+                                                 uint64_t code, enum ending how, uint64_t now)
 {
     bool one = how == RAISED || (how == RETURNED && is_generator((const PyCodeObject *)code));
     do
-        pop(t, now);
+        pop(x, t, now, how);
     while (!one && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
 }
 
@@ -420,9 +493,9 @@ static ALWAYS_INLINE bool end(uint64_t code, enum ending how)
             if (how == RAISED)
                 atomic_fetch_add_explicit(&t->stack[t->depth - 1].node->raised, 1,
                                           memory_order_relaxed);
-            pop(t, now);
+            pop(x, t, now, how);
             if (t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED)
-                pop_linked(t, code, how, now);
+                pop_linked(x, t, code, how, now);
         }
     }
     leave();
@@ -455,7 +528,7 @@ void shadow_close_all(struct exact *x, uint64_t ticks)
     pthread_mutex_lock(&x->lock);
     for (struct exact_thread *t = atomic_load(&x->threads); t; t = t->next) {
         while (t->depth)
-            pop(t, ticks);
+            pop(x, t, ticks, CUT_OFF);
         t->started = false;
     }
     pthread_mutex_unlock(&x->lock);

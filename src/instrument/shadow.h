@@ -33,9 +33,12 @@ void shadow_init(void);
 /* The innermost Python frame of the calling thread, a _PyInterpreterFrame. */
 struct _PyInterpreterFrame *shadow_current_frame(void);
 
-/* The frame `f`, the innermost one, enters a region; the region `word` of `frame` ends. */
-void shadow_enter_region(const struct _PyInterpreterFrame *f, uint64_t word);
-void shadow_leave_region(uint64_t frame, uint64_t word);
+/* The frame `f`, the innermost one, enters a region; a region ends.  leave: the serial of its call
+ * (calls.h) if that was kept, else 0; then its attributes, a JSON object, may follow. */
+struct region_slot;
+void shadow_enter_region(const struct _PyInterpreterFrame *f, struct region_slot *slot);
+uint32_t shadow_leave_region(const struct region_slot *slot);
+void shadow_note_attributes(uint32_t serial, const char *text, uint32_t length);
 
 /* Ends what still runs on any thread, at the time `ticks`. */
 void shadow_close_all(struct exact *x, uint64_t ticks);

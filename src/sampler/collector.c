@@ -65,6 +65,7 @@ static bool drain_all(struct session *s, bool last)
         engine_cpu_ns(t); /* kept: when the thread has ended, its clock is gone */
         moved |= drain_thread(s->drain, t, last);
     }
+    drain_logs(s->drain);
     drain_end(s->drain);
     return moved;
 }
@@ -147,7 +148,7 @@ static bool ring_urgent(struct session *s)
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         if (ring_used(&t->ring) > s->limits.ring_bytes / 4)
             return true;
-    return false;
+    return drain_logs_urgent(s->drain);
 }
 
 static void enable(struct session *s, struct thread *t)

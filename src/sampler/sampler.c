@@ -124,7 +124,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         s->exact = exact_new(s->codes, &s->layout, s->main_stack_high, o->max_nodes);
         if (!s->exact)
             return fail(info, -ENOMEM, "memory");
-        drain_set_exact(s->drain, s->exact);
+        s->exact->log_events = o->log_events;
+        drain_set_exact(s->drain, s->exact, o->keep_events_ns);
     }
     int low = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     s->task_fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, s->fd_floor);

@@ -30,6 +30,8 @@ struct sampler_options {
     uint32_t ring_bytes; /* 0: by the rate */
     uint32_t max_nodes;
     int exact;                /* with trees for the exact half */
+    int log_events;           /* with every begin and end */
+    uint64_t keep_events_ns;  /* of those, only the last ones; 0: all */
     const char *backend_path; /* the libunwind backend's shared object, or NULL */
 };
 

@@ -1,0 +1,38 @@
+"""The event log of a profile, event by event."""
+
+from array import array
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyhybrid.rows import Event
+
+if TYPE_CHECKING:
+    from pyhybrid.profile_file import Profile
+
+# src/eventlog.h
+KINDS = ("call", "resume", "return", "yield", "raise", "time", "gap")
+TIME, GAP = 5, 6
+STEP_MASK, KIND_SHIFT, VALUE_SHIFT, STEP_BITS = 0xFFFFFFFF, 32, 35, 32
+
+
+def events(profile: "Profile") -> Iterator[Event]:
+    """All of them, thread by thread in order of time."""
+    nodes = {
+        thread: array("I", blob)
+        for thread, blob in profile.query("SELECT thread, node FROM event_node")
+    }
+    parts = profile.query("SELECT rowid FROM event_log ORDER BY thread, first_ns, rowid")
+    sql = "SELECT thread, first_ns, tick_ns, n_dropped, events FROM event_log WHERE rowid = ?"
+    for (part,) in parts:
+        ((thread, first_ns, tick_ns, n_dropped, blob),) = profile.query(sql, part)
+        ticks = 0
+        for word in array("Q", blob):
+            ticks += word & STEP_MASK
+            kind, value = word >> KIND_SHIFT & 7, word >> VALUE_SHIFT
+            if kind == TIME:
+                ticks += value << STEP_BITS
+                continue
+            node = value if kind == GAP else nodes[thread][value]
+            yield Event(thread, first_ns + round(ticks * tick_ns), KINDS[kind], node)
+        if n_dropped:
+            yield Event(thread, first_ns, KINDS[GAP], n_dropped)
