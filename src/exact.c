@@ -109,6 +109,7 @@ static void free_thread(struct exact_thread *t)
         map_memory_free(t->chunk[i], EXACT_CHUNK * sizeof **t->chunk);
     map_memory_free(t->chunk, EXACT_CHUNKS * sizeof *t->chunk);
     map_memory_free(t->table, ((size_t)t->mask + 1) * sizeof *t->table);
+    map_memory_free(t->children, sizeof *t->children << EXACT_CHILD_BITS);
     map_memory_free(t->stack, t->capacity * sizeof *t->stack);
     map_memory_free(t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
     map_memory_free(t->native, EXACT_NATIVE_MAX * sizeof *t->native);
@@ -129,6 +130,7 @@ static struct exact_thread *new_thread(const struct exact *x)
     t->capacity = FIRST_STACK;
     t->chunk = map_memory(EXACT_CHUNKS * sizeof *t->chunk);
     t->table = map_memory(FIRST_TABLE * sizeof *t->table);
+    t->children = map_memory(sizeof *t->children << EXACT_CHILD_BITS);
     t->stack = map_memory(FIRST_STACK * sizeof *t->stack);
     t->unwind.cache = map_memory(UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
     t->native = map_memory(EXACT_NATIVE_MAX * sizeof *t->native);
@@ -136,7 +138,7 @@ static struct exact_thread *new_thread(const struct exact *x)
     t->events.last = t->events_ticks = x->start_ticks;
     if (x->log_events)
         t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot);
-    if (t->chunk && t->table && t->stack && t->unwind.cache && t->native && t->memo &&
+    if (t->chunk && t->table && t->children && t->stack && t->unwind.cache && t->native && t->memo &&
         (t->events.slot || !x->log_events))
         return t;
     free_thread(t);
@@ -325,6 +327,6 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
     uint64_t word = id ? frame_python(id, 0) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
     struct exact_node *n = exact_child(x, t, parent, word);
     if (id && n->word == word && n != parent)
-        parent->hot[code >> 6 & 1] = n;
+        t->children[exact_child_place(parent, code)] = (struct exact_child){parent, code, n};
     return n;
 }

@@ -35,12 +35,10 @@
 #define EXACT_CHUNKS 8192
 #define EXACT_NATIVE_MAX 4096 /* frames between two eval loops */
 
-/* One cache line.  Counters are relaxed atomics with one writer. */
+/* Within one cache line.  Counters are relaxed atomics with one writer. */
 struct exact_node {
     uint64_t word; /* raw (frame.h): a code id without offset, a function's start, a pseudo-frame */
     uint32_t id, parent;
-    struct exact_node
-        *hot[2]; /* children called last: Python ones, by a bit of the code's address */
     _Atomic uint64_t calls, resumes, total_ticks;
     _Atomic uint32_t raised, seeded;
 };
@@ -64,6 +62,14 @@ struct exact_frame {
     uint64_t flags;
 };
 
+/* Python children that were called lately, direct-mapped. */
+#define EXACT_CHILD_BITS 10
+struct exact_child {
+    const struct exact_node *parent;
+    uint64_t code;
+    struct exact_node *node;
+};
+
 struct exact_thread {
     struct exact_thread *next;
     pid_t tid;
@@ -77,6 +83,7 @@ struct exact_thread {
     struct exact_node **chunk;
     _Atomic uint32_t n; /* ids 1..n exist */
     uint32_t *table, mask;
+    struct exact_child *children;
 
     struct exact_frame *stack;
     uint32_t depth, capacity;
@@ -153,12 +160,18 @@ struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct e
 /* The id of the code object at `code`, whose names go to the drain the first time.  0: not possible. */
 uint64_t exact_intern_code(struct exact *x, uint64_t code);
 
+static inline uint64_t exact_child_place(const struct exact_node *parent, uint64_t code)
+{
+    return ((uint64_t)parent ^ code << 20) * 0x9e3779b97f4a7c15ull >> (64 - EXACT_CHILD_BITS);
+}
+
 static inline struct exact_node *exact_python_child(struct exact *x, struct exact_thread *t,
                                                     struct exact_node *parent, uint64_t code)
 {
-    struct exact_node *n = parent->hot[code >> 6 & 1];
-    if (n && codes_holds(x->codes, frame_code_id(n->word), code))
-        return n;
+    const struct exact_child *c = &t->children[exact_child_place(parent, code)];
+    if (c->parent == parent && c->code == code &&
+        codes_holds(x->codes, frame_code_id(c->node->word), code))
+        return c->node;
     return exact_find_python(x, t, parent, code);
 }
 
