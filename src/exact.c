@@ -83,7 +83,6 @@ struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
     atomic_store(&x->code_tail, first);
     pthread_mutex_init(&x->lock, NULL);
     x->start_ticks = exact_ticks(x);
-    set_alive(x->generation);
     return x;
 }
 
@@ -148,6 +147,7 @@ struct exact_thread *exact_add_thread(struct exact *x)
     t->next = atomic_load(&x->threads);
     while (!atomic_compare_exchange_weak(&x->threads, &t->next, t))
         ;
+    set_alive(x->generation);
     exact_mine.thread = t;
     exact_mine.generation = x->generation;
     return t;
