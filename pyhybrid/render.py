@@ -56,7 +56,7 @@ def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
     lines = [*_facts(summary), [("", "")], *_functions(summary, columns), *_paths(summary, columns)]
     if summary.written:
-        lines.append([("wrote    ", DIM), (_files(summary.written), "")])
+        lines[MAX_LINES - 1 :] = [[("wrote    ", DIM), (_files(summary.written), "")]]
     return [_cut(line, columns) for line in lines[:MAX_LINES]]
 
 
@@ -97,6 +97,8 @@ def _facts(s: Summary) -> list[Line]:
         p99 = (s.handler_p99_ns or 0) / 1e3
         text = f"handler median {s.handler_median_ns / 1e3:.1f} us, p99 {p99:.1f} us{share}"
         lines.append(_fact("cost", text))
+    if s.counting_ns is not None:
+        lines.append(_fact("cost" if s.handler_median_ns is None else "", _counting(s)))
     if s.n_forked or s.n_spawned:
         text = f"{s.n_forked} forked, {s.n_spawned} spawned: not profiled"
         lines.append(_fact("children", text, True))
@@ -139,6 +141,13 @@ def _samples(s: Summary) -> str:
 def _stacks(s: Summary) -> str:
     shares = (f"{share:.1%} {name.replace('_', '-')}" for name, share in s.quality.items())
     return ", ".join(shares)
+
+
+def _counting(s: Summary) -> str:
+    seconds = (s.counting_ns or 0) / 1e9
+    took = f"about {seconds:.2f} s" if seconds >= 0.01 else "less than 0.01 s"
+    share = f", {(s.counting_ns or 0) / s.cpu_ns:.1%} of the CPU time" if s.cpu_ns else ""
+    return f"counting {s.turns:,} calls and resumes: {took}{share}"
 
 
 def _percent(weight_ns: int, s: Summary) -> str:

@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from pyhybrid.cli.parser import Duration
+from pyhybrid.compensate import compensate
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.summary import as_json, summarize
@@ -23,11 +25,25 @@ class Report:
             help="profile, or .part (default: %(default)s)",
         )
         parser.add_argument("--json", action="store_true", help="as JSON")
+        parser.add_argument(
+            "--compensate",
+            action="store_true",
+            help="exact times less the estimated cost of counting",
+        )
+        parser.add_argument(
+            "--min-time",
+            type=Duration(),
+            default=0,
+            metavar="TIME",
+            help="leave out functions whose total is less, like 1ms or 500us",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
         with Profile.open(args.file) as profile:
-            summary = summarize(profile, [], [])
+            if args.compensate:
+                compensate(profile)
+            summary = summarize(profile, [], [], args.min_time)
         if args.json:
             import json
 
