@@ -173,6 +173,7 @@ def _hot(
     totals |= {frame: tally.total_ns for frame, tally in traced.items()}
     small = {frame for frame, total_ns in totals.items() if total_ns < min_time_ns}
     ranked = [each for each in ranked if each.frame not in small]
+    left_out = sum(frame in traced or totals[frame] > 0 for frame in small)
     traced = {frame: tally for frame, tally in traced.items() if frame not in small}
     by_python = sorted(ranked, key=lambda f: (-f.python_ns, f.frame))
     chosen = {each.frame for each in ranked[:N_FUNCTIONS] + by_python[:N_FUNCTIONS]}
@@ -190,7 +191,7 @@ def _hot(
             function.exact_self_ns, function.exact_total_ns = tally.self_ns, tally.total_ns
         functions.append(function)
     paths = [Path([labels[f] for f in p.frames], p.weight_ns) for p in hot.paths(N_PATHS)]
-    return functions, paths, len(small)
+    return functions, paths, left_out
 
 
 def as_json(summary: Summary) -> dict[str, Any]:

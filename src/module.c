@@ -98,8 +98,11 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only,
         ;
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
-    else
+    else {
+        sampler_pause(); /* what is measured there counts nowhere */
         tool_id = instrument_start(sampler_exact(), cost);
+        sampler_resume();
+    }
     if (tool_id >= 0)
         return tool_id;
     PyObject *error = PyErr_GetRaisedException();
@@ -119,7 +122,8 @@ PyDoc_STRVAR(
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none (sampler.h); exact: with\n"
     "the events of sys.monitoring; filter: (include, exclude, names), see filter.h.\n"
     "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
-    "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises OSError,\n"
+    "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises "
+    "OSError,\n"
     "and RuntimeError where no events are to be had.");
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)

@@ -71,8 +71,8 @@ class Folded:
 def _merged(
     weights: Counter[tuple[int, int]], parent: list[int], least_ns: int
 ) -> Counter[tuple[int, int]]:
-    """Weights by (thread, node) where a node's weight, with what is below it, is `least_ns` or more;
-    that of others is their nearest such node's above, or their thread's own: (thread, THREAD)."""
+    """Weights by (thread, node), of nodes whose inclusive weight is `least_ns` or more; that of
+    others is the nearest such node's above, or the thread's own: (thread, THREAD)."""
     inclusive = weights.copy()
     todo = [(-node, thread) for thread, node in weights]
     heapify(todo)

@@ -161,7 +161,7 @@ int calibrate_calls(const struct exact *x, PyObject *monitoring, int tool_id, lo
     int error = 0;
     if (scratch) {
         /* Neither the program's sys.settrace and sys.setprofile nor its signal handlers shall see
-         * our functions; nor our samples. */
+         * our functions. */
         PyThreadState *state = PyThreadState_Get();
         Py_tracefunc trace = state->c_tracefunc, profile = state->c_profilefunc;
         sigset_t all, old;
