@@ -52,7 +52,4 @@ def _less(profile: Profile, call_ns: float, inside_ns: float) -> list[Exact]:
         if parent:
             total[thread, parent] += total[key]
             outside[thread, parent] += turns * (call_ns - inside_ns)
-    return [
-        row._replace(total_ns=total[key], self_ns=own[key])
-        for key, row in ((key, rows[key]) for key in rows)
-    ]
+    return [row._replace(total_ns=total[key], self_ns=own[key]) for key, row in rows.items()]
