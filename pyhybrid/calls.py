@@ -6,12 +6,13 @@ Python functions above, whatever C lies between.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.fold import own_nodes
 from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Exact
 
 ROOT = 0  # stands for "no Python caller" where a frame id is expected
 
@@ -40,16 +41,50 @@ class FunctionCalls(Tally):
     callers: dict[int, Tally] = field(default_factory=dict)
 
 
-def function_calls(profile: Profile) -> dict[int, FunctionCalls]:
-    """What events counted of every Python function of the program, by frame id."""
+def function_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCalls]:
+    """What events counted of every Python function of the program, by frame id.
+
+    Functions with a total below `min_time_ns` are part of their callers: their self time is
+    theirs, and what they call is called by them.  So sums stay as they are; functions that no other
+    one of the program called on some thread stay, too.
+    """
+    hidden = own_nodes(profile)
+    rows = {(row.thread, row.node): row for row in profile.exact if row.node not in hidden}
+    functions = _sums(profile, rows.values(), hidden)
+    if not min_time_ns:
+        return functions
+    above = {key: _row_above(profile, rows, *key) for key in rows}
+    frame_of = profile.nodes.frame
+    outermost = {frame_of[node] for (_, node), key in above.items() if key is None}
+    small = {frame for frame, f in functions.items() if f.total_ns < min_time_ns} - outermost
+    for key in sorted(rows, key=lambda key: -key[1]):  # children before their parents
+        to = above[key]
+        if frame_of[key[1]] in small and to:
+            self_ns = rows.pop(key).self_ns
+            rows[to] = rows[to]._replace(self_ns=rows[to].self_ns + self_ns)
+    hidden |= {node for node, frame in enumerate(frame_of) if frame in small}
+    return _sums(profile, rows.values(), hidden)
+
+
+def _row_above(
+    profile: Profile, rows: dict[tuple[int, int], Exact], thread: int, node: int
+) -> tuple[int, int] | None:
+    """The key of the nearest path above that has figures on this thread."""
+    parent = profile.nodes.parent
+    while node := parent[node]:
+        if (thread, node) in rows:
+            return thread, node
+    return None
+
+
+def _sums(profile: Profile, exact: Iterable[Exact], hidden: set[int]) -> dict[int, FunctionCalls]:
+    """By function; the frames of hidden nodes call nothing, and are called by nothing."""
     functions: dict[int, FunctionCalls] = {}
-    own = own_nodes(profile)
     frame_of = profile.nodes.frame
     rows = defaultdict(list)
-    for row in profile.exact:
-        if row.node not in own:
-            rows[row.node].append(row)
-    for node, caller, is_outer, is_outer_here in _walk(profile, set(rows), own):
+    for row in exact:
+        rows[row.node].append(row)
+    for node, caller, is_outer, is_outer_here in _walk(profile, set(rows), hidden):
         function = functions.setdefault(frame_of[node], FunctionCalls())
         here = function.callers.setdefault(caller, Tally())
         for row in rows[node]:
@@ -68,16 +103,16 @@ def function_calls(profile: Profile) -> dict[int, FunctionCalls]:
     return functions
 
 
-def traced_calls(profile: Profile) -> dict[int, FunctionCalls]:
+def traced_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCalls]:
     """The same; raises PyhybridError where nothing was traced."""
-    functions = function_calls(profile)
+    functions = function_calls(profile, min_time_ns)
     if not functions:
         raise PyhybridError(f"{profile.path}: no calls were traced (--mode trace or hybrid)")
     return functions
 
 
 def _walk(
-    profile: Profile, recorded: set[int], own: set[int]
+    profile: Profile, recorded: set[int], hidden: set[int]
 ) -> Iterator[tuple[int, int, bool, bool]]:
     """(node, the calling function, is this its outermost activation on the path, and is it so among
     those by this caller) for every node with figures, parents first."""
@@ -101,7 +136,7 @@ def _walk(
             continue
         if node in recorded:
             yield node, caller, not active[frame], not active_by[frame, caller]
-        if frames[frame].kind in ("python", "region") and node not in own:
+        if frames[frame].kind in ("python", "region") and node not in hidden:
             active[frame] += 1
             active_by[frame, caller] += 1
             todo.append((~node, caller))

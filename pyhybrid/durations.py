@@ -27,14 +27,6 @@ def bucket_begin(bucket: int) -> int:
     return ((PARTS + part) << (FIRST + octave)) // PARTS if bucket else 0
 
 
-def duration_text(ns: int) -> str:
-    """Three digits and a unit: `48.1 ms`."""
-    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns} ns"
-
-
 @dataclass(slots=True)
 class KeptCalls:
     """Rows of the tables of the same names."""

@@ -62,6 +62,13 @@ def _shorten_mangled(name: str) -> str:
     return "::".join(parts) + "…" if parts else name
 
 
+def short_time(ns: int) -> str:
+    """A length of time in the largest unit that it fills, three digits of it: `1.5 ms`."""
+    units = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1))
+    unit, size = next((each for each in units if ns >= each[1]), units[-1])
+    return f"{ns / size:.0f} {unit}" if ns >= 100 * size else f"{ns / size:.3g} {unit}"
+
+
 class Labels:
     """One label per frame id, the same everywhere: `forward (torch/nn/modules/linear.py:130)`."""
 

@@ -45,6 +45,8 @@ CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened:
 class Profile:
     """One profile file.  Every method raises PyhybridError where the file is damaged."""
 
+    compensated = False  # `exact` is what compensate.compensate made of it
+
     def __init__(self, path: str, database: sqlite3.Connection) -> None:
         """Use `Profile.open`."""
         self.path = path
@@ -225,12 +227,11 @@ class Profile:
             index=pandas.Index(ids, name="node"),
         )
         sampled = "SELECT node, samples, weight_ns FROM node_self"
-        counted = (
-            "SELECT node, sum(calls) AS calls, sum(resumes) AS resumes, sum(raised) AS raised, "
-            "sum(total_ns) AS total_ns, sum(self_ns) AS self_ns FROM exact GROUP BY node"
-        )
-        for sql in (sampled, counted):
-            figures = pandas.read_sql_query(sql, self._database, index_col="node")
+        counted = pandas.DataFrame(self.exact, columns=Exact._fields).groupby("node").sum()
+        for figures in (
+            pandas.read_sql_query(sampled, self._database, index_col="node"),
+            counted[["calls", "resumes", "raised", "total_ns", "self_ns"]],
+        ):
             table = table.join(figures.astype("Int64"))
         return table.fillna({"samples": 0, "weight_ns": 0})
 

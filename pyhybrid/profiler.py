@@ -321,6 +321,10 @@ class Profiling:
             "period_ns": period,
             "cost_ns": started["cost_ns"],
             "tool_id": started["tool_id"],
+            "call_cost_ns": round(started["call_cost_ns"], 2) or None,
+            "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2)
+            if started["call_cost_ns"]
+            else None,
             "functions": self.settings.functions,
             "start_ns": started["start_ns"],
             "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),

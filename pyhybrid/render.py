@@ -9,8 +9,7 @@ import re
 from itertools import zip_longest
 from typing import TextIO
 
-from pyhybrid.durations import duration_text
-from pyhybrid.names import shorten_cpp
+from pyhybrid.names import short_time, shorten_cpp
 from pyhybrid.summary import CallDurations, Function, Summary
 
 Line = list[tuple[str, str]]
@@ -56,8 +55,9 @@ def _print_rich(lines: list[Line], stream: TextIO) -> None:
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
     lines = [*_facts(summary), [("", "")], *_functions(summary, columns), *_paths(summary, columns)]
-    last = [[("wrote    ", DIM), (_files(summary.written), "")]] if summary.written else []
-    return [_cut(line, columns) for line in [*lines[: MAX_LINES - len(last)], *last]]
+    if summary.written:
+        lines[MAX_LINES - 1 :] = [[("wrote    ", DIM), (_files(summary.written), "")]]
+    return [_cut(line, columns) for line in lines[:MAX_LINES]]
 
 
 def _working_directory() -> str:
@@ -98,6 +98,8 @@ def _facts(s: Summary) -> list[Line]:
         p99 = (s.handler_p99_ns or 0) / 1e3
         text = f"handler median {s.handler_median_ns / 1e3:.1f} us, p99 {p99:.1f} us{share}"
         lines.append(_fact("cost", text))
+    if s.counting_ns is not None:
+        lines.append(_fact("cost" if s.handler_median_ns is None else "", _counting(s)))
     if s.n_forked or s.n_spawned:
         text = f"{s.n_forked} forked, {s.n_spawned} spawned: not profiled"
         lines.append(_fact("children", text, True))
@@ -144,8 +146,15 @@ def _stacks(s: Summary) -> str:
 
 def _duration(d: CallDurations) -> str:
     times = (("p50", d.p50_ns), ("p99", d.p99_ns), ("max", d.max_ns))
-    text = ", ".join(f"{name} {duration_text(ns)}" for name, ns in times)
+    text = ", ".join(f"{name} {short_time(ns)}" for name, ns in times)
     return f"{d.calls:,} calls, {text}: {d.name}"
+
+
+def _counting(s: Summary) -> str:
+    seconds = (s.counting_ns or 0) / 1e9
+    took = f"about {seconds:.2f} s" if seconds >= 0.01 else "less than 0.01 s"
+    share = f", {(s.counting_ns or 0) / s.cpu_ns:.1%} of the CPU time" if s.cpu_ns else ""
+    return f"counting {s.turns:,} calls and resumes: {took}{share}"
 
 
 def _percent(weight_ns: int, s: Summary) -> str:

@@ -5,7 +5,9 @@ PRAGMA application_id = 0x50594842; -- "PYHB"
 PRAGMA user_version = 1;            -- the schema version
 
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...), and
--- from finishing: complete (false: it was killed), n_cpus, package_dir, notes.
+-- from finishing: complete (false: it was killed), n_cpus, package_dir, notes.  call_cost_ns: what
+-- counting adds to a call, measured at start, call_cost_inside_ns: the part that is charged to the
+-- function itself, not to its caller; null: not known.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- value: JSON
 
 CREATE TABLE process (
@@ -67,7 +69,8 @@ CREATE TABLE sampled ( -- self figures; inclusive ones are derived
 -- What the events of sys.monitoring counted of Python functions, path by path; never added to
 -- samples.  total_ns is wall time (by the TSC) of all activations of the path; self_ns without what
 -- they called.  A generator that is suspended is charged nothing; resumes are its later turns.
--- seeded: activations that had begun before profiling did, timed from its start.
+-- All times include what counting took.  seeded: activations that had begun before profiling did,
+-- timed from its start.
 CREATE TABLE exact (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
     node INTEGER NOT NULL REFERENCES node, calls INTEGER NOT NULL, resumes INTEGER NOT NULL,

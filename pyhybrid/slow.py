@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from pyhybrid.durations import duration_text, function_durations
+from pyhybrid.durations import function_durations
 from pyhybrid.errors import PyhybridError
+from pyhybrid.names import short_time
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Call, Chunk, Sampled, Thread
 
@@ -114,7 +115,7 @@ def _calls(profile: Profile, limit: SlowerThan) -> tuple[list[Call], str]:
     durations = function_durations(profile)
     n = sum(durations[frame].calls for frame in named if frame in durations)
     text = f"only samples within {len(slow):,} of {n:,} calls of {limit.name}"
-    return slow, f"{text} that took {duration_text(limit.least_ns)} or longer"
+    return slow, f"{text} that took {short_time(limit.least_ns)} or longer"
 
 
 def _united(spans: Spans) -> Spans:

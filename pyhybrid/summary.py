@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyhybrid.calls import FunctionCalls, function_calls
+from pyhybrid.compensate import COMPENSATED
 from pyhybrid.durations import function_durations
 from pyhybrid.hot import Hot
-from pyhybrid.names import Labels
+from pyhybrid.names import Labels, short_time
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, hz_reached, stack_quality
 
@@ -96,6 +97,12 @@ class Summary:
     handler_median_ns: int | None
     handler_p99_ns: int | None
     overhead: float | None  # estimated share of the CPU time that sampling took
+    turns: int | None  # what events counted: calls, and generators' goings on
+    call_cost_ns: float | None  # what counting one of them costs, measured at start
+    counting_ns: int | None  # what counting took, estimated: turns times that
+    compensated: bool  # it is subtracted from exact times (--compensate)
+    min_time_ns: int  # functions with a total below are left out (--min-time)
+    left_out: int  # how many
     functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
     # Traced, but without samples: the first by exact_self_ns instead.
     paths: list[Path]  # the first by weight
@@ -104,8 +111,14 @@ class Summary:
     written: list[str] = field(default_factory=list)  # files, this one first
 
 
-def summarize(profile: Profile, written: list[str], notes: list[str]) -> Summary:
-    """Collect the summary; `written` and `notes` are what the exports add."""
+def summarize(
+    profile: Profile, written: list[str], notes: list[str], min_time_ns: int = 0
+) -> Summary:
+    """Collect the summary; `written` and `notes` are what the exports add.
+
+    Functions with a total below `min_time_ns` are left out: exact where they were traced, else
+    sampled.
+    """
     meta, process, threads = profile.meta, profile.process, list(profile.threads.values())
     losses: dict[str, int] = {}
     for loss in profile.losses:
@@ -114,7 +127,12 @@ def summarize(profile: Profile, written: list[str], notes: list[str]) -> Summary
     cost = HandlerCost(profile)
     hot = Hot(profile)
     traced = function_calls(profile)
-    functions, paths = _hot(profile, hot, traced)
+    functions, paths, left_out = _hot(profile, hot, traced, min_time_ns)
+    turns = sum(f.turns for f in traced.values()) if profile.exact else None
+    call_cost_ns = meta.get("call_cost_ns")
+    views = [COMPENSATED] if profile.compensated else []
+    if left_out:
+        views.append(f"{left_out:,} functions below {short_time(min_time_ns)} are left out")
     return Summary(
         file=profile.path,
         version=str(meta.get("version") or "?"),
@@ -149,10 +167,16 @@ def summarize(profile: Profile, written: list[str], notes: list[str]) -> Summary
         handler_median_ns=cost.quantile_ns(0.5),
         handler_p99_ns=cost.quantile_ns(0.99),
         overhead=cost.overhead(),
+        turns=turns,
+        call_cost_ns=call_cost_ns,
+        counting_ns=None if turns is None or not call_cost_ns else round(turns * call_cost_ns),
+        compensated=profile.compensated,
+        min_time_ns=min_time_ns,
+        left_out=left_out,
         functions=functions,
         paths=paths,
         durations=_durations(profile),
-        notes=[*meta.get("notes", ()), *notes],
+        notes=[*views, *meta.get("notes", ()), *notes],
         written=written,
     )
 
@@ -171,10 +195,16 @@ def _durations(profile: Profile) -> list[CallDurations]:
 
 
 def _hot(
-    profile: Profile, hot: Hot, traced: dict[int, FunctionCalls]
-) -> tuple[list[Function], list[Path]]:
+    profile: Profile, hot: Hot, traced: dict[int, FunctionCalls], min_time_ns: int
+) -> tuple[list[Function], list[Path], int]:
     labels = Labels(profile).of_frame
     ranked = [each for each in hot.functions() if profile.frames[each.frame].kind != "pseudo"]
+    totals = {each.frame: each.total_ns for each in ranked}
+    totals |= {frame: tally.total_ns for frame, tally in traced.items()}
+    small = {frame for frame, total_ns in totals.items() if total_ns < min_time_ns}
+    ranked = [each for each in ranked if each.frame not in small]
+    left_out = sum(frame in traced or totals[frame] > 0 for frame in small)
+    traced = {frame: tally for frame, tally in traced.items() if frame not in small}
     by_python = sorted(ranked, key=lambda f: (-f.python_ns, f.frame))
     chosen = {each.frame for each in ranked[:N_FUNCTIONS] + by_python[:N_FUNCTIONS]}
     by_time = sorted(traced, key=lambda frame: (-traced[frame].self_ns, frame))
@@ -191,7 +221,7 @@ def _hot(
             function.exact_self_ns, function.exact_total_ns = tally.self_ns, tally.total_ns
         functions.append(function)
     paths = [Path([labels[f] for f in p.frames], p.weight_ns) for p in hot.paths(N_PATHS)]
-    return functions, paths
+    return functions, paths, left_out
 
 
 def as_json(summary: Summary) -> dict[str, Any]:

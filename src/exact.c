@@ -83,7 +83,6 @@ struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
     atomic_store(&x->code_tail, first);
     pthread_mutex_init(&x->lock, NULL);
     x->start_ticks = exact_ticks(x);
-    set_alive(x->generation);
     return x;
 }
 
@@ -138,8 +137,8 @@ static struct exact_thread *new_thread(const struct exact *x)
     t->events.last = t->events_ticks = x->start_ticks;
     if (x->log_events)
         t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot);
-    if (t->chunk && t->table && t->children && t->stack && t->unwind.cache && t->native && t->memo &&
-        (t->events.slot || !x->log_events))
+    if (t->chunk && t->table && t->children && t->stack && t->unwind.cache && t->native &&
+        t->memo && (t->events.slot || !x->log_events))
         return t;
     free_thread(t);
     return NULL;
@@ -157,6 +156,7 @@ struct exact_thread *exact_add_thread(struct exact *x)
     t->next = atomic_load(&x->threads);
     while (!atomic_compare_exchange_weak(&x->threads, &t->next, t))
         ;
+    set_alive(x->generation);
     exact_mine.thread = t;
     exact_mine.generation = x->generation;
     return t;

@@ -90,15 +90,19 @@ static void stop_watching(void)
 }
 
 /* The tool id, or -1 with an exception set and nothing running. */
-static int start_events(PyObject *include, PyObject *exclude, PyObject *only)
+static int start_events(PyObject *include, PyObject *exclude, PyObject *only,
+                        struct call_cost *cost)
 {
     int tool_id = -1;
     if (filter_set(include, exclude, only))
         ;
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
-    else
-        tool_id = instrument_start(sampler_exact());
+    else {
+        sampler_pause(); /* what is measured there counts nowhere */
+        tool_id = instrument_start(sampler_exact(), cost);
+        sampler_resume();
+    }
     if (tool_id >= 0)
         return tool_id;
     PyObject *error = PyErr_GetRaisedException();
@@ -120,7 +124,9 @@ PyDoc_STRVAR(
     "the events of sys.monitoring; filter: (include, exclude, names), see filter.h;\n"
     "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones.\n"
     "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
-    "events).  Raises OSError, and RuntimeError where no events are to be had.");
+    "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises "
+    "OSError,\n"
+    "and RuntimeError where no events are to be had.");
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
@@ -153,6 +159,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
                                       .keep_events_ns = keep_events_ns,
                                       .backend_path = backend};
     struct sampler_info info;
+    struct call_cost cost = {0};
     int error = install_hooks() ? -ENOMEM : sampler_start(&options, &info);
     if (PyErr_Occurred())
         return NULL;
@@ -161,13 +168,14 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     watcher = PyCode_AddWatcher(on_code_event);
     if (watcher < 0)
         PyErr_Clear(); /* all eight are taken: said in the file */
-    if (exact && (tool_id = start_events(include, exclude, only)) < 0)
+    if (exact && (tool_id = start_events(include, exclude, only, &cost)) < 0)
         return NULL;
-    return Py_BuildValue("{sisssKsKsKsOsi}", "engine", (int)info.engine, "engine_reason",
+    return Py_BuildValue("{sisssKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason",
                          info.engine_reason, "period_ns", (unsigned long long)info.period_ns,
                          "cost_ns", (unsigned long long)info.cost_ns, "start_ns",
                          (unsigned long long)info.start_ns, "watches_code",
-                         watcher < 0 ? Py_False : Py_True, "tool_id", tool_id);
+                         watcher < 0 ? Py_False : Py_True, "tool_id", tool_id, "call_cost_ns",
+                         cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
 }
 
 PyDoc_STRVAR(stop_doc, "stop() -> dict | None\n\n"

@@ -3,10 +3,14 @@
 import argparse
 import sys
 
-from pyhybrid.cli.parser import add_selection
+from pyhybrid.cli.parser import Duration
+from pyhybrid.cli.selecting import add_selection
+from pyhybrid.compensate import COMPENSATED, compensate
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file import Profile
 from pyhybrid.slow import select
 
@@ -44,13 +48,33 @@ class Export:
             help="folded: C++ names with parameters and template arguments",
         )
         add_selection(parser)
+        parser.add_argument(
+            "--compensate",
+            action="store_true",
+            help="pstats, callgrind: exact times less the estimated cost of counting",
+        )
+        parser.add_argument(
+            "--min-time",
+            type=Duration(),
+            default=0,
+            metavar="TIME",
+            help="folded, pstats, callgrind: what took less in all, like 1ms, becomes part of what "
+            "called it",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         """Write; returns the exit code.  Raises PyhybridError."""
         if args.output and len(args.format) > 1:
             raise UsageError("-o takes one format; without it each format has its own place")
+        if args.compensate and not set(args.format) <= {PStats.name, Callgrind.name}:
+            raise UsageError("--compensate is for pstats and callgrind")
+        if args.min_time and not set(args.format) <= {Folded.name, PStats.name, Callgrind.name}:
+            raise UsageError("--min-time is for folded, pstats and callgrind")
         prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
         with Profile.open(args.file) as opened:
+            if args.compensate:
+                compensate(opened)
+                print(f"pyhybrid: {COMPENSATED}", file=sys.stderr)
             profile, notes = select(opened, args.slower_than, args.any_thread)
             for note in notes:
                 print(f"pyhybrid: {note}", file=sys.stderr)
@@ -58,6 +82,8 @@ class Export:
                 exporter = EXPORTERS[name]()
                 if isinstance(exporter, Folded):
                     exporter.full_names = args.full_names
+                if isinstance(exporter, Folded | PStats | Callgrind):
+                    exporter.min_time_ns = args.min_time
                 path = args.output or exporter.default_path(profile, prefix)
                 output = exporter.write(profile, path)
                 written = [f"wrote {output.path}"] if output.path else []

@@ -4,9 +4,8 @@ import argparse
 import re
 
 from pyhybrid.errors import UsageError
-from pyhybrid.slow import SlowerThan
 
-UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,35 +32,14 @@ class Number:
         return number
 
 
-def duration(text: str) -> int:
-    """`50ms` in nanoseconds; the units are ns, us, ms and s.  Raises ArgumentTypeError."""
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?) ?(ns|us|ms|s)", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration like 50ms, 2s or 0.5us")
-    return round(float(match[1]) * UNITS[match[2]])
+class Duration:
+    """The type of an option that is a length of time, `1.5ms`; its value is in nanoseconds."""
 
-
-def slower_than(text: str) -> SlowerThan:
-    """`NAME=50ms`.  Raises ArgumentTypeError."""
-    name, equals, least = text.rpartition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=DURATION (train_step=50ms)")
-    return SlowerThan(name, duration(least))
-
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """The options that choose samples: read them with `select`."""
-    parser.add_argument(
-        "--slower-than",
-        action="append",
-        type=slower_than,
-        default=[],
-        metavar="NAME=TIME",
-        help="only samples within calls of this function (chosen with -t) or region that took so "
-        "long (50ms); repeatable",
-    )
-    parser.add_argument(
-        "--any-thread",
-        action="store_true",
-        help="with --slower-than: samples of all threads at that time, not only of the call's",
-    )
+    def __call__(self, text: str) -> int:
+        """Parse; raises ArgumentTypeError."""
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s)", text)
+        if not match:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a time: a number with ns, us, ms or s, like 1.5ms"
+            )
+        return round(float(match[1]) * _UNITS_NS[match[2]])

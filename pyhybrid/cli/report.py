@@ -3,7 +3,9 @@
 import argparse
 import sys
 
-from pyhybrid.cli.parser import add_selection
+from pyhybrid.cli.parser import Duration
+from pyhybrid.cli.selecting import add_selection
+from pyhybrid.compensate import compensate
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.slow import select
@@ -26,12 +28,26 @@ class Report:
         )
         parser.add_argument("--json", action="store_true", help="as JSON")
         add_selection(parser)
+        parser.add_argument(
+            "--compensate",
+            action="store_true",
+            help="exact times less the estimated cost of counting",
+        )
+        parser.add_argument(
+            "--min-time",
+            type=Duration(),
+            default=0,
+            metavar="TIME",
+            help="leave out functions whose total is less, like 1ms or 500us",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
         with Profile.open(args.file) as profile:
+            if args.compensate:
+                compensate(profile)
             selected, notes = select(profile, args.slower_than, args.any_thread)
-            summary = summarize(selected, [], notes)
+            summary = summarize(selected, [], notes, args.min_time)
         if args.json:
             import json
 

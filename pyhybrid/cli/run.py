@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from pyhybrid import __version__
-from pyhybrid.cli.parser import Number, Parser, duration
+from pyhybrid.cli.parser import Duration, Number, Parser
 from pyhybrid.errors import UsageError
 from pyhybrid.profiler import CLOCKS, ENGINES, MODES, Profiling, Settings
 from pyhybrid.program import Program
@@ -104,7 +104,7 @@ def _parser() -> Parser:
     )
     add(
         "--last-events",
-        type=duration,
+        type=Duration(),
         metavar="TIME",
         help="log them, but keep only those of the last TIME (10s)",
     )

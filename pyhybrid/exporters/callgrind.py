@@ -19,7 +19,9 @@ from collections.abc import Hashable, Iterator
 from pyhybrid import __version__
 from pyhybrid.atomic import replacing
 from pyhybrid.calls import ROOT, FunctionCalls, Tally, traced_calls
+from pyhybrid.compensate import COMPENSATED
 from pyhybrid.exporters.output import Output
+from pyhybrid.names import short_time
 from pyhybrid.profile_file import Profile
 
 THREADS = "[threads]"
@@ -32,6 +34,7 @@ class Callgrind:
 
     name = "callgrind"
     help = "exact calls and times for KCachegrind and callgrind_annotate"
+    min_time_ns = 0  # functions with a total below are part of their callers
 
     def default_path(self, profile: Profile, prefix: str) -> str:
         """callgrind.out beside the profile, as its readers look for callgrind.out*;
@@ -52,7 +55,7 @@ class Callgrind:
 
     def lines(self, profile: Profile) -> list[str]:
         """The lines, without line ends."""
-        functions = traced_calls(profile)
+        functions = traced_calls(profile, self.min_time_ns)
         total_ns = sum(function.self_ns for function in functions.values())
         command = " ".join(profile.process.argv).translate(_LINE_ENDS)
         return [
@@ -61,6 +64,7 @@ class Callgrind:
             f"creator: pyhybrid {__version__}",
             f"pid: {profile.process.pid}",
             f"cmd: {command}",
+            *(f"desc: View: {text}" for text in self._views(profile)),
             "part: 1",
             "positions: line",
             "event: ns : Nanoseconds",
@@ -70,6 +74,13 @@ class Callgrind:
             "",
             f"totals: {total_ns}",
         ]
+
+    def _views(self, profile: Profile) -> Iterator[str]:
+        """What was done to the figures."""
+        if profile.compensated:
+            yield COMPENSATED
+        if self.min_time_ns:
+            yield f"functions below {short_time(self.min_time_ns)} are part of their callers"
 
 
 def _body(functions: dict[int, FunctionCalls], names: "_Names") -> Iterator[str]:

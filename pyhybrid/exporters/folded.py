@@ -7,6 +7,7 @@ the clock skipped some); in a profile without samples it is exact self time in m
 """
 
 from collections import Counter
+from heapq import heapify, heappop, heappush
 
 from pyhybrid.atomic import replacing
 from pyhybrid.exporters.output import Output
@@ -16,6 +17,7 @@ from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import INTERPRETER
 
 MICROSECOND = 1000  # nanoseconds
+THREAD = -1  # where a node is expected: the thread itself, above all nodes
 _SEPARATORS = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
@@ -25,6 +27,7 @@ class Folded:
     name = "folded"
     help = "folded stacks for flamegraph.pl"
     full_names = False  # C++ names with parameters and template arguments
+    min_time_ns = 0  # paths with less inclusive weight are part of those that they go on from
 
     def default_path(self, profile: Profile, prefix: str) -> str:
         """Where it goes if nobody says."""
@@ -53,13 +56,39 @@ class Folded:
             unit_ns = MICROSECOND
             for row in profile.exact:
                 weights[row.thread, of_node[row.node]] += row.self_ns
+        if self.min_time_ns:
+            weights = _merged(weights, tree.parent, self.min_time_ns)
         threads = {t.id: t.name.translate(_SEPARATORS) for t in profile.threads.values()}
         names = {frame: label.translate(_SEPARATORS) for frame, label in labels.items()}
         counts: Counter[str] = Counter()
         for (thread, node), weight_ns in weights.items():
-            path = [names[frame] for frame in tree.path(node)] or [INTERPRETER]
+            path = [names[frame] for frame in tree.path(node)] if node != THREAD else []
+            path = path if node else [INTERPRETER]
             counts[";".join((threads[thread], *path))] += weight_ns // unit_ns
         return sorted(f"{path} {n}" for path, n in counts.items())
+
+
+def _merged(
+    weights: Counter[tuple[int, int]], parent: list[int], least_ns: int
+) -> Counter[tuple[int, int]]:
+    """Weights by (thread, node), of nodes whose inclusive weight is `least_ns` or more; that of
+    others is the nearest such node's above, or the thread's own: (thread, THREAD)."""
+    inclusive = weights.copy()
+    todo = [(-node, thread) for thread, node in weights]
+    heapify(todo)
+    while todo:  # children before their parents
+        node, thread = heappop(todo)
+        above = parent[-node]
+        if above and (thread, above) not in inclusive:
+            heappush(todo, (-above, thread))
+        if above:
+            inclusive[thread, above] += inclusive[thread, -node]
+    merged: Counter[tuple[int, int]] = Counter()
+    for (thread, node), weight_ns in weights.items():
+        while node != THREAD and inclusive[thread, node] < least_ns:
+            node = parent[node] or THREAD
+        merged[thread, node] += weight_ns
+    return merged
 
 
 def _size(profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> int:

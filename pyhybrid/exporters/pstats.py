@@ -24,6 +24,7 @@ class PStats:
 
     name = "pstats"
     help = "exact calls and times for `python -m pstats`, snakeviz, gprof2dot"
+    min_time_ns = 0  # functions with a total below are part of their callers
 
     def default_path(self, profile: Profile, prefix: str) -> str:
         """Where it goes if nobody says."""
@@ -43,7 +44,7 @@ class PStats:
         keys = {frame.id: _key(frame) for frame in profile.frames.values()}
         functions: dict[Key, Figures] = {}
         callers: dict[Key, dict[Key, Figures]] = {}
-        for frame, function in traced_calls(profile).items():
+        for frame, function in traced_calls(profile, self.min_time_ns).items():
             key = keys[frame]
             _add(functions, key, function)
             by = callers.setdefault(key, {})

@@ -3,6 +3,7 @@
 #define Py_BUILD_CORE 1
 #include <Python.h>
 
+#include "calibrate.h"
 #include "filter.h"
 #include "instrument.h"
 #include "shadow.h"
@@ -96,7 +97,7 @@ static int set_events(PyObject *monitoring, bool on)
     return call(monitoring, "set_events", "(il)", tool_id, mask);
 }
 
-static int switch_on(PyObject *monitoring)
+static int register_all(PyObject *monitoring)
 {
     for (size_t i = 0; i < N_EVENTS; i++) {
         long bit = event_bit(monitoring, events[i].name);
@@ -104,7 +105,7 @@ static int switch_on(PyObject *monitoring)
                             (PyObject *)&events[i].object))
             return -1;
     }
-    return set_events(monitoring, true);
+    return 0;
 }
 
 /* In this order: 3.12 and 3.13 leave events and callbacks live when an id is given back. */
@@ -123,7 +124,17 @@ static void switch_off(PyObject *monitoring)
     tool_id = -1;
 }
 
-int instrument_start(struct exact *x)
+/* What counting costs.  What runs already counts from the end of this on.  0 or -1. */
+static int calibrate(struct exact *x, PyObject *monitoring, struct call_cost *cost)
+{
+    long start = event_bit(monitoring, "PY_START"), end = event_bit(monitoring, "PY_RETURN");
+    if (start < 0 || end < 0 || calibrate_calls(x, monitoring, tool_id, start | end, cost))
+        return -1;
+    x->start_ticks = exact_ticks(x);
+    return 0;
+}
+
+int instrument_start(struct exact *x, struct call_cost *cost)
 {
     PyObject *monitoring = PySys_GetObject("monitoring"); /* borrowed */
     if (!monitoring || PyType_Ready(&callback_type)) {
@@ -146,9 +157,11 @@ int instrument_start(struct exact *x)
     x->all_events = !filter_is_set();
     x->keep_calls = filter_has_names();
     shadow_init();
-    atomic_store(&exact_current, x);
-    if (!switch_on(monitoring))
-        return tool_id;
+    if (!register_all(monitoring) && !calibrate(x, monitoring, cost)) {
+        atomic_store(&exact_current, x);
+        if (!set_events(monitoring, true))
+            return tool_id;
+    }
     PyObject *error = PyErr_GetRaisedException();
     atomic_store(&exact_current, NULL);
     switch_off(monitoring);

@@ -21,6 +21,9 @@ void filter_clear(void);
 bool filter_is_set(void);
 bool filter_has_names(void);
 
+/* While it is true all functions are recorded, at the usual cost.  Forgets verdicts. */
+void filter_let_through(bool all);
+
 /* Is the code object that runs with these globals recorded?  Sets no exception. */
 bool filter_selects(struct exact *x, uint64_t code, PyObject *globals);
 

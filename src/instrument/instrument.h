@@ -7,9 +7,15 @@
 
 #include "exact.h"
 
-/* Claims a tool id (4, else 3, else 2) and switches the events on, for the calling interpreter.
- * Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
-int instrument_start(struct exact *x);
+/* Estimates, in nanoseconds; 0: not known.  calibrate.c has the model. */
+struct call_cost {
+    double call_ns;   /* that counting adds to a call, or to a turn of a generator, in all */
+    double inside_ns; /* the part of it that the callee's own time has; the rest is its caller's */
+};
+
+/* Claims a tool id (4, else 3, else 2), measures what counting costs, and switches the events on, for
+ * the calling interpreter.  Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
+int instrument_start(struct exact *x, struct call_cost *cost);
 
 /* Switches them off, ends what still runs, gives the id back.  Leaves no exception set. */
 void instrument_stop(void);

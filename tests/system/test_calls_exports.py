@@ -179,6 +179,23 @@ def test_callgrind_annotate_counts_calls(run: Run, program: Path) -> None:
     assert {name: n for name, n in counted.items() if name in ours} == ours
 
 
+@pytest.mark.needs("callgrind_annotate")
+def test_a_cut_off_keeps_the_readers_sums(run: Run, pyhybrid: Callable[..., Run]) -> None:
+    whole, totals = expected(run, "self_ns"), sorted(expected(run, "total_ns").values())
+    least_ns = totals[len(totals) // 2]
+    pyhybrid("export", "-f", "pstats", "-f", "callgrind", "--min-time", f"{least_ns}ns")
+    cut = together(annotated(run))
+    assert cut.total() == whole.total()
+    assert cut.keys() < whole.keys()
+    inclusive = annotated(run, "--inclusive=yes")
+    outermost = inclusive.pop(f"???:{THREADS}")
+    assert outermost == whole.total()
+    total_ns = expected(run, "total_ns")
+    assert all(cost <= total_ns[name] for name, cost in together(inclusive).items())
+    seconds: float = pstats.Stats(str(run.path("out.pstats"))).total_tt  # type: ignore[attr-defined]
+    assert seconds == pytest.approx(whole.total() / 1e9)
+
+
 def test_a_profile_without_calls(pyhybrid: Callable[..., Run]) -> None:
     pyhybrid("-q", "--mode", "sample", "--format", "folded", "-c", "pass")
     for form in ("pstats", "callgrind"):

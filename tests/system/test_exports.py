@@ -35,6 +35,10 @@ def perf(run: Run, *arguments: str) -> str:
     return done.stdout
 
 
+def folded_counts(run: Run) -> list[int]:
+    return [int(line.rsplit(" ", 1)[1]) for line in run.path("out.folded").open()]
+
+
 def weight(run: Run) -> int:
     return sum(t.recorded_weight_ns for t in run.profile().threads.values())
 
@@ -118,5 +122,13 @@ def test_flamegraph(run: Run) -> None:
     assert not done.stderr
     assert done.stdout.rstrip().endswith("</svg>")
     assert "leaf (" in done.stdout
-    counts = [int(line.rsplit(" ", 1)[1]) for line in run.path("out.folded").open()]
-    assert sum(counts) == weight(run) // run.profile().period_ns
+    assert sum(folded_counts(run)) == weight(run) // run.profile().period_ns
+
+
+def test_a_cut_off_keeps_the_sum_of_folded_stacks(run: Run, pyhybrid: Callable[..., Run]) -> None:
+    whole = folded_counts(run)
+    least = max(whole)
+    pyhybrid("export", "-f", "folded", "--min-time", f"{least * run.profile().period_ns}ns")
+    cut = folded_counts(run)
+    assert sum(cut) == sum(whole)
+    assert 1 <= len(cut) < len(whole)

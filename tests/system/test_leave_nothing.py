@@ -54,7 +54,7 @@ def run(code: str, tmp_path: Path) -> dict[str, object]:
     return result
 
 
-@pytest.mark.parametrize("options", ["", "engine=2", "clock=1", "period_ns=100000"])
+@pytest.mark.parametrize("options", ["", "engine=2", "clock=1", "period_ns=100000", "exact=True"])
 def test_after_stop(tmp_path: Path, options: str) -> None:
     result = run(
         f"""

@@ -223,7 +223,7 @@ def test_calls_that_are_not_whole(pyhybrid: Callable[..., Run]) -> None:
 def test_bad_selections(steps: Run, pyhybrid: Callable[..., Run]) -> None:
     for words, code, reason in (
         (("step",), 2, "is not NAME=DURATION"),
-        (("step=fast",), 2, "is not a duration"),
+        (("step=fast",), 2, "is not a time"),
         (("=5ms",), 2, "is not NAME=DURATION"),
         (("burn=5ms",), 1, "no single calls of 'burn'"),
     ):

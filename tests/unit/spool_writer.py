@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyhybrid import spool_format as form
-from pyhybrid.frames import NATIVE_LIMIT, OFFSET_BITS, PSEUDO_LIMIT
+from pyhybrid.frames import NATIVE_LIMIT, OFFSET_BITS, PSEUDO_LIMIT, REGION_LIMIT
 from pyhybrid.symbols import ADDRESS_BITS
 
 META = {
@@ -48,6 +48,11 @@ def python(code: int, offset: int) -> int:
 def pseudo(number: int) -> int:
     """The word of a pseudo-frame."""
     return PSEUDO_LIMIT | number
+
+
+def region(number: int) -> int:
+    """The word of a named region."""
+    return REGION_LIMIT | number
 
 
 class SpoolWriter:
@@ -190,6 +195,10 @@ class SpoolWriter:
             for count in counts
         )
         self.record(form.EXACT_COUNTERS, form.EXACT_COUNTERS_HEAD.pack(thread, len(counts)) + body)
+
+    def region(self, number: int, name: str) -> None:
+        """REGION: a name."""
+        self.record(form.REGION, form.REGION_HEAD.pack(number, 0) + name.encode())
 
     def clock(self, ticks: int, time_ns: int) -> None:
         """A reading of both clocks."""

@@ -1,0 +1,182 @@
+/* The model.  Counting adds `call_ns` to a Python function's call by a Python function: a loop of
+ * calls with the events, less the same loop without.  The callee's interval goes from the clock's
+ * reading in the begin callback to that in the end callback, so a part of `call_ns` lies in it and is
+ * charged to the callee: `inside_ns`, the interval of an empty callee (whose own two instructions
+ * take little beside it).  The rest is charged to the caller's own time.  A turn of a generator is
+ * taken to cost the same.
+ *
+ * Each figure is the least of several short rounds: what else runs on the machine only adds.
+ *
+ * Source: PEP 669. */
+#include "calibrate.h"
+
+#include <signal.h>
+
+#include "filter.h"
+#include "shadow.h"
+
+#define CALLS 500
+#define ROUNDS 20
+#define N_TOOLS 6 /* ids that sys.monitoring lends */
+
+static const char source[] = "def callee(): pass\n"
+                             "def call(times, callee):\n"
+                             "    for _ in times: callee()\n";
+
+/* Does another tool get the events of all functions?  It would see ours. */
+static bool is_watched(PyObject *monitoring, int own)
+{
+    for (int id = 0; id < N_TOOLS; id++) {
+        PyObject *events =
+            id == own ? NULL : PyObject_CallMethod(monitoring, "get_events", "i", id);
+        bool some = events && PyObject_IsTrue(events) != 0;
+        Py_XDECREF(events);
+        PyErr_Clear(); /* nobody uses the id */
+        if (some)
+            return true;
+    }
+    return false;
+}
+
+/* The functions above, new ones each time; NULL with an exception set. */
+static PyObject *new_functions(void)
+{
+    PyObject *space = PyDict_New();
+    PyObject *code = Py_CompileString(source, "<pyhybrid>", Py_file_input);
+    PyObject *done = space && code ? PyEval_EvalCode(code, space, space) : NULL;
+    Py_XDECREF(code);
+    Py_XDECREF(done);
+    if (!done)
+        Py_CLEAR(space);
+    return space;
+}
+
+static PyObject *code_of(PyObject *functions, const char *name)
+{
+    return PyFunction_GetCode(PyDict_GetItemString(functions, name)); /* borrowed */
+}
+
+static int set_events(PyObject *monitoring, int tool_id, PyObject *functions, long events)
+{
+    static const char *const names[] = {"callee", "call"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        PyObject *done = PyObject_CallMethod(monitoring, "set_local_events", "iOl", tool_id,
+                                             code_of(functions, names[i]), events);
+        Py_XDECREF(done);
+        if (!done)
+            return -1;
+    }
+    return 0;
+}
+
+/* The node of the counted callee; NULL: no event came. */
+static const struct exact_node *callee_node(const struct exact *x, PyObject *functions)
+{
+    if (exact_mine.generation != x->generation)
+        return NULL;
+    const struct exact_thread *t = exact_mine.thread;
+    uint64_t id = codes_find(x->codes, (uint64_t)code_of(functions, "callee"));
+    for (uint32_t i = 1; id && i <= atomic_load(&t->n); i++)
+        if (exact_read_node(t, i)->word == frame_python(id, 0))
+            return exact_read_node(t, i);
+    return NULL;
+}
+
+static void keep_less(uint64_t *least, uint64_t ticks)
+{
+    if (ticks < *least)
+        *least = ticks;
+}
+
+static int run(const struct exact *x, PyObject *functions, PyObject *times, uint64_t *least)
+{
+    PyObject *function = PyDict_GetItemString(functions, "call");
+    PyObject *callee = PyDict_GetItemString(functions, "callee");
+    uint64_t before = exact_ticks(x);
+    PyObject *done = PyObject_CallFunctionObjArgs(function, times, callee, NULL);
+    keep_less(least, exact_ticks(x) - before);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static int measure(const struct exact *x, PyObject *bare, PyObject *counted, PyObject *times,
+                   struct call_cost *cost)
+{
+    /* Of the fastest round of each kind. */
+    uint64_t without = UINT64_MAX, with = UINT64_MAX, inside = UINT64_MAX;
+    const struct exact_node *node = NULL;
+    uint64_t ticks = exact_ticks(x), ns = clock_now_ns(), before = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        if (run(x, bare, times, &without) || run(x, counted, times, &with))
+            return -1;
+        if (!node && !(node = callee_node(x, counted)))
+            return 0;
+        keep_less(&inside, atomic_load(&node->total_ticks) - before);
+        before = atomic_load(&node->total_ticks);
+    }
+    ticks = exact_ticks(x) - ticks;
+    ns = clock_now_ns() - ns;
+    if (atomic_load(&node->calls) != (uint64_t)ROUNDS * CALLS || with <= without || !ticks)
+        return 0;
+    keep_less(&inside, with - without);
+    double each = (double)ns / (double)ticks / CALLS;
+    cost->call_ns = (double)(with - without) * each;
+    cost->inside_ns = (double)inside * each;
+    return 0;
+}
+
+static int measure_in(struct exact *scratch, PyObject *monitoring, int tool_id, long events,
+                      struct call_cost *cost)
+{
+    PyObject *bare = new_functions();
+    PyObject *counted = bare ? new_functions() : NULL;
+    PyObject *times = counted ? PyObject_CallFunction((PyObject *)&PyRange_Type, "i", CALLS) : NULL;
+    int error = -1;
+    if (times && !set_events(monitoring, tool_id, counted, events)) {
+        atomic_store(&exact_current, scratch);
+        error = measure(scratch, bare, counted, times, cost);
+        atomic_store(&exact_current, NULL);
+    }
+    PyObject *raised = PyErr_GetRaisedException();
+    if (bare)
+        PyDict_Clear(bare); /* a function and its globals hold each other */
+    if (counted)
+        PyDict_Clear(counted);
+    Py_XDECREF(bare);
+    Py_XDECREF(counted);
+    Py_XDECREF(times);
+    PyErr_SetRaisedException(raised);
+    return error;
+}
+
+int calibrate_calls(const struct exact *x, PyObject *monitoring, int tool_id, long events,
+                    struct call_cost *cost)
+{
+    *cost = (struct call_cost){0};
+    if (is_watched(monitoring, tool_id))
+        return 0;
+    struct codes *codes = codes_new();
+    struct exact *scratch =
+        codes ? exact_new(codes, x->layout, x->main_stack_high, x->max_nodes) : NULL;
+    int error = 0;
+    if (scratch) {
+        /* Neither the program's sys.settrace and sys.setprofile nor its signal handlers shall see
+         * our functions. */
+        PyThreadState *state = PyThreadState_Get();
+        Py_tracefunc trace = state->c_tracefunc, profile = state->c_profilefunc;
+        sigset_t all, old;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        state->c_tracefunc = state->c_profilefunc = NULL;
+        scratch->all_events = x->all_events;
+        filter_let_through(true);
+        error = measure_in(scratch, monitoring, tool_id, events, cost);
+        filter_let_through(false);
+        state->c_tracefunc = trace;
+        state->c_profilefunc = profile;
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    exact_free(scratch);
+    codes_free(codes);
+    return error;
+}
