@@ -10,6 +10,7 @@ from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.slow import select
 from pyhybrid.summary import as_json, summarize
+from pyhybrid.tree_view import tree_lines
 
 
 class Report:
@@ -26,7 +27,11 @@ class Report:
             default="out.pyhybrid",
             help="profile, or .part (default: %(default)s)",
         )
-        parser.add_argument("--json", action="store_true", help="as JSON")
+        shape = parser.add_mutually_exclusive_group()
+        shape.add_argument("--json", action="store_true", help="as JSON")
+        shape.add_argument(
+            "--tree", action="store_true", help="the call tree instead: calls, times and samples"
+        )
         add_selection(parser)
         parser.add_argument(
             "--compensate",
@@ -47,6 +52,9 @@ class Report:
             if args.compensate:
                 compensate(profile)
             selected, notes = select(profile, args.slower_than, args.any_thread)
+            if args.tree:
+                print("\n".join([*notes, *tree_lines(selected, args.min_time)]))
+                return 0
             summary = summarize(selected, [], notes, args.min_time)
         if args.json:
             import json

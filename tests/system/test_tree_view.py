@@ -1,0 +1,66 @@
+"""`report --tree`: both halves in one tree, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support import Run
+
+PROGRAM = """
+import functools, time
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end: pass
+
+def add(a, b):
+    burn(0.01)
+    return a + b
+
+def outer():
+    functools.reduce(add, range(31))
+    burn(0.1)
+
+outer()
+"""
+
+
+def lines_of(pyhybrid: Callable[..., Run], *options: str) -> dict[str, tuple[int, str]]:
+    """name -> (depth, the figures before it)"""
+    text = pyhybrid("report", "--tree", *options).result.stdout.splitlines()
+    head = [line.split() for line in text].index(["total", "calls", "samples", "function"])
+    assert head == (0 if "--slower-than" not in options else 1)
+    found = {}
+    for line in text[head + 1 :]:
+        figures, rest = line[:33], line[33:]
+        name = rest.strip().split(" (")[0]
+        found.setdefault(name, ((len(rest) - len(rest.lstrip())) // 2, figures))
+    return found
+
+
+@pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
+def test_both_halves(pyhybrid: Callable[..., Run], mode: str) -> None:
+    pyhybrid("--mode", mode, "--format", "folded", "-c", PROGRAM)
+    tree = lines_of(pyhybrid)
+    assert tree["outer"][0] == 1
+    assert tree["functools_reduce"][0] == 2
+    assert tree["add"][0] == 3
+    if mode != "sample":
+        total, unit, calls, *shares = tree["add"][1].split()
+        assert 0.3 <= float(total) < 1.0
+        assert (unit, calls) == ("s", "30")
+        assert len(shares) == (mode == "hybrid")
+        assert tree["functools_reduce"][1].split() == shares
+    if mode != "trace":
+        share = float(tree["add"][1].split()[-1].rstrip("%"))
+        assert 50 < share < 85
+    assert "burn" in tree
+    assert tree["outer"] == lines_of(pyhybrid, "--min-time", "150ms")["outer"]
+    assert "add" not in lines_of(pyhybrid, "--min-time", "10s")
+
+
+def test_slow_calls_only(pyhybrid: Callable[..., Run]) -> None:
+    pyhybrid("-t", "add", "-t", "outer", "--format", "folded", "-c", PROGRAM)
+    tree = lines_of(pyhybrid, "--slower-than", "add=1ms")
+    assert tree["add"][1].split() == ["100.0%"]
