@@ -10,7 +10,7 @@ import sqlite3
 from pyhybrid import spool as spools
 from pyhybrid import store
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exact import exact_rows, match_threads
+from pyhybrid.exact import exact_rows, line_rows, match_threads
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.samples import count_samples
@@ -46,6 +46,7 @@ def assemble(
     sampled = {stack for taken in threads.values() for stack in taken.samples}
     tree = Tree(spool, frames, sampled)
     exact = list(exact_rows(spool, frames, tree, exact_threads))
+    lines = list(line_rows(spool, frames, tree, exact_threads))
     ran = {frames.rows[tree.node_frames[row.node] - 1].name for row in exact}
     notes += [
         f"-t {name}: no function of this name ran"
@@ -58,4 +59,4 @@ def assemble(
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     spool.meta.setdefault("package_dir", os.path.dirname(os.path.abspath(__file__)))
-    store.write(database, spool, frames, tree, threads, exact)
+    store.write(database, spool, frames, tree, threads, exact, lines)

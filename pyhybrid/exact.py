@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from pyhybrid.frames import Frames
-from pyhybrid.rows import Exact
+from pyhybrid.frames import LINE_LIMIT, Frames
+from pyhybrid.rows import Exact, Line
 from pyhybrid.spool import ExactCount, ExactThread, Spool, Thread
 from pyhybrid.tree import Tree
 
@@ -76,14 +76,38 @@ def exact_rows(
     """
     multiply, divide = _nanoseconds(spool)
     for index, words in spool.exact_words.items():
-        nodes = [0]
-        parents = spool.exact_parents[index]
-        for parent, word in zip(parents[1:], words[1:], strict=True):
-            nodes.append(tree.child(nodes[parent], frames.exact[word]))
+        nodes = _nodes(spool, frames, tree, index)
         records: dict[int, _Record] = {}
         for count in spool.exact_counts[index].values():
-            records.setdefault(nodes[count.node], _Record()).add(count)
+            if words[count.node] < LINE_LIMIT:
+                records.setdefault(nodes[count.node], _Record()).add(count)
         yield from _rows(threads[index], records, tree, multiply, divide, spool.end is not None)
+
+
+def line_rows(
+    spool: Spool, frames: Frames, tree: Tree, threads: dict[int, int]
+) -> Iterator[Line]:
+    """The lines of chosen functions, which the spool has as leaves below their nodes."""
+    multiply, divide = _nanoseconds(spool)
+    for index, words in spool.exact_words.items():
+        nodes = _nodes(spool, frames, tree, index)
+        records: dict[tuple[int, int], _Record] = {}
+        for count in spool.exact_counts[index].values():
+            if words[count.node] >= LINE_LIMIT:
+                key = nodes[count.node], words[count.node] - LINE_LIMIT
+                records.setdefault(key, _Record()).add(count)
+        for (node, line), r in sorted(records.items()):
+            yield Line(threads[index], node, line, r.calls, r.ticks * multiply // divide)
+
+
+def _nodes(spool: Spool, frames: Frames, tree: Tree, index: int) -> list[int]:
+    """The node in `tree` of each of a thread's, and for a line its function's."""
+    nodes = [0]
+    parents, words = spool.exact_parents[index], spool.exact_words[index]
+    for parent, word in zip(parents[1:], words[1:], strict=True):
+        node = nodes[parent]
+        nodes.append(node if word >= LINE_LIMIT else tree.child(node, frames.exact[word]))
+    return nodes
 
 
 def _rows(

@@ -21,6 +21,7 @@ from pyhybrid.rows import (
     Chunk,
     Exact,
     Frame,
+    Line,
     Loss,
     Module,
     Nodes,
@@ -167,6 +168,14 @@ class Profile:
         """Calls and times by thread and node, from events; empty if there were none."""
         columns = "thread, node, calls, resumes, raised, seeded, total_ns, self_ns"
         return [Exact(*row) for row in self.query(f"SELECT {columns} FROM exact ORDER BY 1, 2")]
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """Hits and times of chosen functions' lines; empty where none were recorded (--lines)."""
+        if not self.meta.get("lines"):
+            return []
+        columns = "thread, node, line, hits, total_ns"
+        return [Line(*row) for row in self.query(f"SELECT {columns} FROM line ORDER BY 1, 2, 3")]
 
     def to_pandas(self) -> Any:
         """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.

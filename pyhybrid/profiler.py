@@ -63,6 +63,7 @@ class Settings:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         functions: Sequence[str] = (),
+        lines: bool = False,
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
@@ -76,6 +77,10 @@ class Settings:
                 raise UsageError(f"unknown {name} {value!r}: there are {', '.join(known)}")
         if not (isinstance(hz, int) and 1 <= hz <= 1_000_000_000):
             raise UsageError(f"hz must be a whole number from 1 on, not {hz!r}")
+        if lines and mode == "sample":
+            raise UsageError("lines are counted by events: use mode hybrid or trace")
+        if lines and not (include or functions):
+            raise UsageError("lines are counted of chosen functions only: name some (-t, --include)")
         self.hz = hz
         self.mode = mode
         self.clock = clock
@@ -88,6 +93,7 @@ class Settings:
         self.max_nodes = max_nodes
         self.ring_bytes = ring_bytes
         self.functions = list(functions)
+        self.lines = lines
         self.filter = None
         if include or exclude or functions:  # (imports `re`)
             from pyhybrid.selection import selection
@@ -240,6 +246,7 @@ class Profiling:
                 max_nodes=settings.max_nodes,
                 exact=settings.mode != "sample",
                 filter=settings.filter,
+                lines=settings.lines,
                 backend=backend,
             )
         except (OSError, RuntimeError) as error:
@@ -312,6 +319,7 @@ class Profiling:
             "cost_ns": started["cost_ns"],
             "tool_id": started["tool_id"],
             "functions": self.settings.functions,
+            "lines": self.settings.lines,
             "start_ns": started["start_ns"],
             "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
             "unwinder": self.settings.unwinder,

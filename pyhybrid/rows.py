@@ -128,6 +128,16 @@ class Exact(NamedTuple):
     self_ns: int
 
 
+class Line(NamedTuple):
+    """A line of a function on a path, on a thread: the table `line` without its process."""
+
+    thread: int
+    node: int
+    line: int
+    hits: int
+    total_ns: int
+
+
 @dataclass(slots=True)
 class Chunk:
     """Samples of one thread in order of time: uint32[n] each, and the weights that are not one.

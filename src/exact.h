@@ -3,7 +3,8 @@
  *
  * Each thread of the program has a tree and a shadow stack of its own: one writer, no lock.  A node
  * is (parent node, frame word); Python nodes carry counters, native ones stand where C called
- * Python.  Nodes never move and are never removed; what a reader may see is below `n`.
+ * Python; the lines of a chosen function are leaves below its node: `calls` are LINE events.
+ * Nodes never move and are never removed; what a reader may see is below `n`.
  *
  * Times are ticks of one clock (exact_ticks), the TSC where it can be trusted: the drain writes
  * pairs of (ticks, CLOCK_MONOTONIC), and who reads the spool converts.
@@ -47,6 +48,7 @@ enum exact_frame_flags {
     EXACT_RECORDED = 1, /* its events come: it is timed, and its end is seen */
     EXACT_LINKED = 2,   /* `throw` went through it to the generator above: it ends with that one */
     EXACT_REGION = 4,   /* a named region of the frame below it */
+    EXACT_LINES = 8,    /* its lines are recorded, too: exact_thread.line */
 };
 
 /* One running Python function, as the callbacks know it. */
@@ -56,6 +58,12 @@ struct exact_frame {
     struct exact_node *node;
     uint64_t since; /* ticks */
     uint64_t flags;
+};
+
+/* The line that a running function is on. */
+struct exact_line {
+    struct exact_node *node; /* NULL: none that is known */
+    uint64_t since;          /* ticks; 0: since the function's begin */
 };
 
 struct exact_thread {
@@ -74,6 +82,8 @@ struct exact_thread {
 
     struct exact_frame *stack;
     uint32_t depth, capacity;
+    struct exact_line *line; /* by place in the stack; made when it is needed */
+    uint32_t n_lines;
 
     struct unwind unwind; /* for the native frames between */
     struct native_frame *native;
@@ -95,6 +105,7 @@ struct exact {
     uint32_t n_nodes, max_nodes; /* of all threads */
     bool use_tsc;
     bool all_events; /* every Python function is recorded */
+    bool lines;      /* of functions that a filter selects */
     _Atomic(struct exact_thread *) threads;
     pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
     struct code_block *code_head;           /* the drain's end of the queue */

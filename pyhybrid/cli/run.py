@@ -97,6 +97,11 @@ def _parser() -> Parser:
         metavar="NAME",
         help="trace only this function (its qualified name, or module.qualname); repeatable",
     )
+    add(
+        "--lines",
+        action="store_true",
+        help="count and time each line of the functions that -t and --include choose",
+    )
     add("-q", "--quiet", action="store_true", help="print no summary")
     add("--unwinder", choices=["own", "libunwind"], default="own", help=argparse.SUPPRESS)
     add(
@@ -164,6 +169,7 @@ def run(arguments: list[str]) -> Program:
         include=options.include,
         exclude=options.exclude,
         functions=options.function,
+        lines=options.lines,
     )
     profiling = Profiling(settings, [sys.executable, *program])
     profiling.start()
