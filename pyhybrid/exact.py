@@ -84,9 +84,7 @@ def exact_rows(
         yield from _rows(threads[index], records, tree, multiply, divide, spool.end is not None)
 
 
-def line_rows(
-    spool: Spool, frames: Frames, tree: Tree, threads: dict[int, int]
-) -> Iterator[Line]:
+def line_rows(spool: Spool, frames: Frames, tree: Tree, threads: dict[int, int]) -> Iterator[Line]:
     """The lines of chosen functions, which the spool has as leaves below their nodes."""
     multiply, divide = _nanoseconds(spool)
     for index, words in spool.exact_words.items():

@@ -80,7 +80,9 @@ class Settings:
         if lines and mode == "sample":
             raise UsageError("lines are counted by events: use mode hybrid or trace")
         if lines and not (include or functions):
-            raise UsageError("lines are counted of chosen functions only: name some (-t, --include)")
+            raise UsageError(
+                "lines are counted of chosen functions only: name some (-t, --include)"
+            )
         self.hz = hz
         self.mode = mode
         self.clock = clock

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyhybrid.calls import FunctionCalls, function_calls
 from pyhybrid.hot import Hot
+from pyhybrid.lines import FunctionLines, function_lines
 from pyhybrid.names import Labels
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, hz_reached, stack_quality
@@ -84,6 +85,7 @@ class Summary:
     functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
     # Traced, but without samples: the first by exact_self_ns instead.
     paths: list[Path]  # the first by weight
+    lines: list[FunctionLines] | None  # (lines.py) of the functions chosen; null: not recorded
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # files, this one first
 
@@ -135,6 +137,7 @@ def summarize(profile: Profile, written: list[str], notes: list[str]) -> Summary
         overhead=cost.overhead(),
         functions=functions,
         paths=paths,
+        lines=function_lines(profile) if profile.meta.get("lines") else None,
         notes=[*meta.get("notes", ()), *notes],
         written=written,
     )

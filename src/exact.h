@@ -66,6 +66,15 @@ struct exact_line {
     uint64_t since;          /* ticks; 0: since the function's begin */
 };
 
+/* An instruction where a function was suspended, and its line: to find that takes the interpreter
+ * microseconds. */
+#define EXACT_PLACES 128
+struct exact_place {
+    const struct exact_node *function; /* NULL: free */
+    struct exact_node *line;
+    uint64_t offset;
+};
+
 struct exact_thread {
     struct exact_thread *next;
     pid_t tid;
@@ -84,6 +93,7 @@ struct exact_thread {
     uint32_t depth, capacity;
     struct exact_line *line; /* by place in the stack; made when it is needed */
     uint32_t n_lines;
+    struct exact_place *place; /* direct-mapped; made with `line` */
 
     struct unwind unwind; /* for the native frames between */
     struct native_frame *native;

@@ -26,7 +26,6 @@ static PyTypeObject callback_type = {
 static struct {
     const char *name;
     struct callback object;
-    bool local; /* on for single code objects only */
 } events[] = {
     {"PY_START", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_start}},
     {"PY_RESUME", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_resume}},
@@ -34,9 +33,10 @@ static struct {
     {"PY_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_return}},
     {"PY_YIELD", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_yield}},
     {"PY_UNWIND", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_unwind}},
-    {"LINE", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_line}, .local = true},
+    {"LINE", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_line}},
 };
 #define N_EVENTS (sizeof events / sizeof *events)
+#define N_GLOBAL (N_EVENTS - 1) /* LINE is on for single code objects only */
 
 /* 2, the profilers', last: cProfile and PyTorch's profiler take no other, and fail where it is in use.
  * 0 is debuggers', 1 coverage's. */
@@ -122,11 +122,11 @@ void instrument_code_destroyed(uint64_t code)
 static int set_events(PyObject *monitoring, bool on)
 {
     long mask = 0;
-    for (size_t i = 0; on && i < N_EVENTS; i++) {
+    for (size_t i = 0; on && i < N_GLOBAL; i++) {
         long bit = event_bit(monitoring, events[i].name);
         if (bit < 0)
             return -1;
-        mask |= events[i].local ? 0 : bit;
+        mask |= bit;
     }
     return call(monitoring, "set_events", "(il)", tool_id, mask);
 }

@@ -19,6 +19,8 @@ static bool make_room(struct exact_thread *t)
 {
     if (t->depth < t->n_lines)
         return true;
+    if (!t->place && !(t->place = map_memory(EXACT_PLACES * sizeof *t->place)))
+        return false;
     struct exact_line *larger = map_memory(t->capacity * sizeof *larger), *old = t->line;
     if (!larger)
         return false;
@@ -30,16 +32,30 @@ static bool make_room(struct exact_thread *t)
     return true;
 }
 
+/* The line on which `code` was suspended, or called what runs. */
+static struct exact_node *line_at(struct exact *x, struct exact_thread *t, struct exact_node *node,
+                                  PyCodeObject *code, uint32_t offset)
+{
+    struct exact_place *p = &t->place[(node->id ^ offset) % EXACT_PLACES];
+    if (p->function == node && p->offset == offset)
+        return p->line;
+    int line = PyCode_Addr2Line(code, (int)(offset * sizeof(_Py_CODEUNIT)));
+    *p = (struct exact_place){.function = node, .offset = offset};
+    if (line > 0)
+        p->line = leaf(x, t, node, (uint32_t)line);
+    return p->line;
+}
+
 bool lines_begin(struct exact *x, struct exact_thread *t, struct exact_node *node, const frame_t *f)
 {
     if (!make_room(t))
         return false;
     PyCodeObject *code = (PyCodeObject *)FRAME_CODE(f);
     uint32_t offset = instruction_offset((uint64_t)code, FRAME_INSTRUCTION(f));
-    int line = -1;
+    struct exact_line *l = &t->line[t->depth];
+    *l = (struct exact_line){0};
     if (offset > (uint32_t)code->_co_firsttraceable) /* else its first line is yet to begin */
-        line = PyCode_Addr2Line(code, (int)(offset * sizeof(_Py_CODEUNIT)));
-    t->line[t->depth] = (struct exact_line){.node = line > 0 ? leaf(x, t, node, (uint32_t)line) : NULL};
+        l->node = line_at(x, t, node, code, offset);
     return true;
 }
 
