@@ -118,8 +118,8 @@ PyDoc_STRVAR(
     "      max_nodes=2000000, exact=False, filter=None, lines=False, backend=None) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none (sampler.h); exact: with\n"
-    "the events of sys.monitoring; filter: (include, exclude, names), see filter.h; lines: of\n"
-    "the functions that it selects, they are counted and timed, too.\n"
+    "the events of sys.monitoring; filter: (include, exclude, names), see filter.h; lines: count\n"
+    "and time the lines of what it selects.\n"
     "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
     "events).  Raises OSError, and RuntimeError where no events are to be had.");
 

@@ -444,7 +444,8 @@ static ALWAYS_INLINE bool end(uint64_t code, enum ending how)
     return true;
 }
 
-/* The place in the stack of `f`, the innermost frame, which is not its top; -1: it has no lines. */
+/* The place in the stack of `f`, the innermost frame, where it is not simply the top; -1: it has no
+ * lines. */
 static __attribute__((noinline)) int64_t find_line(struct exact *x, struct exact_thread *t,
                                                    const frame_t *f, uint64_t now)
 {
