@@ -13,6 +13,7 @@ def start(
     max_nodes: int = ...,
     exact: bool = ...,
     filter: tuple[tuple[Any, ...], tuple[Any, ...], frozenset[str]] | None = ...,
+    lines: bool = ...,
     backend: str | None = ...,
     events: bool = ...,
     keep_events_ns: int = ...,

@@ -41,6 +41,7 @@ class Profiler:
     of regions single calls are kept (Profile.calls);
     events: with a log of every begin and end (Profile.events), or only of the last
     `last_events` seconds;
+    lines: count and time the lines of what `include` and `functions` choose;
     output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
     names them); None: no file stays, the result is `profile` alone.
 
@@ -65,6 +66,7 @@ class Profiler:
         functions: Sequence[str] = (),
         events: bool = False,
         last_events: float | None = None,
+        lines: bool = False,
     ) -> None:
         self._settings = Settings(
             hz=hz,
@@ -80,6 +82,7 @@ class Profiler:
             functions=functions,
             events=events,
             last_events=last_events,
+            lines=lines,
         )
         self._output = output
         self._profiling: Profiling | None = None

@@ -11,7 +11,7 @@ from pyhybrid import spool as spools
 from pyhybrid import store
 from pyhybrid.durations import kept_calls
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exact import Ticks, exact_rows, match_threads, node_numbers
+from pyhybrid.exact import Ticks, exact_rows, line_rows, match_threads, node_numbers
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.samples import count_samples
@@ -48,6 +48,7 @@ def assemble(
     tree = Tree(spool, frames, sampled)
     nodes = node_numbers(spool, frames, tree)
     exact = list(exact_rows(spool, tree, exact_threads, nodes))
+    lines = list(line_rows(spool, exact_threads, nodes))
     ran = {frames.rows[tree.node_frames[row.node] - 1].name for row in exact}
     notes += [
         f"-t {name}: no function of this name ran"
@@ -65,7 +66,7 @@ def assemble(
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     spool.meta.setdefault("package_dir", os.path.dirname(os.path.abspath(__file__)))
-    store.write(database, spool, frames, tree, threads, exact)
+    store.write(database, spool, frames, tree, threads, exact, lines)
     ticks = Ticks(spool)
     store.write_calls(database, kept_calls(spool, ticks, exact_threads, nodes))
     store.write_events(database, spool, ticks, exact_threads, nodes)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from pyhybrid.frames import Frames
-from pyhybrid.rows import Exact
+from pyhybrid.frames import LINE_LIMIT, Frames
+from pyhybrid.rows import Exact, Line
 from pyhybrid.spool import ExactCount, ExactThread, Spool, Thread
 from pyhybrid.tree import Tree
 
@@ -79,12 +79,16 @@ class Ticks:
 
 
 def node_numbers(spool: Spool, frames: Frames, tree: Tree) -> dict[int, list[int]]:
-    """Each exact thread's nodes as nodes of `tree`; those that only the events know are added."""
+    """Each exact thread's nodes as nodes of `tree`, a line's as its function's.
+
+    Those that only the events know are added.
+    """
     numbers = {}
     for index, words in spool.exact_words.items():
         nodes = [0]
         for parent, word in zip(spool.exact_parents[index][1:], words[1:], strict=True):
-            nodes.append(tree.child(nodes[parent], frames.exact[word]))
+            node = nodes[parent]
+            nodes.append(node if word >= LINE_LIMIT else tree.child(node, frames.exact[word]))
         numbers[index] = nodes
     return numbers
 
@@ -101,9 +105,25 @@ def exact_rows(
     ticks = Ticks(spool)
     for index, of_thread in nodes.items():
         records: dict[int, _Record] = {}
+        words = spool.exact_words[index]
         for count in spool.exact_counts[index].values():
-            records.setdefault(of_thread[count.node], _Record()).add(count)
+            if words[count.node] < LINE_LIMIT:
+                records.setdefault(of_thread[count.node], _Record()).add(count)
         yield from _rows(threads[index], records, tree, ticks, spool.end is not None)
+
+
+def line_rows(spool: Spool, threads: dict[int, int], nodes: dict[int, list[int]]) -> Iterator[Line]:
+    """The lines of chosen functions, which the spool has as leaves below their nodes."""
+    ticks = Ticks(spool)
+    for index, of_thread in nodes.items():
+        words = spool.exact_words[index]
+        records: dict[tuple[int, int], _Record] = {}
+        for count in spool.exact_counts[index].values():
+            if words[count.node] >= LINE_LIMIT:
+                key = of_thread[count.node], words[count.node] - LINE_LIMIT
+                records.setdefault(key, _Record()).add(count)
+        for (node, line), r in sorted(records.items()):
+            yield Line(threads[index], node, line, r.calls, ticks.span(r.ticks))
 
 
 def _rows(

@@ -17,6 +17,7 @@ TAG_SHIFT = 61
 NATIVE_LIMIT = 1 << TAG_SHIFT  # words below are native
 PSEUDO_LIMIT = 2 << TAG_SHIFT  # words from here on are pseudo-frames, and from the next one on
 REGION_LIMIT = 3 << TAG_SHIFT  # named regions
+LINE_LIMIT = 4 << TAG_SHIFT  # lines of the exact half's functions: no frames (exact.py)
 OFFSET_BITS = 24
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 OFFSET_UNKNOWN = OFFSET_MASK  # the function is known, where it is in it is not
@@ -62,8 +63,7 @@ class Frames:
             module.id: (module.path, module.build_id) for module in spool.modules.values()
         }
         words = set(spool.words)
-        exact = set().union(*spool.exact_words.values())
-        exact.discard(0)
+        exact = {w for words in spool.exact_words.values() for w in words if 0 < w < LINE_LIMIT}
         words.discard(0)  # the root; as a word it would be address 0 in no module
         self._native(symbolizer, {word for word in words | exact if word < NATIVE_LIMIT})
         self._python({word for word in words if NATIVE_LIMIT <= word < PSEUDO_LIMIT})

@@ -25,6 +25,7 @@ from pyhybrid.rows import (
     Event,
     Exact,
     Frame,
+    Line,
     Loss,
     Module,
     Nodes,
@@ -200,6 +201,14 @@ class Profile:
     def events(self) -> Iterator[Event]:
         """Every begin and end of a Python function (--events), thread by thread, by time."""
         return events(self)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """Hits and times of chosen functions' lines; empty where none were recorded (--lines)."""
+        if not self.meta.get("lines"):
+            return []
+        columns = "thread, node, line, hits, total_ns"
+        return [Line(*row) for row in self.query(f"SELECT {columns} FROM line ORDER BY 1, 2, 3")]
 
     def to_pandas(self) -> Any:
         """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.

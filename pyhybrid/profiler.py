@@ -65,6 +65,7 @@ class Settings:
         functions: Sequence[str] = (),
         events: bool = False,
         last_events: float | None = None,
+        lines: bool = False,
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
@@ -84,6 +85,12 @@ class Settings:
             raise UsageError("an event log needs the mode trace or hybrid")
         self.events = events or last_events is not None
         self.keep_events_ns = round((last_events or 0) * 1e9)
+        if lines and mode == "sample":
+            raise UsageError("lines are counted by events: use mode hybrid or trace")
+        if lines and not (include or functions):
+            raise UsageError(
+                "lines are counted of chosen functions only: name some (-t, --include)"
+            )
         self.hz = hz
         self.mode = mode
         self.clock = clock
@@ -96,6 +103,7 @@ class Settings:
         self.max_nodes = max_nodes
         self.ring_bytes = ring_bytes
         self.functions = list(functions)
+        self.lines = lines
         self.filter = None
         if include or exclude or functions:  # (imports `re`)
             from pyhybrid.selection import selection
@@ -248,6 +256,7 @@ class Profiling:
                 max_nodes=settings.max_nodes,
                 exact=settings.mode != "sample",
                 filter=settings.filter,
+                lines=settings.lines,
                 backend=backend,
                 events=settings.events,
                 keep_events_ns=settings.keep_events_ns,
@@ -326,6 +335,7 @@ class Profiling:
             if started["call_cost_ns"]
             else None,
             "functions": self.settings.functions,
+            "lines": self.settings.lines,
             "start_ns": started["start_ns"],
             "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
             "unwinder": self.settings.unwinder,

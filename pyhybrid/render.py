@@ -6,9 +6,11 @@ is not even imported then, the finishing process has no time to lose.
 
 import os
 import re
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import TextIO
 
+from pyhybrid.lines import FunctionLines
 from pyhybrid.names import short_time, shorten_cpp
 from pyhybrid.summary import CallDurations, Function, Summary
 
@@ -23,9 +25,14 @@ DIM, STRONG, WARN = "dim", "bold", "yellow"
 
 def print_summary(summary: Summary, stream: TextIO) -> None:
     """Print it on `stream`; a stream that is gone is no error."""
+    show(lambda columns: render(summary, columns), stream)
+
+
+def show(make: Callable[[int], list[Line]], stream: TextIO) -> None:
+    """Print the lines that `make` returns for a number of columns."""
     try:
         terminal = stream.isatty()
-        lines = render(summary, _columns(stream) if terminal else MAX_COLUMNS)
+        lines = make(_columns(stream) if terminal else MAX_COLUMNS)
         if terminal:
             _print_rich(lines, stream)
         else:
@@ -55,9 +62,18 @@ def _print_rich(lines: list[Line], stream: TextIO) -> None:
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
     lines = [*_facts(summary), [("", "")], *_functions(summary, columns), *_paths(summary, columns)]
-    if summary.written:
-        lines[MAX_LINES - 1 :] = [[("wrote    ", DIM), (_files(summary.written), "")]]
-    return [_cut(line, columns) for line in lines[:MAX_LINES]]
+    last = [_fact("wrote", _files(summary.written))] if summary.written else []
+    if summary.lines:
+        last.append(_fact("lines", _lines(summary.lines, summary.file)))
+    return [_cut(line, columns) for line in lines[: MAX_LINES - len(last)] + last]
+
+
+def _lines(functions: list[FunctionLines], file: str) -> str:
+    n = sum(len(function.lines) for function in functions)
+    folder, name = os.path.split(file)
+    shown = name if folder in ("", _working_directory()) else file
+    command = "pyhybrid report --lines" + (f" {shown}" if shown != "out.pyhybrid" else "")
+    return f"{n} of {len(functions)} functions: `{command}` shows them"
 
 
 def _working_directory() -> str:

@@ -173,6 +173,16 @@ class Event(NamedTuple):
     node: int
 
 
+class Line(NamedTuple):
+    """A line of a function on a path, on a thread: the table `line` without its process."""
+
+    thread: int
+    node: int
+    line: int
+    hits: int
+    total_ns: int
+
+
 @dataclass(slots=True)
 class Chunk:
     """Samples of one thread in order of time: uint32[n] each, and the weights that are not one.

@@ -110,6 +110,17 @@ CREATE TABLE event_node ( -- what the events of a thread call node i: the i-th u
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
     node BLOB NOT NULL);
 
+-- The lines of the functions chosen with --lines, path by path (node: the function's).  hits: LINE
+-- events, the times that the line was begun (once for a loop that is all on it).  total_ns: wall time
+-- from each to the same activation's next one, or to its end or suspension, with all that the line calls:
+-- where a function calls itself, its inner activations are part of the outer line's time.  hits 0: a
+-- generator was resumed, or a function found running, on it.
+CREATE TABLE line (
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
+    node INTEGER NOT NULL REFERENCES node, line INTEGER NOT NULL,
+    hits INTEGER NOT NULL, total_ns INTEGER NOT NULL,
+    PRIMARY KEY (process, thread, node, line)) WITHOUT ROWID;
+
 -- Each sample in order of time: dt_ns and stack are arrays of n little-endian uint32; weight is an
 -- array of (uint32 index, uint32 periods) for the samples whose weight is not one period.
 CREATE TABLE timeline (
@@ -137,6 +148,11 @@ SELECT frame.name, frame.file, frame.line, module.path AS module, sum(once.sampl
        sum(once.self_ns) AS self_ns, sum(once.weight_ns) AS total_ns
 FROM once JOIN frame ON frame.id = once.frame LEFT JOIN module ON module.id = frame.module
 GROUP BY once.frame ORDER BY self_ns DESC;
+
+CREATE VIEW hot_line AS -- all paths and threads together
+SELECT frame.name, frame.file, line.line, sum(hits) AS hits, sum(total_ns) AS total_ns
+FROM line JOIN node ON node.id = line.node JOIN frame ON frame.id = node.frame
+GROUP BY frame.id, line.line ORDER BY total_ns DESC;
 
 CREATE VIEW hot_path AS -- the call paths with most self time, root first
 WITH RECURSIVE path (node, at, text, samples, weight_ns) AS (

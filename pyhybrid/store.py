@@ -16,7 +16,7 @@ from pyhybrid.durations import KeptCalls
 from pyhybrid.exact import Ticks
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import loss_name
-from pyhybrid.rows import Exact
+from pyhybrid.rows import Exact, Line
 from pyhybrid.samples import ThreadSamples
 from pyhybrid.spool import Chunk, Counters, Spool, Thread
 from pyhybrid.tree import Tree
@@ -165,6 +165,7 @@ def write(
     tree: Tree,
     threads: dict[int, ThreadSamples],
     exact: list[Exact],
+    lines: list[Line],
 ) -> None:
     """Fill the empty `database`: one transaction, no journal (the caller renames it when whole)."""
     with open(SCHEMA, encoding="utf-8") as file:
@@ -177,6 +178,7 @@ def write(
     _write_tree(database, spool, frames, tree)
     _write_threads(database, spool, threads)
     _insert(database, "exact", ((PROCESS, *row) for row in exact))
+    _insert(database, "line", ((PROCESS, *row) for row in lines))
     database.execute("COMMIT")
 
 

@@ -10,6 +10,7 @@ from pyhybrid.calls import FunctionCalls, function_calls
 from pyhybrid.compensate import COMPENSATED
 from pyhybrid.durations import function_durations
 from pyhybrid.hot import Hot
+from pyhybrid.lines import FunctionLines, function_lines
 from pyhybrid.names import Labels, short_time
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, hz_reached, stack_quality
@@ -107,6 +108,7 @@ class Summary:
     # Traced, but without samples: the first by exact_self_ns instead.
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first
+    lines: list[FunctionLines] | None  # (lines.py) of the functions chosen; null: not recorded
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # files, this one first
 
@@ -176,6 +178,7 @@ def summarize(
         functions=functions,
         paths=paths,
         durations=_durations(profile),
+        lines=function_lines(profile) if profile.meta.get("lines") else None,
         notes=[*views, *meta.get("notes", ()), *notes],
         written=written,
     )

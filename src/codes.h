@@ -44,6 +44,12 @@ static inline bool codes_holds(const struct codes *c, uint64_t id, uint64_t addr
     return value == (address >> 3 << CODES_GENERATION_BITS | id >> CODES_SLOT_BITS);
 }
 
+/* The address of the code object in a slot; 0: there is none. */
+static inline uint64_t codes_at(const struct codes *c, uint32_t slot)
+{
+    return atomic_load_explicit(&c->slot[slot], memory_order_relaxed) >> CODES_GENERATION_BITS << 3;
+}
+
 /* The object at `address` is about to be freed. */
 void codes_forget(struct codes *c, uint64_t address);
 

@@ -110,6 +110,8 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t->table, ((size_t)t->mask + 1) * sizeof *t->table);
     map_memory_free(t->children, sizeof *t->children << EXACT_CHILD_BITS);
     map_memory_free(t->stack, t->capacity * sizeof *t->stack);
+    map_memory_free(t->line, t->n_lines * sizeof *t->line);
+    map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
     map_memory_free(t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
     map_memory_free(t->native, EXACT_NATIVE_MAX * sizeof *t->native);
     map_memory_free(t->memo, sizeof *t->memo);

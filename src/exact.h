@@ -3,7 +3,8 @@
  *
  * Each thread of the program has a tree and a shadow stack of its own: one writer, no lock.  A node
  * is (parent node, frame word); Python nodes carry counters, native ones stand where C called
- * Python.  Nodes never move and are never removed; what a reader may see is below `n`.
+ * Python; the lines of a chosen function are leaves below its node: `calls` are LINE events.
+ * Nodes never move and are never removed; what a reader may see is below `n`.
  *
  * Times are ticks of one clock (exact_ticks), the TSC where it can be trusted: the drain writes
  * pairs of (ticks, CLOCK_MONOTONIC), and who reads the spool converts.
@@ -49,7 +50,8 @@ enum exact_frame_flags {
     EXACT_REGION = 4,   /* a named region of the frame below it */
     EXACT_KEPT =
         8, /* each call of it is kept; its open call, if it has one, is in the upper half */
-    EXACT_LEFT = 16, /* a region that ends, not only its turn */
+    EXACT_LEFT = 16,  /* a region that ends, not only its turn */
+    EXACT_LINES = 32, /* its lines are recorded, too: exact_thread.line */
 };
 #define EXACT_CALL_SHIFT 32
 
@@ -70,6 +72,21 @@ struct exact_child {
     struct exact_node *node;
 };
 
+/* The line that a running function is on. */
+struct exact_line {
+    struct exact_node *node; /* NULL: none that is known */
+    uint64_t since;          /* ticks; 0: since the function's begin */
+};
+
+/* An instruction where a function was suspended, and its line: to find that takes the interpreter
+ * microseconds. */
+#define EXACT_PLACES 128
+struct exact_place {
+    const struct exact_node *function; /* NULL: free */
+    struct exact_node *line;
+    uint64_t offset;
+};
+
 struct exact_thread {
     struct exact_thread *next;
     pid_t tid;
@@ -87,6 +104,9 @@ struct exact_thread {
 
     struct exact_frame *stack;
     uint32_t depth, capacity;
+    struct exact_line *line; /* by place in the stack; made when it is needed */
+    uint32_t n_lines;
+    struct exact_place *place; /* direct-mapped; made with `line` */
 
     struct unwind unwind; /* for the native frames between */
     struct native_frame *native;
@@ -116,6 +136,7 @@ struct exact {
     bool log_events; /* every begin and end is logged */
     bool keep_calls; /* single calls of the recorded functions are kept (regions: always) */
     struct open_calls open;
+    bool lines; /* of functions that a filter selects */
     _Atomic(struct exact_thread *) threads;
     pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
     struct code_block *code_head;           /* the drain's end of the queue */

@@ -15,6 +15,7 @@
  *                canonical: 55..24 code index, 23..0 instruction offset
  *   PSEUDO       7..0 enum pseudo
  *   REGION       31..0 number of a named region (spool.h, SPOOL_REGION)
+ *   LINE         31..0 line number; only below a Python node of the exact half (exact.h)
  *
  * Every native address lies inside the instruction it stands for: the interrupted one for the
  * innermost frame and for frames that a signal interrupted, the calling one (return address - 1)
@@ -32,6 +33,7 @@
 #define PYH_TAG_PYTHON 1ull
 #define PYH_TAG_PSEUDO 2ull
 #define PYH_TAG_REGION 3ull
+#define PYH_TAG_LINE 4ull
 
 #define PYH_ADDR_BITS 47
 #define PYH_ADDR_MASK ((1ull << PYH_ADDR_BITS) - 1)
@@ -81,6 +83,11 @@ static inline uint64_t frame_pseudo(enum pseudo which)
 static inline uint64_t frame_region(uint32_t number)
 {
     return PYH_TAG_REGION << PYH_TAG_SHIFT | number;
+}
+
+static inline uint64_t frame_line(uint32_t line)
+{
+    return PYH_TAG_LINE << PYH_TAG_SHIFT | line;
 }
 
 static inline unsigned frame_tag(uint64_t word)

@@ -29,8 +29,10 @@ static void after_fork_child(void)
 
 static int on_code_event(PyCodeEvent event, PyCodeObject *code)
 {
-    if (event == PY_CODE_EVENT_DESTROY)
+    if (event == PY_CODE_EVENT_DESTROY) {
         sampler_code_destroyed((uint64_t)code);
+        instrument_code_destroyed((uint64_t)code);
+    }
     return 0;
 }
 
@@ -90,7 +92,7 @@ static void stop_watching(void)
 }
 
 /* The tool id, or -1 with an exception set and nothing running. */
-static int start_events(PyObject *include, PyObject *exclude, PyObject *only,
+static int start_events(PyObject *include, PyObject *exclude, PyObject *only, bool lines,
                         struct call_cost *cost)
 {
     int tool_id = -1;
@@ -100,7 +102,7 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only,
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
     else {
         sampler_pause(); /* what is measured there counts nowhere */
-        tool_id = instrument_start(sampler_exact(), cost);
+        tool_id = instrument_start(sampler_exact(), lines, cost);
         sampler_resume();
     }
     if (tool_id >= 0)
@@ -117,11 +119,12 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only,
 PyDoc_STRVAR(
     start_doc,
     "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
-    "      max_nodes=2000000, exact=False, filter=None, backend=None, events=False,\n"
+    "      max_nodes=2000000, exact=False, filter=None, lines=False, backend=None, events=False,\n"
     "      keep_events_ns=0) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none (sampler.h); exact: with\n"
     "the events of sys.monitoring; filter: (include, exclude, names), see filter.h;\n"
+    "lines: count and time the lines of what it selects;\n"
     "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones.\n"
     "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
     "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises "
@@ -130,20 +133,20 @@ PyDoc_STRVAR(
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spool",      "period_ns",      "clock", "engine", "max_frames",
-                            "ring_bytes", "max_nodes",      "exact", "filter", "backend",
-                            "events",     "keep_events_ns", NULL};
+    static char *names[] = {"spool",      "period_ns", "clock",          "engine", "max_frames",
+                            "ring_bytes", "max_nodes", "exact",          "filter", "lines",
+                            "backend",    "events",    "keep_events_ns", NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
     unsigned long long keep_events_ns = 0;
-    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, events = 0, tool_id = -1;
+    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, lines = 0, events = 0, tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
     const char *backend = NULL;
     PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIpOzpK", names, &spool, &period_ns,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIpOpzpK", names, &spool, &period_ns,
                                      &clock, &engine, &max_frames, &ring_bytes, &max_nodes, &exact,
-                                     &filter, &backend, &events, &keep_events_ns))
+                                     &filter, &lines, &backend, &events, &keep_events_ns))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -168,7 +171,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     watcher = PyCode_AddWatcher(on_code_event);
     if (watcher < 0)
         PyErr_Clear(); /* all eight are taken: said in the file */
-    if (exact && (tool_id = start_events(include, exclude, only, &cost)) < 0)
+    if (exact && (tool_id = start_events(include, exclude, only, lines, &cost)) < 0)
         return NULL;
     return Py_BuildValue("{sisssKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason",
                          info.engine_reason, "period_ns", (unsigned long long)info.period_ns,

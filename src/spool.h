@@ -160,7 +160,8 @@ struct spool_end {
 };
 
 /* The exact half.  Its threads have numbers of their own; nodes count from 1 in each thread, 0 is the
- * root, parents come first.  A Python word has offset 0, a native one is its function's start. */
+ * root, parents come first.  A Python word has offset 0, a native one is its function's start.  A line's
+ * node is a leaf below its function's: its calls are LINE events, its ticks the line's. */
 struct spool_exact_thread {
     uint32_t index; /* from 1 */
     uint32_t tid;

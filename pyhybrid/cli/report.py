@@ -1,4 +1,4 @@
-"""`pyhybrid report`: the summary of a profile, again."""
+"""`pyhybrid report`: the summary of a profile, again, or its lines."""
 
 import argparse
 import sys
@@ -8,13 +8,14 @@ from pyhybrid.cli.selecting import add_selection
 from pyhybrid.compensate import compensate
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
+from pyhybrid.render_lines import print_lines
 from pyhybrid.slow import select
 from pyhybrid.summary import as_json, summarize
 from pyhybrid.tree_view import tree_lines
 
 
 class Report:
-    """Prints the summary on stdout, for people or as JSON (keys: summary.Summary)."""
+    """Prints the summary on stdout, for people or as JSON (keys: summary.Summary), or the lines."""
 
     name = "report"
     help = "print the summary of a profile"
@@ -31,6 +32,9 @@ class Report:
         shape.add_argument("--json", action="store_true", help="as JSON")
         shape.add_argument(
             "--tree", action="store_true", help="the call tree instead: calls, times and samples"
+        )
+        parser.add_argument(
+            "--lines", action="store_true", help="the lines that a run with --lines recorded"
         )
         add_selection(parser)
         parser.add_argument(
@@ -49,6 +53,9 @@ class Report:
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
         with Profile.open(args.file) as profile:
+            if args.lines and not args.json:
+                print_lines(profile, sys.stdout)
+                return 0
             if args.compensate:
                 compensate(profile)
             selected, notes = select(profile, args.slower_than, args.any_thread)

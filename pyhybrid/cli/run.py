@@ -108,6 +108,11 @@ def _parser() -> Parser:
         metavar="TIME",
         help="log them, but keep only those of the last TIME (10s)",
     )
+    add(
+        "--lines",
+        action="store_true",
+        help="count and time each line of the functions that -t and --include choose",
+    )
     add("-q", "--quiet", action="store_true", help="print no summary")
     add("--unwinder", choices=["own", "libunwind"], default="own", help=argparse.SUPPRESS)
     add(
@@ -177,6 +182,7 @@ def run(arguments: list[str]) -> Program:
         functions=options.function,
         events=options.events,
         last_events=options.last_events and options.last_events / 1e9,
+        lines=options.lines,
     )
     profiling = Profiling(settings, [sys.executable, *program])
     profiling.start()

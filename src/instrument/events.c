@@ -34,8 +34,10 @@ static struct {
     {"PY_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_return}},
     {"PY_YIELD", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_yield}},
     {"PY_UNWIND", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_unwind}},
+    {"LINE", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_line}},
 };
 #define N_EVENTS (sizeof events / sizeof *events)
+#define N_GLOBAL (N_EVENTS - 1) /* LINE is on for single code objects only */
 
 /* 2, the profilers', last: cProfile and PyTorch's profiler take no other, and fail where it is in use.
  * 0 is debuggers', 1 coverage's. */
@@ -84,11 +86,44 @@ static int claim(PyObject *monitoring)
     return -1;
 }
 
+/* The code objects whose LINE events are on; NULL: no lines are wanted.  The events go with us: 3.12 and
+ * 3.13 would leave them to whoever takes the tool id next. */
+static struct codes *with_lines;
+
+static void set_lines_of(PyObject *monitoring, uint64_t code, bool on)
+{
+    long bit = on ? event_bit(monitoring, "LINE") : 0;
+    if (bit >= 0)
+        call(monitoring, "set_local_events", "(iOl)", tool_id, (PyObject *)code, bit);
+    PyErr_Clear();
+}
+
+static void set_lines(PyObject *monitoring, bool on)
+{
+    for (uint32_t i = 0; with_lines && i < CODES_SLOTS; i++)
+        if (codes_at(with_lines, i))
+            set_lines_of(monitoring, codes_at(with_lines, i), on);
+}
+
+void instrument_add_lines(uint64_t code)
+{
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    bool added = false;
+    if (monitoring && codes_add(with_lines, code, &added) && added)
+        set_lines_of(monitoring, code, true);
+}
+
+void instrument_code_destroyed(uint64_t code)
+{
+    if (with_lines)
+        codes_forget(with_lines, code);
+}
+
 /* The events that are on: all of ours, or none.  0 or -1. */
 static int set_events(PyObject *monitoring, bool on)
 {
     long mask = 0;
-    for (size_t i = 0; on && i < N_EVENTS; i++) {
+    for (size_t i = 0; on && i < N_GLOBAL; i++) {
         long bit = event_bit(monitoring, events[i].name);
         if (bit < 0)
             return -1;
@@ -97,8 +132,12 @@ static int set_events(PyObject *monitoring, bool on)
     return call(monitoring, "set_events", "(il)", tool_id, mask);
 }
 
-static int register_all(PyObject *monitoring)
+static int register_all(PyObject *monitoring, bool lines)
 {
+    if (lines && !(with_lines = codes_new())) {
+        PyErr_SetString(PyExc_RuntimeError, "no memory");
+        return -1;
+    }
     for (size_t i = 0; i < N_EVENTS; i++) {
         long bit = event_bit(monitoring, events[i].name);
         if (bit < 0 || call(monitoring, "register_callback", "(ilO)", tool_id, bit,
@@ -113,6 +152,9 @@ static void switch_off(PyObject *monitoring)
 {
     set_events(monitoring, false);
     PyErr_Clear();
+    set_lines(monitoring, false);
+    codes_free(with_lines);
+    with_lines = NULL;
     for (size_t i = 0; i < N_EVENTS; i++) {
         long bit = event_bit(monitoring, events[i].name);
         if (bit >= 0)
@@ -134,7 +176,7 @@ static int calibrate(struct exact *x, PyObject *monitoring, struct call_cost *co
     return 0;
 }
 
-int instrument_start(struct exact *x, struct call_cost *cost)
+int instrument_start(struct exact *x, bool lines, struct call_cost *cost)
 {
     PyObject *monitoring = PySys_GetObject("monitoring"); /* borrowed */
     if (!monitoring || PyType_Ready(&callback_type)) {
@@ -155,9 +197,10 @@ int instrument_start(struct exact *x, struct call_cost *cost)
         PyErr_Clear();
     has_disabled = filter_is_set();
     x->all_events = !filter_is_set();
+    x->lines = lines;
     x->keep_calls = filter_has_names();
     shadow_init();
-    if (!register_all(monitoring) && !calibrate(x, monitoring, cost)) {
+    if (!register_all(monitoring, lines) && !calibrate(x, monitoring, cost)) {
         atomic_store(&exact_current, x);
         if (!set_events(monitoring, true))
             return tool_id;
@@ -180,6 +223,7 @@ void instrument_pause(void)
     uint64_t now = exact_ticks(x);
     set_events(monitoring, false);
     PyErr_Clear();
+    set_lines(monitoring, false);
     atomic_store(&exact_current, NULL);
     shadow_close_all(x, now);
     paused = x;
@@ -194,6 +238,7 @@ int instrument_resume(void)
     x->start_ticks = exact_ticks(x);
     paused = NULL;
     atomic_store(&exact_current, x);
+    set_lines(monitoring, true);
     return set_events(monitoring, true);
 }
 

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "instrument.h"
+
 #define CACHE 4096 /* verdicts, direct-mapped */
 
 static struct {
@@ -101,8 +103,10 @@ bool filter_selects(struct exact *x, uint64_t code, PyObject *globals)
         return cache[at].selected;
     PyObject *error = PyErr_GetRaisedException();
     bool selected = let_through || judge((const PyCodeObject *)code, globals);
-    PyErr_SetRaisedException(error);
     uint64_t id = exact_intern_code(x, code);
+    if (selected && id && x->lines)
+        instrument_add_lines(code);
+    PyErr_SetRaisedException(error);
     if (id) {
         cache[at].code = code;
         cache[at].id = id;

@@ -14,8 +14,14 @@ struct call_cost {
 };
 
 /* Claims a tool id (4, else 3, else 2), measures what counting costs, and switches the events on, for
- * the calling interpreter.  Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
-int instrument_start(struct exact *x, struct call_cost *cost);
+ * the calling interpreter; with `lines`, LINE events, too, of the functions that the filter selects.
+ * Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
+int instrument_start(struct exact *x, bool lines, struct call_cost *cost);
+
+/* The code object at `code` has LINE events from now on, or is about to be freed.  Not with an
+ * exception set; they leave none. */
+void instrument_add_lines(uint64_t code);
+void instrument_code_destroyed(uint64_t code);
 
 /* Switches them off, ends what still runs, gives the id back.  Leaves no exception set. */
 void instrument_stop(void);

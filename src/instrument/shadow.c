@@ -6,6 +6,7 @@
 #include <link.h>
 
 #include "filter.h"
+#include "lines.h"
 #include "native_path.h"
 #include "regions.h"
 
@@ -113,12 +114,6 @@ static struct exact_thread *thread_record(struct exact *x)
     return LIKELY(exact_mine.generation == x->generation) ? exact_mine.thread : new_record(x);
 }
 
-static void count(_Atomic uint64_t *c, uint64_t n)
-{
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
-                          memory_order_relaxed);
-}
-
 enum ending { RETURNED, YIELDED, RAISED, CUT_OFF /* profiling ends, the function does not */ };
 
 static bool is_generator(const PyCodeObject *code)
@@ -183,6 +178,24 @@ static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t 
     t->depth--;
 }
 
+/* The same, of a frame that may be on a line. */
+static __attribute__((noinline)) void pop_any(struct exact *x, struct exact_thread *t, uint64_t now,
+                                              enum ending how)
+{
+    if (t->stack[t->depth - 1].flags & EXACT_LINES)
+        lines_end(t, t->depth - 1, now);
+    pop(x, t, now, how);
+}
+
+/* The flags of `f`, which belongs at the stack's top, where a filter decides. */
+static __attribute__((noinline)) uint64_t judged(struct exact *x, struct exact_thread *t,
+                                                 const frame_t *f, struct exact_node *node)
+{
+    if (!filter_selects(x, FRAME_CODE(f), f->f_globals))
+        return 0;
+    return EXACT_RECORDED | (x->lines && lines_begin(x, t, node, f) ? EXACT_LINES : 0);
+}
+
 static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thread *t,
                                               const frame_t *f, struct exact_node *parent,
                                               uint64_t entry)
@@ -192,10 +205,11 @@ static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thre
     struct exact_frame *s = &t->stack[t->depth];
     struct exact_node *node = exact_python_child(x, t, parent, FRAME_CODE(f));
     /* Below the tree's bound nodes stand for several functions: the outermost one is timed. */
-    bool ours = x->all_events || filter_selects(x, FRAME_CODE(f), f->f_globals);
-    uint64_t recorded = ours && node != parent ? EXACT_RECORDED : 0;
+    uint64_t flags = node != parent ? EXACT_RECORDED : 0;
+    if (!LIKELY(x->all_events) && flags)
+        flags = judged(x, t, f, node);
     *s = (struct exact_frame){
-        .frame = (uint64_t)f, .entry = entry, .node = node, .since = 0, .flags = recorded};
+        .frame = (uint64_t)f, .entry = entry, .node = node, .since = 0, .flags = flags};
     t->depth++;
     return s;
 }
@@ -300,7 +314,7 @@ static void mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
         missing++;
     }
     while (t->depth > kept)
-        pop(x, t, now, RETURNED);
+        pop_any(x, t, now, RETURNED);
     while (kept + missing > t->capacity)
         if (!exact_grow_stack(t))
             return;
@@ -429,7 +443,7 @@ uint32_t shadow_leave_region(const struct region_slot *slot)
             continue;
         s->flags |= EXACT_LEFT;
         while (t->depth > i)
-            pop(x, t, now, RETURNED);
+            pop_any(x, t, now, RETURNED);
         break;
     }
     if (slot->generation == x->generation)
@@ -453,7 +467,9 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
         if (t->stack[i - 1].frame == (uint64_t)f && !(t->stack[i - 1].flags & EXACT_REGION) &&
             is_same(x, t, i - 1, f)) {
             while (t->depth > i)
-                pop(x, t, now, RETURNED);
+                pop_any(x, t, now, RETURNED);
+            if (t->stack[i - 1].flags & EXACT_LINES)
+                lines_end(t, i - 1, now);
             return true;
         }
     /* It began before the thread was seen: its callers are put right with the next begin. */
@@ -469,7 +485,7 @@ static __attribute__((noinline)) void pop_linked(struct exact *x, struct exact_t
 {
     bool one = how == RAISED || (how == RETURNED && is_generator((const PyCodeObject *)code));
     do
-        pop(x, t, now, how);
+        pop_any(x, t, now, how);
     while (!one && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
 }
 
@@ -502,6 +518,48 @@ static ALWAYS_INLINE bool end(uint64_t code, enum ending how)
     return true;
 }
 
+/* The place in the stack of `f`, the innermost frame, where it is not simply the top; -1: it has no
+ * lines. */
+static __attribute__((noinline)) int64_t find_line(struct exact *x, struct exact_thread *t,
+                                                   const frame_t *f, uint64_t now)
+{
+    bool seeded = !t->started;
+    const struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
+    if (!top || top->frame != (uint64_t)f || !is_same(x, t, t->depth - 1, f))
+        mend_to(x, t, f, now);
+    t->started = true;
+    uint32_t i = t->depth;
+    while (i && t->stack[i - 1].flags & EXACT_REGION && t->stack[i - 1].frame == (uint64_t)f)
+        i--;
+    if (!i || t->stack[i - 1].frame != (uint64_t)f || !(t->stack[i - 1].flags & EXACT_LINES))
+        return -1;
+    if (seeded) /* it stands on the new line now: which one it was on is not known */
+        t->line[i - 1].node = NULL;
+    return i - 1;
+}
+
+static ALWAYS_INLINE void next_line(uint64_t code, PyObject *line)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x)
+        return;
+    uint64_t now = exact_ticks(x);
+    enter();
+    struct exact_thread *t = thread_record(x);
+    const frame_t *f = shadow_current_frame();
+    if (LIKELY(t && FRAME_CODE(f) == code)) {
+        int64_t i = (int64_t)t->depth - 1;
+        if (!LIKELY(i >= 0 && t->stack[i].frame == (uint64_t)f &&
+                    t->stack[i].flags == (EXACT_RECORDED | EXACT_LINES)))
+            i = find_line(x, t, f, now);
+        if (LIKELY(i >= 0)) {
+            lines_end(t, (uint32_t)i, now);
+            lines_next(x, t, (uint32_t)i, (uint32_t)PyLong_AsLong(line));
+        }
+    }
+    leave();
+}
+
 /* Never NULL, which would raise in the program.  UNWIND and THROW cannot be disabled (before 3.15). */
 #define CALLBACK(name, keep_on, can_disable)                                                       \
     PyObject *name(PyObject *self, PyObject *const *args, size_t n, PyObject *names)               \
@@ -522,13 +580,14 @@ CALLBACK(shadow_on_throw, begin((uint64_t)args[0], false), false)
 CALLBACK(shadow_on_return, end((uint64_t)args[0], RETURNED), true)
 CALLBACK(shadow_on_yield, end((uint64_t)args[0], YIELDED), true)
 CALLBACK(shadow_on_unwind, end((uint64_t)args[0], RAISED), false)
+CALLBACK(shadow_on_line, (next_line((uint64_t)args[0], args[1]), true), false)
 
 void shadow_close_all(struct exact *x, uint64_t ticks)
 {
     pthread_mutex_lock(&x->lock);
     for (struct exact_thread *t = atomic_load(&x->threads); t; t = t->next) {
         while (t->depth)
-            pop(x, t, ticks, CUT_OFF);
+            pop_any(x, t, ticks, CUT_OFF);
         t->started = false;
     }
     pthread_mutex_unlock(&x->lock);

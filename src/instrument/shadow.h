@@ -25,6 +25,9 @@ PyObject *shadow_on_return(PyObject *self, PyObject *const *args, size_t n, PyOb
 PyObject *shadow_on_yield(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 PyObject *shadow_on_unwind(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 
+/* LINE: (code, line) -> None. */
+PyObject *shadow_on_line(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+
 extern PyObject *shadow_disable; /* sys.monitoring.DISABLE */
 
 /* Finds out where a thread's current thread state is kept.  Once per session. */

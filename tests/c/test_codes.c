@@ -46,6 +46,22 @@ static void what_is_added_is_found(void **state)
     assert_int_equal(codes_find(*state, HEAP + 16), 0);
 }
 
+static void slots_tell_what_is_there(void **state)
+{
+    bool added;
+    uint64_t last = 0, n = 0;
+    codes_add(*state, HEAP, &added);
+    codes_add(*state, HEAP + 16, &added);
+    codes_forget(*state, HEAP);
+    for (uint32_t slot = 0; slot < CODES_SLOTS; slot++)
+        if (codes_at(*state, slot)) {
+            last = codes_at(*state, slot);
+            n++;
+        }
+    assert_int_equal(n, 1);
+    assert_int_equal(last, HEAP + 16);
+}
+
 static void adding_again_gives_the_same_id(void **state)
 {
     bool added;
@@ -312,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_added_is_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slots_tell_what_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(adding_again_gives_the_same_id, set_up, tear_down),
         cmocka_unit_test_setup_teardown(addresses_have_ids_of_their_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reused_address_gets_another_id, set_up, tear_down),

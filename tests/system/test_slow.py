@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from support import Run, paths
+from support import Run
 
 from pyhybrid.durations import function_durations
 from pyhybrid.profile_file import Profile
@@ -65,28 +65,34 @@ def test_each_call_is_kept(steps: Run) -> None:
     assert calls_of(profile, "burn") == []
 
 
-def test_only_samples_within_slow_calls(steps: Run, pyhybrid: Callable[..., Run]) -> None:
-    all_samples = Counter[str]()
-    for samples, _, names in paths(steps.profile()):
-        for name in ("cheap", "dear"):
-            all_samples[name] += samples * (name in names)
-    folded = steps.folder / "slow.folded"
-    told = pyhybrid(
-        "export", steps.path(), "-f", "folded", "--slower-than", "step=50ms", "-o", folded
-    ).result.stderr
-    assert "of 100 calls of step that took 50 ms or longer" in told
-    slow_samples = Counter[str]()
+def by_function(run: Run, pyhybrid: Callable[..., Run], *options: str) -> Counter[str]:
+    """Sampled weight, in periods, by function; "all": of all samples but those of our own work."""
+    folded = run.folder / "slow.folded"
+    pyhybrid("export", run.path(), "-f", "folded", "-o", folded, *options)
+    weights = Counter[str]()
     for line in folded.read_text().splitlines():
         path, _, n = line.rpartition(" ")
-        assert "step (" in path or path.endswith("[pyhybrid]")  # within a callback of ours
-        for name in ("cheap", "dear"):
-            slow_samples[name] += int(n) * (f"{name} (" in path)
-    assert slow_samples["dear"] == all_samples["dear"] > 400
-    assert slow_samples["cheap"] < all_samples["cheap"] / 2
+        if path.endswith("[pyhybrid]"):
+            continue
+        for name in ("step", "cheap", "dear"):
+            weights[name] += int(n) * (f";{name} (" in path)
+        weights["all"] += int(n)
+    return weights
 
+
+def test_only_samples_within_slow_calls(steps: Run, pyhybrid: Callable[..., Run]) -> None:
+    everything = by_function(steps, pyhybrid)
+    slow = by_function(steps, pyhybrid, "--slower-than", "step=50ms")
+    assert slow["dear"] == everything["dear"] > 400
+    assert slow["cheap"] < everything["cheap"]
+    assert slow["all"] == slow["step"] < everything["step"]
+
+    told = pyhybrid("report", steps.path(), "--slower-than", "step=50ms").result.stdout
+    assert "of 100 calls of step that took 50 ms or longer" in told
     report = pyhybrid("report", steps.path(), "--json", "--slower-than", "step=50ms").result.stdout
     summary = json.loads(report)
-    assert summary["recorded"] == sum(slow_samples.values())
+    own = summary["own_weight_ns"]
+    assert summary["recorded_weight_ns"] - own == slow["all"] * summary["period_ns"]
     assert summary["durations"][0]["calls"] == 100
     none = pyhybrid("report", steps.path(), "--json", "--slower-than", "step=1000s").result.stdout
     assert json.loads(none)["recorded"] == 0

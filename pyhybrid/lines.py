@@ -1,0 +1,68 @@
+"""Lines of chosen functions: hits and times, all threads and paths together.
+
+A view over the table `line` (schema.sql, which says what they mean).
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.fold import own_nodes
+from pyhybrid.profile_file import Profile
+
+
+@dataclass(slots=True)
+class LineFigures:
+    """One line of a function."""
+
+    line: int
+    hits: int
+    total_ns: int
+
+
+@dataclass(slots=True)
+class FunctionLines:
+    """A function whose lines were recorded; `line` is its first one, `lines` are in their order."""
+
+    name: str
+    file: str
+    line: int
+    calls: int
+    lines: list[LineFigures]
+
+    @property
+    def total_ns(self) -> int:
+        """Of all its lines: where it calls itself, more than its own total."""
+        return sum(each.total_ns for each in self.lines)
+
+
+def function_lines(profile: Profile) -> list[FunctionLines]:
+    """The functions of the program whose lines were recorded, those with most time first."""
+    frame_of, own = profile.nodes.frame, own_nodes(profile)
+    figures: defaultdict[int, dict[int, LineFigures]] = defaultdict(dict)
+    for row in profile.lines:
+        if row.node in own:
+            continue
+        one = figures[frame_of[row.node]].setdefault(row.line, LineFigures(row.line, 0, 0))
+        one.hits += row.hits
+        one.total_ns += row.total_ns
+    calls: defaultdict[int, int] = defaultdict(int)
+    for exact in profile.exact:
+        if exact.node not in own:
+            calls[frame_of[exact.node]] += exact.calls
+    functions = []
+    for number, lines in figures.items():
+        frame = profile.frames[number]
+        ordered = sorted(lines.values(), key=lambda each: each.line)
+        functions.append(
+            FunctionLines(frame.name, frame.file or "?", frame.line or 0, calls[number], ordered)
+        )
+    return sorted(functions, key=lambda f: (-f.total_ns, f.file, f.line))
+
+
+def recorded_lines(profile: Profile) -> list[FunctionLines]:
+    """The same; raises PyhybridError where there are none."""
+    functions = function_lines(profile)
+    if not functions:
+        raise PyhybridError(f"{profile.path}: no lines were recorded (--lines -t NAME)")
+    return functions

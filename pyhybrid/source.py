@@ -1,0 +1,58 @@
+"""The source text of a function that ran, if its file is there and still has it in its place."""
+
+import ast
+import os
+import tokenize
+from dataclasses import dataclass
+
+_EXPRESSIONS = {
+    "Lambda": "<lambda>",
+    "GeneratorExp": "<genexpr>",
+    "ListComp": "<listcomp>",
+    "SetComp": "<setcomp>",
+    "DictComp": "<dictcomp>",
+}
+
+
+@dataclass(slots=True)
+class Source:
+    """Text by line number, empty where it is not known; `note`: what to say about it, or ""."""
+
+    lines: dict[int, str]
+    note: str
+
+
+def find_source(path: str, name: str, first: int, last: int, recorded_ns: int) -> Source:
+    """The source of the function with the qualified name `name` that begins in line `first`.
+
+    `last` is a line that it must reach, `recorded_ns` the time, since the epoch, when it ran: a
+    file changed later is used, with a note, as long as such a function stands there.
+    """
+    try:
+        with tokenize.open(path) as file:
+            changed = os.fstat(file.fileno()).st_mtime_ns > recorded_ns
+            text = file.read()
+        end = _end(ast.parse(text), name.rpartition(".")[2], first)
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return Source({}, "source not found")
+    lines = text.split("\n")
+    if end is None or not last <= end <= len(lines):
+        return Source({}, "source has changed")
+    numbers = range(first, end + 1)
+    note = "source has changed since: lines may have moved" if changed else ""
+    return Source({number: lines[number - 1] for number in numbers}, note)
+
+
+def _end(tree: ast.Module, name: str, first: int) -> int | None:
+    """The last line of the function (or class, or lambda, ...) that begins in line `first`."""
+    if name == "<module>":
+        return max((node.end_lineno or 0 for node in tree.body), default=0)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            begins = min(each.lineno for each in (node, *node.decorator_list))
+            if (node.name, begins) == (name, first):
+                return node.end_lineno
+        expression = _EXPRESSIONS.get(type(node).__name__)
+        if isinstance(node, ast.expr) and (expression, node.lineno) == (name, first):
+            return node.end_lineno
+    return None

@@ -1,0 +1,210 @@
+"""Lines of functions: from the spool to the listing."""
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from example_profile import fake_symbols
+from spool_writer import SpoolWriter, native, python
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.frames import LINE_LIMIT
+from pyhybrid.lines import FunctionLines, LineFigures, function_lines
+from pyhybrid.profile_file import Profile
+from pyhybrid.render_lines import print_lines
+from pyhybrid.source import find_source
+from pyhybrid.summary import as_json, summarize
+
+MAIN, WORK, SORTED = python(1, 0), python(2, 0), native(1, 0x100)
+
+
+def line(number: int) -> int:
+    """The word of a line."""
+    return LINE_LIMIT | number
+
+
+def spool(recorded: bool = True) -> SpoolWriter:
+    """main calls work in its line 3, directly and through C; ticks are half nanoseconds."""
+    writer = SpoolWriter()
+    writer.meta(mode="trace", lines=recorded)
+    writer.clock(1000, 500)
+    writer.module(1, "/usr/lib/libfake.so", 0x7F0000000000)
+    writer.code(1, "main", "a.py", 1)
+    writer.code(2, "work", "a.py", 10)
+    writer.exact_thread(1, 100)
+    writer.exact_thread(2, 101)
+    if recorded:
+        rows = ((0, MAIN), (1, line(3)), (1, WORK), (3, line(11)), (1, SORTED), (5, WORK))
+        writer.exact_nodes(1, 1, *rows, (6, line(11)), (6, line(12)))
+        writer.exact_nodes(2, 1, (0, WORK), (1, line(12)))
+        writer.exact_counts(1, {"node": 4, "calls": 1, "ticks": 2})  # overridden below
+        writer.exact_counts(
+            1,
+            {"node": 1, "calls": 1, "ticks": 4001},
+            {"node": 2, "calls": 1, "ticks": 4000},
+            {"node": 3, "calls": 1, "ticks": 601},
+            {"node": 4, "calls": 3, "ticks": 600},
+            {"node": 6, "calls": 1, "ticks": 301},
+            {"node": 7, "calls": 2, "ticks": 200},
+            {"node": 8, "calls": 1, "ticks": 100},
+        )
+        writer.exact_counts(2, {"node": 1, "calls": 1, "ticks": 400}, {"node": 2, "ticks": 400})
+    writer.clock(4001000, 2000500)
+    writer.end()
+    return writer
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Iterator[Profile]:
+    with Profile.open(spool().save(tmp_path / "x.part"), fake_symbols()) as profile:
+        yield profile
+
+
+def test_rows(profile: Profile) -> None:
+    frames = profile.frames
+    names = {node: frames[f].name for node, f in enumerate(profile.nodes.frame) if node}
+    assert len(names) == 5  # lines are none of them: main, work, C, work, and work on its own
+    rows = [(r.thread, names[r.node], r.line, r.hits, r.total_ns) for r in profile.lines]
+    assert sorted(rows) == [
+        (1, "main", 3, 1, 2000),
+        (1, "work", 11, 2, 100),
+        (1, "work", 11, 3, 300),
+        (1, "work", 12, 1, 50),
+        (2, "work", 12, 0, 200),
+    ]
+    # A line is no call, and no part of what its function calls.
+    main = next(row for row in profile.exact if names[row.node] == "main")
+    assert (main.calls, main.total_ns, main.self_ns) == (1, 2000, 2000 - 300 - 150)
+
+
+def test_by_function(profile: Profile) -> None:
+    assert function_lines(profile) == [
+        FunctionLines("main", "a.py", 1, 1, [LineFigures(3, 1, 2000)]),
+        FunctionLines("work", "a.py", 10, 3, [LineFigures(11, 5, 400), LineFigures(12, 1, 250)]),
+    ]
+    told = as_json(summarize(profile, [], []))["lines"]
+    assert told[0] == {
+        "name": "main",
+        "file": "a.py",
+        "line": 1,
+        "calls": 1,
+        "lines": [{"line": 3, "hits": 1, "total_ns": 2000}],
+    }
+
+
+def test_the_view(profile: Profile) -> None:
+    assert profile.query("SELECT * FROM hot_line") == [
+        ("main", "a.py", 3, 1, 2000),
+        ("work", "a.py", 11, 5, 400),
+        ("work", "a.py", 12, 1, 250),
+    ]
+
+
+def test_a_listing_without_source(profile: Profile) -> None:
+    stream = io.StringIO()
+    print_lines(profile, stream)
+    assert [row.rstrip() for row in stream.getvalue().splitlines()] == [
+        "main (a.py:1)  1 call, 0.0000 s in its lines; source not found",
+        "  line        hits      time ms   us per hit   time  source",
+        "     3           1        0.002         2.00 100.0%",
+        "",
+        "work (a.py:10)  3 calls, 0.0000 s in its lines; source not found",
+        "  line        hits      time ms   us per hit   time  source",
+        "    11           5        0.000         0.08  61.5%",
+        "    12           1        0.000         0.25  38.5%",
+    ]
+
+
+def test_none_recorded(tmp_path: Path) -> None:
+    path = spool(recorded=False).save(tmp_path / "x.part")
+    with Profile.open(path, fake_symbols()) as profile:
+        assert profile.lines == []
+        assert summarize(profile, [], []).lines is None
+        with pytest.raises(PyhybridError, match="no lines were recorded"):
+            print_lines(profile, io.StringIO())
+
+
+# --- source ---------------------------------------------------------------------------------------
+
+TEXT = """\
+import functools
+
+@functools.cache
+def decorated(n):
+    text = '''
+    \f
+    '''
+    return n
+
+
+class Body:
+    async def method(self):
+        return [x
+                for x in (y for y in "ab")]
+
+pair = (lambda: 1,
+        lambda: 2)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.py"
+    path.write_text(TEXT)
+    return path
+
+
+NEVER = 1 << 62  # later than any change
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last", "found"),
+    [
+        ("decorated", 3, 8, (3, 8)),
+        ("Body", 11, 12, (11, 14)),
+        ("Body.method", 12, 13, (12, 14)),
+        ("Body.method.<locals>.<genexpr>", 14, 14, (14, 14)),
+        ("<lambda>", 16, 16, (16, 16)),
+        ("<lambda>", 17, 17, (17, 17)),
+        ("<module>", 1, 16, (1, 17)),
+    ],
+)
+def test_source(file: Path, name: str, first: int, last: int, found: tuple[int, int]) -> None:
+    source = find_source(str(file), name, first, last, NEVER)
+    lines = TEXT.split("\n")
+    assert source.lines == {n: lines[n - 1] for n in range(found[0], found[1] + 1)}
+    assert source.note == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("decorated", 4, 8),  # it begins in another line now
+        ("other", 3, 8),
+        ("decorated", 3, 9),  # a line that ran is no part of it
+        ("<lambda>", 14, 14),
+        ("<module>", 1, 40),
+    ],
+)
+def test_source_that_is_another_one_now(file: Path, name: str, first: int, last: int) -> None:
+    source = find_source(str(file), name, first, last, NEVER)
+    assert (source.lines, source.note) == ({}, "source has changed")
+
+
+def test_source_that_was_touched(file: Path) -> None:
+    os.utime(file, ns=(5, 5))
+    assert find_source(str(file), "Body", 11, 11, 5).note == ""
+    source = find_source(str(file), "Body", 11, 11, 4)
+    assert len(source.lines) == 4
+    assert source.note == "source has changed since: lines may have moved"
+
+
+@pytest.mark.parametrize("content", [b"def f(:", b"\xff\xfe", b"\0", b"# coding: nonsense\n", None])
+def test_source_that_cannot_be_read(file: Path, content: bytes | None) -> None:
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    assert find_source(str(file), "f", 1, 1, NEVER).note == "source not found"
