@@ -11,6 +11,8 @@ from support import TARGETS, Run
 
 from pyhybrid.profile_file import Profile
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """
 import asyncio, threading, time
 

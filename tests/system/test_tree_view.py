@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from support import Run
 
+pytestmark = pytest.mark.once
+
 PROGRAM = """
 import functools, time
 
