@@ -38,6 +38,7 @@ class Profiler:
     hz: samples per second (of CPU time, or with clock="wall" of wall time) on each thread;
     mode: "sample", "trace" (every call of a Python function) or "hybrid" (both in one tree);
     include, exclude, functions: what is traced (selection.py); all is sampled;
+    c_calls: count and time calls of C functions by Python functions, too;
     output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
     names them); None: no file stays, the result is `profile` alone.
 
@@ -60,6 +61,7 @@ class Profiler:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         functions: Sequence[str] = (),
+        c_calls: bool = False,
     ) -> None:
         self._settings = Settings(
             hz=hz,
@@ -73,6 +75,7 @@ class Profiler:
             include=include,
             exclude=exclude,
             functions=functions,
+            c_calls=c_calls,
         )
         self._output = output
         self._profiling: Profiling | None = None

@@ -3,11 +3,13 @@
 Events and samples number their threads and nodes apart (src/spool.h).  A thread of one half is
 that of the other if tid and time agree; a node is one by its path of frames.  What only the events
 saw is added: threads without a sample, paths without a stack.
+
+Self times are found in the events' own trees: there calls of a C function and the same function where
+no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
 
 from pyhybrid.frames import Frames
 from pyhybrid.rows import Exact
@@ -21,14 +23,16 @@ class _Record:
     resumes: int = 0
     raised: int = 0
     seeded: int = 0
-    ticks: int = 0
+    total_ns: int = 0
+    self_ns: int = 0
 
-    def add(self, count: ExactCount) -> None:
+    def add(self, count: ExactCount, total_ns: int, self_ns: int) -> None:
         self.calls += count.calls
         self.resumes += count.resumes
         self.raised += count.raised
         self.seeded += count.seeded
-        self.ticks += count.total_ticks
+        self.total_ns += total_ns
+        self.self_ns += self_ns
 
 
 def match_threads(spool: Spool) -> dict[int, int]:
@@ -74,36 +78,31 @@ def exact_rows(
     `threads` is what match_threads returned.  A total is that of all activations of the path; what
     still ran when the process was killed counts what it called, at least.
     """
-    multiply, divide = _nanoseconds(spool)
-    for index, words in spool.exact_words.items():
-        nodes = [0]
-        parents = spool.exact_parents[index]
-        for parent, word in zip(parents[1:], words[1:], strict=True):
-            nodes.append(tree.child(nodes[parent], frames.exact[word]))
+    for index in spool.exact_words:
+        nodes = tree.exact_nodes(spool, frames, index)
+        counts = spool.exact_counts[index]
+        total, below = _times(spool, index)
         records: dict[int, _Record] = {}
-        for count in spool.exact_counts[index].values():
-            records.setdefault(nodes[count.node], _Record()).add(count)
-        yield from _rows(threads[index], records, tree, multiply, divide, spool.end is not None)
+        for node, count in counts.items():
+            record = records.setdefault(nodes[node], _Record())
+            record.add(count, total[node], total[node] - below[node])
+        for node, r in sorted(records.items()):
+            figures = r.calls, r.resumes, r.raised, r.seeded, r.total_ns, r.self_ns
+            yield Exact(threads[index], node, *figures)
 
 
-def _rows(
-    thread: int,
-    records: dict[int, _Record],
-    tree: Tree,
-    multiply: int,
-    divide: int,
-    complete: bool,
-) -> Iterator[Exact]:
-    total = {node: record.ticks * multiply // divide for node, record in records.items()}
-    below = dict(zip(records, repeat(0), strict=False))
-    for node in sorted(records, reverse=True):  # children before their parents
-        if not complete:
+def _times(spool: Spool, index: int) -> tuple[dict[int, int], dict[int, int]]:
+    """Nanoseconds of a thread's nodes that have counts, and of the nearest such below each."""
+    multiply, divide = _nanoseconds(spool)
+    counts, parents = spool.exact_counts[index], spool.exact_parents[index]
+    total = {node: count.total_ticks * multiply // divide for node, count in counts.items()}
+    below = dict.fromkeys(counts, 0)
+    for node in sorted(counts, reverse=True):  # children before their parents
+        if spool.end is None:
             total[node] = max(total[node], below[node])
-        parent = tree.node_parents[node]
-        while parent and parent not in records:
-            parent = tree.node_parents[parent]
+        parent = parents[node]
+        while parent and parent not in counts:
+            parent = parents[parent]
         if parent:
             below[parent] += total[node]
-    for node, r in sorted(records.items()):
-        counts = r.calls, r.resumes, r.raised, r.seeded
-        yield Exact(thread, node, *counts, total[node], total[node] - below[node])
+    return total, below

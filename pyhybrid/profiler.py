@@ -63,6 +63,7 @@ class Settings:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         functions: Sequence[str] = (),
+        c_calls: bool = False,
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
@@ -76,6 +77,8 @@ class Settings:
                 raise UsageError(f"unknown {name} {value!r}: there are {', '.join(known)}")
         if not (isinstance(hz, int) and 1 <= hz <= 1_000_000_000):
             raise UsageError(f"hz must be a whole number from 1 on, not {hz!r}")
+        if c_calls and mode == "sample":
+            raise UsageError("c_calls are traced: use the mode hybrid or trace")
         self.hz = hz
         self.mode = mode
         self.clock = clock
@@ -88,6 +91,7 @@ class Settings:
         self.max_nodes = max_nodes
         self.ring_bytes = ring_bytes
         self.functions = list(functions)
+        self.c_calls = c_calls
         self.filter = None
         if include or exclude or functions:  # (imports `re`)
             from pyhybrid.selection import selection
@@ -239,6 +243,7 @@ class Profiling:
                 ring_bytes=settings.ring_bytes,
                 max_nodes=settings.max_nodes,
                 exact=settings.mode != "sample",
+                c_calls=settings.c_calls,
                 filter=settings.filter,
                 backend=backend,
             )
@@ -312,6 +317,7 @@ class Profiling:
             "cost_ns": started["cost_ns"],
             "tool_id": started["tool_id"],
             "functions": self.settings.functions,
+            "c_calls": self.settings.c_calls,
             "start_ns": started["start_ns"],
             "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
             "unwinder": self.settings.unwinder,

@@ -83,7 +83,9 @@ def _facts(s: Summary) -> list[Line]:
         _fact("time", _time(s)),
     ]
     if s.calls is not None:
-        lines.append(_fact("calls", f"{s.calls:,} of {s.n_traced:,} Python functions, all counted"))
+        by_c = "" if s.c_calls is None else f", {s.c_calls:,} of {s.n_c_traced:,} C functions"
+        text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted"
+        lines.append(_fact("calls", text))
     if s.mode != "trace":
         lines += [
             _fact("clock", _clock(s)),
@@ -168,7 +170,7 @@ def _row(first_ns: int, function: Function, s: Summary, columns: int) -> Line:
 
 
 def _count(calls: int | None) -> str:
-    """A number of calls in ten columns; native functions have none."""
+    """A number of calls in ten columns; what is only sampled has none."""
     text = "" if calls is None else f"{calls:,}"
     return f"{text:>10}" if len(text) <= 10 else f"{calls:10.3g}"
 

@@ -174,4 +174,6 @@ def write(
     _write_tree(database, spool, frames, tree)
     _write_threads(database, spool, threads)
     _insert(database, "exact", ((PROCESS, *row) for row in exact))
+    names = ((frame, name) for frame, all_names in frames.c_names.items() for name in all_names)
+    _insert(database, "c_function", ((PROCESS, frame, _clean(name)) for frame, name in names))
     database.execute("COMMIT")

@@ -109,6 +109,7 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t->chunk, EXACT_CHUNKS * sizeof *t->chunk);
     map_memory_free(t->table, ((size_t)t->mask + 1) * sizeof *t->table);
     map_memory_free(t->stack, t->capacity * sizeof *t->stack);
+    map_memory_free(t->c_calls, t->capacity * sizeof *t->c_calls);
     map_memory_free(t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
     map_memory_free(t->native, EXACT_NATIVE_MAX * sizeof *t->native);
     map_memory_free(t->memo, sizeof *t->memo);
@@ -117,7 +118,7 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t, sizeof *t);
 }
 
-static struct exact_thread *new_thread(void)
+static struct exact_thread *new_thread(bool c_calls)
 {
     struct exact_thread *t = map_memory(sizeof *t);
     if (!t)
@@ -130,7 +131,10 @@ static struct exact_thread *new_thread(void)
     t->unwind.cache = map_memory(UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
     t->native = map_memory(EXACT_NATIVE_MAX * sizeof *t->native);
     t->memo = map_memory(sizeof *t->memo);
-    if (t->chunk && t->table && t->stack && t->unwind.cache && t->native && t->memo)
+    if (c_calls)
+        t->c_calls = map_memory(FIRST_STACK * sizeof *t->c_calls);
+    if (t->chunk && t->table && t->stack && t->unwind.cache && t->native && t->memo &&
+        (t->c_calls || !c_calls))
         return t;
     free_thread(t);
     return NULL;
@@ -138,7 +142,7 @@ static struct exact_thread *new_thread(void)
 
 struct exact_thread *exact_add_thread(struct exact *x)
 {
-    struct exact_thread *t = new_thread();
+    struct exact_thread *t = new_thread(x->c_calls);
     if (!t)
         return NULL;
     t->tid = (pid_t)syscall(SYS_gettid);
@@ -168,12 +172,21 @@ void exact_remove_thread(struct exact *x, struct exact_thread *t)
 
 bool exact_grow_stack(struct exact_thread *t)
 {
-    size_t bytes = t->capacity * sizeof *t->stack;
+    size_t bytes = t->capacity * sizeof *t->stack, c_bytes = t->capacity * sizeof *t->c_calls;
     struct exact_frame *larger = map_memory(2 * bytes), *old = t->stack;
-    if (!larger)
+    struct exact_c_call *c_larger = t->c_calls ? map_memory(2 * c_bytes) : NULL;
+    if (!larger || (t->c_calls && !c_larger)) {
+        map_memory_free(larger, 2 * bytes);
+        map_memory_free(c_larger, 2 * c_bytes);
         return false;
+    }
     memcpy(larger, old, bytes);
     t->stack = larger;
+    if (c_larger) {
+        memcpy(c_larger, t->c_calls, c_bytes);
+        map_memory_free(t->c_calls, c_bytes);
+        t->c_calls = c_larger;
+    }
     t->capacity *= 2;
     map_memory_free(old, bytes);
     return true;

@@ -3,7 +3,7 @@
  *
  * Each thread of the program has a tree and a shadow stack of its own: one writer, no lock.  A node
  * is (parent node, frame word); Python nodes carry counters, native ones stand where C called
- * Python.  Nodes never move and are never removed; what a reader may see is below `n`.
+ * Python, and carry counters where calls of C functions are counted (C_CALL).  Nodes never move and are never removed; what a reader may see is below `n`.
  *
  * Times are ticks of one clock (exact_ticks), the TSC where it can be trusted: the drain writes
  * pairs of (ticks, CLOCK_MONOTONIC), and who reads the spool converts.
@@ -47,6 +47,7 @@ enum exact_frame_flags {
     EXACT_RECORDED = 1, /* its events come: it is timed, and its end is seen */
     EXACT_LINKED = 2,   /* `throw` went through it to the generator above: it ends with that one */
     EXACT_REGION = 4,   /* a named region of the frame below it */
+    EXACT_IN_C = 8,     /* it waits for a C function: c_calls[] of its place in the stack */
 };
 
 /* One running Python function, as the callbacks know it. */
@@ -56,6 +57,13 @@ struct exact_frame {
     struct exact_node *node;
     uint64_t since; /* ticks */
     uint64_t flags;
+};
+
+/* A C function that a frame of the stack called: one at a time.  Not in the stack itself, where Python
+ * functions that it calls back look for their Python caller. */
+struct exact_c_call {
+    struct exact_node *node;
+    uint64_t since; /* ticks */
 };
 
 struct exact_thread {
@@ -73,6 +81,7 @@ struct exact_thread {
     uint32_t *table, mask;
 
     struct exact_frame *stack;
+    struct exact_c_call *c_calls; /* beside `stack`; NULL: not counted */
     uint32_t depth, capacity;
 
     struct unwind unwind; /* for the native frames between */
@@ -95,6 +104,7 @@ struct exact {
     uint32_t n_nodes, max_nodes; /* of all threads */
     bool use_tsc;
     bool all_events; /* every Python function is recorded */
+    bool c_calls;    /* and so are calls of C functions */
     _Atomic(struct exact_thread *) threads;
     pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
     struct code_block *code_head;           /* the drain's end of the queue */

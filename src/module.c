@@ -89,8 +89,14 @@ static void stop_watching(void)
     watcher = -1;
 }
 
+static void announce_c_function(uint64_t address, const char *name, uint32_t length)
+{
+    struct spool_c_function head = {.address = address};
+    sampler_write(SPOOL_C_FUNCTION, &head, sizeof head, name, length);
+}
+
 /* The tool id, or -1 with an exception set and nothing running. */
-static int start_events(PyObject *include, PyObject *exclude, PyObject *only)
+static int start_events(PyObject *include, PyObject *exclude, PyObject *only, int c_calls)
 {
     int tool_id = -1;
     if (filter_set(include, exclude, only))
@@ -98,7 +104,7 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only)
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
     else
-        tool_id = instrument_start(sampler_exact());
+        tool_id = instrument_start(sampler_exact(), c_calls ? announce_c_function : NULL);
     if (tool_id >= 0)
         return tool_id;
     PyObject *error = PyErr_GetRaisedException();
@@ -113,10 +119,11 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only)
 PyDoc_STRVAR(
     start_doc,
     "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
-    "      max_nodes=2000000, exact=False, filter=None, backend=None) -> dict\n\n"
+    "      max_nodes=2000000, exact=False, c_calls=False, filter=None, backend=None) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none (sampler.h); exact: with\n"
-    "the events of sys.monitoring; filter: (include, exclude, names), see filter.h.\n"
+    "the events of sys.monitoring; c_calls: with those of C functions; filter: (include, exclude,\n"
+    "names), see filter.h.\n"
     "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
     "events).  Raises OSError, and RuntimeError where no events are to be had.");
 
@@ -124,17 +131,17 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"spool",      "period_ns",  "clock",     "engine",
                             "max_frames", "ring_bytes", "max_nodes", "exact",
-                            "filter",     "backend",    NULL};
+                            "c_calls",    "filter",     "backend",   NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
-    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, tool_id = -1;
+    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
     const char *backend = NULL;
     PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIpOz", names, &spool, &period_ns,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOz", names, &spool, &period_ns,
                                      &clock, &engine, &max_frames, &ring_bytes, &max_nodes, &exact,
-                                     &filter, &backend))
+                                     &c_calls, &filter, &backend))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -156,7 +163,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     watcher = PyCode_AddWatcher(on_code_event);
     if (watcher < 0)
         PyErr_Clear(); /* all eight are taken: said in the file */
-    if (exact && (tool_id = start_events(include, exclude, only)) < 0)
+    if (exact && (tool_id = start_events(include, exclude, only, c_calls)) < 0)
         return NULL;
     return Py_BuildValue("{sisssKsKsKsOsi}", "engine", (int)info.engine, "engine_reason",
                          info.engine_reason, "period_ns", (unsigned long long)info.period_ns,

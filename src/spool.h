@@ -50,6 +50,7 @@ enum spool_type {
                              one counts */
     SPOOL_CLOCK,  /* struct spool_clock: readings of both clocks, the first and the last count */
     SPOOL_REGION, /* struct spool_region, name in UTF-8 */
+    SPOOL_C_FUNCTION, /* struct spool_c_function, name in UTF-8: as Python calls it */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -155,7 +156,8 @@ struct spool_end {
 };
 
 /* The exact half.  Its threads have numbers of their own; nodes count from 1 in each thread, 0 is the
- * root, parents come first.  A Python word has offset 0, a native one is its function's start. */
+ * root, parents come first.  A Python word has offset 0, a native one and that of a C call is its
+ * function's start. */
 struct spool_exact_thread {
     uint32_t index; /* from 1 */
     uint32_t tid;
@@ -192,6 +194,10 @@ struct spool_clock { /* ticks of the exact half's clock, and CLOCK_MONOTONIC */
 struct spool_region { /* a name that frame words refer to */
     uint32_t number;
     uint32_t pad;
+};
+
+struct spool_c_function { /* one that Python called; it may have several names */
+    uint64_t address;     /* absolute */
 };
 
 struct spool;

@@ -97,6 +97,11 @@ def _parser() -> Parser:
         metavar="NAME",
         help="trace only this function (its qualified name, or module.qualname); repeatable",
     )
+    add(
+        "--c-calls",
+        action="store_true",
+        help="count and time calls of C functions, too",
+    )
     add("-q", "--quiet", action="store_true", help="print no summary")
     add("--unwinder", choices=["own", "libunwind"], default="own", help=argparse.SUPPRESS)
     add(
@@ -146,6 +151,8 @@ def run(arguments: list[str]) -> Program:
     selecting = options.include or options.exclude or options.function
     if selecting and options.mode == "sample":
         raise UsageError("--include, --exclude and -t choose what is traced: use --mode hybrid")
+    if options.c_calls and options.mode == "sample":
+        raise UsageError("--c-calls are traced: use --mode hybrid")
     if options.ring_bytes & (options.ring_bytes - 1):
         raise UsageError("--ring-bytes must be a power of two")
     job = Program(program)
@@ -164,6 +171,7 @@ def run(arguments: list[str]) -> Program:
         include=options.include,
         exclude=options.exclude,
         functions=options.function,
+        c_calls=options.c_calls,
     )
     profiling = Profiling(settings, [sys.executable, *program])
     profiling.start()

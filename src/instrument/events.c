@@ -3,6 +3,7 @@
 #define Py_BUILD_CORE 1
 #include <Python.h>
 
+#include "c_calls.h"
 #include "filter.h"
 #include "instrument.h"
 #include "shadow.h"
@@ -33,8 +34,13 @@ static struct {
     {"PY_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_return}},
     {"PY_YIELD", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_yield}},
     {"PY_UNWIND", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_unwind}},
+    {"CALL", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_call}},
+    {"C_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_return}},
+    {"C_RAISE", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_raise}},
 };
 #define N_EVENTS (sizeof events / sizeof *events)
+#define N_C_EVENTS 3 /* the last ones: only where calls of C functions are counted */
+static size_t n_events;
 
 /* 2, the profilers', last: cProfile and PyTorch's profiler take no other, and fail where it is in use.
  * 0 is debuggers', 1 coverage's. */
@@ -87,7 +93,7 @@ static int claim(PyObject *monitoring)
 static int set_events(PyObject *monitoring, bool on)
 {
     long mask = 0;
-    for (size_t i = 0; on && i < N_EVENTS; i++) {
+    for (size_t i = 0; on && i < n_events; i++) {
         long bit = event_bit(monitoring, events[i].name);
         if (bit < 0)
             return -1;
@@ -98,7 +104,7 @@ static int set_events(PyObject *monitoring, bool on)
 
 static int switch_on(PyObject *monitoring)
 {
-    for (size_t i = 0; i < N_EVENTS; i++) {
+    for (size_t i = 0; i < n_events; i++) {
         long bit = event_bit(monitoring, events[i].name);
         if (bit < 0 || call(monitoring, "register_callback", "(ilO)", tool_id, bit,
                             (PyObject *)&events[i].object))
@@ -112,7 +118,7 @@ static void switch_off(PyObject *monitoring)
 {
     set_events(monitoring, false);
     PyErr_Clear();
-    for (size_t i = 0; i < N_EVENTS; i++) {
+    for (size_t i = 0; i < n_events; i++) {
         long bit = event_bit(monitoring, events[i].name);
         if (bit >= 0)
             call(monitoring, "register_callback", "(ilO)", tool_id, bit, Py_None);
@@ -123,7 +129,7 @@ static void switch_off(PyObject *monitoring)
     tool_id = -1;
 }
 
-int instrument_start(struct exact *x)
+int instrument_start(struct exact *x, c_calls_announce *c_calls)
 {
     PyObject *monitoring = PySys_GetObject("monitoring"); /* borrowed */
     if (!monitoring || PyType_Ready(&callback_type)) {
@@ -132,6 +138,10 @@ int instrument_start(struct exact *x)
         return -1;
     }
     instrument_forget(); /* forked by C */
+    if (c_calls && c_calls_start(c_calls))
+        return -1;
+    x->c_calls = c_calls;
+    n_events = c_calls ? N_EVENTS : N_EVENTS - N_C_EVENTS;
     tool_id = claim(monitoring);
     if (tool_id < 0)
         return -1;

@@ -127,6 +127,23 @@ static ALWAYS_INLINE void pop(struct exact_thread *t, uint64_t now)
     t->depth--;
 }
 
+/* The C function that the stack's frame `i` waits for has ended, or must have. */
+static void end_c_call(struct exact_thread *t, uint32_t i, uint64_t now)
+{
+    const struct exact_c_call *c = &t->c_calls[i];
+    t->stack[i].flags &= ~(uint64_t)EXACT_IN_C;
+    if (now > c->since)
+        count(&c->node->total_ticks, now - c->since);
+}
+
+/* Pops a frame whose end was not seen. */
+static void drop(struct exact_thread *t, uint64_t now)
+{
+    if (t->stack[t->depth - 1].flags & EXACT_IN_C)
+        end_c_call(t, t->depth - 1, now);
+    pop(t, now);
+}
+
 static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thread *t,
                                               const frame_t *f, struct exact_node *parent,
                                               uint64_t entry)
@@ -171,6 +188,12 @@ static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uin
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
     struct exact_node *node = top ? top->node : &t->root;
     *entry = between ? between : top ? top->entry : 0;
+    if (top && top->flags & EXACT_IN_C) {
+        if (between)
+            node = t->c_calls[t->depth - 1].node;
+        else
+            end_c_call(t, t->depth - 1, exact_ticks(x)); /* without an event (c_calls.h) */
+    }
     if (between)
         node = native_path(x, t, node, between, top ? top->entry : 0);
     return node;
@@ -239,7 +262,7 @@ static void mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
         missing++;
     }
     while (t->depth > kept)
-        pop(t, now);
+        drop(t, now);
     while (kept + missing > t->capacity)
         if (!exact_grow_stack(t))
             return;
@@ -313,7 +336,7 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
         struct exact_node *parent;
         uint64_t entry;
         if (LIKELY(t->depth && (uint64_t)f->previous == top->frame &&
-                   top->flags & EXACT_RECORDED)) {
+                   (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED)) {
             parent = top->node;
             entry = top->entry;
         } else {
@@ -331,6 +354,16 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
     return true;
 }
 
+/* `f` as a caller: what it calls next would find it on top.  NULL: no memory. */
+static struct exact_frame *on_top(struct exact *x, struct exact_thread *t, const frame_t *f)
+{
+    struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
+    if (!top || top->frame != (uint64_t)f || !is_same(x, t, t->depth - 1, f))
+        mend_to(x, t, f, exact_ticks(x));
+    t->started = true;
+    return t->depth ? &t->stack[t->depth - 1] : NULL;
+}
+
 void shadow_enter_region(const frame_t *f, uint64_t word)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
@@ -339,12 +372,10 @@ void shadow_enter_region(const frame_t *f, uint64_t word)
     enter();
     struct exact_thread *t = thread_record(x);
     if (t) {
-        /* `f` as a caller: what it calls next would find it on top. */
-        struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
-        if (!top || top->frame != (uint64_t)f || !is_same(x, t, t->depth - 1, f))
-            mend_to(x, t, f, exact_ticks(x));
-        t->started = true;
-        struct exact_frame *s = t->depth ? push_region(x, t, word) : NULL;
+        const struct exact_frame *top = on_top(x, t, f);
+        if (top && top->flags & EXACT_IN_C)
+            end_c_call(t, t->depth - 1, exact_ticks(x)); /* `__enter__`, called by name */
+        struct exact_frame *s = top ? push_region(x, t, word) : NULL;
         if (s)
             count(&s->node->calls, 1);
     }
@@ -364,8 +395,63 @@ void shadow_leave_region(uint64_t frame, uint64_t word)
         if (s->frame != frame || !(s->flags & EXACT_REGION) || s->node->word != word)
             continue;
         while (t->depth > i)
-            pop(t, now);
+            drop(t, now);
         break;
+    }
+    leave();
+}
+
+bool shadow_begin_c(uint64_t code, uint64_t function)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x || (!function && x->all_events))
+        return true;
+    enter();
+    if (!LIKELY(x->all_events) && left_out(x, code)) {
+        leave();
+        return false;
+    }
+    struct exact_thread *t = function ? thread_record(x) : NULL;
+    const frame_t *f = shadow_current_frame();
+    if (LIKELY(t && FRAME_CODE(f) == code)) { /* another one's: see left_out */
+        struct exact_frame *top = &t->stack[t->depth - 1];
+        if (!LIKELY(t->depth && top->frame == (uint64_t)f && top->flags & EXACT_RECORDED)) {
+            top = on_top(x, t, f);
+            if (top && !(top->frame == (uint64_t)f && top->flags & EXACT_RECORDED))
+                top = NULL;
+        }
+        if (top && top->flags & EXACT_IN_C)
+            end_c_call(t, t->depth - 1, exact_ticks(x));
+        struct exact_node *node =
+            top ? exact_child(x, t, top->node, frame_c_call(frame_native(function))) : NULL;
+        if (LIKELY(node && node != top->node)) {
+            count(&node->calls, 1);
+            top->flags |= EXACT_IN_C;
+            t->c_calls[t->depth - 1] = (struct exact_c_call){node, exact_ticks(x)};
+        }
+    }
+    leave();
+    return true;
+}
+
+void shadow_end_c(uint64_t code, bool raised)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x || exact_mine.generation != x->generation)
+        return;
+    uint64_t now = exact_ticks(x);
+    enter();
+    struct exact_thread *t = exact_mine.thread;
+    const frame_t *f = shadow_current_frame();
+    uint32_t depth = FRAME_CODE(f) == code ? t->depth : 0;
+    while (depth && t->stack[depth - 1].frame != (uint64_t)f)
+        depth--; /* left out by a filter, their ends are not seen */
+    if (depth && t->stack[depth - 1].flags & EXACT_IN_C) {
+        while (t->depth > depth)
+            drop(t, now);
+        if (raised)
+            atomic_fetch_add_explicit(&t->c_calls[depth - 1].node->raised, 1, memory_order_relaxed);
+        end_c_call(t, depth - 1, now);
     }
     leave();
 }
@@ -378,7 +464,9 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
         if (t->stack[i - 1].frame == (uint64_t)f && !(t->stack[i - 1].flags & EXACT_REGION) &&
             is_same(x, t, i - 1, f)) {
             while (t->depth > i)
-                pop(t, now);
+                drop(t, now);
+            if (t->stack[i - 1].flags & EXACT_IN_C)
+                end_c_call(t, i - 1, now);
             return true;
         }
     /* It began before the thread was seen: its callers are put right with the next begin. */
@@ -396,7 +484,7 @@ static __attribute__((noinline)) void pop_linked(struct exact_thread *t, uint64_
 {
     bool one = how == RAISED || (how == RETURNED && is_generator((const PyCodeObject *)code));
     do
-        pop(t, now);
+        drop(t, now);
     while (!one && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
 }
 
@@ -455,7 +543,7 @@ void shadow_close_all(struct exact *x, uint64_t ticks)
     pthread_mutex_lock(&x->lock);
     for (struct exact_thread *t = atomic_load(&x->threads); t; t = t->next) {
         while (t->depth)
-            pop(t, ticks);
+            drop(t, ticks);
         t->started = false;
     }
     pthread_mutex_unlock(&x->lock);

@@ -37,6 +37,13 @@ struct _PyInterpreterFrame *shadow_current_frame(void);
 void shadow_enter_region(const struct _PyInterpreterFrame *f, uint64_t word);
 void shadow_leave_region(uint64_t frame, uint64_t word);
 
+/* The innermost Python frame, that runs `code`, calls the C function that starts at `function` (0: no C
+ * function).  False: it is left out by a filter. */
+bool shadow_begin_c(uint64_t code, uint64_t function);
+
+/* It returns, or raises. */
+void shadow_end_c(uint64_t code, bool raised);
+
 /* Ends what still runs on any thread, at the time `ticks`. */
 void shadow_close_all(struct exact *x, uint64_t ticks);
 
