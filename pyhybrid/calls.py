@@ -2,7 +2,8 @@
 
 Views over the table `exact` (schema.sql), whose rows are paths.  A function's total counts its
 outermost activations only, so that recursion does not inflate it; its callers are the nearest
-Python functions above, whatever C lies between, or C functions whose calls were counted (--c-calls).
+Python functions above, whatever C lies between, or C functions whose calls were counted
+(--c-calls).
 """
 
 from collections import defaultdict

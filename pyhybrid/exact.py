@@ -4,8 +4,8 @@ Events and samples number their threads and nodes apart (src/spool.h).  A thread
 that of the other if tid and time agree; a node is one by its path of frames.  What only the events
 saw is added: threads without a sample, paths without a stack.
 
-Self times are found in the events' own trees: there calls of a C function and the same function where
-no call led to it (an iterator's) are two nodes, but one in the file.
+Self times are found in the events' own trees: there calls of a C function and the same function
+where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
 from collections.abc import Iterator

@@ -295,6 +295,10 @@ class Profiling:
             )
         if not started["watches_code"]:
             notes.append("no free code watcher: names of code objects that die may be wrong")
+        inexact = self.settings.c_calls and sys.version_info < (3, 12, 5)
+        if inexact:
+            lost = "bound methods called with *args are missing (CPython < 3.12.5)"
+            notes.append(f"calls of C functions: {lost}")
         meta = {
             "version": __version__,
             "argv": self.argv,
@@ -318,6 +322,7 @@ class Profiling:
             "tool_id": started["tool_id"],
             "functions": self.settings.functions,
             "c_calls": self.settings.c_calls,
+            "c_calls_inexact": inexact,
             "start_ns": started["start_ns"],
             "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
             "unwinder": self.settings.unwinder,

@@ -9,8 +9,8 @@ begun: the shim that runs `__init__` (3.12+), whose code object is `__init__` to
 As the sampled leaf, or as the caller of native code (a closure's or generator's prologue
 allocating memory), it did run and stays.
 
-Counted calls of C functions.  Such a node is a child of its Python caller's.  For samples of the function
-to be there, too, the plumbing between the two (plumbing.py) has no part in their paths by function.
+Counted calls of C functions.  Such a node is a child of its Python caller's.  For samples of the
+function to be there, too, the plumbing between the two (plumbing.py) is left out of their paths.
 """
 
 import os
@@ -84,8 +84,8 @@ class Tree:
         return called
 
     def _callers(self, spool: Spool, frames: Frames) -> list[int]:
-        """Of each native row the row of the Python function (or region) that called it, if nothing but
-        plumbing lies between; else 0."""
+        """Of each native row the row of the Python function (or region) that called it, if nothing
+        but plumbing lies between; else 0."""
         plumbing = {
             row.id
             for row in frames.rows

@@ -4,13 +4,13 @@ Format: https://valgrind.org/docs/manual/cl-format.html - for each function its 
 at its first line, and each function that it called with the number of calls and their inclusive
 cost; names are written once and then by number ("name compression").  The cost is nanoseconds.
 
-Only Python functions, and with --c-calls the C functions that they call, by their names in Python:
-other C is part of its caller's self cost.  As in pstats each turn of a generator is a call.  A call's
-inclusive cost is that of the calls by which the function was entered, without recursion: then the
-costs of all calls of a function sum to the time in which it was on the stack.  `[threads]` stands for
-what no Python function called.  Files below the program's working directory are relative to it:
-callgrind_annotate cuts its own directory off callers' files, but not off those of callees, and would
-take the two for different functions.
+Only Python functions, and with --c-calls the C functions that they call, by their names in Python;
+other C is part of its caller's self cost.  As in pstats each turn of a generator is a call.  A
+call's inclusive cost is that of the calls by which the function was entered, without recursion:
+then the costs of all calls of a function sum to the time in which it was on the stack.  `[threads]`
+stands for what no Python function called.  Files below the program's working directory are relative
+to it: callgrind_annotate cuts its own directory off callers' files, but not off those of callees,
+and would take the two for different functions.
 """
 
 import os

@@ -3,9 +3,9 @@
 Format: `marshal` of {(file, line, name): (primitive calls, calls, self s, total s, callers)},
 callers {(file, line, name): (calls, primitive calls, self s, total s)} (CPython Lib/cProfile.py,
 `snapshot_stats`).  As in cProfile each turn of a generator is a call, and a caller's figures are
-those of the function when called by it, and a C function (--c-calls) is ('~', 0, its name in Python).
-Other than there, names are qualified, and it is a turn as well when an exception is thrown through a
-generator to the one that it waits for.
+those of the function when called by it; a C function (--c-calls) is ('~', 0, its name in Python).
+Other than there, names are qualified, and it is a turn as well when an exception is thrown through
+a generator to the one that it waits for.
 """
 
 import marshal

@@ -21,8 +21,8 @@ static c_calls_announce *announce;
 static struct c_function cache[CACHE];
 static struct map told;
 
-static PyTypeObject *method_wrapper;                 /* the type, which is not exported */
-static uint64_t slot_call, slot_init, slot_new;      /* they call what is written in Python */
+static PyTypeObject *method_wrapper;            /* the type, which is not exported */
+static uint64_t slot_call, slot_init, slot_new; /* they call what is written in Python */
 
 /* Objects/descrobject.c */
 struct wrapper {
@@ -30,11 +30,16 @@ struct wrapper {
     PyWrapperDescrObject *descriptor;
 };
 
+void c_calls_stop(void)
+{
+    map_clear(&told);
+}
+
 int c_calls_start(c_calls_announce *with)
 {
     announce = with;
     memset(cache, 0, sizeof cache);
-    map_clear(&told);
+    c_calls_stop();
     PyObject *bound = PyObject_GetAttrString(Py_None, "__repr__");
     PyObject *type =
         PyObject_CallFunction((PyObject *)&PyType_Type, "s(){sOsOsO}", "slots", "__call__", Py_None,
@@ -184,7 +189,8 @@ PyObject *c_calls_on_call(PyObject *self, PyObject *const *args, size_t n, PyObj
         callable = PyMethod_GET_FUNCTION(callable);
     struct c_function function = {0};
     if (!Py_IS_TYPE(callable, &PyFunction_Type) && find_function(callable, &function)) {
-        struct c_function *last = &cache[(function.address >> 4 ^ function.definition >> 3) % CACHE];
+        struct c_function *last =
+            &cache[(function.address >> 4 ^ function.definition >> 3) % CACHE];
         if (last->address != function.address || last->definition != function.definition) {
             tell(callable, &function);
             *last = function;

@@ -6,8 +6,9 @@
  * nor is what leads to one at once: a class whose `__init__` or `__new__`, an object whose `__call__` is
  * written in Python.
  *
- * A Python frame waits for one C function at a time.  An end may come without an event: from CPython
- * 3.12.5 on, of a bound method of a C function called with `*args`.  What the frame does next ends it.
+ * A Python frame waits for one C function at a time.  What CPython sends for a bound-method object of a C
+ * function that is called with `*args` has gaps: 3.12.1 nothing at all, so that it is not counted; 3.13
+ * no end, so that it is timed until the frame does something else that has an event.
  *
  * Context: callbacks of sys.monitoring, with the GIL; c_calls_start ordinary Python context.
  */
@@ -22,6 +23,7 @@ typedef void c_calls_announce(uint64_t address, const char *name, uint32_t lengt
 
 /* Once per session.  0 or -1 with an exception set. */
 int c_calls_start(c_calls_announce *announce);
+void c_calls_stop(void);
 
 /* The callbacks: vectorcall functions, (code, offset, callable, first argument) -> None, or DISABLE. */
 PyObject *c_calls_on_call(PyObject *self, PyObject *const *args, size_t n, PyObject *names);

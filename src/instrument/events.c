@@ -207,6 +207,7 @@ void instrument_stop(void)
     paused = NULL;
     shadow_close_all(x, now);
     filter_clear();
+    c_calls_stop();
     PyErr_SetRaisedException(error);
 }
 

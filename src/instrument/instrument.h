@@ -9,7 +9,8 @@
 #include "exact.h"
 
 /* Claims a tool id (4, else 3, else 2) and switches the events on, for the calling interpreter.
- * `c_calls`: calls of C functions are counted, and their names told; NULL: they are not.  Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
+ * `c_calls`: calls of C functions are counted, and told it by name; NULL: they are not.
+ * Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
 int instrument_start(struct exact *x, c_calls_announce *c_calls);
 
 /* Switches them off, ends what still runs, gives the id back.  Leaves no exception set. */

@@ -401,6 +401,23 @@ void shadow_leave_region(uint64_t frame, uint64_t word)
     leave();
 }
 
+/* By the function on top, which is recorded.  Its last call, at this depth, often was the same. */
+static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, uint64_t word)
+{
+    struct exact_frame *top = &t->stack[t->depth - 1];
+    struct exact_c_call *c = &t->c_calls[t->depth - 1];
+    if (top->flags & EXACT_IN_C)
+        end_c_call(t, t->depth - 1, exact_ticks(x));
+    struct exact_node *node = c->node;
+    if (!node || node->word != word || node->parent != top->node->id)
+        node = exact_child(x, t, top->node, word);
+    if (node == top->node)
+        return; /* below the tree's bound */
+    count(&node->calls, 1);
+    top->flags |= EXACT_IN_C;
+    *c = (struct exact_c_call){node, exact_ticks(x)};
+}
+
 bool shadow_begin_c(uint64_t code, uint64_t function)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
@@ -420,15 +437,8 @@ bool shadow_begin_c(uint64_t code, uint64_t function)
             if (top && !(top->frame == (uint64_t)f && top->flags & EXACT_RECORDED))
                 top = NULL;
         }
-        if (top && top->flags & EXACT_IN_C)
-            end_c_call(t, t->depth - 1, exact_ticks(x));
-        struct exact_node *node =
-            top ? exact_child(x, t, top->node, frame_c_call(frame_native(function))) : NULL;
-        if (LIKELY(node && node != top->node)) {
-            count(&node->calls, 1);
-            top->flags |= EXACT_IN_C;
-            t->c_calls[t->depth - 1] = (struct exact_c_call){node, exact_ticks(x)};
-        }
+        if (LIKELY(top))
+            begin_c_call(x, t, frame_c_call(frame_native(function)));
     }
     leave();
     return true;

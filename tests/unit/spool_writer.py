@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyhybrid import spool_format as form
-from pyhybrid.frames import NATIVE_LIMIT, OFFSET_BITS, PSEUDO_LIMIT
+from pyhybrid.frames import C_CALL_LIMIT, NATIVE_LIMIT, OFFSET_BITS, PSEUDO_LIMIT
 from pyhybrid.symbols import ADDRESS_BITS
 
 META = {
@@ -48,6 +48,11 @@ def python(code: int, offset: int) -> int:
 def pseudo(number: int) -> int:
     """The word of a pseudo-frame."""
     return PSEUDO_LIMIT | number
+
+
+def c_call(module: int, offset: int) -> int:
+    """The word of a C function that Python called."""
+    return C_CALL_LIMIT | native(module, offset)
 
 
 class SpoolWriter:
@@ -190,6 +195,10 @@ class SpoolWriter:
             for count in counts
         )
         self.record(form.EXACT_COUNTERS, form.EXACT_COUNTERS_HEAD.pack(thread, len(counts)) + body)
+
+    def c_function(self, address: int, name: str) -> None:
+        """A name by which Python calls the C function at an absolute address."""
+        self.record(form.C_FUNCTION, form.C_FUNCTION_HEAD.pack(address) + name.encode())
 
     def clock(self, ticks: int, time_ns: int) -> None:
         """A reading of both clocks."""
