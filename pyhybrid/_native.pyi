@@ -12,6 +12,7 @@ def start(
     ring_bytes: int = ...,
     max_nodes: int = ...,
     exact: bool = ...,
+    c_calls: bool = ...,
     filter: tuple[tuple[Any, ...], tuple[Any, ...], frozenset[str]] | None = ...,
     lines: bool = ...,
     backend: str | None = ...,

@@ -42,6 +42,7 @@ class Profiler:
     events: with a log of every begin and end (Profile.events), or only of the last
     `last_events` seconds;
     lines: count and time the lines of what `include` and `functions` choose;
+    c_calls: count and time calls of C functions by Python functions, too;
     output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
     names them); None: no file stays, the result is `profile` alone.
 
@@ -67,6 +68,7 @@ class Profiler:
         events: bool = False,
         last_events: float | None = None,
         lines: bool = False,
+        c_calls: bool = False,
     ) -> None:
         self._settings = Settings(
             hz=hz,
@@ -83,6 +85,7 @@ class Profiler:
             events=events,
             last_events=last_events,
             lines=lines,
+            c_calls=c_calls,
         )
         self._output = output
         self._profiling: Profiling | None = None

@@ -11,7 +11,7 @@ from pyhybrid import spool as spools
 from pyhybrid import store
 from pyhybrid.durations import kept_calls
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exact import Ticks, exact_rows, line_rows, match_threads, node_numbers
+from pyhybrid.exact import Ticks, exact_rows, line_rows, match_threads
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.samples import count_samples
@@ -46,7 +46,7 @@ def assemble(
     frames = Frames(spool, symbolizer)
     sampled = {stack for taken in threads.values() for stack in taken.samples}
     tree = Tree(spool, frames, sampled)
-    nodes = node_numbers(spool, frames, tree)
+    nodes = {index: tree.exact_nodes(spool, frames, index) for index in spool.exact_words}
     exact = list(exact_rows(spool, tree, exact_threads, nodes))
     lines = list(line_rows(spool, exact_threads, nodes))
     ran = {frames.rows[tree.node_frames[row.node] - 1].name for row in exact}

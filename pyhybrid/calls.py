@@ -2,7 +2,8 @@
 
 Views over the table `exact` (schema.sql), whose rows are paths.  A function's total counts its
 outermost activations only, so that recursion does not inflate it; its callers are the nearest
-Python functions above, whatever C lies between.
+Python functions above, whatever C lies between, or C functions whose calls were counted
+(--c-calls).
 """
 
 from collections import defaultdict
@@ -36,13 +37,13 @@ class Tally:
 
 @dataclass(slots=True)
 class FunctionCalls(Tally):
-    """A Python function: its own sums, and the same by caller (frame ids)."""
+    """A function: its own sums, and the same by caller (frame ids)."""
 
     callers: dict[int, Tally] = field(default_factory=dict)
 
 
 def function_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCalls]:
-    """What events counted of every Python function of the program, by frame id.
+    """What events counted of every function of the program, by frame id.
 
     Functions with a total below `min_time_ns` are part of their callers: their self time is
     theirs, and what they call is called by them.  So sums stay as they are; functions that no other
@@ -136,7 +137,8 @@ def _walk(
             continue
         if node in recorded:
             yield node, caller, not active[frame], not active_by[frame, caller]
-        if frames[frame].kind in ("python", "region") and node not in hidden:
+        counted = frames[frame].kind in ("python", "region") or node in recorded
+        if counted and node not in hidden:
             active[frame] += 1
             active_by[frame, caller] += 1
             todo.append((~node, caller))

@@ -3,13 +3,15 @@
 Events and samples number their threads and nodes apart (src/spool.h).  A thread of one half is
 that of the other if tid and time agree; a node is one by its path of frames.  What only the events
 saw is added: threads without a sample, paths without a stack.
+
+Self times are found in the events' own trees: there calls of a C function and the same function
+where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
 
-from pyhybrid.frames import LINE_LIMIT, Frames
+from pyhybrid.frames import LINE_LIMIT
 from pyhybrid.rows import Exact, Line
 from pyhybrid.spool import ExactCount, ExactThread, Spool, Thread
 from pyhybrid.tree import Tree
@@ -21,14 +23,16 @@ class _Record:
     resumes: int = 0
     raised: int = 0
     seeded: int = 0
-    ticks: int = 0
+    total_ns: int = 0
+    self_ns: int = 0
 
-    def add(self, count: ExactCount) -> None:
+    def add(self, count: ExactCount, total_ns: int, self_ns: int) -> None:
         self.calls += count.calls
         self.resumes += count.resumes
         self.raised += count.raised
         self.seeded += count.seeded
-        self.ticks += count.total_ticks
+        self.total_ns += total_ns
+        self.self_ns += self_ns
 
 
 def match_threads(spool: Spool) -> dict[int, int]:
@@ -78,38 +82,27 @@ class Ticks:
         return self._ns0 + self.span(ticks - self._ticks0)
 
 
-def node_numbers(spool: Spool, frames: Frames, tree: Tree) -> dict[int, list[int]]:
-    """Each exact thread's nodes as nodes of `tree`, a line's as its function's.
-
-    Those that only the events know are added.
-    """
-    numbers = {}
-    for index, words in spool.exact_words.items():
-        nodes = [0]
-        for parent, word in zip(spool.exact_parents[index][1:], words[1:], strict=True):
-            node = nodes[parent]
-            nodes.append(node if word >= LINE_LIMIT else tree.child(node, frames.exact[word]))
-        numbers[index] = nodes
-    return numbers
-
-
 def exact_rows(
     spool: Spool, tree: Tree, threads: dict[int, int], nodes: dict[int, list[int]]
 ) -> Iterator[Exact]:
     """The rows, thread by thread.
 
-    `threads` is what match_threads returned, `nodes` what node_numbers did.  A total is that of all
-    activations of the path; what still ran when the process was killed counts what it called, at
-    least.
+    `threads` is what match_threads returned, `nodes` are Tree.exact_nodes by thread.  A total is
+    that of all activations of the path; what still ran when the process was killed counts what it
+    called, at least.
     """
     ticks = Ticks(spool)
     for index, of_thread in nodes.items():
+        words, counts = spool.exact_words[index], spool.exact_counts[index]
+        counts = {node: count for node, count in counts.items() if words[node] < LINE_LIMIT}
+        total, below = _times(spool, index, counts, ticks)
         records: dict[int, _Record] = {}
-        words = spool.exact_words[index]
-        for count in spool.exact_counts[index].values():
-            if words[count.node] < LINE_LIMIT:
-                records.setdefault(of_thread[count.node], _Record()).add(count)
-        yield from _rows(threads[index], records, tree, ticks, spool.end is not None)
+        for node, count in counts.items():
+            record = records.setdefault(of_thread[node], _Record())
+            record.add(count, total[node], total[node] - below[node])
+        for node, r in sorted(records.items()):
+            figures = r.calls, r.resumes, r.raised, r.seeded, r.total_ns, r.self_ns
+            yield Exact(threads[index], node, *figures)
 
 
 def line_rows(spool: Spool, threads: dict[int, int], nodes: dict[int, list[int]]) -> Iterator[Line]:
@@ -117,32 +110,30 @@ def line_rows(spool: Spool, threads: dict[int, int], nodes: dict[int, list[int]]
     ticks = Ticks(spool)
     for index, of_thread in nodes.items():
         words = spool.exact_words[index]
-        records: dict[tuple[int, int], _Record] = {}
+        records: dict[tuple[int, int], list[int]] = {}
         for count in spool.exact_counts[index].values():
             if words[count.node] >= LINE_LIMIT:
                 key = of_thread[count.node], words[count.node] - LINE_LIMIT
-                records.setdefault(key, _Record()).add(count)
-        for (node, line), r in sorted(records.items()):
-            yield Line(threads[index], node, line, r.calls, ticks.span(r.ticks))
+                record = records.setdefault(key, [0, 0])
+                record[0] += count.calls
+                record[1] += count.total_ticks
+        for (node, line), (hits, n_ticks) in sorted(records.items()):
+            yield Line(threads[index], node, line, hits, ticks.span(n_ticks))
 
 
-def _rows(
-    thread: int,
-    records: dict[int, _Record],
-    tree: Tree,
-    ticks: Ticks,
-    complete: bool,
-) -> Iterator[Exact]:
-    total = {node: ticks.span(record.ticks) for node, record in records.items()}
-    below = dict(zip(records, repeat(0), strict=False))
-    for node in sorted(records, reverse=True):  # children before their parents
-        if not complete:
+def _times(
+    spool: Spool, index: int, counts: dict[int, ExactCount], ticks: Ticks
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Nanoseconds of a thread's nodes that have counts, and of the nearest such below each."""
+    parents = spool.exact_parents[index]
+    total = {node: ticks.span(count.total_ticks) for node, count in counts.items()}
+    below = dict.fromkeys(counts, 0)
+    for node in sorted(counts, reverse=True):  # children before their parents
+        if spool.end is None:
             total[node] = max(total[node], below[node])
-        parent = tree.node_parents[node]
-        while parent and parent not in records:
-            parent = tree.node_parents[parent]
+        parent = parents[node]
+        while parent and parent not in counts:
+            parent = parents[parent]
         if parent:
             below[parent] += total[node]
-    for node, r in sorted(records.items()):
-        counts = r.calls, r.resumes, r.raised, r.seeded
-        yield Exact(thread, node, *counts, total[node], total[node] - below[node])
+    return total, below

@@ -15,7 +15,7 @@ import re
 from fnmatch import translate
 from itertools import count
 
-from pyhybrid.plumbing import IMPORT_FILES, IMPORT_KEPT, NAMELESS_STARTS, RULES
+from pyhybrid.plumbing import IMPORT_FILES, IMPORT_KEPT, NAMELESS_STARTS, is_plumbing
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import BRIDGED
 from pyhybrid.rows import Frame, Nodes
@@ -76,7 +76,7 @@ class FoldedTree:
 def own_nodes(profile: Profile) -> set[int]:
     """The nodes of pyhybrid's own work, and of what called it (`-m pyhybrid`: runpy)."""
     kinds = _classify(profile)
-    _, state = _program_begins(profile.nodes, kinds)
+    begins, state = _program_begins(profile.nodes, kinds)
     own: set[int] = set()
     rows = zip(count(), profile.nodes.parent, profile.nodes.frame, strict=False)
     next(rows)
@@ -92,7 +92,7 @@ def own_nodes(profile: Profile) -> set[int]:
             own.add(node)
         if kind == OWN and calls_program:
             own.discard(node)
-    return own
+    return own | {node for node in begins if kinds[profile.nodes.frame[node]] == EXEC}
 
 
 def _program_begins(nodes: Nodes, kinds: dict[int, int]) -> tuple[set[int], list[int]]:
@@ -124,11 +124,6 @@ def _program_begins(nodes: Nodes, kinds: dict[int, int]) -> tuple[set[int], list
 def _classify(profile: Profile) -> dict[int, int]:
     """What each frame is to folding."""
     package = os.path.join(str(profile.meta.get("package_dir") or "?"), "")
-    rules = [
-        (re.compile(translate(module)), re.compile("|".join(map(translate, symbols))))
-        for module, symbols in RULES
-    ]
-
     nameless = re.compile("|".join(map(translate, NAMELESS_STARTS)))
 
     def native(frame: Frame) -> int:
@@ -138,11 +133,9 @@ def _classify(profile: Profile) -> dict[int, int]:
         file = os.path.basename(module.path)
         if frame.symbol is None:
             return NAMELESS_START if nameless.match(file) else NATIVE
-        symbol = frame.symbol.split(".")[0]
-        if symbol == "builtin_exec":
+        if frame.symbol.split(".")[0] == "builtin_exec":
             return EXEC
-        plumbing = any(m.match(file) and s.match(symbol) for m, s in rules)
-        return PLUMBING if plumbing else NATIVE
+        return PLUMBING if is_plumbing(file, frame.symbol) else NATIVE
 
     def kind(frame: Frame) -> int:
         if frame.kind == "native":

@@ -17,7 +17,8 @@ TAG_SHIFT = 61
 NATIVE_LIMIT = 1 << TAG_SHIFT  # words below are native
 PSEUDO_LIMIT = 2 << TAG_SHIFT  # words from here on are pseudo-frames, and from the next one on
 REGION_LIMIT = 3 << TAG_SHIFT  # named regions
-LINE_LIMIT = 4 << TAG_SHIFT  # lines of the exact half's functions: no frames (exact.py)
+C_CALL_LIMIT = 4 << TAG_SHIFT  # calls of C functions, which are native words but for the tag
+LINE_LIMIT = 5 << TAG_SHIFT  # lines of the exact half's functions: no frames (exact.py)
 OFFSET_BITS = 24
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 OFFSET_UNKNOWN = OFFSET_MASK  # the function is known, where it is in it is not
@@ -47,7 +48,7 @@ class Frames:
     `rows` are the frames; `frame` maps a word to its frame's id; `address` (absolute, of native
     words), `offset` and `line` (of Python words) say where in the frame it is.  `phantoms` are
     Python words that stand before the code's first traceable instruction; `exact` maps the exact
-    half's words to frames.
+    half's words to frames.  `c_names`: the names by which Python calls C functions, by frame.
     """
 
     def __init__(self, spool: Spool, symbolizer: Symbolizer) -> None:
@@ -65,13 +66,20 @@ class Frames:
         words = set(spool.words)
         exact = {w for words in spool.exact_words.values() for w in words if 0 < w < LINE_LIMIT}
         words.discard(0)  # the root; as a word it would be address 0 in no module
-        self._native(symbolizer, {word for word in words | exact if word < NATIVE_LIMIT})
+        called = {word - C_CALL_LIMIT for word in exact if word >= C_CALL_LIMIT}
+        self._native(symbolizer, {word for word in words | exact | called if word < NATIVE_LIMIT})
         self._python({word for word in words if NATIVE_LIMIT <= word < PSEUDO_LIMIT})
         for word in sorted(word for word in words if word >= PSEUDO_LIMIT):
             self.frame[word] = self._constant(word)
         self.exact = {word: self._exact(word) for word in sorted(exact)}
+        self.c_names: dict[int, set[str]] = {}
+        for word in called:
+            names = spool.c_functions.get(self.address[word], set())
+            self.c_names.setdefault(self.frame[word], set()).update(names)
 
     def _exact(self, word: int) -> int:
+        if word >= C_CALL_LIMIT:
+            word -= C_CALL_LIMIT
         if word < NATIVE_LIMIT:
             return self.frame[word]
         if word >= PSEUDO_LIMIT:

@@ -9,6 +9,10 @@ This is data: a rule is (pattern of the module's file name, patterns of symbols)
 the shell (fnmatch).  Symbols are compared without the compiler's suffixes (`.cold`, `.lto_priv.0`).
 """
 
+import re
+from fnmatch import translate
+from functools import cache
+
 PYTHON = "*python*"  # libpython3.12.so.1.0, python3.13
 LIBC = "*"  # thread starts also stand in libpthread, and in statically linked programs
 
@@ -53,6 +57,9 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "method_call",
             "classmethoddescr_call",
             "methoddescr_call",
+            "wrapperdescr_*call*",
+            "wrapper_call",
+            "wrap_*",
             "vectorcall_*",
             "object_vacall",
             "object_recursion_call",
@@ -102,3 +109,17 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
+
+
+@cache
+def _rules() -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
+    return [
+        (re.compile(translate(module)), re.compile("|".join(map(translate, symbols))))
+        for module, symbols in RULES
+    ]
+
+
+def is_plumbing(file: str, symbol: str) -> bool:
+    """Is it, by the name of the module's file (without folder) and by the symbol?"""
+    symbol = symbol.split(".")[0]
+    return any(m.match(file) and s.match(symbol) for m, s in _rules())

@@ -210,6 +210,15 @@ class Profile:
         columns = "thread, node, line, hits, total_ns"
         return [Line(*row) for row in self.query(f"SELECT {columns} FROM line ORDER BY 1, 2, 3")]
 
+    @cached_property
+    def c_names(self) -> dict[int, str]:
+        """The names by which Python calls C functions, by frame, of calls that were counted.
+
+        Functions that share their code have none.
+        """
+        sql = "SELECT frame, min(name) FROM c_function GROUP BY frame HAVING count(*) = 1"
+        return dict(self.query(sql)) if self.meta.get("c_calls") else {}
+
     def to_pandas(self) -> Any:
         """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.
 

@@ -66,6 +66,7 @@ class Settings:
         events: bool = False,
         last_events: float | None = None,
         lines: bool = False,
+        c_calls: bool = False,
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
@@ -91,6 +92,8 @@ class Settings:
             raise UsageError(
                 "lines are counted of chosen functions only: name some (-t, --include)"
             )
+        if c_calls and mode == "sample":
+            raise UsageError("c_calls are traced: use the mode hybrid or trace")
         self.hz = hz
         self.mode = mode
         self.clock = clock
@@ -104,6 +107,7 @@ class Settings:
         self.ring_bytes = ring_bytes
         self.functions = list(functions)
         self.lines = lines
+        self.c_calls = c_calls
         self.filter = None
         if include or exclude or functions:  # (imports `re`)
             from pyhybrid.selection import selection
@@ -255,6 +259,7 @@ class Profiling:
                 ring_bytes=settings.ring_bytes,
                 max_nodes=settings.max_nodes,
                 exact=settings.mode != "sample",
+                c_calls=settings.c_calls,
                 filter=settings.filter,
                 lines=settings.lines,
                 backend=backend,
@@ -309,6 +314,10 @@ class Profiling:
             )
         if not started["watches_code"]:
             notes.append("no free code watcher: names of code objects that die may be wrong")
+        inexact = self.settings.c_calls and sys.version_info < (3, 12, 5)
+        if inexact:
+            lost = "bound methods called with *args are missing (CPython < 3.12.5)"
+            notes.append(f"calls of C functions: {lost}")
         meta = {
             "version": __version__,
             "argv": self.argv,
@@ -336,6 +345,8 @@ class Profiling:
             else None,
             "functions": self.settings.functions,
             "lines": self.settings.lines,
+            "c_calls": self.settings.c_calls,
+            "c_calls_inexact": inexact,
             "start_ns": started["start_ns"],
             "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
             "unwinder": self.settings.unwinder,

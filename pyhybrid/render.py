@@ -99,7 +99,9 @@ def _facts(s: Summary) -> list[Line]:
         _fact("time", _time(s)),
     ]
     if s.calls is not None:
-        lines.append(_fact("calls", f"{s.calls:,} of {s.n_traced:,} Python functions, all counted"))
+        by_c = "" if s.c_calls is None else f", {s.c_calls:,} of {s.n_c_traced:,} C functions"
+        text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted"
+        lines.append(_fact("calls", text))
     lines += [_fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
     if s.mode != "trace":
         lines += [
@@ -200,7 +202,7 @@ def _row(first_ns: int, function: Function, s: Summary, columns: int) -> Line:
 
 
 def _count(calls: int | None) -> str:
-    """A number of calls in ten columns; native functions have none."""
+    """A number of calls in ten columns; what is only sampled has none."""
     text = "" if calls is None else f"{calls:,}"
     return f"{text:>10}" if len(text) <= 10 else f"{calls:10.3g}"
 

@@ -66,7 +66,8 @@ CREATE TABLE sampled ( -- self figures; inclusive ones are derived
     stack INTEGER NOT NULL REFERENCES stack, samples INTEGER NOT NULL, weight_ns INTEGER NOT NULL,
     PRIMARY KEY (process, thread, stack)) WITHOUT ROWID;
 
--- What the events of sys.monitoring counted of Python functions, path by path; never added to
+-- What the events of sys.monitoring counted of Python functions, path by path, and with --c-calls of C
+-- functions that Python functions called (native nodes, children of their callers'); never added to
 -- samples.  total_ns is wall time (by the TSC) of all activations of the path; self_ns without what
 -- they called.  A generator that is suspended is charged nothing; resumes are its later turns.
 -- All times include what counting took.  seeded: activations that had begun before profiling did,
@@ -120,6 +121,12 @@ CREATE TABLE line (
     node INTEGER NOT NULL REFERENCES node, line INTEGER NOT NULL,
     hits INTEGER NOT NULL, total_ns INTEGER NOT NULL,
     PRIMARY KEY (process, thread, node, line)) WITHOUT ROWID;
+
+-- With --c-calls: the names by which Python calls a C function, as cProfile writes them; several where
+-- functions share their code.
+CREATE TABLE c_function (
+    process INTEGER NOT NULL REFERENCES process, frame INTEGER NOT NULL REFERENCES frame,
+    name TEXT NOT NULL, PRIMARY KEY (process, frame, name)) WITHOUT ROWID;
 
 -- Each sample in order of time: dt_ns and stack are arrays of n little-endian uint32; weight is an
 -- array of (uint32 index, uint32 periods) for the samples whose weight is not one period.

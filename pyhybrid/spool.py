@@ -170,6 +170,7 @@ class Spool:
     exact_words: dict[int, "array[int]"] = field(default_factory=dict)
     exact_counts: dict[int, dict[int, ExactCount]] = field(default_factory=dict)
     regions: dict[int, str] = field(default_factory=dict)  # number -> name
+    c_functions: dict[int, set[str]] = field(default_factory=dict)  # absolute address -> names
     clocks: list[tuple[int, int]] = field(default_factory=list)  # (ticks, ns)
     events: list[Events] = field(default_factory=list)
     calls: list[CallTurn] = field(default_factory=list)
@@ -332,6 +333,10 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
     elif kind == form.REGION:
         number, _ = form.REGION_HEAD.unpack_from(body)
         spool.regions[number] = _name(body[form.REGION_HEAD.size :])
+    elif kind == form.C_FUNCTION:
+        (address,) = form.C_FUNCTION_HEAD.unpack_from(body)
+        name = _name(body[form.C_FUNCTION_HEAD.size :])
+        spool.c_functions.setdefault(address, set()).add(name)
     elif kind == form.CLOCK:
         spool.clocks.append(form.CLOCK_HEAD.unpack_from(body))
     elif kind == form.EVENTS:

@@ -13,7 +13,7 @@ VERSION = 1
     range(1, 12)
 )
 EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
-EVENTS, CALL, CALL_ATTRIBUTES, CALL_TIMES = range(17, 21)
+EVENTS, CALL, CALL_ATTRIBUTES, CALL_TIMES, C_FUNCTION = range(17, 22)
 
 HEADER = struct.Struct("<8sII")
 RECORD = struct.Struct("<II")
@@ -33,6 +33,7 @@ EXACT_COUNTERS_HEAD = struct.Struct("<II")
 EXACT_COUNT = struct.Struct("<IIQQQII")
 CLOCK_HEAD = struct.Struct("<QQ")
 REGION_HEAD = struct.Struct("<II")
+C_FUNCTION_HEAD = struct.Struct("<Q")
 
 N_LOSSES = 8
 # enum thread_name_source

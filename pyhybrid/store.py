@@ -179,6 +179,8 @@ def write(
     _write_threads(database, spool, threads)
     _insert(database, "exact", ((PROCESS, *row) for row in exact))
     _insert(database, "line", ((PROCESS, *row) for row in lines))
+    names = ((frame, name) for frame, all_names in frames.c_names.items() for name in all_names)
+    _insert(database, "c_function", ((PROCESS, frame, _clean(name)) for frame, name in names))
     database.execute("COMMIT")
 
 

@@ -22,8 +22,7 @@ N_FUNCTIONS, N_PATHS = 50, 10
 class Function:
     """A function: see hot.HotFunction for the three weights.
 
-    The last four, of Python functions that were traced: calls.FunctionCalls; null where they were
-    not.
+    The last four, of functions that were traced: calls.FunctionCalls; null where they were not.
     """
 
     name: str  # as in folded stacks: `qualname (file:line)`, or the demangled symbol
@@ -93,6 +92,8 @@ class Summary:
     own_weight_ns: int  # of samples that met our own callbacks: outside all shares
     calls: int | None  # of Python functions, counted exactly; null: not traced
     n_traced: int | None  # functions that were called
+    c_calls: int | None  # of C functions, by Python functions; null: not counted
+    n_c_traced: int | None
     traced_ns: int | None  # self time of all traced functions together
     quality: dict[str, float]  # complete, re_anchored, gapped, truncated: shares of the weight
     handler_median_ns: int | None
@@ -129,6 +130,8 @@ def summarize(
     cost = HandlerCost(profile)
     hot = Hot(profile)
     traced = function_calls(profile)
+    python = [f for frame, f in traced.items() if profile.frames[frame].kind != "native"]
+    native = [f for frame, f in traced.items() if profile.frames[frame].kind == "native"]
     functions, paths, left_out = _hot(profile, hot, traced, min_time_ns)
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
     call_cost_ns = meta.get("call_cost_ns")
@@ -162,8 +165,10 @@ def summarize(
         recorded_weight_ns=sum(t.recorded_weight_ns for t in threads),
         missed_weight_ns=sum(t.missed_weight_ns for t in threads),
         own_weight_ns=hot.own_ns,
-        calls=sum(f.calls for f in traced.values()) if profile.exact else None,
-        n_traced=sum(f.calls > 0 for f in traced.values()) if profile.exact else None,
+        calls=sum(f.calls for f in python) if profile.exact else None,
+        n_traced=sum(f.calls > 0 for f in python) if profile.exact else None,
+        c_calls=sum(f.calls for f in native) if meta.get("c_calls") else None,
+        n_c_traced=sum(f.calls > 0 for f in native) if meta.get("c_calls") else None,
         traced_ns=sum(f.self_ns for f in traced.values()) if profile.exact else None,
         quality=stack_quality(profile),
         handler_median_ns=cost.quantile_ns(0.5),

@@ -241,6 +241,8 @@ static uint64_t canonical(struct drain *d, uint64_t raw)
     switch (frame_tag(raw)) {
     case PYH_TAG_NATIVE:
         return native_word(d, raw);
+    case PYH_TAG_C_CALL:
+        return frame_c_call(native_word(d, raw & PYH_ADDR_MASK));
     case PYH_TAG_PYTHON: {
         uint64_t *index = map_get(&d->codes, frame_code_id(raw));
         return index && *index ? frame_python(*index, raw & PYH_OFFSET_MASK) : 0;
@@ -297,6 +299,8 @@ static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node
             word = frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
         if (frame_tag(word) == PYH_TAG_PYTHON)
             word |= PYH_OFFSET_UNKNOWN;
+        else if (frame_tag(word) == PYH_TAG_C_CALL)
+            word ^= frame_c_call(0);
         if (!is_full(d, *stack))
             *stack = calltree_child(&d->tree, *stack, word, &full);
         t->stack_id[chain[n]] = *stack;

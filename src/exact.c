@@ -112,6 +112,7 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t->stack, t->capacity * sizeof *t->stack);
     map_memory_free(t->line, t->n_lines * sizeof *t->line);
     map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
+    map_memory_free(t->c_calls, t->capacity * sizeof *t->c_calls);
     map_memory_free(t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
     map_memory_free(t->native, EXACT_NATIVE_MAX * sizeof *t->native);
     map_memory_free(t->memo, sizeof *t->memo);
@@ -139,8 +140,10 @@ static struct exact_thread *new_thread(const struct exact *x)
     t->events.last = t->events_ticks = x->start_ticks;
     if (x->log_events)
         t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot);
+    if (x->c_calls)
+        t->c_calls = map_memory(FIRST_STACK * sizeof *t->c_calls);
     if (t->chunk && t->table && t->children && t->stack && t->unwind.cache && t->native &&
-        t->memo && (t->events.slot || !x->log_events))
+        t->memo && (t->events.slot || !x->log_events) && (t->c_calls || !x->c_calls))
         return t;
     free_thread(t);
     return NULL;
@@ -179,12 +182,21 @@ void exact_remove_thread(struct exact *x, struct exact_thread *t)
 
 bool exact_grow_stack(struct exact_thread *t)
 {
-    size_t bytes = t->capacity * sizeof *t->stack;
+    size_t bytes = t->capacity * sizeof *t->stack, c_bytes = t->capacity * sizeof *t->c_calls;
     struct exact_frame *larger = map_memory(2 * bytes), *old = t->stack;
-    if (!larger)
+    struct exact_c_call *c_larger = t->c_calls ? map_memory(2 * c_bytes) : NULL;
+    if (!larger || (t->c_calls && !c_larger)) {
+        map_memory_free(larger, 2 * bytes);
+        map_memory_free(c_larger, 2 * c_bytes);
         return false;
+    }
     memcpy(larger, old, bytes);
     t->stack = larger;
+    if (c_larger) {
+        memcpy(c_larger, t->c_calls, c_bytes);
+        map_memory_free(t->c_calls, c_bytes);
+        t->c_calls = c_larger;
+    }
     t->capacity *= 2;
     map_memory_free(old, bytes);
     return true;

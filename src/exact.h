@@ -3,8 +3,9 @@
  *
  * Each thread of the program has a tree and a shadow stack of its own: one writer, no lock.  A node
  * is (parent node, frame word); Python nodes carry counters, native ones stand where C called
- * Python; the lines of a chosen function are leaves below its node: `calls` are LINE events.
- * Nodes never move and are never removed; what a reader may see is below `n`.
+ * Python, and carry counters where calls of C functions are counted (C_CALL); the lines of a chosen
+ * function are leaves below its node: `calls` are LINE events.  Nodes never move and are never removed;
+ * what a reader may see is below `n`.
  *
  * Times are ticks of one clock (exact_ticks), the TSC where it can be trusted: the drain writes
  * pairs of (ticks, CLOCK_MONOTONIC), and who reads the spool converts.
@@ -52,6 +53,7 @@ enum exact_frame_flags {
         8, /* each call of it is kept; its open call, if it has one, is in the upper half */
     EXACT_LEFT = 16,  /* a region that ends, not only its turn */
     EXACT_LINES = 32, /* its lines are recorded, too: exact_thread.line */
+    EXACT_IN_C = 64,  /* it waits for a C function: c_calls[] of its place in the stack */
 };
 #define EXACT_CALL_SHIFT 32
 
@@ -87,6 +89,13 @@ struct exact_place {
     uint64_t offset;
 };
 
+/* A C function that a frame of the stack called: one at a time.  Not in the stack itself, where Python
+ * functions that it calls back look for their Python caller. */
+struct exact_c_call {
+    struct exact_node *node;
+    uint64_t since; /* ticks */
+};
+
 struct exact_thread {
     struct exact_thread *next;
     pid_t tid;
@@ -103,6 +112,7 @@ struct exact_thread {
     struct exact_child *children;
 
     struct exact_frame *stack;
+    struct exact_c_call *c_calls; /* beside `stack`; NULL: not counted */
     uint32_t depth, capacity;
     struct exact_line *line; /* by place in the stack; made when it is needed */
     uint32_t n_lines;
@@ -136,7 +146,8 @@ struct exact {
     bool log_events; /* every begin and end is logged */
     bool keep_calls; /* single calls of the recorded functions are kept (regions: always) */
     struct open_calls open;
-    bool lines; /* of functions that a filter selects */
+    bool lines;   /* of functions that a filter selects */
+    bool c_calls; /* and so are calls of C functions */
     _Atomic(struct exact_thread *) threads;
     pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
     struct code_block *code_head;           /* the drain's end of the queue */

@@ -15,6 +15,8 @@
  *                canonical: 55..24 code index, 23..0 instruction offset
  *   PSEUDO       7..0 enum pseudo
  *   REGION       31..0 number of a named region (spool.h, SPOOL_REGION)
+ *   C_CALL       as NATIVE: the start of a C function that a Python function called, by the events;
+ *                in the exact half's trees only
  *   LINE         31..0 line number; only below a Python node of the exact half (exact.h)
  *
  * Every native address lies inside the instruction it stands for: the interrupted one for the
@@ -33,7 +35,8 @@
 #define PYH_TAG_PYTHON 1ull
 #define PYH_TAG_PSEUDO 2ull
 #define PYH_TAG_REGION 3ull
-#define PYH_TAG_LINE 4ull
+#define PYH_TAG_C_CALL 4ull
+#define PYH_TAG_LINE 5ull
 
 #define PYH_ADDR_BITS 47
 #define PYH_ADDR_MASK ((1ull << PYH_ADDR_BITS) - 1)
@@ -88,6 +91,11 @@ static inline uint64_t frame_region(uint32_t number)
 static inline uint64_t frame_line(uint32_t line)
 {
     return PYH_TAG_LINE << PYH_TAG_SHIFT | line;
+}
+
+static inline uint64_t frame_c_call(uint64_t native)
+{
+    return PYH_TAG_C_CALL << PYH_TAG_SHIFT | native;
 }
 
 static inline unsigned frame_tag(uint64_t word)

@@ -91,9 +91,15 @@ static void stop_watching(void)
     watcher = -1;
 }
 
+static void announce_c_function(uint64_t address, const char *name, uint32_t length)
+{
+    struct spool_c_function head = {.address = address};
+    sampler_write(SPOOL_C_FUNCTION, &head, sizeof head, name, length);
+}
+
 /* The tool id, or -1 with an exception set and nothing running. */
 static int start_events(PyObject *include, PyObject *exclude, PyObject *only, bool lines,
-                        struct call_cost *cost)
+                        bool c_calls, struct call_cost *cost)
 {
     int tool_id = -1;
     if (filter_set(include, exclude, only))
@@ -102,7 +108,8 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only, bo
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
     else {
         sampler_pause(); /* what is measured there counts nowhere */
-        tool_id = instrument_start(sampler_exact(), lines, cost);
+        tool_id =
+            instrument_start(sampler_exact(), lines, c_calls ? announce_c_function : NULL, cost);
         sampler_resume();
     }
     if (tool_id >= 0)
@@ -119,11 +126,13 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only, bo
 PyDoc_STRVAR(
     start_doc,
     "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
-    "      max_nodes=2000000, exact=False, filter=None, lines=False, backend=None, events=False,\n"
+    "      max_nodes=2000000, exact=False, c_calls=False, filter=None, lines=False, backend=None, "
+    "events=False,\n"
     "      keep_events_ns=0) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none (sampler.h); exact: with\n"
-    "the events of sys.monitoring; filter: (include, exclude, names), see filter.h;\n"
+    "the events of sys.monitoring; c_calls: with those of C functions; filter: (include, exclude, "
+    "names), see filter.h;\n"
     "lines: count and time the lines of what it selects;\n"
     "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones.\n"
     "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
@@ -133,20 +142,21 @@ PyDoc_STRVAR(
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spool",      "period_ns", "clock",          "engine", "max_frames",
-                            "ring_bytes", "max_nodes", "exact",          "filter", "lines",
-                            "backend",    "events",    "keep_events_ns", NULL};
+    static char *names[] = {"spool",      "period_ns", "clock",  "engine",         "max_frames",
+                            "ring_bytes", "max_nodes", "exact",  "c_calls",        "filter",
+                            "lines",      "backend",   "events", "keep_events_ns", NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
     unsigned long long keep_events_ns = 0;
-    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, lines = 0, events = 0, tool_id = -1;
+    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, lines = 0, events = 0,
+        tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
     const char *backend = NULL;
     PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIpOpzpK", names, &spool, &period_ns,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOpzpK", names, &spool, &period_ns,
                                      &clock, &engine, &max_frames, &ring_bytes, &max_nodes, &exact,
-                                     &filter, &lines, &backend, &events, &keep_events_ns))
+                                     &c_calls, &filter, &lines, &backend, &events, &keep_events_ns))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -171,7 +181,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     watcher = PyCode_AddWatcher(on_code_event);
     if (watcher < 0)
         PyErr_Clear(); /* all eight are taken: said in the file */
-    if (exact && (tool_id = start_events(include, exclude, only, lines, &cost)) < 0)
+    if (exact && (tool_id = start_events(include, exclude, only, lines, c_calls, &cost)) < 0)
         return NULL;
     return Py_BuildValue("{sisssKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason",
                          info.engine_reason, "period_ns", (unsigned long long)info.period_ns,

@@ -55,6 +55,7 @@ enum spool_type {
     SPOOL_CALL_ATTRIBUTES, /* struct spool_call_attributes, a JSON object */
     SPOOL_CALL_TIMES, /* struct spool_call_times, uint32_t bucket[320] (calls.h): a node's last one
                               counts */
+    SPOOL_C_FUNCTION, /* struct spool_c_function, name in UTF-8: as Python calls it */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -160,8 +161,9 @@ struct spool_end {
 };
 
 /* The exact half.  Its threads have numbers of their own; nodes count from 1 in each thread, 0 is the
- * root, parents come first.  A Python word has offset 0, a native one is its function's start.  A line's
- * node is a leaf below its function's: its calls are LINE events, its ticks the line's. */
+ * root, parents come first.  A Python word has offset 0, a native one and that of a C call is its
+ * function's start.  A line's node is a leaf below its function's: its calls are LINE events, its ticks the
+ * line's. */
 struct spool_exact_thread {
     uint32_t index; /* from 1 */
     uint32_t tid;
@@ -225,6 +227,10 @@ struct spool_call_times { /* durations of a node's calls, in ticks */
     uint32_t node;
     uint64_t n, sum, max;
     uint64_t n_lost; /* calls of the thread that found no room among those that are kept */
+};
+
+struct spool_c_function { /* one that Python called; it may have several names */
+    uint64_t address;     /* absolute */
 };
 
 struct spool;

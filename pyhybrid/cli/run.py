@@ -113,6 +113,11 @@ def _parser() -> Parser:
         action="store_true",
         help="count and time each line of the functions that -t and --include choose",
     )
+    add(
+        "--c-calls",
+        action="store_true",
+        help="count and time calls of C functions, too",
+    )
     add("-q", "--quiet", action="store_true", help="print no summary")
     add("--unwinder", choices=["own", "libunwind"], default="own", help=argparse.SUPPRESS)
     add(
@@ -162,6 +167,8 @@ def run(arguments: list[str]) -> Program:
     selecting = options.include or options.exclude or options.function
     if selecting and options.mode == "sample":
         raise UsageError("--include, --exclude and -t choose what is traced: use --mode hybrid")
+    if options.c_calls and options.mode == "sample":
+        raise UsageError("--c-calls are traced: use --mode hybrid")
     if options.ring_bytes & (options.ring_bytes - 1):
         raise UsageError("--ring-bytes must be a power of two")
     job = Program(program)
@@ -183,6 +190,7 @@ def run(arguments: list[str]) -> Program:
         events=options.events,
         last_events=options.last_events and options.last_events / 1e9,
         lines=options.lines,
+        c_calls=options.c_calls,
     )
     profiling = Profiling(settings, [sys.executable, *program])
     profiling.start()

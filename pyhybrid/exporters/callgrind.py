@@ -4,12 +4,13 @@ Format: https://valgrind.org/docs/manual/cl-format.html - for each function its 
 at its first line, and each function that it called with the number of calls and their inclusive
 cost; names are written once and then by number ("name compression").  The cost is nanoseconds.
 
-Only Python functions: the C between them is part of its Python caller's self cost.  As in pstats
-each turn of a generator is a call.  A call's inclusive cost is that of the calls by which the
-function was entered, without recursion: then the costs of all calls of a function sum to the time
-in which it was on the stack.  `[threads]` stands for what no Python function called.  Files below
-the program's working directory are relative to it: callgrind_annotate cuts its own directory off
-callers' files, but not off those of callees, and would take the two for different functions.
+Only Python functions, and with --c-calls the C functions that they call, by their names in Python;
+other C is part of its caller's self cost.  As in pstats each turn of a generator is a call.  A
+call's inclusive cost is that of the calls by which the function was entered, without recursion:
+then the costs of all calls of a function sum to the time in which it was on the stack.  `[threads]`
+stands for what no Python function called.  Files below the program's working directory are relative
+to it: callgrind_annotate cuts its own directory off callers' files, but not off those of callees,
+and would take the two for different functions.
 """
 
 import os
@@ -109,6 +110,7 @@ class _Names:
 
     def __init__(self, profile: Profile, functions: dict[int, FunctionCalls]) -> None:
         self._frames = profile.frames
+        self._c_names = profile.c_names
         self._directory = os.path.join(str(profile.meta.get("cwd") or ""), "")
         self._files: dict[str, int] = {}
         self._functions: dict[tuple[str, str], int] = {}
@@ -128,8 +130,8 @@ class _Names:
         if frame == ROOT:
             return _numbered(self._functions, (NO_FILE, THREADS), THREADS)
         row = self._frames[frame]
-        name = row.name.translate(_LINE_ENDS)
-        if self._shared[row.file, row.name] > 1:
+        name = self._c_names.get(frame, row.name).translate(_LINE_ENDS)
+        if self._shared[row.file, row.name] > 1 and row.line:
             name += f":{row.line}"
         return _numbered(self._functions, (self._file(frame), name), name)
 

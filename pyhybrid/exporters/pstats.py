@@ -3,8 +3,9 @@
 Format: `marshal` of {(file, line, name): (primitive calls, calls, self s, total s, callers)},
 callers {(file, line, name): (calls, primitive calls, self s, total s)} (CPython Lib/cProfile.py,
 `snapshot_stats`).  As in cProfile each turn of a generator is a call, and a caller's figures are
-those of the function when called by it.  Other than there, names are qualified, and it is a turn as
-well when an exception is thrown through a generator to the one that it waits for.
+those of the function when called by it; a C function (--c-calls) is ('~', 0, its name in Python).
+Other than there, names are qualified, and it is a turn as well when an exception is thrown through
+a generator to the one that it waits for.
 """
 
 import marshal
@@ -20,7 +21,7 @@ Figures = tuple[int, int, float, float]
 
 
 class PStats:
-    """Writes calls and times of the program's Python functions, all threads together."""
+    """Writes calls and times of the program's functions, all threads together."""
 
     name = "pstats"
     help = "exact calls and times for `python -m pstats`, snakeviz, gprof2dot"
@@ -41,7 +42,8 @@ class PStats:
         self, profile: Profile
     ) -> dict[Key, tuple[int, int, float, float, dict[Key, Figures]]]:
         """What is written.  Frames that pstats cannot tell apart are one function."""
-        keys = {frame.id: _key(frame) for frame in profile.frames.values()}
+        c_names = profile.c_names
+        keys = {f.id: _key(f, c_names.get(f.id, f.name)) for f in profile.frames.values()}
         functions: dict[Key, Figures] = {}
         callers: dict[Key, dict[Key, Figures]] = {}
         for frame, function in traced_calls(profile, self.min_time_ns).items():
@@ -57,9 +59,9 @@ class PStats:
         }
 
 
-def _key(frame: Frame) -> Key:
+def _key(frame: Frame, name: str) -> Key:
     """As pstats knows a function; `~` is the file of what has none."""
-    return _text(frame.file or "~"), frame.line or 0, _text(frame.name)
+    return _text(frame.file or "~"), frame.line or 0, _text(name)
 
 
 def _text(name: str) -> str:

@@ -3,6 +3,7 @@
 #define Py_BUILD_CORE 1
 #include <Python.h>
 
+#include "c_calls.h"
 #include "calibrate.h"
 #include "filter.h"
 #include "instrument.h"
@@ -34,10 +35,21 @@ static struct {
     {"PY_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_return}},
     {"PY_YIELD", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_yield}},
     {"PY_UNWIND", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_unwind}},
+    {"CALL", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_call}},
+    {"C_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_return}},
+    {"C_RAISE", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_raise}},
     {"LINE", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_line}},
 };
 #define N_EVENTS (sizeof events / sizeof *events)
-#define N_GLOBAL (N_EVENTS - 1) /* LINE is on for single code objects only */
+#define LINE (N_EVENTS - 1) /* on for single code objects only */
+#define N_C_EVENTS 3        /* those before it: only where calls of C functions are counted */
+static bool c_events;
+
+/* Is it one of the events that are on for all code? */
+static bool is_global(size_t i)
+{
+    return i < LINE && (c_events || i < LINE - N_C_EVENTS);
+}
 
 /* 2, the profilers', last: cProfile and PyTorch's profiler take no other, and fail where it is in use.
  * 0 is debuggers', 1 coverage's. */
@@ -123,7 +135,9 @@ void instrument_code_destroyed(uint64_t code)
 static int set_events(PyObject *monitoring, bool on)
 {
     long mask = 0;
-    for (size_t i = 0; on && i < N_GLOBAL; i++) {
+    for (size_t i = 0; on && i < N_EVENTS; i++) {
+        if (!is_global(i))
+            continue;
         long bit = event_bit(monitoring, events[i].name);
         if (bit < 0)
             return -1;
@@ -176,7 +190,7 @@ static int calibrate(struct exact *x, PyObject *monitoring, struct call_cost *co
     return 0;
 }
 
-int instrument_start(struct exact *x, bool lines, struct call_cost *cost)
+int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, struct call_cost *cost)
 {
     PyObject *monitoring = PySys_GetObject("monitoring"); /* borrowed */
     if (!monitoring || PyType_Ready(&callback_type)) {
@@ -185,6 +199,10 @@ int instrument_start(struct exact *x, bool lines, struct call_cost *cost)
         return -1;
     }
     instrument_forget(); /* forked by C */
+    if (c_calls && c_calls_start(c_calls))
+        return -1;
+    x->c_calls = c_calls;
+    c_events = c_calls;
     tool_id = claim(monitoring);
     if (tool_id < 0)
         return -1;
@@ -256,6 +274,7 @@ void instrument_stop(void)
     paused = NULL;
     shadow_close_all(x, now);
     filter_clear();
+    c_calls_stop();
     PyErr_SetRaisedException(error);
 }
 

@@ -5,6 +5,7 @@
 #ifndef PYH_INSTRUMENT_H
 #define PYH_INSTRUMENT_H
 
+#include "c_calls.h"
 #include "exact.h"
 
 /* Estimates, in nanoseconds; 0: not known.  calibrate.c has the model. */
@@ -15,8 +16,10 @@ struct call_cost {
 
 /* Claims a tool id (4, else 3, else 2), measures what counting costs, and switches the events on, for
  * the calling interpreter; with `lines`, LINE events, too, of the functions that the filter selects.
+ * `c_calls`: calls of C functions are counted, and told it by name; NULL: they are not.
  * Returns the id, or -1 with a Python exception set: RuntimeError if no id is free. */
-int instrument_start(struct exact *x, bool lines, struct call_cost *cost);
+int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls,
+                     struct call_cost *cost);
 
 /* The code object at `code` has LINE events from now on, or is about to be freed.  Not with an
  * exception set; they leave none. */

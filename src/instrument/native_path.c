@@ -74,16 +74,27 @@ static bool trace_walk(struct exact_thread *t, const struct anchor_rule *rule, u
     return false;
 }
 
+static uint64_t function_start(uint64_t pc)
+{
+    uint64_t start, end;
+    return cfi_function(pc, &start, &end) ? start : pc;
+}
+
+/* Is `pc` in the C function whose call `node` stands for?  What lies between that and its Python caller
+ * is how it was called. */
+static bool is_called(const struct exact_node *node, uint64_t pc)
+{
+    return frame_tag(node->word) == PYH_TAG_C_CALL &&
+           frame_c_call(frame_native(function_start(pc))) == node->word;
+}
+
 static struct exact_node *native_child(struct exact *x, struct exact_thread *t,
                                        struct exact_node *parent, uint64_t pc)
 {
-    uint64_t start, end;
     /* An eval loop between two Python frames: its own frame is not there yet, or a shim's. */
     if (pc >= x->layout->eval_start && pc < x->layout->eval_end)
         return parent;
-    if (!cfi_function(pc, &start, &end))
-        start = pc;
-    return exact_child(x, t, parent, frame_native(start));
+    return exact_child(x, t, parent, frame_native(function_start(pc)));
 }
 
 /* The general way: whatever the sampler's walk would find. */
@@ -105,6 +116,12 @@ static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
         end = UNWIND_TRUNCATED;
     u->anchors = NULL;
     u->n_anchors = 0;
+    for (size_t i = n; i--;)
+        if (!t->native[i].flags && is_called(node, t->native[i].pc)) {
+            n = i;
+            end = UNWIND_COMPLETE;
+            break;
+        }
     if (end != UNWIND_COMPLETE)
         node = exact_child(x, t, node, frame_pseudo(outer_entry ? PSEUDO_GAP : PSEUDO_TRUNCATED));
     while (n--) {
@@ -150,8 +167,14 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
     if (!trace_walk(t, &x->layout->anchor, e0, e1, &tr))
         return full_walk(x, t, parent, e0, outer_entry);
     struct exact_node *node = parent;
-    for (uint32_t i = tr.n_pcs; i--;)
-        node = native_child(x, t, node, tr.pcs[i]);
+    uint32_t n = tr.n_pcs;
+    for (uint32_t i = n; i--;)
+        if (is_called(parent, tr.pcs[i])) {
+            n = i;
+            break;
+        }
+    while (n--)
+        node = native_child(x, t, node, tr.pcs[n]);
     set[1] = set[0];
     set[0] = (struct memo_entry){.parent = parent,
                                  .distance = distance,

@@ -178,12 +178,29 @@ static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t 
     t->depth--;
 }
 
-/* The same, of a frame that may be on a line. */
-static __attribute__((noinline)) void pop_any(struct exact *x, struct exact_thread *t, uint64_t now,
-                                              enum ending how)
+/* The C function that the stack's frame `i` waits for has ended, or must have. */
+static void end_c_call(struct exact_thread *t, uint32_t i, uint64_t now)
 {
-    if (t->stack[t->depth - 1].flags & EXACT_LINES)
-        lines_end(t, t->depth - 1, now);
+    const struct exact_c_call *c = &t->c_calls[i];
+    t->stack[i].flags &= ~(uint64_t)EXACT_IN_C;
+    if (now > c->since)
+        count(&c->node->total_ticks, now - c->since);
+}
+
+/* What a frame is in the midst of, the line it is on or the C function it waits for, ends. */
+static void end_inside(struct exact_thread *t, uint32_t i, uint64_t now)
+{
+    if (t->stack[i].flags & EXACT_LINES)
+        lines_end(t, i, now);
+    if (t->stack[i].flags & EXACT_IN_C)
+        end_c_call(t, i, now);
+}
+
+/* Pops any frame. */
+static __attribute__((noinline)) void drop(struct exact *x, struct exact_thread *t, uint64_t now,
+                                           enum ending how)
+{
+    end_inside(t, t->depth - 1, now);
     pop(x, t, now, how);
 }
 
@@ -241,6 +258,12 @@ static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uin
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
     struct exact_node *node = top ? top->node : &t->root;
     *entry = between ? between : top ? top->entry : 0;
+    if (top && top->flags & EXACT_IN_C) {
+        if (between)
+            node = t->c_calls[t->depth - 1].node;
+        else
+            end_c_call(t, t->depth - 1, exact_ticks(x)); /* without an event (c_calls.h) */
+    }
     if (between)
         node = native_path(x, t, node, between, top ? top->entry : 0);
     return node;
@@ -314,7 +337,7 @@ static void mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
         missing++;
     }
     while (t->depth > kept)
-        pop_any(x, t, now, RETURNED);
+        drop(x, t, now, RETURNED);
     while (kept + missing > t->capacity)
         if (!exact_grow_stack(t))
             return;
@@ -388,7 +411,7 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
         struct exact_node *parent;
         uint64_t entry;
         if (LIKELY(t->depth && (uint64_t)f->previous == top->frame &&
-                   top->flags & EXACT_RECORDED)) {
+                   (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED)) {
             parent = top->node;
             entry = top->entry;
         } else {
@@ -408,6 +431,16 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
     return true;
 }
 
+/* `f` as a caller: what it calls next would find it on top.  NULL: no memory. */
+static struct exact_frame *on_top(struct exact *x, struct exact_thread *t, const frame_t *f)
+{
+    struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
+    if (!top || top->frame != (uint64_t)f || !is_same(x, t, t->depth - 1, f))
+        mend_to(x, t, f, exact_ticks(x));
+    t->started = true;
+    return t->depth ? &t->stack[t->depth - 1] : NULL;
+}
+
 void shadow_enter_region(const frame_t *f, struct region_slot *slot)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
@@ -416,12 +449,10 @@ void shadow_enter_region(const frame_t *f, struct region_slot *slot)
     enter();
     struct exact_thread *t = thread_record(x);
     if (t) {
-        /* `f` as a caller: what it calls next would find it on top. */
-        struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
-        if (!top || top->frame != (uint64_t)f || !is_same(x, t, t->depth - 1, f))
-            mend_to(x, t, f, exact_ticks(x));
-        t->started = true;
-        struct exact_frame *s = t->depth ? push_region(x, t, slot, true) : NULL;
+        const struct exact_frame *top = on_top(x, t, f);
+        if (top && top->flags & EXACT_IN_C)
+            end_c_call(t, t->depth - 1, exact_ticks(x)); /* `__enter__`, called by name */
+        struct exact_frame *s = top ? push_region(x, t, slot, true) : NULL;
         if (s)
             count(&s->node->calls, 1);
     }
@@ -443,7 +474,7 @@ uint32_t shadow_leave_region(const struct region_slot *slot)
             continue;
         s->flags |= EXACT_LEFT;
         while (t->depth > i)
-            pop_any(x, t, now, RETURNED);
+            drop(x, t, now, RETURNED);
         break;
     }
     if (slot->generation == x->generation)
@@ -459,6 +490,71 @@ void shadow_note_attributes(uint32_t serial, const char *text, uint32_t length)
         calls_attributes(&exact_mine.thread->calls, serial, text, length);
 }
 
+/* By the function on top, which is recorded.  Its last call, at this depth, often was the same. */
+static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, uint64_t word)
+{
+    struct exact_frame *top = &t->stack[t->depth - 1];
+    struct exact_c_call *c = &t->c_calls[t->depth - 1];
+    if (top->flags & EXACT_IN_C)
+        end_c_call(t, t->depth - 1, exact_ticks(x));
+    struct exact_node *node = c->node;
+    if (!node || node->word != word || node->parent != top->node->id)
+        node = exact_child(x, t, top->node, word);
+    if (node == top->node)
+        return; /* below the tree's bound */
+    count(&node->calls, 1);
+    top->flags |= EXACT_IN_C;
+    *c = (struct exact_c_call){node, exact_ticks(x)};
+}
+
+bool shadow_begin_c(uint64_t code, uint64_t function)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x || (!function && x->all_events))
+        return true;
+    enter();
+    if (!LIKELY(x->all_events) && left_out(x, code)) {
+        leave();
+        return false;
+    }
+    struct exact_thread *t = function ? thread_record(x) : NULL;
+    const frame_t *f = shadow_current_frame();
+    if (LIKELY(t && FRAME_CODE(f) == code)) { /* another one's: see left_out */
+        struct exact_frame *top = &t->stack[t->depth - 1];
+        if (!LIKELY(t->depth && top->frame == (uint64_t)f && top->flags & EXACT_RECORDED)) {
+            top = on_top(x, t, f);
+            if (top && !(top->frame == (uint64_t)f && top->flags & EXACT_RECORDED))
+                top = NULL;
+        }
+        if (LIKELY(top))
+            begin_c_call(x, t, frame_c_call(frame_native(function)));
+    }
+    leave();
+    return true;
+}
+
+void shadow_end_c(uint64_t code, bool raised)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x || exact_mine.generation != x->generation)
+        return;
+    uint64_t now = exact_ticks(x);
+    enter();
+    struct exact_thread *t = exact_mine.thread;
+    const frame_t *f = shadow_current_frame();
+    uint32_t depth = FRAME_CODE(f) == code ? t->depth : 0;
+    while (depth && t->stack[depth - 1].frame != (uint64_t)f)
+        depth--; /* left out by a filter, their ends are not seen */
+    if (depth && t->stack[depth - 1].flags & EXACT_IN_C) {
+        while (t->depth > depth)
+            drop(x, t, now, RETURNED);
+        if (raised)
+            atomic_fetch_add_explicit(&t->c_calls[depth - 1].node->raised, 1, memory_order_relaxed);
+        end_c_call(t, depth - 1, now);
+    }
+    leave();
+}
+
 /* The end of a frame that is not the top: those above it ended unseen. */
 static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_thread *t,
                                                 const frame_t *f, uint64_t now)
@@ -467,9 +563,8 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
         if (t->stack[i - 1].frame == (uint64_t)f && !(t->stack[i - 1].flags & EXACT_REGION) &&
             is_same(x, t, i - 1, f)) {
             while (t->depth > i)
-                pop_any(x, t, now, RETURNED);
-            if (t->stack[i - 1].flags & EXACT_LINES)
-                lines_end(t, i - 1, now);
+                drop(x, t, now, RETURNED);
+            end_inside(t, i - 1, now);
             return true;
         }
     /* It began before the thread was seen: its callers are put right with the next begin. */
@@ -485,7 +580,7 @@ static __attribute__((noinline)) void pop_linked(struct exact *x, struct exact_t
 {
     bool one = how == RAISED || (how == RETURNED && is_generator((const PyCodeObject *)code));
     do
-        pop_any(x, t, now, how);
+        drop(x, t, now, how);
     while (!one && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
 }
 
@@ -587,7 +682,7 @@ void shadow_close_all(struct exact *x, uint64_t ticks)
     pthread_mutex_lock(&x->lock);
     for (struct exact_thread *t = atomic_load(&x->threads); t; t = t->next) {
         while (t->depth)
-            pop_any(x, t, ticks, CUT_OFF);
+            drop(x, t, ticks, CUT_OFF);
         t->started = false;
     }
     pthread_mutex_unlock(&x->lock);

@@ -43,6 +43,13 @@ void shadow_enter_region(const struct _PyInterpreterFrame *f, struct region_slot
 uint32_t shadow_leave_region(const struct region_slot *slot);
 void shadow_note_attributes(uint32_t serial, const char *text, uint32_t length);
 
+/* The innermost Python frame, that runs `code`, calls the C function that starts at `function` (0: no C
+ * function).  False: it is left out by a filter. */
+bool shadow_begin_c(uint64_t code, uint64_t function);
+
+/* It returns, or raises. */
+void shadow_end_c(uint64_t code, bool raised);
+
 /* Ends what still runs on any thread, at the time `ticks`. */
 void shadow_close_all(struct exact *x, uint64_t ticks);
 

@@ -127,14 +127,18 @@ static void the_stack_grows(void **state)
 {
     (void)state;
     struct exact *x = new_session(100);
+    x->c_calls = true;
     struct exact_thread *t = exact_add_thread(x);
     uint32_t capacity = t->capacity;
+    t->c_calls[capacity - 1].since = 76;
     t->depth = capacity;
     t->stack[capacity - 1].frame = 77;
     assert_true(exact_grow_stack(t));
     assert_int_equal(t->capacity, 2 * capacity);
     assert_int_equal(t->stack[capacity - 1].frame, 77);
     t->stack[2 * capacity - 1].frame = 78;
+    assert_int_equal(t->c_calls[capacity - 1].since, 76);
+    t->c_calls[2 * capacity - 1].since = 79;
     free_session(x);
 }
 

@@ -62,10 +62,11 @@ def differences(
     ]
 
 
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
-def test_random_programs(mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["trace", "hybrid", "trace --c-calls", "hybrid --c-calls"])
+def test_random_programs(options: str, tmp_path: Path) -> None:
     file = tmp_path / "program.py"
-    command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "pstats", "--mode", mode]
+    command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "pstats", "--mode"]
+    command += options.split()
 
     @settings(
         max_examples=EXAMPLES,

@@ -3,6 +3,7 @@
 python counted.py PROGRAM             for a profiler to watch
 python counted.py PROGRAM FILE        under cProfile, its counts into FILE as JSON:
                                       [[callee, calls, {caller: calls}], ...]
+python counted.py PROGRAM FILE c      the same with C functions
 
 The program is the code object named `<module>` of its file.
 """
@@ -28,18 +29,21 @@ else:
     import cProfile
 
     def name(code):
+        if isinstance(code, str):
+            return re.sub(" of type object at 0x.*(?=>)", "", code)
         return f"{code.co_filename}:{code.co_firstlineno}:{code.co_qualname}"
 
-    profile = cProfile.Profile(builtins=False)
+    with_c = len(sys.argv) > 3
+    profile = cProfile.Profile(builtins=with_c)
     re.purge()
     profile.enable()
     exec(program, space)
     profile.disable()
-    entries = [e for e in profile.getstats() if not isinstance(e.code, str)]
+    entries = [e for e in profile.getstats() if with_c or not isinstance(e.code, str)]
     callers = {name(e.code): {} for e in entries}
     for entry in entries:
         for called in entry.calls or ():
-            if not isinstance(called.code, str):
+            if with_c or not isinstance(called.code, str):
                 of = callers[name(called.code)]
                 of[name(entry.code)] = of.get(name(entry.code), 0) + called.callcount
     counts = {}

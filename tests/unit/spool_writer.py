@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyhybrid import spool_format as form
-from pyhybrid.frames import NATIVE_LIMIT, OFFSET_BITS, PSEUDO_LIMIT, REGION_LIMIT
+from pyhybrid.frames import C_CALL_LIMIT, NATIVE_LIMIT, OFFSET_BITS, PSEUDO_LIMIT, REGION_LIMIT
 from pyhybrid.symbols import ADDRESS_BITS
 
 META = {
@@ -53,6 +53,11 @@ def pseudo(number: int) -> int:
 def region(number: int) -> int:
     """The word of a named region."""
     return REGION_LIMIT | number
+
+
+def c_call(module: int, offset: int) -> int:
+    """The word of a C function that Python called."""
+    return C_CALL_LIMIT | native(module, offset)
 
 
 class SpoolWriter:
@@ -199,6 +204,10 @@ class SpoolWriter:
     def region(self, number: int, name: str) -> None:
         """REGION: a name."""
         self.record(form.REGION, form.REGION_HEAD.pack(number, 0) + name.encode())
+
+    def c_function(self, address: int, name: str) -> None:
+        """A name by which Python calls the C function at an absolute address."""
+        self.record(form.C_FUNCTION, form.C_FUNCTION_HEAD.pack(address) + name.encode())
 
     def clock(self, ticks: int, time_ns: int) -> None:
         """A reading of both clocks."""

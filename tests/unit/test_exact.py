@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from example_profile import fake_symbols
-from spool_writer import SpoolWriter, native, pseudo, python
+from example_profile import PATHS, PYTHON, fake_symbols
+from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
 from pyhybrid.calls import ROOT, function_calls
 from pyhybrid.errors import PyhybridError
@@ -220,3 +220,111 @@ def test_the_table_can_be_queried(opened: Opened) -> None:
     profile = opened(spool)
     assert isinstance(profile._database, sqlite3.Connection)
     assert profile.query("SELECT sum(calls) FROM exact") == [(12,)]
+
+
+BASE = 0x7F0000000000  # of the interpreter below
+SORT, MAKE_CALL = native(PYTHON, 0x500), native(PYTHON, 0x600)  # builtin_sorted, plumbing
+
+
+def with_c_calls() -> SpoolWriter:
+    """main calls builtin_sorted, which calls work; ticks are nanoseconds."""
+    spool = SpoolWriter()
+    spool.meta(mode="hybrid", c_calls=True)
+    spool.module(PYTHON, PATHS[PYTHON], BASE)
+    for index, name in enumerate(("main", "work"), 1):
+        spool.code(index, name, "a.py", 10 * index)
+    spool.thread(1, 100, "python")
+    spool.exact_thread(1, 100)
+    spool.exact_nodes(1, 1, (0, MAIN), (1, c_call(PYTHON, 0x500)), (2, WORK))
+    return spool
+
+
+def counts_of_c_calls(spool: SpoolWriter) -> None:
+    spool.exact_counts(
+        1,
+        {"node": 1, "calls": 1, "ticks": 1000},
+        {"node": 2, "calls": 4, "raised": 1, "ticks": 700},
+        {"node": 3, "calls": 8, "ticks": 300},
+    )
+
+
+def test_a_c_function_has_a_time_of_its_own(opened: Opened) -> None:
+    spool = with_c_calls()
+    counts_of_c_calls(spool)
+    spool.c_function(BASE + 0x500, "<built-in method builtins.sorted>")
+    spool.end()
+    profile = opened(spool)
+    assert by_name(profile) == {
+        "1:main": (1, 0, 0, 1000, 300),
+        "1:main/builtin_sorted": (4, 0, 1, 700, 400),
+        "1:main/builtin_sorted/work": (8, 0, 0, 300, 300),
+    }
+    ids = {frame.name: frame.id for frame in profile.frames.values()}
+    functions = function_calls(profile)
+    assert {k: t.calls for k, t in functions[ids["work"]].callers.items()} == {
+        ids["builtin_sorted"]: 8
+    }
+    assert functions[ids["builtin_sorted"]].callers.keys() == {ids["main"]}
+    assert profile.c_names == {ids["builtin_sorted"]: "<built-in method builtins.sorted>"}
+    summary = summarize(profile, [], [])
+    assert (summary.calls, summary.n_traced, summary.c_calls, summary.n_c_traced) == (9, 2, 4, 1)
+
+
+def test_samples_of_a_c_function_are_where_its_calls_are(opened: Opened) -> None:
+    spool = with_c_calls()
+    counts_of_c_calls(spool)
+    stacks = [
+        spool.stack(python(1, 5), MAKE_CALL, native(PYTHON, 0x508)),
+        spool.stack(python(1, 9), MAKE_CALL, native(PYTHON, 0x610), native(PYTHON, 0x510)),
+        spool.stack(python(1, 9), SORT, python(2, 3)),  # its outer part is an exact node's
+        spool.stack(python(1, 9), MAKE_CALL),
+        spool.stack(python(1, 9), native(PYTHON, 0x310), native(PYTHON, 0x508)),  # another's callee
+        spool.stack(python(2, 9), MAKE_CALL, native(PYTHON, 0x508)),  # not counted there
+    ]
+    spool.stacks()
+    spool.samples(1, stacks)
+    spool.end()
+    profile = opened(spool)
+    names = []
+    for stack in stacks:
+        node, path = profile.stacks.node[stack], []
+        while node:
+            path.append(profile.frames[profile.nodes.frame[node]].name)
+            node = profile.nodes.parent[node]
+        names.append("/".join(reversed(path)))
+    assert names == [
+        "main/builtin_sorted",
+        "main/builtin_sorted",
+        "main/builtin_sorted/work",
+        "main/_PyObject_MakeTpCall",
+        "main/builtin_exec/builtin_sorted",
+        "work/_PyObject_MakeTpCall/builtin_sorted",
+    ]
+    (row,) = (row for row in profile.exact if row.calls == 4)
+    assert {profile.stacks.node[stack] for stack in stacks[:2]} == {row.node}
+    # Addresses stay.
+    assert profile.stacks.address[profile.stacks.parent[stacks[0]]] == BASE + 0x600
+
+
+def test_a_c_function_that_is_also_met_without_a_call(opened: Opened) -> None:
+    """What it led to then is no part of its time, though it is the same node."""
+    spool = with_c_calls()
+    spool.exact_nodes(1, 4, (1, SORT), (4, WORK))
+    counts_of_c_calls(spool)
+    spool.exact_counts(1, {"node": 5, "calls": 2, "ticks": 250})
+    spool.end()
+    rows = by_name(opened(spool))
+    assert rows["1:main"] == (1, 0, 0, 1000, 50)
+    assert rows["1:main/builtin_sorted"] == (4, 0, 1, 700, 400)
+    assert rows["1:main/builtin_sorted/work"] == (10, 0, 0, 550, 550)
+
+
+def test_functions_that_share_their_code_have_no_name(opened: Opened) -> None:
+    spool = with_c_calls()
+    counts_of_c_calls(spool)
+    for name in ("<built-in method m.f>", "<built-in method m.g>"):
+        spool.c_function(BASE + 0x500, name)
+    spool.end()
+    profile = opened(spool)
+    assert profile.c_names == {}
+    assert len(profile.query("SELECT name FROM c_function")) == 2

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_profile import LIBRARY, fake_symbols
-from spool_writer import SpoolWriter, python
+from example_profile import LIBRARY, PATHS, PYTHON, fake_symbols
+from spool_writer import SpoolWriter, c_call, python
 
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
@@ -177,6 +177,29 @@ def test_strange_names(tmp_path: Path) -> None:
         assert callgrind(profile)[0] == {"???:[threads]": 0, "???:(1) od d\udc80": 5}
         Callgrind().write(profile, str(tmp_path / "callgrind.out"))
         PStats().write(profile, str(tmp_path / "out.pstats"))
+
+
+def test_c_functions_have_their_python_names(tmp_path: Path) -> None:
+    spool = SpoolWriter()
+    spool.meta(mode="trace", c_calls=True, cwd="/home/you")
+    spool.module(PYTHON, PATHS[PYTHON], 0x7F0000000000)
+    spool.code(A, "a", JOB, 10)
+    spool.code(B, "b", JOB, 20)
+    spool.c_function(0x7F0000000500, "<built-in method builtins.sorted>")
+    spool.exact_thread(1, 4242)
+    spool.exact_nodes(1, 1, (0, python(A, 0)), (1, c_call(PYTHON, 0x500)), (2, python(B, 0)))
+    counts = ((1, 1, 100), (2, 2, 90), (3, 6, 50))
+    spool.exact_counts(1, *({"node": i, "calls": n, "ticks": ticks} for i, n, ticks in counts))
+    spool.end()
+    with Profile.open(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        found = PStats().stats(profile)
+        costs, calls = callgrind(profile)
+    built_in = ("~", 0, "<built-in method builtins.sorted>")
+    assert found[built_in] == (2, 2, 40e-9, 90e-9, {KEYS[A]: (2, 2, 40e-9, 90e-9)})
+    assert found[KEYS[B]][4].keys() == {built_in}
+    assert costs == {"???:[threads]": 0, f"{JOB}:a": 10, f"???:{built_in[2]}": 40, f"{JOB}:b": 50}
+    assert calls[f"{JOB}:a", f"???:{built_in[2]}"] == (2, 90)
+    assert calls[f"???:{built_in[2]}", f"{JOB}:b"] == (6, 50)
 
 
 @pytest.mark.parametrize("exporter", [PStats, Callgrind])
