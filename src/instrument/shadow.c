@@ -490,7 +490,8 @@ void shadow_note_attributes(uint32_t serial, const char *text, uint32_t length)
         calls_attributes(&exact_mine.thread->calls, serial, text, length);
 }
 
-/* By the function on top, which is recorded.  Its last call, at this depth, often was the same. */
+/* By the function on top.  The last call at this depth often was the same.  Below the tree's bound, where
+ * nodes stand for several functions, it is not timed. */
 static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, uint64_t word)
 {
     struct exact_frame *top = &t->stack[t->depth - 1];
@@ -500,9 +501,9 @@ static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, 
     struct exact_node *node = c->node;
     if (!node || node->word != word || node->parent != top->node->id)
         node = exact_child(x, t, top->node, word);
-    if (node == top->node)
-        return; /* below the tree's bound */
     count(&node->calls, 1);
+    if (node == top->node || !(top->flags & EXACT_RECORDED))
+        return;
     top->flags |= EXACT_IN_C;
     *c = (struct exact_c_call){node, exact_ticks(x)};
 }
@@ -521,12 +522,9 @@ bool shadow_begin_c(uint64_t code, uint64_t function)
     const frame_t *f = shadow_current_frame();
     if (LIKELY(t && FRAME_CODE(f) == code)) { /* another one's: see left_out */
         struct exact_frame *top = &t->stack[t->depth - 1];
-        if (!LIKELY(t->depth && top->frame == (uint64_t)f && top->flags & EXACT_RECORDED)) {
+        if (!LIKELY(t->depth && top->frame == (uint64_t)f && top->flags & EXACT_RECORDED))
             top = on_top(x, t, f);
-            if (top && !(top->frame == (uint64_t)f && top->flags & EXACT_RECORDED))
-                top = NULL;
-        }
-        if (LIKELY(top))
+        if (LIKELY(top && top->frame == (uint64_t)f))
             begin_c_call(x, t, frame_c_call(frame_native(function)));
     }
     leave();

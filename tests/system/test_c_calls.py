@@ -313,7 +313,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     )
 
 
-def test_beside_cprofile_and_settrace(tmp_path: Path) -> None:
+def test_beside_other_tools(tmp_path: Path) -> None:
     within(
         """
         import cProfile
@@ -328,9 +328,14 @@ def test_beside_cprofile_and_settrace(tmp_path: Path) -> None:
             sys.settrace(trace)
             work(10)
             sys.settrace(None)
+            told = []
+            sys.setprofile(lambda frame, event, arg: told.append((event, arg)))
+            work(10)
+            sys.setprofile(None)
         found = calls(p)
-        assert found["<built-in method builtins.len>"] == 20, found
-        assert found["<built-in method builtins.sorted>"] == 20
+        assert found["<built-in method builtins.len>"] == 30, found
+        assert found["<built-in method builtins.sorted>"] == 30
+        assert told.count(("c_call", len)) == told.count(("c_return", len)) == 10
         counts = {str(e.code): e.callcount for e in theirs.getstats()}
         assert counts["<built-in method builtins.sorted>"] == 10
         assert lines.count("call") == 1 and lines.count("line") > 10

@@ -17,10 +17,10 @@ def all_calls(profile: Profile) -> int:
     return sum(row.calls + row.resumes for row in profile.exact)
 
 
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
+@pytest.mark.parametrize("mode", ["trace", "hybrid", "trace --c-calls", "hybrid --c-calls"])
 def test_node_bound(pyhybrid: Callable[..., Run], mode: str) -> None:
     def run(*options: object) -> Run:
-        mine = ("--mode", mode, "--format", "folded", *options)
+        mine = ("--mode", *mode.split(), "--format", "folded", *options)
         return pyhybrid(*mine, TARGETS / "descent.py", 13)
 
     whole = run()
