@@ -33,17 +33,12 @@ void drain_end(struct drain *d);
 /* Writes the thread's samples and counters so far.  `missed_ns`: CPU time nobody sampled. */
 void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight);
 
-/* The exact half's trees, from now on. */
+/* The exact half's trees, logs and calls, from now on (exact_drain.h).  0, or -1: no memory. */
 struct exact;
-void drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns);
-
-/* Takes their event logs and kept calls; `urgent` tells whether one of them fills up. */
+struct registry;
+int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns);
 void drain_logs(struct drain *d);
 bool drain_logs_urgent(const struct drain *d);
-
-/* Writes what is new in them: nodes and the counters that changed; forgets threads that ended
- * and are no more in `r`.  With `last`, waits for no code object. */
-struct registry;
 void drain_exact(struct drain *d, const struct registry *r, bool last);
 
 /* The thread is gone (its snapshot is written). */

@@ -1,5 +1,6 @@
 #include "map.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
 void *map_memory(size_t bytes)
@@ -13,6 +14,24 @@ void map_memory_free(void *p, size_t bytes)
 {
     if (p)
         munmap(p, bytes);
+}
+
+bool map_memory_grow(void *p, size_t *bytes, size_t n, size_t size)
+{
+    void *old = *(void **)p, *larger;
+    size_t wanted = *bytes ? *bytes : 4096;
+    while (wanted < n * size)
+        wanted *= 2;
+    if (wanted == *bytes)
+        return true;
+    if (!(larger = map_memory(wanted)))
+        return false;
+    if (old)
+        memcpy(larger, old, *bytes);
+    map_memory_free(old, *bytes);
+    *(void **)p = larger;
+    *bytes = wanted;
+    return true;
 }
 
 static uint64_t *find(uint64_t *slots, size_t mask, uint64_t key)

@@ -7,6 +7,7 @@
 #ifndef PYH_MAP_H
 #define PYH_MAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,5 +36,9 @@ static inline uint64_t map_hash(uint64_t x)
 /* Zeroed memory in whole pages; NULL if there is none. */
 void *map_memory(size_t bytes);
 void map_memory_free(void *p, size_t bytes);
+
+/* Room for at least `n` elements of `size` bytes in `*p`, which may move; the rest is zero.  False: no
+ * memory, and nothing has changed. */
+bool map_memory_grow(void *p, size_t *bytes, size_t n, size_t size);
 
 #endif

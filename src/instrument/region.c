@@ -257,20 +257,10 @@ static uint32_t number_of(PyObject *name)
     if (PyErr_Occurred())
         return 0;
     PyObject *number = PyLong_FromUnsignedLong(n_ids + 1);
-    size_t needed = ((size_t)n_ids + 2) * sizeof *announced;
-    if (needed > announced_bytes) {
-        size_t bytes = announced_bytes ? 2 * announced_bytes : 4096;
-        uint32_t *larger = map_memory(bytes);
-        if (!larger) {
-            Py_XDECREF(number);
-            PyErr_NoMemory();
-            return 0;
-        }
-        if (announced)
-            memcpy(larger, announced, announced_bytes);
-        map_memory_free(announced, announced_bytes);
-        announced = larger;
-        announced_bytes = bytes;
+    if (!map_memory_grow(&announced, &announced_bytes, (size_t)n_ids + 2, sizeof *announced)) {
+        Py_XDECREF(number);
+        PyErr_NoMemory();
+        return 0;
     }
     int failed = !number || PyDict_SetItem(ids, name, number);
     Py_XDECREF(number);

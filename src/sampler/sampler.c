@@ -125,7 +125,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         if (!s->exact)
             return fail(info, -ENOMEM, "memory");
         s->exact->log_events = o->log_events;
-        drain_set_exact(s->drain, s->exact, o->keep_events_ns);
+        if (drain_set_exact(s->drain, s->exact, o->keep_events_ns))
+            return fail(info, -ENOMEM, "memory");
     }
     int low = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     s->task_fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, s->fd_floor);

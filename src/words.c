@@ -1,0 +1,186 @@
+#include "words.h"
+
+#include <link.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "cfi.h"
+#include "frame.h"
+#include "map.h"
+#include "modules.h"
+#include "records.h"
+#include "spool.h"
+
+#define FUNCTIONS 2048 /* native words whose functions are sought at once */
+
+struct words {
+    struct spool *spool;
+    struct modules *modules;
+    struct map native; /* address -> canonical word */
+    struct map codes;  /* code id -> code index */
+    struct map texts;  /* hash of a code object's contents -> code index */
+    uint32_t n_codes;
+    uint32_t n_functions;
+    struct {
+        uint64_t pc;
+        struct spool_function function;
+    } functions[FUNCTIONS];
+    struct spool_function found[FUNCTIONS];
+};
+
+struct words *words_new(struct spool *s)
+{
+    struct words *w = map_memory(sizeof *w);
+    if (!w)
+        return NULL;
+    w->spool = s;
+    if ((w->modules = modules_new()))
+        return w;
+    words_free(w);
+    return NULL;
+}
+
+void words_free(struct words *w)
+{
+    if (!w)
+        return;
+    modules_free(w->modules);
+    map_clear(&w->native);
+    map_clear(&w->codes);
+    map_clear(&w->texts);
+    map_memory_free(w, sizeof *w);
+}
+
+/* CPython's characters of 1, 2 or 4 bytes as UTF-8.  `out` holds 4 bytes for each character. */
+static size_t to_utf8(unsigned char *out, const unsigned char *text, size_t bytes, uint32_t kind)
+{
+    unsigned char *o = out;
+    for (size_t i = 0; i + kind <= bytes; i += kind) {
+        uint32_t c = 0;
+        memcpy(&c, text + i, kind);
+        if (c < 0x80) {
+            *o++ = (unsigned char)c;
+        } else if (c < 0x800) {
+            *o++ = (unsigned char)(0xc0 | c >> 6);
+            *o++ = (unsigned char)(0x80 | (c & 0x3f));
+        } else if (c < 0x10000) {
+            *o++ = (unsigned char)(0xe0 | c >> 12);
+            *o++ = (unsigned char)(0x80 | (c >> 6 & 0x3f));
+            *o++ = (unsigned char)(0x80 | (c & 0x3f));
+        } else {
+            *o++ = (unsigned char)(0xf0 | (c >> 18 & 7));
+            *o++ = (unsigned char)(0x80 | (c >> 12 & 0x3f));
+            *o++ = (unsigned char)(0x80 | (c >> 6 & 0x3f));
+            *o++ = (unsigned char)(0x80 | (c & 0x3f));
+        }
+    }
+    return (size_t)(o - out);
+}
+
+static uint64_t hash_bytes(const unsigned char *p, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3ull;
+    return h | 1;
+}
+
+/* Equal ones (exec in a loop) are one. */
+void words_take_code(struct words *w, const struct code_record *r)
+{
+    size_t content = sizeof *r - offsetof(struct code_record, first_line);
+    size_t bytes = r->qualname_bytes + r->file_name_bytes + r->line_table_bytes;
+    uint64_t *index = map_put(&w->codes, r->id);
+    uint64_t *same =
+        map_put(&w->texts, hash_bytes((const unsigned char *)&r->first_line, content + bytes));
+    if (!index || !same)
+        return;
+    if (!*same) {
+        unsigned char text[4 * 2 * CODE_TEXT_MAX + CODE_LINE_TABLE_MAX];
+        const unsigned char *p = r->text;
+        size_t qualname = to_utf8(text, p, r->qualname_bytes, r->qualname_kind);
+        p += r->qualname_bytes;
+        size_t file_name = to_utf8(text + qualname, p, r->file_name_bytes, r->file_name_kind);
+        p += r->file_name_bytes;
+        memcpy(text + qualname + file_name, p, r->line_table_bytes);
+        struct spool_code code = {.index = ++w->n_codes,
+                                  .first_line = r->first_line,
+                                  .first_traceable = r->first_traceable,
+                                  .qualname_length = (uint32_t)qualname,
+                                  .file_name_length = (uint32_t)file_name,
+                                  .line_table_length = r->line_table_bytes};
+        spool_append(w->spool, SPOOL_CODE, &code, sizeof code, text,
+                     qualname + file_name + r->line_table_bytes);
+        *same = code.index;
+    }
+    *index = *same;
+}
+
+static int find_functions(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct words *w = arg;
+    (void)info;
+    (void)size;
+    for (uint32_t i = 0; i < w->n_functions; i++) {
+        uint64_t pc = w->functions[i].pc, word = w->functions[i].function.word, start, end;
+        if (word >> PYH_ADDR_BITS && cfi_function(pc, &start, &end))
+            w->functions[i].function.start = (word & PYH_ADDR_MASK) - (pc - start);
+    }
+    return 1;
+}
+
+/* Inside dl_iterate_phdr no library can go away while its unwind information is read. */
+static void flush_functions(struct words *w)
+{
+    if (!w->n_functions)
+        return;
+    dl_iterate_phdr(find_functions, w);
+    for (uint32_t i = 0; i < w->n_functions; i++)
+        w->found[i] = w->functions[i].function;
+    spool_append(w->spool, SPOOL_FUNCTIONS, w->found, w->n_functions * sizeof *w->found, NULL, 0);
+    w->n_functions = 0;
+}
+
+static uint64_t native_word(struct words *w, uint64_t pc)
+{
+    uint64_t *word = map_put(&w->native, pc);
+    if (!word)
+        return frame_module(0, pc);
+    if (!*word) {
+        *word = modules_word(w->modules, pc);
+        if (w->n_functions == FUNCTIONS)
+            flush_functions(w);
+        w->functions[w->n_functions].pc = pc;
+        w->functions[w->n_functions++].function = (struct spool_function){*word, 0};
+    }
+    return *word;
+}
+
+uint64_t words_canonical(struct words *w, uint64_t raw)
+{
+    switch (frame_tag(raw)) {
+    case PYH_TAG_NATIVE:
+        return native_word(w, raw);
+    case PYH_TAG_C_CALL:
+        return frame_c_call(native_word(w, raw & PYH_ADDR_MASK));
+    case PYH_TAG_PYTHON: {
+        uint64_t *index = map_get(&w->codes, frame_code_id(raw));
+        return index && *index ? frame_python(*index, raw & PYH_OFFSET_MASK) : 0;
+    }
+    }
+    return raw;
+}
+
+bool words_begin(struct words *w)
+{
+    if (!modules_update(w->modules, w->spool))
+        return false;
+    map_clear(&w->native);
+    return true;
+}
+
+void words_end(struct words *w)
+{
+    flush_functions(w);
+    modules_drop_ended(w->modules);
+}
