@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "c_call_stack.h"
 #include "map.h"
 #include "shadow.h"
 
@@ -198,7 +199,7 @@ PyObject *c_calls_on_call(PyObject *self, PyObject *const *args, size_t n, PyObj
     } else {
         function.address = 0;
     }
-    if (shadow_begin_c((uint64_t)args[0], function.address))
+    if (c_call_begins((uint64_t)args[0], function.address))
         Py_RETURN_NONE;
     return Py_NewRef(shadow_disable);
 }
@@ -208,7 +209,7 @@ PyObject *c_calls_on_return(PyObject *self, PyObject *const *args, size_t n, PyO
     (void)self;
     (void)n;
     (void)names;
-    shadow_end_c((uint64_t)args[0], false);
+    c_call_returns((uint64_t)args[0], false);
     Py_RETURN_NONE;
 }
 
@@ -217,6 +218,6 @@ PyObject *c_calls_on_raise(PyObject *self, PyObject *const *args, size_t n, PyOb
     (void)self;
     (void)n;
     (void)names;
-    shadow_end_c((uint64_t)args[0], true);
+    c_call_returns((uint64_t)args[0], true);
     Py_RETURN_NONE;
 }

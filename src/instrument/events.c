@@ -1,12 +1,12 @@
 /* Sources: PEP 669; Python/instrumentation.c, Objects/call.c of CPython 3.12 to 3.15. */
 #define PY_SSIZE_T_CLEAN
-#define Py_BUILD_CORE 1
-#include <Python.h>
+#include "current_frame.h" /* first: it defines Py_BUILD_CORE */
 
 #include "c_calls.h"
 #include "calibrate.h"
 #include "filter.h"
 #include "instrument.h"
+#include "lines.h"
 #include "shadow.h"
 
 /* A callback: what its vectorcall slot does is all there is to it.  Static, so nothing that the GC or
@@ -38,7 +38,7 @@ static struct {
     {"CALL", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_call}},
     {"C_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_return}},
     {"C_RAISE", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_raise}},
-    {"LINE", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_line}},
+    {"LINE", {.head = PyObject_HEAD_INIT(&callback_type).call = lines_on_line}},
 };
 #define N_EVENTS (sizeof events / sizeof *events)
 #define LINE (N_EVENTS - 1) /* on for single code objects only */
@@ -217,7 +217,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
     x->all_events = !filter_is_set();
     x->lines = lines;
     x->keep_calls = filter_has_names();
-    shadow_init();
+    current_frame_init();
     if (!register_all(monitoring, lines) && !calibrate(x, monitoring, cost)) {
         atomic_store(&exact_current, x);
         if (!set_events(monitoring, true))

@@ -1,10 +1,10 @@
-#include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
-
 #include "lines.h"
 
 #include <string.h>
 
 #include "map.h"
+
+#define ON_LINE (EXACT_RECORDED | EXACT_LINES)
 
 /* NULL: no memory, or the tree is full. */
 static struct exact_node *leaf(struct exact *x, struct exact_thread *t, struct exact_node *node,
@@ -59,10 +59,57 @@ bool lines_begin(struct exact *x, struct exact_thread *t, struct exact_node *nod
     return true;
 }
 
-void lines_next(struct exact *x, struct exact_thread *t, uint32_t i, uint32_t line)
+static void lines_next(struct exact *x, struct exact_thread *t, uint32_t i, uint32_t line)
 {
     struct exact_node *n = leaf(x, t, t->stack[i].node, line);
     if (n)
         count(&n->calls, 1);
     t->line[i] = (struct exact_line){.node = n, .since = exact_ticks(x)};
+}
+
+/* The place in the stack of `f`, the innermost frame, where it is not simply the top; -1: it has no
+ * lines. */
+static __attribute__((noinline)) int64_t find_line(struct exact *x, struct exact_thread *t,
+                                                   const frame_t *f, uint64_t now)
+{
+    bool seeded = !t->started;
+    const struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
+    if (!top || top->frame != (uint64_t)f || !shadow_is_same(x, t, t->depth - 1, f))
+        shadow_mend_to(x, t, f, now);
+    t->started = true;
+    uint32_t i = t->depth;
+    while (i && t->stack[i - 1].flags & EXACT_REGION && t->stack[i - 1].frame == (uint64_t)f)
+        i--;
+    if (!i || t->stack[i - 1].frame != (uint64_t)f || !(t->stack[i - 1].flags & EXACT_LINES))
+        return -1;
+    if (seeded) /* it stands on the new line now: which one it was on is not known */
+        t->line[i - 1].node = NULL;
+    return i - 1;
+}
+
+PyObject *lines_on_line(PyObject *self, PyObject *const *args, size_t n, PyObject *names)
+{
+    (void)self;
+    (void)n;
+    (void)names;
+    uint64_t code = (uint64_t)args[0];
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x)
+        Py_RETURN_NONE;
+    uint64_t now = exact_ticks(x);
+    shadow_enter();
+    struct exact_thread *t = shadow_record(x);
+    const frame_t *f = current_frame();
+    if (LIKELY(t && FRAME_CODE(f) == code)) {
+        int64_t i = (int64_t)t->depth - 1;
+        if (!LIKELY(i >= 0 && t->stack[i].frame == (uint64_t)f &&
+                    (t->stack[i].flags & (ON_LINE | EXACT_LINKED | EXACT_REGION)) == ON_LINE))
+            i = find_line(x, t, f, now);
+        if (LIKELY(i >= 0)) {
+            lines_end(t, (uint32_t)i, now);
+            lines_next(x, t, (uint32_t)i, (uint32_t)PyLong_AsLong(args[1]));
+        }
+    }
+    shadow_leave();
+    Py_RETURN_NONE;
 }

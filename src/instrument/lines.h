@@ -9,24 +9,15 @@
 #ifndef PYH_LINES_H
 #define PYH_LINES_H
 
-#include "exact.h"
-
-struct _PyInterpreterFrame;
+#include "shadow_stack.h"
 
 /* `f`, which has the node `node`, is about to stand at the top of the shadow stack: it begins, goes on,
  * or was found running.  False: no memory. */
 bool lines_begin(struct exact *x, struct exact_thread *t, struct exact_node *node,
-                 const struct _PyInterpreterFrame *f);
+                 const frame_t *f);
 
-/* The function at place `i` of the shadow stack begins a line. */
-void lines_next(struct exact *x, struct exact_thread *t, uint32_t i, uint32_t line);
-
-/* A counter that only the calling thread writes. */
-static inline void count(_Atomic uint64_t *c, uint64_t n)
-{
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
-                          memory_order_relaxed);
-}
+/* The callback of LINE: (code, line) -> None. */
+PyObject *lines_on_line(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 
 /* The line that the function at place `i` is on ends, if it is on one. */
 static inline void lines_end(struct exact_thread *t, uint32_t i, uint64_t now)

@@ -1,5 +1,5 @@
 /* Source: PEP 343, PEP 590. */
-#include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
+#include "current_frame.h" /* first: it defines Py_BUILD_CORE */
 
 #include "region.h"
 
@@ -8,8 +8,8 @@
 
 #include "exact.h"
 #include "map.h"
+#include "region_stack.h"
 #include "regions.h"
-#include "shadow.h"
 
 #define FIRST_CAPACITY 64
 
@@ -121,7 +121,7 @@ static PyObject *enter(PyObject *o, PyObject *unused)
         return NULL;
     }
     struct regions *r = own_list();
-    frame_t *frame = shadow_current_frame();
+    frame_t *frame = current_frame();
     if (!r || !frame || (r->n == r->capacity && !make_room(r)))
         return Py_NewRef(o);
     announce(self, generation);
@@ -134,7 +134,7 @@ static PyObject *enter(PyObject *o, PyObject *unused)
     slot->frame = (uint64_t)frame;
     atomic_signal_fence(memory_order_seq_cst);
     r->n++;
-    shadow_enter_region(frame, slot);
+    region_enter(frame, slot);
     return Py_NewRef(o);
 }
 
@@ -216,7 +216,7 @@ static void note_attributes(PyObject *attributes, uint32_t serial)
     }
     append(&t, "}", 1);
     if (!t.cut)
-        shadow_note_attributes(serial, t.at, (uint32_t)t.n);
+        region_note_attributes(serial, t.at, (uint32_t)t.n);
 }
 
 static void leave(struct region *self)
@@ -236,7 +236,7 @@ static void leave(struct region *self)
     if (r == regions_mine)
         while (r->n && !r->slots[r->n - 1].frame)
             r->n--;
-    uint32_t kept = left.frame ? shadow_leave_region(&left) : 0;
+    uint32_t kept = left.frame ? region_leave(&left) : 0;
     if (kept && self->attributes)
         note_attributes(self->attributes, kept);
 }

@@ -3,74 +3,15 @@
 
 #include "shadow.h"
 
-#include <link.h>
-
+#include "c_call_stack.h"
 #include "filter.h"
 #include "lines.h"
 #include "native_path.h"
+#include "region_stack.h"
 #include "regions.h"
-
-#define SLOW __attribute__((noinline, cold))
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#define LIKELY(x) __builtin_expect(!!(x), 1)
+#include "shadow_stack.h"
 
 #define MISSING_MAX 65536 /* frames that one mending may add */
-
-/* Where the current thread state's pointer lies from the thread pointer on; 0: not known.  The
- * interpreter's own function for it calls __tls_get_addr, which takes longer than all else here. */
-static int64_t state_offset;
-
-static PyThreadState *state_by_call(void)
-{
-#if PY_VERSION_HEX >= 0x030d0000
-    return PyThreadState_GetUnchecked();
-#else
-    return _PyThreadState_UncheckedGet();
-#endif
-}
-
-static uint64_t state_at(int64_t offset)
-{
-    return *(const uint64_t *)(arch_thread_pointer() + (uint64_t)offset);
-}
-
-/* The interpreter's thread-local block has the pointer once, and lies below the thread pointer if it
- * is part of the static block, which is the same in all threads. */
-static int find_in_block(struct dl_phdr_info *info, size_t size, void *data)
-{
-    uint64_t state = (uint64_t)state_by_call(), self = arch_thread_pointer(), found = 0;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum && info->dlpi_tls_data; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        for (uint64_t at = 0; p->p_type == PT_TLS && at + 8 <= p->p_memsz; at += 8) {
-            uint64_t address = (uint64_t)info->dlpi_tls_data + at;
-            if (*(const uint64_t *)address != state)
-                continue;
-            found++;
-            *(int64_t *)data = (int64_t)(address - self);
-        }
-    }
-    if (found != 1 || *(int64_t *)data >= 0 || *(int64_t *)data < -65536)
-        *(int64_t *)data = 0;
-    return found != 0;
-}
-
-void shadow_init(void)
-{
-    state_offset = 0;
-    dl_iterate_phdr(find_in_block, &state_offset);
-}
-
-frame_t *shadow_current_frame(void)
-{
-    const PyThreadState *ts =
-        LIKELY(state_offset) ? (const PyThreadState *)state_at(state_offset) : state_by_call();
-#if PY_VERSION_HEX >= 0x030d0000
-    return ts->current_frame;
-#else
-    return ts->cframe->current_frame;
-#endif
-}
 
 /* The shim that runs `__init__`, as a caller (pyframe.h leaves it out, too). */
 static bool is_phantom(const frame_t *f)
@@ -102,89 +43,10 @@ static frame_t *caller_of(const frame_t *f, uint64_t *entry)
     return NULL;
 }
 
-static SLOW struct exact_thread *new_record(struct exact *x)
+struct exact_thread *shadow_new_record(struct exact *x)
 {
-    if (state_offset && state_at(state_offset) != (uint64_t)state_by_call())
-        state_offset = 0;
+    current_frame_check();
     return exact_add_thread(x);
-}
-
-static struct exact_thread *thread_record(struct exact *x)
-{
-    return LIKELY(exact_mine.generation == x->generation) ? exact_mine.thread : new_record(x);
-}
-
-enum ending { RETURNED, YIELDED, RAISED, CUT_OFF /* profiling ends, the function does not */ };
-
-static bool is_generator(const PyCodeObject *code)
-{
-    return code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
-}
-
-/* What begins is logged.  `is_new`: it is a call, no other turn of one. */
-static __attribute__((noinline)) void log_begin(struct exact *x, struct exact_thread *t,
-                                                struct exact_frame *s, bool is_new)
-{
-    if (x->log_events)
-        event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
-    if (!x->keep_calls || s->flags & EXACT_REGION)
-        return;
-    uint32_t call = 0;
-    if (is_generator((const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame))) {
-        call = open_calls_resume(&x->open, s->frame);
-        if (call && is_new) /* of one that was at this address, and was dropped */
-            open_calls_end(&x->open, call);
-        if (!call || is_new)
-            call = open_calls_begin(&x->open, s->since, !is_new);
-    } else if (!is_new) { /* it ran before profiling did */
-        call = open_calls_begin(&x->open, s->since, true);
-    }
-    s->flags |= EXACT_KEPT | (uint64_t)call << EXACT_CALL_SHIFT;
-}
-
-static __attribute__((noinline)) void log_end(struct exact *x, struct exact_thread *t,
-                                              const struct exact_frame *f, uint64_t now,
-                                              enum ending how)
-{
-    static const enum event_kind kind[] = {EVENT_RETURN, EVENT_YIELD, EVENT_RAISE, EVENT_RETURN};
-    uint32_t call = (uint32_t)(f->flags >> EXACT_CALL_SHIFT);
-    if (f->flags & EXACT_REGION && !(f->flags & EXACT_LEFT) && how != CUT_OFF)
-        how = YIELDED; /* it is where its function is */
-    if (x->log_events)
-        event_put(&t->events, kind[how], f->node->id, now);
-    if (!(f->flags & EXACT_KEPT))
-        return;
-    bool ended = how != YIELDED;
-    struct call_turn turn = {.since = f->since, .until = now, .node = f->node->id};
-    turn.flags = (ended ? CALL_ENDED : 0) | (how == RAISED ? CALL_RAISED : 0) |
-                 (how == CUT_OFF ? CALL_PARTIAL : 0);
-    t->kept = calls_turn(&t->calls, &x->open, call, &turn) ? turn.serial : 0;
-    if (call && !(f->flags & EXACT_REGION)) {
-        if (ended)
-            open_calls_end(&x->open, call);
-        else
-            open_calls_suspend(&x->open, call, f->frame);
-    }
-}
-
-static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t now,
-                              enum ending how)
-{
-    const struct exact_frame *f = &t->stack[t->depth - 1];
-    if (f->flags & EXACT_RECORDED && now > f->since)
-        count(&f->node->total_ticks, now - f->since);
-    if (!LIKELY(!x->log_events && !(f->flags & EXACT_KEPT)) && f->flags & EXACT_RECORDED)
-        log_end(x, t, f, now, how);
-    t->depth--;
-}
-
-/* The C function that the stack's frame `i` waits for has ended, or must have. */
-static void end_c_call(struct exact_thread *t, uint32_t i, uint64_t now)
-{
-    const struct exact_c_call *c = &t->c_calls[i];
-    t->stack[i].flags &= ~(uint64_t)EXACT_IN_C;
-    if (now > c->since)
-        count(&c->node->total_ticks, now - c->since);
 }
 
 /* What a frame is in the midst of, the line it is on or the C function it waits for, ends. */
@@ -193,12 +55,10 @@ static void end_inside(struct exact_thread *t, uint32_t i, uint64_t now)
     if (t->stack[i].flags & EXACT_LINES)
         lines_end(t, i, now);
     if (t->stack[i].flags & EXACT_IN_C)
-        end_c_call(t, i, now);
+        c_call_ends(t, i, now);
 }
 
-/* Pops any frame. */
-static __attribute__((noinline)) void drop(struct exact *x, struct exact_thread *t, uint64_t now,
-                                           enum ending how)
+void shadow_drop(struct exact *x, struct exact_thread *t, uint64_t now, enum ending how)
 {
     end_inside(t, t->depth - 1, now);
     pop(x, t, now, how);
@@ -231,9 +91,7 @@ static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thre
     return s;
 }
 
-/* Is the shadow stack's frame `i` the live frame `f`?  Its end was seen if it is recorded; else another
- * one may have taken its place in memory, so its callers are compared, too. */
-static bool is_same(const struct exact *x, const struct exact_thread *t, uint32_t i,
+bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_t i,
                     const frame_t *f)
 {
     for (;; i--) {
@@ -262,35 +120,11 @@ static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uin
         if (between)
             node = t->c_calls[t->depth - 1].node;
         else
-            end_c_call(t, t->depth - 1, exact_ticks(x)); /* without an event (c_calls.h) */
+            c_call_ends(t, t->depth - 1, exact_ticks(x)); /* without an event (c_calls.h) */
     }
     if (between)
         node = native_path(x, t, node, between, top ? top->entry : 0);
     return node;
-}
-
-/* A region, on top of the frame that has entered it.  `is_new`: it is entered now. */
-static struct exact_frame *push_region(struct exact *x, struct exact_thread *t,
-                                       struct region_slot *slot, bool is_new)
-{
-    if (t->depth == t->capacity && !exact_grow_stack(t))
-        return NULL;
-    const struct exact_frame *below = &t->stack[t->depth - 1];
-    struct exact_frame *s = &t->stack[t->depth];
-    struct exact_node *node = exact_child(x, t, below->node, slot->word);
-    *s = *below;
-    s->node = node;
-    s->since = exact_ticks(x);
-    if (slot->generation != x->generation) {
-        slot->call = open_calls_begin(&x->open, s->since, !is_new);
-        slot->generation = x->generation;
-    }
-    s->flags = EXACT_REGION | EXACT_KEPT | (uint64_t)slot->call << EXACT_CALL_SHIFT |
-               (node != below->node ? EXACT_RECORDED : 0);
-    if (x->log_events)
-        log_begin(x, t, s, is_new);
-    t->depth++;
-    return s;
 }
 
 /* A frame that runs, whose begin was not seen: it ran before the thread was seen, or `throw` went
@@ -309,7 +143,7 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
     if (!(s->flags & EXACT_RECORDED))
         return true; /* left out by a filter: a node without figures */
     if (x->log_events || x->keep_calls)
-        log_begin(x, t, s, false);
+        turns_begin(x, t, s, false);
     if (resumed) {
         s->flags |= EXACT_LINKED;
         count(&s->node->resumes, 1);
@@ -318,26 +152,25 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
     }
     for (uint32_t i = 0; regions_mine && i < regions_mine->n; i++)
         if (regions_mine->slots[i].frame == (uint64_t)f &&
-            (s = push_region(x, t, &regions_mine->slots[i], false)))
+            (s = region_push(x, t, &regions_mine->slots[i], false)))
             atomic_fetch_add_explicit(&s->node->seeded, 1, memory_order_relaxed);
     return true;
 }
 
-/* Makes the shadow stack that of `first` and its callers. */
-static void mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now)
+void shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now)
 {
     uint64_t entry;
     uint32_t missing = 0, kept = 0;
     for (const frame_t *p = first; p && missing < MISSING_MAX; p = caller_of(p, &entry)) {
         for (kept = t->depth; kept; kept--)
-            if (t->stack[kept - 1].frame == (uint64_t)p && is_same(x, t, kept - 1, p))
+            if (t->stack[kept - 1].frame == (uint64_t)p && shadow_is_same(x, t, kept - 1, p))
                 break;
         if (kept)
             break;
         missing++;
     }
     while (t->depth > kept)
-        drop(x, t, now, RETURNED);
+        shadow_drop(x, t, now, RETURNED);
     while (kept + missing > t->capacity)
         if (!exact_grow_stack(t))
             return;
@@ -355,41 +188,15 @@ find_parent(struct exact *x, struct exact_thread *t, const frame_t *f, uint64_t 
     uint64_t between;
     frame_t *p = caller_of(f, &between);
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
-    if (!(top ? p && top->frame == (uint64_t)p && is_same(x, t, t->depth - 1, p) : !p))
-        mend_to(x, t, p, exact_ticks(x));
+    if (!(top ? p && top->frame == (uint64_t)p && shadow_is_same(x, t, t->depth - 1, p) : !p))
+        shadow_mend_to(x, t, p, exact_ticks(x));
     t->started = true;
     return below_top(x, t, between, entry);
 }
 
-/* A generator or coroutine goes on within the regions that it had entered. */
-static __attribute__((noinline)) void resume_regions(struct exact *x, struct exact_thread *t,
-                                                     const frame_t *f)
+bool shadow_left_out(struct exact *x, uint64_t code)
 {
-    for (uint32_t i = 0; i < regions_mine->n; i++) {
-        if (regions_mine->slots[i].frame != (uint64_t)f)
-            continue;
-        struct exact_frame *s = push_region(x, t, &regions_mine->slots[i], false);
-        if (s)
-            count(&s->node->resumes, 1);
-    }
-}
-
-static void enter(void)
-{
-    atomic_store_explicit(&exact_mine.busy, 1, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-}
-
-static void leave(void)
-{
-    atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&exact_mine.busy, 0, memory_order_relaxed);
-}
-
-/* Is the function left out?  Then its events at this place can be switched off. */
-static __attribute__((noinline)) bool left_out(struct exact *x, uint64_t code)
-{
-    const frame_t *f = shadow_current_frame();
+    const frame_t *f = current_frame();
     /* A callback that C code fires (PyMonitoring_Fire...) may come with another frame's globals. */
     return !filter_selects(x, code, FRAME_CODE(f) == code ? f->f_globals : NULL);
 }
@@ -399,14 +206,14 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     if (!x)
         return true;
-    enter();
-    if (!LIKELY(x->all_events) && left_out(x, code)) {
-        leave();
+    shadow_enter();
+    if (!LIKELY(x->all_events) && shadow_left_out(x, code)) {
+        shadow_leave();
         return false;
     }
-    struct exact_thread *t = thread_record(x);
+    struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
-        const frame_t *f = shadow_current_frame();
+        const frame_t *f = current_frame();
         const struct exact_frame *top = &t->stack[t->depth - 1];
         struct exact_node *parent;
         uint64_t entry;
@@ -421,136 +228,23 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
         if (LIKELY(s)) {
             count(is_call ? &s->node->calls : &s->node->resumes, 1);
             s->since = exact_ticks(x);
-            if (!LIKELY(!x->log_events && !x->keep_calls))
-                log_begin(x, t, s, is_call);
+            if (!LIKELY(!turns_are_noted(x)))
+                turns_begin(x, t, s, is_call);
             if (!is_call && regions_mine)
-                resume_regions(x, t, f);
+                region_resume(x, t, f);
         }
     }
-    leave();
+    shadow_leave();
     return true;
 }
 
-/* `f` as a caller: what it calls next would find it on top.  NULL: no memory. */
-static struct exact_frame *on_top(struct exact *x, struct exact_thread *t, const frame_t *f)
+struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const frame_t *f)
 {
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
-    if (!top || top->frame != (uint64_t)f || !is_same(x, t, t->depth - 1, f))
-        mend_to(x, t, f, exact_ticks(x));
+    if (!top || top->frame != (uint64_t)f || !shadow_is_same(x, t, t->depth - 1, f))
+        shadow_mend_to(x, t, f, exact_ticks(x));
     t->started = true;
     return t->depth ? &t->stack[t->depth - 1] : NULL;
-}
-
-void shadow_enter_region(const frame_t *f, struct region_slot *slot)
-{
-    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x)
-        return;
-    enter();
-    struct exact_thread *t = thread_record(x);
-    if (t) {
-        const struct exact_frame *top = on_top(x, t, f);
-        if (top && top->flags & EXACT_IN_C)
-            end_c_call(t, t->depth - 1, exact_ticks(x)); /* `__enter__`, called by name */
-        struct exact_frame *s = top ? push_region(x, t, slot, true) : NULL;
-        if (s)
-            count(&s->node->calls, 1);
-    }
-    leave();
-}
-
-uint32_t shadow_leave_region(const struct region_slot *slot)
-{
-    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x || exact_mine.generation != x->generation)
-        return 0;
-    uint64_t now = exact_ticks(x);
-    enter();
-    struct exact_thread *t = exact_mine.thread;
-    t->kept = 0;
-    for (uint32_t i = t->depth; i--;) {
-        struct exact_frame *s = &t->stack[i];
-        if (s->frame != slot->frame || !(s->flags & EXACT_REGION) || s->node->word != slot->word)
-            continue;
-        s->flags |= EXACT_LEFT;
-        while (t->depth > i)
-            drop(x, t, now, RETURNED);
-        break;
-    }
-    if (slot->generation == x->generation)
-        open_calls_end(&x->open, slot->call);
-    leave();
-    return t->kept;
-}
-
-void shadow_note_attributes(uint32_t serial, const char *text, uint32_t length)
-{
-    const struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (x && exact_mine.generation == x->generation)
-        calls_attributes(&exact_mine.thread->calls, serial, text, length);
-}
-
-/* By the function on top.  The last call at this depth often was the same.  Below the tree's bound, where
- * nodes stand for several functions, it is not timed. */
-static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, uint64_t word)
-{
-    struct exact_frame *top = &t->stack[t->depth - 1];
-    struct exact_c_call *c = &t->c_calls[t->depth - 1];
-    if (top->flags & EXACT_IN_C)
-        end_c_call(t, t->depth - 1, exact_ticks(x));
-    struct exact_node *node = c->node;
-    if (!node || node->word != word || node->parent != top->node->id)
-        node = exact_child(x, t, top->node, word);
-    count(&node->calls, 1);
-    if (node == top->node || !(top->flags & EXACT_RECORDED))
-        return;
-    top->flags |= EXACT_IN_C;
-    *c = (struct exact_c_call){node, exact_ticks(x)};
-}
-
-bool shadow_begin_c(uint64_t code, uint64_t function)
-{
-    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x || (!function && x->all_events))
-        return true;
-    enter();
-    if (!LIKELY(x->all_events) && left_out(x, code)) {
-        leave();
-        return false;
-    }
-    struct exact_thread *t = function ? thread_record(x) : NULL;
-    const frame_t *f = shadow_current_frame();
-    if (LIKELY(t && FRAME_CODE(f) == code)) { /* another one's: see left_out */
-        struct exact_frame *top = &t->stack[t->depth - 1];
-        if (!LIKELY(t->depth && top->frame == (uint64_t)f && top->flags & EXACT_RECORDED))
-            top = on_top(x, t, f);
-        if (LIKELY(top && top->frame == (uint64_t)f))
-            begin_c_call(x, t, frame_c_call(frame_native(function)));
-    }
-    leave();
-    return true;
-}
-
-void shadow_end_c(uint64_t code, bool raised)
-{
-    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x || exact_mine.generation != x->generation)
-        return;
-    uint64_t now = exact_ticks(x);
-    enter();
-    struct exact_thread *t = exact_mine.thread;
-    const frame_t *f = shadow_current_frame();
-    uint32_t depth = FRAME_CODE(f) == code ? t->depth : 0;
-    while (depth && t->stack[depth - 1].frame != (uint64_t)f)
-        depth--; /* left out by a filter, their ends are not seen */
-    if (depth && t->stack[depth - 1].flags & EXACT_IN_C) {
-        while (t->depth > depth)
-            drop(x, t, now, RETURNED);
-        if (raised)
-            atomic_fetch_add_explicit(&t->c_calls[depth - 1].node->raised, 1, memory_order_relaxed);
-        end_c_call(t, depth - 1, now);
-    }
-    leave();
 }
 
 /* The end of a frame that is not the top: those above it ended unseen. */
@@ -559,9 +253,9 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
 {
     for (uint32_t i = t->depth; i; i--)
         if (t->stack[i - 1].frame == (uint64_t)f && !(t->stack[i - 1].flags & EXACT_REGION) &&
-            is_same(x, t, i - 1, f)) {
+            shadow_is_same(x, t, i - 1, f)) {
             while (t->depth > i)
-                drop(x, t, now, RETURNED);
+                shadow_drop(x, t, now, RETURNED);
             end_inside(t, i - 1, now);
             return true;
         }
@@ -578,7 +272,7 @@ static __attribute__((noinline)) void pop_linked(struct exact *x, struct exact_t
 {
     bool one = how == RAISED || (how == RETURNED && is_generator((const PyCodeObject *)code));
     do
-        drop(x, t, now, how);
+        shadow_drop(x, t, now, how);
     while (!one && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
 }
 
@@ -588,14 +282,14 @@ static ALWAYS_INLINE bool end(uint64_t code, enum ending how)
     if (!x)
         return true;
     uint64_t now = exact_ticks(x);
-    enter();
-    if (!LIKELY(x->all_events) && left_out(x, code)) {
-        leave();
+    shadow_enter();
+    if (!LIKELY(x->all_events) && shadow_left_out(x, code)) {
+        shadow_leave();
         return false;
     }
-    struct exact_thread *t = thread_record(x);
+    struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
-        const frame_t *f = shadow_current_frame();
+        const frame_t *f = current_frame();
         const struct exact_frame *top = &t->stack[t->depth - 1];
         if (LIKELY(t->depth && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED) ||
             unwind_to(x, t, f, now)) {
@@ -607,50 +301,8 @@ static ALWAYS_INLINE bool end(uint64_t code, enum ending how)
                 pop_linked(x, t, code, how, now);
         }
     }
-    leave();
+    shadow_leave();
     return true;
-}
-
-/* The place in the stack of `f`, the innermost frame, where it is not simply the top; -1: it has no
- * lines. */
-static __attribute__((noinline)) int64_t find_line(struct exact *x, struct exact_thread *t,
-                                                   const frame_t *f, uint64_t now)
-{
-    bool seeded = !t->started;
-    const struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
-    if (!top || top->frame != (uint64_t)f || !is_same(x, t, t->depth - 1, f))
-        mend_to(x, t, f, now);
-    t->started = true;
-    uint32_t i = t->depth;
-    while (i && t->stack[i - 1].flags & EXACT_REGION && t->stack[i - 1].frame == (uint64_t)f)
-        i--;
-    if (!i || t->stack[i - 1].frame != (uint64_t)f || !(t->stack[i - 1].flags & EXACT_LINES))
-        return -1;
-    if (seeded) /* it stands on the new line now: which one it was on is not known */
-        t->line[i - 1].node = NULL;
-    return i - 1;
-}
-
-static ALWAYS_INLINE void next_line(uint64_t code, PyObject *line)
-{
-    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x)
-        return;
-    uint64_t now = exact_ticks(x);
-    enter();
-    struct exact_thread *t = thread_record(x);
-    const frame_t *f = shadow_current_frame();
-    if (LIKELY(t && FRAME_CODE(f) == code)) {
-        int64_t i = (int64_t)t->depth - 1;
-        if (!LIKELY(i >= 0 && t->stack[i].frame == (uint64_t)f &&
-                    t->stack[i].flags == (EXACT_RECORDED | EXACT_LINES)))
-            i = find_line(x, t, f, now);
-        if (LIKELY(i >= 0)) {
-            lines_end(t, (uint32_t)i, now);
-            lines_next(x, t, (uint32_t)i, (uint32_t)PyLong_AsLong(line));
-        }
-    }
-    leave();
 }
 
 /* Never NULL, which would raise in the program.  UNWIND and THROW cannot be disabled (before 3.15). */
@@ -673,14 +325,13 @@ CALLBACK(shadow_on_throw, begin((uint64_t)args[0], false), false)
 CALLBACK(shadow_on_return, end((uint64_t)args[0], RETURNED), true)
 CALLBACK(shadow_on_yield, end((uint64_t)args[0], YIELDED), true)
 CALLBACK(shadow_on_unwind, end((uint64_t)args[0], RAISED), false)
-CALLBACK(shadow_on_line, (next_line((uint64_t)args[0], args[1]), true), false)
 
 void shadow_close_all(struct exact *x, uint64_t ticks)
 {
     pthread_mutex_lock(&x->lock);
     for (struct exact_thread *t = atomic_load(&x->threads); t; t = t->next) {
         while (t->depth)
-            drop(x, t, ticks, CUT_OFF);
+            shadow_drop(x, t, ticks, CUT_OFF);
         t->started = false;
     }
     pthread_mutex_unlock(&x->lock);

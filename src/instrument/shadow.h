@@ -25,30 +25,7 @@ PyObject *shadow_on_return(PyObject *self, PyObject *const *args, size_t n, PyOb
 PyObject *shadow_on_yield(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 PyObject *shadow_on_unwind(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 
-/* LINE: (code, line) -> None. */
-PyObject *shadow_on_line(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
-
 extern PyObject *shadow_disable; /* sys.monitoring.DISABLE */
-
-/* Finds out where a thread's current thread state is kept.  Once per session. */
-void shadow_init(void);
-
-/* The innermost Python frame of the calling thread, a _PyInterpreterFrame. */
-struct _PyInterpreterFrame *shadow_current_frame(void);
-
-/* The frame `f`, the innermost one, enters a region; a region ends.  leave: the serial of its call
- * (calls.h) if that was kept, else 0; then its attributes, a JSON object, may follow. */
-struct region_slot;
-void shadow_enter_region(const struct _PyInterpreterFrame *f, struct region_slot *slot);
-uint32_t shadow_leave_region(const struct region_slot *slot);
-void shadow_note_attributes(uint32_t serial, const char *text, uint32_t length);
-
-/* The innermost Python frame, that runs `code`, calls the C function that starts at `function` (0: no C
- * function).  False: it is left out by a filter. */
-bool shadow_begin_c(uint64_t code, uint64_t function);
-
-/* It returns, or raises. */
-void shadow_end_c(uint64_t code, bool raised);
 
 /* Ends what still runs on any thread, at the time `ticks`. */
 void shadow_close_all(struct exact *x, uint64_t ticks);

@@ -1,0 +1,74 @@
+#include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
+
+#include "c_call_stack.h"
+
+void c_call_ends(struct exact_thread *t, uint32_t i, uint64_t now)
+{
+    const struct exact_c_call *c = &t->c_calls[i];
+    t->stack[i].flags &= ~(uint64_t)EXACT_IN_C;
+    if (now > c->since)
+        count(&c->node->total_ticks, now - c->since);
+}
+
+/* By the function on top.  The last call at this depth often was the same.  Below the tree's bound, where
+ * nodes stand for several functions, it is not timed. */
+static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, uint64_t word)
+{
+    struct exact_frame *top = &t->stack[t->depth - 1];
+    struct exact_c_call *c = &t->c_calls[t->depth - 1];
+    if (top->flags & EXACT_IN_C)
+        c_call_ends(t, t->depth - 1, exact_ticks(x));
+    struct exact_node *node = c->node;
+    if (!node || node->word != word || node->parent != top->node->id)
+        node = exact_child(x, t, top->node, word);
+    count(&node->calls, 1);
+    if (node == top->node || !(top->flags & EXACT_RECORDED))
+        return;
+    top->flags |= EXACT_IN_C;
+    *c = (struct exact_c_call){node, exact_ticks(x)};
+}
+
+bool c_call_begins(uint64_t code, uint64_t function)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x || (!function && x->all_events))
+        return true;
+    shadow_enter();
+    if (!LIKELY(x->all_events) && shadow_left_out(x, code)) {
+        shadow_leave();
+        return false;
+    }
+    struct exact_thread *t = function ? shadow_record(x) : NULL;
+    const frame_t *f = current_frame();
+    if (LIKELY(t && FRAME_CODE(f) == code)) { /* another one's: see left_out */
+        struct exact_frame *top = &t->stack[t->depth - 1];
+        if (!LIKELY(t->depth && top->frame == (uint64_t)f && top->flags & EXACT_RECORDED))
+            top = shadow_on_top(x, t, f);
+        if (LIKELY(top && top->frame == (uint64_t)f))
+            begin_c_call(x, t, frame_c_call(frame_native(function)));
+    }
+    shadow_leave();
+    return true;
+}
+
+void c_call_returns(uint64_t code, bool raised)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x || exact_mine.generation != x->generation)
+        return;
+    uint64_t now = exact_ticks(x);
+    shadow_enter();
+    struct exact_thread *t = exact_mine.thread;
+    const frame_t *f = current_frame();
+    uint32_t depth = FRAME_CODE(f) == code ? t->depth : 0;
+    while (depth && t->stack[depth - 1].frame != (uint64_t)f)
+        depth--; /* left out by a filter, their ends are not seen */
+    if (depth && t->stack[depth - 1].flags & EXACT_IN_C) {
+        while (t->depth > depth)
+            shadow_drop(x, t, now, RETURNED);
+        if (raised)
+            atomic_fetch_add_explicit(&t->c_calls[depth - 1].node->raised, 1, memory_order_relaxed);
+        c_call_ends(t, depth - 1, now);
+    }
+    shadow_leave();
+}

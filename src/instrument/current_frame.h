@@ -1,0 +1,48 @@
+/* current_frame.h - the innermost Python frame of the calling thread.
+ *
+ * Context: with the GIL.
+ */
+#ifndef PYH_CURRENT_FRAME_H
+#define PYH_CURRENT_FRAME_H
+
+#include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
+
+#include "arch_x86_64.h"
+
+/* Where the current thread state's pointer lies from the thread pointer on; 0: not known.  The
+ * interpreter's own function for it calls __tls_get_addr, which takes longer than all else here. */
+extern int64_t current_state_offset;
+
+/* Finds it out.  Once per session. */
+void current_frame_init(void);
+
+/* A thread's first event: is it so there, too?  Else it is not known any more. */
+void current_frame_check(void);
+
+static inline PyThreadState *current_state_by_call(void)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    return PyThreadState_GetUnchecked();
+#else
+    return _PyThreadState_UncheckedGet();
+#endif
+}
+
+static inline PyThreadState *current_state_at(int64_t offset)
+{
+    return *(PyThreadState *const *)(arch_thread_pointer() + (uint64_t)offset);
+}
+
+static inline frame_t *current_frame(void)
+{
+    const PyThreadState *ts = __builtin_expect(current_state_offset != 0, 1)
+                                  ? current_state_at(current_state_offset)
+                                  : current_state_by_call();
+#if PY_VERSION_HEX >= 0x030d0000
+    return ts->current_frame;
+#else
+    return ts->cframe->current_frame;
+#endif
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* shadow_stack.h - the shadow stack, for those who push and pop: functions (shadow.c), regions, lines, C
+ * calls.  Private to src/instrument/.
+ *
+ * Context: callbacks of sys.monitoring: with the GIL, between shadow_enter and shadow_leave.
+ */
+#ifndef PYH_SHADOW_STACK_H
+#define PYH_SHADOW_STACK_H
+
+#include "current_frame.h"
+
+#include "exact.h"
+#include "turns.h"
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+
+/* The handler does not trust the stack between them. */
+static inline void shadow_enter(void)
+{
+    atomic_store_explicit(&exact_mine.busy, 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void shadow_leave(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&exact_mine.busy, 0, memory_order_relaxed);
+}
+
+struct exact_thread *shadow_new_record(struct exact *x);
+
+/* The calling thread's; NULL: no memory. */
+static inline struct exact_thread *shadow_record(struct exact *x)
+{
+    return LIKELY(exact_mine.generation == x->generation) ? exact_mine.thread
+                                                          : shadow_new_record(x);
+}
+
+/* A counter that only one thread writes at a time. */
+static inline void count(_Atomic uint64_t *c, uint64_t n)
+{
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+/* Pops a frame that is in the midst of nothing. */
+static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t now,
+                              enum ending how)
+{
+    const struct exact_frame *f = &t->stack[t->depth - 1];
+    if (f->flags & EXACT_RECORDED && now > f->since)
+        count(&f->node->total_ticks, now - f->since);
+    if (!LIKELY(!x->log_events && !(f->flags & EXACT_KEPT)) && f->flags & EXACT_RECORDED)
+        turns_end(x, t, f, now, how);
+    t->depth--;
+}
+
+/* Pops any frame. */
+void shadow_drop(struct exact *x, struct exact_thread *t, uint64_t now, enum ending how);
+
+/* Is the shadow stack's frame `i` the live frame `f`?  Its end was seen if it is recorded; else another
+ * one may have taken its place in memory, so its callers are compared, too. */
+bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_t i,
+                    const frame_t *f);
+
+/* Makes the stack that of `first` and its callers. */
+void shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now);
+
+/* The same if it is not so already: `f` as a caller, what it calls next would find it on top.  Returns
+ * the top, or NULL: no memory. */
+struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const frame_t *f);
+
+/* Is the function left out by a filter?  Then its events at this place can be switched off. */
+bool shadow_left_out(struct exact *x, uint64_t code);
+
+#endif

@@ -1,0 +1,46 @@
+#include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
+
+#include "turns.h"
+
+void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
+{
+    if (x->log_events)
+        event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
+    if (!x->keep_calls || s->flags & EXACT_REGION)
+        return;
+    uint32_t call = 0;
+    if (is_generator((const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame))) {
+        call = open_calls_resume(&x->open, s->frame);
+        if (call && is_new) /* of one that was at this address, and was dropped */
+            open_calls_end(&x->open, call);
+        if (!call || is_new)
+            call = open_calls_begin(&x->open, s->since, !is_new);
+    } else if (!is_new) { /* it ran before profiling did */
+        call = open_calls_begin(&x->open, s->since, true);
+    }
+    s->flags |= EXACT_KEPT | (uint64_t)call << EXACT_CALL_SHIFT;
+}
+
+void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame *f, uint64_t now,
+               enum ending how)
+{
+    static const enum event_kind kind[] = {EVENT_RETURN, EVENT_YIELD, EVENT_RAISE, EVENT_RETURN};
+    uint32_t call = (uint32_t)(f->flags >> EXACT_CALL_SHIFT);
+    if (f->flags & EXACT_REGION && !(f->flags & EXACT_LEFT) && how != CUT_OFF)
+        how = YIELDED; /* it is where its function is */
+    if (x->log_events)
+        event_put(&t->events, kind[how], f->node->id, now);
+    if (!(f->flags & EXACT_KEPT))
+        return;
+    bool ended = how != YIELDED;
+    struct call_turn turn = {.since = f->since, .until = now, .node = f->node->id};
+    turn.flags = (ended ? CALL_ENDED : 0) | (how == RAISED ? CALL_RAISED : 0) |
+                 (how == CUT_OFF ? CALL_PARTIAL : 0);
+    t->kept = calls_turn(&t->calls, &x->open, call, &turn) ? turn.serial : 0;
+    if (call && !(f->flags & EXACT_REGION)) {
+        if (ended)
+            open_calls_end(&x->open, call);
+        else
+            open_calls_suspend(&x->open, call, f->frame);
+    }
+}

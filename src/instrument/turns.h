@@ -1,0 +1,32 @@
+/* turns.h - what is noted of single turns of functions and regions: the event log (eventlog.h), kept
+ * calls (calls.h).
+ *
+ * Context: callbacks of sys.monitoring: with the GIL.
+ */
+#ifndef PYH_TURNS_H
+#define PYH_TURNS_H
+
+#include <Python.h>
+
+#include "exact.h"
+
+enum ending { RETURNED, YIELDED, RAISED, CUT_OFF /* profiling ends, the function does not */ };
+
+static inline bool is_generator(const PyCodeObject *code)
+{
+    return code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
+}
+
+static inline bool turns_are_noted(const struct exact *x)
+{
+    return x->log_events || x->keep_calls;
+}
+
+/* `s`, which is recorded, begins.  `is_new`: a call does, not another turn of one. */
+void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new);
+
+/* `f` ends. */
+void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame *f, uint64_t now,
+               enum ending how);
+
+#endif
