@@ -24,6 +24,7 @@ def measure(pairs: int) -> list[Figure]:
         "trace": profiled(WORKLOAD, options=trace),
         "hybrid": profiled(WORKLOAD, options=hybrid),
         "not selected": profiled(WORKLOAD, options=only),
+        "events": profiled(WORKLOAD, options=(*trace, "--last-events", "1s")),
         "cProfile": bare(WORKLOAD, "cprofile"),
     }
     with tempfile.TemporaryDirectory() as name:
@@ -44,6 +45,7 @@ def measure(pairs: int) -> list[Figure]:
         (r["trace"]["sorted"] - r["bare"]["sorted"]) - (r["trace"]["fib"] - r["bare"]["fib"])
         for r in rounds
     ]
+    logged = [r["events"]["fib"] - r["trace"]["fib"] for r in rounds]
     share = [
         (r["trace"]["fib"] - r["bare"]["fib"]) / (r["cProfile"]["fib"] - r["bare"]["fib"])
         for r in rounds
@@ -58,6 +60,9 @@ def measure(pairs: int) -> list[Figure]:
         row("added to a turn of a generator", "ns", added("trace", "generator")),
         row("added to an await", "ns", added("trace", "await"), "<= 500"),
         row("hybrid at 999 Hz, added to a call (fib)", "ns", added("hybrid", "fib")),
+        row("the event log, added to a counted call", "ns", logged, "<= 15"),
+        row("a region, entered and left", "ns", [r["trace"]["region"] for r in rounds], "<= 200"),
+        row("a region without a profiler", "ns", [r["bare"]["region"] for r in rounds]),
         row("code that is not selected (fib)", "x", ratio("not selected", "fib"), "<= 1.02"),
     ]
     return [Figure("calls", "A call that is counted", rows, rounds)]

@@ -8,6 +8,8 @@ import json
 import sys
 import time
 
+from pyhybrid import region
+
 N = 200_000
 
 
@@ -33,12 +35,19 @@ async def awaits(n):
         await nothing()
 
 
+def regions():
+    for _ in range(N):
+        with region("part"):
+            pass
+
+
 items = list(range(N))
 kinds = {
     "fib": (lambda: fib(23), 92735),
     "sorted": (lambda: sorted(items, key=key), N),
     "map": (lambda: list(map(key, items)), N),
     "generator": (lambda: sum(numbers(N)), N),
+    "region": (regions, N),
     "await": (lambda: asyncio.run(awaits(10_000)), 10_000),
 }
 
