@@ -1,7 +1,7 @@
 """What the exact tree's size and depth cost: prints JSON.
 
 python paths.py nodes       resident bytes for each distinct path, at a million of them
-python paths.py depth       the handler's median, in us, below 1 and below LEVELS calls from C to Python
+python paths.py depth       the handler's median, in us, below 1 and below LEVELS calls from C
 python paths.py halves      the exact share of one of two busy functions, the sampled one, samples
 """
 
