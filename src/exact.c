@@ -334,13 +334,26 @@ uint64_t exact_intern_code(struct exact *x, uint64_t code)
     return id;
 }
 
+static struct exact_child *child_place(const struct exact_thread *t,
+                                       const struct exact_node *parent, uint64_t code)
+{
+    uint64_t hash = ((uint64_t)parent ^ code << 20) * 0x9e3779b97f4a7c15ull;
+    return &t->children[hash >> (64 - EXACT_CHILD_BITS)];
+}
+
 struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
                                      struct exact_node *parent, uint64_t code)
 {
+    struct exact_child *c = child_place(t, parent, code);
+    if (c->parent == parent && c->code == code &&
+        codes_holds(x->codes, frame_code_id(c->node->word), code))
+        return parent->hot[code >> 6 & 1] = c->node;
     uint64_t id = exact_intern_code(x, code);
     uint64_t word = id ? frame_python(id, 0) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
     struct exact_node *n = exact_child(x, t, parent, word);
-    if (id && n->word == word && n != parent)
-        t->children[exact_child_place(parent, code)] = (struct exact_child){parent, code, n};
+    if (id && n->word == word && n != parent) {
+        *c = (struct exact_child){parent, code, n};
+        parent->hot[code >> 6 & 1] = n;
+    }
     return n;
 }

@@ -37,10 +37,11 @@
 #define EXACT_CHUNKS 8192
 #define EXACT_NATIVE_MAX 4096 /* frames between two eval loops */
 
-/* Within one cache line.  Counters are relaxed atomics with one writer. */
+/* One cache line.  Counters are relaxed atomics with one writer. */
 struct exact_node {
     uint64_t word; /* raw (frame.h): a code id without offset, a function's start, a pseudo-frame */
     uint32_t id, parent;
+    struct exact_node *hot[2]; /* Python children called last, by a bit of the code's address */
     _Atomic uint64_t calls, resumes, total_ticks;
     _Atomic uint32_t raised, seeded;
 };
@@ -66,7 +67,7 @@ struct exact_frame {
     uint64_t flags;
 };
 
-/* Python children that were called lately, direct-mapped. */
+/* Python children that were called lately, of nodes that call more than two: direct-mapped. */
 #define EXACT_CHILD_BITS 10
 struct exact_child {
     const struct exact_node *parent;
@@ -143,6 +144,7 @@ struct exact {
     uint32_t n_nodes, max_nodes; /* of all threads */
     bool use_tsc;
     bool all_events; /* every Python function is recorded */
+    bool plain;      /* and nothing but that: most events need no more than a few instructions */
     bool log_events; /* every begin and end is logged */
     bool keep_calls; /* single calls of the recorded functions are kept (regions: always) */
     struct open_calls open;
@@ -192,19 +194,19 @@ struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct e
 /* The id of the code object at `code`, whose names go to the drain the first time.  0: not possible. */
 uint64_t exact_intern_code(struct exact *x, uint64_t code);
 
-static inline uint64_t exact_child_place(const struct exact_node *parent, uint64_t code)
+/* The child for the code object at `code` if it is one of those called last, else NULL. */
+static inline struct exact_node *exact_hot_child(const struct exact *x,
+                                                 const struct exact_node *parent, uint64_t code)
 {
-    return ((uint64_t)parent ^ code << 20) * 0x9e3779b97f4a7c15ull >> (64 - EXACT_CHILD_BITS);
+    struct exact_node *n = parent->hot[code >> 6 & 1];
+    return n && codes_holds(x->codes, frame_code_id(n->word), code) ? n : NULL;
 }
 
 static inline struct exact_node *exact_python_child(struct exact *x, struct exact_thread *t,
                                                     struct exact_node *parent, uint64_t code)
 {
-    const struct exact_child *c = &t->children[exact_child_place(parent, code)];
-    if (c->parent == parent && c->code == code &&
-        codes_holds(x->codes, frame_code_id(c->node->word), code))
-        return c->node;
-    return exact_find_python(x, t, parent, code);
+    struct exact_node *n = exact_hot_child(x, parent, code);
+    return n ? n : exact_find_python(x, t, parent, code);
 }
 
 static inline bool exact_is_full(const struct exact_node *n)

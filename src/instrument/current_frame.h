@@ -33,16 +33,25 @@ static inline PyThreadState *current_state_at(int64_t offset)
     return *(PyThreadState *const *)(arch_thread_pointer() + (uint64_t)offset);
 }
 
-static inline frame_t *current_frame(void)
+static inline frame_t *frame_of_state(const PyThreadState *ts)
 {
-    const PyThreadState *ts = __builtin_expect(current_state_offset != 0, 1)
-                                  ? current_state_at(current_state_offset)
-                                  : current_state_by_call();
 #if PY_VERSION_HEX >= 0x030d0000
     return ts->current_frame;
 #else
     return ts->cframe->current_frame;
 #endif
+}
+
+/* With current_state_offset, where it is known. */
+static inline frame_t *current_frame_at(int64_t offset)
+{
+    return frame_of_state(current_state_at(offset));
+}
+
+static inline frame_t *current_frame(void)
+{
+    return __builtin_expect(current_state_offset != 0, 1) ? current_frame_at(current_state_offset)
+                                                          : frame_of_state(current_state_by_call());
 }
 
 #endif

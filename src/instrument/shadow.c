@@ -46,6 +46,7 @@ static frame_t *caller_of(const frame_t *f, uint64_t *entry)
 struct exact_thread *shadow_new_record(struct exact *x)
 {
     current_frame_check();
+    x->plain = x->plain && current_state_offset;
     return exact_add_thread(x);
 }
 
@@ -201,7 +202,46 @@ bool shadow_left_out(struct exact *x, uint64_t code)
     return !filter_selects(x, code, FRAME_CODE(f) == code ? f->f_globals : NULL);
 }
 
-static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
+/* Did the top of the stack call C, which called `f`? */
+static ALWAYS_INLINE bool is_called_by_c_of(const struct exact_thread *t, const frame_t *f)
+{
+    const frame_t *entry = f->previous;
+    const struct exact_frame *top = &t->stack[t->depth - 1];
+    return t->depth && entry && frame_is_entry(entry) && (uint64_t)entry->previous == top->frame &&
+           (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED;
+}
+
+/* The usual case, and nothing to spill registers for: a function that was called here before begins, called
+ * by the top of the stack.  False: it is another one, and nothing has been done. */
+static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!LIKELY(x && x->plain && exact_mine.generation == x->generation))
+        return false;
+    struct exact_thread *t = exact_mine.thread;
+    const frame_t *f = current_frame_at(current_state_offset);
+    uint32_t depth = t->depth;
+    struct exact_frame *top = &t->stack[depth - 1];
+    if (!LIKELY(depth && depth != t->capacity && (uint64_t)f->previous == top->frame &&
+                (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED) ||
+        (!is_call && regions_mine))
+        return false;
+    struct exact_node *node = exact_hot_child(x, top->node, code);
+    if (!LIKELY(node))
+        return false;
+    shadow_enter();
+    top[1].frame = (uint64_t)f;
+    top[1].entry = top->entry;
+    top[1].node = node;
+    top[1].flags = EXACT_RECORDED;
+    t->depth = depth + 1;
+    count(is_call ? &node->calls : &node->resumes, 1);
+    top[1].since = arch_ticks();
+    shadow_leave();
+    return true;
+}
+
+static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     if (!x)
@@ -221,6 +261,10 @@ static ALWAYS_INLINE bool begin(uint64_t code, bool is_call)
                    (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED)) {
             parent = top->node;
             entry = top->entry;
+        } else if (LIKELY(is_called_by_c_of(t, f))) {
+            entry = (uint64_t)f->previous;
+            parent = native_path(x, t, top->node, entry, top->entry);
+            t->started = true;
         } else {
             parent = find_parent(x, t, f, &entry);
         }
@@ -276,7 +320,29 @@ static __attribute__((noinline)) void pop_linked(struct exact *x, struct exact_t
     while (!one && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
 }
 
-static ALWAYS_INLINE bool end(uint64_t code, enum ending how)
+/* The usual case: the top of the stack ends. */
+static ALWAYS_INLINE bool ends_plainly(void)
+{
+    uint64_t now = arch_ticks();
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!LIKELY(x && x->plain && exact_mine.generation == x->generation))
+        return false;
+    struct exact_thread *t = exact_mine.thread;
+    const frame_t *f = current_frame_at(current_state_offset);
+    uint32_t depth = t->depth;
+    const struct exact_frame *top = &t->stack[depth - 1];
+    if (!LIKELY(depth > 1 && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED &&
+                !(top[-1].flags & EXACT_LINKED)))
+        return false;
+    shadow_enter();
+    if (now > top->since)
+        count(&top->node->total_ticks, now - top->since);
+    t->depth = depth - 1;
+    shadow_leave();
+    return true;
+}
+
+static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     if (!x)
@@ -306,25 +372,26 @@ static ALWAYS_INLINE bool end(uint64_t code, enum ending how)
 }
 
 /* Never NULL, which would raise in the program.  UNWIND and THROW cannot be disabled (before 3.15). */
-#define CALLBACK(name, keep_on, can_disable)                                                       \
+#define CALLBACK(name, plainly, fully, can_disable)                                                \
     PyObject *name(PyObject *self, PyObject *const *args, size_t n, PyObject *names)               \
     {                                                                                              \
         (void)self;                                                                                \
         (void)n;                                                                                   \
         (void)names;                                                                               \
-        if (LIKELY(keep_on) || !(can_disable))                                                     \
+        if (LIKELY(plainly) || (fully) || !(can_disable))                                          \
             Py_RETURN_NONE;                                                                        \
         return Py_NewRef(shadow_disable);                                                          \
     }
+#define CODE (uint64_t)args[0]
 
 PyObject *shadow_disable = Py_None;
 
-CALLBACK(shadow_on_start, begin((uint64_t)args[0], true), true)
-CALLBACK(shadow_on_resume, begin((uint64_t)args[0], false), true)
-CALLBACK(shadow_on_throw, begin((uint64_t)args[0], false), false)
-CALLBACK(shadow_on_return, end((uint64_t)args[0], RETURNED), true)
-CALLBACK(shadow_on_yield, end((uint64_t)args[0], YIELDED), true)
-CALLBACK(shadow_on_unwind, end((uint64_t)args[0], RAISED), false)
+CALLBACK(shadow_on_start, begins_plainly(CODE, true), begin(CODE, true), true)
+CALLBACK(shadow_on_resume, begins_plainly(CODE, false), begin(CODE, false), true)
+CALLBACK(shadow_on_throw, false, begin(CODE, false), false)
+CALLBACK(shadow_on_return, ends_plainly(), end(CODE, RETURNED), true)
+CALLBACK(shadow_on_yield, ends_plainly(), end(CODE, YIELDED), true)
+CALLBACK(shadow_on_unwind, false, end(CODE, RAISED), false)
 
 void shadow_close_all(struct exact *x, uint64_t ticks)
 {
