@@ -144,7 +144,7 @@ struct exact {
     uint32_t n_nodes, max_nodes; /* of all threads */
     bool use_tsc;
     bool all_events; /* every Python function is recorded */
-    bool plain;      /* and nothing but that: most events need no more than a few instructions */
+    bool plain;      /* and no call is kept: most events need no more than a few instructions */
     bool log_events; /* every begin and end is logged */
     bool keep_calls; /* single calls of the recorded functions are kept (regions: always) */
     struct open_calls open;

@@ -218,8 +218,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
     x->lines = lines;
     x->keep_calls = filter_has_names();
     current_frame_init();
-    x->plain =
-        x->all_events && x->use_tsc && !x->log_events && !x->keep_calls && current_state_offset;
+    x->plain = x->all_events && x->use_tsc && !x->keep_calls && current_state_offset;
     if (!register_all(monitoring, lines) && !calibrate(x, monitoring, cost)) {
         atomic_store(&exact_current, x);
         if (!set_events(monitoring, true))

@@ -237,6 +237,8 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     t->depth = depth + 1;
     count(is_call ? &node->calls : &node->resumes, 1);
     top[1].since = arch_ticks();
+    if (!LIKELY(!x->log_events))
+        turns_begin(x, t, &top[1], is_call);
     shadow_leave();
     return true;
 }
@@ -321,7 +323,7 @@ static __attribute__((noinline)) void pop_linked(struct exact *x, struct exact_t
 }
 
 /* The usual case: the top of the stack ends. */
-static ALWAYS_INLINE bool ends_plainly(void)
+static ALWAYS_INLINE bool ends_plainly(enum ending how)
 {
     uint64_t now = arch_ticks();
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
@@ -337,6 +339,8 @@ static ALWAYS_INLINE bool ends_plainly(void)
     shadow_enter();
     if (now > top->since)
         count(&top->node->total_ticks, now - top->since);
+    if (!LIKELY(!x->log_events))
+        turns_end(x, t, top, now, how);
     t->depth = depth - 1;
     shadow_leave();
     return true;
@@ -389,8 +393,8 @@ PyObject *shadow_disable = Py_None;
 CALLBACK(shadow_on_start, begins_plainly(CODE, true), begin(CODE, true), true)
 CALLBACK(shadow_on_resume, begins_plainly(CODE, false), begin(CODE, false), true)
 CALLBACK(shadow_on_throw, false, begin(CODE, false), false)
-CALLBACK(shadow_on_return, ends_plainly(), end(CODE, RETURNED), true)
-CALLBACK(shadow_on_yield, ends_plainly(), end(CODE, YIELDED), true)
+CALLBACK(shadow_on_return, ends_plainly(RETURNED), end(CODE, RETURNED), true)
+CALLBACK(shadow_on_yield, ends_plainly(YIELDED), end(CODE, YIELDED), true)
 CALLBACK(shadow_on_unwind, false, end(CODE, RAISED), false)
 
 void shadow_close_all(struct exact *x, uint64_t ticks)
