@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from pyhybrid import profiler
 from pyhybrid._native import region, running
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profiler import Profiling, Settings
+from pyhybrid.profiler import Profiling
+from pyhybrid.settings import Settings
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file import Profile

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyhybrid.exact import Ticks
 from pyhybrid.rows import Call, Turn
-from pyhybrid.spool import CallTurn, Spool
+from pyhybrid.spool_rows import CallTurn, Spool
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file import Profile

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyhybrid.frames import LINE_LIMIT
 from pyhybrid.rows import Exact, Line
-from pyhybrid.spool import ExactCount, ExactThread, Spool, Thread
+from pyhybrid.spool_rows import ExactCount, ExactThread, Spool, Thread
 from pyhybrid.tree import Tree
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pyhybrid.linetable import LineTable
 from pyhybrid.pseudo import UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
-from pyhybrid.spool import Code, Spool
+from pyhybrid.spool_rows import Code, Spool
 from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
 
 TAG_SHIFT = 61

@@ -6,22 +6,18 @@ Imports are few and light: the program waits for them.
 import errno
 import os
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from pyhybrid import __version__
+from pyhybrid.claim import check_folder, claim
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.forks import QuietFork
+from pyhybrid.settings import CLOCKS, ENGINES, Settings
 from pyhybrid.streams import keep_whole, release
 
-MODES = ("sample", "trace", "hybrid")
-CLOCKS = {"cpu": 0, "wall": 1}
-ENGINES = {"auto": 0, "perf_event": 1, "timer": 2}
 ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none"}
 NO_SAMPLES = 4
 _SIGINT = 2  # without importing `signal`
-FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
-ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
 # SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
 # a traceback of ours.
 _FINISH = """\
@@ -38,116 +34,6 @@ except KeyboardInterrupt:
 
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
-
-
-class Settings:
-    """What to collect and where to put it; the names are those of the command line's options.
-
-    `formats` None: the usual ones.  Raises UsageError for a value that does not exist.
-    """
-
-    def __init__(
-        self,
-        *,
-        hz: int = 999,
-        mode: str = "hybrid",
-        clock: str = "cpu",
-        engine: str = "auto",
-        prefix: str | None = None,
-        formats: tuple[str, ...] | None = None,
-        summary: bool = True,
-        unwinder: str = "own",
-        max_depth: int = 2048,
-        max_nodes: int = 2_000_000,
-        ring_bytes: int = 0,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        functions: Sequence[str] = (),
-        events: bool = False,
-        last_events: float | None = None,
-        lines: bool = False,
-        c_calls: bool = False,
-    ) -> None:
-        if formats is None:
-            formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
-        for name, value, known in (
-            ("mode", mode, MODES),
-            ("clock", clock, CLOCKS),
-            ("engine", engine, ENGINES),
-            *(("format", each, ALL_FORMATS) for each in formats),
-        ):
-            if value not in known:
-                raise UsageError(f"unknown {name} {value!r}: there are {', '.join(known)}")
-        if not (isinstance(hz, int) and 1 <= hz <= 1_000_000_000):
-            raise UsageError(f"hz must be a whole number from 1 on, not {hz!r}")
-        if last_events is not None and not 0 < last_events < 1e9:
-            raise UsageError(f"last_events must be a number of seconds, not {last_events!r}")
-        if (events or last_events) and mode == "sample":
-            raise UsageError("an event log needs the mode trace or hybrid")
-        self.events = events or last_events is not None
-        self.keep_events_ns = round((last_events or 0) * 1e9)
-        if lines and mode == "sample":
-            raise UsageError("lines are counted by events: use mode hybrid or trace")
-        if lines and not (include or functions):
-            raise UsageError(
-                "lines are counted of chosen functions only: name some (-t, --include)"
-            )
-        if c_calls and mode == "sample":
-            raise UsageError("c_calls are traced: use the mode hybrid or trace")
-        self.hz = hz
-        self.mode = mode
-        self.clock = clock
-        self.engine = engine
-        self.prefix = prefix
-        self.formats = formats
-        self.summary = summary
-        self.unwinder = unwinder
-        self.max_depth = max_depth
-        self.max_nodes = max_nodes
-        self.ring_bytes = ring_bytes
-        self.functions = list(functions)
-        self.lines = lines
-        self.c_calls = c_calls
-        self.filter = None
-        if include or exclude or functions:  # (imports `re`)
-            from pyhybrid.selection import selection
-
-            self.filter = selection(include, exclude, functions)
-
-
-def _check_folder(prefix: str) -> None:
-    """Find out now, not after an hour, that nothing can be written there."""
-    folder = os.path.dirname(prefix)
-    if not os.path.isdir(folder):
-        raise PyhybridError(f"the output folder {folder!r} does not exist")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PyhybridError(f"the output folder {folder!r} is not writable")
-    if os.path.isdir(prefix + ".pyhybrid"):
-        raise PyhybridError(f"{prefix}.pyhybrid is a folder")
-
-
-def _claim(path: str) -> int | None:
-    """An empty file at `path`, locked: its descriptor.  None if another process has it.
-
-    What a killed run left there becomes PATH.old.
-    """
-    import fcntl
-
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                if not os.fstat(descriptor).st_size:
-                    return descriptor
-                os.replace(path, path + ".old")
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
 
 
 def _say(line: str) -> None:
@@ -214,18 +100,18 @@ class Profiling:
         prefix = os.path.abspath(settings.prefix or "out")
         if settings.prefix and settings.prefix.endswith(os.sep):
             prefix = os.path.join(prefix, "out")
-        _check_folder(prefix)
+        check_folder(prefix)
         self.prefix = prefix
         self.suffix = ""  # what `prefix` gained because another process uses it
         self.paused = False
 
     def _open_spool(self) -> int:
         try:
-            descriptor = _claim(self.prefix + ".pyhybrid.part")
+            descriptor = claim(self.prefix + ".pyhybrid.part")
             if descriptor is None:
                 self.suffix = f".{self.pid}"
                 self.prefix += self.suffix
-                descriptor = _claim(self.prefix + ".pyhybrid.part")
+                descriptor = claim(self.prefix + ".pyhybrid.part")
         except OSError as error:
             raise PyhybridError(
                 f"cannot write {self.prefix}.pyhybrid.part: {error.strerror}"

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 
 from pyhybrid.frames import PSEUDO_LIMIT
-from pyhybrid.spool import Chunk, Spool
+from pyhybrid.spool_rows import Chunk, Spool
 
 
 class ThreadSamples:

@@ -9,174 +9,26 @@ import json
 import os
 import struct
 from array import array
-from dataclasses import dataclass, field
 from itertools import count, pairwise
 from operator import lt
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyhybrid import spool_format as form
 from pyhybrid.errors import PyhybridError
-
-
-@dataclass(slots=True)
-class Module:
-    """A loaded ELF file.  `segments`: (start, size, file offset, PF_ flags), absolute addresses."""
-
-    id: int
-    base: int
-    load_ns: int
-    unload_ns: int | None
-    build_id: str  # hexadecimal, "" if it has none
-    path: str
-    segments: list[tuple[int, int, int, int]]
-
-
-@dataclass(slots=True)
-class Code:
-    """A code object.  `first_traceable` counts code units from co_code_adaptive."""
-
-    first_line: int
-    first_traceable: int
-    qualname: str
-    file: str
-    line_table: bytes  # co_linetable, empty if it was too large to copy
-
-
-@dataclass(slots=True)
-class Thread:
-    """A thread; `name` is threading's where it has one, else the kernel's comm."""
-
-    tid: int
-    start_ns: int
-    first_seen_ns: int
-    comm: str
-    name: str
-    name_source: int = 0
-
-
-@dataclass(slots=True)
-class Chunk:
-    """Samples of one thread in order of time: `dt_ns` and `stack` are uint32[n] views.
-
-    `weights` is uint32[2 * n_weights]: (index, periods) of the samples that stand for more or
-    less than one period.
-    """
-
-    thread: int
-    first_ns: int
-    dt_ns: memoryview
-    stack: memoryview
-    weights: memoryview
-
-
-@dataclass(slots=True)
-class Counters:
-    """A thread's own account; weights in periods, `handler_ns` as SPOOL_HISTOGRAM says."""
-
-    time_ns: int
-    signals: int
-    recorded: int
-    recorded_weight: int
-    missed_weight: int
-    cpu_ns: int
-    lost: tuple[int, ...]
-    lost_weight: tuple[int, ...]
-    handler_ns: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class ExactThread:
-    """A thread that events came from; `first_ns` is the time of the first one."""
-
-    tid: int
-    first_ns: int
-    comm: str
-
-
-class ExactCount(NamedTuple):
-    """What the events counted of one node; fields as in src/spool.h."""
-
-    node: int
-    raised: int
-    calls: int
-    resumes: int
-    total_ticks: int
-    seeded: int
-
-
-@dataclass(slots=True)
-class Events:
-    """Begins and ends of one thread, uint64[n] as src/eventlog.h says; ticks are absolute."""
-
-    thread: int
-    first_ticks: int
-    last_ticks: int
-    n_dropped: int
-    words: memoryview
-
-
-class CallTurn(NamedTuple):
-    """One turn of a call that was kept; fields and flags as in src/calls.h, times in ticks."""
-
-    thread: int
-    node: int
-    serial: int
-    flags: int
-    begin: int
-    since: int
-    until: int
-
-
-class CallTimes(NamedTuple):
-    """Durations of a node's calls, in ticks: buckets as in src/calls.h."""
-
-    thread: int
-    node: int
-    n: int
-    sum: int
-    max: int
-    n_lost: int  # of the thread's calls, so far
-    buckets: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class End:
-    """The profiler was stopped in order; `cpu_ns` is the process's while it ran."""
-
-    time_ns: int
-    cpu_ns: int
-    n_forked: int
-    n_spawned: int
-
-
-@dataclass(slots=True)
-class Spool:
-    """One spool, read.  Stack ids index `parents` and `words`; 0 is the root."""
-
-    path: str
-    pid: int
-    meta: dict[str, Any] = field(default_factory=dict)
-    modules: dict[int, Module] = field(default_factory=dict)
-    codes: dict[int, Code] = field(default_factory=dict)
-    threads: dict[int, Thread] = field(default_factory=dict)
-    parents: "array[int]" = field(default_factory=lambda: array("I", [0]))
-    words: "array[int]" = field(default_factory=lambda: array("Q", [0]))
-    functions: dict[int, int] = field(default_factory=dict)  # word -> its function's start word
-    chunks: list[Chunk] = field(default_factory=list)
-    counters: dict[int, Counters] = field(default_factory=dict)
-    # The exact half: by its thread's number, nodes as in `parents` and `words`, counts by node.
-    exact_threads: dict[int, ExactThread] = field(default_factory=dict)
-    exact_parents: dict[int, "array[int]"] = field(default_factory=dict)
-    exact_words: dict[int, "array[int]"] = field(default_factory=dict)
-    exact_counts: dict[int, dict[int, ExactCount]] = field(default_factory=dict)
-    regions: dict[int, str] = field(default_factory=dict)  # number -> name
-    c_functions: dict[int, set[str]] = field(default_factory=dict)  # absolute address -> names
-    clocks: list[tuple[int, int]] = field(default_factory=list)  # (ticks, ns)
-    events: list[Events] = field(default_factory=list)
-    calls: list[CallTurn] = field(default_factory=list)
-    call_attributes: dict[int, str] = field(default_factory=dict)  # serial -> JSON
-    call_times: dict[tuple[int, int], CallTimes] = field(default_factory=dict)  # (thread, node)
-    end: End | None = None  # None: the process was killed, or is still running
+from pyhybrid.spool_rows import (
+    CallTimes,
+    CallTurn,
+    Chunk,
+    Code,
+    Counters,
+    End,
+    Events,
+    ExactCount,
+    ExactThread,
+    Module,
+    Spool,
+    Thread,
+)
 
 
 def _name(text: memoryview) -> str:

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.pseudo import JIT
-from pyhybrid.spool import Module, Spool
+from pyhybrid.spool_rows import Module, Spool
 
 ADDRESS_BITS = 47
 ADDRESS_MASK = (1 << ADDRESS_BITS) - 1

@@ -6,8 +6,9 @@ import sys
 from pyhybrid import __version__
 from pyhybrid.cli.parser import Duration, Number, Parser
 from pyhybrid.errors import UsageError
-from pyhybrid.profiler import CLOCKS, ENGINES, MODES, Profiling, Settings
+from pyhybrid.profiler import Profiling
 from pyhybrid.program import Program
+from pyhybrid.settings import CLOCKS, ENGINES, MODES, Settings
 
 USAGE = """\
 python -m pyhybrid [options] script.py [args...]

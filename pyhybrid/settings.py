@@ -1,0 +1,89 @@
+"""What a run collects, and where it puts it: options of the command line and the API, checked.
+
+Imports are few and light: the program waits for them.
+"""
+
+from collections.abc import Sequence
+
+from pyhybrid.errors import UsageError
+
+MODES = ("sample", "trace", "hybrid")
+CLOCKS = {"cpu": 0, "wall": 1}
+ENGINES = {"auto": 0, "perf_event": 1, "timer": 2}
+FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
+ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
+
+
+class Settings:
+    """What to collect and where to put it; the names are those of the command line's options.
+
+    `formats` None: the usual ones.  Raises UsageError for a value that does not exist.
+    """
+
+    def __init__(
+        self,
+        *,
+        hz: int = 999,
+        mode: str = "hybrid",
+        clock: str = "cpu",
+        engine: str = "auto",
+        prefix: str | None = None,
+        formats: tuple[str, ...] | None = None,
+        summary: bool = True,
+        unwinder: str = "own",
+        max_depth: int = 2048,
+        max_nodes: int = 2_000_000,
+        ring_bytes: int = 0,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        functions: Sequence[str] = (),
+        events: bool = False,
+        last_events: float | None = None,
+        lines: bool = False,
+        c_calls: bool = False,
+    ) -> None:
+        if formats is None:
+            formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
+        for name, value, known in (
+            ("mode", mode, MODES),
+            ("clock", clock, CLOCKS),
+            ("engine", engine, ENGINES),
+            *(("format", each, ALL_FORMATS) for each in formats),
+        ):
+            if value not in known:
+                raise UsageError(f"unknown {name} {value!r}: there are {', '.join(known)}")
+        if not (isinstance(hz, int) and 1 <= hz <= 1_000_000_000):
+            raise UsageError(f"hz must be a whole number from 1 on, not {hz!r}")
+        if last_events is not None and not 0 < last_events < 1e9:
+            raise UsageError(f"last_events must be a number of seconds, not {last_events!r}")
+        if (events or last_events) and mode == "sample":
+            raise UsageError("an event log needs the mode trace or hybrid")
+        self.events = events or last_events is not None
+        self.keep_events_ns = round((last_events or 0) * 1e9)
+        if lines and mode == "sample":
+            raise UsageError("lines are counted by events: use mode hybrid or trace")
+        if lines and not (include or functions):
+            raise UsageError(
+                "lines are counted of chosen functions only: name some (-t, --include)"
+            )
+        if c_calls and mode == "sample":
+            raise UsageError("c_calls are traced: use the mode hybrid or trace")
+        self.hz = hz
+        self.mode = mode
+        self.clock = clock
+        self.engine = engine
+        self.prefix = prefix
+        self.formats = formats
+        self.summary = summary
+        self.unwinder = unwinder
+        self.max_depth = max_depth
+        self.max_nodes = max_nodes
+        self.ring_bytes = ring_bytes
+        self.functions = list(functions)
+        self.lines = lines
+        self.c_calls = c_calls
+        self.filter = None
+        if include or exclude or functions:  # (imports `re`)
+            from pyhybrid.selection import selection
+
+            self.filter = selection(include, exclude, functions)
