@@ -4,6 +4,8 @@
 
 void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
+    if (!(s->flags & EXACT_RECORDED)) /* below the tree's bound: its end is not noted either */
+        return;
     if (x->log_events)
         event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
     if (!x->keep_calls || s->flags & EXACT_REGION)

@@ -22,7 +22,7 @@ static inline bool turns_are_noted(const struct exact *x)
     return x->log_events || x->keep_calls;
 }
 
-/* `s`, which is recorded, begins.  `is_new`: a call does, not another turn of one. */
+/* `s` begins.  `is_new`: a call does, not another turn of one. */
 void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new);
 
 /* `f` ends. */

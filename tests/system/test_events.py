@@ -163,3 +163,11 @@ def test_bad_options(pyhybrid: Callable[..., Run]) -> None:
         assert result.returncode == 2
         assert reason in result.stderr
         assert result.stderr.count("\n") == 1
+
+
+def test_below_a_full_tree_begins_have_their_ends(pyhybrid: Callable[..., Run]) -> None:
+    options = ("--mode", "trace", "--events", "--max-nodes", 300, "--format", "folded")
+    profile = pyhybrid(*options, "-c", PROGRAM).profile()
+    assert any("[tree full]" in note for note in profile.meta["notes"])
+    counts, _ = replay(profile)
+    assert counts
