@@ -22,6 +22,7 @@
 #include "regions.h"
 #include "session.h"
 #include "stack_bounds.h"
+#include "weight.h"
 
 _Atomic(struct session *) session_current;
 _Atomic int handlers_running;
@@ -56,13 +57,9 @@ static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *
         atomic_store_explicit(&t->counters.cpu_ns, now, memory_order_relaxed);
     if (s->engine != ENGINE_PERF_EVENT)
         return 1 + (uint32_t)info->si_overrun;
-    int64_t spent = (int64_t)(now - t->cpu_ns) + t->carry_ns;
-    int64_t weight = (spent + (int64_t)period / 2) / (int64_t)period;
-    if (weight < 1)
-        weight = 1;
+    uint64_t spent = now - t->cpu_ns;
     t->cpu_ns = now;
-    t->carry_ns = spent - weight * (int64_t)period;
-    return (uint32_t)weight;
+    return weight_take(&t->carry_ns, spent, period);
 }
 
 /* A handler that takes longer than the period would find the next signal pending at its end, and

@@ -1,0 +1,88 @@
+#include "unit.h"
+
+#include "sampler/weight.h"
+
+#define PERIOD 1001001
+
+/* Gives out weights for `n` samples, each `spent(i)` after the last; all together, and the clock. */
+static uint64_t given(int n, uint64_t (*spent)(int), uint64_t *clock_ns)
+{
+    int64_t carry = 0;
+    uint64_t sum = 0;
+    *clock_ns = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t ns = spent(i);
+        *clock_ns += ns;
+        sum += weight_take(&carry, ns, PERIOD);
+        int64_t ahead = (int64_t)(sum * PERIOD) - (int64_t)*clock_ns;
+        assert_int_equal(ahead, -carry);
+        assert_in_range(ahead + PERIOD, PERIOD / 2 - 1, 2 * PERIOD);
+    }
+    return sum;
+}
+
+static uint64_t one_period(int i)
+{
+    (void)i;
+    return PERIOD;
+}
+
+static uint64_t jitter(int i)
+{
+    static uint64_t state = 1;
+    (void)i;
+    return PERIOD - 200000 + unit_random(&state) % 400001;
+}
+
+static uint64_t stolen(int i)
+{
+    (void)i;
+    return PERIOD * 96 / 100;
+}
+
+static uint64_t coalesced(int i)
+{
+    return i % 10 ? PERIOD : 7 * PERIOD + PERIOD * 3 / 4;
+}
+
+static uint64_t nothing(int i)
+{
+    (void)i;
+    return 0;
+}
+
+static void a_sample_a_period(void **state)
+{
+    (void)state;
+    int64_t carry = 0;
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(weight_take(&carry, one_period(i), PERIOD), 1);
+}
+
+static void all_weights_are_within_a_period_of_the_clock(void **state)
+{
+    (void)state;
+    uint64_t (*clocks[])(int) = {jitter, stolen, coalesced, nothing};
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+        uint64_t ns, sum = given(10000, clocks[i], &ns);
+        assert_in_range(sum, ns / PERIOD, ns / PERIOD + 1);
+    }
+}
+
+static void little_jitter_leaves_one_each(void **state)
+{
+    (void)state;
+    int64_t carry = 0;
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(weight_take(&carry, PERIOD + (i % 2 ? 20000 : -20000), PERIOD), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sample_a_period),
+        cmocka_unit_test(all_weights_are_within_a_period_of_the_clock),
+        cmocka_unit_test(little_jitter_leaves_one_each),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
