@@ -15,7 +15,7 @@ from pyhybrid.forks import QuietFork
 from pyhybrid.settings import CLOCKS, ENGINES, Settings
 from pyhybrid.streams import keep_whole, release
 
-ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none"}
+ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
 NO_SAMPLES = 4
 _SIGINT = 2  # without importing `signal`
 # SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
@@ -288,6 +288,8 @@ class Profiling:
             _say(f"{result['n_not_ready']} signals met an unknown thread")
         if result["signal_taken"] and self.settings.summary:
             _say("the program took SIGPROF: sampling ended there")
+        if result["trap_lost"] and self.settings.summary:
+            _say(f"{result['trap_lost']}: sampled by perf_event from there on")
         path = None
         try:
             self._run_finisher()

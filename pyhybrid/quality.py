@@ -51,6 +51,8 @@ def busy_threads(profile: Profile) -> list[Thread]:
 def hz_reached(profile: Profile) -> float | None:
     """Samples per second of the sampling clock over busy threads; None where none was busy.
 
+    (Over all threads, where busy ones had less than half of the CPU time.)
+
     The seconds are the kernel's CPU time of these threads, or, with a wall clock, the time from
     their first to their last sample.
     """
@@ -60,6 +62,9 @@ def hz_reached(profile: Profile) -> float | None:
         samples = sum(t.recorded - 1 for t in threads)
     else:
         threads = busy_threads(profile)
+        total = sum(t.cpu_ns or 0 for t in profile.threads.values())
+        if sum(t.cpu_ns or 0 for t in threads) < total / 2:  # many short ones
+            threads = [t for t in profile.threads.values() if t.cpu_ns]
         seconds = sum(t.cpu_ns or 0 for t in threads) / 1e9
         samples = sum(t.recorded for t in threads)
     return samples / seconds if seconds > 0 else None

@@ -9,7 +9,7 @@ from pyhybrid.errors import UsageError
 
 MODES = ("sample", "trace", "hybrid")
 CLOCKS = {"cpu": 0, "wall": 1}
-ENGINES = {"auto": 0, "perf_event": 1, "timer": 2}
+ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
 

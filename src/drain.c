@@ -107,6 +107,7 @@ int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)
     t->drain = own;
     struct spool_thread record = {
         .index = t->index, .tid = (uint32_t)t->tid, .first_seen_ns = first_seen_ns};
+    memcpy(record.comm, t->comm, sizeof record.comm); /* it may have ended */
     read_proc(t->tid, &record);
     t->start_ns = record.start_ns;
     return spool_append(d->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);

@@ -130,7 +130,8 @@ PyDoc_STRVAR(
     "events=False,\n"
     "      keep_events_ns=0) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
-    "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none (sampler.h); exact: with\n"
+    "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none, 5 sigtrap (sampler.h); "
+    "exact: with\n"
     "the events of sys.monitoring; c_calls: with those of C functions; filter: (include, exclude, "
     "names), see filter.h;\n"
     "lines: count and time the lines of what it selects;\n"
@@ -208,11 +209,12 @@ static PyObject *stop(PyObject *self, PyObject *unused)
     error = sampler_stop(&result);
     if (error)
         Py_RETURN_NONE;
-    return Py_BuildValue("{sKsKsIsIsKsNsi}", "end_ns", (unsigned long long)result.end_ns,
+    return Py_BuildValue("{sKsKsIsIsKsNszsi}", "end_ns", (unsigned long long)result.end_ns,
                          "process_cpu_ns", (unsigned long long)result.process_cpu_ns, "n_forked",
                          result.n_forked, "n_spawned", result.n_spawned, "n_not_ready",
                          (unsigned long long)result.n_not_ready, "signal_taken",
-                         PyBool_FromLong(result.signal_taken), "write_error", result.write_error);
+                         PyBool_FromLong(result.signal_taken), "trap_lost", result.trap_lost,
+                         "write_error", result.write_error);
 }
 
 PyDoc_STRVAR(running_doc, "running() -> bool\n\nIs a profiler running in this process?");

@@ -2,14 +2,18 @@
  *
  * The drain thread makes a record when it sees a thread (registry_add), publishes it in the
  * registry, and frees it when the thread is gone.  The thread's own signal handler finds it by
- * tid, once, and is the only writer of its sampling state: no lock anywhere.
+ * tid, once, and is the only writer of its sampling state.  Where clocks are inherited a signal may
+ * come before the drain thread saw its thread: the handler takes a record from stock
+ * (registry_claim), which the drain thread numbers later.
  *
- * Context: registry_find is async-signal-safe; the rest belongs to the drain thread.
+ * Context: registry_find and registry_claim are async-signal-safe; the rest belongs to the drain
+ * thread.  No handler ever waits.
  */
 #ifndef PYH_THREAD_H
 #define PYH_THREAD_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -20,6 +24,7 @@
 #include "unwind.h"
 
 #define THREADS_MAX 4096
+#define THREADS_STOCK 64 /* threads that may begin between two looks of the drain thread */
 
 /* One writer (the handler), read by the drain at any time: relaxed atomics, no read-modify-write. */
 typedef _Atomic uint64_t counter;
@@ -49,7 +54,8 @@ struct thread_limits {
 
 struct thread {
     pid_t tid;
-    uint32_t index; /* in the spool, from 1 */
+    uint32_t index; /* in the spool, from 1; 0: claimed, and not numbered yet */
+    char comm[16];  /* of a claimed one, when it was */
     struct thread_counters counters;
     struct ring ring;
 
@@ -70,6 +76,7 @@ struct thread {
     uint64_t last_cpu_ns;   /* when it was last read; 0: not yet */
     uint64_t paused_cpu_ns; /* when sampling was paused */
     uint64_t missed_ns;     /* CPU time before that, if the thread is younger than the profile */
+    uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;
     int fd; /* of its perf event, or -1 */
     uint64_t event_id;
@@ -87,17 +94,33 @@ struct registry_slot {
 struct registry {
     struct registry_slot slot[THREADS_MAX];
     _Atomic uint32_t n; /* slots in use lie below this */
+    atomic_flag changing;
+    struct thread *stock[THREADS_STOCK]; /* guarded by `changing`, as are the slots */
 };
 
-/* Makes the record of thread `tid` and publishes it.  NULL: no memory, or too many threads. */
+/* Publishes `t`, whose tid has no record; `changing` is held.  False: too many threads. */
+bool registry_put(struct registry *r, struct thread *t);
+
+/* Makes records for registry_claim, up to THREADS_STOCK; and frees what was not claimed. */
+void registry_stock(struct registry *r, const struct thread_limits *limits);
+void registry_unstock(struct registry *r);
+
+/* The record of `tid`, the calling thread: its own or one from stock.  NULL: none in stock, or the
+ * registry is being changed.  Async-signal-safe. */
+struct thread *registry_claim(struct registry *r, pid_t tid);
+
+/* Makes the record of thread `tid` and publishes it, or numbers the one that it has claimed.  NULL:
+ * no memory, or too many threads. */
 struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
                             const struct thread_limits *limits);
 
 /* Takes `t` out and frees it; its thread must be gone, or no handler able to run. */
 void registry_remove(struct registry *r, struct thread *t);
 
-/* The next record from slot `*at` on, which it moves; NULL: no more.  Start with *at = 0. */
+/* The next record from slot `*at` on, which it moves; NULL: no more.  Start with *at = 0.  Those that
+ * are not numbered yet are left out, or given alone. */
 struct thread *registry_next(struct registry *r, uint32_t *at);
+struct thread *registry_next_claimed(struct registry *r, uint32_t *at);
 
 /* The record of `tid`, or NULL.  Async-signal-safe. */
 struct thread *registry_find(const struct registry *r, pid_t tid);

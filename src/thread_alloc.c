@@ -1,5 +1,6 @@
 #include "thread.h"
 
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -44,14 +45,8 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
     return t;
 }
 
-struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
-                            const struct thread_limits *limits)
+static struct thread *make(const struct thread_limits *limits)
 {
-    uint32_t at = 0;
-    while (at < THREADS_MAX && atomic_load_explicit(&r->slot[at].tid, memory_order_relaxed))
-        at++;
-    if (at == THREADS_MAX)
-        return NULL;
     struct layout l = {0};
     lay_out(&l, limits);
     size_t bytes = l.used;
@@ -61,36 +56,94 @@ struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
         return NULL;
     l = (struct layout){p, 0};
     struct thread *t = lay_out(&l, limits);
-    t->tid = tid;
-    t->index = index;
     t->limits = *limits;
     t->fd = -1;
     t->mapping_bytes = bytes;
-    atomic_store_explicit(&r->slot[at].thread, t, memory_order_relaxed);
-    atomic_store_explicit(&r->slot[at].tid, tid, memory_order_release);
-    if (at >= atomic_load_explicit(&r->n, memory_order_relaxed))
-        atomic_store_explicit(&r->n, at + 1, memory_order_release);
+    return t;
+}
+
+/* Handlers hold it for less than a microsecond, unless their thread must wait for a CPU. */
+static void begin_change(struct registry *r)
+{
+    while (atomic_flag_test_and_set(&r->changing))
+        sched_yield();
+}
+
+static void end_change(struct registry *r)
+{
+    atomic_flag_clear(&r->changing);
+}
+
+struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
+                            const struct thread_limits *limits)
+{
+    struct thread *fresh = make(limits), *t = fresh;
+    begin_change(r);
+    struct thread *claimed = registry_find(r, tid);
+    if (claimed)
+        t = claimed;
+    else if (t) {
+        t->tid = tid;
+        t = registry_put(r, t) ? t : NULL;
+    }
+    if (t)
+        t->index = index;
+    end_change(r);
+    if (fresh && fresh != t)
+        munmap(fresh, fresh->mapping_bytes);
     return t;
 }
 
 void registry_remove(struct registry *r, struct thread *t)
 {
+    begin_change(r);
     uint32_t n = atomic_load_explicit(&r->n, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++)
         if (atomic_load_explicit(&r->slot[i].thread, memory_order_relaxed) == t) {
             atomic_store_explicit(&r->slot[i].tid, 0, memory_order_release);
             atomic_store_explicit(&r->slot[i].thread, NULL, memory_order_relaxed);
         }
+    end_change(r);
     munmap(t, t->mapping_bytes);
+}
+
+void registry_stock(struct registry *r, const struct thread_limits *limits)
+{
+    begin_change(r);
+    for (int i = 0; i < THREADS_STOCK; i++)
+        if (!r->stock[i])
+            r->stock[i] = make(limits);
+    end_change(r);
+}
+
+void registry_unstock(struct registry *r)
+{
+    begin_change(r);
+    for (int i = 0; i < THREADS_STOCK; i++) {
+        if (r->stock[i])
+            munmap(r->stock[i], r->stock[i]->mapping_bytes);
+        r->stock[i] = NULL;
+    }
+    end_change(r);
+}
+
+static struct thread *next(struct registry *r, uint32_t *at, bool claimed)
+{
+    uint32_t n = atomic_load_explicit(&r->n, memory_order_acquire);
+    while (*at < n) {
+        struct thread *t = atomic_load_explicit(&r->slot[(*at)++].thread, memory_order_acquire);
+        if (t && claimed == !t->index)
+            return t;
+    }
+    return NULL;
 }
 
 struct thread *registry_next(struct registry *r, uint32_t *at)
 {
-    uint32_t n = atomic_load_explicit(&r->n, memory_order_acquire);
-    while (*at < n) {
-        struct thread *t = atomic_load_explicit(&r->slot[(*at)++].thread, memory_order_relaxed);
-        if (t)
-            return t;
-    }
-    return NULL;
+    return next(r, at, false);
+}
+
+struct thread *registry_next_claimed(struct registry *r, uint32_t *at)
+{
+    return next(r, at, true);
 }

@@ -5,7 +5,8 @@
  * It holds no lock that the program could want, needs no GIL, allocates with mmap only, and blocks
  * all signals.
  *
- * Context: everything here but collector_start and collector_stop runs in that thread.
+ * Context: everything here but collector_start and collector_stop runs in that thread; collector_scan
+ * also in sampler_resume.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,11 +18,13 @@
 #include "clock.h"
 #include "drain.h"
 #include "session.h"
+#include "signals.h"
 #include "spool.h"
 
 #define TICK_NS 10000000ull
 #define DRAIN_NS 50000000ull
 #define SNAPSHOT_NS 1000000000ull
+#define COVER_NS 20000000ull
 
 struct dirent64_head { /* man 2 getdents64 */
     uint64_t inode;
@@ -77,27 +80,60 @@ static void retire(struct session *s, struct thread *t)
     if (t->seen || ring_peek(&t->ring))
         return;
     snapshot(s, t);
-    engine_close(s, t);
+    engine_retire(s, t);
     drain_remove_thread(s->drain, t);
     registry_remove(&s->registry, t);
 }
 
+/* Makes the record of a thread just seen, or numbers the one that it claimed. */
 static void admit(struct session *s, pid_t tid)
 {
     uint64_t now = clock_now_ns();
     struct thread *t = registry_add(&s->registry, tid, s->n_threads + 1, &s->limits);
     if (!t || drain_add_thread(s->drain, t, now)) {
+        if (t)
+            t->index = 0;
         s->lost_unknown++;
         return;
     }
     s->n_threads++;
-    t->seen = 1;
-    t->base_cpu_ns = t->cpu_ns = clock_read_ns(clock_of_thread(tid));
-    if (t->start_ns + 20000000 > s->counted_from_ns && tid != getpid())
+    t->seen = 1; /* it may have begun after this look at the list of threads */
+    bool claimed = t->comm[0];
+    bool young = t->start_ns + 20000000 > s->counted_from_ns && tid != getpid();
+    /* A thread that a covered one created was covered from its begin; `cover` finds others. */
+    if (s->engine == ENGINE_SIGTRAP && atomic_load(&s->ready) && (young || claimed))
+        return;
+    t->base_cpu_ns = t->cpu_ns = t->covered_cpu_ns = clock_read_ns(clock_of_thread(tid));
+    if (young)
         t->missed_ns = t->base_cpu_ns;
+    if (s->engine == ENGINE_SIGTRAP) /* the event's count is that of all who inherit it */
+        t->last_cpu_ns = t->base_cpu_ns;
     int error = engine_open(s, t);
     if (error && error != -ESRCH && !s->first_error)
         s->first_error = error;
+}
+
+static void admit_claimed(struct session *s)
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));)
+        admit(s, t->tid);
+}
+
+/* Gives an event of its own to a thread that ran for long and had no signal: one that no covered
+ * thread created, or whose creator's event is gone. */
+static void cover(struct session *s, struct thread *t)
+{
+    uint64_t signals = counter_get(&t->counters.signals), cpu = t->last_cpu_ns;
+    if (t->fd >= 0 || !t->seen)
+        return;
+    if (signals != t->covered_signals || !t->covered_cpu_ns) {
+        t->covered_signals = signals;
+        t->covered_cpu_ns = cpu;
+    } else if (cpu > t->covered_cpu_ns + COVER_NS + 8 * atomic_load(&s->period_ns)) {
+        t->cpu_ns = cpu; /* no handler runs that could write it: until here it was missed */
+        engine_open(s, t);
+    }
 }
 
 static bool any_ended(struct session *s)
@@ -109,7 +145,7 @@ static bool any_ended(struct session *s)
     return false;
 }
 
-static void scan_threads(struct session *s)
+void collector_scan(struct session *s)
 {
     char buffer[8192];
     uint32_t at = 0;
@@ -130,11 +166,15 @@ static void scan_threads(struct session *s)
             if (!tid || tid == atomic_load(&s->collector_tid))
                 continue;
             struct thread *t = registry_find(&s->registry, tid);
-            if (t)
+            if (t && t->index)
                 t->seen = 1;
             else
                 admit(s, tid);
         }
+    }
+    if (s->engine == ENGINE_SIGTRAP) {
+        admit_claimed(s); /* that have ended already */
+        registry_stock(&s->registry, &s->limits);
     }
     if (!complete || !any_ended(s))
         return;
@@ -151,20 +191,30 @@ static bool ring_urgent(struct session *s)
     return drain_logs_urgent(s->drain);
 }
 
-static void enable(struct session *s, struct thread *t)
+/* SIGTRAP is wanted elsewhere: SIGPROF from here on. */
+static void leave_sigtrap(struct session *s, const char *why)
 {
-    engine_enable(s, t, true);
+    engine_close_all(s);
+    s->trap_lost = why;
+    s->signal = SIGPROF;
+    signal_take(SIGPROF);
+    atomic_store(&s->engine, ENGINE_PERF_EVENT);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        engine_open(s, t);
 }
 
 /* The program installed its own handler for our signal: it must not get ours. */
 static void check_signal_owner(struct session *s)
 {
-    struct sigaction now;
-    if (s->engine == ENGINE_NONE || s->signal_taken || sigaction(SIGPROF, NULL, &now) ||
-        ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handler_on_signal))
+    if (!s->signal || s->signal_taken || signal_is_taken(s->signal))
         return;
+    if (s->engine == ENGINE_SIGTRAP) {
+        leave_sigtrap(s, "the program handles SIGTRAP");
+        return;
+    }
     s->signal_taken = true;
-    for_each(s, engine_close);
+    engine_close_all(s);
 }
 
 static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *snapped)
@@ -173,14 +223,18 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     if (paused && now > paused) { /* exec failed: go on */
         atomic_store(&s->paused_until_ns, 0);
         atomic_store(&s->state, SESSION_RUNNING);
-        for_each(s, enable);
+        engine_enable_all(s, true);
     }
     check_signal_owner(s);
     if (!s->signal_taken && !paused)
-        scan_threads(s);
+        collector_scan(s);
     if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
         *drained = now;
         drain_all(s, false);
+        if (s->engine == ENGINE_SIGTRAP && !paused)
+            for_each(s, cover);
+        if (s->engine == ENGINE_SIGTRAP && sigtrap_watched())
+            leave_sigtrap(s, "a debugger watches");
     }
     if (now - *snapped >= SNAPSHOT_NS) {
         *snapped = now;
@@ -193,12 +247,9 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
 /* After this no signal of ours can come: pending ones are discarded by ignoring the signal. */
 static void close_clocks(struct session *s)
 {
-    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
-    for_each(s, engine_close);
-    if (s->engine == ENGINE_NONE || s->signal_taken || sigaction(SIGPROF, NULL, &now))
-        return;
-    if (now.sa_sigaction == handler_on_signal)
-        sigaction(SIGPROF, &ignore, NULL);
+    engine_close_all(s);
+    if (s->signal == SIGPROF && !s->signal_taken)
+        signal_discard(SIGPROF);
 }
 
 static void *collect(void *arg)
@@ -208,7 +259,7 @@ static void *collect(void *arg)
     atomic_store(&s->collector_tid, (int)syscall(SYS_gettid));
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */
-    scan_threads(s);
+    collector_scan(s);
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->ready, 1);
     pthread_cond_broadcast(&s->wake);
@@ -222,7 +273,7 @@ static void *collect(void *arg)
         tick(s, clock_now_ns(), &drained, &snapped);
     }
     pthread_mutex_unlock(&s->lock);
-    scan_threads(s);
+    collector_scan(s);
     atomic_store(&s->state, SESSION_STOPPING);
     for_each(s, snapshot); /* while all clocks can be read */
     close_clocks(s);

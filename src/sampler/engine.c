@@ -1,5 +1,6 @@
 /* The clocks: which there are here, and one for each thread.
  *
+ * sigtrap: a task-clock event that new threads inherit (sigtrap.h).
  * perf_event: a task-clock software event per thread (man 2 perf_event_open); every overflow sends
  * SIGPROF to the thread that it counts (F_SETSIG, F_SETOWN_EX).  Fair, at any rate, but refused by
  * many containers, and unprivileged users' events do not see time in the kernel.
@@ -13,57 +14,30 @@
 #include <linux/perf_event.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "perf_event.h"
 #include "session.h"
 
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-static int open_event(pid_t tid, uint64_t period_ns, bool exclude_kernel)
+static int probe_perf(struct session *s, const struct sampler_options *options,
+                      struct sampler_info *info)
 {
-    struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
-                                   .size = sizeof attr,
-                                   .config = PERF_COUNT_SW_TASK_CLOCK,
-                                   .sample_period = period_ns,
-                                   .disabled = 1,
-                                   .exclude_kernel = exclude_kernel,
-                                   .exclude_hv = 1,
-                                   .wakeup_events = 1};
-    long fd = syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
-    return fd < 0 ? -errno : (int)fd;
-}
-
-int engine_probe(struct sampler_options *options, struct sampler_info *info)
-{
-    info->engine_reason = "";
-    if (options->engine == ENGINE_NONE) {
-        info->engine = ENGINE_NONE;
-        return 0;
-    }
-    if (options->clock == CLOCK_WALL) {
-        info->engine = ENGINE_MONOTONIC;
-        return 0;
-    }
-    if (options->engine == ENGINE_TIMER) {
-        info->engine = ENGINE_TIMER;
-        info->engine_reason = "asked for";
-        return 0;
-    }
-    int fd = open_event(0, options->period_ns, false);
+    int fd = perf_event_open_sigprof(0, options->period_ns, false), error = fd;
+    info->engine = ENGINE_PERF_EVENT;
     if (fd >= 0) {
         close(fd);
-        info->engine = ENGINE_PERF_EVENT;
         return 0;
     }
-    int error = fd;
-    fd = open_event(0, options->period_ns, true);
+    fd = perf_event_open_sigprof(0, options->period_ns, true);
     if (fd >= 0) {
         close(fd);
+        s->exclude_kernel = true;
         info->engine_reason = "perf_event would not see time in the kernel "
                               "(kernel.perf_event_paranoid)";
     } else {
@@ -71,41 +45,85 @@ int engine_probe(struct sampler_options *options, struct sampler_info *info)
                                   ? "perf_event_open is not permitted"
                                   : "perf_event_open does not work here";
     }
-    if (options->engine == ENGINE_PERF_EVENT && fd < 0)
+    if (options->engine != ENGINE_PERF_EVENT)
+        info->engine = ENGINE_TIMER;
+    else if (fd < 0)
         return error;
-    info->engine = options->engine == ENGINE_PERF_EVENT ? ENGINE_PERF_EVENT : ENGINE_TIMER;
     return 0;
+}
+
+static int choose(struct session *s, const struct sampler_options *options,
+                  struct sampler_info *info)
+{
+    info->engine = options->engine;
+    info->engine_reason = "";
+    if (options->engine == ENGINE_NONE)
+        return 0;
+    if (options->clock == CLOCK_WALL) {
+        info->engine = ENGINE_MONOTONIC;
+        return 0;
+    }
+    if (options->engine == ENGINE_TIMER) {
+        info->engine_reason = "asked for";
+        return 0;
+    }
+    if (options->engine == ENGINE_PERF_EVENT)
+        return probe_perf(s, options, info);
+    const char *refused = sigtrap_refused(options->period_ns);
+    if (!refused) {
+        info->engine = ENGINE_SIGTRAP;
+        return 0;
+    }
+    if (options->engine == ENGINE_SIGTRAP) {
+        info->engine_reason = refused;
+        return -ENOTSUP;
+    }
+    int error = probe_perf(s, options, info);
+    if (info->engine == ENGINE_PERF_EVENT)
+        info->engine_reason = refused;
+    return error;
+}
+
+int engine_probe(struct session *s, const struct sampler_options *options,
+                 struct sampler_info *info)
+{
+    int error = choose(s, options, info);
+    s->engine = info->engine;
+    s->signal = info->engine == ENGINE_NONE      ? 0
+                : info->engine == ENGINE_SIGTRAP ? SIGTRAP
+                                                 : SIGPROF;
+    return error;
+}
+
+/* Sends its SIGPROF to the thread that it counts. */
+static int signal_thread(int fd, pid_t tid)
+{
+    struct f_owner_ex owner = {F_OWNER_TID, tid};
+    return fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) || fcntl(fd, F_SETSIG, SIGPROF) ||
+                   fcntl(fd, F_SETOWN_EX, &owner)
+               ? -errno
+               : 0;
 }
 
 static int open_perf(struct session *s, struct thread *t)
 {
     if (s->n_fds >= s->fd_budget)
         return -EMFILE;
-    int low = open_event(t->tid, atomic_load(&s->period_ns), s->exclude_kernel);
-    if (low < 0)
-        return low;
-    int fd = fcntl(low, F_DUPFD_CLOEXEC, s->fd_floor);
-    int error = fd < 0 ? -errno : 0;
-    close(low);
-    if (error)
-        return error;
-    struct f_owner_ex owner = {F_OWNER_TID, t->tid};
-    if (fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) || fcntl(fd, F_SETSIG, SIGPROF) ||
-        fcntl(fd, F_SETOWN_EX, &owner) || ioctl(fd, PERF_EVENT_IOC_ID, &t->event_id)) {
-        error = -errno;
+    uint64_t period = atomic_load(&s->period_ns);
+    bool trap = s->engine == ENGINE_SIGTRAP;
+    int low = trap ? perf_event_open_sigtrap(t->tid, period)
+                   : perf_event_open_sigprof(t->tid, period, s->exclude_kernel);
+    int fd = low < 0 ? low : perf_event_settle(low, s->fd_floor, &t->event_id);
+    if (fd < 0)
+        return fd;
+    int error = trap ? 0 : signal_thread(fd, t->tid);
+    if (error) {
         close(fd);
         return error;
     }
     t->fd = fd;
     s->n_fds++;
     return ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) ? -errno : 0;
-}
-
-/* The program may have closed our descriptor and use the number itself. */
-static bool still_our_event(const struct thread *t)
-{
-    uint64_t id;
-    return t->fd >= 0 && !ioctl(t->fd, PERF_EVENT_IOC_ID, &id) && id == t->event_id;
 }
 
 static int arm(struct thread *t, uint64_t period_ns)
@@ -133,7 +151,18 @@ int engine_open(struct session *s, struct thread *t)
 {
     if (s->engine == ENGINE_NONE)
         return 0;
-    return s->engine == ENGINE_PERF_EVENT ? open_perf(s, t) : open_timer(s, t);
+    return engine_by_timer(s->engine) ? open_timer(s, t) : open_perf(s, t);
+}
+
+/* Disabled first: a child that is being spawned holds the descriptor, too, until it execs. */
+static void close_event(struct session *s, int fd, uint64_t id)
+{
+    if (perf_event_is(fd, id)) {
+        ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+        close(fd);
+    }
+    if (fd >= 0)
+        s->n_fds--;
 }
 
 void engine_close(struct session *s, struct thread *t)
@@ -141,11 +170,38 @@ void engine_close(struct session *s, struct thread *t)
     if (t->has_timer)
         timer_delete((timer_t)t->timer);
     t->has_timer = 0;
-    if (still_our_event(t))
-        close(t->fd);
-    if (t->fd >= 0)
-        s->n_fds--;
+    close_event(s, t->fd, t->event_id);
     t->fd = -1;
+}
+
+void engine_retire(struct session *s, struct thread *t)
+{
+    if (s->engine == ENGINE_SIGTRAP && t->fd >= 0 && s->kept.n < SIGTRAP_KEPT_MAX) {
+        s->kept.event[s->kept.n++] = (struct sigtrap_event){t->fd, t->event_id};
+        t->fd = -1;
+    }
+    engine_close(s, t);
+}
+
+void engine_close_all(struct session *s)
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        engine_close(s, t);
+    for (int i = 0; i < s->kept.n; i++)
+        close_event(s, s->kept.event[i].fd, s->kept.event[i].id);
+    s->kept.n = 0;
+}
+
+void engine_abandon(struct session *s)
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        if (perf_event_is(t->fd, t->event_id))
+            close(t->fd);
+    for (int i = 0; i < s->kept.n; i++)
+        if (perf_event_is(s->kept.event[i].fd, s->kept.event[i].id))
+            close(s->kept.event[i].fd);
 }
 
 int engine_set_period(struct session *s, struct thread *t)
@@ -153,15 +209,29 @@ int engine_set_period(struct session *s, struct thread *t)
     uint64_t period = atomic_load(&s->period_ns);
     if (t->has_timer)
         return arm(t, period);
-    return still_our_event(t) && ioctl(t->fd, PERF_EVENT_IOC_PERIOD, &period) ? -errno : 0;
+    return perf_event_is(t->fd, t->event_id) && ioctl(t->fd, PERF_EVENT_IOC_PERIOD, &period)
+               ? -errno
+               : 0;
 }
 
-void engine_enable(struct session *s, struct thread *t, bool enable)
+/* Also those that were inherited from it. */
+static void enable_event(int fd, uint64_t id, bool enable)
 {
-    if (t->has_timer)
-        arm(t, enable ? atomic_load(&s->period_ns) : 0);
-    else if (still_our_event(t))
-        ioctl(t->fd, enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+    if (perf_event_is(fd, id))
+        ioctl(fd, enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+void engine_enable_all(struct session *s, bool enable)
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        if (t->has_timer)
+            arm(t, enable ? atomic_load(&s->period_ns) : 0);
+        else
+            enable_event(t->fd, t->event_id, enable);
+    }
+    for (int i = 0; i < s->kept.n; i++)
+        enable_event(s->kept.event[i].fd, s->kept.event[i].id, enable);
 }
 
 uint64_t engine_cpu_ns(struct thread *t)
@@ -169,11 +239,12 @@ uint64_t engine_cpu_ns(struct thread *t)
     /* Not the event's count while the clock can be had: it includes time stolen from the thread. */
     uint64_t ns = clock_read_ns(clock_of_thread(t->tid)), counted = 0;
     uint64_t sampled = atomic_load_explicit(&t->counters.cpu_ns, memory_order_relaxed);
-    if (ns >= t->base_cpu_ns && ns >= sampled)
+    if (ns && ns >= t->base_cpu_ns && ns >= sampled)
         return t->last_cpu_ns = ns;
     if (sampled || t->last_cpu_ns)
         return sampled > t->last_cpu_ns ? sampled : t->last_cpu_ns;
-    if (still_our_event(t) && read(t->fd, &counted, sizeof counted) == sizeof counted)
+    if (perf_event_is(t->fd, t->event_id) &&
+        read(t->fd, &counted, sizeof counted) == sizeof counted)
         return t->base_cpu_ns + counted;
     return t->base_cpu_ns;
 }

@@ -5,8 +5,8 @@
  * side of the house may call), follows pointers only where bounds or guarded loads prove them, and
  * when something is missing it counts the loss and returns.
  *
- * Context: SIGPROF, on the interrupted thread's own stack (no SA_ONSTACK: alternate stacks may be
- * tiny); SIGPROF itself is blocked.  errno is kept.
+ * Context: SIGPROF or SIGTRAP, on the interrupted thread's own stack (no SA_ONSTACK: alternate stacks
+ * may be tiny); both are blocked.  errno is kept.
  */
 #include <errno.h>
 #include <poll.h>
@@ -38,6 +38,8 @@ static struct thread *own_record(struct session *s)
         return mine.thread;
     pid_t tid = (pid_t)arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
     mine.thread = registry_find(&s->registry, tid);
+    if (!mine.thread && s->engine == ENGINE_SIGTRAP)
+        mine.thread = registry_claim(&s->registry, tid);
     mine.generation = s->generation;
     return mine.thread;
 }
@@ -55,7 +57,7 @@ static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
     if (s->clock == CLOCK_CPU)
         atomic_store_explicit(&t->counters.cpu_ns, now, memory_order_relaxed);
-    if (s->engine != ENGINE_PERF_EVENT)
+    if (engine_by_timer(atomic_load_explicit(&s->engine, memory_order_relaxed)))
         return 1 + (uint32_t)info->si_overrun;
     uint64_t spent = now - t->cpu_ns;
     t->cpu_ns = now;
@@ -240,10 +242,18 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
     owe_time(s, t, began, took);
 }
 
-/* A SIGPROF that is not ours does what it did before we came. */
-static void pass_on(struct session *s, int signal, siginfo_t *info, void *context)
+/* They outlive the session: a SIGTRAP may come after its end (sigtrap.h). */
+static struct sigaction former_prof, former_trap;
+
+struct sigaction *signal_former(int number)
 {
-    const struct sigaction *old = &s->old_action;
+    return number == SIGTRAP ? &former_trap : &former_prof;
+}
+
+/* A signal that is not ours does what it did before we came. */
+static void pass_on(int signal, siginfo_t *info, void *context)
+{
+    const struct sigaction *old = signal_former(signal);
     if (old->sa_flags & SA_SIGINFO) {
         old->sa_sigaction(signal, info, context);
     } else if (old->sa_handler == SIG_DFL) {
@@ -255,11 +265,25 @@ static void pass_on(struct session *s, int signal, siginfo_t *info, void *contex
     }
 }
 
-static bool is_ours(const struct session *s, const siginfo_t *info)
+/* A SIGTRAP of this or an earlier session, which may have ended while the thread was in a system call. */
+static bool is_our_trap(const siginfo_t *info)
 {
-    if (s->engine == ENGINE_PERF_EVENT)
-        return info->si_code >= POLL_IN && info->si_code <= POLL_HUP;
-    return info->si_code == SI_TIMER && info->si_ptr == s;
+    uint64_t data; /* si_perf_data, which older C libraries do not name */
+    memcpy(&data, (const char *)info + 24, sizeof data);
+    return info->si_code == TRAP_OF_PERF && data == SIGTRAP_DATA;
+}
+
+/* Whether it is to be sampled: 1; to be dropped: 0; another's: -1. */
+static int whose(const struct session *s, int signal, const siginfo_t *info)
+{
+    enum sampler_engine engine = s ? (enum sampler_engine)atomic_load(&s->engine) : ENGINE_NONE;
+    if (signal == SIGTRAP)
+        return !is_our_trap(info) ? -1 : engine == ENGINE_SIGTRAP;
+    if (!s)
+        return 0;
+    if (engine == ENGINE_PERF_EVENT)
+        return info->si_code >= POLL_IN && info->si_code <= POLL_HUP ? 1 : -1;
+    return info->si_code == SI_TIMER && info->si_ptr == s ? 1 : -1;
 }
 
 void handler_on_signal(int signal, siginfo_t *info, void *context)
@@ -267,12 +291,11 @@ void handler_on_signal(int signal, siginfo_t *info, void *context)
     int saved_errno = errno;
     atomic_fetch_add(&handlers_running, 1);
     struct session *s = atomic_load(&session_current);
-    if (s) {
-        if (!is_ours(s, info))
-            pass_on(s, signal, info, context);
-        else if (atomic_load(&s->state) == SESSION_RUNNING)
-            sample(s, info, context);
-    }
+    int ours = whose(s, signal, info);
+    if (ours < 0)
+        pass_on(signal, info, context);
+    else if (ours && atomic_load(&s->state) == SESSION_RUNNING)
+        sample(s, info, context);
     atomic_fetch_sub(&handlers_running, 1);
     errno = saved_errno;
 }

@@ -14,6 +14,7 @@
 #include "map.h"
 #include "memread.h"
 #include "session.h"
+#include "signals.h"
 #include "spool.h"
 
 #define SAFE_PERIOD_NS 1000000ull /* rates up to this one are not calibrated: they cost little */
@@ -102,11 +103,12 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         return error;
     if (o->backend_path && (error = load_backend(s, o->backend_path, info)))
         return error;
-    if ((error = engine_probe(o, info)))
-        return fail(info, error, "perf_event_open");
+    if ((error = engine_probe(s, o, info))) {
+        const char *why = *info->engine_reason ? info->engine_reason : strerror(-error);
+        snprintf(info->error, sizeof info->error, "engine: %s", why);
+        return error;
+    }
     s->clock = o->clock;
-    s->engine = info->engine;
-    s->exclude_kernel = *info->engine_reason && info->engine == ENGINE_PERF_EVENT;
     getrlimit(RLIMIT_NOFILE, &files);
     rlim_t limit = files.rlim_cur > 65536 ? 65536 : files.rlim_cur;
     s->fd_floor = (int)(limit / 2);
@@ -144,6 +146,7 @@ static void dispose(struct session *s)
         drain_remove_thread(s->drain, t);
         registry_remove(&s->registry, t);
     }
+    registry_unstock(&s->registry);
     drain_free(s->drain);
     exact_free(s->exact);
     spool_close(s->spool);
@@ -192,6 +195,18 @@ static void limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_inf
     pthread_mutex_unlock(&s->lock);
 }
 
+/* A SIGTRAP may still come to threads that are in a system call: its handler stays with them. */
+static void give_back_signals(struct session *s)
+{
+    if (s->signal == SIGPROF && !s->signal_taken)
+        signal_give_back(SIGPROF);
+    if (s->holds_trap && signal_is_taken(SIGTRAP) &&
+        !sigtrap_others_live(atomic_load(&s->collector_tid))) {
+        signal_discard(SIGTRAP);
+        signal_give_back(SIGTRAP);
+    }
+}
+
 int sampler_start(struct sampler_options *o, struct sampler_info *info)
 {
     memset(info, 0, sizeof *info);
@@ -213,11 +228,9 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         dispose(s);
         return error;
     }
-    struct sigaction action = {.sa_sigaction = handler_on_signal,
-                               .sa_flags = SA_SIGINFO | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    if (s->engine != ENGINE_NONE)
-        sigaction(SIGPROF, &action, &s->old_action);
+    if (s->signal)
+        signal_take(s->signal);
+    s->holds_trap = s->signal == SIGTRAP;
     s->start_ns = s->counted_from_ns = clock_now_ns();
     s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
     atomic_store(&s->calibrating, measure);
@@ -231,8 +244,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     }
     if (error) {
         atomic_store(&session_current, NULL);
-        if (s->engine != ENGINE_NONE)
-            sigaction(SIGPROF, &s->old_action, NULL);
+        give_back_signals(s);
         the_session = NULL;
         dispose(s);
         return fail(info, error, "the sampling clock");
@@ -245,16 +257,18 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     return 0;
 }
 
-/* What the threads did since sampler_pause counts nowhere. */
+/* What the threads did since sampler_pause counts nowhere; `lock` is held. */
 static void skip_pause(struct session *s)
 {
     uint32_t at = 0;
+    collector_scan(s); /* those that began in the pause, before signals come */
     s->counted_from_ns = clock_now_ns();
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         uint64_t now = engine_cpu_ns(t);
         t->base_cpu_ns += now - t->paused_cpu_ns;
         t->cpu_ns = now; /* no handler runs that could write it */
         t->carry_ns = 0;
+        t->covered_cpu_ns = now;
     }
 }
 
@@ -271,15 +285,15 @@ int sampler_stop(struct sampler_result *result)
     atomic_store(&session_current, NULL);
     while (atomic_load(&handlers_running))
         sched_yield();
-    if (!s->signal_taken && s->engine != ENGINE_NONE)
-        sigaction(SIGPROF, &s->old_action, NULL);
+    give_back_signals(s);
     *result = (struct sampler_result){.end_ns = clock_now_ns(),
                                       .process_cpu_ns =
                                           clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - s->start_cpu_ns,
                                       .n_forked = atomic_load(&s->n_forked),
                                       .n_spawned = atomic_load(&s->n_spawned),
                                       .n_not_ready = atomic_load(&s->not_ready),
-                                      .signal_taken = s->signal_taken};
+                                      .signal_taken = s->signal_taken,
+                                      .trap_lost = s->trap_lost};
     struct spool_end end = {.time_ns = result->end_ns,
                             .process_cpu_ns = result->process_cpu_ns,
                             .n_forked = result->n_forked,
@@ -354,14 +368,11 @@ void sampler_after_fork_child(void)
     atomic_store(&session_current, NULL);
     atomic_store(&handlers_running, 0);
     the_session = NULL;
-    struct sigaction now;
-    if (!sigaction(SIGPROF, NULL, &now) && now.sa_sigaction == handler_on_signal)
-        sigaction(SIGPROF, &s->old_action, NULL);
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        t->has_timer = 0; /* timers are not inherited */
-        engine_close(s, t);
-    }
+    if (signal_is_taken(SIGPROF))
+        signal_give_back(SIGPROF);
+    if (signal_is_taken(SIGTRAP))
+        signal_give_back(SIGTRAP);
+    engine_abandon(s);
     close(s->task_fd);
     spool_abandon(s->spool);
 }
@@ -370,9 +381,7 @@ static void pause_until(struct session *s, uint64_t time_ns)
 {
     atomic_store(&s->paused_until_ns, time_ns);
     atomic_store(&s->state, SESSION_PAUSED);
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        engine_enable(s, t, false);
+    engine_enable_all(s, false);
 }
 
 /* A signal still pending at exec would kill the new program: its handler is gone by then. */
@@ -394,6 +403,7 @@ void sampler_pause(void)
     if (!s)
         return;
     pthread_mutex_lock(&s->lock);
+    collector_scan(s);
     pause_until(s, UINT64_MAX);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
@@ -410,9 +420,7 @@ void sampler_resume(void)
     skip_pause(s);
     atomic_store(&s->paused_until_ns, 0);
     atomic_store(&s->state, SESSION_RUNNING);
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        engine_enable(s, t, true);
+    engine_enable_all(s, true);
     pthread_mutex_unlock(&s->lock);
 }
 

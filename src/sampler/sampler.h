@@ -1,7 +1,7 @@
 /* sampler.h - the sampled half: a clock on every thread, stacks by signal.
  *
  * sampler_start opens a clock on each thread of the process, now and later; each tick is a SIGPROF
- * to the thread it counts, whose handler records its Python and native stack into a ring; a
+ * (or SIGTRAP) to the thread it counts, whose handler records its Python and native stack into a ring; a
  * collector thread drains the rings into the spool.
  *
  * Context: start, stop and the fork and exec hooks run in Python threads, with the GIL.  All or nothing: a failed start leaves nothing.
@@ -19,6 +19,7 @@ enum sampler_engine {
     ENGINE_TIMER,      /* CPU timer per thread, weighted by overrun */
     ENGINE_MONOTONIC,  /* wall clock: monotonic timer per thread */
     ENGINE_NONE,       /* no samples: the session serves the exact half alone */
+    ENGINE_SIGTRAP,    /* task-clock events with SIGTRAP, inherited by new threads */
 };
 
 struct sampler_options {
@@ -47,9 +48,10 @@ struct sampler_info {
 struct sampler_result {
     uint64_t end_ns, process_cpu_ns;
     uint32_t n_forked, n_spawned;
-    uint64_t n_not_ready; /* signals to threads that had no record: never seen so far */
-    int signal_taken;     /* the program took SIGPROF, sampling ended early */
-    int write_error;      /* -errno of the spool's first failed write, or 0 */
+    uint64_t n_not_ready;  /* signals to threads that had no record: never seen so far */
+    int signal_taken;      /* the program took SIGPROF, sampling ended early */
+    const char *trap_lost; /* why sigtrap gave way to SIGPROF; NULL: it did not */
+    int write_error;       /* -errno of the spool's first failed write, or 0 */
 };
 
 /* 0 or -errno with info->error. */

@@ -14,6 +14,7 @@
 #include "codes.h"
 #include "exact.h"
 #include "sampler.h"
+#include "sigtrap.h"
 #include "thread.h"
 
 enum session_state { SESSION_STARTING, SESSION_RUNNING, SESSION_PAUSED, SESSION_STOPPING };
@@ -25,7 +26,7 @@ struct session {
     _Atomic int state;
     uint32_t generation; /* tells a thread's cached record from an earlier session's */
     enum sampler_clock clock;
-    enum sampler_engine engine;
+    _Atomic int engine; /* enum sampler_engine; sigtrap may give way to perf_event */
     bool exclude_kernel;
     _Atomic uint64_t period_ns;
     struct py_layout layout;
@@ -43,7 +44,10 @@ struct session {
     /* Below: not for the handler. */
     struct spool *spool;
     struct drain *drain;
-    struct sigaction old_action;
+    int signal;            /* SIGPROF or SIGTRAP; 0: no samples */
+    bool holds_trap;       /* SIGTRAP was taken */
+    const char *trap_lost; /* why sigtrap gave way; NULL: it did not */
+    struct sigtrap_kept kept;
     pthread_t collector;
     _Atomic int collector_tid, ready, stop_wanted;
     pthread_mutex_t lock;
@@ -55,7 +59,7 @@ struct session {
     uint64_t lost_unknown; /* threads that could not be watched */
     _Atomic uint32_t n_forked, n_spawned;
     _Atomic uint64_t paused_until_ns; /* before an exec; UINT64_MAX: until sampler_resume */
-    bool signal_taken;                /* the program took SIGPROF: sampling ended early */
+    bool signal_taken;                /* the program took our signal: sampling ended early */
     int first_error;
 };
 
@@ -67,18 +71,32 @@ extern _Atomic int handlers_running;
 
 /* handler.c, signal side. */
 void handler_on_signal(int signal, siginfo_t *info, void *context);
+struct sigaction *signal_former(int number); /* what SIGPROF or SIGTRAP did before (signals.h) */
+
+static inline bool engine_by_timer(int engine)
+{
+    return engine == ENGINE_TIMER || engine == ENGINE_MONOTONIC;
+}
 
 /* engine.c: one clock per thread.  0 or -errno. */
 int engine_open(struct session *s, struct thread *t);
 void engine_close(struct session *s, struct thread *t);
+/* The thread has ended: closes what no other thread depends on. */
+void engine_retire(struct session *s, struct thread *t);
 int engine_set_period(struct session *s, struct thread *t);
-void engine_enable(struct session *s, struct thread *t, bool enable);
+void engine_enable_all(struct session *s, bool enable);
+void engine_close_all(struct session *s);
+/* In a forked child: it has the parent's descriptors, but not its clocks. */
+void engine_abandon(struct session *s);
 /* The thread's CPU time by the kernel's count; after it ended, as far as it is known. */
 uint64_t engine_cpu_ns(struct thread *t);
-int engine_probe(struct sampler_options *options, struct sampler_info *info);
+/* Which engine `options` get here: s->engine, and info's. */
+int engine_probe(struct session *s, const struct sampler_options *options,
+                 struct sampler_info *info);
 
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
 int collector_start(struct session *s);
 void collector_stop(struct session *s);
+void collector_scan(struct session *s); /* looks for new and ended threads; under `lock` */
 
 #endif

@@ -1,4 +1,5 @@
-"""make bench: measure, write docs/bench/*.json, and from these the tables in docs/benchmarks.md.
+"""make bench: measure, write docs/bench/NAME-PYTHON.json, and from these the tables in
+docs/benchmarks.md, which have a column for each interpreter.
 
     python tests/bench/run.py                       everything, 15 pairs
     python tests/bench/run.py -n 3 training         a quick look at one group
@@ -25,7 +26,8 @@ GROUPS = sorted(path.stem for path in (Path(__file__).parent / "figures").glob("
 
 
 def save(figure: Figure, pairs: int, where: dict[str, object]) -> None:
-    path = ROOT / "docs" / "bench" / f"{figure.name}.json"
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    path = ROOT / "docs" / "bench" / f"{figure.name}-{python}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     result = {**figure.as_json(), "pairs": pairs, **where}
     path.write_text(json.dumps(result, indent=1) + "\n")

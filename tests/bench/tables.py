@@ -19,41 +19,58 @@ def with_unit(row: Row, value: float) -> str:
     return f"{value:.3f}" if row.unit == "x" else f"{number(value)} {row.unit}".rstrip()
 
 
-def reach(row: Row) -> str:
-    if row.reached is None:
+def cell(row: Row | None) -> str:
+    if not row:
         return ""
-    bound = row.reach.replace("<=", "≤").replace(">=", "≥")
-    return f"{bound}{'' if row.reached else ' **missed**'}"
+    value, low, high = (with_unit(row, each) for each in (row.value, row.low, row.high))
+    missed = "" if row.reached is not False else " **missed**"
+    return f"{value} ({low} … {high}){missed}"
 
 
-def table(result: dict[str, Any]) -> str:
-    interval = "95 % interval" if result["pairs"] >= 6 else "range"
-    lines = [f"| what | median | {interval} | reach |", "|---|---|---|---|"]
-    for values in result["rows"]:
-        row = Row(**values)
-        value, low, high = (with_unit(row, each) for each in (row.value, row.low, row.high))
-        lines.append(f"| {row.what} | {value} | {low} … {high} | {reach(row)} |")
+def provenance(result: dict[str, Any]) -> str:
     where = result["machine"]
+    interval = "" if result["pairs"] >= 6 else " (too few for an interval: the range is given)"
     versions = f"Linux {where['kernel']}, CPython {where['python']}, torch {where['torch']}"
-    lines += [
-        "",
-        f"{result['pairs']} pairs on {result['date']} at `{result['commit']}`; "
-        f"{where['cpu']}, {where['cores']} cores, {versions}.",
-    ]
-    return "\n".join(lines)
+    return (
+        f"{result['pairs']} pairs{interval} on {result['date']} at `{result['commit']}`; "
+        f"{where['cpu']}, {where['cores']} cores, {versions}."
+    )
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """One column for each interpreter that was measured, oldest first."""
+    columns = [{values["what"]: Row(**values) for values in r["rows"]} for r in results]
+    names = " | ".join(f"CPython {r['machine']['python']}" for r in results)
+    lines = [f"| what | {names} | reach |", "|---" * (len(results) + 2) + "|"]
+    for what in dict.fromkeys(what for column in columns for what in column):
+        rows = [column.get(what) for column in columns]
+        reach = next(row.reach for row in rows if row)
+        bound = reach.replace("<=", "≤").replace(">=", "≥")
+        lines.append(f"| {what} | {' | '.join(map(cell, rows))} | {bound} |")
+    return "\n".join([*lines, "", *map(provenance, results)])
+
+
+def read_all(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Figures by name, each with one result an interpreter: NAME-3.12.json, NAME-3.13.json."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in folder.glob("*.json"):
+        result = json.loads(path.read_text())
+        found.setdefault(result["name"], []).append(result)
+    for results in found.values():
+        results.sort(key=lambda r: [int(part) for part in r["machine"]["python"].split(".")])
+    return found
 
 
 def write(docs: Path) -> None:
     """Fill each figure's place in benchmarks.md; a figure that has none gets one at the end."""
     page = docs / "benchmarks.md"
     text = page.read_text()
-    for path in sorted((docs / "bench").glob("*.json")):
-        result = json.loads(path.read_text())
-        start, end = START.format(result["name"]), END.format(result["name"])
+    for name, results in sorted(read_all(docs / "bench").items()):
+        start, end = START.format(name), END.format(name)
         if start not in text:
-            text += f"\n## {result['title']}\n\n{start}\n{end}\n"
+            text += f"\n## {results[-1]['title']}\n\n{start}\n{end}\n"
         before, rest = text.split(start)
         after = rest.split(end)[1]
-        text = f"{before}{start}\n{table(result)}\n{end}{after}"
+        text = f"{before}{start}\n{table(results)}\n{end}{after}"
     page.write_text(text)
     print(f"wrote {page}")

@@ -163,6 +163,74 @@ static void a_thread_finds_itself_while_others_come_and_go(void **state)
         assert_true(counter_get(&registry_find(registry, tids[i])->counters.signals) > 0);
 }
 
+static void a_claimed_record_is_numbered_later(void **state)
+{
+    (void)state;
+    uint32_t at = 0;
+    assert_null(registry_claim(registry, 10)); /* nothing in stock */
+    registry_stock(registry, &limits);
+    struct thread *t = registry_claim(registry, 10);
+    assert_non_null(t);
+    assert_ptr_equal(registry_find(registry, 10), t);
+    assert_string_equal(t->comm, "test_thread");
+    assert_null(registry_next(registry, &at));
+    at = 0;
+    assert_ptr_equal(registry_next_claimed(registry, &at), t);
+    assert_ptr_equal(registry_add(registry, 10, 3, &limits), t);
+    assert_int_equal(t->index, 3);
+    at = 0;
+    assert_ptr_equal(registry_next(registry, &at), t);
+    assert_null(registry_next(registry, &at));
+    for (pid_t tid = 11; tid < 10 + THREADS_STOCK; tid++)
+        assert_non_null(registry_claim(registry, tid));
+    assert_null(registry_claim(registry, 10 + THREADS_STOCK));
+    registry_unstock(registry);
+}
+
+#define N_CLAIMS 2000
+
+static uint64_t n_claimed;
+
+static void *claim(void *unused)
+{
+    (void)unused;
+    uint64_t random = 1, n = 0;
+    for (; !stop; n_ready = 1) /* may fail: the other one is at it */
+        n += registry_claim(registry, 1 + (pid_t)(unit_random(&random) % N_CLAIMS)) != NULL;
+    n_claimed = n;
+    return NULL;
+}
+
+static void a_thread_has_one_record_whoever_makes_it(void **state)
+{
+    (void)state;
+    static unsigned char n_of[N_CLAIMS + 1];
+    pthread_t thread;
+    n_ready = 0;
+    stop = false;
+    assert_int_equal(pthread_create(&thread, NULL, claim, NULL), 0);
+    while (!n_ready)
+        usleep(100);
+    for (pid_t tid = 1; tid <= N_CLAIMS; tid++) {
+        if (tid % 16 == 0)
+            registry_stock(registry, &limits);
+        assert_non_null(registry_add(registry, tid, (uint32_t)tid, &limits));
+    }
+    stop = true;
+    pthread_join(thread, NULL);
+    assert_true(n_claimed > 0);
+    registry_unstock(registry);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(registry, &at));) {
+        assert_int_equal(t->index, t->tid);
+        assert_int_equal(n_of[t->tid]++, 0);
+    }
+    at = 0;
+    assert_null(registry_next_claimed(registry, &at));
+    for (pid_t tid = 1; tid <= N_CLAIMS; tid++)
+        assert_int_equal(n_of[tid], 1);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -173,6 +241,8 @@ int main(void)
         CASE(there_is_an_end_to_threads),
         CASE(the_pieces_of_a_record_do_not_overlap),
         CASE(a_thread_finds_itself_while_others_come_and_go),
+        CASE(a_claimed_record_is_numbered_later),
+        CASE(a_thread_has_one_record_whoever_makes_it),
     };
     return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
 }

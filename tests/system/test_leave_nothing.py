@@ -125,3 +125,29 @@ _native.stop()
         [sys.executable, "-P", "-c", command], capture_output=True, text=True, check=True
     )
     assert [Path(p).name.split(".")[0] for p in done.stdout.split()] == ["_native"]
+
+
+ENGINES = ["engine=0", pytest.param("engine=1", marks=pytest.mark.needs("root")), "engine=2"]
+
+
+@pytest.mark.parametrize("options", ENGINES)
+def test_stops_while_children_are_made(tmp_path: Path, options: str) -> None:
+    """A child has our descriptors until its exec; no event may outlive the stop by that."""
+    done = run(
+        f"""
+import subprocess
+spawning = True
+def spawn():
+    while spawning:
+        subprocess.run(["/bin/true"], check=True)
+thread = threading.Thread(target=spawn)
+thread.start()
+for _ in range(100):
+    once(path, period_ns=100000, {options})
+spawning = False
+thread.join()
+print(json.dumps({{"alive": True}}))
+""",
+        tmp_path,
+    )
+    assert done == {"alive": True}

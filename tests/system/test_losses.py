@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from support import NESTED, TARGETS, Run, check_invariants, paths
 
 
@@ -80,19 +81,22 @@ def test_threads_that_begin_and_end(pyhybrid: Callable[..., Run]) -> None:
     covered(run)
 
 
+ENGINES = ["auto", pytest.param("perf_event", marks=pytest.mark.needs("root")), "timer"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_thread_that_blocks_the_signal_is_missed_and_accounted_for(
-    pyhybrid: Callable[..., Run],
+    pyhybrid: Callable[..., Run], engine: str
 ) -> None:
     code = (
         "import signal, threading, time\n"
         "def work():\n"
-        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF, signal.SIGTRAP])\n"
         "    end = time.thread_time() + 0.5\n"
         "    while time.thread_time() < end: pass\n"
-        "    signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGPROF])\n"
         "t = threading.Thread(target=work); t.start(); t.join()\n"
     )
-    run = pyhybrid("--format", "folded", "-c", code)
+    run = pyhybrid("--engine", engine, "--format", "folded", "-c", code)
     check_invariants(run.profile())
     covered(run)
     assert max(t.missed_weight_ns for t in run.profile().threads.values()) > 400_000_000

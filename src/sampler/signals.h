@@ -1,0 +1,28 @@
+/* signals.h - the signals that the sampler takes, and what they did before.
+ *
+ * Context: by one thread at a time.
+ */
+#ifndef PYH_SIGNALS_H
+#define PYH_SIGNALS_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* handler_on_signal handles `number` (SIGPROF or SIGTRAP) from now on. */
+void signal_take(int number);
+
+/* Whether it still does: the program may have installed another handler. */
+bool signal_is_taken(int number);
+
+/* Whether it may be taken: its disposition is the default one, or still ours. */
+bool signal_is_free(int number);
+
+/* Ignored from now on, and what is pending is gone; nothing, if it is not ours.  A thread that blocks
+ * the signal may still get one: the kernel ignores none that is blocked, and an event that was closed
+ * may have one under way. */
+void signal_discard(int number);
+
+/* What it did before, and again nothing is pending. */
+void signal_give_back(int number);
+
+#endif

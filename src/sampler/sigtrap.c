@@ -1,0 +1,61 @@
+#include "sigtrap.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "perf_event.h"
+#include "signals.h"
+
+static bool kernel_is(int major, int minor)
+{
+    struct utsname system;
+    int have_major, have_minor;
+    return !uname(&system) && sscanf(system.release, "%d.%d", &have_major, &have_minor) == 2 &&
+           (have_major > major || (have_major == major && have_minor >= minor));
+}
+
+bool sigtrap_watched(void)
+{
+    char text[2048];
+    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *tracer = strstr(text, "\nTracerPid:");
+    return tracer && atoi(tracer + strlen("\nTracerPid:")) != 0;
+}
+
+const char *sigtrap_refused(uint64_t period_ns)
+{
+    if (!kernel_is(6, 15))
+        return "sigtrap needs Linux 6.15";
+    if (!signal_is_free(SIGTRAP))
+        return "the program handles SIGTRAP";
+    if (sigtrap_watched())
+        return "a debugger would stop at every SIGTRAP";
+    int fd = perf_event_open_sigtrap(0, period_ns);
+    if (fd < 0)
+        return "the kernel refuses sigtrap";
+    close(fd);
+    return NULL;
+}
+
+bool sigtrap_others_live(int ours)
+{
+    int self = (int)syscall(SYS_gettid), n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *d; tasks && (d = readdir(tasks));)
+        n += atoi(d->d_name) && atoi(d->d_name) != self && atoi(d->d_name) != ours;
+    if (tasks)
+        closedir(tasks);
+    return !tasks || n;
+}

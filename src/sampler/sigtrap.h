@@ -1,0 +1,44 @@
+/* sigtrap.h - perf events that send SIGTRAP to the thread that runs, and that new threads inherit.
+ *
+ * Such an event (man 2 perf_event_open: sigtrap, inherit_thread; Linux 5.13) costs half of what
+ * F_SETSIG costs, interrupts no system call, and needs no work for threads that covered ones create.
+ *
+ * What it asks for in return:
+ *  - An event must stay open when its thread has ended: those inherited from it would end with it.
+ *  - A signal can come after the event was closed, when its thread comes back from a system call that
+ *    it was in.  So at the end the handler stays if other threads live: SIGTRAP's default is death.
+ *  - Linux before 6.15 may wait in close() until such a thread comes back.  It is not used there.
+ *
+ * Context: the collector thread, sampler_start and sampler_stop.
+ */
+#ifndef PYH_SIGTRAP_H
+#define PYH_SIGTRAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TRAP_OF_PERF 6                     /* TRAP_PERF, which older headers lack */
+#define SIGTRAP_DATA 0x7079687962726964ull /* "pyhybrid": tells our events' signals from others' */
+#define SIGTRAP_KEPT_MAX 64
+
+struct sigtrap_event {
+    int fd;
+    uint64_t id;
+};
+
+/* Events of threads that have ended. */
+struct sigtrap_kept {
+    struct sigtrap_event event[SIGTRAP_KEPT_MAX];
+    int n;
+};
+
+/* Why this engine is not to be had here; NULL: it is. */
+const char *sigtrap_refused(uint64_t period_ns);
+
+/* Whether a debugger watches the process: it would stop at every SIGTRAP. */
+bool sigtrap_watched(void);
+
+/* Whether threads other than the caller and `ours` live. */
+bool sigtrap_others_live(int ours);
+
+#endif

@@ -1,0 +1,289 @@
+"""The engine that sends SIGTRAP: every thread from its first instruction on, and no harm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run, check_invariants
+
+LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
+
+pytestmark = [
+    pytest.mark.needs("root"),
+    pytest.mark.skipif(LINUX < (6, 15), reason="sigtrap needs Linux 6.15"),
+]
+
+BURN = """
+import ctypes, os, signal, sys, threading, time
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(100))
+"""
+OPTIONS = ("--mode", "sample", "--format", "folded", "--engine", "sigtrap")
+
+
+@pytest.fixture
+def script(pyhybrid: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
+    """script(text, *options, check=True): the run of BURN and `text`, sampled by sigtrap."""
+
+    def run(text: str, *options: object, check: bool = True) -> Run:
+        file = tmp_path / "program.py"
+        file.write_text(BURN + textwrap.dedent(text))
+        done = pyhybrid(*OPTIONS, *options, file, check=check)
+        check_invariants(done.profile("out.pyhybrid" if check else "out.pyhybrid.part"))
+        return done
+
+    return run
+
+
+Script = Callable[..., Run]
+
+
+def test_it_is_the_one_that_auto_takes(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("-c", "sum(range(10**7))")
+    assert run.profile().meta["engine"] == "sigtrap"
+    assert "by sigtrap" in run.result.stderr
+
+
+def test_threads_of_milliseconds(script: Script) -> None:
+    run = script("""
+        for _ in range(20):
+            threads = [threading.Thread(target=burn, args=(0.004,)) for _ in range(20)]
+            for t in threads: t.start()
+            for t in threads: t.join()
+    """)
+    threads = run.profile().threads.values()
+    assert len(threads) == 401
+    assert all(t.recorded for t in threads)
+    assert sum(t.missed_weight_ns for t in threads) < 0.1 * 400 * 4_000_000
+    assert "unknown thread" not in run.result.stderr
+
+
+def test_threads_of_threads_that_have_ended(script: Script) -> None:
+    run = script("""
+        def two():
+            burn(0.3)
+        def one():
+            burn(0.05)
+            threading.Thread(target=two).start()
+        for _ in range(3):
+            t = threading.Thread(target=one)
+            t.start()
+            t.join()
+    """)
+    long = [t for t in run.profile().threads.values() if (t.cpu_ns or 0) > 290_000_000]
+    assert len(long) == 3
+    for t in long:
+        assert t.recorded_weight_ns > 0.95 * t.cpu_ns
+
+
+def test_no_system_call_is_interrupted(script: Script) -> None:
+    # poll(2) is one that SA_RESTART does not restart.
+    run = script(
+        """
+        poll = ctypes.CDLL(None, use_errno=True).poll
+        cut = 0
+        for _ in range(1000):
+            burn(0.0002)
+            cut += poll(None, 0, 1) != 0
+        print(cut)
+        """,
+        *("--hz", 20000),
+    )
+    assert run.result.stdout == "0\n"
+
+
+def test_threads_that_sleep_when_it_stops(tmp_path: Path) -> None:
+    """The signal for what they did before they slept comes when they wake, after the end."""
+    code = BURN + textwrap.dedent("""
+        from pyhybrid import Profiler
+        n, woken = 100, threading.Semaphore(0)
+        locks = [threading.Lock() for _ in range(n)]
+        def sleeper(lock):
+            while True:
+                lock.acquire()
+                woken.release()
+        def wake():
+            for lock in locks: lock.release()
+            for _ in locks: woken.acquire()
+        for lock in locks:
+            lock.acquire()
+            threading.Thread(target=sleeper, args=(lock,), daemon=True).start()
+        for number in range(10):
+            p = Profiler(hz=20000, mode="sample", engine="sigtrap", formats=(), output=f"p{number}")
+            with p:
+                for _ in range(20): wake()
+            wake()
+        assert p.profile.meta["engine"] == "sigtrap"
+        print("alive", flush=True)
+        if sys.argv[1:]:
+            os.kill(os.getpid(), signal.SIGTRAP)
+    """)
+    for arguments, status in ([], 0), (["trap"], -signal.SIGTRAP):
+        command = [sys.executable, "-P", "-c", code, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        assert (done.returncode, done.stdout) == (status, "alive\n"), done.stderr
+
+
+def test_a_trap_of_the_programs_own_kills_it_as_ever(script: Script) -> None:
+    run = script("burn(0.1); os.kill(os.getpid(), signal.SIGTRAP); print('on')", check=False)
+    assert run.result.returncode == -signal.SIGTRAP
+    assert not run.result.stdout
+
+
+def test_the_program_takes_the_signal(script: Script) -> None:
+    run = script("""
+        burn(0.1)
+        got = []
+        signal.signal(signal.SIGTRAP, lambda *_: got.append(1))
+        burn(0.5)
+        before = len(got)
+        os.kill(os.getpid(), signal.SIGTRAP)
+        burn(0.1)
+        print(len(got) - before)
+    """)
+    assert run.result.stdout == "1\n"
+    assert "the program handles SIGTRAP: sampled by perf_event from there on" in run.result.stderr
+    (thread,) = run.profile().threads.values()
+    assert thread.recorded_weight_ns > 0.9 * (thread.cpu_ns or 0)
+
+
+def test_a_program_that_has_the_signal_keeps_it(tmp_path: Path) -> None:
+    code = BURN + textwrap.dedent("""
+        from pyhybrid import Profiler
+        got = []
+        signal.signal(signal.SIGTRAP, lambda *_: got.append(1))
+        with Profiler(mode="sample", formats=()) as p:
+            burn(0.1)
+        assert p.profile.meta["engine"] == "perf_event", p.profile.meta
+        assert p.profile.meta["engine_reason"] == "the program handles SIGTRAP"
+        assert not got
+        os.kill(os.getpid(), signal.SIGTRAP)
+        print(len(got))
+        try:
+            Profiler(mode="sample", formats=(), engine="sigtrap").start()
+        except Exception as error:
+            print(error)
+    """)
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.stdout == "1\ncannot start: engine: the program handles SIGTRAP\n", done.stderr
+
+
+def test_children_never_get_it(script: Script) -> None:
+    run = script("""
+        import subprocess
+        for _ in range(10):
+            burn(0.01)
+            if not os.fork():
+                signal.signal(signal.SIGTRAP, signal.SIG_DFL)
+                burn(0.05)
+                os._exit(0)
+            assert os.wait()[1] == 0
+            subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+            pid = os.posix_spawn("/bin/true", ["true"], {})
+            assert os.waitpid(pid, 0)[1] == 0
+        t = threading.Thread(target=lambda: subprocess.run("true", check=True))
+        t.start(); t.join()
+        print("well")
+    """)
+    assert run.result.stdout == "well\n"
+
+
+TRACER = """
+import ctypes, os, sys
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes = [ctypes.c_long] * 4
+SEIZE, CONT = 0x4206, 7
+pid = int(sys.argv[1])
+if ptrace(SEIZE, pid, 0, 0):
+    raise OSError(ctypes.get_errno(), "ptrace")
+print("watching", flush=True)
+seen = []
+while True:
+    _, status = os.waitpid(pid, 0x40000000)
+    if not os.WIFSTOPPED(status):
+        break
+    seen.append(os.WSTOPSIG(status))
+    ptrace(CONT, pid, 0, seen[-1] if seen[-1] != 19 else 0)
+print(len([s for s in seen[-100:] if s == 5]))
+"""
+WATCHED = """
+import subprocess
+def watch():
+    tracer = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())],
+                              stdout=subprocess.PIPE, text=True)
+    assert tracer.stdout.readline() == "watching\\n"
+    return tracer
+"""
+
+
+def test_a_debugger_that_comes_later(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "tracer.py").write_text(TRACER)
+    run = script(
+        WATCHED.replace("sys.argv[1]", "open('tracer.py').read()")
+        + "burn(0.1)\ntracer = watch()\nburn(1)\n"
+    )
+    expected = "a debugger watches: sampled by perf_event from there on"
+    assert expected in run.result.stderr
+
+
+def test_a_debugger_that_was_there(tmp_path: Path) -> None:
+    code = (
+        BURN
+        + WATCHED
+        + textwrap.dedent("""
+        from pyhybrid import Profiler
+        tracer = watch()
+        with Profiler(mode="sample", formats=()) as p:
+            burn(0.2)
+        print(p.profile.meta["engine"], p.profile.meta["engine_reason"])
+        """)
+    )
+    command = [sys.executable, "-P", "-c", code, TRACER]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.stdout == "perf_event a debugger would stop at every SIGTRAP\n", done.stderr
+
+
+def test_threads_of_a_pause(tmp_path: Path) -> None:
+    """What runs in a pause counts nowhere, also in threads that begin in it."""
+    code = BURN + textwrap.dedent("""
+        from pyhybrid import Profiler
+        def work():
+            burn(0.2)
+            paused.set()
+            release.wait()
+            burn(0.2)
+        for resumed in True, False:
+            release, paused = threading.Event(), threading.Event()
+            before = threading.Thread(target=burn, args=(0.004,))
+            thread = threading.Thread(target=work)
+            p = Profiler(mode="sample", engine="sigtrap", formats=(), output=f"p{resumed}")
+            p.start()
+            before.start()  # perhaps not seen yet when the pause begins
+            p.pause()
+            thread.start()
+            paused.wait()
+            if resumed:
+                p.resume()
+            release.set()
+            thread.join()
+            p.stop()
+            found = [t for t in p.profile.threads.values() if t.tid == thread.native_id]
+            weight = sum(t.recorded_weight_ns + t.missed_weight_ns for t in found)
+            assert (0.18e9 if resumed else 0) <= weight <= (0.24e9 if resumed else 0.01e9), weight
+            for t in p.profile.threads.values():
+                covered = t.recorded_weight_ns + t.missed_weight_ns
+                assert abs(covered - (t.cpu_ns or 0)) < 4e6, t
+    """)
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
