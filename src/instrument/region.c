@@ -249,8 +249,18 @@ static PyObject *leave_method(PyObject *o, PyObject *const *args, Py_ssize_t n)
     Py_RETURN_NONE;
 }
 
+/* Names that `ids` holds, by address: literals are the same object each time. */
+#define N_RECENT 64
+static struct {
+    PyObject *name;
+    uint32_t id;
+} recent[N_RECENT];
+
 static uint32_t number_of(PyObject *name)
 {
+    size_t slot = (uintptr_t)name / sizeof(PyASCIIObject) % N_RECENT;
+    if (recent[slot].name == name)
+        return recent[slot].id;
     PyObject *known = PyDict_GetItemWithError(ids, name); /* borrowed */
     if (known)
         return (uint32_t)PyLong_AsUnsignedLong(known);
@@ -264,7 +274,10 @@ static uint32_t number_of(PyObject *name)
     }
     int failed = !number || PyDict_SetItem(ids, name, number);
     Py_XDECREF(number);
-    return failed ? 0 : ++n_ids;
+    if (failed)
+        return 0;
+    recent[slot].name = name;
+    return recent[slot].id = ++n_ids;
 }
 
 /* region(name, **attributes) */

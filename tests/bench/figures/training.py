@@ -105,4 +105,16 @@ def measure_in(folder: Path, pairs: int) -> list[Figure]:
         ],
         raw,
     )
-    return [slowdown, handler, finish]
+    return [slowdown, handler, finish, measure_steps(folder, 2 * pairs)]
+
+
+def measure_steps(folder: Path, rounds: int) -> Figure:
+    """The same steps with and without samples in one process: less noise than whole runs have."""
+    done = run(bare(str(WORKLOADS / "steps.py"), str(rounds), str(HZ)), folder)
+    raw = json.loads(done.stdout.splitlines()[-1])
+    rows = [
+        row(f"{engine}, {what}", "x", [each[engine][key] / each["off"][key] for each in raw])
+        for engine in ("sigtrap", "perf_event", "timer")
+        for key, what in enumerate(("process CPU time", "wall time"))
+    ]
+    return Figure("steps", f"Steps of examples/train.py in one process at {HZ} Hz", rows, raw)

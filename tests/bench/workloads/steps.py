@@ -1,0 +1,48 @@
+"""The same steps of examples/train.py again and again in one process, with and without samples.
+
+python steps.py ROUNDS HZ: prints as its last line a list of rounds, {side: [CPU s, wall s]}, in an
+order of sides that rotates.  One process has one layout of memory and one set of threads: rounds
+differ far less than whole runs do.
+"""
+
+import contextlib
+import json
+import os
+import runpy
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pyhybrid import _native
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "train.py"
+ENGINES = {"off": None, "sigtrap": 5, "perf_event": 1, "timer": 2}  # src/sampler/sampler.h
+STEPS = 12
+
+rounds, hz = int(sys.argv[1]), int(sys.argv[2])
+train = runpy.run_path(str(EXAMPLE))["train"]
+
+
+def take(engine: int | None) -> list[float]:
+    with tempfile.TemporaryFile() as spool, contextlib.redirect_stdout(None):
+        if engine is not None:
+            _native.start(spool.fileno(), period_ns=1_000_000_000 // hz, engine=engine)
+        wall, cpu = time.monotonic(), time.process_time()
+        train(1, STEPS, 96, 1)
+        took = [time.process_time() - cpu, time.monotonic() - wall]
+        if engine is not None:
+            _native.stop()
+    return took
+
+
+take(None)
+sides = list(ENGINES)
+result = []
+for number in range(rounds):
+    first = number % len(sides)
+    order = sides[first:] + sides[:first]
+    taken = {side: take(ENGINES[side]) for side in order}
+    result.append({side: taken[side] for side in sides})
+print(json.dumps(result), flush=True)
+os._exit(0)
