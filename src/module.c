@@ -193,7 +193,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 }
 
 PyDoc_STRVAR(stop_doc, "stop() -> dict | None\n\n"
-                       "Stop, flush and close the spool; nothing is left behind.  None if no "
+                       "Stop, flush and close the spool (sampler.h: what stays).  None if no "
                        "profiler runs\n(also in a forked child).");
 
 static PyObject *stop(PyObject *self, PyObject *unused)

@@ -21,7 +21,7 @@ bool registry_put(struct registry *r, struct thread *t)
         at++;
     if (at == THREADS_MAX)
         return false;
-    atomic_store_explicit(&r->slot[at].thread, t, memory_order_relaxed);
+    atomic_store_explicit(&r->slot[at].thread, t, memory_order_release);
     atomic_store_explicit(&r->slot[at].tid, t->tid, memory_order_release);
     if (at >= atomic_load_explicit(&r->n, memory_order_relaxed))
         atomic_store_explicit(&r->n, at + 1, memory_order_release);
@@ -39,6 +39,7 @@ struct thread *registry_claim(struct registry *r, pid_t tid)
     if (!t && at < THREADS_STOCK) {
         t = r->stock[at];
         t->tid = tid;
+        t->claimed = true;
         arch_syscall6(SYS_prctl, PR_GET_NAME, (long)t->comm, 0, 0, 0, 0);
         if (registry_put(r, t))
             r->stock[at] = NULL;

@@ -55,7 +55,8 @@ struct thread_limits {
 struct thread {
     pid_t tid;
     uint32_t index; /* in the spool, from 1; 0: claimed, and not numbered yet */
-    char comm[16];  /* of a claimed one, when it was */
+    bool claimed;
+    char comm[16]; /* of a claimed one, when it was */
     struct thread_counters counters;
     struct ring ring;
 
@@ -81,7 +82,7 @@ struct thread {
     int fd; /* of its perf event, or -1 */
     uint64_t event_id;
     void *timer; /* its timer_t */
-    unsigned char seen, has_timer, dead;
+    unsigned char seen, has_timer;
     size_t mapping_bytes;
 };
 
@@ -95,7 +96,7 @@ struct registry {
     struct registry_slot slot[THREADS_MAX];
     _Atomic uint32_t n; /* slots in use lie below this */
     atomic_flag changing;
-    struct thread *stock[THREADS_STOCK]; /* guarded by `changing`, as are the slots */
+    _Atomic(struct thread *) stock[THREADS_STOCK]; /* taken out under `changing` */
 };
 
 /* Publishes `t`, whose tid has no record; `changing` is held.  False: too many threads. */

@@ -1,8 +1,8 @@
 #include "thread.h"
 
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define ENTRIES_MAX 1024
 
@@ -65,8 +65,10 @@ static struct thread *make(const struct thread_limits *limits)
 /* Handlers hold it for less than a microsecond, unless their thread must wait for a CPU. */
 static void begin_change(struct registry *r)
 {
-    while (atomic_flag_test_and_set(&r->changing))
-        sched_yield();
+    struct timespec a_while = {.tv_nsec = 20000};
+    for (int tries = 0; atomic_flag_test_and_set(&r->changing); tries++)
+        if (tries >= 100)
+            nanosleep(&a_while, NULL); /* not sched_yield: our priority may be the higher one */
 }
 
 static void end_change(struct registry *r)
@@ -77,7 +79,7 @@ static void end_change(struct registry *r)
 struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
                             const struct thread_limits *limits)
 {
-    struct thread *fresh = make(limits), *t = fresh;
+    struct thread *fresh = registry_find(r, tid) ? NULL : make(limits), *t = fresh;
     begin_change(r);
     struct thread *claimed = registry_find(r, tid);
     if (claimed)
@@ -109,11 +111,14 @@ void registry_remove(struct registry *r, struct thread *t)
 
 void registry_stock(struct registry *r, const struct thread_limits *limits)
 {
-    begin_change(r);
-    for (int i = 0; i < THREADS_STOCK; i++)
-        if (!r->stock[i])
-            r->stock[i] = make(limits);
-    end_change(r);
+    for (int i = 0; i < THREADS_STOCK; i++) {
+        if (r->stock[i]) /* only we put one there */
+            continue;
+        struct thread *t = make(limits);
+        begin_change(r);
+        r->stock[i] = t;
+        end_change(r);
+    }
 }
 
 void registry_unstock(struct registry *r)

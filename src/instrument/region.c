@@ -280,6 +280,19 @@ static uint32_t number_of(PyObject *name)
     return recent[slot].id = ++n_ids;
 }
 
+/* One that is no longer used: most are made, entered and left in turn.  Guarded by the GIL. */
+static struct region *spare;
+
+static struct region *allocate(PyTypeObject *type)
+{
+    struct region *self = spare;
+    if (!self)
+        return PyObject_New(struct region, type);
+    spare = NULL;
+    PyObject_Init(&self->head, type);
+    return self;
+}
+
 /* region(name, **attributes) */
 static PyObject *make(PyObject *type, PyObject *const *args, size_t n_flags, PyObject *names)
 {
@@ -288,7 +301,7 @@ static PyObject *make(PyObject *type, PyObject *const *args, size_t n_flags, PyO
         return NULL;
     }
     uint32_t id = number_of(args[0]);
-    struct region *self = id ? PyObject_New(struct region, (PyTypeObject *)type) : NULL;
+    struct region *self = id ? allocate((PyTypeObject *)type) : NULL;
     if (!self)
         return NULL;
     self->name = Py_NewRef(args[0]);
@@ -314,7 +327,10 @@ static void destroy(PyObject *o)
     leave(self); /* a coroutine that was never finished */
     Py_DECREF(self->name);
     Py_XDECREF(self->attributes);
-    PyObject_Free(self);
+    if (spare)
+        PyObject_Free(self);
+    else
+        spare = self;
 }
 
 static PyObject *as_text(PyObject *o)

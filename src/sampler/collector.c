@@ -6,7 +6,7 @@
  * all signals.
  *
  * Context: everything here but collector_start and collector_stop runs in that thread; collector_scan
- * also in sampler_resume.
+ * also in sampler_pause, sampler_resume and sampler_stop.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,11 +73,17 @@ static bool drain_all(struct session *s, bool last)
     return moved;
 }
 
+/* The list of threads may lack one: it is read while threads come and go. */
+static bool lives(pid_t tid)
+{
+    return !syscall(SYS_tgkill, getpid(), tid, 0);
+}
+
 /* A thread that has ended, once all that it left is in the spool: its samples may wait for the names
  * of code objects that came another way. */
 static void retire(struct session *s, struct thread *t)
 {
-    if (t->seen || ring_peek(&t->ring))
+    if (t->seen || ring_peek(&t->ring) || lives(t->tid))
         return;
     snapshot(s, t);
     engine_retire(s, t);
@@ -93,19 +99,21 @@ static void admit(struct session *s, pid_t tid)
     if (!t || drain_add_thread(s->drain, t, now)) {
         if (t)
             t->index = 0;
-        s->lost_unknown++;
         return;
     }
     s->n_threads++;
     t->seen = 1; /* it may have begun after this look at the list of threads */
-    bool claimed = t->comm[0];
     bool young = t->start_ns + 20000000 > s->counted_from_ns && tid != getpid();
-    /* A thread that a covered one created was covered from its begin; `cover` finds others. */
-    if (s->engine == ENGINE_SIGTRAP && atomic_load(&s->ready) && (young || claimed))
+    /* A thread that a covered one created is covered from its begin; `cover` finds others. */
+    bool covered = s->engine == ENGINE_SIGTRAP && atomic_load(&s->ready) &&
+                   (young || t->claimed || s->skips_new);
+    if (covered && !s->skips_new)
         return;
     t->base_cpu_ns = t->cpu_ns = t->covered_cpu_ns = clock_read_ns(clock_of_thread(tid));
-    if (young)
+    if (young && !s->skips_new)
         t->missed_ns = t->base_cpu_ns;
+    if (covered)
+        return;
     if (s->engine == ENGINE_SIGTRAP) /* the event's count is that of all who inherit it */
         t->last_cpu_ns = t->base_cpu_ns;
     int error = engine_open(s, t);
@@ -151,10 +159,10 @@ void collector_scan(struct session *s)
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         t->seen = 0;
-    lseek(s->task_fd, 0, SEEK_SET);
+    lseek(s->tasks.fd, 0, SEEK_SET);
     bool complete = false;
     for (;;) {
-        long bytes = syscall(SYS_getdents64, s->task_fd, buffer, sizeof buffer);
+        long bytes = syscall(SYS_getdents64, s->tasks.fd, buffer, sizeof buffer);
         if (bytes <= 0) {
             complete = !bytes;
             break;
@@ -172,10 +180,9 @@ void collector_scan(struct session *s)
                 admit(s, tid);
         }
     }
-    if (s->engine == ENGINE_SIGTRAP) {
-        admit_claimed(s); /* that have ended already */
+    admit_claimed(s); /* that have ended already */
+    if (s->engine == ENGINE_SIGTRAP)
         registry_stock(&s->registry, &s->limits);
-    }
     if (!complete || !any_ended(s))
         return;
     drain_all(s, false);
@@ -233,7 +240,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
         drain_all(s, false);
         if (s->engine == ENGINE_SIGTRAP && !paused)
             for_each(s, cover);
-        if (s->engine == ENGINE_SIGTRAP && sigtrap_watched())
+        if (s->engine == ENGINE_SIGTRAP && sigtrap_watched(&s->status))
             leave_sigtrap(s, "a debugger watches");
     }
     if (now - *snapped >= SNAPSHOT_NS) {
@@ -244,7 +251,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     }
 }
 
-/* After this no signal of ours can come: pending ones are discarded by ignoring the signal. */
+/* After this no SIGPROF of ours can come: pending ones are discarded by ignoring the signal. */
 static void close_clocks(struct session *s)
 {
     engine_close_all(s);
@@ -279,6 +286,7 @@ static void *collect(void *arg)
     close_clocks(s);
     while (atomic_load(&handlers_running))
         sched_yield();
+    admit_claimed(s);
     while (drain_all(s, false))
         ;
     drain_all(s, true);

@@ -7,7 +7,7 @@
  * Timers: timer_create on the thread's CPU clock (or CLOCK_MONOTONIC) with SIGEV_THREAD_ID; bound to
  * the kernel's tick, so a sample stands for 1 + overrun periods.
  *
- * Context: the collector thread and sampler_start.
+ * Context: the collector thread, and under the session's lock sampler_start, _pause, _resume, _stop.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -123,7 +123,8 @@ static int open_perf(struct session *s, struct thread *t)
     }
     t->fd = fd;
     s->n_fds++;
-    return ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) ? -errno : 0;
+    bool runs = atomic_load(&s->state) == SESSION_RUNNING; /* else enabled when it goes on */
+    return runs && ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) ? -errno : 0;
 }
 
 static int arm(struct thread *t, uint64_t period_ns)
@@ -149,7 +150,7 @@ static int open_timer(struct session *s, struct thread *t)
 
 int engine_open(struct session *s, struct thread *t)
 {
-    if (s->engine == ENGINE_NONE)
+    if (s->engine == ENGINE_NONE || s->signal_taken)
         return 0;
     return engine_by_timer(s->engine) ? open_timer(s, t) : open_perf(s, t);
 }
@@ -204,6 +205,7 @@ void engine_abandon(struct session *s)
             close(s->kept.event[i].fd);
 }
 
+/* Events that were inherited meanwhile keep theirs: their samples' weights are right all the same. */
 int engine_set_period(struct session *s, struct thread *t)
 {
     uint64_t period = atomic_load(&s->period_ns);

@@ -130,22 +130,26 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         if (drain_set_exact(s->drain, s->exact, o->keep_events_ns))
             return fail(info, -ENOMEM, "memory");
     }
-    int low = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    s->task_fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, s->fd_floor);
-    if (low >= 0)
-        close(low);
-    return s->task_fd < 0 ? fail(info, -errno, "/proc/self/task") : 0;
+    error = own_fd_keep(&s->tasks, open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                        s->fd_floor);
+    if (!error && s->signal == SIGTRAP)
+        error =
+            own_fd_keep(&s->status, open("/proc/self/status", O_RDONLY | O_CLOEXEC), s->fd_floor);
+    return error ? fail(info, error, "/proc/self") : 0;
 }
 
 static void dispose(struct session *s)
 {
-    if (s->task_fd >= 0)
-        close(s->task_fd);
+    own_fd_close(&s->tasks);
+    own_fd_close(&s->status);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         drain_remove_thread(s->drain, t);
         registry_remove(&s->registry, t);
     }
+    at = 0;
+    for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));)
+        registry_remove(&s->registry, t);
     registry_unstock(&s->registry);
     drain_free(s->drain);
     exact_free(s->exact);
@@ -201,10 +205,8 @@ static void give_back_signals(struct session *s)
     if (s->signal == SIGPROF && !s->signal_taken)
         signal_give_back(SIGPROF);
     if (s->holds_trap && signal_is_taken(SIGTRAP) &&
-        !sigtrap_others_live(atomic_load(&s->collector_tid))) {
-        signal_discard(SIGTRAP);
+        !sigtrap_others_live(atomic_load(&s->collector_tid)))
         signal_give_back(SIGTRAP);
-    }
 }
 
 int sampler_start(struct sampler_options *o, struct sampler_info *info)
@@ -217,7 +219,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     struct session *s = map_memory(sizeof *s);
     if (!s)
         return fail(info, -ENOMEM, "memory");
-    s->task_fd = -1;
+    s->tasks.fd = s->status.fd = -1;
     uint64_t wanted = o->period_ns;
     bool measure = wanted < SAFE_PERIOD_NS && o->engine != ENGINE_NONE;
     if (measure)
@@ -244,6 +246,8 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     }
     if (error) {
         atomic_store(&session_current, NULL);
+        while (atomic_load(&handlers_running))
+            sched_yield();
         give_back_signals(s);
         the_session = NULL;
         dispose(s);
@@ -261,7 +265,6 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
 static void skip_pause(struct session *s)
 {
     uint32_t at = 0;
-    collector_scan(s); /* those that began in the pause, before signals come */
     s->counted_from_ns = clock_now_ns();
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         uint64_t now = engine_cpu_ns(t);
@@ -270,6 +273,9 @@ static void skip_pause(struct session *s)
         t->carry_ns = 0;
         t->covered_cpu_ns = now;
     }
+    s->skips_new = true;
+    collector_scan(s); /* those that began in the pause, before signals come */
+    s->skips_new = false;
 }
 
 int sampler_stop(struct sampler_result *result)
@@ -373,7 +379,8 @@ void sampler_after_fork_child(void)
     if (signal_is_taken(SIGTRAP))
         signal_give_back(SIGTRAP);
     engine_abandon(s);
-    close(s->task_fd);
+    own_fd_close(&s->tasks);
+    own_fd_close(&s->status);
     spool_abandon(s->spool);
 }
 
@@ -403,8 +410,8 @@ void sampler_pause(void)
     if (!s)
         return;
     pthread_mutex_lock(&s->lock);
-    collector_scan(s);
     pause_until(s, UINT64_MAX);
+    collector_scan(s);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         t->paused_cpu_ns = engine_cpu_ns(t);

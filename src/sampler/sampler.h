@@ -57,7 +57,8 @@ struct sampler_result {
 /* 0 or -errno with info->error. */
 int sampler_start(struct sampler_options *options, struct sampler_info *info);
 
-/* Leaves nothing behind: handler, timers, descriptors, threads and mappings are as before.
+/* Leaves nothing behind: handler, timers, descriptors, threads and mappings are as before; only the
+ * handler of SIGTRAP stays where threads live to which one may still come (sigtrap.h).
  * -EINVAL if not running. */
 int sampler_stop(struct sampler_result *result);
 

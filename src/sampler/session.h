@@ -13,6 +13,7 @@
 
 #include "codes.h"
 #include "exact.h"
+#include "own_fd.h"
 #include "sampler.h"
 #include "sigtrap.h"
 #include "thread.h"
@@ -45,6 +46,7 @@ struct session {
     struct spool *spool;
     struct drain *drain;
     int signal;            /* SIGPROF or SIGTRAP; 0: no samples */
+    bool skips_new;        /* what new threads did until now, in a pause, counts nowhere */
     bool holds_trap;       /* SIGTRAP was taken */
     const char *trap_lost; /* why sigtrap gave way; NULL: it did not */
     struct sigtrap_kept kept;
@@ -52,11 +54,11 @@ struct session {
     _Atomic int collector_tid, ready, stop_wanted;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    int fd_floor, fd_budget, n_fds, task_fd;
+    int fd_floor, fd_budget, n_fds;
+    struct own_fd tasks, status; /* /proc/self/task, /proc/self/status */
     uint64_t start_ns, start_cpu_ns;
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint32_t n_threads;
-    uint64_t lost_unknown; /* threads that could not be watched */
     _Atomic uint32_t n_forked, n_spawned;
     _Atomic uint64_t paused_until_ns; /* before an exec; UINT64_MAX: until sampler_resume */
     bool signal_taken;                /* the program took our signal: sampling ended early */

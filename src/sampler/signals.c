@@ -2,15 +2,20 @@
 
 #include "session.h"
 
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
 void signal_take(int number)
 {
     struct sigaction action = {.sa_sigaction = handler_on_signal,
                                .sa_flags = SA_SIGINFO | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaddset(&action.sa_mask, SIGPROF);
-    sigaddset(&action.sa_mask, SIGTRAP);
-    if (!signal_is_taken(number))
-        sigaction(number, &action, signal_former(number));
+    /* No handler of the program may jump out of ours; its faults stay its own. */
+    sigfillset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&action.sa_mask, faults[i]);
+    if (signal_is_taken(number))
+        return;
+    sigaction(number, NULL, signal_former(number)); /* known before the first one comes */
+    sigaction(number, &action, NULL);
 }
 
 bool signal_is_taken(int number)

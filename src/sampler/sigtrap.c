@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "own_fd.h"
 #include "perf_event.h"
 #include "signals.h"
 
@@ -21,14 +22,10 @@ static bool kernel_is(int major, int minor)
            (have_major > major || (have_major == major && have_minor >= minor));
 }
 
-bool sigtrap_watched(void)
+bool sigtrap_watched(const struct own_fd *status)
 {
     char text[2048];
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
+    ssize_t n = own_fd_is(status) ? pread(status->fd, text, sizeof text - 1, 0) : 0;
     text[n > 0 ? n : 0] = 0;
     const char *tracer = strstr(text, "\nTracerPid:");
     return tracer && atoi(tracer + strlen("\nTracerPid:")) != 0;
@@ -40,7 +37,11 @@ const char *sigtrap_refused(uint64_t period_ns)
         return "sigtrap needs Linux 6.15";
     if (!signal_is_free(SIGTRAP))
         return "the program handles SIGTRAP";
-    if (sigtrap_watched())
+    struct own_fd status;
+    bool watched = !own_fd_keep(&status, open("/proc/self/status", O_RDONLY | O_CLOEXEC), 0) &&
+                   sigtrap_watched(&status);
+    own_fd_close(&status);
+    if (watched)
         return "a debugger would stop at every SIGTRAP";
     int fd = perf_event_open_sigtrap(0, period_ns);
     if (fd < 0)

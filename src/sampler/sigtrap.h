@@ -35,8 +35,10 @@ struct sigtrap_kept {
 /* Why this engine is not to be had here; NULL: it is. */
 const char *sigtrap_refused(uint64_t period_ns);
 
-/* Whether a debugger watches the process: it would stop at every SIGTRAP. */
-bool sigtrap_watched(void);
+/* Whether a debugger watches the process, by `status`, /proc/self/status: it would stop at every
+ * SIGTRAP. */
+struct own_fd;
+bool sigtrap_watched(const struct own_fd *status);
 
 /* Whether threads other than the caller and `ours` live. */
 bool sigtrap_others_live(int ours);

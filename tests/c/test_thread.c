@@ -195,8 +195,11 @@ static void *claim(void *unused)
 {
     (void)unused;
     uint64_t random = 1, n = 0;
-    for (; !stop; n_ready = 1) /* may fail: the other one is at it */
+    for (; !stop; n_ready = 1) { /* may fail: the other one is at it */
         n += registry_claim(registry, 1 + (pid_t)(unit_random(&random) % N_CLAIMS)) != NULL;
+        for (volatile int i = 0; i < 2000; i++)
+            ; /* it would hold the registry all the time */
+    }
     n_claimed = n;
     return NULL;
 }

@@ -275,3 +275,29 @@ def test_in_a_subinterpreter_it_is_refused(tmp_path: Path) -> None:
         tmp_path,
     )
     assert "refused:" in out
+
+
+@pytest.mark.parametrize("engine", ["auto", "timer"])
+def test_a_program_that_takes_the_signal_keeps_it(tmp_path: Path, engine: str) -> None:
+    """No clock is opened again for it: not for new threads, not by pause and resume."""
+    run(
+        f"""
+        import signal, threading, time
+        got = []
+        def burn(seconds):
+            end = time.thread_time() + seconds
+            while time.thread_time() < end: pass
+        with Profiler(mode="sample", engine={engine!r}) as p:
+            for number in signal.SIGTRAP, signal.SIGPROF:
+                signal.signal(number, lambda *_: got.append(1))
+                burn(0.2)  # until it is noticed
+            threads = [threading.Thread(target=burn, args=(0.5,)) for _ in range(2)]
+            for t in threads: t.start()
+            before = len(got)
+            p.pause()
+            p.resume()
+            for t in threads: t.join()
+            assert len(got) == before, (before, len(got))
+        """,
+        tmp_path,
+    )

@@ -254,36 +254,52 @@ def test_a_debugger_that_was_there(tmp_path: Path) -> None:
 
 
 def test_threads_of_a_pause(tmp_path: Path) -> None:
-    """What runs in a pause counts nowhere, also in threads that begin in it."""
+    """What runs in a pause counts nowhere: in threads that begin or end in it, or go on after it."""
     code = BURN + textwrap.dedent("""
         from pyhybrid import Profiler
-        def work():
+        def through():
             burn(0.2)
             paused.set()
             release.wait()
             burn(0.2)
+        def begun():
+            while not p.paused_for_test: burn(0.001)
+            burn(0.3)
         for resumed in True, False:
             release, paused = threading.Event(), threading.Event()
             before = threading.Thread(target=burn, args=(0.004,))
-            thread = threading.Thread(target=work)
-            p = Profiler(mode="sample", engine="sigtrap", formats=(), output=f"p{resumed}")
+            across, ends = threading.Thread(target=through), threading.Thread(target=begun)
+            within = threading.Thread(target=burn, args=(0.2,))
+            p = Profiler(mode="sample", engine=sys.argv[1], formats=(), output=f"p{resumed}")
+            p.paused_for_test = False
             p.start()
             before.start()  # perhaps not seen yet when the pause begins
+            ends.start()
+            burn(0.05)
             p.pause()
-            thread.start()
+            p.paused_for_test = True
+            within.start()
+            across.start()
             paused.wait()
+            within.join()
+            ends.join()
             if resumed:
                 p.resume()
             release.set()
-            thread.join()
+            across.join()
             p.stop()
-            found = [t for t in p.profile.threads.values() if t.tid == thread.native_id]
-            weight = sum(t.recorded_weight_ns + t.missed_weight_ns for t in found)
-            assert (0.18e9 if resumed else 0) <= weight <= (0.24e9 if resumed else 0.01e9), weight
+            def weight(thread):
+                found = [t for t in p.profile.threads.values() if t.tid == thread.native_id]
+                return sum(t.recorded_weight_ns + t.missed_weight_ns for t in found) / 1e9
+            assert weight(within) < 0.01, weight(within)
+            assert weight(ends) < 0.15, weight(ends)
+            low, high = (0.18, 0.24) if resumed else (0, 0.01)
+            assert low <= weight(across) <= high, weight(across)
             for t in p.profile.threads.values():
                 covered = t.recorded_weight_ns + t.missed_weight_ns
                 assert abs(covered - (t.cpu_ns or 0)) < 4e6, t
     """)
-    command = [sys.executable, "-P", "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
+    for engine in "sigtrap", "perf_event":
+        command = [sys.executable, "-P", "-c", code, engine]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, (engine, done.stderr)

@@ -13,36 +13,43 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from pyhybrid import _native
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train.py"
-ENGINES = {"off": None, "sigtrap": 5, "perf_event": 1, "timer": 2}  # src/sampler/sampler.h
+SIDES: dict[str, dict[str, Any] | None] = {  # engines: src/sampler/sampler.h
+    "off": None,
+    "sigtrap": {"engine": 5},
+    "perf_event": {"engine": 1},
+    "timer": {"engine": 2},
+    "hybrid": {"engine": 5, "exact": True},
+}
 STEPS = 12
 
 rounds, hz = int(sys.argv[1]), int(sys.argv[2])
 train = runpy.run_path(str(EXAMPLE))["train"]
 
 
-def take(engine: int | None) -> list[float]:
+def take(options: dict[str, Any] | None) -> list[float]:
     with tempfile.TemporaryFile() as spool, contextlib.redirect_stdout(None):
-        if engine is not None:
-            _native.start(spool.fileno(), period_ns=1_000_000_000 // hz, engine=engine)
+        if options is not None:
+            _native.start(spool.fileno(), period_ns=1_000_000_000 // hz, **options)
         wall, cpu = time.monotonic(), time.process_time()
         train(1, STEPS, 96, 1)
         took = [time.process_time() - cpu, time.monotonic() - wall]
-        if engine is not None:
+        if options is not None:
             _native.stop()
     return took
 
 
 take(None)
-sides = list(ENGINES)
+sides = list(SIDES)
 result = []
 for number in range(rounds):
     first = number % len(sides)
     order = sides[first:] + sides[:first]
-    taken = {side: take(ENGINES[side]) for side in order}
+    taken = {side: take(SIDES[side]) for side in order}
     result.append({side: taken[side] for side in sides})
 print(json.dumps(result), flush=True)
 os._exit(0)
