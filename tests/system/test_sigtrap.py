@@ -254,7 +254,7 @@ def test_a_debugger_that_was_there(tmp_path: Path) -> None:
 
 
 def test_threads_of_a_pause(tmp_path: Path) -> None:
-    """What runs in a pause counts nowhere: in threads that begin or end in it, or go on after it."""
+    """What runs in a pause counts nowhere, also where threads begin or end in it."""
     code = BURN + textwrap.dedent("""
         from pyhybrid import Profiler
         def through():
