@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, written from docs/bench/*.json between their markers."""
+"""The tables of docs/benchmarks.md and README.md, from docs/bench/*.json, between markers."""
 
 from __future__ import annotations
 
@@ -62,15 +62,25 @@ def read_all(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def write(docs: Path) -> None:
-    """Fill each figure's place in benchmarks.md; a figure that has none gets one at the end."""
+    """Fill the places of the figures in benchmarks.md, where each has one, and in README.md."""
+    figures = read_all(docs / "bench")
     page = docs / "benchmarks.md"
     text = page.read_text()
-    for name, results in sorted(read_all(docs / "bench").items()):
-        start, end = START.format(name), END.format(name)
-        if start not in text:
-            text += f"\n## {results[-1]['title']}\n\n{start}\n{end}\n"
-        before, rest = text.split(start)
-        after = rest.split(end)[1]
-        text = f"{before}{start}\n{table(results)}\n{end}{after}"
+    for name in sorted(figures):
+        if START.format(name) not in text:
+            title = figures[name][-1]["title"]
+            text += f"\n## {title}\n\n{START.format(name)}\n{END.format(name)}\n"
     page.write_text(text)
-    print(f"wrote {page}")
+    for each in (page, docs.parent / "README.md"):
+        each.write_text(filled(each.read_text(), figures))
+        print(f"wrote {each}")
+
+
+def filled(text: str, figures: dict[str, list[dict[str, Any]]]) -> str:
+    """The page with new tables between the markers that it has."""
+    for name, results in figures.items():
+        start, end = START.format(name), END.format(name)
+        if start in text:
+            before, rest = text.split(start)
+            text = f"{before}{start}\n{table(results)}\n{end}{rest.split(end)[1]}"
+    return text

@@ -64,5 +64,8 @@ def measure(pairs: int) -> list[Figure]:
         row("a region, entered and left", "ns", [r["trace"]["region"] for r in rounds], "<= 200"),
         row("a region without a profiler", "ns", [r["bare"]["region"] for r in rounds]),
         row("code that is not selected (fib)", "x", ratio("not selected", "fib"), "<= 1.02"),
+        row(
+            "added to an exception that leaves such code", "ns", added("not selected", "exception")
+        ),
     ]
     return [Figure("calls", "A call that is counted", rows, rounds)]

@@ -105,27 +105,4 @@ def measure_in(folder: Path, pairs: int) -> list[Figure]:
         ],
         raw,
     )
-    return [slowdown, handler, finish, measure_steps(folder, 2 * pairs)]
-
-
-def measure_steps(folder: Path, rounds: int) -> Figure:
-    """The same steps with and without samples in one process: less noise than whole runs have."""
-    done = run(bare(str(WORKLOADS / "steps.py"), str(rounds), str(HZ)), folder)
-    raw = json.loads(done.stdout.splitlines()[-1])
-    what = "process CPU time", "wall time"
-
-    def ratio(side: str, base: str, key: int) -> list[float]:
-        return [each[side][key] / each[base][key] for each in raw]
-
-    rows = [
-        row(f"{side}, {what[key]}", "x", ratio(side, "off", key))
-        for side in ("sigtrap", "perf_event", "timer")
-        for key in (0, 1)
-    ]
-    rows += [
-        row(
-            f"hybrid over sample mode, {what[key]}", "x", ratio("hybrid", "sigtrap", key), "<= 1.02"
-        )
-        for key in (0, 1)
-    ]
-    return Figure("steps", f"Steps of examples/train.py in one process at {HZ} Hz", rows, raw)
+    return [slowdown, handler, finish]

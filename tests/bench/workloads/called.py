@@ -41,6 +41,19 @@ def regions():
             pass
 
 
+def raises():
+    raise KeyError
+
+
+def exceptions():
+    caught = 0
+    for _ in range(N):
+        try:
+            raises()
+        except KeyError:
+            caught += 1
+
+
 items = list(range(N))
 kinds = {
     "fib": (lambda: fib(23), 92735),
@@ -48,6 +61,7 @@ kinds = {
     "map": (lambda: list(map(key, items)), N),
     "generator": (lambda: sum(numbers(N)), N),
     "region": (regions, N),
+    "exception": (exceptions, N),
     "await": (lambda: asyncio.run(awaits(10_000)), 10_000),
 }
 
