@@ -18,18 +18,26 @@ struct own_fd {
     ino_t inode;
 };
 
-/* `low`, which it closes, under a number from `floor` on.  0 or -errno; `low` may be -1, with errno. */
-static inline int own_fd_keep(struct own_fd *o, int low, int floor)
+/* `fd`, which the caller keeps, under a number from `floor` on, too.  0 or -errno. */
+static inline int own_fd_duplicate(struct own_fd *o, int fd, int floor)
 {
     struct stat st;
-    o->fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, floor);
-    int error = o->fd < 0 || fstat(o->fd, &st) ? -errno : 0;
-    if (low >= 0)
-        close(low);
-    if (!error) {
-        o->device = st.st_dev;
-        o->inode = st.st_ino;
-    }
+    o->fd = fcntl(fd, F_DUPFD_CLOEXEC, floor);
+    if (o->fd < 0 || fstat(o->fd, &st))
+        return -errno;
+    o->device = st.st_dev;
+    o->inode = st.st_ino;
+    return 0;
+}
+
+/* The same with `low`, which it closes; it may be -1, with errno. */
+static inline int own_fd_keep(struct own_fd *o, int low, int floor)
+{
+    o->fd = -1;
+    if (low < 0)
+        return -errno;
+    int error = own_fd_duplicate(o, low, floor);
+    close(low);
     return error;
 }
 

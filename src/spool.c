@@ -1,39 +1,28 @@
 #include "spool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "map.h"
+#include "own_fd.h"
 
 #define BUFFER (256 * 1024)
 
 struct spool {
-    int fd;
-    int error; /* the first one; nothing is written after it */
-    dev_t device;
-    ino_t inode;
+    struct own_fd file; /* never is a file written to that is not ours */
+    int error;          /* the first one; nothing is written after it */
     size_t used;
     unsigned char buffer[BUFFER];
 };
 
-/* The program may have closed all descriptors (daemons do) and opened its own under our number:
- * never write into a file that is not ours. */
-static int still_ours(const struct spool *s)
-{
-    struct stat st;
-    return !fstat(s->fd, &st) && st.st_dev == s->device && st.st_ino == s->inode;
-}
-
 static int write_out(struct spool *s, const void *data, size_t length)
 {
     const char *p = data;
-    if (!s->error && !still_ours(s))
+    if (!s->error && !own_fd_is(&s->file))
         s->error = -EBADF;
     while (!s->error && length) {
-        ssize_t n = write(s->fd, p, length);
+        ssize_t n = write(s->file.fd, p, length);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -71,17 +60,13 @@ static void put(struct spool *s, const void *data, size_t length)
 int spool_open(struct spool **out, int fd, int fd_floor)
 {
     struct spool *s = map_memory(sizeof *s);
-    struct stat st;
     if (!s)
         return -ENOMEM;
-    s->fd = fcntl(fd, F_DUPFD_CLOEXEC, fd_floor);
-    if (s->fd < 0 || fstat(s->fd, &st)) {
-        int error = -errno;
+    int error = own_fd_duplicate(&s->file, fd, fd_floor);
+    if (error) {
         map_memory_free(s, sizeof *s);
         return error;
     }
-    s->device = st.st_dev;
-    s->inode = st.st_ino;
     struct spool_header header = {.magic = SPOOL_MAGIC, .version = SPOOL_VERSION};
     header.pid = (uint32_t)getpid();
     put(s, &header, sizeof header);
@@ -112,6 +97,5 @@ void spool_close(struct spool *s)
 
 void spool_abandon(struct spool *s)
 {
-    if (still_ours(s))
-        close(s->fd);
+    own_fd_close(&s->file);
 }
