@@ -15,22 +15,23 @@
 
 #define MEMO_SETS 512
 #define MEMO_WORDS 40
+#define MEMO_RELATIVE 8
 
 struct exact_node;
 
+/* A stack word that a walk read. */
 struct memo_word {
-    uint32_t offset;   /* from the lowest address that was read, in words */
-    uint32_t relative; /* an address in the stack */
-    uint64_t value;    /* of a relative one, minus that lowest address */
+    uint32_t offset; /* from the lowest address that was read, in words */
+    uint64_t value;  /* of an address in the stack: minus that lowest address */
 };
 
 struct memo_entry {
     const struct exact_node *parent; /* NULL: free */
     uint64_t distance;               /* E1 - E0 */
     struct exact_node *node;         /* where the walk led */
-    uint32_t n_words;
-    uint32_t reach; /* how far below E0 the lowest address lies */
-    struct memo_word words[MEMO_WORDS];
+    uint32_t reach;                  /* how far below E0 the lowest address lies */
+    uint32_t n_plain, n_relative;    /* words: return addresses, then addresses in the stack */
+    struct memo_word plain[MEMO_WORDS], relative[MEMO_RELATIVE];
 };
 
 struct memo {

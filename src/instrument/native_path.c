@@ -1,5 +1,7 @@
 #include "native_path.h"
 
+#include <string.h>
+
 #include "map.h"
 #include "memo.h"
 #include "stack_bounds.h"
@@ -10,8 +12,8 @@
 /* A walk that notes what it depends on. */
 struct trace {
     uint64_t origin; /* E0 - 8 */
-    struct memo_word words[MEMO_WORDS];
-    uint32_t n_words;
+    struct memo_word plain[MEMO_WORDS], relative[MEMO_RELATIVE];
+    uint32_t n_plain, n_relative;
     uint64_t pcs[TRACE_MAX];
     uint32_t n_pcs;
 };
@@ -21,13 +23,25 @@ static uint64_t word_at(uint64_t address)
     return *(const uint64_t *)address;
 }
 
-static bool note(struct trace *tr, uint64_t address, bool relative)
+static struct memo_word relative_to(uint64_t origin, uint64_t address, uint64_t value)
 {
-    if (tr->n_words == MEMO_WORDS || address < tr->origin)
+    return (struct memo_word){(uint32_t)((address - origin) / 8), value};
+}
+
+static bool note_return_address(struct trace *tr, uint64_t address)
+{
+    if (tr->n_plain == MEMO_WORDS || address < tr->origin)
         return false;
-    uint64_t value = word_at(address);
-    tr->words[tr->n_words++] = (struct memo_word){(uint32_t)((address - tr->origin) / 8), relative,
-                                                  relative ? value - tr->origin : value};
+    tr->plain[tr->n_plain++] = relative_to(tr->origin, address, word_at(address));
+    return true;
+}
+
+static bool note_frame_pointer(struct trace *tr, uint64_t address)
+{
+    if (tr->n_relative == MEMO_RELATIVE || address < tr->origin)
+        return false;
+    tr->relative[tr->n_relative++] =
+        relative_to(tr->origin, address, word_at(address) - tr->origin);
     return true;
 }
 
@@ -41,15 +55,15 @@ static bool trace_walk(struct exact_thread *t, const struct anchor_rule *rule, u
         bp = word_at(bp_slot);
     }
     tr->origin = bp_slot && bp_slot < e0 - 8 ? bp_slot : e0 - 8;
-    tr->n_words = tr->n_pcs = 0;
-    if (!note(tr, e0 - 8, false))
+    tr->n_plain = tr->n_relative = tr->n_pcs = 0;
+    if (!note_return_address(tr, e0 - 8))
         return false;
     uint64_t pc = word_at(e0 - 8) - 1;
     while (tr->n_pcs < TRACE_MAX) {
         const struct cfi_rule *r = unwind_rule(&t->unwind, pc);
         uint64_t cfa = sp;
         if (r->cfa_kind == CFA_RBP) {
-            if (!bp_slot || !note(tr, bp_slot, true))
+            if (!bp_slot || !note_frame_pointer(tr, bp_slot))
                 return false;
             cfa = bp;
         } else if (r->cfa_kind != CFA_RSP) {
@@ -61,7 +75,7 @@ static bool trace_walk(struct exact_thread *t, const struct anchor_rule *rule, u
         if (cfa == target)
             return true;
         tr->pcs[tr->n_pcs++] = pc;
-        if (r->bp_kind == SAVED_AT_RBP || !note(tr, cfa - 8, false))
+        if (r->bp_kind == SAVED_AT_RBP || !note_return_address(tr, cfa - 8))
             return false;
         uint64_t slot = cfa + (uint64_t)(int64_t)r->bp_offset;
         if (r->bp_kind == SAVED_AT_CFA && slot >= sp) {
@@ -136,15 +150,16 @@ static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
     return node;
 }
 
+/* Mostly all are the same: no branch but the loops'. */
 static bool same_words(const struct memo_entry *m, uint64_t origin)
 {
-    for (uint32_t i = 0; i < m->n_words; i++) {
-        const struct memo_word *w = &m->words[i];
-        uint64_t value = word_at(origin + 8 * (uint64_t)w->offset);
-        if (value - (w->relative ? origin : 0) != w->value)
-            return false;
-    }
-    return true;
+    const uint64_t *stack = (const uint64_t *)origin;
+    uint64_t differences = 0;
+    for (uint32_t i = 0; i < m->n_plain; i++)
+        differences |= stack[m->plain[i].offset] ^ m->plain[i].value;
+    for (uint32_t i = 0; i < m->n_relative; i++)
+        differences |= (stack[m->relative[i].offset] - origin) ^ m->relative[i].value;
+    return !differences;
 }
 
 struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
@@ -179,8 +194,10 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
     set[0] = (struct memo_entry){.parent = parent,
                                  .distance = distance,
                                  .node = node,
-                                 .n_words = tr.n_words,
-                                 .reach = (uint32_t)(e0 - tr.origin)};
-    __builtin_memcpy(set[0].words, tr.words, tr.n_words * sizeof *tr.words);
+                                 .reach = (uint32_t)(e0 - tr.origin),
+                                 .n_plain = tr.n_plain,
+                                 .n_relative = tr.n_relative};
+    memcpy(set[0].plain, tr.plain, tr.n_plain * sizeof *tr.plain);
+    memcpy(set[0].relative, tr.relative, tr.n_relative * sizeof *tr.relative);
     return node;
 }

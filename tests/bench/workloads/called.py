@@ -35,6 +35,10 @@ async def awaits(n):
         await nothing()
 
 
+async def tasks(n, each):
+    await asyncio.gather(*(awaits(each) for _ in range(n)))
+
+
 def regions():
     for _ in range(N):
         with region("part"):
@@ -62,7 +66,8 @@ kinds = {
     "generator": (lambda: sum(numbers(N)), N),
     "region": (regions, N),
     "exception": (exceptions, N),
-    "await": (lambda: asyncio.run(awaits(10_000)), 10_000),
+    "await": (lambda: asyncio.run(tasks(100, 200)), 20_000),
+    "lone await": (lambda: asyncio.run(awaits(10_000)), 10_000),
 }
 
 
