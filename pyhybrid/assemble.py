@@ -44,7 +44,7 @@ def assemble(
         notes.append(str(error))
     symbolizer = Symbolizer(spool, load, demangle)
     frames = Frames(spool, symbolizer)
-    sampled = {stack for taken in threads.values() for stack in taken.samples}
+    sampled = {stack for taken in threads.values() for stack in taken.stacks()}
     tree = Tree(spool, frames, sampled)
     nodes = {index: tree.exact_nodes(spool, frames, index) for index in spool.exact_words}
     exact = list(exact_rows(spool, tree, exact_threads, nodes))

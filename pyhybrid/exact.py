@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pyhybrid.frames import LINE_LIMIT
 from pyhybrid.rows import Exact, Line
+from pyhybrid.spool_format import NAME_THREADING
 from pyhybrid.spool_rows import ExactCount, ExactThread, Spool, Thread
 from pyhybrid.tree import Tree
 
@@ -51,6 +52,9 @@ def match_threads(spool: Spool) -> dict[int, int]:
         taken = set(matched.values())
         candidates = [number for number in reversed(before) if number not in taken]
         matched[index] = candidates[0] if candidates else _add_thread(spool, exact)
+        thread = spool.threads[matched[index]]
+        if exact.name and thread.name_source < NAME_THREADING:
+            thread.name, thread.name_source = exact.name, NAME_THREADING
     return matched
 
 

@@ -57,8 +57,8 @@ class Profile:
     def open(cls, path: str, symbols: tuple[Loader, Demangle] | None = None) -> "Profile":
         """Open a profile file or a spool; `symbols` replaces the native lookup for spools.
 
-        Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or newer
-        than this program.
+        Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of
+        another version than this program's.
         """
         try:
             with open(path, "rb") as file:
@@ -166,9 +166,10 @@ class Profile:
 
     @cached_property
     def sampled(self) -> list[Sampled]:
-        """Self samples and weight by thread and stack."""
-        sql = "SELECT thread, stack, samples, weight_ns FROM sampled ORDER BY thread, stack"
-        return [Sampled(*row) for row in self.query(sql)]
+        """Self samples and weight by thread, stack and what the thread was about."""
+        columns = "thread, stack, gil, waits, samples, weight_ns"
+        rows = self.query(f"SELECT {columns} FROM sampled ORDER BY thread, stack, gil, waits")
+        return [Sampled(*row) for row in rows]
 
     @cached_property
     def exact(self) -> list[Exact]:
@@ -256,12 +257,12 @@ class Profile:
     def timeline(self) -> Iterator[Chunk]:
         """Every sample, in chunks by thread and time."""
         rows = self.query("SELECT rowid FROM timeline ORDER BY thread, first_ns, rowid")
-        sql = "SELECT thread, first_ns, dt_ns, stack, weight FROM timeline WHERE rowid = ?"
+        sql = "SELECT thread, first_ns, dt_ns, place, weight, cpu FROM timeline WHERE rowid = ?"
         for (rowid,) in rows:
             ((thread, first_ns, *blobs),) = self.query(sql, rowid)
-            dt_ns, stack, weights = (array("I", blob) for blob in blobs)
-            pairs = zip(weights[::2], weights[1::2], strict=True)
-            yield Chunk(thread, first_ns, dt_ns, stack, dict(pairs))
+            dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
+            weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
+            yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)
 
     def _tree(self, table: str, *columns: str) -> list[list[Any]]:
         rows = self.query(f"SELECT id, {', '.join(columns)} FROM {table} ORDER BY id")
@@ -286,9 +287,10 @@ def _check(path: str, database: sqlite3.Connection) -> None:
     if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise PyhybridError(f"{path}: an SQLite database, but not a pyhybrid profile")
     version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version > SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
+        age = "a newer" if version > SCHEMA_VERSION else "an older"
         raise PyhybridError(
-            f"{path}: schema version {version}, written by a newer pyhybrid "
+            f"{path}: schema version {version}, written by {age} pyhybrid "
             f"(this one reads {SCHEMA_VERSION})"
         )
     if os.path.getsize(path) <= CHECKED_BYTES:

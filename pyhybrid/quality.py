@@ -40,6 +40,23 @@ def stack_quality(profile: Profile) -> dict[str, float]:
     return {name: weights[rank] / total for rank, name in enumerate(QUALITIES)}
 
 
+def gil_shares(profile: Profile) -> dict[str, float]:
+    """The share (0..1) of the recorded weight by what its thread had to do with the GIL."""
+    weights = Counter(dict.fromkeys(("held", "waiting", "neither"), 0))
+    for sampled in profile.sampled:
+        weights[sampled.gil] += sampled.weight_ns
+    total = weights.total() or 1
+    return {name: weight / total for name, weight in weights.items()}
+
+
+def off_cpu_share(profile: Profile) -> float | None:
+    """The share (0..1) of the recorded weight that threads waited; None: not by this clock."""
+    if profile.meta.get("clock") != "wall":
+        return None
+    off = sum(sampled.weight_ns for sampled in profile.sampled if sampled.waits)
+    return off / (sum(sampled.weight_ns for sampled in profile.sampled) or 1)
+
+
 def busy_threads(profile: Profile) -> list[Thread]:
     """Threads that ran long enough to tell their rate: 50 periods and 1 % of all CPU time."""
     threads = profile.threads.values()
@@ -53,13 +70,15 @@ def hz_reached(profile: Profile) -> float | None:
 
     (Over all threads, where busy ones had less than half of the CPU time.)
 
+    By the clock on the wall a sample that holds for a long wait counts once a period.
+
     The seconds are the kernel's CPU time of these threads, or, with a wall clock, the time from
     their first to their last sample.
     """
     if profile.meta.get("clock") == "wall":
         threads = [t for t in profile.threads.values() if t.recorded > 1]
         seconds = sum((t.last_ns or 0) - (t.first_ns or 0) for t in threads) / 1e9
-        samples = sum(t.recorded - 1 for t in threads)
+        samples = sum(t.recorded_weight_ns for t in threads) / profile.period_ns
     else:
         threads = busy_threads(profile)
         total = sum(t.cpu_ns or 0 for t in profile.threads.values())

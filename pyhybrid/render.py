@@ -108,6 +108,7 @@ def _facts(s: Summary) -> list[Line]:
             _fact("clock", _clock(s)),
             _fact("samples", _samples(s), bool(s.losses)),
             _fact("stacks", _stacks(s)),
+            _fact("threads", _threads(s)),
         ]
     if s.handler_median_ns is not None:
         share = "" if s.overhead is None else f"; about {s.overhead:.1%} of the CPU time"
@@ -155,6 +156,11 @@ def _samples(s: Summary) -> str:
     missed = s.missed_weight_ns / 1e9
     unseen = f"; {missed:.2f} s of CPU time without a signal" if missed >= 0.01 else ""
     return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {lost or 'none'}{unseen}"
+
+
+def _threads(s: Summary) -> str:
+    gil = f"held the GIL {s.gil['held']:.1%}, waited for it {s.gil['waiting']:.1%}"
+    return gil if s.off_cpu is None else f"{gil}; off the CPU {s.off_cpu:.1%}"
 
 
 def _stacks(s: Summary) -> str:

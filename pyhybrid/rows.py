@@ -8,6 +8,10 @@ from array import array
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pyhybrid.spool_format import GIL_SHIFT, STACK_MASK, WAITS
+
+GIL = ("neither", "held", "waiting", "neither")  # what a thread has to do with the GIL, by number
+
 
 @dataclass(slots=True)
 class Process:
@@ -107,10 +111,12 @@ class Stacks:
 
 @dataclass(slots=True)
 class Sampled:
-    """What a thread was sampled in: self figures."""
+    """What a thread was sampled in: self figures.  The fields are schema.sql's."""
 
     thread: int
     stack: int
+    gil: str
+    waits: int
     samples: int
     weight_ns: int
 
@@ -187,11 +193,29 @@ class Line(NamedTuple):
 class Chunk:
     """Samples of one thread in order of time: uint32[n] each, and the weights that are not one.
 
-    A sample's time is `first_ns` + the sum of `dt_ns` up to and including it.
+    A sample's time is `first_ns` + the sum of `dt_ns` up to and including it.  Its place says the
+    stack (`stack_of`), what the thread had to do with the GIL (`gil_name`), and whether it was off
+    the CPU (`waits`).
     """
 
     thread: int
     first_ns: int
     dt_ns: "array[int]"
-    stack: "array[int]"
+    place: "array[int]"
     weights: dict[int, int]  # index -> periods
+    cpus: dict[int, int]  # index -> CPU, which holds until the next one
+
+
+def stack_of(place: int) -> int:
+    """The id of a sample's stack."""
+    return place & STACK_MASK
+
+
+def gil_name(place: int) -> str:
+    """One of GIL."""
+    return GIL[place >> GIL_SHIFT & 3]
+
+
+def waits(place: int) -> int:
+    """1: the thread was off the CPU."""
+    return int(place & WAITS != 0)

@@ -8,14 +8,16 @@ from array import array
 from collections import Counter
 
 from pyhybrid.frames import PSEUDO_LIMIT
+from pyhybrid.spool_format import STACK_MASK
 from pyhybrid.spool_rows import Chunk, Spool
 
 
 class ThreadSamples:
     """What one thread's chunks add up to.
 
-    `samples` counts by stack row; `first_ns` and `last_ns` are the times of the first and the last
-    sample, None where there is none.
+    `samples` counts by place (spool_rows.Chunk): stack row, and what the thread was about.
+    `first_ns` and `last_ns` are the times of the first and the last sample, None where there is
+    none.
     """
 
     def __init__(self, chunks: list[Chunk]) -> None:
@@ -23,22 +25,26 @@ class ThreadSamples:
         self.samples: Counter[int] = Counter()
         self._weighted: Counter[tuple[int, int]] = Counter()
         for chunk in chunks:
-            self.samples.update(chunk.stack)
+            self.samples.update(chunk.place)
             if len(chunk.weights):
                 index, weight = chunk.weights[::2].tolist(), chunk.weights[1::2].tolist()
-                if max(index) >= len(chunk.stack):
+                if max(index) >= len(chunk.place):
                     raise ValueError("a weight without its sample")
-                stacks = map(chunk.stack.__getitem__, index)
-                self._weighted.update(zip(stacks, weight, strict=True))
+                places = map(chunk.place.__getitem__, index)
+                self._weighted.update(zip(places, weight, strict=True))
         self.first_ns = chunks[0].first_ns if chunks else None
         self.last_ns = chunks[-1].first_ns + sum(chunks[-1].dt_ns) if chunks else None
 
     def periods(self) -> dict[int, int]:
-        """Each stack row's weight, in periods."""
+        """Each place's weight, in periods."""
         periods = dict(self.samples)
-        for (stack, weight), n in self._weighted.items():
-            periods[stack] += n * (weight - 1)
+        for (place, weight), n in self._weighted.items():
+            periods[place] += n * (weight - 1)
         return periods
+
+    def stacks(self) -> set[int]:
+        """The stack rows that were seen."""
+        return {place & STACK_MASK for place in self.samples}
 
 
 def count_samples(spool: Spool) -> dict[int, ThreadSamples]:
@@ -51,16 +57,17 @@ def count_samples(spool: Spool) -> dict[int, ThreadSamples]:
     for chunk in spool.chunks:
         chunks.setdefault(chunk.thread, []).append(chunk)
     threads = {number: ThreadSamples(of_thread) for number, of_thread in chunks.items()}
-    frameless = [number for number, taken in threads.items() if 0 in taken.samples]
+    frameless = [number for number, taken in threads.items() if 0 in taken.stacks()]
     if frameless:
         row = len(spool.words)
         spool.parents.append(0)
         spool.words.append(PSEUDO_LIMIT | 1)
         for number in frameless:
             for chunk in chunks[number]:
-                chunk.stack = memoryview(array("I", (stack or row for stack in chunk.stack)))
+                places = (at if at & STACK_MASK else at | row for at in chunk.place)
+                chunk.place = memoryview(array("I", places))
             threads[number] = ThreadSamples(chunks[number])
     for taken in threads.values():
-        if taken.samples and max(taken.samples) >= len(spool.words):
+        if max(taken.stacks(), default=0) >= len(spool.words):
             raise ValueError("a sample without its stack")
     return threads

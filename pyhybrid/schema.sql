@@ -2,7 +2,7 @@
 -- Times are CLOCK_MONOTONIC nanoseconds; weights are nanoseconds of the sampling clock.
 -- Every table carries the process it speaks of; ids are unique in the file.
 PRAGMA application_id = 0x50594842; -- "PYHB"
-PRAGMA user_version = 1;            -- the schema version
+PRAGMA user_version = 2;            -- the schema version
 
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...), and
 -- from finishing: complete (false: it was killed), n_cpus, package_dir, notes.  call_cost_ns: what
@@ -61,10 +61,13 @@ CREATE TABLE stack (
     offset INTEGER,   -- python: instruction offset in code units
     line INTEGER);    -- python: the line
 
-CREATE TABLE sampled ( -- self figures; inclusive ones are derived
+-- Self figures; inclusive ones are derived.  gil: 'held', 'waiting' (the thread slept until it would get
+-- the GIL) or 'neither'.  waits: 1 where the thread was off the CPU, which a clock on the wall sees.
+CREATE TABLE sampled (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
-    stack INTEGER NOT NULL REFERENCES stack, samples INTEGER NOT NULL, weight_ns INTEGER NOT NULL,
-    PRIMARY KEY (process, thread, stack)) WITHOUT ROWID;
+    stack INTEGER NOT NULL REFERENCES stack, gil TEXT NOT NULL, waits INTEGER NOT NULL,
+    samples INTEGER NOT NULL, weight_ns INTEGER NOT NULL,
+    PRIMARY KEY (process, thread, stack, gil, waits)) WITHOUT ROWID;
 
 -- What the events of sys.monitoring counted of Python functions, path by path, and with --c-calls of C
 -- functions that Python functions called (native nodes, children of their callers'); never added to
@@ -128,12 +131,14 @@ CREATE TABLE c_function (
     process INTEGER NOT NULL REFERENCES process, frame INTEGER NOT NULL REFERENCES frame,
     name TEXT NOT NULL, PRIMARY KEY (process, frame, name)) WITHOUT ROWID;
 
--- Each sample in order of time: dt_ns and stack are arrays of n little-endian uint32; weight is an
--- array of (uint32 index, uint32 periods) for the samples whose weight is not one period.
+-- Each sample in order of time: dt_ns and place are arrays of n little-endian uint32; weight is an
+-- array of (uint32 index, uint32 periods) for the samples whose weight is not one period; cpu one of
+-- (uint32 index, uint32 CPU) for the first sample and those on another CPU than the one before.  A place
+-- is stack | gil << 28 | waits << 30, with gil 0: neither, 1: held, 2: waiting.
 CREATE TABLE timeline (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
     first_ns INTEGER NOT NULL, n INTEGER NOT NULL,
-    dt_ns BLOB NOT NULL, stack BLOB NOT NULL, weight BLOB NOT NULL);
+    dt_ns BLOB NOT NULL, place BLOB NOT NULL, weight BLOB NOT NULL, cpu BLOB NOT NULL);
 
 -- The questions that come first.  `sqlite3 out.pyhybrid 'select * from hot_function limit 20'`
 

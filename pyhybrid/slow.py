@@ -1,20 +1,16 @@
-"""Slow calls select samples: a profile with only those that fell inside them.
+"""Slow calls select samples: when each thread was inside them.
 
 A call's time says when, the samples within it say why.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections import defaultdict
+from dataclasses import dataclass
 
 from pyhybrid.durations import function_durations
 from pyhybrid.errors import PyhybridError
 from pyhybrid.names import short_time
 from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Call, Chunk, Sampled, Thread
+from pyhybrid.rows import Call
 
 Spans = list[tuple[int, int]]
 
@@ -27,55 +23,14 @@ class SlowerThan:
     least_ns: int
 
 
-class Selection(Profile):
-    """A profile's samples within chosen times; the rest is the profile's, but for exact figures,
-    which are not kept by time."""
-
-    def __init__(self, profile: Profile, chunks: list[Chunk]) -> None:
-        super().__init__(profile.path, profile._database)
-        self._chunks = chunks
-        samples: Counter[tuple[int, int]] = Counter()
-        periods: Counter[tuple[int, int]] = Counter()
-        for chunk in chunks:
-            for at, stack in enumerate(chunk.stack):
-                samples[chunk.thread, stack] += 1
-                periods[chunk.thread, stack] += chunk.weights.get(at, 1)
-        period_ns = profile.period_ns
-        self.sampled = [
-            Sampled(*key, samples[key], periods[key] * period_ns) for key in sorted(samples)
-        ]
-        self.exact = []
-        self.threads = {key: self._restricted(thread) for key, thread in profile.threads.items()}
-
-    def _restricted(self, thread: Thread) -> Thread:
-        rows = [row for row in self.sampled if row.thread == thread.id]
-        lost = thread.signals - thread.recorded
-        recorded = sum(row.samples for row in rows)
-        weight_ns = sum(row.weight_ns for row in rows)
-        return replace(
-            thread,
-            signals=recorded + lost,
-            recorded=recorded,
-            recorded_weight_ns=weight_ns,
-            missed_weight_ns=0,
-            cpu_ns=weight_ns,
-        )
-
-    def timeline(self) -> Iterator[Chunk]:
-        """Those samples, in chunks by thread and time."""
-        return iter(self._chunks)
-
-
-def select(
+def spans_of(
     profile: Profile, limits: list[SlowerThan], any_thread: bool = False
-) -> tuple[Profile, list[str]]:
-    """The samples within these calls, and a note for each limit; without limits the profile itself.
+) -> tuple[dict[int, Spans], list[str]]:
+    """When each thread was in these calls, and a note for each limit.
 
-    A call's samples are those of its thread while it ran there, or with `any_thread` of all
-    threads.  Raises PyhybridError where no calls of that name were kept.
+    With `any_thread` all threads were, when one was.  Raises PyhybridError where no calls of that
+    name were kept.
     """
-    if not limits:
-        return profile, []
     turns: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for turn in profile.turns:
         turns[turn.call].append((turn.thread, turn.begin_ns, turn.end_ns))
@@ -88,13 +43,7 @@ def select(
             for thread, begin, end in turns[call.id] or [(call.thread, call.begin_ns, call.end_ns)]:
                 for each in profile.threads if any_thread else (thread,):
                     spans[each].append((begin, end))
-    united = {thread: _united(of_thread) for thread, of_thread in spans.items()}
-    chunks = [
-        part
-        for chunk in profile.timeline()
-        for part in _within(chunk, united.get(chunk.thread, []))
-    ]
-    return Selection(profile, chunks), notes
+    return {thread: _united(of_thread) for thread, of_thread in spans.items()}, notes
 
 
 def _calls(profile: Profile, limit: SlowerThan) -> tuple[list[Call], str]:
@@ -126,17 +75,3 @@ def _united(spans: Spans) -> Spans:
         else:
             united.append((begin, end))
     return united
-
-
-def _within(chunk: Chunk, spans: Spans) -> Iterator[Chunk]:
-    """The parts of a chunk whose samples lie in `spans`."""
-    times = list(accumulate(chunk.dt_ns, initial=chunk.first_ns))[1:]
-    if not times:
-        return
-    first = max(0, bisect_left(spans, (times[0],)) - 1)
-    for begin, end in spans[first : bisect_right(spans, (times[-1] + 1,))]:
-        low, high = bisect_left(times, begin), bisect_right(times, end)
-        if low < high:
-            weights = {at - low: n for at, n in chunk.weights.items() if low <= at < high}
-            steps = array("I", [0, *chunk.dt_ns[low + 1 : high]])
-            yield Chunk(chunk.thread, times[low], steps, chunk.stack[low:high], weights)

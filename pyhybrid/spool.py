@@ -9,7 +9,7 @@ import json
 import os
 import struct
 from array import array
-from itertools import count, pairwise
+from itertools import accumulate, count, pairwise
 from operator import lt
 from typing import Any
 
@@ -81,14 +81,14 @@ def _stacks(spool: Spool, body: memoryview) -> None:
 
 
 def _samples(spool: Spool, body: memoryview) -> None:
-    thread, n, n_weights, _, first_ns = form.SAMPLES_HEAD.unpack_from(body)
-    at = form.SAMPLES_HEAD.size
-    ends = (at, at + 4 * n, at + 8 * n, at + 8 * (n + n_weights))
+    thread, n, n_weights, n_cpus, first_ns = form.SAMPLES_HEAD.unpack_from(body)
+    sizes = (4 * n, 4 * n, 8 * n_weights, 8 * n_cpus)
+    ends = list(accumulate(sizes, initial=form.SAMPLES_HEAD.size))
     if ends[-1] > len(body):
         raise ValueError("samples without their arrays")
-    dt_ns, stack, weights = (body[a:b].cast("I") for a, b in pairwise(ends))
+    arrays = [body[a:b].cast("I") for a, b in pairwise(ends)]
     if n:
-        spool.chunks.append(Chunk(thread, first_ns, dt_ns, stack, weights))
+        spool.chunks.append(Chunk(thread, first_ns, *arrays))
 
 
 def _counters(spool: Spool, body: memoryview) -> None:
@@ -102,7 +102,8 @@ def _counters(spool: Spool, body: memoryview) -> None:
 def _exact_thread(spool: Spool, body: memoryview) -> None:
     index, tid, first_ns, raw = form.EXACT_THREAD_HEAD.unpack_from(body)
     comm = raw.split(b"\0")[0].decode("utf-8", "replace")
-    spool.exact_threads[index] = ExactThread(tid, first_ns, comm)
+    name = _name(body[form.EXACT_THREAD_HEAD.size :])
+    spool.exact_threads[index] = ExactThread(tid, first_ns, comm, name)
     spool.exact_parents[index] = array("I", [0])
     spool.exact_words[index] = array("Q", [0])
     spool.exact_counts[index] = {}
@@ -207,7 +208,7 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
 def read(path: str) -> Spool:
     """Read the spool at `path`; its samples are views into the file's bytes.
 
-    Raises PyhybridError where the file is missing, is no spool, is of a newer version, or breaks
+    Raises PyhybridError where the file is missing, is no spool, is of another version, or breaks
     off before anything was recorded; a torn tail is no error.
     """
     try:
@@ -219,9 +220,10 @@ def read(path: str) -> Spool:
     if size < at or data[:8] != form.MAGIC:
         raise PyhybridError(f"{path}: not a pyhybrid spool")
     _, version, pid = form.HEADER.unpack_from(data)
-    if version > form.VERSION:
+    if version != form.VERSION:
+        age = "a newer" if version > form.VERSION else "an older"
         raise PyhybridError(
-            f"{path}: written by a newer pyhybrid: spool version {version}, not {form.VERSION}"
+            f"{path}: written by {age} pyhybrid: spool version {version}, not {form.VERSION}"
         )
     spool = Spool(path, pid)
     try:

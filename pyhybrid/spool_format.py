@@ -6,7 +6,7 @@ Little endian.  A record is RECORD (type, length) and `length` bytes, padded to 
 import struct
 
 MAGIC = b"PYHSPOOL"
-VERSION = 1
+VERSION = 2
 
 # enum spool_type
 (META, MODULE, MODULE_END, CODE, THREAD, THREAD_NAME, STACKS, FUNCTIONS, SAMPLES, COUNTERS, END) = (
@@ -34,6 +34,12 @@ EXACT_COUNT = struct.Struct("<IIQQQII")
 CLOCK_HEAD = struct.Struct("<QQ")
 REGION_HEAD = struct.Struct("<II")
 C_FUNCTION_HEAD = struct.Struct("<Q")
+
+# A sample's word in `stack[n]`: the stack's id, and above it what the thread was about.
+STACK_BITS = 28
+STACK_MASK = (1 << STACK_BITS) - 1
+GIL_SHIFT = 28
+WAITS = 1 << 30
 
 N_LOSSES = 8
 # enum thread_name_source

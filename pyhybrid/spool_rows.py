@@ -43,17 +43,19 @@ class Thread:
 
 @dataclass(slots=True)
 class Chunk:
-    """Samples of one thread in order of time: `dt_ns` and `stack` are uint32[n] views.
+    """Samples of one thread in order of time: `dt_ns` and `place` are uint32[n] views.
 
-    `weights` is uint32[2 * n_weights]: (index, periods) of the samples that stand for more or
-    less than one period.
+    A place is a stack's id and what the thread was about (spool_format.STACK_BITS).  `weights` is
+    uint32[2 * n_weights]: (index, periods) of the samples that stand for more or less than one
+    period; `cpus` the same, (index, CPU) of the first sample and of those on another CPU.
     """
 
     thread: int
     first_ns: int
     dt_ns: memoryview
-    stack: memoryview
+    place: memoryview
     weights: memoryview
+    cpus: memoryview
 
 
 @dataclass(slots=True)
@@ -73,11 +75,15 @@ class Counters:
 
 @dataclass(slots=True)
 class ExactThread:
-    """A thread that events came from; `first_ns` is the time of the first one."""
+    """A thread that events came from; `first_ns` is the time of the first one.
+
+    `name` is threading's when that came, or empty.
+    """
 
     tid: int
     first_ns: int
     comm: str
+    name: str
 
 
 class ExactCount(NamedTuple):

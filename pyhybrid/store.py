@@ -16,14 +16,14 @@ from pyhybrid.durations import KeptCalls
 from pyhybrid.exact import Ticks
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import loss_name
-from pyhybrid.rows import Exact, Line
+from pyhybrid.rows import Exact, Line, gil_name, stack_of, waits
 from pyhybrid.samples import ThreadSamples
 from pyhybrid.spool_rows import Chunk, Counters, Spool, Thread
 from pyhybrid.tree import Tree
 
 PROCESS = 1  # one spool is one process
 APPLICATION_ID = 0x50594842
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 NO_COUNTERS = Counters(0, 0, 0, 0, 0, 0, (), (), ())
@@ -105,22 +105,30 @@ def _write_threads(
             database,
             "sampled",
             (
-                (PROCESS, number, stack, taken.samples[stack], periods[stack] * period)
-                for stack in sorted(periods)
+                (
+                    PROCESS,
+                    number,
+                    stack_of(place),
+                    gil_name(place),
+                    waits(place),
+                    taken.samples[place],
+                    periods[place] * period,
+                )
+                for place in sorted(periods)
             ),
         )
     _insert(
         database,
         "timeline",
         (
-            (PROCESS, chunk.thread, chunk.first_ns, len(chunk.stack), *_arrays(chunk))
+            (PROCESS, chunk.thread, chunk.first_ns, len(chunk.place), *_arrays(chunk))
             for chunk in spool.chunks
         ),
     )
 
 
-def _arrays(chunk: Chunk) -> tuple[bytes, bytes, bytes]:
-    return bytes(chunk.dt_ns), bytes(chunk.stack), bytes(chunk.weights)
+def _arrays(chunk: Chunk) -> tuple[bytes, ...]:
+    return tuple(map(bytes, (chunk.dt_ns, chunk.place, chunk.weights, chunk.cpus)))
 
 
 def _write_modules(database: sqlite3.Connection, spool: Spool) -> None:

@@ -13,7 +13,14 @@ from pyhybrid.hot import Hot
 from pyhybrid.lines import FunctionLines, function_lines
 from pyhybrid.names import Labels, short_time
 from pyhybrid.profile_file import Profile
-from pyhybrid.quality import HandlerCost, busy_threads, hz_reached, stack_quality
+from pyhybrid.quality import (
+    HandlerCost,
+    busy_threads,
+    gil_shares,
+    hz_reached,
+    off_cpu_share,
+    stack_quality,
+)
 
 N_FUNCTIONS, N_PATHS = 50, 10
 
@@ -96,6 +103,8 @@ class Summary:
     n_c_traced: int | None
     traced_ns: int | None  # self time of all traced functions together
     quality: dict[str, float]  # complete, re_anchored, gapped, truncated: shares of the weight
+    gil: dict[str, float]  # held, waiting, neither: shares of the weight
+    off_cpu: float | None  # share of the weight in threads that waited; null: a CPU clock
     handler_median_ns: int | None
     handler_p99_ns: int | None
     overhead: float | None  # estimated share of the CPU time that sampling took
@@ -171,6 +180,8 @@ def summarize(
         n_c_traced=sum(f.calls > 0 for f in native) if meta.get("c_calls") else None,
         traced_ns=sum(f.self_ns for f in traced.values()) if profile.exact else None,
         quality=stack_quality(profile),
+        gil=gil_shares(profile),
+        off_cpu=off_cpu_share(profile),
         handler_median_ns=cost.quantile_ns(0.5),
         handler_p99_ns=cost.quantile_ns(0.99),
         overhead=cost.overhead(),

@@ -36,6 +36,27 @@ static inline void arch_regs_from_context(struct unwind_regs *r, const ucontext_
     r->r10 = (uint64_t)g[REG_R10];
 }
 
+/* Argument `i` (0 or 1) of the system call, if the context is in one. */
+static inline uint64_t arch_argument(const ucontext_t *uc, int i)
+{
+    return (uint64_t)uc->uc_mcontext.gregs[i ? REG_RSI : REG_RDI];
+}
+
+/* Where the instruction of a system call stands that the signal may have ended early: it returns EINTR,
+ * or is about to be begun again.  0: neither. */
+static inline uint64_t arch_interrupted_syscall(const ucontext_t *uc)
+{
+    const greg_t *g = uc->uc_mcontext.gregs;
+    if (g[REG_RAX] == -4) /* EINTR */
+        return (uint64_t)g[REG_RIP] - 2;
+    return g[REG_RAX] >= 0 && g[REG_RAX] < 1024 ? (uint64_t)g[REG_RIP] : 0;
+}
+
+static inline bool arch_is_syscall(const unsigned char *p)
+{
+    return p[0] == 0x0f && p[1] == 0x05;
+}
+
 /* Address of the thread control block.  glibc puts it at the upper end of a thread's stack. */
 static inline uint64_t arch_thread_pointer(void)
 {

@@ -29,10 +29,13 @@ struct last_stack {
 
 struct drain_thread {
     struct last_stack last;
-    uint32_t n, n_weights, waited;
+    uint32_t n, n_weights, n_cpus, waited;
     uint64_t first_ns, last_ns;
+    uint32_t last_place, last_cpu;
+    uint64_t n_repeated, repeated_weight; /* samples that no signal stands behind */
     uint32_t dt[CHUNK], stack[CHUNK];
     struct spool_weight weights[CHUNK];
+    struct spool_cpu cpus[CHUNK];
 };
 
 struct drain {
@@ -51,7 +54,8 @@ struct drain *drain_new(struct spool *s, uint32_t max_nodes)
         return NULL;
     d->spool = s;
     d->words = words_new(s);
-    if (d->words && !calltree_init(&d->tree, max_nodes))
+    if (d->words &&
+        !calltree_init(&d->tree, max_nodes < SPOOL_STACK_MAX / 2 ? max_nodes : SPOOL_STACK_MAX / 2))
         return d;
     drain_free(d);
     return NULL;
@@ -209,24 +213,60 @@ static void flush_stacks(struct drain *d)
     }
 }
 
+static uint32_t *put_array(uint32_t *to, const void *array, size_t bytes)
+{
+    memcpy(to, array, bytes);
+    return to + bytes / sizeof *to;
+}
+
 static void flush_samples(struct drain *d, struct thread *t)
 {
     struct drain_thread *own = t->drain;
     if (!own->n)
         return;
     flush_stacks(d);
-    struct {
-        struct spool_samples head;
-        uint32_t data[2 * CHUNK];
-    } part = {.head = {.thread = t->index,
-                       .n = own->n,
-                       .n_weights = own->n_weights,
-                       .first_ns = own->first_ns}};
-    memcpy(part.data, own->dt, own->n * sizeof *own->dt);
-    memcpy(part.data + own->n, own->stack, own->n * sizeof *own->stack);
-    spool_append(d->spool, SPOOL_SAMPLES, &part, sizeof part.head + 2 * own->n * sizeof *own->dt,
-                 own->weights, own->n_weights * sizeof *own->weights);
-    own->n = own->n_weights = 0;
+    struct spool_samples head = {.thread = t->index,
+                                 .n = own->n,
+                                 .n_weights = own->n_weights,
+                                 .n_cpus = own->n_cpus,
+                                 .first_ns = own->first_ns};
+    uint32_t data[6 * CHUNK], *end = data; /* 24 KB of the collector's own stack */
+    end = put_array(end, own->dt, own->n * sizeof *own->dt);
+    end = put_array(end, own->stack, own->n * sizeof *own->stack);
+    end = put_array(end, own->weights, own->n_weights * sizeof *own->weights);
+    end = put_array(end, own->cpus, own->n_cpus * sizeof *own->cpus);
+    spool_append(d->spool, SPOOL_SAMPLES, &head, sizeof head, data,
+                 (size_t)(end - data) * sizeof *data);
+    own->n = own->n_weights = own->n_cpus = 0;
+}
+
+static void put_sample(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight,
+                       uint32_t place, uint32_t cpu)
+{
+    struct drain_thread *own = t->drain;
+    if (own->n == CHUNK || (own->n && time_ns - own->last_ns > UINT32_MAX))
+        flush_samples(d, t);
+    if (!own->n)
+        own->first_ns = own->last_ns = time_ns;
+    own->dt[own->n] = (uint32_t)(time_ns - own->last_ns);
+    own->stack[own->n] = own->last_place = place;
+    if (!own->n || cpu != own->last_cpu)
+        own->cpus[own->n_cpus++] = (struct spool_cpu){own->n, cpu};
+    if (weight != 1)
+        own->weights[own->n_weights++] = (struct spool_weight){own->n, weight};
+    own->last_ns = time_ns;
+    own->last_cpu = cpu;
+    own->n++;
+}
+
+void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight)
+{
+    struct drain_thread *own = t->drain;
+    if (!own->last_place)
+        return;
+    put_sample(d, t, time_ns, weight, own->last_place, own->last_cpu);
+    own->n_repeated++;
+    own->repeated_weight += weight;
 }
 
 static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)
@@ -235,16 +275,8 @@ static bool take_sample(struct drain *d, struct thread *t, const struct sample_r
     uint32_t stack = intern(d, &own->last, r, last || own->waited >= PATIENCE);
     if (!stack)
         return false;
-    if (own->n == CHUNK || (own->n && r->time_ns - own->last_ns > UINT32_MAX))
-        flush_samples(d, t);
-    if (!own->n)
-        own->first_ns = own->last_ns = r->time_ns;
-    own->dt[own->n] = (uint32_t)(r->time_ns - own->last_ns);
-    own->stack[own->n] = stack;
-    if (r->weight != 1)
-        own->weights[own->n_weights++] = (struct spool_weight){own->n, r->weight};
-    own->last_ns = r->time_ns;
-    own->n++;
+    uint32_t state = (uint32_t)r->gil << SPOOL_GIL_SHIFT | (r->waits ? SPOOL_WAITS : 0);
+    put_sample(d, t, r->time_ns, r->weight, stack | state, r->cpu);
     return true;
 }
 
@@ -283,13 +315,15 @@ void drain_end(struct drain *d)
 
 void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight)
 {
+    const struct drain_thread *own = t->drain;
     struct thread_counters *c = &t->counters;
     struct spool_counters record = {.thread = t->index,
                                     .n_losses = N_LOSSES,
                                     .time_ns = clock_now_ns(),
-                                    .signals = counter_get(&c->signals),
-                                    .recorded = counter_get(&c->recorded),
-                                    .recorded_weight = counter_get(&c->recorded_weight),
+                                    .signals = counter_get(&c->signals) + own->n_repeated,
+                                    .recorded = counter_get(&c->recorded) + own->n_repeated,
+                                    .recorded_weight =
+                                        counter_get(&c->recorded_weight) + own->repeated_weight,
                                     .missed_weight = missed_weight,
                                     .cpu_ns = cpu_ns};
     for (int i = 0; i < N_LOSSES; i++) {

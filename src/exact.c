@@ -149,7 +149,7 @@ static struct exact_thread *new_thread(const struct exact *x)
     return NULL;
 }
 
-struct exact_thread *exact_add_thread(struct exact *x)
+struct exact_thread *exact_add_thread(struct exact *x, const char *name)
 {
     struct exact_thread *t = new_thread(x);
     if (!t)
@@ -157,6 +157,7 @@ struct exact_thread *exact_add_thread(struct exact *x)
     t->tid = (pid_t)syscall(SYS_gettid);
     t->first_ns = clock_now_ns();
     prctl(PR_GET_NAME, t->comm);
+    memcpy(t->name, name, strlen(name));
     pthread_setspecific(thread_key, t);
     t->next = atomic_load(&x->threads);
     while (!atomic_compare_exchange_weak(&x->threads, &t->next, t))

@@ -97,11 +97,13 @@ struct exact_c_call {
     uint64_t since; /* ticks */
 };
 
+#define EXACT_NAME_MAX 64
 struct exact_thread {
     struct exact_thread *next;
     pid_t tid;
     uint64_t first_ns;
     char comm[16];
+    char name[EXACT_NAME_MAX]; /* threading's; empty: none */
     _Atomic int ended;
     bool started;        /* a function began; those that ran before are in the stack */
     uint64_t underflows; /* ends of functions whose begin was not seen */
@@ -181,8 +183,9 @@ void exact_free(struct exact *x);
 /* In a forked child: there is no session, and no lock is held. */
 void exact_after_fork_child(void);
 
-/* The calling thread's record, made and published; NULL: no memory. */
-struct exact_thread *exact_add_thread(struct exact *x);
+/* The calling thread's record, made and published; NULL: no memory.  `name` is shorter than
+ * EXACT_NAME_MAX. */
+struct exact_thread *exact_add_thread(struct exact *x, const char *name);
 
 /* The child of `parent` for the code object at `code`, or for a native or pseudo-frame `word`.  At
  * the bound: the parent's [tree full] child, which is its own child. */

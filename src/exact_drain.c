@@ -122,7 +122,7 @@ static void announce(struct exact_drain *d, struct exact_thread *t)
     struct spool_exact_thread record = {
         .index = t->index, .tid = (uint32_t)t->tid, .first_ns = t->first_ns};
     memcpy(record.comm, t->comm, sizeof record.comm);
-    spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, NULL, 0);
+    spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, t->name, strlen(t->name));
 }
 
 void exact_drain_logs(struct exact_drain *d)

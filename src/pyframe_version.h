@@ -1,6 +1,6 @@
-/* pyframe_version.h - what differs between CPython versions, as far as frames go.
+/* pyframe_version.h - what differs between CPython versions, as far as frames and the GIL go.
  *
- * Private to pyframe.c, pyframe_calibrate.c and instrument/.  Source: Include/internal/pycore_frame.h of CPython
+ * Private to pyframe.c, pyframe_calibrate.c, thread_state.c and instrument/.  Source: Include/internal/pycore_frame.h of CPython
  * 3.12 to 3.15.
  */
 #ifndef PYH_PYFRAME_VERSION_H
@@ -31,6 +31,22 @@ typedef _PyInterpreterFrame frame_t;
 #define FRAME_INSTRUCTION(f) ((uint64_t)(f)->instr_ptr)
 #else
 #define FRAME_INSTRUCTION(f) ((uint64_t)(f)->prev_instr)
+#endif
+
+/* A local variable of a frame that runs, borrowed. */
+#if PY_VERSION_HEX >= 0x030e0000
+#define FRAME_LOCAL(f, i) PyStackRef_AsPyObjectBorrow((f)->localsplus[i])
+#else
+#define FRAME_LOCAL(f, i) ((f)->localsplus[i])
+#endif
+
+/* Of a struct _gil_runtime_state. */
+#if PY_VERSION_HEX >= 0x030d0000
+#define GIL_IS_LOCKED(gil) ((gil)->locked > 0)
+#define GIL_HOLDER(gil) ((uint64_t)(gil)->last_holder)
+#else
+#define GIL_IS_LOCKED(gil) ((gil)->locked._value > 0)
+#define GIL_HOLDER(gil) ((uint64_t)(gil)->last_holder._value)
 #endif
 
 /* The entry frame of an eval loop (pyframe.h)? */

@@ -20,6 +20,8 @@ struct sample_record {
     uint64_t time_ns;
     uint32_t weight; /* sampling periods */
     uint32_t n_words;
+    uint32_t cpu;
+    uint16_t gil, waits; /* thread_state.h */
     /* What is further out than the words: a node of an exact tree.  NULL: nothing. */
     struct exact_thread *base_thread;
     uint64_t base_node;

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 1
+#define SPOOL_VERSION 2
 
 struct spool_header {
     char magic[8];
@@ -33,18 +33,18 @@ struct spool_record {
 };
 
 enum spool_type {
-    SPOOL_META = 1,     /* a JSON object in UTF-8; a later one overrides keys of an earlier one */
-    SPOOL_MODULE,       /* struct spool_module, segments, build-id, path */
-    SPOOL_MODULE_END,   /* struct spool_module_end: the library was unloaded */
-    SPOOL_CODE,         /* struct spool_code, qualname, file name, co_linetable */
-    SPOOL_THREAD,       /* struct spool_thread: a thread was seen for the first time */
-    SPOOL_THREAD_NAME,  /* struct spool_thread_name, name in UTF-8; a later one overrides */
-    SPOOL_STACKS,       /* struct spool_stacks, uint32_t parent[n], pad to 8, uint64_t word[n] */
-    SPOOL_FUNCTIONS,    /* struct spool_function[length / 16] */
-    SPOOL_SAMPLES,      /* struct spool_samples, dt[n], stack[n], weights[n_weights] */
-    SPOOL_COUNTERS,     /* struct spool_counters: a snapshot, the thread's last one counts */
-    SPOOL_END,          /* struct spool_end: the profiler was stopped in order */
-    SPOOL_EXACT_THREAD, /* struct spool_exact_thread: events came from a thread */
+    SPOOL_META = 1,    /* a JSON object in UTF-8; a later one overrides keys of an earlier one */
+    SPOOL_MODULE,      /* struct spool_module, segments, build-id, path */
+    SPOOL_MODULE_END,  /* struct spool_module_end: the library was unloaded */
+    SPOOL_CODE,        /* struct spool_code, qualname, file name, co_linetable */
+    SPOOL_THREAD,      /* struct spool_thread: a thread was seen for the first time */
+    SPOOL_THREAD_NAME, /* struct spool_thread_name, name in UTF-8; a later one overrides */
+    SPOOL_STACKS,      /* struct spool_stacks, uint32_t parent[n], pad to 8, uint64_t word[n] */
+    SPOOL_FUNCTIONS,   /* struct spool_function[length / 16] */
+    SPOOL_SAMPLES,     /* struct spool_samples, dt[n], stack[n], weights[n_weights], cpus[n_cpus] */
+    SPOOL_COUNTERS,    /* struct spool_counters: a snapshot, the thread's last one counts */
+    SPOOL_END,         /* struct spool_end: the profiler was stopped in order */
+    SPOOL_EXACT_THREAD, /* struct spool_exact_thread, name in UTF-8: events came from a thread */
     SPOOL_EXACT_NODES, /* struct spool_exact_nodes, uint32_t parent[n], pad to 8, uint64_t word[n] */
     SPOOL_EXACT_COUNTERS, /* struct spool_exact_counters, struct spool_exact_count[n]: a node's last
                              one counts */
@@ -118,11 +118,22 @@ struct spool_samples {
     uint32_t thread;
     uint32_t n;
     uint32_t n_weights;
-    uint32_t pad;
+    uint32_t n_cpus;
     uint64_t first_ns;
     /* uint32_t dt_ns[n]    to the sample before; the first is 0
-     * uint32_t stack[n]
-     * struct spool_weight weights[n_weights]    samples whose weight is not 1 */
+     * uint32_t stack[n]    its id, and above SPOOL_STACK_BITS what the thread was about
+     * struct spool_weight weights[n_weights]    samples whose weight is not 1
+     * struct spool_cpu cpus[n_cpus]             the first sample, and those on another CPU */
+};
+
+#define SPOOL_STACK_BITS 28
+#define SPOOL_STACK_MAX ((1u << SPOOL_STACK_BITS) - 1)
+#define SPOOL_GIL_SHIFT 28     /* 2 bits: 0 neither, 1 it held the GIL, 2 it waited for it */
+#define SPOOL_WAITS (1u << 30) /* it was off the CPU (by the clock on the wall only) */
+
+struct spool_cpu {
+    uint32_t index;
+    uint32_t cpu;
 };
 
 struct spool_weight {
@@ -142,11 +153,11 @@ struct spool_counters {
     uint32_t thread;
     uint32_t n_losses;
     uint64_t time_ns;
-    uint64_t signals; /* == recorded + sum of lost[] */
+    uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (sampler/asleep.h) */
     uint64_t recorded;
     uint64_t recorded_weight;
-    uint64_t missed_weight; /* CPU time that no signal stood for (before the thread was seen,
-                               blocked signals), in periods */
+    uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, blocked
+                               signals; by the clock on the wall: just after a long wait), in periods */
     uint64_t cpu_ns;        /* the kernel's CPU time for the thread, as last read */
     uint64_t lost[8];
     uint64_t lost_weight[8];

@@ -70,6 +70,11 @@ struct thread {
     int64_t carry_ns;       /* of that, not yet given */
     uint64_t rest_until_ns; /* by the sampling clock: no sample before that */
     uint32_t unwind_epoch;
+    uint32_t quiet;         /* asleep.h: samples in which it waited */
+    uint64_t asleep_cpu_ns; /* its CPU clock when it stopped its timer */
+
+    _Atomic uint64_t
+        asleep_since_ns; /* set by the handler, cleared by the drain thread; 0: it is not */
 
     /* The drain thread's own. */
     struct drain_thread *drain;
@@ -81,7 +86,10 @@ struct thread {
     uint64_t start_ns;
     int fd; /* of its perf event, or -1 */
     uint64_t event_id;
-    void *timer; /* its timer_t */
+    uint64_t watched_cpu_ns; /* asleep.h: its CPU clock at the last look */
+    bool settled;            /* which has not moved between two looks */
+    uint64_t unseen_ns;      /* what it ran after it woke, before it was seen to */
+    void *timer;             /* its timer_t */
     unsigned char seen, has_timer;
     size_t mapping_bytes;
 };

@@ -3,8 +3,9 @@
 import argparse
 import sys
 
+from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
-from pyhybrid.cli.selecting import add_selection
+from pyhybrid.cli.selecting import add_selection, choice_of
 from pyhybrid.compensate import COMPENSATED, compensate
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import EXPORTERS
@@ -12,7 +13,6 @@ from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file import Profile
-from pyhybrid.slow import select
 
 
 class Export:
@@ -75,7 +75,7 @@ class Export:
             if args.compensate:
                 compensate(opened)
                 print(f"pyhybrid: {COMPENSATED}", file=sys.stderr)
-            profile, notes = select(opened, args.slower_than, args.any_thread)
+            profile, notes = choose(opened, choice_of(args))
             for note in notes:
                 print(f"pyhybrid: {note}", file=sys.stderr)
             for name in args.format:

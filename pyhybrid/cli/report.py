@@ -3,13 +3,13 @@
 import argparse
 import sys
 
+from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
-from pyhybrid.cli.selecting import add_selection
+from pyhybrid.cli.selecting import add_selection, choice_of
 from pyhybrid.compensate import compensate
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.render_lines import print_lines
-from pyhybrid.slow import select
 from pyhybrid.summary import as_json, summarize
 from pyhybrid.tree_view import tree_lines
 
@@ -58,7 +58,7 @@ class Report:
                 return 0
             if args.compensate:
                 compensate(profile)
-            selected, notes = select(profile, args.slower_than, args.any_thread)
+            selected, notes = choose(profile, choice_of(args))
             if args.tree:
                 print("\n".join([*notes, *tree_lines(selected, args.min_time)]))
                 return 0

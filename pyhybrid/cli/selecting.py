@@ -1,7 +1,8 @@
-"""The options of `report` and `export` that choose samples."""
+"""The options of `report` and `export` that choose samples and frames."""
 
 import argparse
 
+from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice
 from pyhybrid.cli.parser import Duration
 from pyhybrid.slow import SlowerThan
 
@@ -15,8 +16,9 @@ def slower_than(text: str) -> SlowerThan:
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """The options that choose samples: read them with `select`."""
-    parser.add_argument(
+    """The options that choose: read them with `choice_of`."""
+    group = parser.add_argument_group("what to show of it (all of these may be combined)")
+    group.add_argument(
         "--slower-than",
         action="append",
         type=slower_than,
@@ -25,8 +27,78 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         help="only samples within calls of this function (chosen with -t) or region that took so "
         "long (50ms); repeatable",
     )
-    parser.add_argument(
+    group.add_argument(
         "--any-thread",
         action="store_true",
         help="with --slower-than: samples of all threads at that time, not only of the call's",
+    )
+    group.add_argument(
+        "--thread",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this thread: its name, its name in the kernel or its tid; `*` stands for "
+        "anything; repeatable",
+    )
+    group.add_argument(
+        "--from",
+        dest="begin_ns",
+        type=Duration(),
+        metavar="TIME",
+        help="only samples from so long after the start on, like 2s",
+    )
+    group.add_argument(
+        "--to",
+        dest="end_ns",
+        type=Duration(),
+        metavar="TIME",
+        help="only samples up to so long after the start",
+    )
+    group.add_argument(
+        "--gil",
+        choices=("held", "waiting", "neither"),
+        help="only samples of threads that held the GIL, waited for it, or neither",
+    )
+    cpu = group.add_mutually_exclusive_group()
+    cpu.add_argument(
+        "--off-cpu",
+        dest="off_cpu",
+        action="store_true",
+        default=None,
+        help="by the clock on the wall: only samples of threads that waited",
+    )
+    cpu.add_argument(
+        "--on-cpu",
+        dest="off_cpu",
+        action="store_false",
+        help="by the clock on the wall: only samples of threads that ran",
+    )
+    frames = group.add_mutually_exclusive_group()
+    frames.add_argument(
+        "--python-only",
+        dest="frames",
+        action="store_const",
+        const=PYTHON_ONLY,
+        help="only Python functions; native code is part of the one that called it",
+    )
+    frames.add_argument(
+        "--native-only",
+        dest="frames",
+        action="store_const",
+        const=NATIVE_ONLY,
+        help="only native code",
+    )
+
+
+def choice_of(args: argparse.Namespace) -> Choice:
+    """What these options ask for."""
+    return Choice(
+        slower_than=args.slower_than,
+        any_thread=args.any_thread,
+        threads=args.thread,
+        gil=args.gil,
+        off_cpu=args.off_cpu,
+        begin_ns=args.begin_ns,
+        end_ns=args.end_ns,
+        frames=args.frames,
     )

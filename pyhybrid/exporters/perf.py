@@ -16,7 +16,7 @@ from pyhybrid.exporters import perf_format as form
 from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.output import Output
 from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Chunk, Module
+from pyhybrid.rows import Chunk, Module, stack_of
 
 PF_X = 1
 
@@ -100,11 +100,11 @@ def _each_sample(profile: Profile, chains: _Chains) -> Iterator[bytes]:
     for chunk in profile.timeline():
         tid = profile.threads[chunk.thread].tid
         parts: list[bytes] = []
-        for stack, time_ns, periods in zip(
-            chunk.stack, _times(chunk), _weights(chunk), strict=True
+        for place, time_ns, cpu, periods in zip(
+            chunk.place, _times(chunk), _cpus(chunk), _weights(chunk), strict=True
         ):
-            constants, chain = of_stack[stack]
-            parts.append(pack(*constants, pid, tid, time_ns, 0, 0, periods * period_ns))
+            constants, chain = of_stack[stack_of(place)]
+            parts.append(pack(*constants, pid, tid, time_ns, cpu, 0, periods * period_ns))
             parts.append(chain)
         yield b"".join(parts)
 
@@ -116,10 +116,19 @@ def _times(chunk: Chunk) -> Iterator[int]:
 
 
 def _weights(chunk: Chunk) -> list[int]:
-    weights = [1] * len(chunk.stack)
+    weights = [1] * len(chunk.place)
     for index, periods in chunk.weights.items():
         weights[index] = periods
     return weights
+
+
+def _cpus(chunk: Chunk) -> list[int]:
+    cpus: list[int] = []
+    changes = sorted(chunk.cpus.items())
+    ends = [*(index for index, _ in changes[1:]), len(chunk.place)]
+    for (_, cpu), end in zip(changes, ends, strict=True):
+        cpus += [cpu] * (end - len(cpus))
+    return cpus
 
 
 def _summed_samples(profile: Profile, chains: _Chains) -> Iterator[bytes]:

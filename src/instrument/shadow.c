@@ -10,6 +10,7 @@
 #include "region_stack.h"
 #include "regions.h"
 #include "shadow_stack.h"
+#include "thread_name.h"
 
 #define MISSING_MAX 65536 /* frames that one mending may add */
 
@@ -47,7 +48,9 @@ struct exact_thread *shadow_new_record(struct exact *x)
 {
     current_frame_check();
     x->plain = x->plain && current_state_offset;
-    return exact_add_thread(x);
+    char name[EXACT_NAME_MAX];
+    thread_name(name, sizeof name);
+    return exact_add_thread(x, name);
 }
 
 /* What a frame is in the midst of, the line it is on or the C function it waits for, ends. */

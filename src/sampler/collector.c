@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "asleep.h"
 #include "clock.h"
 #include "drain.h"
 #include "session.h"
@@ -39,8 +40,10 @@ static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_
     uint64_t period = atomic_load(&s->period_ns), given = counter_get(&t->counters.recorded_weight);
     for (int i = 0; i < N_LOSSES; i++)
         given += counter_get(&t->counters.lost_weight[i]);
+    if (s->clock == CLOCK_WALL)
+        return t->unseen_ns / period;
     uint64_t spent = (t->missed_ns + cpu_ns - t->base_cpu_ns) / period;
-    return s->clock == CLOCK_CPU && s->engine != ENGINE_NONE && spent > given ? spent - given : 0;
+    return s->engine != ENGINE_NONE && spent > given ? spent - given : 0;
 }
 
 static void snapshot(struct session *s, struct thread *t)
@@ -56,14 +59,19 @@ static void for_each(struct session *s, void (*f)(struct session *, struct threa
         f(s, t);
 }
 
+static void begin_pass(struct session *s)
+{
+    if (drain_begin(s->drain))
+        atomic_fetch_add(&s->unwind_epoch, 1);
+}
+
 /* Drains every ring as far as the code records that samples wait for have come; `last`: to its end.
  * Returns whether any came further. */
 static bool drain_all(struct session *s, bool last)
 {
     bool moved = false;
     uint32_t at = 0;
-    if (drain_begin(s->drain))
-        atomic_fetch_add(&s->unwind_epoch, 1);
+    begin_pass(s);
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         engine_cpu_ns(t); /* kept: when the thread has ended, its clock is gone */
         moved |= drain_thread(s->drain, t, last);
@@ -85,6 +93,7 @@ static void retire(struct session *s, struct thread *t)
 {
     if (t->seen || ring_peek(&t->ring) || lives(t->tid))
         return;
+    asleep_end(s, t);
     snapshot(s, t);
     engine_retire(s, t);
     drain_remove_thread(s->drain, t);
@@ -235,6 +244,11 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     check_signal_owner(s);
     if (!s->signal_taken && !paused)
         collector_scan(s);
+    if (s->clock == CLOCK_WALL && !paused) {
+        begin_pass(s);
+        for_each(s, asleep_look);
+        drain_end(s->drain);
+    }
     if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
         *drained = now;
         drain_all(s, false);
@@ -290,8 +304,9 @@ static void *collect(void *arg)
     while (drain_all(s, false))
         ;
     drain_all(s, true);
-    for_each(s, snapshot);
     drain_begin(s->drain);
+    for_each(s, asleep_end);
+    for_each(s, snapshot);
     drain_exact(s->drain, &s->registry, true);
     drain_end(s->drain);
     return NULL;

@@ -227,7 +227,7 @@ void engine_enable_all(struct session *s, bool enable)
 {
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        if (t->has_timer)
+        if (t->has_timer && !atomic_load(&t->asleep_since_ns))
             arm(t, enable ? atomic_load(&s->period_ns) : 0);
         else
             enable_event(t->fd, t->event_id, enable);

@@ -12,7 +12,9 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 
+#include "asleep.h"
 #include "clock.h"
 #include "exact.h"
 #include "frame.h"
@@ -22,6 +24,7 @@
 #include "regions.h"
 #include "session.h"
 #include "stack_bounds.h"
+#include "thread_state.h"
 #include "weight.h"
 
 _Atomic(struct session *) session_current;
@@ -192,24 +195,66 @@ static void count_time(struct thread *t, uint64_t ns)
                 1);
 }
 
-static void record(struct thread *t, uint64_t time_ns, uint32_t weight, size_t n,
-                   const struct exact_frame *top)
+/* By the clock on the wall: was the thread off the CPU?  In a system call that the signal has ended; or the
+ * signal came late, and most of the time until then was no CPU time. */
+static bool was_off_cpu(struct session *s, const ucontext_t *context, uint32_t weight,
+                        uint64_t spent_ns)
 {
-    size_t bytes = sizeof(struct sample_record) + n * sizeof(uint64_t);
+    return thread_was_waiting(context) ||
+           (weight > 1 &&
+            2 * spent_ns < weight * atomic_load_explicit(&s->period_ns, memory_order_relaxed));
+}
+
+static bool record(struct thread *t, struct sample_record *head, const struct exact_frame *top)
+{
+    size_t bytes = sizeof *head + head->n_words * sizeof(uint64_t);
     struct sample_record *r = ring_reserve(&t->ring, bytes);
     if (!r) {
-        lose(t, LOSS_RING_FULL, weight);
-        return;
+        lose(t, LOSS_RING_FULL, head->weight);
+        return false;
     }
-    r->time_ns = time_ns;
-    r->weight = weight;
-    r->n_words = (uint32_t)n;
+    *r = *head;
     r->base_thread = top ? exact_mine.thread : NULL;
     r->base_node = top ? top->node->parent : 0;
-    memcpy(r->words, t->words, n * sizeof(uint64_t));
+    memcpy(r->words, t->words, head->n_words * sizeof(uint64_t));
     counter_add(&t->counters.recorded, 1);
-    counter_add(&t->counters.recorded_weight, weight);
+    counter_add(&t->counters.recorded_weight, head->weight);
     ring_commit(&t->ring, r, bytes, RING_SAMPLE);
+    return true;
+}
+
+/* Found waiting again (asleep.h): not to be interrupted any more.  Not where it waits for the GIL, which may be
+ * our own doing. */
+static void fall_asleep(struct thread *t, const struct sample_record *r, uint64_t cpu_ns,
+                        uint64_t spent_ns)
+{
+    bool waits = r->waits && r->gil != GIL_WAITING;
+    t->quiet = spent_ns > ASLEEP_QUIET_NS ? 0 : t->quiet + waits;
+    if (t->quiet < ASLEEP_SAMPLES || !waits)
+        return;
+    struct itimerspec never = {0};
+    if (timer_settime((timer_t)t->timer, 0, &never, NULL))
+        return;
+    t->quiet = 0;
+    t->asleep_cpu_ns = cpu_ns;
+    atomic_store_explicit(&t->asleep_since_ns, r->time_ns, memory_order_release);
+}
+
+/* What the thread was about, besides its stack. */
+static void record_with_state(struct session *s, struct thread *t, struct sample_record *head,
+                              const ucontext_t *context, const struct exact_frame *top)
+{
+    head->cpu = thread_cpu();
+    head->gil = thread_gil(context);
+    if (s->clock == CLOCK_CPU) {
+        record(t, head, top);
+        return;
+    }
+    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID), spent = cpu - t->cpu_ns;
+    t->cpu_ns = cpu;
+    head->waits = was_off_cpu(s, context, head->weight, spent);
+    if (record(t, head, top))
+        fall_asleep(t, head, cpu, spent);
 }
 
 static void sample(struct session *s, const siginfo_t *info, ucontext_t *context)
@@ -236,7 +281,8 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         atomic_fetch_add_explicit(&s->calibration_signals, 1, memory_order_relaxed);
         return;
     }
-    record(t, start, weight, n, top);
+    struct sample_record head = {.time_ns = start, .weight = weight, .n_words = (uint32_t)n};
+    record_with_state(s, t, &head, context, top);
     uint64_t took = clock_now_ns() - start;
     count_time(t, took);
     owe_time(s, t, began, took);

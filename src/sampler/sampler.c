@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "asleep.h"
 #include "clock.h"
 #include "drain.h"
 #include "map.h"
@@ -413,8 +414,12 @@ void sampler_pause(void)
     pause_until(s, UINT64_MAX);
     collector_scan(s);
     uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+    drain_begin(s->drain);
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        asleep_end(s, t);
         t->paused_cpu_ns = engine_cpu_ns(t);
+    }
+    drain_end(s->drain);
     pthread_mutex_unlock(&s->lock);
 }
 

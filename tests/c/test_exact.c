@@ -38,7 +38,7 @@ static void children_are_found_again(void **state)
     (void)state;
     enum { N = 100000 };
     struct exact *x = new_session(2 * N);
-    struct exact_thread *t = exact_add_thread(x);
+    struct exact_thread *t = exact_add_thread(x, "");
     static struct exact_node *nodes[N];
     nodes[0] = &t->root;
     uint64_t seed = 1;
@@ -62,7 +62,7 @@ static void a_full_tree_stands_for_what_it_has_no_room_for(void **state)
 {
     (void)state;
     struct exact *x = new_session(10);
-    struct exact_thread *t = exact_add_thread(x);
+    struct exact_thread *t = exact_add_thread(x, "");
     struct exact_node *n = &t->root;
     for (uint64_t i = 0; i < 10; i++)
         n = exact_child(x, t, n, frame_native(0x1000 + i));
@@ -89,7 +89,7 @@ static void code_objects_arrive_once_and_in_order(void **state)
     (void)state;
     enum { N = 20000 };
     struct exact *x = new_session(N);
-    struct exact_thread *t = exact_add_thread(x);
+    struct exact_thread *t = exact_add_thread(x, "");
     uint64_t read = 0;
     for (uint64_t i = 0; i < N; i++) {
         uint64_t code = 0x100000 + 64 * i;
@@ -113,7 +113,7 @@ static void a_new_object_at_an_old_address_is_another_function(void **state)
 {
     (void)state;
     struct exact *x = new_session(100);
-    struct exact_thread *t = exact_add_thread(x);
+    struct exact_thread *t = exact_add_thread(x, "");
     struct exact_node *before = exact_python_child(x, t, &t->root, 0x4000);
     codes_forget(x->codes, 0x4000);
     assert_false(codes_holds(x->codes, frame_code_id(before->word), 0x4000));
@@ -128,7 +128,7 @@ static void the_stack_grows(void **state)
     (void)state;
     struct exact *x = new_session(100);
     x->c_calls = true;
-    struct exact_thread *t = exact_add_thread(x);
+    struct exact_thread *t = exact_add_thread(x, "");
     uint32_t capacity = t->capacity;
     t->c_calls[capacity - 1].since = 76;
     t->depth = capacity;

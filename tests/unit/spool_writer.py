@@ -146,12 +146,13 @@ class SpoolWriter:
         first_ns: int = 2_000_000_000,
         dt_ns: int = 1_000_000,
         weights: Iterable[tuple[int, int]] = (),
+        cpus: Iterable[tuple[int, int]] = ((0, 0),),
     ) -> None:
-        """A chunk of samples, `dt_ns` apart."""
-        n, weights = len(stacks), list(weights)
-        head = form.SAMPLES_HEAD.pack(thread, n, len(weights), 0, first_ns)
+        """A chunk of samples, `dt_ns` apart; a stack's upper bits: what the thread was about."""
+        n, weights, cpus = len(stacks), list(weights), list(cpus)
+        head = form.SAMPLES_HEAD.pack(thread, n, len(weights), len(cpus), first_ns)
         arrays = struct.pack(f"<{2 * n}I", 0, *[dt_ns] * (n - 1), *stacks)
-        pairs = b"".join(struct.pack("<II", *each) for each in weights)
+        pairs = b"".join(struct.pack("<II", *each) for each in [*weights, *cpus])
         self.record(form.SAMPLES, head + arrays + pairs)
 
     def counters(

@@ -12,6 +12,7 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.finish import finish
 from pyhybrid.profile_file import Profile
+from pyhybrid.rows import stack_of
 from pyhybrid.summary import summarize
 
 
@@ -46,11 +47,11 @@ def test_reads_all_of_it(profile: Profile) -> None:
 def test_the_timeline_is_every_sample(profile: Profile) -> None:
     chunks = list(profile.timeline())
     assert [chunk.thread for chunk in chunks] == [1, 2]
-    assert sum(len(chunk.stack) for chunk in chunks) == SAMPLES
+    assert sum(len(chunk.place) for chunk in chunks) == SAMPLES
     assert chunks[0].weights == {1: 4}
     counted: dict[tuple[int, int], int] = {}
     for chunk in chunks:
-        for stack in chunk.stack:
+        for stack in map(stack_of, chunk.place):
             counted[chunk.thread, stack] = counted.get((chunk.thread, stack), 0) + 1
     assert counted == {(s.thread, s.stack): s.samples for s in profile.sampled}
 

@@ -28,7 +28,7 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     assert read.counters[1].lost[:3] == (2, 1, 0)
     assert read.counters[1].handler_ns[16] == 10
     assert read.end == spool.End(3_000_000_000, 1_500_000_000, 2, 1)
-    assert [len(chunk.stack) for chunk in read.chunks] == [10, 2]
+    assert [len(chunk.place) for chunk in read.chunks] == [10, 2]
     assert list(read.chunks[0].weights) == [1, 4]
 
 
@@ -88,7 +88,8 @@ def test_cut_anywhere(tmp_path: Path) -> None:
     [
         (b"", "not a pyhybrid spool"),
         (b"PYHSPOOX" + bytes(8), "not a pyhybrid spool"),
-        (bytes(SpoolWriter(version=2).data), "newer pyhybrid"),
+        (bytes(SpoolWriter(version=spool_format.VERSION + 1).data), "newer pyhybrid"),
+        (bytes(SpoolWriter(version=spool_format.VERSION - 1).data), "older pyhybrid"),
         (bytes(SpoolWriter().data), "before anything was recorded"),
     ],
 )
@@ -141,5 +142,5 @@ def test_an_hour_is_not_decoded_sample_by_sample(tmp_path: Path) -> None:
     before = time.process_time()
     read = spool.read(path)
     assert time.process_time() - before < 1.0
-    assert sum(len(chunk.stack) for chunk in read.chunks) == 3_600_000
+    assert sum(len(chunk.place) for chunk in read.chunks) == 3_600_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20

@@ -1,8 +1,8 @@
 """What an exactly counted call costs: added to a bare call, and beside cProfile.
 
 Warm: each figure is the best of several loops in one process, as it is for a loop that runs long.
-An await is `await nothing()`, which awaits `asyncio.sleep(0)`: by one task of 100, or by a lone one, when
-each takes a round of the event loop.
+An await is `await nothing()`, which awaits `asyncio.sleep(0)`: by one task of 100, or by a lone
+one, when each takes a round of the event loop.
 """
 
 from __future__ import annotations

@@ -1,0 +1,291 @@
+"""Which samples and frames a view is about: by call, time, thread, the GIL, Python or native."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+from pyhybrid import pseudo
+from pyhybrid.errors import PyhybridError
+from pyhybrid.names import short_time
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Chunk, Nodes, Sampled, Stacks, Thread, gil_name, stack_of, waits
+from pyhybrid.slow import SlowerThan, Spans, spans_of
+
+PYTHON_ONLY, NATIVE_ONLY = "python", "native"
+_MAX_STEP_NS = (1 << 32) - 1
+
+
+@dataclass(slots=True)
+class Choice:
+    """What is wanted; as it is made, everything.
+
+    `threads`: names, kernel names or tids, as patterns of the shell.  `gil`: one of rows.GIL.
+    `off_cpu`: only samples off the CPU, or only those on it.  Times count from the start.
+    """
+
+    slower_than: list[SlowerThan] = field(default_factory=list)
+    any_thread: bool = False
+    threads: list[str] = field(default_factory=list)
+    gil: str | None = None
+    off_cpu: bool | None = None
+    begin_ns: int | None = None
+    end_ns: int | None = None
+    frames: str | None = None  # PYTHON_ONLY, NATIVE_ONLY
+
+    @property
+    def by_state(self) -> bool:
+        """Does what a thread was about decide?"""
+        return self.gil is not None or self.off_cpu is not None
+
+
+def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
+    """A profile with what was chosen, and notes that say so; without a choice the profile itself.
+
+    With `slower_than` a call's samples are those of its thread while it ran there, or with
+    `any_thread` of all threads.  Exact figures stay where the choice is by thread or frame: they
+    are not kept by time.  Raises PyhybridError where no such call or thread is in the profile.
+    """
+    if choice == Choice():
+        return profile, []
+    if choice.off_cpu is not None and profile.meta.get("clock") != "wall":
+        raise PyhybridError(
+            f"{profile.path}: sampled by CPU time, so never off the CPU (record with --clock wall)"
+        )
+    notes: list[str] = []
+    spans: dict[int, Spans] | None = None
+    if choice.slower_than:
+        spans, notes = spans_of(profile, choice.slower_than, choice.any_thread)
+    threads = _threads(profile, choice.threads)
+    if choice.threads:
+        notes.append(
+            "only threads " + ", ".join(sorted({profile.threads[t].name for t in threads}))
+        )
+    if choice.begin_ns is not None or choice.end_ns is not None:
+        window, note = _window(profile, choice)
+        notes.append(note)
+        inside: Spans = [window]
+        spans = {t: inside if spans is None else _both(spans.get(t, []), window) for t in threads}
+    if choice.gil:
+        notes.append(f"only samples of threads whose part in the GIL is: {choice.gil}")
+    if choice.off_cpu is not None:
+        notes.append(f"only samples {'off' if choice.off_cpu else 'on'} the CPU")
+    selection = Selection(profile, choice, threads, spans)
+    if choice.frames:
+        what = "Python functions" if choice.frames == PYTHON_ONLY else "native code"
+        notes.append(f"only {what}{selection.frameless_note()}")
+    return selection, notes
+
+
+class Selection(Profile):
+    """A profile with some of its samples and frames."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        choice: Choice,
+        threads: set[int],
+        spans: dict[int, Spans] | None,
+    ) -> None:
+        """Of `threads`, and within `spans` of each (None: always)."""
+        super().__init__(profile.path, profile._database)
+        self._profile, self._choice, self._spans = profile, choice, spans
+        self._rows = _Rows(profile, choice.frames) if choice.frames else None
+        if self._rows:
+            self.nodes, self.stacks = self._rows.nodes, self._rows.stacks
+        by_time = spans is not None or choice.by_state or choice.frames == NATIVE_ONLY
+        of_threads = [] if by_time else [row for row in profile.exact if row.thread in threads]
+        if choice.frames:
+            kept = self._rows.keeps_node if self._rows else []
+            of_threads = [row for row in of_threads if kept[row.node]]
+        self.exact = of_threads
+        self.losses = [loss for loss in profile.losses if loss.thread in threads]
+        chosen = {key: thread for key, thread in profile.threads.items() if key in threads}
+        self.threads = chosen
+        if by_time or choice.frames:
+            self.threads = {key: self._restricted(thread) for key, thread in chosen.items()}
+
+    @cached_property
+    def sampled(self) -> list[Sampled]:
+        """Self samples and weight, as the profile's."""
+        counted: Counter[tuple[int, int, str, int]] = Counter()
+        weights: Counter[tuple[int, int, str, int]] = Counter()
+        for row in self._sampled_rows():
+            stack = self._rows.of_stack[row.stack] if self._rows else row.stack
+            if stack:
+                key = (row.thread, stack, row.gil, row.waits)
+                counted[key] += row.samples
+                weights[key] += row.weight_ns
+        return [Sampled(*key, counted[key], weights[key]) for key in sorted(counted)]
+
+    def _sampled_rows(self) -> Iterable[Sampled]:
+        if self._spans is None:
+            return (
+                row
+                for row in self._profile.sampled
+                if row.thread in self.threads and self._wants(row.gil, row.waits)
+            )
+        period_ns = self._profile.period_ns
+        return (
+            Sampled(
+                *(chunk.thread, stack_of(place), gil_name(place), waits(place)),
+                *(1, chunk.weights.get(at, 1) * period_ns),
+            )
+            for chunk in self._chunks()
+            for at, place in enumerate(chunk.place)
+        )
+
+    def timeline(self) -> Iterator[Chunk]:
+        """Those samples, in chunks by thread and time."""
+        for chunk in self._chunks():
+            if self._rows is None:
+                yield chunk
+                continue
+            of_stack = self._rows.of_stack
+            kept = [at for at, place in enumerate(chunk.place) if of_stack[stack_of(place)]]
+            for part in _parts(chunk, _times(chunk), kept):
+                places = (
+                    place - stack_of(place) + of_stack[stack_of(place)] for place in part.place
+                )
+                yield replace(part, place=array("I", places))
+
+    def frameless_note(self) -> str:
+        """What to say of samples that have no frame that is shown."""
+        total = sum(row.weight_ns for row in self._sampled_rows())
+        left = total - sum(row.weight_ns for row in self.sampled)
+        return f"; {left / total:.1%} of the samples have none" if total and left else ""
+
+    def _chunks(self) -> Iterator[Chunk]:
+        for chunk in self._profile.timeline():
+            if chunk.thread not in self.threads:
+                continue
+            times = _times(chunk)
+            kept: Sequence[int] = range(len(times))
+            if self._spans is not None:
+                kept = _within(times, self._spans.get(chunk.thread, []))
+            if self._choice.by_state:
+                places = chunk.place
+                kept = [at for at in kept if self._wants(gil_name(places[at]), waits(places[at]))]
+            yield from _parts(chunk, times, kept)
+
+    def _wants(self, gil: str, off_cpu: int) -> bool:
+        return self._choice.gil in (None, gil) and self._choice.off_cpu in (None, bool(off_cpu))
+
+    def _restricted(self, thread: Thread) -> Thread:
+        rows = [row for row in self.sampled if row.thread == thread.id]
+        lost = thread.signals - thread.recorded
+        recorded = sum(row.samples for row in rows)
+        weight_ns = sum(row.weight_ns for row in rows)
+        return replace(
+            thread,
+            signals=recorded + lost,
+            recorded=recorded,
+            recorded_weight_ns=weight_ns,
+            missed_weight_ns=0,
+            cpu_ns=weight_ns,
+        )
+
+
+class _Rows:
+    """The trees with the frames of one kind only: what is left out is part of what called it."""
+
+    def __init__(self, profile: Profile, frames: str) -> None:
+        kinds = ("native",) if frames == NATIVE_ONLY else ("python", "region")
+        # Where native frames may be missing no Python one is, so that is no matter among these.
+        hidden = () if frames == NATIVE_ONLY else (pseudo.GAP, pseudo.BRIDGED)
+        kept = {
+            frame.id
+            for frame in profile.frames.values()
+            if frame.kind in kinds or (frame.kind == "pseudo" and frame.symbol not in hidden)
+        }
+        nodes, stacks = profile.nodes, profile.stacks
+        self.keeps_node = [frame in kept for frame in nodes.frame]
+        keeps_row = [self.keeps_node[node] for node in stacks.node]
+        of_node = _nearest(nodes.parent, self.keeps_node)
+        self.of_stack = _nearest(stacks.parent, keeps_row)
+        self.nodes = Nodes([of_node[parent] for parent in nodes.parent], nodes.frame)
+        self.stacks = Stacks(
+            [self.of_stack[parent] for parent in stacks.parent],
+            *(stacks.node, stacks.address, stacks.offset, stacks.line),
+        )
+
+
+def _nearest(parents: list[int], keeps: list[bool]) -> list[int]:
+    """For each node of a tree the nearest one that is kept: itself, one further out, or 0."""
+    nearest = [0]
+    for number in range(1, len(parents)):
+        nearest.append(number if keeps[number] else nearest[parents[number]])
+    return nearest
+
+
+def _threads(profile: Profile, patterns: list[str]) -> set[int]:
+    if not patterns:
+        return set(profile.threads)
+    chosen = set()
+    for pattern in patterns:
+        of_pattern = {
+            key
+            for key, thread in profile.threads.items()
+            if any(
+                fnmatchcase(each, pattern) for each in (thread.name, thread.comm, str(thread.tid))
+            )
+        }
+        if not of_pattern:
+            names = sorted({thread.name for thread in profile.threads.values()})
+            shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+            raise PyhybridError(f"{profile.path}: no thread {pattern!r}; there are: {shown}")
+        chosen |= of_pattern
+    return chosen
+
+
+def _window(profile: Profile, choice: Choice) -> tuple[tuple[int, int], str]:
+    start = profile.process.start_ns or 0
+    begin, end = choice.begin_ns or 0, choice.end_ns
+    if end is not None and end <= begin:
+        raise PyhybridError("--to is not after --from")
+    until = "the end" if end is None else short_time(end)
+    note = f"only samples from {short_time(begin)} to {until}"
+    return (start + begin, 1 << 63 if end is None else start + end), note
+
+
+def _both(spans: Spans, window: tuple[int, int]) -> Spans:
+    cut = [(max(begin, window[0]), min(end, window[1])) for begin, end in spans]
+    return [(begin, end) for begin, end in cut if begin <= end]
+
+
+def _times(chunk: Chunk) -> list[int]:
+    return list(accumulate(chunk.dt_ns, initial=chunk.first_ns))[1:]
+
+
+def _within(times: list[int], spans: Spans) -> list[int]:
+    """The indices of the times that lie in one of `spans`, which are in order and apart."""
+    kept: list[int] = []
+    if not times:
+        return kept
+    first = max(0, bisect_left(spans, (times[0],)) - 1)
+    for begin, end in spans[first : bisect_right(spans, (times[-1] + 1,))]:
+        kept.extend(range(bisect_left(times, begin), bisect_right(times, end)))
+    return kept
+
+
+def _parts(chunk: Chunk, times: list[int], kept: Sequence[int]) -> Iterator[Chunk]:
+    """The samples of these indices, in several chunks where a step of time is too long for one."""
+    if len(kept) == len(times):
+        yield chunk
+        return
+    breaks = [i for i in range(1, len(kept)) if times[kept[i]] - times[kept[i - 1]] > _MAX_STEP_NS]
+    cpus = sorted(chunk.cpus.items())
+    for low, high in zip([0, *breaks], [*breaks, len(kept)], strict=True):
+        if low == high:
+            continue
+        part = kept[low:high]
+        steps = [times[at] - times[before] for before, at in pairwise(part)]
+        weights = {i: chunk.weights[at] for i, at in enumerate(part) if at in chunk.weights}
+        on = [cpus[bisect_right(cpus, (at, 1 << 32)) - 1][1] if cpus else 0 for at in part]
+        changes = {i: cpu for i, cpu in enumerate(on) if not i or on[i - 1] != cpu}
+        places = array("I", (chunk.place[at] for at in part))
+        yield Chunk(chunk.thread, times[part[0]], array("I", [0, *steps]), places, weights, changes)

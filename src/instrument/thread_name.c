@@ -1,0 +1,54 @@
+/* Sources: Lib/threading.py (Thread._bootstrap, Thread._name), Objects/object.c (PyObject_GenericGetAttr)
+ * of CPython 3.12 to 3.15. */
+#include "current_frame.h" /* first: it defines Py_BUILD_CORE */
+
+#include "thread_name.h"
+
+#include <string.h>
+
+#define FRAMES_MAX 100000
+
+/* `self` of Thread._bootstrap, the outermost function of each thread that `threading` starts; or NULL. */
+static PyObject *thread_object(void)
+{
+    const frame_t *outermost = NULL;
+    int n = 0;
+    for (const frame_t *f = current_frame(); f && n < FRAMES_MAX; f = f->previous, n++)
+        if (!frame_is_entry(f))
+            outermost = f;
+    const PyCodeObject *code = outermost ? (const PyCodeObject *)FRAME_CODE(outermost) : NULL;
+    if (!code || !PyCode_Check((PyObject *)FRAME_CODE(outermost)) || code->co_argcount < 1 ||
+        PyUnicode_CompareWithASCIIString(code->co_qualname, "Thread._bootstrap"))
+        return NULL;
+    return FRAME_LOCAL(outermost, 0);
+}
+
+/* An attribute of the object itself, where no code of the program is asked for it. */
+static PyObject *own_attribute(PyObject *of, const char *name)
+{
+    PyObject *key = PyUnicode_InternFromString(name), *value = NULL;
+    if (key && Py_TYPE(of)->tp_getattro == PyObject_GenericGetAttr &&
+        !_PyType_Lookup(Py_TYPE(of), key))
+        value = PyObject_GenericGetAttr(of, key);
+    Py_XDECREF(key);
+    return value;
+}
+
+void thread_name(char *to, size_t size)
+{
+    PyObject *error = PyErr_GetRaisedException();
+    PyObject *self = thread_object();
+    PyObject *name = self ? own_attribute(self, "_name") : NULL;
+    Py_ssize_t length = 0;
+    const char *text = NULL;
+    if (name && PyUnicode_CheckExact(name))
+        text = PyUnicode_AsUTF8AndSize(name, &length);
+    if (!text)
+        length = 0;
+    while (length && ((size_t)length >= size || (text[length] & 0xc0) == 0x80))
+        length--; /* not in the midst of a character */
+    memcpy(to, text ? text : "", (size_t)length);
+    to[length] = 0;
+    Py_XDECREF(name);
+    PyErr_SetRaisedException(error);
+}

@@ -1,0 +1,209 @@
+"""What each sample knows of its thread: the GIL, whether it waited, and on which CPU it ran."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from support import Run
+
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Sampled
+
+# Two threads want the GIL all the time, one works without it, one sleeps.
+WALL = """
+import threading, time, zlib
+
+end = time.monotonic() + 2
+data = bytes(range(256)) * 160_000
+
+def computes():
+    while time.monotonic() < end:
+        sum(range(1000))
+
+def compresses():
+    while time.monotonic() < end:
+        zlib.compress(data, 9)
+
+def sleeps():
+    time.sleep(end - time.monotonic())
+
+threads = [threading.Thread(target=f, name=n) for f, n in (
+    (computes, "first"), (computes, "second"), (compresses, "compresses"), (sleeps, "sleeps"))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+CPU = """
+import threading, time, zlib
+
+def computes():
+    while time.thread_time() < 0.5:
+        sum(range(1000))
+
+def compresses():
+    data = bytes(range(256)) * 40_000
+    while time.thread_time() < 0.5:
+        zlib.compress(data, 9)
+
+for f in (computes, compresses):
+    thread = threading.Thread(target=f, name=f.__name__)
+    thread.start()
+    thread.join()
+"""
+
+
+def shares(profile: Profile, key: Callable[[Sampled], object]) -> dict[str, Counter[object]]:
+    """By name of thread: the share of its weight for each value of `key`."""
+    found: dict[str, Counter[object]] = {}
+    for row in profile.sampled:
+        of_thread = found.setdefault(profile.threads[row.thread].name, Counter())
+        of_thread[key(row)] += row.weight_ns
+    return {
+        name: Counter({value: weight / of.total() for value, weight in of.items()})
+        for name, of in found.items()
+    }
+
+
+def names_of(profile: Profile, stack: int) -> set[str]:
+    frames, nodes, stacks = profile.frames, profile.nodes, profile.stacks
+    found = set()
+    while stack:
+        found.add(frames[nodes.frame[stacks.node[stack]]].name)
+        stack = stacks.parent[stack]
+    return found
+
+
+def test_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("--clock", "wall", "--hz", 500, "-c", WALL)
+    profile = run.profile()
+    gil = shares(profile, lambda row: row.gil)
+    off = shares(profile, lambda row: row.waits)
+    for name in ("first", "second"):
+        assert gil[name]["held"] + gil[name]["waiting"] > 0.75, gil
+        assert gil[name]["waiting"] > 0.1, gil
+    # One thread at a time holds it, and nearly always one does.
+    assert 0.8 < sum(of["held"] for of in gil.values()) < 1.1, gil
+    assert gil["compresses"]["neither"] > 0.7, gil
+    assert gil["sleeps"]["neither"] > 0.85, gil
+    assert off["sleeps"][1] > 0.95, off
+    assert off["compresses"][1] < 0.5, off  # it has a core of two for itself, or nearly
+    held_off = sum(row.weight_ns for row in profile.sampled if row.gil == "held" and row.waits)
+    held = sum(row.weight_ns for row in profile.sampled if row.gil == "held")
+    assert held_off < 0.1 * held
+    waiting = [row for row in profile.sampled if row.gil == "waiting"]
+    assert sum(r.weight_ns for r in waiting if r.waits) > 0.9 * sum(r.weight_ns for r in waiting)
+    line = next(line for line in run.result.stderr.splitlines() if line.startswith("threads"))
+    assert "held the GIL" in line
+    assert "off the CPU" in line
+
+
+# It sleeps for 0.3 s and works for 0.06 s, ten times; and a thread sleeps through all of it.
+NAPS = """
+import threading, time
+def naps():
+    for _ in range(10):
+        time.sleep(0.3)
+        works()
+def works():
+    end = time.monotonic() + 0.06
+    while time.monotonic() < end: pass
+def sleeps():
+    time.sleep(3.6)
+threads = [threading.Thread(target=f, name=f.__name__) for f in (naps, sleeps)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_who_sleeps_for_long_is_let_alone(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("--clock", "wall", "--hz", 999, "--format", "folded", "-c", NAPS)
+    profile = run.profile()
+    threads = {thread.name: thread for thread in profile.threads.values()}
+    # All of its time is there, though few signals came, which would have ended its sleep each time.
+    assert 3.5e9 < threads["sleeps"].recorded_weight_ns < 3.9e9
+    assert threads["sleeps"].recorded < 100
+    assert shares(profile, lambda row: row.waits)["sleeps"][1] > 0.99
+    # What it did just after it woke is missed, and said to be; what is seen is what it did.
+    naps = threads["naps"]
+    whole = naps.recorded_weight_ns + naps.missed_weight_ns
+    assert abs(whole - (naps.last_ns or 0) + (naps.first_ns or 0)) < 0.05 * whole
+    off = shares(profile, lambda row: row.waits)["naps"][1] * naps.recorded_weight_ns
+    assert abs(off - 3e9) < 0.2e9
+    in_work = sum(
+        row.weight_ns
+        for row in profile.sampled
+        if profile.threads[row.thread] is naps and "works" in names_of(profile, row.stack)
+    )
+    assert 0.45e9 < in_work < 0.66e9
+    assert naps.missed_weight_ns < 0.15e9
+
+
+PAUSED = """
+import threading, time, pyhybrid
+def sleeps():
+    time.sleep(1.5)
+with pyhybrid.Profiler(clock="wall", hz=500, mode="sample") as p:
+    thread = threading.Thread(target=sleeps)
+    thread.start()
+    time.sleep(0.3)
+    p.pause()
+    time.sleep(0.6)
+    p.resume()
+    thread.join()
+(sleeper,) = [t for t in p.profile.threads.values() if t.tid != p.profile.process.pid]
+assert 0.8e9 < sleeper.recorded_weight_ns < 0.96e9, sleeper
+"""
+
+
+def test_what_a_sleeper_does_in_a_pause_counts_nowhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", PAUSED]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+
+
+def test_by_cpu_time(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("--hz", 999, "-c", CPU)
+    gil = shares(run.profile(), lambda row: row.gil)
+    assert gil["computes"]["held"] > 0.98, gil
+    assert gil["compresses"]["neither"] > 0.9, gil
+    assert not any(row.waits for row in run.profile().sampled)
+
+
+def test_views_and_exports_by_state(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("-c", CPU, "--format", "folded")
+    view = pyhybrid("report", "--gil", "neither", "--thread", "comp*", cwd=run.folder)
+    assert "compresses" in view.result.stdout
+    assert "libz" in view.result.stdout
+    assert "builtin_sum" not in view.result.stdout
+    options = ("-f", "folded", "--thread", "computes", "--python-only", "-o", "x.folded")
+    pyhybrid("export", *options, cwd=run.folder)
+    stacks = [line.rpartition(" ")[0] for line in (run.folder / "x.folded").read_text().split("\n")]
+    frames = {frame for stack in stacks for frame in stack.split(";")[2:]}
+    assert any(frame.startswith("computes (") for frame in frames)
+    assert all(" (" in frame for frame in frames), frames
+    wrong = pyhybrid("report", "--off-cpu", cwd=run.folder, check=False)
+    assert (wrong.result.returncode, wrong.result.stdout) == (1, "")
+    assert "--clock wall" in wrong.result.stderr
+
+
+def test_the_cpu_of_each_sample(pyhybrid: Callable[..., Run]) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    pinned = f"import os; os.sched_setaffinity(0, {{{cpu}}})\n{CPU}"
+    run = pyhybrid("--format", "perf", "-c", pinned)
+    profile = run.profile()
+    names = {number: thread.name for number, thread in profile.threads.items()}
+    cpus = {
+        value
+        for chunk in profile.timeline()
+        if names[chunk.thread] in ("computes", "compresses")
+        for value in chunk.cpus.values()
+    }
+    assert cpus == {cpu}
+    command = ["perf", "script", "-i", "perf.data", "-F", "comm,cpu"]
+    printed = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, check=True)
+    assert f"[{cpu:03}]" in printed.stdout
