@@ -3,10 +3,11 @@
 # Options are variables:
 #   PYTHON=python3.13   the interpreter to use (default: those that scripts/pythons.sh finds)
 #   SAN=address         build and run the C unit tests with these sanitizers (-fsanitize=)
+#   DURATION=300        how long each stress test runs (default 180; 15 in `make test`)
 #   PAIRS=3             rounds of each benchmark (default 15)
 #   ARGS='-k join'      more arguments for pytest or for the bench
 
-export PYTHON SAN PAIRS ARGS
+export PYTHON SAN DURATION PAIRS ARGS
 
 .DEFAULT_GOAL := help
 
@@ -18,6 +19,9 @@ test: ## all tests on every CPython >= 3.12 found (PYTHON=, SAN=, ARGS=)
 
 check: ## compiler warnings as errors, static analysis, types, format, signal-side symbols
 	@scripts/check.sh
+
+stress: ## signals at 10 kHz in the midst of what takes locks, for minutes (DURATION=, PYTHON=)
+	@scripts/stress.sh
 
 bench: ## measure, write docs/bench/*.json and the tables in docs/benchmarks.md (PAIRS=, ARGS=)
 	@scripts/bench.sh
@@ -33,4 +37,4 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 help: ## this text
 	@sed -n 's/^\([a-z]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-7s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo test check bench build clean help
+.PHONY: demo test check stress bench build clean help

@@ -78,7 +78,7 @@ def hz_reached(profile: Profile) -> float | None:
     if profile.meta.get("clock") == "wall":
         threads = [t for t in profile.threads.values() if t.recorded > 1]
         seconds = sum((t.last_ns or 0) - (t.first_ns or 0) for t in threads) / 1e9
-        samples = sum(t.recorded_weight_ns for t in threads) / profile.period_ns
+        samples = sum(t.recorded_weight_ns / profile.period_ns - 1 for t in threads)
     else:
         threads = busy_threads(profile)
         total = sum(t.cpu_ns or 0 for t in profile.threads.values())
@@ -116,6 +116,14 @@ class HandlerCost:
             if count and seen >= rank:
                 return round(_bucket_ns(bucket))
         return None
+
+    def histogram(self) -> list[tuple[int, int]]:
+        """(from_ns, samples) of the buckets that have any."""
+        return [
+            (round(64 * exp2(bucket // 4) * (1 + bucket % 4 / 4)), n)
+            for bucket, n in sorted(self._counts.items())
+            if n
+        ]
 
     def overhead(self) -> float | None:
         """The share (0..1) of the CPU time that sampling took, estimated; None: unknown.

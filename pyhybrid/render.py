@@ -154,7 +154,8 @@ def _clock(s: Summary) -> str:
 def _samples(s: Summary) -> str:
     lost = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in s.losses.items())
     missed = s.missed_weight_ns / 1e9
-    unseen = f"; {missed:.2f} s of CPU time without a signal" if missed >= 0.01 else ""
+    time = "time" if s.clock == "wall" else "CPU time"
+    unseen = f"; {missed:.2f} s of {time} without a signal" if missed >= 0.01 else ""
     return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {lost or 'none'}{unseen}"
 
 

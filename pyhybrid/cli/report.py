@@ -1,13 +1,16 @@
 """`pyhybrid report`: the summary of a profile, again, or its lines."""
 
 import argparse
+import json
 import sys
+from dataclasses import asdict
 
 from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
 from pyhybrid.cli.selecting import add_selection, choice_of
 from pyhybrid.compensate import compensate
 from pyhybrid.profile_file import Profile
+from pyhybrid.quality_report import quality_lines, quality_report
 from pyhybrid.render import print_summary
 from pyhybrid.render_lines import print_lines
 from pyhybrid.summary import as_json, summarize
@@ -32,6 +35,11 @@ class Report:
         shape.add_argument("--json", action="store_true", help="as JSON")
         shape.add_argument(
             "--tree", action="store_true", help="the call tree instead: calls, times and samples"
+        )
+        parser.add_argument(
+            "--quality",
+            action="store_true",
+            help="instead: what was lost, stacks, names by library, the handler, the clock; --json",
         )
         parser.add_argument(
             "--lines", action="store_true", help="the lines that a run with --lines recorded"
@@ -59,13 +67,16 @@ class Report:
             if args.compensate:
                 compensate(profile)
             selected, notes = choose(profile, choice_of(args))
+            if args.quality:
+                report = quality_report(selected)
+                text = json.dumps(asdict(report), indent=2)
+                print(text if args.json else "\n".join([*notes, *quality_lines(report)]))
+                return 0
             if args.tree:
                 print("\n".join([*notes, *tree_lines(selected, args.min_time)]))
                 return 0
             summary = summarize(selected, [], notes, args.min_time)
         if args.json:
-            import json
-
             json.dump(as_json(summary), sys.stdout, indent=2)
             print()
         else:

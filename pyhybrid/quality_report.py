@@ -1,0 +1,177 @@
+"""`pyhybrid report --quality`: how far a profile can be trusted, and where it is thin."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+
+from pyhybrid.profile_file import Profile
+from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, stack_quality
+
+NAMED = ("symtab", "debugdata", "dynsym")  # sources of a frame's name: schema.sql, `frame`
+N_MODULES = 12
+MAX_CHUNKS = 2000  # of a thread, whose steps of time are looked at
+
+
+@dataclass(slots=True)
+class ModuleNames:
+    """How many of a library's frames have a name: shares of the weight, each frame of each sample.
+
+    `by_source`: the shares by where the name came from; fde: its function's start, none: nothing.
+    """
+
+    module: str  # its file's name
+    path: str
+    weight_ns: int
+    named: float
+    by_source: dict[str, float]
+
+
+@dataclass(slots=True)
+class QualityReport:
+    """The keys of `pyhybrid report --quality --json`; null where it is not known."""
+
+    file: str
+    engine: str
+    engine_reason: str
+    hz: int | None
+    hz_reached: float | None  # samples per second of the clock, over busy threads
+    signals: int  # == recorded + the sum of losses
+    recorded: int
+    losses: dict[str, int]
+    missed_weight_ns: int
+    recorded_weight_ns: int
+    stacks: dict[str, float]  # complete, re_anchored, gapped, truncated: shares of the weight
+    gil: dict[str, float]
+    named: float | None  # share of all native frames
+    modules: list[ModuleNames]  # most weight first
+    handler_p50_ns: int | None
+    handler_p99_ns: int | None
+    handler_max_ns: int | None  # to 19 %, as the others
+    handler_histogram: list[tuple[int, int]]  # (from_ns, samples)
+    # Time on the wall from one sample of a busy thread to its next, in periods: p1, p50, p90, p99.
+    interval: dict[str, float]
+
+
+def quality_report(profile: Profile) -> QualityReport:
+    """Collect it."""
+    threads = list(profile.threads.values())
+    cost = HandlerCost(profile)
+    losses: Counter[str] = Counter()
+    for loss in profile.losses:
+        losses[loss.reason] += loss.samples
+    modules = _modules(profile)
+    weight_ns = sum(each.weight_ns for each in modules)
+    named_ns = sum(each.weight_ns * each.named for each in modules)
+    return QualityReport(
+        file=profile.path,
+        engine=str(profile.meta.get("engine") or "?"),
+        engine_reason=str(profile.meta.get("engine_reason") or ""),
+        hz=profile.meta.get("hz"),
+        hz_reached=hz_reached(profile),
+        signals=sum(t.signals for t in threads),
+        recorded=sum(t.recorded for t in threads),
+        losses=dict(losses),
+        missed_weight_ns=sum(t.missed_weight_ns for t in threads),
+        recorded_weight_ns=sum(t.recorded_weight_ns for t in threads),
+        stacks=stack_quality(profile),
+        gil=gil_shares(profile),
+        named=named_ns / weight_ns if weight_ns else None,
+        modules=modules,
+        handler_p50_ns=cost.quantile_ns(0.5),
+        handler_p99_ns=cost.quantile_ns(0.99),
+        handler_max_ns=cost.quantile_ns(1.0),
+        handler_histogram=cost.histogram(),
+        interval=_interval(profile),
+    )
+
+
+def _modules(profile: Profile) -> list[ModuleNames]:
+    nodes = profile.nodes
+    weights = [0] * len(nodes.parent)
+    for sampled in profile.sampled:
+        weights[profile.stacks.node[sampled.stack]] += sampled.weight_ns
+    for node in range(len(weights) - 1, 0, -1):
+        weights[nodes.parent[node]] += weights[node]
+    by_module: dict[int, Counter[str]] = {}
+    for node in range(1, len(weights)):
+        frame = profile.frames[nodes.frame[node]]
+        if frame.kind == "native":
+            by_module.setdefault(frame.module or 0, Counter())[frame.source] += weights[node]
+    found = []
+    for number, sources in by_module.items():
+        total = sources.total()
+        path = profile.modules[number].path if number else "[no library]"
+        if total:
+            named = sum(sources[source] for source in NAMED) / total
+            shares = {source: weight / total for source, weight in sources.most_common()}
+            found.append(ModuleNames(os.path.basename(path), path, total, named, shares))
+    return sorted(found, key=lambda each: (-each.weight_ns, each.path))
+
+
+def _interval(profile: Profile) -> dict[str, float]:
+    busy = {thread.id for thread in busy_threads(profile)}
+    steps: list[int] = []
+    for chunk in islice((c for c in profile.timeline() if c.thread in busy), MAX_CHUNKS):
+        steps += (step for at, step in enumerate(chunk.dt_ns) if at and at not in chunk.weights)
+    steps.sort()
+    if not steps:
+        return {}
+    ranks = {"p1": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
+    return {
+        name: steps[min(len(steps) - 1, int(rank * len(steps)))] / profile.period_ns
+        for name, rank in ranks.items()
+    }
+
+
+def quality_lines(report: QualityReport) -> list[str]:
+    """The report as text."""
+    lines = [
+        f"clock     {report.hz} Hz by {report.engine}"
+        + (f" ({report.engine_reason})" if report.engine_reason else ""),
+        f"          reached {report.hz_reached:.0f} samples per second"
+        if report.hz_reached
+        else "          no thread was busy",
+    ]
+    if report.interval:
+        text = ", ".join(f"{name} {value:.2f}" for name, value in report.interval.items())
+        lines.append(f"          periods from sample to sample of busy threads: {text}")
+    lost = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in report.losses.items())
+    missed = report.missed_weight_ns / (report.missed_weight_ns + report.recorded_weight_ns or 1)
+    lines += [
+        f"samples   {report.signals:,} signals, {report.recorded:,} recorded; "
+        f"lost: {lost or 'none'}",
+        f"          {missed:.2%} of the time no signal stood for",
+        "stacks    " + _shares(report.stacks),
+        "GIL       " + _shares(report.gil),
+    ]
+    if report.handler_p50_ns is not None:
+        times = (report.handler_p50_ns, report.handler_p99_ns or 0, report.handler_max_ns or 0)
+        p50, p99, most = (f"{ns / 1e3:.1f} us" for ns in times)
+        lines.append(f"handler   p50 {p50}, p99 {p99}, max {most}")
+        lines += _bars(report.handler_histogram)
+    if report.named is not None:
+        lines.append(f"names     {report.named:.1%} of the native frames have one; by library:")
+        for each in report.modules[:N_MODULES]:
+            rest = ", ".join(f"{name} {share:.1%}" for name, share in each.by_source.items())
+            lines.append(f"          {each.named:7.1%}  {each.module}: {rest}")
+        if more := report.modules[N_MODULES:]:
+            lines.append(f"                   and {len(more)} more (--json has them)")
+    return lines
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{share:.1%} {name.replace('_', '-')}" for name, share in shares.items())
+
+
+def _bars(histogram: list[tuple[int, int]]) -> list[str]:
+    """A line for each power of two: its share, and a bar."""
+    powers: Counter[int] = Counter()
+    for from_ns, n in histogram:
+        powers[max(from_ns, 1).bit_length()] += n
+    total = powers.total() or 1
+    return [
+        f"          from {(1 << power - 1) / 1e3:8.1f} us {n / total:7.2%} "
+        + "#" * round(40 * n / total)
+        for power, n in sorted(powers.items())
+    ]

@@ -1,0 +1,71 @@
+"""The quality report: what it says of the example is what the example was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
+from spool_writer import SpoolWriter
+
+from pyhybrid.profile_file import Profile
+from pyhybrid.quality_report import quality_lines, quality_report
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Iterator[Profile]:
+    path = example().save(tmp_path / "out.pyhybrid.part")
+    with Profile.open(path, fake_symbols()) as opened:
+        yield opened
+
+
+def test_the_example(profile: Profile) -> None:
+    report = quality_report(profile)
+    assert (report.recorded, report.signals) == (SAMPLES, SAMPLES + 3)
+    assert report.losses == {"ring_full": 2, "too_slow": 1}
+    assert report.recorded_weight_ns == WEIGHT * PERIOD_NS
+    assert report.missed_weight_ns == PERIOD_NS
+    assert sum(report.stacks.values()) == pytest.approx(1)
+    assert report.gil == {"held": 0, "waiting": 0, "neither": 1}
+    # Ten samples of the handler, all in bucket 16.
+    assert report.handler_histogram == [(1024, 10)]
+    assert report.handler_p50_ns == report.handler_max_ns == 1152
+
+
+def test_names_by_library(profile: Profile) -> None:
+    report = quality_report(profile)
+    by_name = {each.module: each for each in report.modules}
+    torch = by_name["libtorch_cpu.so"]
+    # 8 periods are below `add`; 5 of them in a named function, 1 where only an FDE is known, 1 in
+    # neither (and 1 in JIT code).
+    assert torch.weight_ns == (8 + 5 + 1 + 1) * PERIOD_NS
+    assert torch.by_source["fde"] == pytest.approx(1 / 15)
+    assert torch.by_source["none"] == pytest.approx(1 / 15)
+    assert torch.named == pytest.approx(13 / 15)
+    weights = [each.weight_ns for each in report.modules]
+    assert weights == sorted(weights, reverse=True)
+    assert report.named is not None
+    text = "\n".join(quality_lines(report))
+    assert "libtorch_cpu.so: " in text
+    assert "lost: 2 ring full, 1 too slow" in text
+
+
+def test_the_interval_between_samples(tmp_path: Path) -> None:
+    spool = SpoolWriter()
+    spool.meta()
+    spool.thread(1, 4242, "python")
+    spool.samples(1, [0] * 200, dt_ns=1_100_000, weights=[(50, 3)])
+    spool.counters(1, 200, 202, cpu_ns=220_000_000)
+    with Profile.open(spool.save(tmp_path / "y.part")) as profile:
+        report = quality_report(profile)
+    assert report.interval == dict.fromkeys(("p1", "p50", "p90", "p99"), pytest.approx(1.1))
+
+
+def test_nothing_sampled(tmp_path: Path) -> None:
+    spool = SpoolWriter()
+    spool.meta()
+    with Profile.open(spool.save(tmp_path / "z.part")) as profile:
+        report = quality_report(profile)
+    assert (report.signals, report.named, report.interval) == (0, None, {})
+    assert quality_lines(report)
