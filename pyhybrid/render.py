@@ -18,6 +18,7 @@ Line = list[tuple[str, str]]
 
 MAX_LINES, MIN_COLUMNS, MAX_COLUMNS = 24, 80, 100
 N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS = 6, 3, 2, 2, 14, 2
+MIN_SELF = 4
 MAX_NAME = 40  # of one frame in a path
 _PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
 DIM, STRONG, WARN = "dim", "bold", "yellow"
@@ -61,11 +62,16 @@ def _print_rich(lines: list[Line], stream: TextIO) -> None:
 
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
-    lines = [*_facts(summary), [("", "")], *_functions(summary, columns), *_paths(summary, columns)]
     last = [_fact("wrote", _files(summary.written))] if summary.written else []
     if summary.lines:
         last.append(_fact("lines", _lines(summary.lines, summary.file)))
-    return [_cut(line, columns) for line in lines[: MAX_LINES - len(last)] + last]
+    facts, paths = [*_facts(summary), [("", "")]], _paths(summary, columns)
+    room = MAX_LINES - len(facts) - len(last)
+    n_self = max(MIN_SELF, min(N_SELF, room - 2 - N_PYTHON - len(paths)))
+    lines = [*facts, *_functions(summary, columns, n_self), *paths][: MAX_LINES - len(last)]
+    if lines[-1:] == paths[:1]:
+        lines.pop()  # a heading without its lines
+    return [_cut(line, columns) for line in lines + last]
 
 
 def _lines(functions: list[FunctionLines], file: str) -> str:
@@ -186,10 +192,10 @@ def _percent(weight_ns: int, s: Summary) -> str:
     return f"{weight_ns / ((s.recorded_weight_ns - s.own_weight_ns) or 1):7.1%}"
 
 
-def _functions(s: Summary, columns: int) -> list[Line]:
+def _functions(s: Summary, columns: int, n_self: int) -> list[Line]:
     if s.calls is not None and not s.recorded:
         return _traced(s, columns)
-    by_self = [f for f in s.functions if f.self_ns][:N_SELF]
+    by_self = [f for f in s.functions if f.self_ns][:n_self]
     python = sorted(s.functions, key=lambda f: -f.python_ns)
     by_python = [f for f in python if f.python_ns][:N_PYTHON]
     calls = "" if s.calls is None else "      calls"

@@ -48,9 +48,13 @@ cached() { # NAME: sets $env
     exec 9>&-
 }
 
-# 1. VENV itself, made anew when it is another interpreter's.  It borrows pip from the cache.
+# 1. VENV itself, made anew when it is another interpreter's, whose objects are of no use.  It borrows pip
+# from the cache.
+name=$(basename "$venv")
+objects=build/${name#.}
 base=$("$python" -I -c 'import os, sys; print(os.path.realpath(sys._base_executable or sys.executable))')
 if ! [ "$("$venv/bin/python" -I -c 'import os, sys; print(os.path.realpath(sys.executable))' 2>/dev/null)" = "$base" ]; then
+    rm -rf "$objects"
     make_venv "$venv" --without-pip
 fi
 site=$(site_packages "$venv/bin/python")
@@ -74,8 +78,7 @@ for name in "$@"; do
 done
 
 # 3. pyhybrid.  The build folder stays, so that a second build only compiles what changed.
-name=$(basename "$venv")
 PATH=$tools:$PATH "${builder:?the requirements build are always needed}/bin/python" -m pip \
     --python "$venv/bin/python" install --quiet --no-deps --no-build-isolation \
-    -Cbuild-dir="build/${name#.}" . >&2
+    -Cbuild-dir="$objects" . >&2
 echo "$tools"
