@@ -108,7 +108,8 @@ def traced_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCa
     """The same; raises PyhybridError where nothing was traced."""
     functions = function_calls(profile, min_time_ns)
     if not functions:
-        raise PyhybridError(f"{profile.path}: no calls were traced (--mode trace or hybrid)")
+        why = "exact figures are not kept by time" if profile.is_part else "--mode trace or hybrid"
+        raise PyhybridError(f"{profile.path}: no calls were traced ({why})")
     return functions
 
 

@@ -13,7 +13,7 @@ from pyhybrid import pseudo
 from pyhybrid.errors import PyhybridError
 from pyhybrid.names import short_time
 from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Chunk, Nodes, Sampled, Stacks, Thread, gil_name, stack_of, waits
+from pyhybrid.rows import Chunk, Exact, Nodes, Sampled, Stacks, Thread, gil_name, stack_of, waits
 from pyhybrid.slow import SlowerThan, Spans, spans_of
 
 PYTHON_ONLY, NATIVE_ONLY = "python", "native"
@@ -97,12 +97,16 @@ class Selection(Profile):
         self._rows = _Rows(profile, choice.frames) if choice.frames else None
         if self._rows:
             self.nodes, self.stacks = self._rows.nodes, self._rows.stacks
-        by_time = spans is not None or choice.by_state or choice.frames == NATIVE_ONLY
-        of_threads = [] if by_time else [row for row in profile.exact if row.thread in threads]
-        if choice.frames:
-            kept = self._rows.keeps_node if self._rows else []
-            of_threads = [row for row in of_threads if kept[row.node]]
-        self.exact = of_threads
+        self.compensated = profile.compensated
+        self.is_part = spans is not None or choice.by_state
+        by_time = self.is_part or choice.frames == NATIVE_ONLY
+        self.exact = [] if by_time else [row for row in profile.exact if row.thread in threads]
+        if self._rows and not by_time:
+            self.exact = self._rows.python_rows(self.exact)
+        self.calls = [call for call in profile.calls if call.thread in threads]
+        self.turns = [turn for turn in profile.turns if turn.thread in threads]
+        self.call_times = [each for each in profile.call_times if each.thread in threads]
+        self.lines = [] if by_time else [line for line in profile.lines if line.thread in threads]
         self.losses = [loss for loss in profile.losses if loss.thread in threads]
         chosen = {key: thread for key, thread in profile.threads.items() if key in threads}
         self.threads = chosen
@@ -138,6 +142,14 @@ class Selection(Profile):
             for chunk in self._chunks()
             for at, place in enumerate(chunk.place)
         )
+
+    @property
+    def with_all_frames(self) -> Profile:
+        """The same samples, with all their frames."""
+        if self._rows is None:
+            return self
+        choice = replace(self._choice, frames=None)
+        return Selection(self._profile, choice, set(self.threads), self._spans)
 
     def timeline(self) -> Iterator[Chunk]:
         """Those samples, in chunks by thread and time."""
@@ -207,11 +219,28 @@ class _Rows:
         keeps_row = [self.keeps_node[node] for node in stacks.node]
         of_node = _nearest(nodes.parent, self.keeps_node)
         self.of_stack = _nearest(stacks.parent, keeps_row)
+        self._parents = nodes.parent
         self.nodes = Nodes([of_node[parent] for parent in nodes.parent], nodes.frame)
         self.stacks = Stacks(
             [self.of_stack[parent] for parent in stacks.parent],
             *(stacks.node, stacks.address, stacks.offset, stacks.line),
         )
+
+    def python_rows(self, rows: list[Exact]) -> list[Exact]:
+        """The rows of what is kept, with the self time of calls of C functions that are not."""
+        kept = {(row.thread, row.node) for row in rows if self.keeps_node[row.node]}
+        more: Counter[tuple[int, int]] = Counter()
+        for row in rows:
+            node = row.node
+            while node and (row.thread, node) not in kept:
+                node = self._parents[node]
+            if node != row.node:
+                more[row.thread, node] += row.self_ns
+        return [
+            row._replace(self_ns=row.self_ns + more[row.thread, row.node])
+            for row in rows
+            if (row.thread, row.node) in kept
+        ]
 
 
 def _nearest(parents: list[int], keeps: list[bool]) -> list[int]:

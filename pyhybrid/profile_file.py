@@ -47,6 +47,12 @@ class Profile:
     """One profile file.  Every method raises PyhybridError where the file is damaged."""
 
     compensated = False  # `exact` is what compensate.compensate made of it
+    is_part = False  # only some of the threads' samples are in it (choose.Selection)
+
+    @property
+    def with_all_frames(self) -> "Profile":
+        """The same samples, where a view leaves out frames (choose.Selection)."""
+        return self
 
     def __init__(self, path: str, database: sqlite3.Connection) -> None:
         """Use `Profile.open`."""

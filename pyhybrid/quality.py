@@ -24,6 +24,7 @@ _OF_PSEUDO = {
 
 def stack_quality(profile: Profile) -> dict[str, float]:
     """The share (0..1) of the recorded weight whose stacks are of each quality."""
+    profile = profile.with_all_frames
     nodes = profile.nodes
     ranks = {
         frame.id: QUALITIES.index(_OF_PSEUDO.get(frame.symbol or "", COMPLETE))
@@ -66,7 +67,8 @@ def busy_threads(profile: Profile) -> list[Thread]:
 
 
 def hz_reached(profile: Profile) -> float | None:
-    """Samples per second of the sampling clock over busy threads; None where none was busy.
+    """Samples per second of the sampling clock over busy threads; None where none was busy, or
+    some of their samples were left out.
 
     (Over all threads, where busy ones had less than half of the CPU time.)
 
@@ -75,6 +77,8 @@ def hz_reached(profile: Profile) -> float | None:
     The seconds are the kernel's CPU time of these threads, or, with a wall clock, the time from
     their first to their last sample.
     """
+    if profile.is_part:
+        return None
     if profile.meta.get("clock") == "wall":
         threads = [t for t in profile.threads.values() if t.recorded > 1]
         seconds = sum((t.last_ns or 0) - (t.first_ns or 0) for t in threads) / 1e9

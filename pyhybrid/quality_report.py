@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
 
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, stack_quality
@@ -110,10 +109,12 @@ def _modules(profile: Profile) -> list[ModuleNames]:
 
 
 def _interval(profile: Profile) -> dict[str, float]:
-    busy = {thread.id for thread in busy_threads(profile)}
+    seen = dict.fromkeys((thread.id for thread in busy_threads(profile)), 0)
     steps: list[int] = []
-    for chunk in islice((c for c in profile.timeline() if c.thread in busy), MAX_CHUNKS):
-        steps += (step for at, step in enumerate(chunk.dt_ns) if at and at not in chunk.weights)
+    for chunk in () if profile.is_part else profile.timeline():
+        if seen.get(chunk.thread, MAX_CHUNKS) < MAX_CHUNKS:
+            seen[chunk.thread] += 1
+            steps += (step for at, step in enumerate(chunk.dt_ns) if at and at not in chunk.weights)
     steps.sort()
     if not steps:
         return {}
@@ -131,7 +132,7 @@ def quality_lines(report: QualityReport) -> list[str]:
         + (f" ({report.engine_reason})" if report.engine_reason else ""),
         f"          reached {report.hz_reached:.0f} samples per second"
         if report.hz_reached
-        else "          no thread was busy",
+        else "          the rate is not known: no thread was busy, or only some samples are shown",
     ]
     if report.interval:
         text = ", ".join(f"{name} {value:.2f}" for name, value in report.interval.items())

@@ -43,8 +43,9 @@ struct drain {
     struct words *words;
     struct exact_drain *exact; /* NULL: only samples */
     struct calltree tree;
-    uint32_t n_flushed; /* stacks that the spool has */
-    uint32_t epoch;     /* counts unloads: addresses may mean other libraries */
+    uint32_t n_flushed;          /* stacks that the spool has */
+    uint32_t epoch;              /* counts unloads: addresses may mean other libraries */
+    uint32_t scratch[6 * CHUNK]; /* not on the stack: sampler_pause runs on one of the program's */
 };
 
 struct drain *drain_new(struct spool *s, uint32_t max_nodes)
@@ -230,7 +231,7 @@ static void flush_samples(struct drain *d, struct thread *t)
                                  .n_weights = own->n_weights,
                                  .n_cpus = own->n_cpus,
                                  .first_ns = own->first_ns};
-    uint32_t data[6 * CHUNK], *end = data; /* 24 KB of the collector's own stack */
+    uint32_t *data = d->scratch, *end = data;
     end = put_array(end, own->dt, own->n * sizeof *own->dt);
     end = put_array(end, own->stack, own->n * sizeof *own->stack);
     end = put_array(end, own->weights, own->n_weights * sizeof *own->weights);
@@ -259,14 +260,16 @@ static void put_sample(struct drain *d, struct thread *t, uint64_t time_ns, uint
     own->n++;
 }
 
+static void repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight)
+{
+    put_sample(d, t, time_ns, weight, t->drain->last_place, t->drain->last_cpu);
+}
+
 void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight)
 {
-    struct drain_thread *own = t->drain;
-    if (!own->last_place)
-        return;
-    put_sample(d, t, time_ns, weight, own->last_place, own->last_cpu);
-    own->n_repeated++;
-    own->repeated_weight += weight;
+    repeat(d, t, time_ns, weight);
+    t->drain->n_repeated++;
+    t->drain->repeated_weight += weight;
 }
 
 static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)
@@ -287,6 +290,9 @@ bool drain_thread(struct drain *d, struct thread *t, bool last)
     while ((r = ring_peek(&t->ring))) {
         if (r->type == RING_CODE) {
             words_take_code(d->words, (const struct code_record *)r);
+        } else if (r->type == RING_HOLD) {
+            const struct hold_record *hold = (const struct hold_record *)r;
+            repeat(d, t, hold->time_ns, hold->weight);
         } else if (!take_sample(d, t, (const struct sample_record *)r, last)) {
             t->drain->waited++;
             return moved;

@@ -25,7 +25,7 @@ int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns);
  * or when it has waited long, that one, too.  Returns whether anything was taken. */
 bool drain_thread(struct drain *d, struct thread *t, bool last);
 
-/* The thread's last sample holds for `weight` periods more, up to `time_ns`. */
+/* The thread's last sample holds for `weight` periods more, up to `time_ns`: as one more sample. */
 void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight);
 
 /* Before and after a pass over all threads' rings.  drain_begin returns true if a library was

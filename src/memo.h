@@ -15,7 +15,7 @@
 
 #define MEMO_SETS 512
 #define MEMO_WORDS 40
-#define MEMO_RELATIVE 8
+#define MEMO_RELATIVE 20
 
 struct exact_node;
 

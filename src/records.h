@@ -13,7 +13,7 @@
 
 struct exact_thread;
 
-enum ring_type { RING_SAMPLE = 1, RING_CODE };
+enum ring_type { RING_SAMPLE = 1, RING_CODE, RING_HOLD };
 
 struct sample_record {
     struct ring_record head;
@@ -26,6 +26,14 @@ struct sample_record {
     struct exact_thread *base_thread;
     uint64_t base_node;
     uint64_t words[]; /* raw frame words, innermost first */
+};
+
+/* The sample before holds for longer (sampler/asleep.h). */
+struct hold_record {
+    struct ring_record head;
+    uint64_t time_ns; /* until then */
+    uint32_t weight;
+    uint32_t pad;
 };
 
 #define CODE_TEXT_MAX 4096        /* bytes of a qualified name or a file name */

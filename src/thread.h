@@ -70,11 +70,14 @@ struct thread {
     int64_t carry_ns;       /* of that, not yet given */
     uint64_t rest_until_ns; /* by the sampling clock: no sample before that */
     uint32_t unwind_epoch;
-    uint32_t quiet;         /* asleep.h: samples in which it waited */
-    uint64_t asleep_cpu_ns; /* its CPU clock when it stopped its timer */
 
-    _Atomic uint64_t
-        asleep_since_ns; /* set by the handler, cleared by the drain thread; 0: it is not */
+    /* asleep.h: the handler's, and what it shares with the drain thread. */
+    uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */
+    uint64_t waits_since_ns, waits_cpu_ns;
+    uint64_t asleep_cpu_ns;           /* its CPU clock when it fell asleep */
+    uint64_t owed_ns, held_ns;        /* CPU time unseen; time asleep less than a period */
+    _Atomic uint32_t n_sleeps;        /* how often it has fallen asleep */
+    _Atomic uint64_t asleep_since_ns; /* 0: it is awake */
 
     /* The drain thread's own. */
     struct drain_thread *drain;
@@ -86,10 +89,13 @@ struct thread {
     uint64_t start_ns;
     int fd; /* of its perf event, or -1 */
     uint64_t event_id;
-    uint64_t watched_cpu_ns; /* asleep.h: its CPU clock at the last look */
-    bool settled;            /* which has not moved between two looks */
-    uint64_t unseen_ns;      /* what it ran after it woke, before it was seen to */
-    void *timer;             /* its timer_t */
+    uint64_t watched_cpu_ns; /* asleep.h: its CPU clock at the last look, and n_sleeps */
+    uint32_t watched_sleeps;
+    bool settled;       /* the clock stood still between two looks */
+    uint64_t unseen_ns; /* time that no sample holds for */
+    void *cpu_timer;    /* by the clock on the wall: what wakes it; a timer_t */
+    bool has_cpu_timer;
+    void *timer; /* its timer_t */
     unsigned char seen, has_timer;
     size_t mapping_bytes;
 };

@@ -9,6 +9,7 @@ from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
 from pyhybrid.cli.selecting import add_selection, choice_of
 from pyhybrid.compensate import compensate
+from pyhybrid.errors import UsageError
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality_report import quality_lines, quality_report
 from pyhybrid.render import print_summary
@@ -61,12 +62,14 @@ class Report:
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
         with Profile.open(args.file) as profile:
-            if args.lines and not args.json:
-                print_lines(profile, sys.stdout)
-                return 0
             if args.compensate:
                 compensate(profile)
             selected, notes = choose(profile, choice_of(args))
+            if args.lines and not args.json:
+                if selected.is_part:
+                    raise UsageError("lines are not kept by time: --lines goes with --thread only")
+                print_lines(selected, sys.stdout)
+                return 0
             if args.quality:
                 report = quality_report(selected)
                 text = json.dumps(asdict(report), indent=2)

@@ -7,6 +7,7 @@ frames of a call chain unless told otherwise (`--max-stack`).
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import BinaryIO
@@ -133,13 +134,14 @@ def _cpus(chunk: Chunk) -> list[int]:
 
 def _summed_samples(profile: Profile, chains: _Chains) -> Iterator[bytes]:
     pid = profile.process.pid
+    weights: Counter[tuple[int, int]] = Counter()
     for sampled in profile.sampled:
-        thread = profile.threads[sampled.thread]
-        constants, chain = chains.of_stack[sampled.stack]
+        weights[sampled.thread, sampled.stack] += sampled.weight_ns
+    for (number, stack), weight_ns in weights.items():
+        thread = profile.threads[number]
+        constants, chain = chains.of_stack[stack]
         time_ns = thread.first_ns or 0
-        yield (
-            form.pack_sample(*constants, pid, thread.tid, time_ns, 0, 0, sampled.weight_ns) + chain
-        )
+        yield form.pack_sample(*constants, pid, thread.tid, time_ns, 0, 0, weight_ns) + chain
 
 
 def _side_records(profile: Profile) -> Iterator[bytes]:

@@ -4,48 +4,58 @@
 #include "drain.h"
 #include "session.h"
 
-#define LOOK_AGAIN_NS 1000000000ull
+#define PIECE_NS 50000000ull
+#define TAIL_NS                                                                                    \
+    100000 /* of CPU time: how a thread goes on after a signal, into the same wait again */
 
-/* Its sample holds until now, but for what it ran meanwhile.  False: not yet, that sample waits for a name. */
-static bool hold(struct session *s, struct thread *t, uint64_t since, uint64_t now, uint64_t cpu)
+/* Its clock has stood still until now: the sample holds for whole periods since `since`. */
+static void hold(struct session *s, struct thread *t, uint64_t since, uint64_t now)
 {
-    uint64_t ran = cpu > t->asleep_cpu_ns ? cpu - t->asleep_cpu_ns : 0, elapsed = now - since;
-    uint64_t periods = elapsed > ran ? (elapsed - ran) / atomic_load(&s->period_ns) : 0;
-    drain_thread(s->drain, t, false);
-    if (ring_peek(&t->ring))
-        return false;
-    if (periods)
-        drain_repeat(s->drain, t, now, periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX);
-    t->unseen_ns += ran < elapsed ? ran : elapsed;
-    t->watched_cpu_ns = 0;
-    t->settled = false;
-    atomic_store(&t->asleep_since_ns, 0);
-    return true;
+    uint64_t period = atomic_load(&s->period_ns), periods = (now - since) / period;
+    uint64_t until = since + periods * period;
+    if (periods > UINT32_MAX || ring_peek(&t->ring)) /* the sample itself must be out */
+        return;
+    if (periods && atomic_compare_exchange_strong(&t->asleep_since_ns, &since, until))
+        drain_repeat(s->drain, t, until, (uint32_t)periods);
+}
+
+/* Did the thread's CPU clock stand still since the last look? */
+static bool stands_still(struct thread *t, uint64_t cpu)
+{
+    uint32_t sleeps = atomic_load(&t->n_sleeps);
+    bool same = cpu == t->watched_cpu_ns && sleeps == t->watched_sleeps;
+    t->watched_cpu_ns = cpu;
+    t->watched_sleeps = sleeps;
+    return same;
 }
 
 void asleep_look(struct session *s, struct thread *t)
 {
     uint64_t since = atomic_load_explicit(&t->asleep_since_ns, memory_order_acquire);
-    if (!since)
-        return;
-    uint64_t now = clock_now_ns(), cpu = clock_read_ns(clock_of_thread(t->tid));
+    uint64_t now = clock_now_ns(), cpu = since ? clock_read_ns(clock_of_thread(t->tid)) : 0;
     if (!cpu)
-        return; /* it has ended: asleep_end comes */
-    /* It goes on a little when the signal has been handled; from where its clock stands still, any step
-     * means that the stack may have changed. */
-    bool same = cpu == t->watched_cpu_ns;
-    t->watched_cpu_ns = cpu;
-    if (same)
+        return; /* it is awake, or has ended: asleep_end comes */
+    bool first = atomic_load(&t->n_sleeps) != t->watched_sleeps;
+    if (stands_still(t, cpu)) {
         t->settled = true;
-    bool moved = !same && (t->settled || cpu - t->asleep_cpu_ns > ASLEEP_QUIET_NS);
-    if ((moved || now - since > LOOK_AGAIN_NS) && hold(s, t, since, now, cpu))
-        engine_set_period(s, t);
+        if (now - since >= PIECE_NS)
+            hold(s, t, since, now);
+    } else {
+        bool tail = (first || !t->settled) && cpu - t->asleep_cpu_ns < TAIL_NS;
+        t->settled = false;
+        if (!tail)
+            engine_set_period(s, t); /* a signal comes: where is it? */
+    }
 }
 
 void asleep_end(struct session *s, struct thread *t)
 {
     uint64_t since = atomic_load_explicit(&t->asleep_since_ns, memory_order_acquire);
-    uint64_t cpu = since ? clock_read_ns(clock_of_thread(t->tid)) : 0;
-    if (since)
-        hold(s, t, since, clock_now_ns(), cpu);
+    uint64_t now = clock_now_ns(), cpu = since ? clock_read_ns(clock_of_thread(t->tid)) : 0;
+    if (cpu && stands_still(t, cpu))
+        hold(s, t, since, now);
+    since = atomic_exchange(&t->asleep_since_ns, 0);
+    if (since && now > since)
+        t->unseen_ns += now - since;
+    t->settled = false;
 }

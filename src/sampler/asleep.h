@@ -1,30 +1,35 @@
 /* asleep.h - threads that wait for long are let alone.
  *
  * A signal ends the system call in which a thread waits: time.sleep then takes the GIL from others, only
- * to sleep on.  So by the clock on the wall, a thread that was found waiting several times, having run for
- * next to nothing between, stops its timer itself (the handler).  The collector looks at its CPU clock: while
- * that stands still, so does the stack, and the last sample holds for all of that time.  When the clock
- * has moved, or after a second, the timer starts again.  What the thread ran until then, up to a tick of the
- * collector's, is nobody's sample.
+ * to sleep on.  So by the clock on the wall, a thread that was found waiting for a while, having run for
+ * next to nothing meanwhile, stops its timer itself (the handler); while its CPU clock stands still, so
+ * does the stack, and its last sample holds.
+ *
+ * Two things wake it, so to speak.  A timer on its own CPU clock, which the kernel looks at in each of its
+ * ticks: one that finds the thread running is a sample of what it does.  And the collector, which looks at that
+ * clock, too, and finds that the thread ran between two ticks: it may wait elsewhere now.  What it ran unseen
+ * is given to the next sample that finds it running, as tick-bound timers do it.
+ *
+ * While it is asleep the collector writes, piece by piece, that the sample holds (asleep_look): `asleep_since_ns`
+ * is what has not been written, and who takes it out of there, the collector or the handler, gives it.
  *
  * Context: the collector, or under the session's lock.
  */
 #ifndef PYH_ASLEEP_H
 #define PYH_ASLEEP_H
 
-#include <stdint.h>
-
 #include "thread.h"
 
 struct session;
 
 #define ASLEEP_SAMPLES 4
-#define ASLEEP_QUIET_NS 300000 /* of CPU time: what a signal costs the thread, and a little more */
+#define ASLEEP_AFTER_NS 20000000ull
 
-/* Looks at the thread; wakes it, so to speak, when it is time.  drain_begin was called. */
+/* Looks at the thread. */
 void asleep_look(struct session *s, struct thread *t);
 
-/* The same at once, but with its timer as it is: sampling pauses, or the thread is gone. */
+/* Its sample holds until now: sampling pauses, or ends; or the thread is gone.  What is not known to have been
+ * waiting counts as missed. */
 void asleep_end(struct session *s, struct thread *t);
 
 #endif

@@ -59,19 +59,14 @@ static void for_each(struct session *s, void (*f)(struct session *, struct threa
         f(s, t);
 }
 
-static void begin_pass(struct session *s)
-{
-    if (drain_begin(s->drain))
-        atomic_fetch_add(&s->unwind_epoch, 1);
-}
-
 /* Drains every ring as far as the code records that samples wait for have come; `last`: to its end.
  * Returns whether any came further. */
 static bool drain_all(struct session *s, bool last)
 {
     bool moved = false;
     uint32_t at = 0;
-    begin_pass(s);
+    if (drain_begin(s->drain))
+        atomic_fetch_add(&s->unwind_epoch, 1);
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         engine_cpu_ns(t); /* kept: when the thread has ended, its clock is gone */
         moved |= drain_thread(s->drain, t, last);
@@ -79,6 +74,11 @@ static bool drain_all(struct session *s, bool last)
     drain_logs(s->drain);
     drain_end(s->drain);
     return moved;
+}
+
+void collector_drain(struct session *s)
+{
+    drain_all(s, false);
 }
 
 /* The list of threads may lack one: it is read while threads come and go. */
@@ -244,11 +244,8 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     check_signal_owner(s);
     if (!s->signal_taken && !paused)
         collector_scan(s);
-    if (s->clock == CLOCK_WALL && !paused) {
-        begin_pass(s);
+    if (s->clock == CLOCK_WALL && !paused)
         for_each(s, asleep_look);
-        drain_end(s->drain);
-    }
     if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
         *drained = now;
         drain_all(s, false);
@@ -304,9 +301,9 @@ static void *collect(void *arg)
     while (drain_all(s, false))
         ;
     drain_all(s, true);
-    drain_begin(s->drain);
     for_each(s, asleep_end);
     for_each(s, snapshot);
+    drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, true);
     drain_end(s->drain);
     return NULL;

@@ -127,25 +127,35 @@ static int open_perf(struct session *s, struct thread *t)
     return runs && ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) ? -errno : 0;
 }
 
-static int arm(struct thread *t, uint64_t period_ns)
+static int arm(void *timer, uint64_t period_ns)
 {
     struct timespec period = {(time_t)(period_ns / 1000000000), (long)(period_ns % 1000000000)};
     struct itimerspec spec = {period, period};
-    return timer_settime((timer_t)t->timer, 0, &spec, NULL) ? -errno : 0;
+    return timer_settime((timer_t)timer, 0, &spec, NULL) ? -errno : 0;
+}
+
+static int create_timer(void *value, pid_t tid, clockid_t clock, void **timer)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
+    event.sigev_value.sival_ptr = value;
+    event.sigev_notify_thread_id = tid;
+    timer_t created;
+    if (timer_create(clock, &event, &created))
+        return -errno;
+    *timer = created;
+    return 0;
 }
 
 static int open_timer(struct session *s, struct thread *t)
 {
-    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
-    event.sigev_value.sival_ptr = s;
-    event.sigev_notify_thread_id = t->tid;
-    clockid_t clock = s->clock == CLOCK_WALL ? CLOCK_MONOTONIC : clock_of_thread(t->tid);
-    timer_t timer;
-    if (timer_create(clock, &event, &timer))
-        return -errno;
-    t->timer = timer;
+    clockid_t cpu = clock_of_thread(t->tid);
+    bool wall = s->clock == CLOCK_WALL;
+    int error = create_timer(s, t->tid, wall ? CLOCK_MONOTONIC : cpu, &t->timer);
+    if (error)
+        return error;
     t->has_timer = 1;
-    return arm(t, atomic_load(&s->period_ns));
+    t->has_cpu_timer = wall && !create_timer(session_waking(s), t->tid, cpu, &t->cpu_timer);
+    return arm(t->timer, atomic_load(&s->period_ns));
 }
 
 int engine_open(struct session *s, struct thread *t)
@@ -170,7 +180,10 @@ void engine_close(struct session *s, struct thread *t)
 {
     if (t->has_timer)
         timer_delete((timer_t)t->timer);
+    if (t->has_cpu_timer)
+        timer_delete((timer_t)t->cpu_timer);
     t->has_timer = 0;
+    t->has_cpu_timer = false;
     close_event(s, t->fd, t->event_id);
     t->fd = -1;
 }
@@ -210,7 +223,7 @@ int engine_set_period(struct session *s, struct thread *t)
 {
     uint64_t period = atomic_load(&s->period_ns);
     if (t->has_timer)
-        return arm(t, period);
+        return arm(t->timer, period);
     return perf_event_is(t->fd, t->event_id) && ioctl(t->fd, PERF_EVENT_IOC_PERIOD, &period)
                ? -errno
                : 0;
@@ -227,8 +240,10 @@ void engine_enable_all(struct session *s, bool enable)
 {
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        if (t->has_timer && !atomic_load(&t->asleep_since_ns))
-            arm(t, enable ? atomic_load(&s->period_ns) : 0);
+        if (t->has_cpu_timer && !enable)
+            arm(t->cpu_timer, 0);
+        if (t->has_timer)
+            arm(t->timer, enable ? atomic_load(&s->period_ns) : 0);
         else
             enable_event(t->fd, t->event_id, enable);
     }

@@ -223,21 +223,79 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     return true;
 }
 
-/* Found waiting again (asleep.h): not to be interrupted any more.  Not where it waits for the GIL, which may be
- * our own doing. */
-static void fall_asleep(struct thread *t, const struct sample_record *r, uint64_t cpu_ns,
-                        uint64_t spent_ns)
+static void set_timer(void *timer, uint64_t first_ns, uint64_t period_ns)
 {
-    bool waits = r->waits && r->gil != GIL_WAITING;
-    t->quiet = spent_ns > ASLEEP_QUIET_NS ? 0 : t->quiet + waits;
-    if (t->quiet < ASLEEP_SAMPLES || !waits)
-        return;
-    struct itimerspec never = {0};
-    if (timer_settime((timer_t)t->timer, 0, &never, NULL))
-        return;
-    t->quiet = 0;
+    struct itimerspec spec = {
+        {(time_t)(period_ns / 1000000000), (long)(period_ns % 1000000000)},
+        {(time_t)(first_ns / 1000000000), (long)(first_ns % 1000000000)},
+    };
+    timer_settime((timer_t)timer, 0, &spec, NULL);
+}
+
+/* Is it found waiting again and again (asleep.h)?  That it waits for the GIL may be our own doing. */
+static bool waits_on(struct thread *t, const struct sample_record *r, uint64_t cpu_ns)
+{
+    if (r->gil == GIL_WAITING || !t->has_cpu_timer)
+        return false;
+    uint64_t waited = r->time_ns - t->waits_since_ns, ran = cpu_ns - t->waits_cpu_ns;
+    if (!r->waits || (t->n_waits && waited >= ASLEEP_AFTER_NS && 5 * ran > waited))
+        t->n_waits = 0;
+    if (r->waits && !t->n_waits++) {
+        t->waits_since_ns = r->time_ns;
+        t->waits_cpu_ns = cpu_ns;
+        return false;
+    }
+    return t->n_waits >= ASLEEP_SAMPLES && waited >= ASLEEP_AFTER_NS;
+}
+
+static void fall_asleep(struct thread *t, uint64_t time_ns, uint64_t cpu_ns)
+{
+    set_timer(t->timer, 0, 0);
+    set_timer(t->cpu_timer, 1, 0);
+    t->n_waits = 0;
     t->asleep_cpu_ns = cpu_ns;
-    atomic_store_explicit(&t->asleep_since_ns, r->time_ns, memory_order_release);
+    atomic_fetch_add(&t->n_sleeps, 1);
+    atomic_store(&t->asleep_since_ns, time_ns);
+}
+
+static void record_hold(struct thread *t, uint64_t time_ns, uint32_t weight)
+{
+    struct hold_record *r = ring_reserve(&t->ring, sizeof *r);
+    counter_add(&t->counters.signals, 1);
+    if (!r) {
+        lose(t, LOSS_RING_FULL, weight);
+        return;
+    }
+    r->time_ns = time_ns;
+    r->weight = weight;
+    counter_add(&t->counters.recorded, 1);
+    counter_add(&t->counters.recorded_weight, weight);
+    ring_commit(&t->ring, r, sizeof *r, RING_HOLD);
+}
+
+/* By the clock on the wall: the weight of a signal that comes at `now`.  If the thread was asleep, its last
+ * sample holds until it woke. */
+static uint32_t wake_up(struct session *s, struct thread *t, uint64_t now, uint32_t weight,
+                        bool is_waking)
+{
+    uint64_t since = atomic_exchange(&t->asleep_since_ns, 0);
+    if (!since)
+        return is_waking ? 0 : weight;
+    uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
+    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID), ran = cpu - t->asleep_cpu_ns;
+    uint64_t elapsed = now > since ? now - since : 0;
+    if (ran > elapsed)
+        ran = elapsed;
+    uint64_t held = t->held_ns + elapsed - ran;
+    t->held_ns = held % period;
+    t->owed_ns += ran;
+    t->cpu_ns = cpu;
+    if (held / period)
+        record_hold(t, now - ran,
+                    held / period < UINT32_MAX ? (uint32_t)(held / period) : UINT32_MAX);
+    set_timer(t->cpu_timer, 0, 0);
+    set_timer(t->timer, period, period);
+    return 0;
 }
 
 /* What the thread was about, besides its stack. */
@@ -250,11 +308,16 @@ static void record_with_state(struct session *s, struct thread *t, struct sample
         record(t, head, top);
         return;
     }
+    uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
     uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID), spent = cpu - t->cpu_ns;
     t->cpu_ns = cpu;
     head->waits = was_off_cpu(s, context, head->weight, spent);
-    if (record(t, head, top))
-        fall_asleep(t, head, cpu, spent);
+    if (!head->waits) {
+        head->weight += (uint32_t)(t->owed_ns / period);
+        t->owed_ns %= period;
+    }
+    if (record(t, head, top) && waits_on(t, head, cpu))
+        fall_asleep(t, head->time_ns, cpu);
 }
 
 static void sample(struct session *s, const siginfo_t *info, ucontext_t *context)
@@ -270,6 +333,8 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
     bool calibrating = atomic_load_explicit(&s->calibrating, memory_order_relaxed);
     if (!calibrating)
         counter_add(&t->counters.signals, 1);
+    if (s->clock == CLOCK_WALL)
+        weight = wake_up(s, t, start, weight, info->si_ptr == session_waking(s));
     if (began < t->rest_until_ns) {
         if (!calibrating)
             lose(t, LOSS_TOO_SLOW, weight);
@@ -320,7 +385,7 @@ static bool is_our_trap(const siginfo_t *info)
 }
 
 /* Whether it is to be sampled: 1; to be dropped: 0; another's: -1. */
-static int whose(const struct session *s, int signal, const siginfo_t *info)
+static int whose(struct session *s, int signal, const siginfo_t *info)
 {
     enum sampler_engine engine = s ? (enum sampler_engine)atomic_load(&s->engine) : ENGINE_NONE;
     if (signal == SIGTRAP)
@@ -329,7 +394,8 @@ static int whose(const struct session *s, int signal, const siginfo_t *info)
         return 0;
     if (engine == ENGINE_PERF_EVENT)
         return info->si_code >= POLL_IN && info->si_code <= POLL_HUP ? 1 : -1;
-    return info->si_code == SI_TIMER && info->si_ptr == s ? 1 : -1;
+    bool is_ours = info->si_ptr == s || info->si_ptr == session_waking(s);
+    return info->si_code == SI_TIMER && is_ours ? 1 : -1;
 }
 
 void handler_on_signal(int signal, siginfo_t *info, void *context)

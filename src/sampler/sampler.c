@@ -272,6 +272,8 @@ static void skip_pause(struct session *s)
         t->base_cpu_ns += now - t->paused_cpu_ns;
         t->cpu_ns = now; /* no handler runs that could write it */
         t->carry_ns = 0;
+        t->n_waits = 0;
+        t->owed_ns = 0;
         t->covered_cpu_ns = now;
     }
     s->skips_new = true;
@@ -413,13 +415,14 @@ void sampler_pause(void)
     pthread_mutex_lock(&s->lock);
     pause_until(s, UINT64_MAX);
     collector_scan(s);
+    while (atomic_load(&handlers_running)) /* they fall asleep no more */
+        sched_yield();
+    collector_drain(s);
     uint32_t at = 0;
-    drain_begin(s->drain);
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         asleep_end(s, t);
         t->paused_cpu_ns = engine_cpu_ns(t);
     }
-    drain_end(s->drain);
     pthread_mutex_unlock(&s->lock);
 }
 

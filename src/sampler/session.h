@@ -75,6 +75,12 @@ extern _Atomic int handlers_running;
 void handler_on_signal(int signal, siginfo_t *info, void *context);
 struct sigaction *signal_former(int number); /* what SIGPROF or SIGTRAP did before (signals.h) */
 
+/* What signals of the timers that wake a thread (asleep.h) bring along; the others': the session. */
+static inline void *session_waking(struct session *s)
+{
+    return (char *)s + 1;
+}
+
 static inline bool engine_by_timer(int engine)
 {
     return engine == ENGINE_TIMER || engine == ENGINE_MONOTONIC;
@@ -99,6 +105,7 @@ int engine_probe(struct session *s, const struct sampler_options *options,
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
 int collector_start(struct session *s);
 void collector_stop(struct session *s);
-void collector_scan(struct session *s); /* looks for new and ended threads; under `lock` */
+void collector_scan(struct session *s);  /* looks for new and ended threads; under `lock` */
+void collector_drain(struct session *s); /* the rings; under `lock` */
 
 #endif

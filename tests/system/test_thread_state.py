@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from support import Run
 
+from pyhybrid.choose import PYTHON_ONLY, Choice, choose
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Sampled
 
@@ -96,51 +98,58 @@ def test_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -> None:
     held = sum(row.weight_ns for row in profile.sampled if row.gil == "held")
     assert held_off < 0.1 * held
     waiting = [row for row in profile.sampled if row.gil == "waiting"]
-    assert sum(r.weight_ns for r in waiting if r.waits) > 0.9 * sum(r.weight_ns for r in waiting)
+    assert sum(r.weight_ns for r in waiting if r.waits) > 0.7 * sum(r.weight_ns for r in waiting)
     line = next(line for line in run.result.stderr.splitlines() if line.startswith("threads"))
     assert "held the GIL" in line
     assert "off the CPU" in line
 
 
-# It sleeps for 0.3 s and works for 0.06 s, ten times; and a thread sleeps through all of it.
+# It sleeps and works in turns; and a thread sleeps through all of it.
 NAPS = """
 import threading, time
 def naps():
-    for _ in range(10):
-        time.sleep(0.3)
+    for _ in range(ROUNDS):
+        time.sleep(SLEEP)
         works()
 def works():
-    end = time.monotonic() + 0.06
+    end = time.monotonic() + WORK
     while time.monotonic() < end: pass
 def sleeps():
-    time.sleep(3.6)
+    time.sleep(ROUNDS * (SLEEP + WORK))
 threads = [threading.Thread(target=f, name=f.__name__) for f in (naps, sleeps)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
 
 
-def test_who_sleeps_for_long_is_let_alone(pyhybrid: Callable[..., Run]) -> None:
-    run = pyhybrid("--clock", "wall", "--hz", 999, "--format", "folded", "-c", NAPS)
-    profile = run.profile()
+@pytest.mark.parametrize(
+    ("rounds", "sleep", "work"), [(10, 0.3, 0.06), (40, 0.06, 0.02), (60, 0.045, 0.005)]
+)
+def test_who_sleeps_for_long_is_let_alone(
+    pyhybrid: Callable[..., Run], rounds: int, sleep: float, work: float
+) -> None:
+    program = f"ROUNDS, SLEEP, WORK = {rounds}, {sleep}, {work}\n{NAPS}"
+    options = ("--clock", "wall", "--hz", 999, "--format", "folded")
+    profile = pyhybrid(*options, "-c", program).profile()
+    whole = rounds * (sleep + work) * 1e9
     threads = {thread.name: thread for thread in profile.threads.values()}
     # All of its time is there, though few signals came, which would have ended its sleep each time.
-    assert 3.5e9 < threads["sleeps"].recorded_weight_ns < 3.9e9
-    assert threads["sleeps"].recorded < 100
-    assert shares(profile, lambda row: row.waits)["sleeps"][1] > 0.99
-    # What it did just after it woke is missed, and said to be; what is seen is what it did.
-    naps = threads["naps"]
-    whole = naps.recorded_weight_ns + naps.missed_weight_ns
-    assert abs(whole - (naps.last_ns or 0) + (naps.first_ns or 0)) < 0.05 * whole
+    sleeps, naps = threads["sleeps"], threads["naps"]
+    assert abs(sleeps.recorded_weight_ns + sleeps.missed_weight_ns - whole) < 0.05 * whole
+    assert sleeps.missed_weight_ns < 0.1e9
+    assert sleeps.recorded < 150
+    assert shares(profile, lambda row: row.waits)["sleeps"][1] > 0.98
+    # So it is of one that wakes, and what it did just then is in the right place.
+    assert abs(naps.recorded_weight_ns + naps.missed_weight_ns - whole) < 0.1 * whole
     off = shares(profile, lambda row: row.waits)["naps"][1] * naps.recorded_weight_ns
-    assert abs(off - 3e9) < 0.2e9
+    assert abs(off - rounds * sleep * 1e9) < 0.05 * whole
     in_work = sum(
         row.weight_ns
         for row in profile.sampled
         if profile.threads[row.thread] is naps and "works" in names_of(profile, row.stack)
     )
-    assert 0.45e9 < in_work < 0.66e9
-    assert naps.missed_weight_ns < 0.15e9
+    assert abs(in_work - rounds * work * 1e9) < 0.2 * rounds * work * 1e9
+    assert naps.missed_weight_ns < 0.02 * whole
 
 
 PAUSED = """
@@ -207,3 +216,15 @@ def test_the_cpu_of_each_sample(pyhybrid: Callable[..., Run]) -> None:
     command = ["perf", "script", "-i", "perf.data", "-F", "comm,cpu"]
     printed = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, check=True)
     assert f"[{cpu:03}]" in printed.stdout
+
+
+def test_calls_of_c_functions_in_a_view_without_them(pyhybrid: Callable[..., Run]) -> None:
+    program = "def f(n): return sorted(range(n))\nfor _ in range(200): f(20_000)"
+    profile = pyhybrid("--c-calls", "--format", "folded", "-c", program).profile()
+    chosen, _ = choose(profile, Choice(frames=PYTHON_ONLY))
+    names = {profile.frames[profile.nodes.frame[row.node]].name for row in profile.exact}
+    assert {"f", "builtin_sorted"} <= names
+    kinds = {profile.frames[profile.nodes.frame[row.node]].kind for row in chosen.exact}
+    assert kinds == {"python"}
+    # What they took is their callers' own time now.
+    assert sum(row.self_ns for row in chosen.exact) == sum(row.self_ns for row in profile.exact)
