@@ -72,7 +72,7 @@ kinds = {
 
 
 def measured():
-    """The best of nine loops of each kind; all kinds in turn, so that no slow second has all of one."""
+    """The best of nine loops of each kind: in turn, so that no slow second has all of one."""
     times = dict.fromkeys(kinds, float("inf"))
     for _ in range(9):
         for name, (function, calls) in kinds.items():
