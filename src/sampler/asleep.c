@@ -5,8 +5,9 @@
 #include "session.h"
 
 #define PIECE_NS 50000000ull
-#define TAIL_NS                                                                                    \
-    100000 /* of CPU time: how a thread goes on after a signal, into the same wait again */
+
+/* The CPU time that a thread may take after a signal to go on with the same wait. */
+#define TAIL_NS 100000
 
 /* Its clock has stood still until now: the sample holds for whole periods since `since`. */
 static void hold(struct session *s, struct thread *t, uint64_t since, uint64_t now)
