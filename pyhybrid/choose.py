@@ -1,15 +1,14 @@
 """Which samples and frames a view is about: by call, time, thread, the GIL, Python or native."""
 
 from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import accumulate, pairwise
 
 from pyhybrid import pseudo
+from pyhybrid.chunks import parts, times, within
 from pyhybrid.errors import PyhybridError
 from pyhybrid.names import short_time
 from pyhybrid.profile_file import Profile
@@ -17,7 +16,6 @@ from pyhybrid.rows import Chunk, Exact, Nodes, Sampled, Stacks, Thread, gil_name
 from pyhybrid.slow import SlowerThan, Spans, spans_of
 
 PYTHON_ONLY, NATIVE_ONLY = "python", "native"
-_MAX_STEP_NS = (1 << 32) - 1
 
 
 @dataclass(slots=True)
@@ -159,7 +157,7 @@ class Selection(Profile):
                 continue
             of_stack = self._rows.of_stack
             kept = [at for at, place in enumerate(chunk.place) if of_stack[stack_of(place)]]
-            for part in _parts(chunk, _times(chunk), kept):
+            for part in parts(chunk, times(chunk), kept):
                 places = (
                     place - stack_of(place) + of_stack[stack_of(place)] for place in part.place
                 )
@@ -175,14 +173,14 @@ class Selection(Profile):
         for chunk in self._profile.timeline():
             if chunk.thread not in self.threads:
                 continue
-            times = _times(chunk)
-            kept: Sequence[int] = range(len(times))
+            at_ns = times(chunk)
+            kept: Sequence[int] = range(len(at_ns))
             if self._spans is not None:
-                kept = _within(times, self._spans.get(chunk.thread, []))
+                kept = within(at_ns, self._spans.get(chunk.thread, []))
             if self._choice.by_state:
                 places = chunk.place
                 kept = [at for at in kept if self._wants(gil_name(places[at]), waits(places[at]))]
-            yield from _parts(chunk, times, kept)
+            yield from parts(chunk, at_ns, kept)
 
     def _wants(self, gil: str, off_cpu: int) -> bool:
         return self._choice.gil in (None, gil) and self._choice.off_cpu in (None, bool(off_cpu))
@@ -284,37 +282,3 @@ def _window(profile: Profile, choice: Choice) -> tuple[tuple[int, int], str]:
 def _both(spans: Spans, window: tuple[int, int]) -> Spans:
     cut = [(max(begin, window[0]), min(end, window[1])) for begin, end in spans]
     return [(begin, end) for begin, end in cut if begin <= end]
-
-
-def _times(chunk: Chunk) -> list[int]:
-    return list(accumulate(chunk.dt_ns, initial=chunk.first_ns))[1:]
-
-
-def _within(times: list[int], spans: Spans) -> list[int]:
-    """The indices of the times that lie in one of `spans`, which are in order and apart."""
-    kept: list[int] = []
-    if not times:
-        return kept
-    first = max(0, bisect_left(spans, (times[0],)) - 1)
-    for begin, end in spans[first : bisect_right(spans, (times[-1] + 1,))]:
-        kept.extend(range(bisect_left(times, begin), bisect_right(times, end)))
-    return kept
-
-
-def _parts(chunk: Chunk, times: list[int], kept: Sequence[int]) -> Iterator[Chunk]:
-    """The samples of these indices, in several chunks where a step of time is too long for one."""
-    if len(kept) == len(times):
-        yield chunk
-        return
-    breaks = [i for i in range(1, len(kept)) if times[kept[i]] - times[kept[i - 1]] > _MAX_STEP_NS]
-    cpus = sorted(chunk.cpus.items())
-    for low, high in zip([0, *breaks], [*breaks, len(kept)], strict=True):
-        if low == high:
-            continue
-        part = kept[low:high]
-        steps = [times[at] - times[before] for before, at in pairwise(part)]
-        weights = {i: chunk.weights[at] for i, at in enumerate(part) if at in chunk.weights}
-        on = [cpus[bisect_right(cpus, (at, 1 << 32)) - 1][1] if cpus else 0 for at in part]
-        changes = {i: cpu for i, cpu in enumerate(on) if not i or on[i - 1] != cpu}
-        places = array("I", (chunk.place[at] for at in part))
-        yield Chunk(chunk.thread, times[part[0]], array("I", [0, *steps]), places, weights, changes)

@@ -86,3 +86,13 @@ class Labels:
         if frame.kind == "native" and not self._full_names:
             return shorten_cpp(frame.name)
         return frame.name
+
+
+def losses_text(losses: dict[str, int]) -> str:
+    """`22 ring full, 1 too slow`, or `none`."""
+    return ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in losses.items()) or "none"
+
+
+def shares_text(shares: dict[str, float]) -> str:
+    """`97.1% complete, 2.9% re-anchored`."""
+    return ", ".join(f"{share:.1%} {name.replace('_', '-')}" for name, share in shares.items())

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
+from pyhybrid.names import losses_text, shares_text
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, stack_quality
 
@@ -137,14 +138,13 @@ def quality_lines(report: QualityReport) -> list[str]:
     if report.interval:
         text = ", ".join(f"{name} {value:.2f}" for name, value in report.interval.items())
         lines.append(f"          periods from sample to sample of busy threads: {text}")
-    lost = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in report.losses.items())
     missed = report.missed_weight_ns / (report.missed_weight_ns + report.recorded_weight_ns or 1)
     lines += [
         f"samples   {report.signals:,} signals, {report.recorded:,} recorded; "
-        f"lost: {lost or 'none'}",
+        f"lost: {losses_text(report.losses)}",
         f"          {missed:.2%} of the time no signal stood for",
-        "stacks    " + _shares(report.stacks),
-        "GIL       " + _shares(report.gil),
+        "stacks    " + shares_text(report.stacks),
+        "GIL       " + shares_text(report.gil),
     ]
     if report.handler_p50_ns is not None:
         times = (report.handler_p50_ns, report.handler_p99_ns or 0, report.handler_max_ns or 0)
@@ -159,10 +159,6 @@ def quality_lines(report: QualityReport) -> list[str]:
         if more := report.modules[N_MODULES:]:
             lines.append(f"                   and {len(more)} more (--json has them)")
     return lines
-
-
-def _shares(shares: dict[str, float]) -> str:
-    return ", ".join(f"{share:.1%} {name.replace('_', '-')}" for name, share in shares.items())
 
 
 def _bars(histogram: list[tuple[int, int]]) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TextIO
 
 from pyhybrid.lines import FunctionLines
-from pyhybrid.names import short_time, shorten_cpp
+from pyhybrid.names import losses_text, shares_text, short_time, shorten_cpp
 from pyhybrid.summary import CallDurations, Function, Summary
 
 Line = list[tuple[str, str]]
@@ -158,11 +158,10 @@ def _clock(s: Summary) -> str:
 
 
 def _samples(s: Summary) -> str:
-    lost = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in s.losses.items())
     missed = s.missed_weight_ns / 1e9
     time = "time" if s.clock == "wall" else "CPU time"
     unseen = f"; {missed:.2f} s of {time} without a signal" if missed >= 0.01 else ""
-    return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {lost or 'none'}{unseen}"
+    return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {losses_text(s.losses)}{unseen}"
 
 
 def _threads(s: Summary) -> str:
@@ -171,8 +170,7 @@ def _threads(s: Summary) -> str:
 
 
 def _stacks(s: Summary) -> str:
-    shares = (f"{share:.1%} {name.replace('_', '-')}" for name, share in s.quality.items())
-    return ", ".join(shares)
+    return shares_text(s.quality)
 
 
 def _duration(d: CallDurations) -> str:

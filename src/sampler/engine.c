@@ -129,9 +129,7 @@ static int open_perf(struct session *s, struct thread *t)
 
 static int arm(void *timer, uint64_t period_ns)
 {
-    struct timespec period = {(time_t)(period_ns / 1000000000), (long)(period_ns % 1000000000)};
-    struct itimerspec spec = {period, period};
-    return timer_settime((timer_t)timer, 0, &spec, NULL) ? -errno : 0;
+    return session_set_timer(timer, period_ns, period_ns);
 }
 
 static int create_timer(void *value, pid_t tid, clockid_t clock, void **timer)

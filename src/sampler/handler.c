@@ -12,7 +12,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "asleep.h"
 #include "clock.h"
@@ -223,15 +222,6 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     return true;
 }
 
-static void set_timer(void *timer, uint64_t first_ns, uint64_t period_ns)
-{
-    struct itimerspec spec = {
-        {(time_t)(period_ns / 1000000000), (long)(period_ns % 1000000000)},
-        {(time_t)(first_ns / 1000000000), (long)(first_ns % 1000000000)},
-    };
-    timer_settime((timer_t)timer, 0, &spec, NULL);
-}
-
 /* Is it found waiting again and again (asleep.h)?  That it waits for the GIL may be our own doing. */
 static bool waits_on(struct thread *t, const struct sample_record *r, uint64_t cpu_ns)
 {
@@ -250,8 +240,8 @@ static bool waits_on(struct thread *t, const struct sample_record *r, uint64_t c
 
 static void fall_asleep(struct thread *t, uint64_t time_ns, uint64_t cpu_ns)
 {
-    set_timer(t->timer, 0, 0);
-    set_timer(t->cpu_timer, 1, 0);
+    session_set_timer(t->timer, 0, 0);
+    session_set_timer(t->cpu_timer, 1, 0);
     t->n_waits = 0;
     t->asleep_cpu_ns = cpu_ns;
     atomic_fetch_add(&t->n_sleeps, 1);
@@ -293,8 +283,8 @@ static uint32_t wake_up(struct session *s, struct thread *t, uint64_t now, uint3
     if (held / period)
         record_hold(t, now - ran,
                     held / period < UINT32_MAX ? (uint32_t)(held / period) : UINT32_MAX);
-    set_timer(t->cpu_timer, 0, 0);
-    set_timer(t->timer, period, period);
+    session_set_timer(t->cpu_timer, 0, 0);
+    session_set_timer(t->timer, period, period);
     return 0;
 }
 

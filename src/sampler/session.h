@@ -6,10 +6,12 @@
 #ifndef PYH_SESSION_H
 #define PYH_SESSION_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
 #include "codes.h"
 #include "exact.h"
@@ -79,6 +81,16 @@ struct sigaction *signal_former(int number); /* what SIGPROF or SIGTRAP did befo
 static inline void *session_waking(struct session *s)
 {
     return (char *)s + 1;
+}
+
+/* Its first expiry, and the period from there on; 0: never.  Async-signal-safe.  0 or -errno. */
+static inline int session_set_timer(void *timer, uint64_t first_ns, uint64_t period_ns)
+{
+    struct itimerspec spec = {
+        {(time_t)(period_ns / 1000000000), (long)(period_ns % 1000000000)},
+        {(time_t)(first_ns / 1000000000), (long)(first_ns % 1000000000)},
+    };
+    return timer_settime((timer_t)timer, 0, &spec, NULL) ? -errno : 0;
 }
 
 static inline bool engine_by_timer(int engine)
