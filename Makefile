@@ -17,6 +17,9 @@ demo: ## profile examples/train.py with everything set up for it; the result is 
 test: ## all tests on every CPython >= 3.12 found (PYTHON=, SAN=, ARGS=)
 	@scripts/test.sh
 
+matrix: ## all tests on CPython 3.14 and 3.15, of Debian sid in a chroot (root only)
+	@scripts/matrix.sh
+
 check: ## compiler warnings as errors, static analysis, types, format, signal-side symbols
 	@scripts/check.sh
 
@@ -37,4 +40,4 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 help: ## this text
 	@sed -n 's/^\([a-z]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-7s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo test check stress bench build clean help
+.PHONY: demo test matrix check stress bench build clean help

@@ -11,15 +11,12 @@ import atexit
 import cProfile
 import fcntl  # noqa: F401
 import json  # noqa: F401
-import locale  # noqa: F401
 import marshal
 import os
-import shutil  # noqa: F401
 import sys
 from types import CodeType
 
-import pyhybrid._native
-import pyhybrid.cli.run  # noqa: F401
+from pyhybrid.cli.run import make_parser
 from pyhybrid.errors import PyhybridError
 from pyhybrid.program import Program
 
@@ -54,12 +51,13 @@ def _counts(profiler: cProfile.Profile) -> list[Count]:
 def main() -> None:
     """Run it, and end as it does."""
     path, *words = sys.argv[1:]
+    make_parser()  # argparse imports what it needs when it needs it
     try:
         program = Program(words)
     except PyhybridError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)
-    profiler, pid = cProfile.Profile(builtins=False), os.getpid()
+    profiler, pid = cProfile.Profile(), os.getpid()
 
     def write() -> None:
         if os.getpid() != pid:
@@ -70,7 +68,7 @@ def main() -> None:
 
     atexit.register(write)  # first, so that it runs last
     program.prepare()
-    profiler.enable()
+    profiler.enable(builtins=False)  # 3.14 forgets what its constructor was told
     program.run()
 
 

@@ -5,6 +5,7 @@ function; native = (module path and build-id, function start), so that a library
 one; pseudo = its kind.  Frame ids count from 1.
 """
 
+import re
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ OFFSET_MASK = (1 << OFFSET_BITS) - 1
 OFFSET_UNKNOWN = OFFSET_MASK  # the function is known, where it is in it is not
 CODE_MASK = (1 << 32) - 1
 
+_C_FUNCTION = re.compile(r"<built-in method (\S+)>")
+_C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
 _UNKNOWN_PYTHON = next(n for n in range(1, 9) if pseudo_frame(n).symbol == UNKNOWN_PYTHON)
 
 
@@ -76,6 +79,17 @@ class Frames:
         for word in called:
             names = spool.c_functions.get(self.address[word], set())
             self.c_names.setdefault(self.frame[word], set()).update(names)
+        self._name_c_functions()
+
+    def _name_c_functions(self) -> None:
+        """A C function whose symbol was stripped has the name that Python calls it by."""
+        for frame, names in self.c_names.items():
+            row = self.rows[frame - 1]
+            if row.source == "fde" and len(names) == 1:
+                (name,) = names
+                if match := _C_FUNCTION.fullmatch(name) or _C_METHOD.fullmatch(name):
+                    name = ".".join(reversed(match.groups()))
+                self.rows[frame - 1] = row._replace(name=name, source="method table")
 
     def _exact(self, word: int) -> int:
         if word >= C_CALL_LIMIT:

@@ -60,7 +60,9 @@ class Program:
         self.launcher = sys.modules["__main__"]  # its globals are in use on our stack
         main = sys.modules["__main__"] = ModuleType("__main__")
         main.__loader__ = sys.__loader__
-        vars(main).update(__annotations__={}, __builtins__=sys.modules["builtins"])
+        vars(main)["__builtins__"] = sys.modules["builtins"]
+        if sys.version_info < (3, 14):
+            vars(main)["__annotations__"] = {}
         sys.argv[:] = self.arguments
         if self.kind == "script":
             self._set_path(os.path.dirname(os.path.realpath(self.target)))

@@ -8,7 +8,8 @@ from pyhybrid.names import losses_text, shares_text
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, stack_quality
 
-NAMED = ("symtab", "debugdata", "dynsym")  # sources of a frame's name: schema.sql, `frame`
+# Sources of a frame's name: schema.sql, `frame`.
+NAMED = ("symtab", "debugdata", "dynsym", "method table")
 N_MODULES = 12
 MAX_CHUNKS = 2000  # of a thread, whose steps of time are looked at
 

@@ -45,7 +45,8 @@ CREATE TABLE frame (
     address INTEGER, size INTEGER,        -- native: the function's start, module-relative
     symbol TEXT,                          -- native: the name as it stands in the table;
                                           -- pseudo: which, as a word (pseudo.py)
-    source TEXT NOT NULL);                -- code, symtab, debugdata, dynsym, fde, none, pseudo, region
+    source TEXT NOT NULL);                -- code, symtab, debugdata, dynsym, method table, fde, none,
+                                          -- pseudo, region
 
 -- A call path, function by function.  Parents have smaller ids; parent 0 is the root.
 CREATE TABLE node (

@@ -56,7 +56,7 @@ size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
                 emit_python(&o, in, python);
         if (entry != entries_before || f->flags)
             continue;
-        if (f->pc < in->layout->eval_start || f->pc >= in->layout->eval_end) {
+        if (!pyframe_is_eval(in->layout, f->pc)) {
             emit(&o, frame_native(f->pc));
         } else if (entry == chain->n_entries) {
             /* Where the chain broke off inside a run, this is the run's eval loop. */

@@ -132,7 +132,7 @@ static uint64_t find_eval_cfa(struct unwind *u, struct unwind_regs regs,
         enum cfa_kind kind;
         if (!unwind_step(u, &regs, &cfa, &kind) || kind == CFA_END)
             return 0;
-        if (pc >= layout->eval_start && pc < layout->eval_end && (i || !skip_leaf))
+        if (pyframe_is_eval(layout, pc) && (i || !skip_leaf))
             return cfa;
     }
     return 0;
@@ -150,7 +150,7 @@ static uint64_t innermost_frame(struct unwind *u, const struct unwind_regs *regs
                                 const struct py_layout *layout, const PyThreadState *ts)
 {
     uint64_t cframe = (uint64_t)ts->cframe;
-    if (regs->pc >= layout->eval_start && regs->pc < layout->eval_start + PROLOGUE_BYTES) {
+    if (regs->pc - layout->eval_entry.start < PROLOGUE_BYTES) {
         uint64_t cfa = find_eval_cfa(u, *regs, layout, true);
         cframe = cfa ? cfa - (uint64_t)layout->cframe_to_cfa : 0;
     }

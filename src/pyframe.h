@@ -48,12 +48,24 @@ struct py_chain {
     uint64_t stop_frame, stop_entry;
 };
 
+struct code_range {
+    uint64_t start, end;
+};
+
 /* What is constant for this interpreter build; measured by pyframe_calibrate. */
 struct py_layout {
     struct anchor_rule anchor;
-    uint64_t eval_start, eval_end; /* the eval loop's code */
-    int64_t cframe_to_cfa;         /* CPython 3.12: from its _PyCFrame to the eval loop's CFA */
+    /* The eval loop's code: where calls are made from, and where it begins.  Compilers split it in two
+     * (Debian's 3.14); else both are the whole. */
+    struct code_range eval, eval_entry;
+    int64_t cframe_to_cfa; /* CPython 3.12: from its _PyCFrame to the eval loop's CFA */
 };
+
+static inline bool pyframe_is_eval(const struct py_layout *layout, uint64_t pc)
+{
+    return (pc >= layout->eval.start && pc < layout->eval.end) ||
+           (pc >= layout->eval_entry.start && pc < layout->eval_entry.end);
+}
 
 /* Checks that the interpreter is the one we were built for, and measures `layout` by walking our
  * own stack: must be called from Python code.  Returns NULL, or what is wrong (static text). */

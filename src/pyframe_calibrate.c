@@ -66,7 +66,9 @@ const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout)
 #if PY_VERSION_HEX < 0x030d0000
         layout->cframe_to_cfa = (int64_t)(cfa - (uint64_t)PyThreadState_Get()->cframe);
 #endif
-        if (!cfi_function(pc, &layout->eval_start, &layout->eval_end))
+        if (!cfi_function(pc, &layout->eval.start, &layout->eval.end) ||
+            !cfi_function((uint64_t)_PyEval_EvalFrameDefault, &layout->eval_entry.start,
+                          &layout->eval_entry.end))
             return "the eval loop has no unwind information";
         return NULL;
     }

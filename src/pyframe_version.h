@@ -11,6 +11,9 @@
 
 #include <internal/pycore_frame.h>
 #include <internal/pycore_runtime.h>
+#if PY_VERSION_HEX >= 0x030e0000
+#include <internal/pycore_stackref.h>
+#endif
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -22,7 +22,7 @@
 #define SPOOL_VERSION 2
 
 struct spool_header {
-    char magic[8];
+    char magic[8] __attribute__((nonstring));
     uint32_t version;
     uint32_t pid;
 };

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from support import is_stripped
 
 CI = os.environ.get("CI") == "true"
 TEST_AS = os.environ.get("PYHYBRID_TEST_AS", "root" if os.geteuid() == 0 else "user")
@@ -40,8 +41,9 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "perf": lambda: works("perf", "--version"),
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
+    "interpreter_symbols": lambda: not is_stripped(),
 }
-MAY_LACK = {"root"} if TEST_AS == "user" else set()
+MAY_LACK = {"interpreter_symbols", *(["root"] if TEST_AS == "user" else [])}
 
 is_here = functools.cache(lambda need: NEEDS[need]())
 

@@ -26,7 +26,7 @@ program ends, and a summary is printed on stderr.  Then `perf report`, or
 `flamegraph.pl out.folded > flame.svg`."""
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(
         prog="pyhybrid",
         usage=USAGE,
@@ -160,7 +160,7 @@ def _split(parser: Parser, arguments: list[str]) -> tuple[list[str], list[str]]:
 
 def run(arguments: list[str]) -> Program:
     """Parse, start profiling, and return the program to run.  Raises PyhybridError."""
-    parser = _parser()
+    parser = make_parser()
     ours, program = _split(parser, arguments)
     options = parser.parse_args(ours)
     if not program:

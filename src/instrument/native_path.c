@@ -106,7 +106,7 @@ static struct exact_node *native_child(struct exact *x, struct exact_thread *t,
                                        struct exact_node *parent, uint64_t pc)
 {
     /* An eval loop between two Python frames: its own frame is not there yet, or a shim's. */
-    if (pc >= x->layout->eval_start && pc < x->layout->eval_end)
+    if (pyframe_is_eval(x->layout, pc))
         return parent;
     return exact_child(x, t, parent, frame_native(function_start(pc)));
 }

@@ -18,7 +18,7 @@
 #define NATIVE(...) LIST(struct native_frame, __VA_ARGS__)
 #define WORDS(...) LIST(uint64_t, __VA_ARGS__)
 
-static const struct py_layout layout = {.eval_start = 0x1000, .eval_end = 0x2000};
+static const struct py_layout layout = {.eval = {0x1000, 0x2000}, .eval_entry = {0x3000, 0x3100}};
 static uint64_t python[MAX], anchors[MAX];
 static struct py_entry entries[MAX];
 static struct py_chain chain;
@@ -120,6 +120,14 @@ static void an_eval_loop_before_its_first_python_frame_is_dropped(void **state)
     eval_loop(250, 2);
     native(NATIVE({EVAL, 100, 0}, {0x101, 200, 0}, {EVAL, 300, 0}, {0x102, ~0ull, 0}));
     expect(WORDS(N(0x101), P(1), P(2), N(0x102)));
+}
+
+static void where_it_begins_may_lie_elsewhere(void **state)
+{
+    (void)state;
+    eval_loop(250, 1);
+    native(NATIVE({0x3010, 100, 0}, {0x101, 200, 0}, {EVAL, 300, 0}, {0x3100, ~0ull, 0}));
+    expect(WORDS(N(0x101), P(1), N(0x3100)));
 }
 
 static void an_empty_run_leaves_nothing(void **state)
@@ -248,6 +256,7 @@ int main(void)
                                set_up),
         cmocka_unit_test_setup(a_frame_owns_the_bytes_below_its_cfa, set_up),
         cmocka_unit_test_setup(an_eval_loop_before_its_first_python_frame_is_dropped, set_up),
+        cmocka_unit_test_setup(where_it_begins_may_lie_elsewhere, set_up),
         cmocka_unit_test_setup(an_empty_run_leaves_nothing, set_up),
         cmocka_unit_test_setup(a_broken_chain_leaves_unknown_python, set_up),
         cmocka_unit_test_setup(frames_of_an_unfinished_run_are_kept, set_up),

@@ -26,9 +26,13 @@ CPROFILE = """\
 import cProfile, sys
 with open(sys.argv[1]) as file:
     program = compile(file.read(), sys.argv[1], "exec")
-profile = cProfile.Profile(builtins=False)
+profile = cProfile.Profile()
 space = {"__name__": "__main__"}
-profile.runctx(program, space, space)
+profile.enable(builtins=False)  # 3.14 forgets what its constructor was told
+try:
+    exec(program, space, space)
+finally:
+    profile.disable()
 profile.dump_stats(sys.argv[2])
 """
 

@@ -84,7 +84,9 @@ class Data(torch.utils.data.Dataset):
         burn(0.001)
         return torch.full((4,), float(i))
 if __name__ == "__main__":
-    loader = torch.utils.data.DataLoader(Data(), batch_size=8, num_workers=2)
+    loader = torch.utils.data.DataLoader(
+        Data(), batch_size=8, num_workers=2, multiprocessing_context="fork"
+    )
     print(sum(batch.sum().item() for batch in loader))
     burn(0.2)
 """

@@ -114,8 +114,8 @@ def test_nothing_of_it_stays(tmp_path: Path) -> None:
     code = """
         import gc
         def ours():
-            return [o for o in gc.get_objects() if getattr(o, "__code__", None)
-                    and o.__code__.co_filename == "<pyhybrid>"]
+            codes = (getattr(o, "__code__", None) for o in gc.get_objects())
+            return [code for code in codes if getattr(code, "co_filename", "") == "<pyhybrid>"]
         gc.disable()
         run()
         print(len(ours()), [sys.monitoring.get_tool(i) for i in range(6)])

@@ -41,6 +41,7 @@ def lines_of(pyhybrid: Callable[..., Run], *options: str) -> dict[str, tuple[int
     return found
 
 
+@pytest.mark.needs("interpreter_symbols")
 @pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
 def test_both_halves(pyhybrid: Callable[..., Run], mode: str) -> None:
     pyhybrid("--mode", mode, "--format", "folded", "-c", PROGRAM)

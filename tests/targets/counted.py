@@ -34,9 +34,9 @@ else:
         return f"{code.co_filename}:{code.co_firstlineno}:{code.co_qualname}"
 
     with_c = len(sys.argv) > 3
-    profile = cProfile.Profile(builtins=with_c)
+    profile = cProfile.Profile()
     re.purge()
-    profile.enable()
+    profile.enable(builtins=with_c)  # 3.14 forgets what its constructor was told
     exec(program, space)
     profile.disable()
     entries = [e for e in profile.getstats() if with_c or not isinstance(e.code, str)]

@@ -1,6 +1,6 @@
 """What an exactly counted call costs: added to a bare call, and beside cProfile.
 
-Warm: each figure is the best of several loops in one process, as it is for a loop that runs long.
+Warm: each time is the best of several loops, as it is for a loop that runs long.
 An await is `await nothing()`, which awaits `asyncio.sleep(0)`: by one task of 100, or by a lone
 one, when each takes a round of the event loop.
 """
@@ -11,30 +11,23 @@ import json
 import tempfile
 from pathlib import Path
 
-from method import Figure, alternate, bare, profiled, row, run
+from method import Figure, bare, row, run
 
 WORKLOAD = str(Path(__file__).parents[1] / "workloads" / "called.py")
+IN_ONE = 3  # rounds in one process; the next has another layout of code and memory
 
 
 def measure(pairs: int) -> list[Figure]:
-    trace = ("--mode", "trace", "--format", "folded", "-q")
-    hybrid = ("--mode", "hybrid", "--format", "folded", "-q")
-    only = (*trace, "-t", "nothing")
-    commands = {
-        "bare": bare(WORKLOAD),
-        "trace": profiled(WORKLOAD, options=trace),
-        "hybrid": profiled(WORKLOAD, options=hybrid),
-        "not selected": profiled(WORKLOAD, options=only),
-        "events": profiled(WORKLOAD, options=(*trace, "--last-events", "1s")),
-        "cProfile": bare(WORKLOAD, "cprofile"),
-    }
-    with tempfile.TemporaryDirectory() as name:
-
-        def side(command: list[str]) -> dict[str, float]:
-            return {k: float(v) for k, v in json.loads(run(command, Path(name)).stdout).items()}
-
-        sides = [lambda command=command: side(command) for command in commands.values()]
-        rounds = [dict(zip(commands, each, strict=True)) for each in alternate(pairs, *sides)]
+    with tempfile.TemporaryDirectory() as folder:
+        rounds = [
+            each
+            for first in range(0, pairs, IN_ONE)
+            for each in json.loads(
+                run(
+                    bare(WORKLOAD, str(min(IN_ONE, pairs - first)), str(first)), Path(folder)
+                ).stdout
+            )
+        ]
 
     def added(which: str, kind: str) -> list[float]:
         return [r[which][kind] - r["bare"][kind] for r in rounds]

@@ -1,14 +1,19 @@
-"""Nanoseconds a call, of different kinds: prints JSON.
+"""Nanoseconds a call, of different kinds, bare and under each profiler, in turn in one process.
 
-python called.py [cprofile]     the second word: under cProfile
+python called.py ROUNDS FIRST: prints a list of rounds, {side: {kind: ns}}; the order of the sides
+rotates, from the side of number FIRST.  A slow second of the machine falls on both sides of a
+comparison in one process; between processes it does not.
 """
 
 import asyncio
+import contextlib
+import cProfile
 import json
 import sys
+import tempfile
 import time
 
-from pyhybrid import region
+from pyhybrid import Profiler, region
 
 N = 200_000
 
@@ -71,10 +76,12 @@ kinds = {
 }
 
 
-def measured():
-    """The best of nine loops of each kind: in turn, so that no slow second has all of one."""
+def best():
+    """ns a call: the best of five loops of each kind, in turn: no slow moment has all of one.
+
+    In the first one the interpreter instruments the functions, or takes that back."""
     times = dict.fromkeys(kinds, float("inf"))
-    for _ in range(9):
+    for _ in range(5):
         for name, (function, calls) in kinds.items():
             started = time.perf_counter()
             function()
@@ -82,8 +89,37 @@ def measured():
     return times
 
 
-if sys.argv[1:] == ["cprofile"]:
-    import cProfile
+def profiler(folder, **options):
+    return Profiler(output=f"{folder}/out", formats=["folded"], **options)
 
-    cProfile.Profile(builtins=False).enable()
-print(json.dumps(measured()))
+
+@contextlib.contextmanager
+def by_cprofile():
+    profile = cProfile.Profile()
+    profile.enable(builtins=False)  # 3.14 forgets what its constructor was told
+    yield
+    profile.disable()
+
+
+def take(side, folder):
+    with SIDES[side](folder):
+        return best()
+
+
+SIDES = {
+    "bare": lambda folder: contextlib.nullcontext(),
+    "trace": lambda folder: profiler(folder, mode="trace"),
+    "hybrid": lambda folder: profiler(folder, mode="hybrid"),
+    "not selected": lambda folder: profiler(folder, mode="trace", functions=["absent"]),
+    "events": lambda folder: profiler(folder, mode="trace", last_events=1.0),
+    "cProfile": lambda folder: by_cprofile(),
+}
+
+sides = list(SIDES)
+result = []
+with tempfile.TemporaryDirectory() as folder:
+    for number in range(int(sys.argv[1])):
+        first = (int(sys.argv[2]) + number) % len(sides)
+        taken = {side: take(side, folder) for side in sides[first:] + sides[:first]}
+        result.append({side: taken[side] for side in sides})
+print(json.dumps(result))

@@ -1,0 +1,74 @@
+#!/bin/sh
+# make matrix: `make test` on the interpreters of Debian sid (CPython 3.14 and 3.15), in a chroot.
+#
+# Needs root and debootstrap.  The chroot is made once, in $XDG_CACHE_HOME/pyhybrid/matrix (default
+# ~/.cache; 1.3 GB, and 5.4 GB of torch for each interpreter); remove the folder to have it made anew.
+# MIRROR= is where Debian's packages come from.
+set -eu
+cd "$(dirname "$0")/.."
+
+clone=$PWD
+chroot=${XDG_CACHE_HOME:-$HOME/.cache}/pyhybrid/matrix
+mirror=${MIRROR:-http://deb.debian.org/debian}
+versions="3.14 3.15"
+
+say() { echo "matrix: $*" >&2; }
+
+[ "$(id -u)" = 0 ] || {
+    say "a chroot is made and entered by root only"
+    exit 1
+}
+
+# Mounts that nobody else sees, and that end with this script.
+if [ "${PYHYBRID_MATRIX_INSIDE:-}" != 1 ]; then
+    scripts/packages.sh matrix
+    PYHYBRID_MATRIX_INSIDE=1 exec unshare --mount --propagation private "$0" "$@"
+fi
+
+inside() { # COMMAND...
+    chroot "$chroot" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+        DEBIAN_FRONTEND=noninteractive CI="${CI:-}" ARGS="${ARGS:-}" SAN="${SAN:-}" "$@"
+}
+
+mkdir -p "$chroot"
+exec 9>"$chroot.lock"
+flock 9
+if [ ! -e "$chroot/.complete" ]; then
+    say "making $chroot"
+    rm -rf "$chroot"
+    debootstrap --variant=minbase --include=ca-certificates sid "$chroot" "$mirror" >"$chroot.log" 2>&1 || {
+        tail "$chroot.log"
+        exit 1
+    }
+    # A mirror may be a snapshot.
+    echo 'Acquire::Check-Valid-Until "false";' >"$chroot/etc/apt/apt.conf.d/matrix"
+fi
+
+# The way out, as this machine has it.
+for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
+    [ ! -e "$file" ] || cp --dereference "$file" "$chroot$file"
+done
+for folder in proc sys dev; do
+    mount --rbind "/$folder" "$chroot/$folder"
+done
+mount -t tmpfs -o mode=1777 tmpfs "$chroot/tmp"
+
+if [ ! -e "$chroot/.complete" ]; then
+    packages=$(for v in $versions; do echo "python$v-dev" "python$v-venv"; done)
+    # shellcheck disable=SC2086  # a list of words
+    { inside apt-get -q update && inside apt-get -q -y --no-install-recommends install $packages; } \
+        >>"$chroot.log" 2>&1 || {
+        tail "$chroot.log"
+        exit 1
+    }
+    touch "$chroot/.complete"
+fi
+
+# The files as they are here; what was built there before stays.
+mkdir -p "$chroot/srv/pyhybrid"
+(cd "$chroot/srv/pyhybrid" && find . -mindepth 1 -maxdepth 1 ! -name build ! -name .venvs -exec rm -rf {} +)
+git -C "$clone" ls-files -z --cached --others --exclude-standard |
+    xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\0" "$f"; done' - |
+    tar --create --null --files-from=- | tar --extract --directory "$chroot/srv/pyhybrid" --no-same-owner
+inside env PYTHON="$(for v in $versions; do printf '/usr/bin/python%s ' "$v"; done)" \
+    sh -c 'cd /srv/pyhybrid && scripts/test.sh'
