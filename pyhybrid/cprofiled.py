@@ -16,6 +16,7 @@ import os
 import sys
 from types import CodeType
 
+import pyhybrid._native  # noqa: F401
 from pyhybrid.cli.run import make_parser
 from pyhybrid.errors import PyhybridError
 from pyhybrid.program import Program

@@ -36,11 +36,14 @@ class _Record:
         self.self_ns += self_ns
 
 
+SOON_NS, LATEST_NS = 20_000_000, 1_000_000_000
+
+
 def match_threads(spool: Spool) -> dict[int, int]:
     """The number, in `spool.threads`, of each thread of the exact half; missing ones are added.
 
-    A tid that came again is told by time: the sampler sees a thread up to 20 ms later than its
-    first event, or long before.
+    A tid that came again is told by time: the sampler sees a thread long before its first event, or
+    soon after, or, if the machine is busy, later; no kernel gives a tid again within a second.
     """
     by_tid: dict[int, list[tuple[int, int]]] = {}
     for number, thread in spool.threads.items():
@@ -48,9 +51,11 @@ def match_threads(spool: Spool) -> dict[int, int]:
     matched: dict[int, int] = {}
     for index, exact in spool.exact_threads.items():
         seen = sorted(by_tid.get(exact.tid, ()))
-        before = [number for first_ns, number in seen if first_ns <= exact.first_ns + 20_000_000]
         taken = set(matched.values())
-        candidates = [number for number in reversed(before) if number not in taken]
+        free = [(first_ns - exact.first_ns, number) for first_ns, number in seen]
+        free = [each for each in free if each[1] not in taken and each[0] <= LATEST_NS]
+        soon = [number for late_ns, number in free if late_ns <= SOON_NS]
+        candidates = soon[::-1] or [number for _, number in free]
         matched[index] = candidates[0] if candidates else _add_thread(spool, exact)
         thread = spool.threads[matched[index]]
         if exact.name and thread.name_source < NAME_THREADING:

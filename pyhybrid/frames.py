@@ -30,6 +30,12 @@ _C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
 _UNKNOWN_PYTHON = next(n for n in range(1, 9) if pseudo_frame(n).symbol == UNKNOWN_PYTHON)
 
 
+def _short_c_name(name: str) -> str:
+    """`list.sort` of `<method 'sort' of 'list' objects>`."""
+    match = _C_FUNCTION.fullmatch(name) or _C_METHOD.fullmatch(name)
+    return ".".join(reversed(match.groups())) if match else name
+
+
 class FrameRow(NamedTuple):
     """A row of the table `frame`, without its process; the columns are schema.sql's."""
 
@@ -82,13 +88,13 @@ class Frames:
         self._name_c_functions()
 
     def _name_c_functions(self) -> None:
-        """A C function whose symbol was stripped has the name that Python calls it by."""
+        """A C function whose symbol was stripped has the name that Python calls it by.
+
+        Two that share their code are shown by both; that of many is a dispatcher's."""
         for frame, names in self.c_names.items():
             row = self.rows[frame - 1]
-            if row.source == "fde" and len(names) == 1:
-                (name,) = names
-                if match := _C_FUNCTION.fullmatch(name) or _C_METHOD.fullmatch(name):
-                    name = ".".join(reversed(match.groups()))
+            if row.source == "fde" and 1 <= len(names) <= 2:
+                name = " or ".join(sorted(map(_short_c_name, names)))
                 self.rows[frame - 1] = row._replace(name=name, source="method table")
 
     def _exact(self, word: int) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,10 +38,9 @@ TARGETS = Path(__file__).parent.parent / "targets"
 @functools.cache
 def is_stripped() -> bool:
     """Does the interpreter lack names of its static functions (Debian's)?"""
-    library = Path(sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("LDLIBRARY"))
-    shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
-    file = library if shared else Path(sys.executable).resolve()
-    return b"\0.symtab\0" not in file.read_bytes()
+    mapped = re.findall(r"/\S*/libpython3\.\S*", Path("/proc/self/maps").read_text())
+    file = Path(mapped[0] if mapped else sys.executable).resolve()
+    return not subprocess.run(["nm", file], capture_output=True, check=True).stdout
 
 
 @dataclass

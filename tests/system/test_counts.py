@@ -19,7 +19,7 @@ PROGRAMS = sorted((TARGETS / "counted").glob("*.py"))
 
 def counted_by_cprofile(program: Path, folder: Path) -> dict[str, tuple[int, dict[str, int]]]:
     file = folder / "cprofile.json"
-    subprocess.run([sys.executable, TARGETS / "counted.py", program, file], check=True)
+    subprocess.run([sys.executable, "-P", TARGETS / "counted.py", program, file], check=True)
     return {key: (calls, callers) for key, calls, callers in json.loads(file.read_text())}
 
 

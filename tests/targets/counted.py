@@ -20,7 +20,8 @@ import sys
 
 with open(sys.argv[1]) as file:
     program = compile(file.read(), sys.argv[1], "exec")
-ast.unparse(ast.parse("a"))  # what it imports when it is first called
+tree = ast.parse("a")
+ast.unparse(tree), ast.dump(tree)  # what they import when they are first called
 space = {"__name__": "__main__"}
 
 if len(sys.argv) == 2:

@@ -137,6 +137,18 @@ def test_a_tid_that_came_again(opened: Opened) -> None:
     assert [thread.name for thread in profile.threads.values()] == ["first", "python"]
 
 
+def test_a_thread_that_the_sampler_saw_late(opened: Opened) -> None:
+    spool = writer()
+    spool.thread(1, 100, "python", "late")
+    spool.exact_thread(1, 100, first_ns=10**9 - 200_000_000)
+    spool.exact_nodes(1, 1, (0, MAIN))
+    spool.exact_counts(1, {"node": 1, "calls": 1})
+    spool.end()
+    profile = opened(spool)
+    assert [thread.name for thread in profile.threads.values()] == ["late"]
+    assert [row.thread for row in profile.exact] == [1]
+
+
 def test_what_still_ran_when_the_process_was_killed(opened: Opened) -> None:
     spool = writer()
     spool.exact_thread(1, 100)
