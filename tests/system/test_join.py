@@ -43,7 +43,8 @@ def check(profile: Profile) -> None:
 def test_nested_c_and_python(
     pyhybrid: Callable[..., Run], chain: Path, unwinder: str, mode: str
 ) -> None:
-    options = (*FORCED, "--mode", mode, "--unwinder", unwinder)
+    hz = ("--hz", "5000" if unwinder == "own" else "1000")
+    options = (*FORCED, *hz, "--mode", mode, "--unwinder", unwinder)
     run = pyhybrid(*options, TARGETS / "nested.py", 6, env={"PYTHONPATH": str(chain)})
     profile = run.profile()
     check(profile)
@@ -59,7 +60,9 @@ def test_nested_c_and_python(
         deep += samples if "leaf" in known else 0
     if profile.meta["engine"] == "perf_event" and unwinder == "own":
         assert recorded >= 10_000
-    assert signals - recorded <= 0.005 * signals
+    late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
+    # libunwind takes long, and longer where others want the processors.
+    assert signals - recorded - (late if unwinder == "libunwind" else 0) <= 0.005 * signals
     assert deep >= 0.8 * recorded
 
 

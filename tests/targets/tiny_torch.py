@@ -53,12 +53,20 @@ def step(net, optimizer):
     optimizer.step()
 
 
+def between_steps(number):
+    """Not always as long, or each step would meet the samples at the same place."""
+    end = time.thread_time_ns() + number * 377 % 1000 * 1000
+    while time.thread_time_ns() < end:
+        pass
+
+
 def main(seconds, steps):
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     end = time.process_time() + seconds
     while time.process_time() < end or steps > 0:
         step(net, optimizer)
+        between_steps(steps)
         steps -= 1
 
 
