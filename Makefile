@@ -29,6 +29,9 @@ stress: ## signals at 10 kHz in the midst of what takes locks, for minutes (DURA
 bench: ## measure, write docs/bench/*.json and the tables in docs/benchmarks.md (PAIRS=, ARGS=)
 	@scripts/bench.sh
 
+bench-peers: ## the same programs under other profilers (PAIRS=)
+	@scripts/bench_peers.sh
+
 build: ## build pyhybrid into .venv, and nothing else
 	@scripts/packages.sh build
 	@set -e; found=$$(scripts/pythons.sh first); scripts/venv.sh "$${found#* }" .venv build >/dev/null
@@ -38,6 +41,6 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this text
-	@sed -n 's/^\([a-z]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-7s %s\n' "$$t" "$$s"; done
+	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-11s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo test matrix check stress bench build clean help
+.PHONY: demo test matrix check stress bench bench-peers build clean help

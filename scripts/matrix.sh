@@ -48,13 +48,14 @@ fi
 for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
     [ ! -e "$file" ] || cp --dereference "$file" "$chroot$file"
 done
+mount --bind "$chroot" "$chroot" # tests/as_user.py wants `/` to be a mount
 for folder in proc sys dev; do
     mount --rbind "/$folder" "$chroot/$folder"
 done
 mount -t tmpfs -o mode=1777 tmpfs "$chroot/tmp"
 
 if [ ! -e "$chroot/.complete" ]; then
-    packages=$(for v in $versions; do echo "python$v-dev" "python$v-venv"; done)
+    packages=$(for v in $versions; do echo "python$v-dev" "python$v-venv" "libpython$v-testsuite"; done)
     # shellcheck disable=SC2086  # a list of words
     { inside apt-get -q update && inside apt-get -q -y --no-install-recommends install $packages; } \
         >>"$chroot.log" 2>&1 || {

@@ -39,6 +39,8 @@ def provenance(result: dict[str, Any]) -> str:
 
 def table(results: list[dict[str, Any]]) -> str:
     """One column for each interpreter that was measured, oldest first."""
+    if "columns" in results[-1]:
+        return peers_table(results[-1])
     columns = [{values["what"]: Row(**values) for values in r["rows"]} for r in results]
     names = " | ".join(f"CPython {r['machine']['python']}" for r in results)
     lines = [f"| what | {names} | reach |", "|---" * (len(results) + 2) + "|"]
@@ -48,6 +50,29 @@ def table(results: list[dict[str, Any]]) -> str:
         bound = reach.replace("<=", "≤").replace(">=", "≥")
         lines.append(f"| {what} | {' | '.join(map(cell, rows))} | {bound} |")
     return "\n".join([*lines, "", *map(provenance, results)])
+
+
+def peers_table(result: dict[str, Any]) -> str:
+    """Of peers.py: programs and profilers by what they cost and what they saw."""
+    lines = [
+        "| profiler | slowdown, CPU / wall | samples | a second | C++ below | to file | file |"
+    ]
+    lines.append("|---" * 7 + "|")
+    program = None
+    for row in result["columns"]:
+        if row["program"] != program:
+            program = row["program"]
+            lines.append(f"| **{program}** |" + " |" * 6)
+        if "cpu" not in row:
+            lines.append(f"| {row['profiler']} | does not start here |" + " |" * 5)
+            continue
+        count = "" if row["samples"] is None else f"{row['samples']:,.0f}"
+        rate = "" if row["rate"] is None else f"{row['rate']:,.0f}"
+        below = "" if row["below"] is None else f"{row['below']:.0%}"
+        cost = f"{row['cpu']:.2f} / {row['wall']:.2f}"
+        written = f"{row['to_file_s']:.1f} s | {row['bytes'] / 1e6:,.1f} MB"
+        lines.append(f"| {row['profiler']} | {cost} | {count} | {rate} | {below} | {written} |")
+    return "\n".join([*lines, "", provenance(result)])
 
 
 def read_all(folder: Path) -> dict[str, list[dict[str, Any]]]:

@@ -285,8 +285,25 @@ for _ in range({rounds}):
 
 # --- what happens -------------------------------------------------------------------------------
 
-# One that waits at a `yield` outside of any `try` or `with` is closed without being resumed.
-SILENT_CLOSE = sys.version_info >= (3, 13)
+
+def closes_silently() -> bool:
+    """Is one that waits at a `yield` outside of any `try` closed without being resumed?
+
+    3.13 does so; 3.14 not where somebody listens for PY_UNWIND (_PyEval_NoToolsForUnwind)."""
+    tool, event, heard = 5, sys.monitoring.events.PY_UNWIND, []
+    sys.monitoring.use_tool_id(tool, "closes_silently")
+    sys.monitoring.register_callback(tool, event, lambda *_: heard.append(1))
+    sys.monitoring.set_events(tool, event)
+    waiting = (n for n in [1])
+    next(waiting)
+    waiting.close()
+    sys.monitoring.set_events(tool, 0)
+    sys.monitoring.register_callback(tool, event, None)
+    sys.monitoring.free_tool_id(tool)
+    return not heard
+
+
+SILENT_CLOSE = closes_silently()
 
 Path = tuple[str, ...]
 

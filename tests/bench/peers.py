@@ -1,0 +1,207 @@
+"""make bench-peers: other profilers on the same programs, each with its best reasonable options.
+
+    python tests/bench/peers.py [-n PAIRS]
+
+Every round runs each program bare and under every profiler that starts here, in turn.  Written are
+docs/bench/peers-PYTHON.json and the table in docs/benchmarks.md:
+
+    slowdown    of the program itself, to its last line, over bare: CPU time / wall time
+    samples     recorded, and per second of that CPU time
+    C++ below   of the samples in Linear.forward, a Python function, the share with C++ below it
+    to file     from the program's last line until the command returns, bare's subtracted
+    file        what it wrote
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import machine
+import tables
+from figures.training import times
+from method import Process, alternate, bare, profiled, run
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = Path(__file__).parent / "workloads"
+TIMED = str(WORKLOADS / "timed.py")
+PROGRAMS = {
+    "examples/train.py --epochs 2": [str(ROOT / "examples" / "train.py"), "--epochs", "2"],
+    "Python calls": [str(WORKLOADS / "peers.py")],
+}
+PYTHON_FRAME = re.compile(r"Linear\.forward|forward \(\S*linear\.py|linear\.py:forward")
+BELOW = re.compile(r"\bat::")
+
+Stacks = Iterator[tuple[str, int]]  # frames from the root on, separated by semicolons; samples
+
+
+def folded(path: Path) -> Stacks:
+    for line in path.read_text().splitlines():
+        stack, _, n = line.rpartition(" ")
+        yield stack, int(n)
+
+
+def perf_samples(path: Path) -> Stacks:
+    """Without Python's frames, which perf does not see; its own unwinding would take minutes."""
+    command = ["perf", "script", "-G", "-F", "ip", "-i", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    yield "", len(text.splitlines())
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A profiler: how it runs a script, what it writes, how its stacks are read if it has any."""
+
+    name: str
+    command: Callable[[Sequence[str]], list[str]]
+    files: tuple[str, ...]
+    stacks: Callable[[Path], Stacks] | None = None
+
+
+def module(name: str, *options: str) -> Callable[[Sequence[str]], list[str]]:
+    return lambda script: [sys.executable, "-m", name, *options, *script]
+
+
+def tool(*words: str) -> Callable[[Sequence[str]], list[str]]:
+    return lambda script: [*words, sys.executable, *script]
+
+
+def scalene(script: Sequence[str]) -> list[str]:
+    options = ("--cpu-only", "-o", "out.json")
+    return [sys.executable, "-m", "scalene", "run", *options, script[0], "---", *script[1:]]
+
+
+def ours(*options: str) -> Callable[[Sequence[str]], list[str]]:
+    return lambda script: profiled(*script, options=("-q", "--hz", "999", *options))
+
+
+PERF = ("perf", "record", "-q", "-F", "999", "-o", "out.perf")
+PY_SPY = ("py-spy", "record", "-r", "999", "-f", "raw", "-o", "out.raw", "--threads")
+FILES = ("out.pyhybrid", "out.folded", "perf.data")
+PEERS = [
+    Peer("pyhybrid", ours(), FILES, folded),
+    Peer("pyhybrid --mode sample", ours("--mode", "sample"), FILES, folded),
+    Peer("py-spy, 999 Hz", tool(*PY_SPY, "--"), ("out.raw",), folded),
+    Peer("py-spy --native, 999 Hz", tool(*PY_SPY, "--native", "--"), ("out.raw",), folded),
+    Peer("perf record -g", tool(*PERF, "-g", "--"), ("out.perf",), perf_samples),
+    Peer(
+        "perf record --call-graph dwarf",
+        tool(*PERF, "--call-graph", "dwarf", "--"),
+        ("out.perf",),
+        perf_samples,
+    ),
+    Peer("cProfile", module("cProfile", "-o", "out.pstats"), ("out.pstats",)),
+    Peer("yappi", module("yappi", "-c", "wall", "-o", "out.callgrind"), ("out.callgrind",)),
+    Peer("viztracer", module("viztracer", "--quiet", "-o", "out.json", "--"), ("out.json",)),
+    Peer("pyinstrument", module("pyinstrument", "-r", "json", "-o", "out.json"), ("out.json",)),
+    Peer("scalene --cpu-only", scalene, ("out.json",)),
+    Peer(
+        "memray --native",
+        module("memray", "run", "-q", "--native", "-f", "-o", "out.bin"),
+        ("out.bin",),
+    ),
+    Peer("austin, 1 ms", tool("austin", "-i", "1ms", "-o", "out.austin"), ("out.austin",), folded),
+]
+
+
+def take(peer: Peer | None, script: list[str], with_stacks: bool) -> dict[str, float | None]:
+    """One run; {} where the profiler does not start here or breaks the program."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = peer.command([TIMED, *script]) if peer else bare(TIMED, *script)
+        try:
+            found: dict[str, float | None] = dict(times(said(run(command, folder))))
+        except (SystemExit, FileNotFoundError, StopIteration):
+            return {}
+        files = [folder / file for file in (peer.files if peer else ())]
+        found["bytes"] = sum(file.stat().st_size for file in files if file.exists())
+        if peer and peer.stacks and with_stacks:
+            main = folder / ("out.folded" if "out.folded" in peer.files else peer.files[0])
+            total = inside = below = 0
+            for stack, n in peer.stacks(main):
+                total += n
+                if match := PYTHON_FRAME.search(stack):
+                    inside += n
+                    below += n * bool(BELOW.search(stack, match.end()))
+            found.update(samples=total, below=below / inside if inside else None)
+        return found
+
+
+def said(process: Process) -> Process:
+    """With the line of timed.py last: some profilers say more after it."""
+    lines = [line for line in process.stdout.splitlines() if line.startswith('{"cpu_s"')]
+    process.stdout = next(reversed(lines))
+    return process
+
+
+def measure(pairs: int) -> list[dict[str, object]]:
+    """For each program, a row for each profiler."""
+    result = []
+    for program, script in PROGRAMS.items():
+        print(program, flush=True)
+        living = [peer for peer in PEERS if take(peer, script, False)]
+        missing = [peer.name for peer in PEERS if peer not in living]
+        print(f"  does not start here: {', '.join(missing) or 'none'}", flush=True)
+        sides = [partial(take, peer, script, True) for peer in (None, *living)]
+        rounds = list(alternate(pairs, *sides))
+        for number, peer in enumerate(living, 1):
+            both = [(each[0], each[number]) for each in rounds if each[number]]
+            result.append({"program": program, "profiler": peer.name, **summary(both)})
+        result += [{"program": program, "profiler": name} for name in missing]
+    return result
+
+
+Taken = dict[str, float | None]
+
+
+def summary(both: list[tuple[Taken, Taken]]) -> dict[str, float | None]:
+    """Medians over the rounds of (bare, profiled)."""
+
+    def median(of: Callable[[Taken, Taken], float | None]) -> float | None:
+        values = [value for pair in both if (value := of(*pair)) is not None]
+        return statistics.median(values) if values else None
+
+    def ratio(key: str) -> float | None:
+        return median(lambda b, p: (p[key] or 0) / (b[key] or 1))
+
+    return {
+        "cpu": ratio("program_cpu_s"),
+        "wall": ratio("program_wall_s"),
+        "samples": median(lambda _, p: p.get("samples")),
+        "rate": median(
+            lambda _, p: p["samples"] / p["program_cpu_s"] if p.get("samples") else None
+        ),
+        "below": median(lambda _, p: p.get("below")),
+        "to_file_s": median(lambda b, p: (p["exit_s"] or 0) - (b["exit_s"] or 0)),
+        "bytes": median(lambda _, p: p["bytes"]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="compare with other profilers")
+    parser.add_argument("-n", "--pairs", type=int, default=15, help="rounds (default: 15)")
+    options = parser.parse_args()
+    result = {
+        "name": "peers",
+        "title": "Other profilers on the same programs",
+        "pairs": options.pairs,
+        "columns": measure(options.pairs),
+        **machine.describe(ROOT),
+    }
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    path = ROOT / "docs" / "bench" / f"peers-{python}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    tables.write(ROOT / "docs")
+
+
+if __name__ == "__main__":
+    main()
