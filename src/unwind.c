@@ -215,11 +215,14 @@ static uint64_t anchor_above(const struct unwind *u, uint64_t sp)
     return 0;
 }
 
-/* Passes code that cannot be unwound: `gap` stands for it. */
-static bool pass_gap(struct unwind *u, struct unwind_regs *r, struct native_frame *gap)
+/* Passes code that cannot be unwound: `gap` stands for it.  *landing: the CFA of the anchor above it, from
+ * which on the registers are known again; 0: there is none. */
+static bool pass_gap(struct unwind *u, struct unwind_regs *r, struct native_frame *gap,
+                     uint64_t *landing)
 {
     uint64_t anchor = anchor_above(u, r->sp);
     uint64_t target = anchor ? anchor + (uint64_t)u->anchor_rule->cfa : 0;
+    *landing = target;
     gap->pc = 0;
     gap->flags = scan(u, r, target);
     if (!gap->flags && anchor && unwind_from_anchor(u, target, r))
@@ -233,6 +236,7 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
 {
     struct unwind_regs r = *start;
     size_t n = 0;
+    uint64_t landing = 0;
     u->guarded_loads = u->scan_steps = 0;
     *end = UNWIND_TOO_DEEP;
     while (n < max) {
@@ -252,12 +256,14 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
                 *end = UNWIND_COMPLETE;
                 break;
             }
+            if (cfa == landing)
+                unwind_from_anchor(u, cfa, &r);
             continue;
         }
         *end = UNWIND_TRUNCATED;
         /* The frame itself is known even where its caller is not. */
         out[n++] = (struct native_frame){.pc = pc, .cfa = sp};
-        if (n == max || !pass_gap(u, &r, &out[n]))
+        if (n == max || !pass_gap(u, &r, &out[n], &landing))
             break;
         n++;
         *end = UNWIND_TOO_DEEP;

@@ -279,13 +279,28 @@ static struct anchor_rule rule;
 static bool rule_is_known;
 static uint64_t anchors[2];
 static callback *below_the_anchor;
+static bool with_leftovers;
+
+/* Never called.  Its rules say, which is wrong, that it leaves rbp alone. */
+extern const unsigned char leftover_return[] __attribute__((visibility("hidden")));
+__asm__(".text\n.type leftover, @function\n"
+        "leftover: .cfi_startproc\n"
+        "push %rbp\n.cfi_def_cfa_offset 16\n mov %rsp, %rbp\n.cfi_def_cfa_register 6\n"
+        "call *%rax\n"
+        ".globl leftover_return\n.hidden leftover_return\nleftover_return:\n"
+        "pop %rbp\n.cfi_def_cfa 7, 8\n"
+        "ret\n.cfi_endproc\n.size leftover, . - leftover\n");
 
 /* It saves rbp, as CPython's eval loop does. */
 __attribute__((noipa, optimize("no-omit-frame-pointer"))) static void anchored(void)
 {
-    volatile uint64_t anchor = 0;
+    volatile uint64_t anchor = 0, leftovers[2] = {0};
     getcontext(&context);
     prepare();
+    if (with_leftovers) {
+        leftovers[0] = outer.frames[0].cfa - 16;
+        leftovers[1] = (uint64_t)leftover_return;
+    }
     uint64_t address = (uint64_t)&anchor;
     assert_true(address >= (uint64_t)context.uc_mcontext.gregs[REG_RSP]);
     assert_true(address < outer.frames[0].cfa);
@@ -335,6 +350,37 @@ static void else_the_walk_goes_on_at_the_anchor(void **state)
     expect_gap(1, NATIVE_GAP_ANCHORED);
     assert_int_equal(inner.frames[2].cfa, outer.frames[0].cfa);
     expect_outer(3, 1);
+}
+
+/* As a JIT may. */
+static const struct machine_code using_rbp = {
+    "that uses rbp for something else",
+    {
+        0x48, 0x83, 0xec, 0x18,       /* sub $24, %rsp */
+        0x48, 0x89, 0x2c, 0x24,       /* mov %rbp, (%rsp) */
+        0x31, 0xed,                   /* xor %ebp, %ebp */
+        0xff, 0xd7,                   /* call *%rdi */
+        0x48, 0x8b, 0x2c, 0x24,       /* mov (%rsp), %rbp */
+        0x48, 0x83, 0xc4, 0x18, 0xc3, /* add $24, %rsp; ret */
+    },
+    21,
+    12,
+    32,
+};
+
+/* A return address of a call that is over leads to the anchor, too, and spoils rbp on its way. */
+static void a_false_frame_ends_at_the_anchor(void **state)
+{
+    (void)state;
+    load_code(&using_rbp);
+    below_the_anchor = NULL;
+    with_leftovers = true;
+    below_a_frame_pointer(anchored);
+    with_leftovers = false;
+    assert_int_equal(inner.frames[2].flags, NATIVE_GAP_SCANNED);
+    assert_int_equal(inner.frames[3].pc, (uint64_t)leftover_return - 1);
+    assert_int_equal(inner.frames[3].cfa, outer.frames[0].cfa);
+    expect_outer(4, 1);
 }
 
 static void without_a_rule_anchors_are_not_used(void **state)
@@ -416,6 +462,7 @@ int main(void)
         cmocka_unit_test(too_few_frames_are_not_believed),
         cmocka_unit_test(frames_below_an_anchor_survive_where_a_scan_meets_it),
         cmocka_unit_test(else_the_walk_goes_on_at_the_anchor),
+        cmocka_unit_test(a_false_frame_ends_at_the_anchor),
         cmocka_unit_test(without_a_rule_anchors_are_not_used),
         cmocka_unit_test(gaps_with_an_anchor_between_are_bridged_each),
         cmocka_unit_test(gaps_without_an_anchor_between_may_become_one),
