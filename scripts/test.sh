@@ -1,6 +1,7 @@
 #!/bin/sh
 # make test: for every interpreter, the C unit tests, tests/unit, and tests/system twice, as root
-# and as an ordinary user whom perf_event is refused.  Runs everything, then fails if anything did.
+# and as an ordinary user whom perf_event is refused; some of it again with the interpreter's JIT, where
+# there is one.  Runs everything, then fails if anything did.
 #
 # PYHYBRID_TEST_AS (root or user) tells a test which pass it is in.  With CI=true nothing that a
 # pass must have (torch, perf, root) may be missing.
@@ -64,6 +65,14 @@ as_root() {
     PYHYBRID_TEST_AS=root run_pytest system
 }
 
+# What depends on how the interpreter executes code.
+has_jit() { "$python" -c 'import sys; sys.exit(not sys._jit.is_available())' 2>/dev/null; }
+
+with_jit() {
+    files='test_join or test_counts or test_truths or test_halves or test_codes_die or test_c_calls'
+    PYTHON_JIT=1 PYTEST_ADDOPTS="-k '$files or test_lines'" as_root
+}
+
 as_user() {
     PYHYBRID_TEST_AS=user run_pytest system "$python" -P "$clone/tests/as_user.py"
 }
@@ -79,6 +88,7 @@ while read -r tag interpreter <&3; do
     run "$tag: tests/c" c_tests
     run "$tag: tests/unit" run_pytest unit
     run "$tag: tests/system as root" as_root
+    ! has_jit || run "$tag: tests/system as root, with the interpreter's JIT" with_jit
     run "$tag: tests/system as an ordinary user, without perf_event" as_user
 done 3<<EOF
 $pythons

@@ -35,6 +35,10 @@ NESTED = [
 TARGETS = Path(__file__).parent.parent / "targets"
 
 
+# Is CPython's own JIT on (3.14+, PYTHON_JIT=1)?
+JIT = hasattr(sys, "_jit") and sys._jit.is_enabled()
+
+
 @functools.cache
 def is_stripped() -> bool:
     """Does the interpreter lack names of its static functions (Debian's)?"""

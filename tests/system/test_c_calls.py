@@ -306,7 +306,8 @@ def test_nothing_is_left(tmp_path: Path) -> None:
         """
         def mappings():
             with open("/proc/self/maps") as file:
-                return sum(len(line.split()) == 5 for line in file)
+                fields = map(str.split, file)  # code is a JIT's
+                return sum(len(each) == 5 and "x" not in each[1] for each in fields)
         counts = []
         for _ in range(6):
             with Profiler(mode="trace", c_calls=True) as p:

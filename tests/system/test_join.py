@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact, check_halves
-from support import NESTED, TARGETS, Run, check_invariants, paths
+from support import JIT, NESTED, TARGETS, Run, check_invariants, paths
 
 from pyhybrid.profile_file import Profile
 
@@ -43,6 +43,8 @@ def check(profile: Profile) -> None:
 def test_nested_c_and_python(
     pyhybrid: Callable[..., Run], chain: Path, unwinder: str, mode: str
 ) -> None:
+    if JIT and unwinder == "libunwind":
+        pytest.skip("libunwind does not get past the code of CPython's JIT")
     hz = ("--hz", "5000" if unwinder == "own" else "1000")
     options = (*FORCED, *hz, "--mode", mode, "--unwinder", unwinder)
     run = pyhybrid(*options, TARGETS / "nested.py", 6, env={"PYTHONPATH": str(chain)})
