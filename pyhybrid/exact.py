@@ -43,7 +43,8 @@ def match_threads(spool: Spool) -> dict[int, int]:
     """The number, in `spool.threads`, of each thread of the exact half; missing ones are added.
 
     A tid that came again is told by time: the sampler sees a thread long before its first event, or
-    soon after, or, if the machine is busy, later; no kernel gives a tid again within a second.
+    soon after, or, if the machine is busy, later.  Kernels give tids in turn, so that one seldom
+    comes again within a second.
     """
     by_tid: dict[int, list[tuple[int, int]]] = {}
     for number, thread in spool.threads.items():

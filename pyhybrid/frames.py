@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from pyhybrid.linetable import LineTable
+from pyhybrid.plumbing import is_interpreter
 from pyhybrid.pseudo import UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool_rows import Code, Spool
 from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
@@ -88,12 +89,14 @@ class Frames:
         self._name_c_functions()
 
     def _name_c_functions(self) -> None:
-        """A C function whose symbol was stripped has the name that Python calls it by.
-
-        Two that share their code are shown by both; that of many is a dispatcher's."""
+        """A C function of a stripped interpreter has the name that Python calls it by, or both if
+        two share their code.  Elsewhere it may be a binding generator's dispatcher.
+        """
+        modules = self._spool.modules
         for frame, names in self.c_names.items():
             row = self.rows[frame - 1]
-            if row.source == "fde" and 1 <= len(names) <= 2:
+            stripped = row.source == "fde" and row.module is not None
+            if stripped and 1 <= len(names) <= 2 and is_interpreter(modules[row.module].path):
                 name = " or ".join(sorted(map(_short_c_name, names)))
                 self.rows[frame - 1] = row._replace(name=name, source="method table")
 

@@ -9,6 +9,7 @@ This is data: a rule is (pattern of the module's file name, patterns of symbols)
 the shell (fnmatch).  Symbols are compared without the compiler's suffixes (`.cold`, `.lto_priv.0`).
 """
 
+import os
 import re
 from fnmatch import translate
 from functools import cache
@@ -117,6 +118,11 @@ def _rules() -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
         (re.compile(translate(module)), re.compile("|".join(map(translate, symbols))))
         for module, symbols in RULES
     ]
+
+
+def is_interpreter(path: str) -> bool:
+    """Is the module CPython itself?"""
+    return re.match(translate(PYTHON), os.path.basename(path)) is not None
 
 
 def is_plumbing(file: str, symbol: str) -> bool:

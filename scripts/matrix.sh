@@ -22,12 +22,20 @@ say() { echo "matrix: $*" >&2; }
 # Mounts that nobody else sees, and that end with this script.
 if [ "${PYHYBRID_MATRIX_INSIDE:-}" != 1 ]; then
     scripts/packages.sh matrix
-    PYHYBRID_MATRIX_INSIDE=1 exec unshare --mount --propagation private "$0" "$@"
+    PYHYBRID_MATRIX_INSIDE=1 exec unshare --mount --propagation private "$clone/scripts/matrix.sh" "$@"
 fi
 
+# How this machine reaches the network, as far as it is set.
+for name in http_proxy https_proxy no_proxy PIP_INDEX_URL PIP_EXTRA_INDEX_URL; do
+    eval "value=\${$name:-}"
+    [ -z "$value" ] || set -- "$@" "$name=$value"
+done
+network=$(printf '%s\n' "$@")
+
 inside() { # COMMAND...
+    # shellcheck disable=SC2086  # words without spaces
     chroot "$chroot" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-        DEBIAN_FRONTEND=noninteractive CI="${CI:-}" ARGS="${ARGS:-}" SAN="${SAN:-}" "$@"
+        DEBIAN_FRONTEND=noninteractive CI="${CI:-}" ARGS="${ARGS:-}" SAN="${SAN:-}" $network "$@"
 }
 
 mkdir -p "$chroot"
@@ -44,7 +52,7 @@ if [ ! -e "$chroot/.complete" ]; then
     echo 'Acquire::Check-Valid-Until "false";' >"$chroot/etc/apt/apt.conf.d/matrix"
 fi
 
-# The way out, as this machine has it.
+# Names, pip's index and certificates are this machine's.
 for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
     [ ! -e "$file" ] || cp --dereference "$file" "$chroot$file"
 done

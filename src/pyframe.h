@@ -55,7 +55,7 @@ struct code_range {
 /* What is constant for this interpreter build; measured by pyframe_calibrate. */
 struct py_layout {
     struct anchor_rule anchor;
-    /* The eval loop's code: where calls are made from, and where it begins.  Compilers split it in two
+    /* The eval loop's code: where calls are made from, and where it begins.  Compilers may split it
      * (Debian's 3.14); else both are the whole. */
     struct code_range eval, eval_entry;
     int64_t cframe_to_cfa; /* CPython 3.12: from its _PyCFrame to the eval loop's CFA */

@@ -194,7 +194,7 @@ static uint64_t scan(struct unwind *u, struct unwind_regs *r, uint64_t target)
 bool unwind_from_anchor(struct unwind *u, uint64_t cfa, struct unwind_regs *regs)
 {
     const struct cfi_rule *saved = &u->anchor_rule->saved;
-    struct unwind_regs next = {0};
+    struct unwind_regs next = {.bp = regs->bp, .bx = regs->bx};
     uint64_t ra;
     if (!load(u, cfa - 8, &ra) ||
         !restore(u, saved->bp_kind, saved->bp_offset, cfa, 0, 0, &next.bp) ||

@@ -91,6 +91,7 @@ class NoSilentSkips:
         if not report.skipped or hasattr(report, "wasxfail"):
             return
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reason = reason.partition(" (pass:")[0]
         if any(re.search(rf"\b{need}\b", reason) for need in NEEDS.keys() - MAY_LACK):
             self.wrong.append(f"{report.nodeid}: {reason}")
 

@@ -6,7 +6,7 @@ Every round runs each program bare and under every profiler that starts here, in
 docs/bench/peers-PYTHON.json and the table in docs/benchmarks.md:
 
     slowdown    of the program itself, to its last line, over bare: CPU time / wall time
-    samples     recorded, and per second of that CPU time
+    samples     recorded, and per second of the program's CPU time
     C++ below   of the samples in Linear.forward, a Python function, the share with C++ below it
     to file     from the program's last line until the command returns, bare's subtracted
     file        what it wrote
@@ -41,7 +41,12 @@ PROGRAMS = {
 PYTHON_FRAME = re.compile(r"Linear\.forward|forward \(\S*linear\.py|linear\.py:forward")
 BELOW = re.compile(r"\bat::")
 
+Taken = dict[str, float | None]
 Stacks = Iterator[tuple[str, int]]  # frames from the root on, separated by semicolons; samples
+
+
+class Failed(Exception):
+    """One run; the text says why."""
 
 
 def folded(path: Path) -> Stacks:
@@ -50,21 +55,32 @@ def folded(path: Path) -> Stacks:
         yield stack, int(n)
 
 
-def perf_samples(path: Path) -> Stacks:
-    """Without Python's frames, which perf does not see; its own unwinding would take minutes."""
+def in_folded(path: Path) -> int:
+    return sum(n for _, n in folded(path))
+
+
+def by_perf(path: Path) -> int:
     command = ["perf", "script", "-G", "-F", "ip", "-i", str(path)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    yield "", len(text.splitlines())
+    return len(text.splitlines())
+
+
+def recorded(path: Path) -> int:
+    """Not the sum of out.folded, which is weight: several periods may be one sample's."""
+    text = run(profiled("report", "out.pyhybrid", "--json"), path.parent).stdout
+    return int(json.loads(text)["recorded"])
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A profiler: how it runs a script, what it writes, how its stacks are read if it has any."""
+    """A profiler: how it runs a script, what it writes, how its samples are counted if it has any,
+    and whether the first of its files is folded stacks."""
 
     name: str
     command: Callable[[Sequence[str]], list[str]]
     files: tuple[str, ...]
-    stacks: Callable[[Path], Stacks] | None = None
+    count: Callable[[Path], int] | None = None
+    is_folded: bool = False
 
 
 def module(name: str, *options: str) -> Callable[[Sequence[str]], list[str]]:
@@ -86,18 +102,24 @@ def ours(*options: str) -> Callable[[Sequence[str]], list[str]]:
 
 PERF = ("perf", "record", "-q", "-F", "999", "-o", "out.perf")
 PY_SPY = ("py-spy", "record", "-r", "999", "-f", "raw", "-o", "out.raw", "--threads")
-FILES = ("out.pyhybrid", "out.folded", "perf.data")
+FILES = ("out.folded", "out.pyhybrid", "perf.data")
 PEERS = [
-    Peer("pyhybrid", ours(), FILES, folded),
-    Peer("pyhybrid --mode sample", ours("--mode", "sample"), FILES, folded),
-    Peer("py-spy, 999 Hz", tool(*PY_SPY, "--"), ("out.raw",), folded),
-    Peer("py-spy --native, 999 Hz", tool(*PY_SPY, "--native", "--"), ("out.raw",), folded),
-    Peer("perf record -g", tool(*PERF, "-g", "--"), ("out.perf",), perf_samples),
+    Peer("pyhybrid", ours(), FILES, recorded, is_folded=True),
+    Peer("pyhybrid --mode sample", ours("--mode", "sample"), FILES, recorded, is_folded=True),
+    Peer("py-spy, 999 Hz", tool(*PY_SPY, "--"), ("out.raw",), in_folded, is_folded=True),
+    Peer(
+        "py-spy --native, 999 Hz",
+        tool(*PY_SPY, "--native", "--"),
+        ("out.raw",),
+        in_folded,
+        is_folded=True,
+    ),
+    Peer("perf record -g", tool(*PERF, "-g", "--"), ("out.perf",), by_perf),
     Peer(
         "perf record --call-graph dwarf",
         tool(*PERF, "--call-graph", "dwarf", "--"),
         ("out.perf",),
-        perf_samples,
+        by_perf,
     ),
     Peer("cProfile", module("cProfile", "-o", "out.pstats"), ("out.pstats",)),
     Peer("yappi", module("yappi", "-c", "wall", "-o", "out.callgrind"), ("out.callgrind",)),
@@ -109,30 +131,37 @@ PEERS = [
         module("memray", "run", "-q", "--native", "-f", "-o", "out.bin"),
         ("out.bin",),
     ),
-    Peer("austin, 1 ms", tool("austin", "-i", "1ms", "-o", "out.austin"), ("out.austin",), folded),
+    Peer("austin, 1 ms", tool("austin", "-i", "1ms", "-o", "out.austin"), ("out.austin",)),
 ]
 
 
-def take(peer: Peer | None, script: list[str], with_stacks: bool) -> dict[str, float | None]:
-    """One run; {} where the profiler does not start here or breaks the program."""
+def take(peer: Peer | None, script: list[str]) -> Taken:
+    """One run.  Raises Failed where the profiler or the program under it does not do its work."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = peer.command([TIMED, *script]) if peer else bare(TIMED, *script)
         try:
-            found: dict[str, float | None] = dict(times(said(run(command, folder))))
-        except (SystemExit, FileNotFoundError, StopIteration):
-            return {}
-        files = [folder / file for file in (peer.files if peer else ())]
-        found["bytes"] = sum(file.stat().st_size for file in files if file.exists())
-        if peer and peer.stacks and with_stacks:
-            main = folder / ("out.folded" if "out.folded" in peer.files else peer.files[0])
-            total = inside = below = 0
-            for stack, n in peer.stacks(main):
-                total += n
-                if match := PYTHON_FRAME.search(stack):
-                    inside += n
-                    below += n * bool(BELOW.search(stack, match.end()))
-            found.update(samples=total, below=below / inside if inside else None)
+            found: Taken = dict(times(said(run(command, folder))))
+            files = [folder / file for file in (peer.files if peer else ())]
+            found["bytes"] = sum(file.stat().st_size for file in files)
+            if peer and peer.count:
+                found["samples"] = peer.count(files[0])
+            if peer and peer.is_folded:
+                inside = below = 0
+                for stack, n in folded(files[0]):
+                    if match := PYTHON_FRAME.search(stack):
+                        inside += n
+                        below += n * bool(BELOW.search(stack, match.end()))
+                found["below"] = below / inside if inside else None
+        except (
+            SystemExit,
+            OSError,
+            ValueError,
+            StopIteration,
+            subprocess.SubprocessError,
+        ) as error:
+            lines = str(error).strip().splitlines()
+            raise Failed(lines[-1] if lines else type(error).__name__) from None
         return found
 
 
@@ -143,24 +172,43 @@ def said(process: Process) -> Process:
     return process
 
 
+def try_one(peer: Peer, script: list[str]) -> Taken:
+    """`take`, or nothing: one that fails now and then shall not end an hour of measuring."""
+    try:
+        return take(peer, script)
+    except Failed as error:
+        print(f"  failed this time: {peer.name}: {error}", flush=True)
+        return {}
+
+
+def try_all(script: list[str]) -> tuple[list[Peer], dict[str, str]]:
+    """Those that work here, and why the others do not: by one run each, which warms up as well."""
+    working, failed = [], {}
+    for peer in PEERS:
+        try:
+            take(peer, script)
+            working.append(peer)
+        except Failed as error:
+            failed[peer.name] = str(error)
+    return working, failed
+
+
 def measure(pairs: int) -> list[dict[str, object]]:
     """For each program, a row for each profiler."""
-    result = []
+    result: list[dict[str, object]] = []
     for program, script in PROGRAMS.items():
+        working, failed = try_all(script)
+        for name, why in failed.items():
+            print(f"  failed: {name}: {why}", flush=True)
+            result.append({"program": program, "profiler": name, "failed": why})
         print(program, flush=True)
-        living = [peer for peer in PEERS if take(peer, script, False)]
-        missing = [peer.name for peer in PEERS if peer not in living]
-        print(f"  does not start here: {', '.join(missing) or 'none'}", flush=True)
-        sides = [partial(take, peer, script, True) for peer in (None, *living)]
-        rounds = list(alternate(pairs, *sides))
-        for number, peer in enumerate(living, 1):
+        sides = [partial(try_one, peer, script) for peer in working]
+        rounds = list(alternate(pairs, partial(take, None, script), *sides))
+        for number, peer in enumerate(working, 1):
             both = [(each[0], each[number]) for each in rounds if each[number]]
-            result.append({"program": program, "profiler": peer.name, **summary(both)})
-        result += [{"program": program, "profiler": name} for name in missing]
+            row = summary(both) if both else {"failed": "in every round"}
+            result.append({"program": program, "profiler": peer.name, **row})
     return result
-
-
-Taken = dict[str, float | None]
 
 
 def summary(both: list[tuple[Taken, Taken]]) -> dict[str, float | None]:

@@ -40,7 +40,7 @@ def provenance(result: dict[str, Any]) -> str:
 def table(results: list[dict[str, Any]]) -> str:
     """One column for each interpreter that was measured, oldest first."""
     if "columns" in results[-1]:
-        return peers_table(results[-1])
+        return "\n\n".join(map(peers_table, results))
     columns = [{values["what"]: Row(**values) for values in r["rows"]} for r in results]
     names = " | ".join(f"CPython {r['machine']['python']}" for r in results)
     lines = [f"| what | {names} | reach |", "|---" * (len(results) + 2) + "|"]
@@ -63,8 +63,8 @@ def peers_table(result: dict[str, Any]) -> str:
         if row["program"] != program:
             program = row["program"]
             lines.append(f"| **{program}** |" + " |" * 6)
-        if "cpu" not in row:
-            lines.append(f"| {row['profiler']} | does not start here |" + " |" * 5)
+        if "failed" in row:
+            lines.append(f"| {row['profiler']} | failed here |" + " |" * 5)
             continue
         count = "" if row["samples"] is None else f"{row['samples']:,.0f}"
         rate = "" if row["rate"] is None else f"{row['rate']:,.0f}"

@@ -287,7 +287,7 @@ for _ in range({rounds}):
 
 
 def closes_silently() -> bool:
-    """Is one that waits at a `yield` outside of any `try` closed without being resumed?
+    """Is a generator that waits at a `yield` outside of any `try` closed without being resumed?
 
     3.13 does so; 3.14 not where somebody listens for PY_UNWIND (_PyEval_NoToolsForUnwind)."""
     tool, event, heard = 5, sys.monitoring.events.PY_UNWIND, []

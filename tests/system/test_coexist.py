@@ -396,9 +396,15 @@ def test_recursion_through_c_as_deep_as_without_us(same: Same) -> None:
             print(through_map(0))
         else:  # as deep as the C stack goes: that of a thread has always the same size
             threading.stack_size(32 << 20)
-            thread = threading.Thread(target=lambda: print(through_map(0) // 10))
+            depths = []
+            thread = threading.Thread(target=lambda: depths.append(through_map(0)))
             thread.start()
             thread.join()
+            with open("depths", "a+") as file:
+                print(*depths, file=file, flush=True)
+                file.seek(0)
+                depths = [int(line) for line in file]
+            print("about as deep" if max(depths) - min(depths) <= 10 else depths)
         print(work())
     """)
     check_work(profile)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact, check_halves
-from support import JIT, NESTED, TARGETS, Run, check_invariants, paths
+from support import JIT, NESTED, TARGETS, Run, check_invariants, is_stripped, paths
 
 from pyhybrid.profile_file import Profile
 
@@ -64,6 +64,7 @@ def test_nested_c_and_python(
         assert recorded >= 10_000
     late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
     # libunwind takes long, and longer where others want the processors.
+    assert recorded >= 1000
     assert signals - recorded - (late if unwinder == "libunwind" else 0) <= 0.005 * signals
     assert deep >= 0.8 * recorded
 
@@ -102,7 +103,8 @@ def check_call(caller: str, between: list[str], callee: str, names: list[str]) -
     elif callee in PARENTS:
         assert caller in PARENTS[callee], names
     for c_function in BETWEEN.get((caller, callee), []):
-        assert any(name.startswith((c_function, UNNAMED)) for name in between), names
+        known = c_function, *((UNNAMED,) if is_stripped() else ())
+        assert any(name.startswith(known) for name in between), names
 
 
 @both_modes

@@ -107,9 +107,11 @@ class SpoolWriter:
         head = form.CODE_HEAD.pack(index, first_line, first_traceable, *lengths)
         self.record(form.CODE, head + name + path + table)
 
-    def thread(self, index: int, tid: int, comm: str, name: str = "") -> None:
+    def thread(
+        self, index: int, tid: int, comm: str, name: str = "", first_ns: int = 10**9
+    ) -> None:
         """A thread, and its name by threading."""
-        head = form.THREAD_HEAD.pack(index, tid, 10**9, 10**9, comm.encode())
+        head = form.THREAD_HEAD.pack(index, tid, first_ns, first_ns, comm.encode())
         self.record(form.THREAD, head)
         if name:
             self.record(form.THREAD_NAME, struct.pack("<II", index, 1) + name.encode())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from example_profile import PATHS, PYTHON, fake_symbols
+from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
 from pyhybrid.calls import ROOT, function_calls
@@ -147,6 +147,27 @@ def test_a_thread_that_the_sampler_saw_late(opened: Opened) -> None:
     profile = opened(spool)
     assert [thread.name for thread in profile.threads.values()] == ["late"]
     assert [row.thread for row in profile.exact] == [1]
+
+
+@pytest.mark.parametrize(
+    ("first_ns", "matched"),
+    [
+        ([1_200_000_000], "only"),  # later than usual
+        ([2_100_000_000], "python"),  # another thread, too late to be this one
+        ([900_000_000, 1_200_000_000], "earlier"),  # soon goes before later
+    ],
+)
+def test_threads_by_time(opened: Opened, first_ns: list[int], matched: str) -> None:
+    spool = writer()
+    names = ["only"] if len(first_ns) == 1 else ["earlier", "later"]
+    for index, (at, name) in enumerate(zip(first_ns, names, strict=True), 1):
+        spool.thread(index, 100, "python", name, first_ns=at)
+    spool.exact_thread(1, 100, first_ns=10**9)
+    spool.exact_nodes(1, 1, (0, MAIN))
+    spool.exact_counts(1, {"node": 1, "calls": 1})
+    spool.end()
+    profile = opened(spool)
+    assert [profile.threads[row.thread].name for row in profile.exact] == [matched]
 
 
 def test_what_still_ran_when_the_process_was_killed(opened: Opened) -> None:
@@ -329,6 +350,35 @@ def test_a_c_function_that_is_also_met_without_a_call(opened: Opened) -> None:
     assert rows["1:main"] == (1, 0, 0, 1000, 50)
     assert rows["1:main/builtin_sorted"] == (4, 0, 1, 700, 400)
     assert rows["1:main/builtin_sorted/work"] == (10, 0, 0, 550, 550)
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "shown"),
+    [
+        (PYTHON, ["<built-in method builtins.id>"], "builtins.id"),
+        (
+            PYTHON,
+            ["<method 'items' of 'frozendict' objects>", "<method 'items' of 'dict' objects>"],
+            "dict.items or frozendict.items",
+        ),
+        (PYTHON, [f"<built-in method m.{x}>" for x in "abc"], "libpython3.12.so.1.0!+0x910"),
+        (TORCH, ["<built-in method m.f>"], "libtorch_cpu.so!+0x910"),  # perhaps a dispatcher
+    ],
+)
+def test_c_functions_without_a_symbol(
+    opened: Opened, module: int, names: list[str], shown: str
+) -> None:
+    spool = with_c_calls()
+    if module != PYTHON:
+        spool.module(module, PATHS[module], 2 * BASE)
+    spool.functions({native(module, 0x910): native(module, 0x910)})
+    spool.exact_nodes(1, 4, (1, c_call(module, 0x910)))
+    spool.exact_counts(1, {"node": 4, "calls": 1})
+    for name in names:
+        spool.c_function((BASE if module == PYTHON else 2 * BASE) + 0x910, name)
+    spool.end()
+    profile = opened(spool)
+    assert [profile.frames[profile.nodes.frame[row.node]].name for row in profile.exact] == [shown]
 
 
 def test_functions_that_share_their_code_have_no_name(opened: Opened) -> None:
