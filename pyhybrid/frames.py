@@ -95,8 +95,9 @@ class Frames:
         modules = self._spool.modules
         for frame, names in self.c_names.items():
             row = self.rows[frame - 1]
-            stripped = row.source == "fde" and row.module is not None
-            if stripped and 1 <= len(names) <= 2 and is_interpreter(modules[row.module].path):
+            if row.source != "fde" or row.module is None or not 1 <= len(names) <= 2:
+                continue
+            if is_interpreter(modules[row.module].path):
                 name = " or ".join(sorted(map(_short_c_name, names)))
                 self.rows[frame - 1] = row._replace(name=name, source="method table")
 
