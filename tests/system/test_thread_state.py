@@ -96,8 +96,7 @@ def test_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -> None:
     assert off["compresses"][1] < 0.5, off  # it has a core of two for itself, or nearly
     held_off = sum(row.weight_ns for row in profile.sampled if row.gil == "held" and row.waits)
     held = sum(row.weight_ns for row in profile.sampled if row.gil == "held")
-    # Who holds it works, unless others want the processors, as "compresses" shows.
-    assert held_off < (0.1 + off["compresses"][1]) * held
+    assert held_off < 0.1 * held
     waiting = [row for row in profile.sampled if row.gil == "waiting"]
     assert sum(r.weight_ns for r in waiting if r.waits) > 0.7 * sum(r.weight_ns for r in waiting)
     line = next(line for line in run.result.stderr.splitlines() if line.startswith("threads"))

@@ -137,27 +137,17 @@ def test_a_tid_that_came_again(opened: Opened) -> None:
     assert [thread.name for thread in profile.threads.values()] == ["first", "python"]
 
 
-def test_a_thread_that_the_sampler_saw_late(opened: Opened) -> None:
-    spool = writer()
-    spool.thread(1, 100, "python", "late")
-    spool.exact_thread(1, 100, first_ns=10**9 - 200_000_000)
-    spool.exact_nodes(1, 1, (0, MAIN))
-    spool.exact_counts(1, {"node": 1, "calls": 1})
-    spool.end()
-    profile = opened(spool)
-    assert [thread.name for thread in profile.threads.values()] == ["late"]
-    assert [row.thread for row in profile.exact] == [1]
-
-
 @pytest.mark.parametrize(
-    ("first_ns", "matched"),
+    ("first_ns", "matched", "threads"),
     [
-        ([1_200_000_000], "only"),  # later than usual
-        ([2_100_000_000], "python"),  # another thread, too late to be this one
-        ([900_000_000, 1_200_000_000], "earlier"),  # soon goes before later
+        ([1_200_000_000], "only", ["only"]),  # later than usual
+        ([2_100_000_000], "python", ["only", "python"]),  # another thread: too late to be this one
+        ([900_000_000, 1_200_000_000], "earlier", ["earlier", "later"]),  # soon goes before later
     ],
 )
-def test_threads_by_time(opened: Opened, first_ns: list[int], matched: str) -> None:
+def test_threads_by_time(
+    opened: Opened, first_ns: list[int], matched: str, threads: list[str]
+) -> None:
     spool = writer()
     names = ["only"] if len(first_ns) == 1 else ["earlier", "later"]
     for index, (at, name) in enumerate(zip(first_ns, names, strict=True), 1):
@@ -168,6 +158,7 @@ def test_threads_by_time(opened: Opened, first_ns: list[int], matched: str) -> N
     spool.end()
     profile = opened(spool)
     assert [profile.threads[row.thread].name for row in profile.exact] == [matched]
+    assert [thread.name for thread in profile.threads.values()] == threads
 
 
 def test_what_still_ran_when_the_process_was_killed(opened: Opened) -> None:

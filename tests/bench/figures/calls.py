@@ -18,16 +18,11 @@ IN_ONE = 3  # rounds in one process; the next has another layout of code and mem
 
 
 def measure(pairs: int) -> list[Figure]:
+    rounds: list[dict[str, dict[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
-        rounds = [
-            each
-            for first in range(0, pairs, IN_ONE)
-            for each in json.loads(
-                run(
-                    bare(WORKLOAD, str(min(IN_ONE, pairs - first)), str(first)), Path(folder)
-                ).stdout
-            )
-        ]
+        for first in range(0, pairs, IN_ONE):
+            command = bare(WORKLOAD, str(min(IN_ONE, pairs - first)), str(first))
+            rounds += json.loads(run(command, Path(folder)).stdout)
 
     def added(which: str, kind: str) -> list[float]:
         return [r[which][kind] - r["bare"][kind] for r in rounds]
