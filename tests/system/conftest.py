@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ def where_it_hangs(pid: int) -> str:
 def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """pyhybrid(*arguments, check=True, input=None, timeout=120, **options of Popen) -> Run"""
     runs: list[Run] = []
-    maps: list[Path] = []
 
     def run(
         *arguments: object,
@@ -51,7 +51,6 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
                 pytest.fail(f"{command} hangs:\n{stacks}")
         result = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
         runs.append(Run(Path(options["cwd"]), result))
-        maps.append(Path(f"/tmp/perf-{process.pid}.map"))
         if check:
             assert result.returncode == 0, stderr
         return runs[-1]
@@ -60,9 +59,20 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     for each in runs:
         for profile in each.opened:
             profile.close()
-    for path in maps:  # the pass as another user could not replace it when the pid comes again
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_perf_maps_left() -> Iterator[None]:
+    """The pass as another user could not replace them when a number comes again."""
+    began = time.time()
+    yield
+    for path in Path("/tmp").glob("perf-*.map"):
+        pid = path.stem.removeprefix("perf-")
         with contextlib.suppress(OSError):
-            path.unlink()
+            file = path.lstat()
+            ours = file.st_uid == os.geteuid() and file.st_mtime >= began
+            if ours and not Path("/proc", pid).exists():
+                path.unlink()
 
 
 @pytest.fixture(scope="session")

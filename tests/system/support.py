@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Thread
 
 # The path that tests/targets/nested.py walks, outermost first.
 NESTED = [
@@ -75,6 +76,12 @@ def paths(profile: Profile) -> Iterator[tuple[int, list[str], list[str]]]:
             names.append(frame.name)
             node = nodes.parent[node]
         yield row.samples, kinds[::-1], names[::-1]
+
+
+def covered_ns(profile: Profile, thread: Thread) -> int:
+    """What is known of the thread's time: recorded, lost and missed weight."""
+    lost = sum(loss.weight_ns for loss in profile.losses if loss.thread == thread.id)
+    return thread.recorded_weight_ns + lost + thread.missed_weight_ns
 
 
 def check_invariants(profile: Profile) -> None:

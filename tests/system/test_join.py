@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact, check_halves
-from support import JIT, NESTED, TARGETS, Run, check_invariants, is_stripped, paths
+from support import (
+    JIT,
+    NESTED,
+    TARGETS,
+    Run,
+    check_invariants,
+    covered_ns,
+    is_stripped,
+    paths,
+)
 
 from pyhybrid.profile_file import Profile
 
@@ -144,7 +153,8 @@ def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> Non
         assert not eval_frames(names)
     for number in walkers:
         thread = profile.threads[number]
-        lost = sum(row.weight_ns for row in profile.losses if row.thread == number)
-        covered = thread.recorded_weight_ns + lost + thread.missed_weight_ns
         # The last sample may be up to two periods before the thread's end.
-        assert abs(covered - thread.cpu_ns) <= 0.01 * thread.cpu_ns + 2 * profile.period_ns
+        assert (
+            abs(covered_ns(profile, thread) - thread.cpu_ns)
+            <= 0.01 * thread.cpu_ns + 2 * profile.period_ns
+        )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import NESTED, TARGETS, Run, check_invariants, paths
+from support import NESTED, TARGETS, Run, check_invariants, covered_ns, paths
 
 
 def nested(pyhybrid: Callable[..., Run], chain: Path, *options: object) -> Run:
@@ -21,10 +21,10 @@ def covered(run: Run) -> None:
     """Per thread, recorded + lost + missed weight is the kernel's CPU time, within 1 %."""
     profile = run.profile()
     for thread in profile.threads.values():
-        lost = sum(loss.weight_ns for loss in profile.losses if loss.thread == thread.id)
-        total = thread.recorded_weight_ns + lost + thread.missed_weight_ns
         cpu_ns = thread.cpu_ns or 0
-        assert abs(total - cpu_ns) <= 0.01 * cpu_ns + 2 * profile.period_ns, thread
+        assert abs(covered_ns(profile, thread) - cpu_ns) <= 0.01 * cpu_ns + 2 * profile.period_ns, (
+            thread
+        )
 
 
 def test_next_to_nothing_lost(pyhybrid: Callable[..., Run], chain: Path) -> None:
