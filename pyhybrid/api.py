@@ -44,6 +44,7 @@ class Profiler:
     `last_events` seconds;
     lines: count and time the lines of what `include` and `functions` choose;
     c_calls: count and time calls of C functions by Python functions, too;
+    kernel: frames of the kernel below the system call (None: where they cost next to nothing);
     output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
     names them); None: no file stays, the result is `profile` alone.
 
@@ -70,6 +71,7 @@ class Profiler:
         last_events: float | None = None,
         lines: bool = False,
         c_calls: bool = False,
+        kernel: bool | None = None,
     ) -> None:
         self._settings = Settings(
             hz=hz,
@@ -87,6 +89,7 @@ class Profiler:
             last_events=last_events,
             lines=lines,
             c_calls=c_calls,
+            kernel=kernel,
         )
         self._output = output
         self._profiling: Profiling | None = None

@@ -204,7 +204,7 @@ class _Rows:
     """The trees with the frames of one kind only: what is left out is part of what called it."""
 
     def __init__(self, profile: Profile, frames: str) -> None:
-        kinds = ("native",) if frames == NATIVE_ONLY else ("python", "region")
+        kinds = ("native", "kernel") if frames == NATIVE_ONLY else ("python", "region")
         # Where native frames may be missing no Python one is, so that is no matter among these.
         hidden = () if frames == NATIVE_ONLY else (pseudo.GAP, pseudo.BRIDGED)
         kept = {

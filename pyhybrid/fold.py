@@ -15,14 +15,32 @@ import re
 from fnmatch import translate
 from itertools import count
 
-from pyhybrid.plumbing import IMPORT_FILES, IMPORT_KEPT, NAMELESS_STARTS, is_plumbing
+from pyhybrid.plumbing import (
+    IMPORT_FILES,
+    IMPORT_KEPT,
+    KERNEL_MODULE,
+    NAMELESS_STARTS,
+    is_plumbing,
+)
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import BRIDGED
 from pyhybrid.rows import Frame, Nodes
 
 # What a frame is to folding.  EXEC: the builtin; MODULE_CODE: `<module>`; NAMELESS_START: plumbing
-# where it is the outermost; IMPORT: importlib's, plumbing with the exec that it calls.
-KEPT, NATIVE, PLUMBING, OWN, RUNPY, EXEC, MODULE_CODE, NAMELESS_START, IMPORT = range(9)
+# where it is the outermost; IMPORT: importlib's, plumbing with the exec that it calls;
+# NAMELESS_KERNEL: a run of them is one frame.
+(
+    KEPT,
+    NATIVE,
+    PLUMBING,
+    OWN,
+    RUNPY,
+    EXEC,
+    MODULE_CODE,
+    NAMELESS_START,
+    IMPORT,
+    NAMELESS_KERNEL,
+) = range(10)
 
 LEADING, OURS, OUR_WORK, PROGRAM = range(4)  # of a path, from the root on
 
@@ -53,6 +71,7 @@ class FoldedTree:
                 kind in (PLUMBING, IMPORT)
                 or (kind == EXEC and (node in begins or node in by_import))
                 or (kind == NAMELESS_START and not above)
+                or (kind == NAMELESS_KERNEL and self.frame[above] == frame)
             ):
                 self.of_node.append(above)
                 continue
@@ -140,6 +159,10 @@ def _classify(profile: Profile) -> dict[int, int]:
     def kind(frame: Frame) -> int:
         if frame.kind == "native":
             return native(frame)
+        if frame.kind == "kernel":
+            if not frame.symbol:
+                return NAMELESS_KERNEL
+            return PLUMBING if is_plumbing(KERNEL_MODULE, frame.symbol) else NATIVE
         if frame.symbol == BRIDGED and frame.kind == "pseudo":
             return PLUMBING
         if frame.kind == "python" and frame.file:

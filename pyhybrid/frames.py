@@ -2,7 +2,7 @@
 
 Identity (DESIGN.md): python = (qualname, file, first line), so that equal code objects are one
 function; native = (module path and build-id, function start), so that a library loaded twice is
-one; pseudo = its kind.  Frame ids count from 1.
+one; kernel = its function's start; pseudo = its kind.  Frame ids count from 1.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pyhybrid.linetable import LineTable
 from pyhybrid.plumbing import is_interpreter
-from pyhybrid.pseudo import UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
+from pyhybrid.pseudo import KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool_rows import Code, Spool
 from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
 
@@ -21,10 +21,12 @@ PSEUDO_LIMIT = 2 << TAG_SHIFT  # words from here on are pseudo-frames, and from 
 REGION_LIMIT = 3 << TAG_SHIFT  # named regions
 C_CALL_LIMIT = 4 << TAG_SHIFT  # calls of C functions, which are native words but for the tag
 LINE_LIMIT = 5 << TAG_SHIFT  # lines of the exact half's functions: no frames (exact.py)
+KERNEL_LIMIT = 6 << TAG_SHIFT  # addresses of the kernel
 OFFSET_BITS = 24
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 OFFSET_UNKNOWN = OFFSET_MASK  # the function is known, where it is in it is not
 CODE_MASK = (1 << 32) - 1
+KERNEL_ADDRESS_MASK = (1 << 64) - 1
 
 _C_FUNCTION = re.compile(r"<built-in method (\S+)>")
 _C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
@@ -56,9 +58,10 @@ class Frames:
     """The frames of one spool, and what each distinct word says.
 
     `rows` are the frames; `frame` maps a word to its frame's id; `address` (absolute, of native
-    words), `offset` and `line` (of Python words) say where in the frame it is.  `phantoms` are
-    Python words that stand before the code's first traceable instruction; `exact` maps the exact
-    half's words to frames.  `c_names`: the names by which Python calls C functions, by frame.
+    words; those of the kernel are negative, as int64), `offset` and `line` (of Python words) say
+    where in the frame it is.  `phantoms` are Python words that stand before the code's first
+    traceable instruction; `exact` maps the exact half's words to frames.  `c_names`: the names by
+    which Python calls C functions, by frame.
     """
 
     def __init__(self, spool: Spool, symbolizer: Symbolizer) -> None:
@@ -79,8 +82,9 @@ class Frames:
         called = {word - C_CALL_LIMIT for word in exact if word >= C_CALL_LIMIT}
         self._native(symbolizer, {word for word in words | exact | called if word < NATIVE_LIMIT})
         self._python({word for word in words if NATIVE_LIMIT <= word < PSEUDO_LIMIT})
-        for word in sorted(word for word in words if word >= PSEUDO_LIMIT):
+        for word in sorted(word for word in words if PSEUDO_LIMIT <= word < KERNEL_LIMIT):
             self.frame[word] = self._constant(word)
+        self._kernel(symbolizer, sorted(word for word in words if word >= KERNEL_LIMIT))
         self.exact = {word: self._exact(word) for word in sorted(exact)}
         self.c_names: dict[int, set[str]] = {}
         for word in called:
@@ -145,6 +149,23 @@ class Frames:
                 frame = ids[function] = self._function(function)
             self.frame[word] = frame
             self.address[word] = bases.get(word >> ADDRESS_BITS, 0) + (word & ADDRESS_MASK)
+
+    def _kernel(self, symbolizer: Symbolizer, words: list[int]) -> None:
+        for word in words:
+            address = (word & ADDRESS_MASK) - (1 << ADDRESS_BITS)
+            self.address[word] = address
+            found = symbolizer.name_kernel(address & KERNEL_ADDRESS_MASK)
+            if found is None:
+                self.frame[word] = self._intern(
+                    "kernel", *("kernel", KERNEL, None, None, None, None, None, None, "none")
+                )
+                continue
+            name, start, size, module = found
+            self.frame[word] = self._intern(
+                ("kernel", start),
+                *("kernel", name, module, None, None),
+                *(start - (1 << 64), size, name, "kallsyms"),
+            )
 
     def _function(self, function: NativeFunction) -> int:
         module, start, size, name, symbol, source = function

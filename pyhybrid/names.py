@@ -83,6 +83,8 @@ class Labels:
             return f"{frame.name} ({shorten_file(frame.file or '?', self._directory)}:{frame.line})"
         if frame.kind == "region":
             return f"[{frame.name}]"
+        if frame.kind == "kernel" and frame.symbol:
+            return f"{frame.name}_[k]"  # as FlameGraph's tools mark them
         if frame.kind == "native" and not self._full_names:
             return shorten_cpp(frame.name)
         return frame.name

@@ -13,8 +13,10 @@ import os
 import re
 from fnmatch import translate
 from functools import cache
+from glob import escape
 
 PYTHON = "*python*"  # libpython3.12.so.1.0, python3.13
+KERNEL_MODULE = "[kernel]"
 LIBC = "*"  # thread starts also stand in libpthread, and in statically linked programs
 
 # Distributions strip libc of the names of thread and program starts: its nameless functions are
@@ -24,6 +26,16 @@ NAMELESS_STARTS = ("libc.so*", "libc-*.so*", "libpthread[-.]*")
 # Python functions between an `import` and the code of the module; `_find_and_load` stays for all.
 IMPORT_FILES = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 IMPORT_KEPT = "_find_and_load"
+
+# The way into the kernel; the system call's own function (`ksys_read`) and page faults stay.
+KERNEL_ENTRIES = (
+    "entry_SYSCALL_*",
+    "do_syscall_64",
+    "x64_sys_call",
+    "asm_exc_page_fault",
+    "asm_sysvec_*",
+    "ret_from_fork*",
+)
 
 RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
@@ -109,6 +121,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "thread_start",
         ),
     ),
+    (escape(KERNEL_MODULE), KERNEL_ENTRIES),
 )
 
 

@@ -151,6 +151,7 @@ class Profiling:
                 backend=backend,
                 events=settings.events,
                 keep_events_ns=settings.keep_events_ns,
+                kernel_frames={None: 0, True: 1, False: -1}[settings.kernel],
             )
         except (OSError, RuntimeError) as error:
             os.unlink(self.spool)
@@ -190,6 +191,8 @@ class Profiling:
         import json
         import time
 
+        from pyhybrid.boot import boot_id
+
         system, period = os.uname(), started["period_ns"]
         now_ns, unix_ns = time.monotonic_ns(), time.time_ns()
         notes = []
@@ -200,6 +203,8 @@ class Profiling:
             )
         if not started["watches_code"]:
             notes.append("no free code watcher: names of code objects that die may be wrong")
+        if self.settings.kernel and started["no_kernel_frames"]:
+            notes.append(f"no frames of the kernel: {started['no_kernel_frames']}")
         inexact = self.settings.c_calls and sys.version_info < (3, 12, 5)
         if inexact:
             lost = "bound methods called with *args are missing (CPython < 3.12.5)"
@@ -220,6 +225,9 @@ class Profiling:
             "mode": self.settings.mode,
             "engine": ENGINE_NAMES[started["engine"]],
             "engine_reason": started["engine_reason"],
+            "kernel_frames": started["no_kernel_frames"] is None,
+            "no_kernel_frames": started["no_kernel_frames"] or "",
+            "boot_id": boot_id(),
             "hz_asked": self.settings.hz,
             "hz": 1_000_000_000 // period,
             "period_ns": period,

@@ -21,6 +21,9 @@ UNKNOWN_PYTHON = "unknown_python"
 TREE_FULL = "tree_full"
 OWN_CALLBACK = "pyhybrid"  # a sample that met our own code: outside all shares
 
+# In the kernel; where is not known.  Also the name of its functions whose names it does not tell.
+KERNEL = "[kernel]"
+
 PSEUDO_FRAMES = {
     1: PseudoFrame("[truncated]", TRUNCATED),
     2: PseudoFrame("[unwind gap]", GAP),
@@ -29,6 +32,7 @@ PSEUDO_FRAMES = {
     5: PseudoFrame("[other interpreter]", "other_interpreter"),
     6: PseudoFrame("[tree full]", TREE_FULL),
     7: PseudoFrame("[pyhybrid]", OWN_CALLBACK),
+    8: PseudoFrame(KERNEL, "kernel"),
 }
 
 # A native address in no module: code that a JIT compiler wrote into anonymous memory.

@@ -35,6 +35,9 @@ class QualityReport:
     file: str
     engine: str
     engine_reason: str
+    kernel_frames: bool
+    no_kernel_frames: str  # why not
+    kernel_lost: int  # ticks of which it is not known where in the kernel they came
     hz: int | None
     hz_reached: float | None  # samples per second of the clock, over busy threads
     signals: int  # == recorded + the sum of losses
@@ -68,6 +71,9 @@ def quality_report(profile: Profile) -> QualityReport:
         file=profile.path,
         engine=str(profile.meta.get("engine") or "?"),
         engine_reason=str(profile.meta.get("engine_reason") or ""),
+        kernel_frames=bool(profile.meta.get("kernel_frames")),
+        no_kernel_frames=str(profile.meta.get("no_kernel_frames") or ""),
+        kernel_lost=int(profile.meta.get("kernel_lost") or 0),
         hz=profile.meta.get("hz"),
         hz_reached=hz_reached(profile),
         signals=sum(t.signals for t in threads),
@@ -139,6 +145,12 @@ def quality_lines(report: QualityReport) -> list[str]:
     if report.interval:
         text = ", ".join(f"{name} {value:.2f}" for name, value in report.interval.items())
         lines.append(f"          periods from sample to sample of busy threads: {text}")
+    why = f"no frames of it: {report.no_kernel_frames}"
+    lines.append(
+        f"kernel    its frames, lost {report.kernel_lost:,} times"
+        if report.kernel_frames
+        else f"kernel    {why if report.no_kernel_frames else 'no frames of it'}"
+    )
     missed = report.missed_weight_ns / (report.missed_weight_ns + report.recorded_weight_ns or 1)
     lines += [
         f"samples   {report.signals:,} signals, {report.recorded:,} recorded; "

@@ -76,7 +76,7 @@ class Module:
 
 @dataclass(slots=True)
 class Frame:
-    """A function; kind is python, native, pseudo or region.  The fields are schema.sql's."""
+    """A function; kind: python, native, kernel, pseudo or region.  The fields are schema.sql's."""
 
     id: int
     kind: str

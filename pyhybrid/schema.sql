@@ -5,7 +5,8 @@ PRAGMA application_id = 0x50594842; -- "PYHB"
 PRAGMA user_version = 2;            -- the schema version
 
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...), and
--- from finishing: complete (false: it was killed), n_cpus, package_dir, notes.  call_cost_ns: what
+-- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
+-- in the kernel they came), n_cpus, package_dir, notes.  call_cost_ns: what
 -- counting adds to a call, measured at start, call_cost_inside_ns: the part that is charged to the
 -- function itself, not to its caller; null: not known.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- value: JSON
@@ -35,17 +36,18 @@ CREATE TABLE segment (
     module INTEGER NOT NULL REFERENCES module, process INTEGER NOT NULL REFERENCES process,
     start INTEGER NOT NULL, size INTEGER NOT NULL, file_offset INTEGER NOT NULL, flags INTEGER NOT NULL);
 
--- A function.  kind: python, native, pseudo, or region (pyhybrid.region).  Python functions are one by (name, file, line),
+-- A function.  kind: python, native, kernel, pseudo, or region (pyhybrid.region).  Python functions are one by (name, file, line),
 -- native ones by (module's path and build-id, address).
 CREATE TABLE frame (
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, kind TEXT NOT NULL,
     name TEXT NOT NULL,                   -- qualname, demangled symbol, or [pseudo]
-    file TEXT, line INTEGER,              -- python: file name and first line
+    file TEXT, line INTEGER,              -- python: file name and first line; kernel: file is its module
     module INTEGER REFERENCES module,     -- native
-    address INTEGER, size INTEGER,        -- native: the function's start, module-relative
-    symbol TEXT,                          -- native: the name as it stands in the table;
+    address INTEGER, size INTEGER,        -- native: the function's start, module-relative; kernel: absolute
+                                          -- (64 bits with sign)
+    symbol TEXT,                          -- native, kernel: the name as it stands in the table;
                                           -- pseudo: which, as a word (pseudo.py)
-    source TEXT NOT NULL);                -- code, symtab, debugdata, dynsym, method table, fde, none,
+    source TEXT NOT NULL);                -- code, symtab, debugdata, dynsym, method table, fde, kallsyms, none,
                                           -- pseudo, region
 
 -- A call path, function by function.  Parents have smaller ids; parent 0 is the root.
@@ -58,7 +60,7 @@ CREATE TABLE node (
 CREATE TABLE stack (
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
     parent INTEGER NOT NULL, node INTEGER NOT NULL REFERENCES node,
-    address INTEGER,  -- native: absolute
+    address INTEGER,  -- native, kernel: absolute (64 bits with sign)
     offset INTEGER,   -- python: instruction offset in code units
     line INTEGER);    -- python: the line
 

@@ -17,7 +17,8 @@ ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
 class Settings:
     """What to collect and where to put it; the names are those of the command line's options.
 
-    `formats` None: the usual ones.  Raises UsageError for a value that does not exist.
+    `formats` None: the usual ones; `kernel` None: where it costs next to nothing.
+    Raises UsageError for a value that does not exist.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Settings:
         last_events: float | None = None,
         lines: bool = False,
         c_calls: bool = False,
+        kernel: bool | None = None,
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
@@ -82,6 +84,7 @@ class Settings:
         self.functions = list(functions)
         self.lines = lines
         self.c_calls = c_calls
+        self.kernel = kernel
         self.filter = None
         if include or exclude or functions:  # (imports `re`)
             from pyhybrid.selection import selection

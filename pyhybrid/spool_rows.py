@@ -134,12 +134,15 @@ class CallTimes(NamedTuple):
 
 @dataclass(slots=True)
 class End:
-    """The profiler was stopped in order; `cpu_ns` is the process's while it ran."""
+    """The profiler was stopped in order; `cpu_ns` is the process's while it ran.  `n_kernel_lost`:
+    ticks of which it is not known where in the kernel they came.
+    """
 
     time_ns: int
     cpu_ns: int
     n_forked: int
     n_spawned: int
+    n_kernel_lost: int
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ class Function:
     """
 
     name: str  # as in folded stacks: `qualname (file:line)`, or the demangled symbol
-    kind: str  # python, native, pseudo
+    kind: str  # python, native, kernel, pseudo, region
     module: str | None  # native: the file
     samples: int
     self_ns: int

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
+from pyhybrid.boot import boot_id
 from pyhybrid.errors import PyhybridError
+from pyhybrid.kallsyms import KernelFunction, KernelSymbols
 from pyhybrid.pseudo import JIT
 from pyhybrid.spool_rows import Module, Spool
 
@@ -71,6 +73,7 @@ class Symbolizer:
         self._load = load
         self._demangle = demangle
         self._demangled: dict[str, str] = {}
+        self._kernel: KernelSymbols | None = None
 
     def name(self, words: Iterable[int]) -> dict[int, NativeFunction]:
         """The function of every native word."""
@@ -83,6 +86,17 @@ class Symbolizer:
             else:
                 self._name_module(module, list(group), named)
         return named
+
+    def name_kernel(self, address: int) -> KernelFunction | None:
+        """The kernel's function at the absolute address; None: it does not tell."""
+        if self._kernel is None:
+            booted = self._spool.meta.get("boot_id")
+            same = booted and booted == boot_id()
+            self._kernel = KernelSymbols() if same else KernelSymbols(os.devnull)
+            if not self._kernel:
+                why = "hides them (kernel.kptr_restrict)" if same else "is not the one that ran"
+                self._note(f"no names of the kernel's functions: the kernel {why}")
+        return self._kernel.resolve(address)
 
     def _name_module(
         self, module: Module, words: list[int], named: dict[int, NativeFunction]

@@ -52,6 +52,14 @@ static inline uint64_t arch_interrupted_syscall(const ucontext_t *uc)
     return g[REG_RAX] >= 0 && g[REG_RAX] < 1024 ? (uint64_t)g[REG_RIP] : 0;
 }
 
+/* Has the kernel come back from a system call just now, or is about to begin it again?  The instruction
+ * leaves its return address in rcx and the flags in r11 (Intel SDM, SYSCALL). */
+static inline bool arch_leaves_syscall(const ucontext_t *uc)
+{
+    const greg_t *g = uc->uc_mcontext.gregs;
+    return g[REG_R11] == g[REG_EFL] && (g[REG_RCX] == g[REG_RIP] || g[REG_RCX] == g[REG_RIP] + 2);
+}
+
 static inline bool arch_is_syscall(const unsigned char *p)
 {
     return p[0] == 0x0f && p[1] == 0x05;

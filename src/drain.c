@@ -15,7 +15,9 @@
 #include "spool.h"
 #include "words.h"
 
-#define CHUNK 1024  /* samples in one SPOOL_SAMPLES record */
+#define CHUNK 1024 /* samples in one SPOOL_SAMPLES record */
+#define TICKS_MAX (1u << 16)
+#define KERNEL_CHAINS_MAX (1u << 16)
 #define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
@@ -27,8 +29,16 @@ struct last_stack {
     uint32_t epoch; /* of the modules that it was read with */
 };
 
+/* A tick of a thread's clock: where in the kernel it came, in `kernel` below; 0: in the program. */
+struct tick {
+    uint64_t time_ns;
+    uint32_t chain, pad;
+};
+
 struct drain_thread {
     struct last_stack last;
+    struct tick *ticks; /* that no sample has taken yet */
+    size_t ticks_bytes, n_ticks;
     uint32_t n, n_weights, n_cpus, waited;
     uint64_t first_ns, last_ns;
     uint32_t last_place, last_cpu;
@@ -43,6 +53,8 @@ struct drain {
     struct words *words;
     struct exact_drain *exact; /* NULL: only samples */
     struct calltree tree;
+    struct calltree kernel;      /* the kernel's call chains alone, outermost first */
+    uint64_t until_ns;           /* samples up to here can be drained */
     uint32_t n_flushed;          /* stacks that the spool has */
     uint32_t epoch;              /* counts unloads: addresses may mean other libraries */
     uint32_t scratch[6 * CHUNK]; /* not on the stack: sampler_pause runs on one of the program's */
@@ -54,6 +66,7 @@ struct drain *drain_new(struct spool *s, uint32_t max_nodes)
     if (!d)
         return NULL;
     d->spool = s;
+    d->until_ns = UINT64_MAX;
     d->words = words_new(s);
     if (d->words &&
         !calltree_init(&d->tree, max_nodes < SPOOL_STACK_MAX / 2 ? max_nodes : SPOOL_STACK_MAX / 2))
@@ -70,6 +83,8 @@ void drain_free(struct drain *d)
     words_free(d->words);
     if (d->tree.parent)
         calltree_free(&d->tree);
+    if (d->kernel.parent)
+        calltree_free(&d->kernel);
     map_memory_free(d, sizeof *d);
 }
 
@@ -272,22 +287,98 @@ void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t 
     t->drain->repeated_weight += weight;
 }
 
+void drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
+                  size_t n)
+{
+    struct drain_thread *own = t->drain;
+    uint32_t id = 0;
+    int full = 0;
+    if (own->n_ticks == TICKS_MAX ||
+        !map_memory_grow(&own->ticks, &own->ticks_bytes, own->n_ticks + 1, sizeof *own->ticks) ||
+        (n && !d->kernel.parent && calltree_init(&d->kernel, KERNEL_CHAINS_MAX)))
+        return;
+    while (n-- && !full)
+        id = calltree_child(&d->kernel, id, frame_kernel(chain[n]), &full);
+    own->ticks[own->n_ticks++] = (struct tick){.time_ns = time_ns, .chain = id};
+}
+
+void drain_samples_until(struct drain *d, uint64_t time_ns)
+{
+    d->until_ns = time_ns;
+}
+
+/* Nothing stands below it. */
+static bool is_leaf(const struct drain *d, uint32_t stack)
+{
+    return is_full(d, stack) || d->tree.word[stack] == frame_pseudo(PSEUDO_PYHYBRID);
+}
+
+/* `stack` with the kernel's frames below it. */
+static uint32_t in_kernel(struct drain *d, uint32_t stack, uint32_t chain)
+{
+    uint64_t words[256];
+    size_t n = 0;
+    int full = is_leaf(d, stack);
+    for (; chain && n < sizeof words / sizeof *words; chain = d->kernel.parent[chain])
+        words[n++] = d->kernel.word[chain];
+    while (n-- && !full)
+        stack = calltree_child(&d->tree, stack, words[n], &full);
+    return stack;
+}
+
+/* Clocks tick on while the kernel works for a thread, and it gets one signal at the end: the sample's
+ * weight belongs to its last ticks, in equal parts. */
+static void put_ticks(struct drain *d, struct thread *t, const struct sample_record *r,
+                      uint32_t stack, uint32_t state)
+{
+    struct drain_thread *own = t->drain;
+    size_t n = 0, from = 0;
+    uint32_t given = 0;
+    int full;
+    while (n < own->n_ticks && own->ticks[n].time_ns <= r->time_ns)
+        n++;
+    if (n > r->weight + !r->weight) /* of samples that were lost */
+        from = n - r->weight - !r->weight;
+    if (!n && r->in_kernel && !is_leaf(d, stack))
+        stack = calltree_child(&d->tree, stack, frame_pseudo(PSEUDO_KERNEL), &full);
+    for (size_t i = from; i < n; i++) {
+        const struct tick *tick = &own->ticks[i];
+        bool last = i + 1 == n;
+        uint32_t upto = (uint32_t)((uint64_t)r->weight * (i + 1 - from) / (n - from));
+        if (!last && (tick[1].chain == tick->chain || upto == given))
+            continue;
+        put_sample(d, t, last ? r->time_ns : tick->time_ns, upto - given,
+                   in_kernel(d, stack, tick->chain) | state, r->cpu);
+        own->n_repeated += !last;
+        given = upto;
+    }
+    if (!n)
+        put_sample(d, t, r->time_ns, r->weight, stack | state, r->cpu);
+    own->n_ticks -= n;
+    memmove(own->ticks, own->ticks + n, own->n_ticks * sizeof *own->ticks);
+}
+
 static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)
 {
     struct drain_thread *own = t->drain;
     uint32_t stack = intern(d, &own->last, r, last || own->waited >= PATIENCE);
     if (!stack)
         return false;
-    uint32_t state = (uint32_t)r->gil << SPOOL_GIL_SHIFT | (r->waits ? SPOOL_WAITS : 0);
-    put_sample(d, t, r->time_ns, r->weight, stack | state, r->cpu);
+    put_ticks(d, t, r, stack, (uint32_t)r->gil << SPOOL_GIL_SHIFT | (r->waits ? SPOOL_WAITS : 0));
     return true;
+}
+
+/* Is it a sample of which the kernel may have more to say? */
+static bool is_too_new(const struct drain *d, const struct ring_record *r)
+{
+    return r->type == RING_SAMPLE && ((const struct sample_record *)r)->time_ns > d->until_ns;
 }
 
 bool drain_thread(struct drain *d, struct thread *t, bool last)
 {
     const struct ring_record *r;
     bool moved = false;
-    while ((r = ring_peek(&t->ring))) {
+    while ((r = ring_peek(&t->ring)) && !is_too_new(d, r)) {
         if (r->type == RING_CODE) {
             words_take_code(d->words, (const struct code_record *)r);
         } else if (r->type == RING_HOLD) {
@@ -368,6 +459,7 @@ void drain_exact(struct drain *d, const struct registry *r, bool last)
 void drain_remove_thread(struct drain *d, struct thread *t)
 {
     (void)d;
+    map_memory_free(t->drain->ticks, t->drain->ticks_bytes);
     map_memory_free(t->drain, sizeof *t->drain + last_stack_bytes(t));
     t->drain = NULL;
 }

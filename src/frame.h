@@ -18,6 +18,7 @@
  *   C_CALL       as NATIVE: the start of a C function that a Python function called, by the events;
  *                in the exact half's trees only
  *   LINE         31..0 line number; only below a Python node of the exact half (exact.h)
+ *   KERNEL       46..0 of an address of the kernel, whose upper bits are ones
  *
  * Every native address lies inside the instruction it stands for: the interrupted one for the
  * innermost frame and for frames that a signal interrupted, the calling one (return address - 1)
@@ -37,6 +38,7 @@
 #define PYH_TAG_REGION 3ull
 #define PYH_TAG_C_CALL 4ull
 #define PYH_TAG_LINE 5ull
+#define PYH_TAG_KERNEL 6ull
 
 #define PYH_ADDR_BITS 47
 #define PYH_ADDR_MASK ((1ull << PYH_ADDR_BITS) - 1)
@@ -55,6 +57,7 @@ enum pseudo {
     PSEUDO_OTHER_INTERPRETER, /* the Python frames of a subinterpreter */
     PSEUDO_TREE_FULL,         /* the tree's bound was reached: what lies below is not told apart */
     PSEUDO_PYHYBRID,          /* the sample met one of our own callbacks */
+    PSEUDO_KERNEL,            /* in a system call; where in the kernel is not known */
 };
 
 static inline uint64_t frame_native(uint64_t address)
@@ -96,6 +99,11 @@ static inline uint64_t frame_line(uint32_t line)
 static inline uint64_t frame_c_call(uint64_t native)
 {
     return PYH_TAG_C_CALL << PYH_TAG_SHIFT | native;
+}
+
+static inline uint64_t frame_kernel(uint64_t address)
+{
+    return PYH_TAG_KERNEL << PYH_TAG_SHIFT | (address & PYH_ADDR_MASK);
 }
 
 static inline unsigned frame_tag(uint64_t word)

@@ -128,36 +128,40 @@ PyDoc_STRVAR(
     "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
     "      max_nodes=2000000, exact=False, c_calls=False, filter=None, lines=False, backend=None, "
     "events=False,\n"
-    "      keep_events_ns=0) -> dict\n\n"
+    "      keep_events_ns=0, kernel_frames=0) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none, 5 sigtrap (sampler.h); "
     "exact: with\n"
     "the events of sys.monitoring; c_calls: with those of C functions; filter: (include, exclude, "
     "names), see filter.h;\n"
     "lines: count and time the lines of what it selects;\n"
-    "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones.\n"
-    "Returns engine, engine_reason, period_ns, cost_ns, start_ns, watches_code, tool_id (-1: no\n"
+    "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones;\n"
+    "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no.\n"
+    "Returns engine, engine_reason, no_kernel_frames (why; None: there are), period_ns, cost_ns, "
+    "start_ns, watches_code, tool_id (-1: no\n"
     "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises "
     "OSError,\n"
     "and RuntimeError where no events are to be had.");
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spool",      "period_ns", "clock",  "engine",         "max_frames",
-                            "ring_bytes", "max_nodes", "exact",  "c_calls",        "filter",
-                            "lines",      "backend",   "events", "keep_events_ns", NULL};
+    static char *names[] = {"spool",      "period_ns",      "clock",         "engine",
+                            "max_frames", "ring_bytes",     "max_nodes",     "exact",
+                            "c_calls",    "filter",         "lines",         "backend",
+                            "events",     "keep_events_ns", "kernel_frames", NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
     unsigned long long keep_events_ns = 0;
     int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, lines = 0, events = 0,
-        tool_id = -1;
+        kernel_frames = 0, tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
     const char *backend = NULL;
     PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOpzpK", names, &spool, &period_ns,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOpzpKi", names, &spool, &period_ns,
                                      &clock, &engine, &max_frames, &ring_bytes, &max_nodes, &exact,
-                                     &c_calls, &filter, &lines, &backend, &events, &keep_events_ns))
+                                     &c_calls, &filter, &lines, &backend, &events, &keep_events_ns,
+                                     &kernel_frames))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -165,6 +169,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
                                       .period_ns = period_ns,
                                       .clock = (enum sampler_clock)clock,
                                       .engine = (enum sampler_engine)engine,
+                                      .kernel_frames = kernel_frames,
                                       .max_frames = max_frames,
                                       .ring_bytes = ring_bytes,
                                       .max_nodes = max_nodes,
@@ -184,12 +189,12 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         PyErr_Clear(); /* all eight are taken: said in the file */
     if (exact && (tool_id = start_events(include, exclude, only, lines, c_calls, &cost)) < 0)
         return NULL;
-    return Py_BuildValue("{sisssKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason",
-                         info.engine_reason, "period_ns", (unsigned long long)info.period_ns,
-                         "cost_ns", (unsigned long long)info.cost_ns, "start_ns",
-                         (unsigned long long)info.start_ns, "watches_code",
-                         watcher < 0 ? Py_False : Py_True, "tool_id", tool_id, "call_cost_ns",
-                         cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
+    return Py_BuildValue(
+        "{sissszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
+        "no_kernel_frames", info.no_kernel_frames, "period_ns", (unsigned long long)info.period_ns,
+        "cost_ns", (unsigned long long)info.cost_ns, "start_ns", (unsigned long long)info.start_ns,
+        "watches_code", watcher < 0 ? Py_False : Py_True, "tool_id", tool_id, "call_cost_ns",
+        cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
 }
 
 PyDoc_STRVAR(stop_doc, "stop() -> dict | None\n\n"

@@ -21,7 +21,8 @@ struct sample_record {
     uint32_t weight; /* sampling periods */
     uint32_t n_words;
     uint32_t cpu;
-    uint16_t gil, waits; /* thread_state.h */
+    uint16_t gil;                   /* thread_state.h */
+    unsigned char waits, in_kernel; /* the signal came out of a system call that had not waited */
     /* What is further out than the words: a node of an exact tree.  NULL: nothing. */
     struct exact_thread *base_thread;
     uint64_t base_node;

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 2
+#define SPOOL_VERSION 3
 
 struct spool_header {
     char magic[8] __attribute__((nonstring));
@@ -169,6 +169,7 @@ struct spool_end {
     uint64_t process_cpu_ns; /* of the process, while profiling ran */
     uint32_t n_forked;       /* children that fork() made */
     uint32_t n_spawned;      /* children by subprocess, os.posix_spawn */
+    uint64_t n_kernel_lost;  /* ticks of which it is not known where in the kernel they came */
 };
 
 /* The exact half.  Its threads have numbers of their own; nodes count from 1 in each thread, 0 is the

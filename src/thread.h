@@ -87,8 +87,7 @@ struct thread {
     uint64_t missed_ns;     /* CPU time before that, if the thread is younger than the profile */
     uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;
-    int fd; /* of its perf event, or -1 */
-    uint64_t event_id;
+    bool has_event;          /* a perf event of its own */
     uint64_t watched_cpu_ns; /* asleep.h: its CPU clock at the last look, and n_sleeps */
     uint32_t watched_sleeps;
     bool settled;       /* the clock stood still between two looks */

@@ -57,7 +57,6 @@ static struct thread *make(const struct thread_limits *limits)
     l = (struct layout){p, 0};
     struct thread *t = lay_out(&l, limits);
     t->limits = *limits;
-    t->fd = -1;
     t->mapping_bytes = bytes;
     return t;
 }

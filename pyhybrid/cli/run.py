@@ -57,6 +57,12 @@ def make_parser() -> Parser:
     )
     add("--engine", choices=list(ENGINES), default="auto", help="what drives the CPU clock")
     add(
+        "--kernel",
+        action=argparse.BooleanOptionalAction,
+        help="frames of the kernel below the system call (default: where perf_event gives them and "
+        "there are at most 16 processors)",
+    )
+    add(
         "-o",
         "--output",
         metavar="PREFIX",
@@ -192,6 +198,7 @@ def run(arguments: list[str]) -> Program:
         last_events=options.last_events and options.last_events / 1e9,
         lines=options.lines,
         c_calls=options.c_calls,
+        kernel=options.kernel,
     )
     profiling = Profiling(settings, [sys.executable, *program])
     profiling.start()

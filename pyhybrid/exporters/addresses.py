@@ -38,7 +38,7 @@ class SyntheticAddresses:
         self.of_frame = {
             frame.id: self.base + FRAME_SIZE * frame.id
             for frame in frames.values()
-            if frame.kind != "native"
+            if frame.kind not in ("native", "kernel")
         }
 
 

@@ -8,7 +8,8 @@ import struct
 from itertools import chain
 
 ID = 1  # of the one event
-CONTEXT_USER = (1 << 64) - 512  # PERF_CONTEXT_USER: the addresses that follow are the program's
+# PERF_CONTEXT_KERNEL, _USER: the addresses that follow are the kernel's, the program's.
+CONTEXT_KERNEL, CONTEXT_USER = (1 << 64) - 128, (1 << 64) - 512
 
 _MMAP, _COMM, _SAMPLE, _MMAP2, _BUILD_ID = 1, 3, 9, 10, 67
 _KERNEL, _USER = 1, 2  # misc: cpumode
@@ -29,7 +30,7 @@ _SAMPLE_HEAD = struct.Struct("<IHHQQIIQIIQ")
 _FILE_HEADER = struct.Struct("<8sQQ6Q4Q")
 
 SAMPLE_HEAD_SIZE = _SAMPLE_HEAD.size
-MAX_CHAIN = (65535 - SAMPLE_HEAD_SIZE) // 8 - 2  # a record's size is 16 bits
+MAX_CHAIN = (65535 - SAMPLE_HEAD_SIZE) // 8 - 3  # a record's size is 16 bits
 # (*sample_constants, pid, tid, time_ns, cpu, 0, period): a SAMPLE record up to its call chain.
 pack_sample = _SAMPLE_HEAD.pack
 
@@ -50,15 +51,24 @@ def attr(period_ns: int) -> bytes:
 
 
 def chain_bytes(addresses: list[int]) -> bytes:
-    """A sample's call chain, leaf first; what does not fit a record goes, from the root's side."""
+    """A sample's call chain, leaf first; what does not fit a record goes, from the root's side.
+
+    The kernel's addresses, which come first, are negative.
+    """
     addresses = addresses[:MAX_CHAIN]
-    n = len(addresses) + 1
-    return struct.pack(f"<{n + 1}Q", n, CONTEXT_USER, *addresses)
+    n_kernel = 0
+    while n_kernel < len(addresses) and addresses[n_kernel] < 0:
+        n_kernel += 1
+    kernel = [address + (1 << 64) for address in addresses[:n_kernel]]
+    words = [CONTEXT_KERNEL, *kernel] if kernel else []
+    words += [CONTEXT_USER, *addresses[n_kernel:]]
+    return struct.pack(f"<{len(words) + 1}Q", len(words), *words)
 
 
 def sample_constants(size: int, ip: int) -> tuple[int, int, int, int, int]:
     """What of `pack_sample`'s arguments a stack decides: type, misc, record size, id, ip."""
-    return _SAMPLE, _USER, SAMPLE_HEAD_SIZE + size, ID, ip
+    mode, ip = (_KERNEL, ip + (1 << 64)) if ip < 0 else (_USER, ip)
+    return _SAMPLE, mode, SAMPLE_HEAD_SIZE + size, ID, ip
 
 
 def _padded(text: str, unit: int = 8) -> bytes:

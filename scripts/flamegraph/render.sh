@@ -7,6 +7,7 @@
 #   blue    Python: `qualname (file.py:12)`
 #   orange  C++: a demangled name
 #   yellow  C: the interpreter, libc, kernels written in assembly
+#   green   the kernel: `vfs_read_[k]`, `[kernel]`
 #   grey    `[pseudo]` frames
 #
 # What follows the file goes to flamegraph.pl, which is $FLAMEGRAPH, or on PATH, or Debian's.  It has
@@ -29,7 +30,8 @@ sed 's/ [0-9.]*$//' "$folded" | tr ';<>' '\n()' | sort -u | awk '
     }
     {
         s = shade($0)
-        if ($0 ~ / \(.*[^:]:[0-9]+\)$/) colour = 70 + s "," 145 + s "," 225
+        if ($0 ~ /_\[k\]$/ || $0 == "[kernel]") colour = 110 + s "," 190 + s "," 110 + s
+        else if ($0 ~ / \(.*[^:]:[0-9]+\)$/) colour = 70 + s "," 145 + s "," 225
         else if ($0 ~ /^\[/) colour = 190 + s / 2 "," 190 + s / 2 "," 190 + s / 2
         else if ($0 ~ /::|[(]/) colour = 245 "," 130 + s "," 60 + s
         else colour = 240 "," 200 + s "," 90 + s

@@ -48,7 +48,7 @@ static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_
 
 static void snapshot(struct session *s, struct thread *t)
 {
-    uint64_t cpu = engine_cpu_ns(t);
+    uint64_t cpu = engine_cpu_ns(s, t);
     drain_snapshot(s->drain, t, cpu - t->base_cpu_ns + t->missed_ns, missed_weight(s, t, cpu));
 }
 
@@ -59,6 +59,26 @@ static void for_each(struct session *s, void (*f)(struct session *, struct threa
         f(s, t);
 }
 
+static void take_kernel(void *arg, pid_t tid, uint64_t time_ns, const uint64_t *chain, size_t n)
+{
+    struct session *s = arg;
+    struct thread *t = registry_find(&s->registry, tid);
+    if (t && t->index)
+        drain_kernel(s->drain, t, time_ns, chain, n);
+}
+
+/* What the kernel wrote beside the signals, before the samples are drained that it belongs to. */
+static void read_kernel(struct session *s)
+{
+    uint64_t now = clock_now_ns();
+    bool any = false;
+    for (int i = 0; i < s->n_events; i++) {
+        any |= s->events[i].ring.pages != NULL;
+        s->kernel_lost += kernel_ring_read(&s->events[i].ring, take_kernel, s);
+    }
+    drain_samples_until(s->drain, any ? now : UINT64_MAX);
+}
+
 /* Drains every ring as far as the code records that samples wait for have come; `last`: to its end.
  * Returns whether any came further. */
 static bool drain_all(struct session *s, bool last)
@@ -67,8 +87,9 @@ static bool drain_all(struct session *s, bool last)
     uint32_t at = 0;
     if (drain_begin(s->drain))
         atomic_fetch_add(&s->unwind_epoch, 1);
+    read_kernel(s);
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        engine_cpu_ns(t); /* kept: when the thread has ended, its clock is gone */
+        engine_cpu_ns(s, t); /* kept: when the thread has ended, its clock is gone */
         moved |= drain_thread(s->drain, t, last);
     }
     drain_logs(s->drain);
@@ -142,7 +163,7 @@ static void admit_claimed(struct session *s)
 static void cover(struct session *s, struct thread *t)
 {
     uint64_t signals = counter_get(&t->counters.signals), cpu = t->last_cpu_ns;
-    if (t->fd >= 0 || !t->seen)
+    if (t->has_event || !t->seen)
         return;
     if (signals != t->covered_signals || !t->covered_cpu_ns) {
         t->covered_signals = signals;
@@ -210,6 +231,7 @@ static bool ring_urgent(struct session *s)
 /* SIGTRAP is wanted elsewhere: SIGPROF from here on. */
 static void leave_sigtrap(struct session *s, const char *why)
 {
+    drain_all(s, false);
     engine_close_all(s);
     s->trap_lost = why;
     s->signal = SIGPROF;
@@ -265,6 +287,8 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
 /* After this no SIGPROF of ours can come: pending ones are discarded by ignoring the signal. */
 static void close_clocks(struct session *s)
 {
+    engine_enable_all(s, false);
+    read_kernel(s);
     engine_close_all(s);
     if (s->signal == SIGPROF && !s->signal_taken)
         signal_discard(SIGPROF);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "map.h"
 #include "perf_event.h"
 #include "session.h"
 
@@ -28,13 +29,15 @@
 static int probe_perf(struct session *s, const struct sampler_options *options,
                       struct sampler_info *info)
 {
-    int fd = perf_event_open_sigprof(0, options->period_ns, false), error = fd;
+    struct perf_event_wish wish = {.cpu = -1, .period_ns = options->period_ns};
+    int fd = perf_event_open(&wish), error = fd;
     info->engine = ENGINE_PERF_EVENT;
     if (fd >= 0) {
         close(fd);
         return 0;
     }
-    fd = perf_event_open_sigprof(0, options->period_ns, true);
+    wish.exclude_kernel = true;
+    fd = perf_event_open(&wish);
     if (fd >= 0) {
         close(fd);
         s->exclude_kernel = true;
@@ -84,11 +87,36 @@ static int choose(struct session *s, const struct sampler_options *options,
     return error;
 }
 
+#define CPUS_NO_MATTER                                                                             \
+    16 /* more events at each thread than this would be felt when threads begin */
+
+/* Why there are no frames of the kernel; NULL: there are. */
+static const char *kernel_frames_refused(const struct session *s, int wanted)
+{
+    if (wanted < 0)
+        return "not wanted";
+    if (s->engine != ENGINE_SIGTRAP && s->engine != ENGINE_PERF_EVENT)
+        return "this clock does not know them";
+    if (s->exclude_kernel)
+        return "the kernel hides itself (kernel.perf_event_paranoid)";
+    if (!wanted && s->engine == ENGINE_SIGTRAP && s->n_cpus > CPUS_NO_MATTER)
+        return "an event for each processor of each thread";
+    struct perf_event_wish wish = {.cpu = -1, .period_ns = 1000000, .samples = true};
+    int fd = perf_event_open(&wish);
+    if (fd < 0)
+        return "the kernel refuses";
+    close(fd);
+    return NULL;
+}
+
 int engine_probe(struct session *s, const struct sampler_options *options,
                  struct sampler_info *info)
 {
     int error = choose(s, options, info);
     s->engine = info->engine;
+    s->n_cpus = (int)sysconf(_SC_NPROCESSORS_CONF);
+    info->no_kernel_frames = kernel_frames_refused(s, options->kernel_frames);
+    s->kernel_frames = !info->no_kernel_frames;
     s->signal = info->engine == ENGINE_NONE      ? 0
                 : info->engine == ENGINE_SIGTRAP ? SIGTRAP
                                                  : SIGPROF;
@@ -105,26 +133,71 @@ static int signal_thread(int fd, pid_t tid)
                : 0;
 }
 
-static int open_perf(struct session *s, struct thread *t)
+static struct clock_event *ring_of_cpu(struct session *s, int cpu)
 {
-    if (s->n_fds >= s->fd_budget)
+    for (int i = 0; i < s->n_events; i++)
+        if (s->events[i].cpu == cpu && s->events[i].ring.pages)
+            return &s->events[i];
+    return NULL;
+}
+
+/* What 50 ms bring, until the collector comes: at 10 kHz 70 KiB of a processor.  Of threads there may be
+ * many, and the kernel counts locked memory (kernel.perf_event_mlock_kb). */
+#define RING_OF_CPU (128 * 1024)
+#define RING_OF_THREAD (32 * 1024)
+
+/* Events of one processor write into one ring. */
+static void map_ring(struct session *s, struct clock_event *e)
+{
+    struct clock_event *first = e->cpu >= 0 ? ring_of_cpu(s, e->cpu) : NULL;
+    if (first)
+        ioctl(e->fd, PERF_EVENT_IOC_SET_OUTPUT, first->fd);
+    else
+        kernel_ring_map(&e->ring, e->fd, e->cpu >= 0 ? RING_OF_CPU : RING_OF_THREAD);
+}
+
+static int open_event(struct session *s, struct thread *t, int cpu, bool samples)
+{
+    struct perf_event_wish wish = {.tid = t->tid,
+                                   .cpu = cpu,
+                                   .period_ns = atomic_load(&s->period_ns),
+                                   .sigtrap = s->engine == ENGINE_SIGTRAP,
+                                   .exclude_kernel = s->exclude_kernel,
+                                   .samples = samples};
+    if (s->n_events >= s->fd_budget)
         return -EMFILE;
-    uint64_t period = atomic_load(&s->period_ns);
-    bool trap = s->engine == ENGINE_SIGTRAP;
-    int low = trap ? perf_event_open_sigtrap(t->tid, period)
-                   : perf_event_open_sigprof(t->tid, period, s->exclude_kernel);
-    int fd = low < 0 ? low : perf_event_settle(low, s->fd_floor, &t->event_id);
-    if (fd < 0)
-        return fd;
-    int error = trap ? 0 : signal_thread(fd, t->tid);
+    if (!map_memory_grow(&s->events, &s->events_bytes, (size_t)s->n_events + 1, sizeof *s->events))
+        return -ENOMEM;
+    struct clock_event e = {.thread = t->index, .cpu = cpu};
+    int low = perf_event_open(&wish);
+    e.fd = low < 0 ? low : perf_event_settle(low, s->fd_floor, &e.id);
+    if (e.fd < 0)
+        return e.fd;
+    int error = wish.sigtrap ? 0 : signal_thread(e.fd, t->tid);
     if (error) {
-        close(fd);
+        close(e.fd);
         return error;
     }
-    t->fd = fd;
-    s->n_fds++;
+    if (samples)
+        map_ring(s, &e);
+    s->events[s->n_events++] = e;
+    t->has_event = true;
     bool runs = atomic_load(&s->state) == SESSION_RUNNING; /* else enabled when it goes on */
-    return runs && ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) ? -errno : 0;
+    return runs && ioctl(e.fd, PERF_EVENT_IOC_ENABLE, 0) ? -errno : 0;
+}
+
+/* An event that others inherit has a ring only if it stands for one processor. */
+static int open_perf(struct session *s, struct thread *t)
+{
+    if (s->engine != ENGINE_SIGTRAP || !s->kernel_frames || s->n_events + s->n_cpus > s->fd_budget)
+        return open_event(s, t, -1, s->engine != ENGINE_SIGTRAP && s->kernel_frames);
+    int error = 0;
+    for (int cpu = 0; cpu < s->n_cpus && !error; cpu++) {
+        error = open_event(s, t, cpu, true);
+        if (error == -ENODEV) /* it is not there now */
+            error = 0;
+    }
+    return error;
 }
 
 static int arm(void *timer, uint64_t period_ns)
@@ -164,14 +237,22 @@ int engine_open(struct session *s, struct thread *t)
 }
 
 /* Disabled first: a child that is being spawned holds the descriptor, too, until it execs. */
-static void close_event(struct session *s, int fd, uint64_t id)
+static void close_event(struct clock_event *e)
 {
-    if (perf_event_is(fd, id)) {
-        ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
-        close(fd);
+    if (perf_event_is(e->fd, e->id)) {
+        ioctl(e->fd, PERF_EVENT_IOC_DISABLE, 0);
+        close(e->fd);
     }
-    if (fd >= 0)
-        s->n_fds--;
+    kernel_ring_unmap(&e->ring);
+}
+
+static void close_events(struct session *s, uint32_t thread)
+{
+    for (int i = s->n_events; i--;)
+        if (s->events[i].thread == thread) {
+            close_event(&s->events[i]);
+            s->events[i] = s->events[--s->n_events];
+        }
 }
 
 void engine_close(struct session *s, struct thread *t)
@@ -182,16 +263,20 @@ void engine_close(struct session *s, struct thread *t)
         timer_delete((timer_t)t->cpu_timer);
     t->has_timer = 0;
     t->has_cpu_timer = false;
-    close_event(s, t->fd, t->event_id);
-    t->fd = -1;
+    if (t->has_event)
+        close_events(s, t->index);
+    t->has_event = false;
 }
 
 void engine_retire(struct session *s, struct thread *t)
 {
-    if (s->engine == ENGINE_SIGTRAP && t->fd >= 0 && s->kept.n < SIGTRAP_KEPT_MAX) {
-        s->kept.event[s->kept.n++] = (struct sigtrap_event){t->fd, t->event_id};
-        t->fd = -1;
-    }
+    int kept = 0;
+    for (int i = 0; i < s->n_events; i++)
+        kept += !s->events[i].thread;
+    for (int i = 0; t->has_event && s->engine == ENGINE_SIGTRAP && i < s->n_events; i++)
+        if (s->events[i].thread == t->index &&
+            (s->events[i].ring.pages || kept++ < SIGTRAP_KEPT_MAX))
+            s->events[i].thread = 0;
     engine_close(s, t);
 }
 
@@ -200,40 +285,28 @@ void engine_close_all(struct session *s)
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         engine_close(s, t);
-    for (int i = 0; i < s->kept.n; i++)
-        close_event(s, s->kept.event[i].fd, s->kept.event[i].id);
-    s->kept.n = 0;
+    close_events(s, 0);
 }
 
 void engine_abandon(struct session *s)
 {
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        if (perf_event_is(t->fd, t->event_id))
-            close(t->fd);
-    for (int i = 0; i < s->kept.n; i++)
-        if (perf_event_is(s->kept.event[i].fd, s->kept.event[i].id))
-            close(s->kept.event[i].fd);
+    for (int i = 0; i < s->n_events; i++)
+        if (perf_event_is(s->events[i].fd, s->events[i].id))
+            close(s->events[i].fd);
 }
 
 /* Events that were inherited meanwhile keep theirs: their samples' weights are right all the same. */
-int engine_set_period(struct session *s, struct thread *t)
+void engine_set_period(struct session *s, struct thread *t)
 {
     uint64_t period = atomic_load(&s->period_ns);
     if (t->has_timer)
-        return arm(t->timer, period);
-    return perf_event_is(t->fd, t->event_id) && ioctl(t->fd, PERF_EVENT_IOC_PERIOD, &period)
-               ? -errno
-               : 0;
+        arm(t->timer, period);
+    for (int i = 0; t->has_event && i < s->n_events; i++)
+        if (s->events[i].thread == t->index && perf_event_is(s->events[i].fd, s->events[i].id))
+            ioctl(s->events[i].fd, PERF_EVENT_IOC_PERIOD, &period);
 }
 
-/* Also those that were inherited from it. */
-static void enable_event(int fd, uint64_t id, bool enable)
-{
-    if (perf_event_is(fd, id))
-        ioctl(fd, enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
-}
-
+/* Events: also those that were inherited from them. */
 void engine_enable_all(struct session *s, bool enable)
 {
     uint32_t at = 0;
@@ -242,24 +315,33 @@ void engine_enable_all(struct session *s, bool enable)
             arm(t->cpu_timer, 0);
         if (t->has_timer)
             arm(t->timer, enable ? atomic_load(&s->period_ns) : 0);
-        else
-            enable_event(t->fd, t->event_id, enable);
     }
-    for (int i = 0; i < s->kept.n; i++)
-        enable_event(s->kept.event[i].fd, s->kept.event[i].id, enable);
+    for (int i = 0; i < s->n_events; i++)
+        if (perf_event_is(s->events[i].fd, s->events[i].id))
+            ioctl(s->events[i].fd, enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
 }
 
-uint64_t engine_cpu_ns(struct thread *t)
+/* What its events counted. */
+static uint64_t counted_ns(struct session *s, const struct thread *t)
+{
+    uint64_t sum = 0, counted;
+    for (int i = 0; t->has_event && i < s->n_events; i++) {
+        struct clock_event *e = &s->events[i];
+        if (e->thread == t->index && perf_event_is(e->fd, e->id) &&
+            read(e->fd, &counted, sizeof counted) == sizeof counted)
+            sum += counted;
+    }
+    return sum;
+}
+
+uint64_t engine_cpu_ns(struct session *s, struct thread *t)
 {
     /* Not the event's count while the clock can be had: it includes time stolen from the thread. */
-    uint64_t ns = clock_read_ns(clock_of_thread(t->tid)), counted = 0;
+    uint64_t ns = clock_read_ns(clock_of_thread(t->tid));
     uint64_t sampled = atomic_load_explicit(&t->counters.cpu_ns, memory_order_relaxed);
     if (ns && ns >= t->base_cpu_ns && ns >= sampled)
         return t->last_cpu_ns = ns;
     if (sampled || t->last_cpu_ns)
         return sampled > t->last_cpu_ns ? sampled : t->last_cpu_ns;
-    if (perf_event_is(t->fd, t->event_id) &&
-        read(t->fd, &counted, sizeof counted) == sizeof counted)
-        return t->base_cpu_ns + counted;
-    return t->base_cpu_ns;
+    return t->base_cpu_ns + counted_ns(s, t);
 }

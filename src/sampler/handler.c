@@ -294,6 +294,7 @@ static void record_with_state(struct session *s, struct thread *t, struct sample
 {
     head->cpu = thread_cpu();
     head->gil = thread_gil(context);
+    head->in_kernel = arch_leaves_syscall(context);
     if (s->clock == CLOCK_CPU) {
         record(t, head, top);
         return;
@@ -302,6 +303,7 @@ static void record_with_state(struct session *s, struct thread *t, struct sample
     uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID), spent = cpu - t->cpu_ns;
     t->cpu_ns = cpu;
     head->waits = was_off_cpu(s, context, head->weight, spent);
+    head->in_kernel &= !head->waits;
     if (!head->waits) {
         head->weight += (uint32_t)(t->owed_ns / period);
         t->owed_ns %= period;

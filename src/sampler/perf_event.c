@@ -5,37 +5,35 @@
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sigtrap.h"
 
-static int open_event(pid_t tid, struct perf_event_attr *attr, uint64_t period_ns)
+int perf_event_open(const struct perf_event_wish *wish)
 {
-    attr->type = PERF_TYPE_SOFTWARE;
-    attr->size = sizeof *attr;
-    attr->config = PERF_COUNT_SW_TASK_CLOCK;
-    attr->sample_period = period_ns;
-    attr->disabled = 1;
-    attr->exclude_hv = 1;
-    attr->wakeup_events = 1;
-    long fd = syscall(SYS_perf_event_open, attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+                                   .size = sizeof attr,
+                                   .config = PERF_COUNT_SW_TASK_CLOCK,
+                                   .sample_period = wish->period_ns,
+                                   .disabled = 1,
+                                   .exclude_hv = 1,
+                                   .exclude_kernel = wish->exclude_kernel,
+                                   .wakeup_events = 1};
+    if (wish->sigtrap) {
+        attr.sigtrap = attr.remove_on_exec = attr.inherit = attr.inherit_thread = 1;
+        attr.sig_data = SIGTRAP_DATA;
+    }
+    if (wish->samples) {
+        attr.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+        attr.exclude_callchain_user = 1;
+        attr.use_clockid = 1;
+        attr.clockid = CLOCK_MONOTONIC;
+        attr.watermark = 1; /* nobody waits for the ring */
+        attr.wakeup_watermark = UINT32_MAX;
+    }
+    long fd = syscall(SYS_perf_event_open, &attr, wish->tid, wish->cpu, -1, PERF_FLAG_FD_CLOEXEC);
     return fd < 0 ? -errno : (int)fd;
-}
-
-int perf_event_open_sigprof(pid_t tid, uint64_t period_ns, bool exclude_kernel)
-{
-    struct perf_event_attr attr = {.exclude_kernel = exclude_kernel};
-    return open_event(tid, &attr, period_ns);
-}
-
-int perf_event_open_sigtrap(pid_t tid, uint64_t period_ns)
-{
-    struct perf_event_attr attr = {.sigtrap = 1,
-                                   .remove_on_exec = 1,
-                                   .inherit = 1,
-                                   .inherit_thread = 1,
-                                   .sig_data = SIGTRAP_DATA};
-    return open_event(tid, &attr, period_ns);
 }
 
 int perf_event_settle(int low, int floor, uint64_t *id)

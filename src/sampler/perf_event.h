@@ -9,9 +9,18 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Both give a new descriptor or -errno.  The event is disabled; `tid` 0: the calling thread. */
-int perf_event_open_sigprof(pid_t tid, uint64_t period_ns, bool exclude_kernel);
-int perf_event_open_sigtrap(pid_t tid, uint64_t period_ns); /* see sigtrap.h */
+/* Which event: of thread `tid` (0: the calling one), on processor `cpu` (-1: on any). */
+struct perf_event_wish {
+    pid_t tid;
+    int cpu;
+    uint64_t period_ns;
+    bool sigtrap; /* see sigtrap.h; else SIGPROF, which the caller sets up */
+    bool exclude_kernel;
+    bool samples; /* also writes what kernel_ring.h reads */
+};
+
+/* A new descriptor or -errno.  The event is disabled. */
+int perf_event_open(const struct perf_event_wish *wish);
 
 /* The same descriptor with a number from `floor` on, and the event's id; closes `fd`.  Or -errno. */
 int perf_event_settle(int fd, int floor, uint64_t *id);

@@ -152,6 +152,7 @@ static void dispose(struct session *s)
     for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));)
         registry_remove(&s->registry, t);
     registry_unstock(&s->registry);
+    map_memory_free(s->events, s->events_bytes);
     drain_free(s->drain);
     exact_free(s->exact);
     spool_close(s->spool);
@@ -268,7 +269,7 @@ static void skip_pause(struct session *s)
     uint32_t at = 0;
     s->counted_from_ns = clock_now_ns();
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        uint64_t now = engine_cpu_ns(t);
+        uint64_t now = engine_cpu_ns(s, t);
         t->base_cpu_ns += now - t->paused_cpu_ns;
         t->cpu_ns = now; /* no handler runs that could write it */
         t->carry_ns = 0;
@@ -306,7 +307,8 @@ int sampler_stop(struct sampler_result *result)
     struct spool_end end = {.time_ns = result->end_ns,
                             .process_cpu_ns = result->process_cpu_ns,
                             .n_forked = result->n_forked,
-                            .n_spawned = result->n_spawned};
+                            .n_spawned = result->n_spawned,
+                            .n_kernel_lost = s->kernel_lost};
     spool_append(s->spool, SPOOL_END, &end, sizeof end, NULL, 0);
     result->write_error = spool_flush(s->spool);
     the_session = NULL;
@@ -421,7 +423,7 @@ void sampler_pause(void)
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         asleep_end(s, t);
-        t->paused_cpu_ns = engine_cpu_ns(t);
+        t->paused_cpu_ns = engine_cpu_ns(s, t);
     }
     pthread_mutex_unlock(&s->lock);
 }

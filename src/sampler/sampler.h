@@ -27,6 +27,7 @@ struct sampler_options {
     uint64_t period_ns;
     enum sampler_clock clock;
     enum sampler_engine engine;
+    int kernel_frames;   /* 1: yes; 0: where they cost next to nothing; -1: no */
     uint32_t max_frames; /* of a recorded stack */
     uint32_t ring_bytes; /* 0: by the rate */
     uint32_t max_nodes;
@@ -38,9 +39,10 @@ struct sampler_options {
 
 struct sampler_info {
     enum sampler_engine engine;
-    const char *engine_reason; /* why not a better one; static text */
-    uint64_t period_ns;        /* in effect: longer if the rate asked costs too much */
-    uint64_t cost_ns;          /* measured cost of one sample; 0: not measured */
+    const char *engine_reason;    /* why not a better one; static text */
+    const char *no_kernel_frames; /* why; NULL: there are */
+    uint64_t period_ns;           /* in effect: longer if the rate asked costs too much */
+    uint64_t cost_ns;             /* measured cost of one sample; 0: not measured */
     uint64_t start_ns;
     char error[200]; /* what went wrong */
 };

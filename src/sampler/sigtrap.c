@@ -43,7 +43,8 @@ const char *sigtrap_refused(uint64_t period_ns)
     own_fd_close(&status);
     if (watched)
         return "a debugger would stop at every SIGTRAP";
-    int fd = perf_event_open_sigtrap(0, period_ns);
+    int fd = perf_event_open(
+        &(struct perf_event_wish){.cpu = -1, .period_ns = period_ns, .sigtrap = true});
     if (fd < 0)
         return "the kernel refuses sigtrap";
     close(fd);

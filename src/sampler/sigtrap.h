@@ -7,6 +7,7 @@
  *  - An event must stay open when its thread has ended: those inherited from it would end with it.
  *  - A signal can come after the event was closed, when its thread comes back from a system call that
  *    it was in.  So at the end the handler stays if other threads live: SIGTRAP's default is death.
+ *  - One that threads inherit can have a ring (kernel_ring.h) only if it is for one processor.
  *  - Linux before 6.15 may wait in close() until such a thread comes back.  It is not used there.
  *
  * Context: the collector thread, sampler_start and sampler_stop.
@@ -19,18 +20,7 @@
 
 #define TRAP_OF_PERF 6                     /* TRAP_PERF, which older headers lack */
 #define SIGTRAP_DATA 0x7079687962726964ull /* "pyhybrid": tells our events' signals from others' */
-#define SIGTRAP_KEPT_MAX 64
-
-struct sigtrap_event {
-    int fd;
-    uint64_t id;
-};
-
-/* Events of threads that have ended. */
-struct sigtrap_kept {
-    struct sigtrap_event event[SIGTRAP_KEPT_MAX];
-    int n;
-};
+#define SIGTRAP_KEPT_MAX 64                /* events of threads that have ended */
 
 /* Why this engine is not to be had here; NULL: it is. */
 const char *sigtrap_refused(uint64_t period_ns);

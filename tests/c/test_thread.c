@@ -43,7 +43,7 @@ static void a_record_is_found_by_its_tid(void **state)
     assert_null(registry_find(registry, 12));
     assert_int_equal(a->tid, 10);
     assert_int_equal(a->index, 1);
-    assert_int_equal(a->fd, -1);
+    assert_false(a->has_event);
 }
 
 static void a_removed_record_is_not_found_and_its_place_is_used_again(void **state)

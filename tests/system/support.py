@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -32,6 +33,8 @@ NESTED = [
     "spin",
     "burn",
 ]
+
+LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
 TARGETS = Path(__file__).parent.parent / "targets"
 

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run, check_invariants
-
-LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
+from support import LINUX, Run, check_invariants
 
 pytestmark = [
     pytest.mark.needs("root"),

@@ -6,8 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyhybrid import spool_format as form
-from pyhybrid.frames import C_CALL_LIMIT, NATIVE_LIMIT, OFFSET_BITS, PSEUDO_LIMIT, REGION_LIMIT
-from pyhybrid.symbols import ADDRESS_BITS
+from pyhybrid.frames import (
+    C_CALL_LIMIT,
+    KERNEL_LIMIT,
+    NATIVE_LIMIT,
+    OFFSET_BITS,
+    PSEUDO_LIMIT,
+    REGION_LIMIT,
+)
+from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK
 
 META = {
     "version": "0.1.0",
@@ -48,6 +55,11 @@ def python(code: int, offset: int) -> int:
 def pseudo(number: int) -> int:
     """The word of a pseudo-frame."""
     return PSEUDO_LIMIT | number
+
+
+def kernel(address: int) -> int:
+    """The word of a frame of the kernel."""
+    return KERNEL_LIMIT | address & ADDRESS_MASK
 
 
 def region(number: int) -> int:
@@ -218,7 +230,7 @@ class SpoolWriter:
 
     def end(self, time_ns: int = 3_000_000_000, cpu_ns: int = 1_500_000_000) -> None:
         """END: stopped in order, two children forked and one spawned."""
-        self.record(form.END, form.END_HEAD.pack(time_ns, cpu_ns, 2, 1))
+        self.record(form.END, form.END_HEAD.pack(time_ns, cpu_ns, 2, 1, 0))
 
     def save(self, path: Any) -> str:
         """Write the file; returns its path as str."""

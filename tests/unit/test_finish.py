@@ -180,7 +180,7 @@ def test_pseudo_frames_and_unknown_codes(finished: Finished) -> None:
     writer = SpoolWriter()
     writer.meta()
     writer.thread(1, 1, "python")
-    stacks = [writer.stack(pseudo(n)) for n in range(1, 9)] + [writer.stack(python(77, 1)), 0]
+    stacks = [writer.stack(pseudo(n)) for n in range(1, 10)] + [writer.stack(python(77, 1)), 0]
     writer.stacks()
     writer.samples(1, stacks)
     assert paths(finished(writer)) == {
@@ -191,7 +191,8 @@ def test_pseudo_frames_and_unknown_codes(finished: Finished) -> None:
         "[other interpreter]": 1,
         "[tree full]": 1,
         "[pyhybrid]": 1,
-        "[pseudo 8]": 1,
+        "[kernel]": 1,
+        "[pseudo 9]": 1,
     }
 
 

@@ -1,0 +1,63 @@
+"""Names of the kernel's functions, from /proc/kallsyms (man 5 proc_kallsyms).
+
+The addresses hold until the machine boots again; a reader without the right to see them
+(kernel.kptr_restrict) finds zeros.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+KALLSYMS = "/proc/kallsyms"
+
+_TEXT = b"tTwW"
+_DIGITS = 16
+_TYPE = _DIGITS + 1  # where the type stands in a line: `ffffffff81000000 T _stext`
+
+
+class KernelFunction(NamedTuple):
+    """A function of the kernel or of its module `module`; addresses are absolute."""
+
+    name: str
+    start: int
+    size: int | None
+    module: str | None
+
+
+class KernelSymbols:
+    """The table of the running kernel, read once."""
+
+    def __init__(self, path: str = KALLSYMS) -> None:
+        """Empty where it cannot be read, or hides its addresses."""
+        try:
+            with open(path, "rb") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            lines = []
+        lines.sort()  # addresses have their leading zeros; of one address the global name is first
+        if lines and lines[-1].startswith(b"0" * _DIGITS):
+            lines = []
+        self._lines = lines
+
+    def __bool__(self) -> bool:
+        """Is anything known?"""
+        return bool(self._lines)
+
+    def resolve(self, address: int) -> KernelFunction | None:
+        """The function at the absolute address."""
+        at = bisect_right(self._lines, b"%016x~" % address) - 1
+        while at >= 0 and self._lines[at][_TYPE] not in _TEXT:
+            at -= 1
+        if at < 0:
+            return None
+        digits = self._lines[at][:_DIGITS]
+        while at and self._same(at - 1, digits):
+            at -= 1
+        after = bisect_right(self._lines, digits + b"~")
+        start = int(digits, 16)
+        size = int(self._lines[after][:_DIGITS], 16) - start if after < len(self._lines) else None
+        name, _, module = self._lines[at][_TYPE + 2 :].decode("ascii", "replace").partition("\t")
+        return KernelFunction(name, start, size, module.strip("[]") or None)
+
+    def _same(self, at: int, digits: bytes) -> bool:
+        line = self._lines[at]
+        return line.startswith(digits) and line[_TYPE] in _TEXT

@@ -1,0 +1,200 @@
+"""Frames of the kernel: below the system call or the page fault that led there, or `[kernel]`."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from support import LINUX, Run, check_invariants, covered_ns
+
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Frame
+
+# A second of each, in threads that say by their names what they do: system calls that copy, page
+# faults, and neither.
+WORK = """
+import mmap, os, threading, time
+
+def reads():
+    with open("/dev/zero", "rb", buffering=0) as file:
+        buffer = bytearray(1 << 20)
+        while time.thread_time() < SECONDS:
+            for _ in range(20): file.readinto(buffer)
+
+def faults():
+    zeros = bytes(1 << 22)
+    while time.thread_time() < SECONDS:
+        with mmap.mmap(-1, 1 << 22) as fresh:
+            fresh.write(zeros)
+
+def computes():
+    while time.thread_time() < SECONDS:
+        for _ in range(20): sum(range(10_000))
+
+for work in reads, faults, computes:
+    thread = threading.Thread(target=work, name=work.__name__)
+    thread.start()
+    thread.join()
+"""
+
+ENGINES = [
+    pytest.param(
+        "sigtrap",
+        marks=pytest.mark.skipif(LINUX < (6, 15), reason="sigtrap needs Linux 6.15"),
+    ),
+    "perf_event",
+]
+
+
+def leaves(profile: Profile) -> Iterator[tuple[str, int, Frame, list[Frame]]]:
+    """Of every kind of sample: thread, weight, the program's innermost frame, and the kernel's
+    frames, outermost first."""
+    for row in profile.sampled:
+        inner: list[Frame] = []
+        stack = row.stack
+        while stack:
+            frame = profile.frames[profile.nodes.frame[profile.stacks.node[stack]]]
+            if frame.kind != "kernel" and frame.name != "[kernel]":
+                yield profile.threads[row.thread].name, row.weight_ns, frame, inner[::-1]
+                break
+            inner.append(frame)
+            stack = profile.stacks.parent[stack]
+
+
+def in_kernel(profile: Profile) -> dict[str, float]:
+    """By thread: the share of its samples that came in the kernel."""
+    whole: Counter[str] = Counter()
+    inside: Counter[str] = Counter()
+    for thread, weight, _, kernel in leaves(profile):
+        whole[thread] += weight
+        inside[thread] += weight * bool(kernel)
+    return {thread: inside[thread] / whole[thread] for thread in whole}
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("hz", [999, 9999])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_where_in_the_kernel(pyhybrid: Callable[..., Run], engine: str, hz: int) -> None:
+    options = ("--kernel", "--engine", engine, "--hz", hz, "--format", "folded")
+    run = pyhybrid(*options, "-c", f"SECONDS = 1\n{WORK}")
+    profile = run.profile()
+    check_invariants(profile)
+    assert profile.meta["kernel_frames"]
+    calls: Counter[str] = Counter()
+    misplaced = 0
+    for _, weight, above, kernel in leaves(profile):
+        names = [frame.name for frame in kernel]
+        copies = "ksys_read" in names
+        if copies:
+            calls[above.name] += weight
+        # A page fault interrupts any instruction but that of a system call, whose own way in is
+        # another; so does a clock's interrupt that is taken on the way back.
+        misplaced += weight * (copies and names[0] == "asm_exc_page_fault")
+    total = sum(row.weight_ns for row in profile.sampled)
+    assert misplaced == 0
+    # What reads is called `read`, whatever libc calls it otherwise.
+    assert calls.total() > 0.2 * total
+    known = sum(weight for name, weight in calls.items() if "read" in name or "+0x" in name)
+    assert known > 0.99 * calls.total(), calls
+    shares = in_kernel(profile)
+    assert shares["reads"] > 0.85, shares
+    assert shares["computes"] < 0.3, shares
+    faults = [
+        weight
+        for thread, weight, _, kernel in leaves(profile)
+        if thread == "faults" and any(frame.name.endswith("handle_mm_fault") for frame in kernel)
+    ]
+    assert sum(faults) > 0.15 * total / 3
+    for thread in profile.threads.values():
+        cpu_ns = thread.cpu_ns or 0
+        assert abs(covered_ns(profile, thread) - cpu_ns) <= 0.01 * cpu_ns + 2 * profile.period_ns
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_as_much_time_as_the_kernel_says(pyhybrid: Callable[..., Run], engine: str) -> None:
+    """getrusage tells a process's time in the kernel from its own."""
+    program = f"SECONDS = 1.5\n{WORK}\n" + (
+        "import resource\n"
+        "usage = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "print(usage.ru_stime / (usage.ru_stime + usage.ru_utime))"
+    )
+    options = ("--kernel", "--engine", engine, "--hz", 1999, "--format", "folded")
+    run = pyhybrid(*options, "-c", program)
+    share = sum(w for _, w, _, kernel in leaves(run.profile()) if kernel) / sum(
+        row.weight_ns for row in run.profile().sampled
+    )
+    # Both are samples on a kernel that counts by ticks; there are 4,500 ms of them.
+    assert abs(share - float(run.result.stdout)) < 0.08, (share, run.result.stdout)
+
+
+@pytest.mark.needs("root", "perf")
+def test_perf_names_them(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("--kernel", "--format", "perf", "-c", f"SECONDS = 0.3\n{WORK}")
+    script = ["perf", "script", "-i", "perf.data", "-F", "comm,ip,sym,dso"]
+    done = subprocess.run(script, cwd=run.folder, capture_output=True, text=True, check=True)
+    stacks = [stack.splitlines() for stack in done.stdout.split("\n\n")]
+    reading = [stack for stack in stacks if any(" ksys_read" in line for line in stack)]
+    assert len(reading) > 100
+    for stack in reading:
+        inside = [line for line in stack[1:] if "[kernel.kallsyms]" in line or "([" in line]
+        assert stack[1] == inside[0]
+    report = ["perf", "report", "-i", "perf.data", "--stdio", "--no-children", "--sort", "dso"]
+    done = subprocess.run(report, cwd=run.folder, capture_output=True, text=True, check=True)
+    assert "[kernel.kallsyms]" in done.stdout or "[kernel]" in done.stdout
+
+
+@pytest.mark.parametrize("engine", ["timer", "auto"])
+def test_without_rings_it_is_known_that_it_was_there(
+    pyhybrid: Callable[..., Run], engine: str
+) -> None:
+    """Of system calls; page faults cannot be told."""
+    options = ("--no-kernel", "--engine", engine, "--format", "folded")
+    run = pyhybrid(*options, "-c", f"SECONDS = 1\n{WORK}")
+    profile = run.profile()
+    check_invariants(profile)
+    assert not any(frame.kind == "kernel" for frame in profile.frames.values())
+    assert all(len(kernel) <= 1 for _, _, _, kernel in leaves(profile))
+    shares = in_kernel(profile)
+    assert shares["reads"] > 0.8, shares
+    assert shares["computes"] < 0.1, shares
+
+
+def test_what_waits_is_not_in_the_kernel(pyhybrid: Callable[..., Run]) -> None:
+    options = ("--clock", "wall", "--hz", 500, "--format", "folded")
+    profile = pyhybrid(*options, "-c", "import time; time.sleep(1)").profile()
+    sleeping = [row for row in profile.sampled if row.waits]
+    assert sum(row.weight_ns for row in sleeping) > 0.9e9
+    assert sum(w for _, w, _, kernel in leaves(profile) if kernel) < 0.05e9
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("files", [64, 4096])
+def test_few_descriptors(pyhybrid: Callable[..., Run], files: int) -> None:
+    """An event for each processor may be too many: then there is one, and no frames below it."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    program = "import threading, time\n" + (
+        "def f():\n"
+        " while time.thread_time() < 0.02: sum(range(1000))\n"
+        "for _ in range(30):\n"
+        " ts = [threading.Thread(target=f) for _ in range(10)]\n"
+        " [t.start() for t in ts]; [t.join() for t in ts]"
+    )
+    run = pyhybrid(
+        *("--kernel", "--format", "folded", "-c", program),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard)),
+    )
+    check_invariants(run.profile())
+    recorded = sum(thread.recorded_weight_ns for thread in run.profile().threads.values())
+    assert recorded > 0.9 * 300 * 0.02e9
+
+
+@pytest.mark.parametrize("mode", ["trace", "sample"])
+def test_wanted_and_not_to_be_had(pyhybrid: Callable[..., Run], mode: str) -> None:
+    run = pyhybrid("--kernel", "--engine", "timer", "--mode", mode, "-c", "sum(range(10**6))")
+    assert "no frames of the kernel: this clock does not know them" in run.result.stderr
+    quality = pyhybrid("report", "--quality", cwd=run.folder)
+    assert "no frames of it: this clock does not know them" in quality.result.stdout
