@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pyhybrid.linetable import LineTable
 from pyhybrid.plumbing import is_interpreter
-from pyhybrid.pseudo import KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
+from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool_rows import Code, Spool
 from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
 
@@ -133,7 +133,8 @@ class Frames:
         """A pseudo-frame, or a region, which is one by its name."""
         number = word & 0xFFFFFFFF
         if word < REGION_LIMIT:
-            return self._pseudo(number)
+            named = pseudo_frame(number).symbol != IN_KERNEL
+            return self._pseudo(number) if named else self._nameless_kernel()
         name = self._spool.regions.get(number, f"region {number}")
         return self._intern(
             ("region", name), *("region", name, None, None, None, None, None, None, "region")
@@ -156,9 +157,7 @@ class Frames:
             self.address[word] = address
             found = symbolizer.name_kernel(address & KERNEL_ADDRESS_MASK)
             if found is None:
-                self.frame[word] = self._intern(
-                    "kernel", *("kernel", KERNEL, None, None, None, None, None, None, "none")
-                )
+                self.frame[word] = self._nameless_kernel()
                 continue
             name, start, size, module = found
             self.frame[word] = self._intern(
@@ -166,6 +165,10 @@ class Frames:
                 *("kernel", name, module, None, None),
                 *(start - (1 << 64), size, name, "kallsyms"),
             )
+
+    def _nameless_kernel(self) -> int:
+        """The kernel, where it does not tell names or nobody knows where in it a sample came."""
+        return self._intern(KERNEL, *("kernel", KERNEL, None, None, None, None, None, None, "none"))
 
     def _function(self, function: NativeFunction) -> int:
         module, start, size, name, symbol, source = function

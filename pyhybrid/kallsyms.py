@@ -58,6 +58,15 @@ class KernelSymbols:
         name, _, module = self._lines[at][_TYPE + 2 :].decode("ascii", "replace").partition("\t")
         return KernelFunction(name, start, size, module.strip("[]") or None)
 
+    def text(self) -> tuple[int, int] | None:
+        """Where the kernel's own code begins and ends."""
+        first, last = (self._address(b"T " + name) for name in (b"_text", b"_etext"))
+        return (first, last) if first and last else None
+
+    def _address(self, type_and_name: bytes) -> int | None:
+        found = (line for line in self._lines if line[_TYPE:] == type_and_name)
+        return next((int(line[:_DIGITS], 16) for line in found), None)
+
     def _same(self, at: int, digits: bytes) -> bool:
         line = self._lines[at]
         return line.startswith(digits) and line[_TYPE] in _TEXT

@@ -32,8 +32,7 @@ KERNEL_ENTRIES = (
     "entry_SYSCALL_*",
     "do_syscall_64",
     "x64_sys_call",
-    "asm_exc_page_fault",
-    "asm_sysvec_*",
+    "asm_*",
     "ret_from_fork*",
 )
 

@@ -19,6 +19,7 @@ GAP = "gap"
 BRIDGED = "bridged"  # code without unwind information was passed, verified; views fold it away
 UNKNOWN_PYTHON = "unknown_python"
 TREE_FULL = "tree_full"
+IN_KERNEL = "kernel"
 OWN_CALLBACK = "pyhybrid"  # a sample that met our own code: outside all shares
 
 # In the kernel; where is not known.  Also the name of its functions whose names it does not tell.
@@ -32,7 +33,7 @@ PSEUDO_FRAMES = {
     5: PseudoFrame("[other interpreter]", "other_interpreter"),
     6: PseudoFrame("[tree full]", TREE_FULL),
     7: PseudoFrame("[pyhybrid]", OWN_CALLBACK),
-    8: PseudoFrame(KERNEL, "kernel"),
+    8: PseudoFrame(KERNEL, IN_KERNEL),  # a frame of kind kernel, not pseudo (frames.py)
 }
 
 # A native address in no module: code that a JIT compiler wrote into anonymous memory.

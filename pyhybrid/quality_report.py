@@ -38,6 +38,7 @@ class QualityReport:
     kernel_frames: bool
     no_kernel_frames: str  # why not
     kernel_lost: int  # ticks of which it is not known where in the kernel they came
+    kernel_mute: int  # clocks that could not say that
     hz: int | None
     hz_reached: float | None  # samples per second of the clock, over busy threads
     signals: int  # == recorded + the sum of losses
@@ -74,6 +75,7 @@ def quality_report(profile: Profile) -> QualityReport:
         kernel_frames=bool(profile.meta.get("kernel_frames")),
         no_kernel_frames=str(profile.meta.get("no_kernel_frames") or ""),
         kernel_lost=int(profile.meta.get("kernel_lost") or 0),
+        kernel_mute=int(profile.meta.get("kernel_mute") or 0),
         hz=profile.meta.get("hz"),
         hz_reached=hz_reached(profile),
         signals=sum(t.signals for t in threads),
@@ -145,12 +147,7 @@ def quality_lines(report: QualityReport) -> list[str]:
     if report.interval:
         text = ", ".join(f"{name} {value:.2f}" for name, value in report.interval.items())
         lines.append(f"          periods from sample to sample of busy threads: {text}")
-    why = f"no frames of it: {report.no_kernel_frames}"
-    lines.append(
-        f"kernel    its frames, lost {report.kernel_lost:,} times"
-        if report.kernel_frames
-        else f"kernel    {why if report.no_kernel_frames else 'no frames of it'}"
-    )
+    lines.append("kernel    " + _kernel_text(report))
     missed = report.missed_weight_ns / (report.missed_weight_ns + report.recorded_weight_ns or 1)
     lines += [
         f"samples   {report.signals:,} signals, {report.recorded:,} recorded; "
@@ -172,6 +169,13 @@ def quality_lines(report: QualityReport) -> list[str]:
         if more := report.modules[N_MODULES:]:
             lines.append(f"                   and {len(more)} more (--json has them)")
     return lines
+
+
+def _kernel_text(report: QualityReport) -> str:
+    if not report.kernel_frames:
+        return f"no frames of it: {report.no_kernel_frames or 'not known why'}"
+    mute = f"; {report.kernel_mute} clocks have none (descriptors, or locked memory, are few)"
+    return f"its frames, lost {report.kernel_lost:,} times{mute if report.kernel_mute else ''}"
 
 
 def _bars(histogram: list[tuple[int, int]]) -> list[str]:

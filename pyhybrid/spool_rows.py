@@ -134,8 +134,10 @@ class CallTimes(NamedTuple):
 
 @dataclass(slots=True)
 class End:
-    """The profiler was stopped in order; `cpu_ns` is the process's while it ran.  `n_kernel_lost`:
-    ticks of which it is not known where in the kernel they came.
+    """The profiler was stopped in order; `cpu_ns` is the process's while it ran.
+
+    n_kernel_lost: ticks of which it is not known where in the kernel they came; n_mute: clocks
+    that could not say that.
     """
 
     time_ns: int
@@ -143,6 +145,7 @@ class End:
     n_forked: int
     n_spawned: int
     n_kernel_lost: int
+    n_mute: int
 
 
 @dataclass(slots=True)

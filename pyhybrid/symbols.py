@@ -98,6 +98,10 @@ class Symbolizer:
                 self._note(f"no names of the kernel's functions: the kernel {why}")
         return self._kernel.resolve(address)
 
+    def kernel_text(self) -> tuple[int, int] | None:
+        """Where the kernel's code begins and ends, if a frame of it was named."""
+        return self._kernel.text() if self._kernel else None
+
     def _name_module(
         self, module: Module, words: list[int], named: dict[int, NativeFunction]
     ) -> None:

@@ -107,7 +107,7 @@ class _View:
         return node, names if len(names) < 4 else [names[0], "…", names[-1]]
 
     def _is_native(self, node: int) -> bool:
-        return self._frames[self._tree.frame[node]].kind == "native"
+        return self._frames[self._tree.frame[node]].kind in ("native", "kernel")
 
     def _name(self, node: int) -> str:
         label = self._labels[self._tree.frame[node]]

@@ -17,7 +17,6 @@
 
 #define CHUNK 1024 /* samples in one SPOOL_SAMPLES record */
 #define TICKS_MAX (1u << 16)
-#define KERNEL_CHAINS_MAX (1u << 16)
 #define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
@@ -287,19 +286,26 @@ void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t 
     t->drain->repeated_weight += weight;
 }
 
-void drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
+bool drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
                   size_t n)
 {
     struct drain_thread *own = t->drain;
     uint32_t id = 0;
     int full = 0;
-    if (own->n_ticks == TICKS_MAX ||
-        !map_memory_grow(&own->ticks, &own->ticks_bytes, own->n_ticks + 1, sizeof *own->ticks) ||
-        (n && !d->kernel.parent && calltree_init(&d->kernel, KERNEL_CHAINS_MAX)))
-        return;
-    while (n-- && !full)
-        id = calltree_child(&d->kernel, id, frame_kernel(chain[n]), &full);
-    own->ticks[own->n_ticks++] = (struct tick){.time_ns = time_ns, .chain = id};
+    if (own->n_ticks == TICKS_MAX) { /* its signals are blocked; the last ones matter */
+        own->n_ticks /= 2;
+        memmove(own->ticks, own->ticks + own->n_ticks, own->n_ticks * sizeof *own->ticks);
+    }
+    if (!map_memory_grow(&own->ticks, &own->ticks_bytes, own->n_ticks + 1, sizeof *own->ticks) ||
+        (n && !d->kernel.parent && calltree_init(&d->kernel, d->tree.max)))
+        return false;
+    while (n-- && !full) /* return addresses but for the innermost */
+        id = calltree_child(&d->kernel, id, frame_kernel(n ? chain[n] - 1 : chain[n]), &full);
+    size_t at = own->n_ticks++;
+    for (; at && own->ticks[at - 1].time_ns > time_ns; at--)
+        own->ticks[at] = own->ticks[at - 1];
+    own->ticks[at] = (struct tick){.time_ns = time_ns, .chain = id};
+    return true;
 }
 
 void drain_samples_until(struct drain *d, uint64_t time_ns)
@@ -327,7 +333,8 @@ static uint32_t in_kernel(struct drain *d, uint32_t stack, uint32_t chain)
 }
 
 /* Clocks tick on while the kernel works for a thread, and it gets one signal at the end: the sample's
- * weight belongs to its last ticks, in equal parts. */
+ * weight belongs to its last ticks, in equal parts.  Ticks before one that came in the program belong to
+ * other stacks (the signal was blocked), and so do more than its weight says (samples that were lost). */
 static void put_ticks(struct drain *d, struct thread *t, const struct sample_record *r,
                       uint32_t stack, uint32_t state)
 {
@@ -335,9 +342,10 @@ static void put_ticks(struct drain *d, struct thread *t, const struct sample_rec
     size_t n = 0, from = 0;
     uint32_t given = 0;
     int full;
-    while (n < own->n_ticks && own->ticks[n].time_ns <= r->time_ns)
-        n++;
-    if (n > r->weight + !r->weight) /* of samples that were lost */
+    for (; n < own->n_ticks && own->ticks[n].time_ns <= r->time_ns; n++)
+        if (!own->ticks[n].chain || (n && !own->ticks[n - 1].chain))
+            from = n;
+    if (n - from > r->weight + !r->weight)
         from = n - r->weight - !r->weight;
     if (!n && r->in_kernel && !is_leaf(d, stack))
         stack = calltree_child(&d->tree, stack, frame_pseudo(PSEUDO_KERNEL), &full);
@@ -345,7 +353,7 @@ static void put_ticks(struct drain *d, struct thread *t, const struct sample_rec
         const struct tick *tick = &own->ticks[i];
         bool last = i + 1 == n;
         uint32_t upto = (uint32_t)((uint64_t)r->weight * (i + 1 - from) / (n - from));
-        if (!last && (tick[1].chain == tick->chain || upto == given))
+        if (!last && tick[1].chain == tick->chain)
             continue;
         put_sample(d, t, last ? r->time_ns : tick->time_ns, upto - given,
                    in_kernel(d, stack, tick->chain) | state, r->cpu);

@@ -25,9 +25,10 @@ int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns);
  * or when it has waited long, that one, too.  Returns whether anything was taken. */
 bool drain_thread(struct drain *d, struct thread *t, bool last);
 
-/* Where in the kernel the thread's clock ticked, in order of time, before the sample is drained that
- * it belongs to: addresses, innermost first; none: it was in the program. */
-void drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
+/* Where in the kernel the thread's clock ticked, before the sample is drained that it belongs to:
+ * addresses, innermost first; none: it was in the program.  Processors tell one after the other, so
+ * a thread that moved may not come in order of time.  False: no memory. */
+bool drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
                   size_t n);
 /* Later samples wait: what drain_kernel will say of them is not known yet. */
 void drain_samples_until(struct drain *d, uint64_t time_ns);

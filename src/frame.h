@@ -20,7 +20,7 @@
  *   LINE         31..0 line number; only below a Python node of the exact half (exact.h)
  *   KERNEL       46..0 of an address of the kernel, whose upper bits are ones
  *
- * Every native address lies inside the instruction it stands for: the interrupted one for the
+ * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for the
  * innermost frame and for frames that a signal interrupted, the calling one (return address - 1)
  * for all others.  An instruction offset counts 16-bit code units from co_code_adaptive.
  *

@@ -170,6 +170,8 @@ struct spool_end {
     uint32_t n_forked;       /* children that fork() made */
     uint32_t n_spawned;      /* children by subprocess, os.posix_spawn */
     uint64_t n_kernel_lost;  /* ticks of which it is not known where in the kernel they came */
+    uint32_t n_mute;         /* clocks that could not say that */
+    uint32_t pad;
 };
 
 /* The exact half.  Its threads have numbers of their own; nodes count from 1 in each thread, 0 is the

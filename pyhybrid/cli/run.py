@@ -59,8 +59,8 @@ def make_parser() -> Parser:
     add(
         "--kernel",
         action=argparse.BooleanOptionalAction,
-        help="frames of the kernel below the system call (default: where perf_event gives them and "
-        "there are at most 16 processors)",
+        help="frames of the kernel below system calls and page faults (default: where perf_event "
+        "gives them; with sigtrap on more than 16 processors only if asked for)",
     )
     add(
         "-o",

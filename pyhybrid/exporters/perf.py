@@ -147,7 +147,7 @@ def _summed_samples(profile: Profile, chains: _Chains) -> Iterator[bytes]:
 def _side_records(profile: Profile) -> Iterator[bytes]:
     """The kernel, the threads, and all that is mapped."""
     pid, synthetic = profile.process.pid, SyntheticAddresses(profile)
-    yield form.kernel_map()
+    yield form.kernel_map(*profile.meta.get("kernel_text") or ())
     for thread in profile.threads.values():
         yield form.comm(pid, thread.tid, thread.name.replace(";", ":"))
     moved = _overlapping(list(profile.modules.values()))

@@ -90,12 +90,13 @@ def comm(pid: int, tid: int, name: str) -> bytes:
     return _event(_COMM, 0, struct.pack("<II", pid, tid) + _padded(name), pid, tid, 0)
 
 
-def kernel_map() -> bytes:
-    """MMAP of the kernel, which perf wants to see even where no sample lies in it."""
-    start = 0xFFFF_FFFF_8100_0000
-    body = struct.pack("<iIQQQ", -1, 0, start, 0x100_0000, start) + _padded(
-        "[kernel.kallsyms]_text"
-    )
+def kernel_map(start: int = 0xFFFF_FFFF_8100_0000, end: int = 0xFFFF_FFFF_8200_0000) -> bytes:
+    """MMAP of the kernel's code, which perf wants to see even where no sample lies in it.
+
+    Its file offset is where `_text` was: so perf sees by how far the kernel has moved since.
+    """
+    body = struct.pack("<iIQQQ", -1, 0, start, end - start, start)
+    body += _padded("[kernel.kallsyms]_text")
     return _event(_MMAP, _KERNEL, body, 0, 0, 0)
 
 

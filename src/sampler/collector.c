@@ -63,20 +63,15 @@ static void take_kernel(void *arg, pid_t tid, uint64_t time_ns, const uint64_t *
 {
     struct session *s = arg;
     struct thread *t = registry_find(&s->registry, tid);
-    if (t && t->index)
-        drain_kernel(s->drain, t, time_ns, chain, n);
+    if (!t || !t->index || !drain_kernel(s->drain, t, time_ns, chain, n))
+        s->perf.kernel_lost++;
 }
 
 /* What the kernel wrote beside the signals, before the samples are drained that it belongs to. */
 static void read_kernel(struct session *s)
 {
     uint64_t now = clock_now_ns();
-    bool any = false;
-    for (int i = 0; i < s->n_events; i++) {
-        any |= s->events[i].ring.pages != NULL;
-        s->kernel_lost += kernel_ring_read(&s->events[i].ring, take_kernel, s);
-    }
-    drain_samples_until(s->drain, any ? now : UINT64_MAX);
+    drain_samples_until(s->drain, perf_clocks_read(s, take_kernel, s) ? now : UINT64_MAX);
 }
 
 /* Drains every ring as far as the code records that samples wait for have come; `last`: to its end.
@@ -252,6 +247,7 @@ static void check_signal_owner(struct session *s)
         return;
     }
     s->signal_taken = true;
+    drain_all(s, false);
     engine_close_all(s);
 }
 
@@ -270,6 +266,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
         for_each(s, asleep_look);
     if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
         *drained = now;
+        perf_clocks_drop_closed(s);
         drain_all(s, false);
         if (s->engine == ENGINE_SIGTRAP && !paused)
             for_each(s, cover);

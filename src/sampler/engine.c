@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "map.h"
 #include "perf_event.h"
 #include "session.h"
 
@@ -87,8 +86,7 @@ static int choose(struct session *s, const struct sampler_options *options,
     return error;
 }
 
-#define CPUS_NO_MATTER                                                                             \
-    16 /* more events at each thread than this would be felt when threads begin */
+#define CPUS_FEW 16 /* a thread that begins takes 1.5 us more for each */
 
 /* Why there are no frames of the kernel; NULL: there are. */
 static const char *kernel_frames_refused(const struct session *s, int wanted)
@@ -99,8 +97,9 @@ static const char *kernel_frames_refused(const struct session *s, int wanted)
         return "this clock does not know them";
     if (s->exclude_kernel)
         return "the kernel hides itself (kernel.perf_event_paranoid)";
-    if (!wanted && s->engine == ENGINE_SIGTRAP && s->n_cpus > CPUS_NO_MATTER)
-        return "an event for each processor of each thread";
+    int n_cpus = s->perf.n_cpus;
+    if (s->engine == ENGINE_SIGTRAP && (n_cpus < 1 || (!wanted && n_cpus > CPUS_FEW)))
+        return "there are more than 16 processors (--kernel)";
     struct perf_event_wish wish = {.cpu = -1, .period_ns = 1000000, .samples = true};
     int fd = perf_event_open(&wish);
     if (fd < 0)
@@ -114,89 +113,11 @@ int engine_probe(struct session *s, const struct sampler_options *options,
 {
     int error = choose(s, options, info);
     s->engine = info->engine;
-    s->n_cpus = (int)sysconf(_SC_NPROCESSORS_CONF);
     info->no_kernel_frames = kernel_frames_refused(s, options->kernel_frames);
-    s->kernel_frames = !info->no_kernel_frames;
+    s->perf.kernel_frames = !info->no_kernel_frames;
     s->signal = info->engine == ENGINE_NONE      ? 0
                 : info->engine == ENGINE_SIGTRAP ? SIGTRAP
                                                  : SIGPROF;
-    return error;
-}
-
-/* Sends its SIGPROF to the thread that it counts. */
-static int signal_thread(int fd, pid_t tid)
-{
-    struct f_owner_ex owner = {F_OWNER_TID, tid};
-    return fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) || fcntl(fd, F_SETSIG, SIGPROF) ||
-                   fcntl(fd, F_SETOWN_EX, &owner)
-               ? -errno
-               : 0;
-}
-
-static struct clock_event *ring_of_cpu(struct session *s, int cpu)
-{
-    for (int i = 0; i < s->n_events; i++)
-        if (s->events[i].cpu == cpu && s->events[i].ring.pages)
-            return &s->events[i];
-    return NULL;
-}
-
-/* What 50 ms bring, until the collector comes: at 10 kHz 70 KiB of a processor.  Of threads there may be
- * many, and the kernel counts locked memory (kernel.perf_event_mlock_kb). */
-#define RING_OF_CPU (128 * 1024)
-#define RING_OF_THREAD (32 * 1024)
-
-/* Events of one processor write into one ring. */
-static void map_ring(struct session *s, struct clock_event *e)
-{
-    struct clock_event *first = e->cpu >= 0 ? ring_of_cpu(s, e->cpu) : NULL;
-    if (first)
-        ioctl(e->fd, PERF_EVENT_IOC_SET_OUTPUT, first->fd);
-    else
-        kernel_ring_map(&e->ring, e->fd, e->cpu >= 0 ? RING_OF_CPU : RING_OF_THREAD);
-}
-
-static int open_event(struct session *s, struct thread *t, int cpu, bool samples)
-{
-    struct perf_event_wish wish = {.tid = t->tid,
-                                   .cpu = cpu,
-                                   .period_ns = atomic_load(&s->period_ns),
-                                   .sigtrap = s->engine == ENGINE_SIGTRAP,
-                                   .exclude_kernel = s->exclude_kernel,
-                                   .samples = samples};
-    if (s->n_events >= s->fd_budget)
-        return -EMFILE;
-    if (!map_memory_grow(&s->events, &s->events_bytes, (size_t)s->n_events + 1, sizeof *s->events))
-        return -ENOMEM;
-    struct clock_event e = {.thread = t->index, .cpu = cpu};
-    int low = perf_event_open(&wish);
-    e.fd = low < 0 ? low : perf_event_settle(low, s->fd_floor, &e.id);
-    if (e.fd < 0)
-        return e.fd;
-    int error = wish.sigtrap ? 0 : signal_thread(e.fd, t->tid);
-    if (error) {
-        close(e.fd);
-        return error;
-    }
-    if (samples)
-        map_ring(s, &e);
-    s->events[s->n_events++] = e;
-    t->has_event = true;
-    bool runs = atomic_load(&s->state) == SESSION_RUNNING; /* else enabled when it goes on */
-    return runs && ioctl(e.fd, PERF_EVENT_IOC_ENABLE, 0) ? -errno : 0;
-}
-
-/* An event that others inherit has a ring only if it stands for one processor. */
-static int open_perf(struct session *s, struct thread *t)
-{
-    if (s->engine != ENGINE_SIGTRAP || !s->kernel_frames || s->n_events + s->n_cpus > s->fd_budget)
-        return open_event(s, t, -1, s->engine != ENGINE_SIGTRAP && s->kernel_frames);
-    int error = 0;
-    for (int cpu = 0; cpu < s->n_cpus && !error; cpu++) {
-        error = open_event(s, t, cpu, true);
-        if (error == -ENODEV) /* it is not there now */
-            error = 0;
-    }
     return error;
 }
 
@@ -233,26 +154,7 @@ int engine_open(struct session *s, struct thread *t)
 {
     if (s->engine == ENGINE_NONE || s->signal_taken)
         return 0;
-    return engine_by_timer(s->engine) ? open_timer(s, t) : open_perf(s, t);
-}
-
-/* Disabled first: a child that is being spawned holds the descriptor, too, until it execs. */
-static void close_event(struct clock_event *e)
-{
-    if (perf_event_is(e->fd, e->id)) {
-        ioctl(e->fd, PERF_EVENT_IOC_DISABLE, 0);
-        close(e->fd);
-    }
-    kernel_ring_unmap(&e->ring);
-}
-
-static void close_events(struct session *s, uint32_t thread)
-{
-    for (int i = s->n_events; i--;)
-        if (s->events[i].thread == thread) {
-            close_event(&s->events[i]);
-            s->events[i] = s->events[--s->n_events];
-        }
+    return engine_by_timer(s->engine) ? open_timer(s, t) : perf_clocks_open(s, t);
 }
 
 void engine_close(struct session *s, struct thread *t)
@@ -263,20 +165,12 @@ void engine_close(struct session *s, struct thread *t)
         timer_delete((timer_t)t->cpu_timer);
     t->has_timer = 0;
     t->has_cpu_timer = false;
-    if (t->has_event)
-        close_events(s, t->index);
-    t->has_event = false;
+    perf_clocks_close(s, t);
 }
 
 void engine_retire(struct session *s, struct thread *t)
 {
-    int kept = 0;
-    for (int i = 0; i < s->n_events; i++)
-        kept += !s->events[i].thread;
-    for (int i = 0; t->has_event && s->engine == ENGINE_SIGTRAP && i < s->n_events; i++)
-        if (s->events[i].thread == t->index &&
-            (s->events[i].ring.pages || kept++ < SIGTRAP_KEPT_MAX))
-            s->events[i].thread = 0;
+    perf_clocks_keep(s, t);
     engine_close(s, t);
 }
 
@@ -285,28 +179,16 @@ void engine_close_all(struct session *s)
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         engine_close(s, t);
-    close_events(s, 0);
+    perf_clocks_close_kept(s);
 }
 
-void engine_abandon(struct session *s)
-{
-    for (int i = 0; i < s->n_events; i++)
-        if (perf_event_is(s->events[i].fd, s->events[i].id))
-            close(s->events[i].fd);
-}
-
-/* Events that were inherited meanwhile keep theirs: their samples' weights are right all the same. */
 void engine_set_period(struct session *s, struct thread *t)
 {
-    uint64_t period = atomic_load(&s->period_ns);
     if (t->has_timer)
-        arm(t->timer, period);
-    for (int i = 0; t->has_event && i < s->n_events; i++)
-        if (s->events[i].thread == t->index && perf_event_is(s->events[i].fd, s->events[i].id))
-            ioctl(s->events[i].fd, PERF_EVENT_IOC_PERIOD, &period);
+        arm(t->timer, atomic_load(&s->period_ns));
+    perf_clocks_set_period(s, t);
 }
 
-/* Events: also those that were inherited from them. */
 void engine_enable_all(struct session *s, bool enable)
 {
     uint32_t at = 0;
@@ -316,22 +198,7 @@ void engine_enable_all(struct session *s, bool enable)
         if (t->has_timer)
             arm(t->timer, enable ? atomic_load(&s->period_ns) : 0);
     }
-    for (int i = 0; i < s->n_events; i++)
-        if (perf_event_is(s->events[i].fd, s->events[i].id))
-            ioctl(s->events[i].fd, enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
-}
-
-/* What its events counted. */
-static uint64_t counted_ns(struct session *s, const struct thread *t)
-{
-    uint64_t sum = 0, counted;
-    for (int i = 0; t->has_event && i < s->n_events; i++) {
-        struct clock_event *e = &s->events[i];
-        if (e->thread == t->index && perf_event_is(e->fd, e->id) &&
-            read(e->fd, &counted, sizeof counted) == sizeof counted)
-            sum += counted;
-    }
-    return sum;
+    perf_clocks_enable(s, enable);
 }
 
 uint64_t engine_cpu_ns(struct session *s, struct thread *t)
@@ -343,5 +210,5 @@ uint64_t engine_cpu_ns(struct session *s, struct thread *t)
         return t->last_cpu_ns = ns;
     if (sampled || t->last_cpu_ns)
         return sampled > t->last_cpu_ns ? sampled : t->last_cpu_ns;
-    return t->base_cpu_ns + counted_ns(s, t);
+    return t->base_cpu_ns + perf_clocks_counted_ns(s, t);
 }

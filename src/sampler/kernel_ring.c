@@ -55,10 +55,7 @@ static size_t without_marks(uint64_t *chain, uint64_t n, uint64_t max)
     return kept;
 }
 
-uint64_t kernel_ring_read(struct kernel_ring *r,
-                          void (*take)(void *arg, pid_t tid, uint64_t time_ns,
-                                       const uint64_t *chain, size_t n),
-                          void *arg)
+uint64_t kernel_ring_read(struct kernel_ring *r, kernel_ring_take take, void *arg)
 {
     struct perf_event_mmap_page *page = r->pages;
     if (!page)
@@ -86,6 +83,7 @@ uint64_t kernel_ring_read(struct kernel_ring *r,
             else if (record.head.type == PERF_RECORD_LOST)
                 lost += record.lost.lost;
         }
+        lost += bytes > sizeof record;
         at += bytes;
     }
     __atomic_store_n(&page->data_tail, at, __ATOMIC_RELEASE);

@@ -104,16 +104,17 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         return error;
     if (o->backend_path && (error = load_backend(s, o->backend_path, info)))
         return error;
+    getrlimit(RLIMIT_NOFILE, &files);
+    rlim_t limit = files.rlim_cur > 65536 ? 65536 : files.rlim_cur;
+    s->fd_floor = (int)(limit / 2);
+    if ((error = perf_clocks_init(&s->perf, (int)(limit / 4))))
+        return fail(info, error, "memory");
     if ((error = engine_probe(s, o, info))) {
         const char *why = *info->engine_reason ? info->engine_reason : strerror(-error);
         snprintf(info->error, sizeof info->error, "engine: %s", why);
         return error;
     }
     s->clock = o->clock;
-    getrlimit(RLIMIT_NOFILE, &files);
-    rlim_t limit = files.rlim_cur > 65536 ? 65536 : files.rlim_cur;
-    s->fd_floor = (int)(limit / 2);
-    s->fd_budget = (int)(limit / 4);
     s->limits = (struct thread_limits){o->max_frames, ring_size(o)};
     s->generation = ++generations;
     atomic_store(&s->period_ns, o->period_ns);
@@ -152,7 +153,7 @@ static void dispose(struct session *s)
     for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));)
         registry_remove(&s->registry, t);
     registry_unstock(&s->registry);
-    map_memory_free(s->events, s->events_bytes);
+    perf_clocks_free(&s->perf);
     drain_free(s->drain);
     exact_free(s->exact);
     spool_close(s->spool);
@@ -227,7 +228,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     if (measure)
         o->period_ns = SAFE_PERIOD_NS;
     int error = prepare(s, o, info);
-    o->period_ns = wanted;
+    o->period_ns = s->asked_period_ns = wanted;
     if (error) {
         dispose(s);
         return error;
@@ -308,7 +309,8 @@ int sampler_stop(struct sampler_result *result)
                             .process_cpu_ns = result->process_cpu_ns,
                             .n_forked = result->n_forked,
                             .n_spawned = result->n_spawned,
-                            .n_kernel_lost = s->kernel_lost};
+                            .n_kernel_lost = s->perf.kernel_lost,
+                            .n_mute = s->perf.n_mute};
     spool_append(s->spool, SPOOL_END, &end, sizeof end, NULL, 0);
     result->write_error = spool_flush(s->spool);
     the_session = NULL;
@@ -383,7 +385,7 @@ void sampler_after_fork_child(void)
         signal_give_back(SIGPROF);
     if (signal_is_taken(SIGTRAP))
         signal_give_back(SIGTRAP);
-    engine_abandon(s);
+    perf_clocks_abandon(s);
     own_fd_close(&s->tasks);
     own_fd_close(&s->status);
     spool_abandon(s->spool);

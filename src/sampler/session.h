@@ -15,22 +15,13 @@
 
 #include "codes.h"
 #include "exact.h"
-#include "kernel_ring.h"
 #include "own_fd.h"
+#include "perf_clocks.h"
 #include "sampler.h"
 #include "sigtrap.h"
 #include "thread.h"
 
 enum session_state { SESSION_STARTING, SESSION_RUNNING, SESSION_PAUSED, SESSION_STOPPING };
-
-/* A perf event of a thread. */
-struct clock_event {
-    uint32_t thread; /* its number; 0: it has ended, others live by its event (sigtrap.h) */
-    int cpu;         /* -1: any */
-    int fd;
-    uint64_t id;
-    struct kernel_ring ring;
-};
 
 typedef size_t (*unwind_backend)(void *context, struct native_frame *out, size_t max,
                                  enum unwind_end *end);
@@ -61,16 +52,13 @@ struct session {
     bool skips_new;        /* what new threads did until now, in a pause, counts nowhere */
     bool holds_trap;       /* SIGTRAP was taken */
     const char *trap_lost; /* why sigtrap gave way; NULL: it did not */
-    struct clock_event *events;
-    size_t events_bytes;
-    int n_events, n_cpus;
-    bool kernel_frames;   /* the events write where in the kernel they came, too */
-    uint64_t kernel_lost; /* how often there was no room for that */
+    struct perf_clocks perf;
+    uint64_t asked_period_ns; /* period_ns may be longer while a sample's cost is measured */
     pthread_t collector;
     _Atomic int collector_tid, ready, stop_wanted;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    int fd_floor, fd_budget;
+    int fd_floor;
     struct own_fd tasks, status; /* /proc/self/task, /proc/self/status */
     uint64_t start_ns, start_cpu_ns;
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
@@ -120,8 +108,6 @@ void engine_retire(struct session *s, struct thread *t);
 void engine_set_period(struct session *s, struct thread *t);
 void engine_enable_all(struct session *s, bool enable);
 void engine_close_all(struct session *s);
-/* In a forked child: it has the parent's descriptors, but not its clocks. */
-void engine_abandon(struct session *s);
 /* The thread's CPU time by the kernel's count; after it ended, as far as it is known. */
 uint64_t engine_cpu_ns(struct session *s, struct thread *t);
 /* Which engine `options` get here: s->engine, and info's. */

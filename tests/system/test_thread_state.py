@@ -108,7 +108,7 @@ def test_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -> None:
 
 
 # It sleeps and works in turns; and a thread sleeps through all of it.  Prints for how long it ran,
-# was in `works` and on a processor.
+# was in `works`, was on a processor and waited for one (seconds; schedstat: as in WALL).
 NAPS = """
 import threading, time
 def naps():
@@ -118,7 +118,8 @@ def naps():
         worked -= time.monotonic()
         works()
         worked += time.monotonic()
-    print(time.monotonic() - began, worked, time.thread_time())
+    waited = int(open("/proc/thread-self/schedstat").read().split()[1]) / 1e9
+    print(time.monotonic() - began, worked, time.thread_time(), waited)
 def works():
     end = time.monotonic() + WORK
     while time.monotonic() < end: pass
@@ -140,7 +141,7 @@ def test_who_sleeps_for_long_is_let_alone(
     options = ("--clock", "wall", "--hz", 999, "--format", "folded")
     run = pyhybrid(*options, "-c", program)
     profile = run.profile()
-    ran, worked, on_cpu = (float(word) * 1e9 for word in run.result.stdout.split())
+    ran, worked, on_cpu, no_processor = (float(word) * 1e9 for word in run.result.stdout.split())
     whole = rounds * (sleep + work) * 1e9
     threads = {thread.name: thread for thread in profile.threads.values()}
     # All of its time is there, though few signals came, which would have ended its sleep each time.
@@ -158,7 +159,8 @@ def test_who_sleeps_for_long_is_let_alone(
         for row in profile.sampled
         if profile.threads[row.thread] is naps and "works" in names_of(profile, row.stack)
     )
-    assert abs(in_work - worked) < 0.2 * worked
+    # Just after its sleep it is seen when it has run for a tick, however long that takes.
+    assert abs(in_work - worked) < 0.2 * worked + no_processor
     assert naps.missed_weight_ns < 0.02 * whole
 
 

@@ -28,6 +28,7 @@ ffffffff81000200 D some_data
 ffffffff81000300 W ksys_read
 ffffffff81000380 t __pfx_vfs_read
 ffffffff81000390 T vfs_read
+ffffffff81400000 T _etext
 ffffffffc0000000 t ext4_read\t[ext4]
 ffffffffc0000080 t bpf_prog_1\t[bpf]
 """
@@ -136,7 +137,7 @@ def test_frames_of_the_kernel(tmp_path: Path) -> None:
             "main;work (/x/job.py:4);libx.so!?;ksys_read_[k];ext4_read_[k] 1",
         ]
         frames = {frame.name: frame for frame in profile.frames.values() if frame.kind == "kernel"}
-        assert set(frames) == {"do_syscall_64", "ksys_read", "ext4_read"}
+        assert set(frames) == {"do_syscall_64", "ksys_read", "ext4_read", "[kernel]"}
         assert frames["ext4_read"].file == "ext4"
         assert frames["ksys_read"].address == 0xFFFFFFFF81000300 - (1 << 64)
         assert not profile.meta["notes"]
@@ -148,6 +149,17 @@ def test_after_a_reboot_addresses_say_nothing(tmp_path: Path) -> None:
         assert folded(profile) == ["main;work (/x/job.py:4);libx.so!?;[kernel] 2"]
         (note,) = profile.meta["notes"]
         assert "is not the one that ran" in note
+
+
+@pytest.mark.usefixtures("known")
+def test_perf_learns_where_the_kernel_was(tmp_path: Path) -> None:
+    """It lies elsewhere after each boot (KASLR)."""
+    with recorded(tmp_path, boot_id=boot_id()) as profile:
+        assert profile.meta["kernel_text"] == [0xFFFFFFFF81000000, 0xFFFFFFFF81400000]
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    start = 0xFFFFFFFF81000000
+    body = struct.pack("<QQQ", start, 0x400000, start) + b"[kernel.kallsyms]_text\0"
+    assert (tmp_path / "perf.data").read_bytes().count(body) == 1
 
 
 def test_call_chains_of_perf_data(tmp_path: Path) -> None:

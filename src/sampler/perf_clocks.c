@@ -1,0 +1,231 @@
+#include "perf_clocks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "map.h"
+#include "perf_event.h"
+#include "session.h"
+
+/* What 50 ms bring, until the collector comes: up to 100 bytes a tick.  Of threads there may be many,
+ * and the kernel counts locked memory (kernel.perf_event_mlock_kb). */
+#define RING_OF_CPU (128 * 1024)
+#define RING_OF_THREAD (32 * 1024)
+#define FAST_NS 250000 /* shorter periods need more */
+
+int perf_clocks_init(struct perf_clocks *p, int max)
+{
+    p->of = map_memory((size_t)max * sizeof *p->of);
+    p->max = p->of ? max : 0;
+    p->n_cpus = (int)sysconf(_SC_NPROCESSORS_CONF);
+    return p->of ? 0 : -ENOMEM;
+}
+
+void perf_clocks_free(struct perf_clocks *p)
+{
+    map_memory_free(p->of, (size_t)p->max * sizeof *p->of);
+}
+
+static bool is_open(const struct perf_clock *c)
+{
+    return perf_event_is(c->fd, c->id);
+}
+
+static struct perf_clock *ring_of_cpu(struct perf_clocks *p, int cpu)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->of[i].cpu == cpu && p->of[i].ring.pages)
+            return &p->of[i];
+    return NULL;
+}
+
+/* Returns whether the event has a ring, its own or that of its processor. */
+static bool give_ring(struct perf_clocks *p, struct perf_clock *c, uint64_t period_ns)
+{
+    struct perf_clock *first = c->cpu >= 0 ? ring_of_cpu(p, c->cpu) : NULL;
+    if (first)
+        return is_open(first) && !ioctl(c->fd, PERF_EVENT_IOC_SET_OUTPUT, first->fd);
+    bool large = c->cpu >= 0 || period_ns < FAST_NS;
+    kernel_ring_map(&c->ring, c->fd, large ? RING_OF_CPU : RING_OF_THREAD);
+    return c->ring.pages != NULL;
+}
+
+/* Sends its SIGPROF to the thread that it counts. */
+static int signal_thread(int fd, pid_t tid)
+{
+    struct f_owner_ex owner = {F_OWNER_TID, tid};
+    return fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) || fcntl(fd, F_SETSIG, SIGPROF) ||
+                   fcntl(fd, F_SETOWN_EX, &owner)
+               ? -errno
+               : 0;
+}
+
+static int open_one(struct session *s, struct thread *t, int cpu, bool with_ring)
+{
+    struct perf_clocks *p = &s->perf;
+    struct perf_event_wish wish = {.tid = t->tid,
+                                   .cpu = cpu,
+                                   .period_ns = atomic_load(&s->period_ns),
+                                   .sigtrap = s->engine == ENGINE_SIGTRAP,
+                                   .exclude_kernel = s->exclude_kernel,
+                                   .samples = with_ring};
+    if (p->n >= p->max)
+        return -EMFILE;
+    struct perf_clock c = {.thread = t->index, .cpu = cpu};
+    int low = perf_event_open(&wish);
+    c.fd = low < 0 ? low : perf_event_settle(low, s->fd_floor, &c.id);
+    if (c.fd < 0)
+        return c.fd;
+    int error = wish.sigtrap ? 0 : signal_thread(c.fd, t->tid);
+    bool runs = atomic_load(&s->state) == SESSION_RUNNING; /* else enabled when it goes on */
+    if (!error && runs && ioctl(c.fd, PERF_EVENT_IOC_ENABLE, 0))
+        error = -errno;
+    if (error) {
+        close(c.fd);
+        return error;
+    }
+    bool has_ring = with_ring && give_ring(p, &c, s->asked_period_ns);
+    p->n_mute += p->kernel_frames && !has_ring;
+    p->of[p->n++] = c;
+    t->has_event = true;
+    return 0;
+}
+
+/* One for each processor, whose numbers may have holes. */
+static int open_on_all(struct session *s, struct thread *t)
+{
+    int error = 0;
+    for (int cpu = 0; cpu < s->perf.n_cpus; cpu++) {
+        error = open_one(s, t, cpu, true);
+        if (error && error != -ENODEV && error != -EINVAL)
+            break;
+        error = 0;
+    }
+    if (!error && t->has_event)
+        return 0;
+    perf_clocks_close(s, t);
+    return error ? error : -ENODEV;
+}
+
+int perf_clocks_open(struct session *s, struct thread *t)
+{
+    struct perf_clocks *p = &s->perf;
+    if (!p->kernel_frames || s->engine != ENGINE_SIGTRAP)
+        return open_one(s, t, -1, p->kernel_frames);
+    /* Half of them is for threads that come after. */
+    int error = p->n + p->n_cpus <= p->max / 2 ? open_on_all(s, t) : -EMFILE;
+    return error && error != -ESRCH ? open_one(s, t, -1, false) : error;
+}
+
+/* Disabled first: a child that is being spawned holds the descriptor, too, until it execs. */
+static void close_one(struct perf_clock *c)
+{
+    if (is_open(c)) {
+        ioctl(c->fd, PERF_EVENT_IOC_DISABLE, 0);
+        close(c->fd);
+    }
+    kernel_ring_unmap(&c->ring);
+}
+
+static void close_of(struct perf_clocks *p, uint32_t thread)
+{
+    for (int i = p->n; i--;)
+        if (p->of[i].thread == thread) {
+            close_one(&p->of[i]);
+            p->of[i] = p->of[--p->n];
+        }
+}
+
+void perf_clocks_close(struct session *s, struct thread *t)
+{
+    if (t->has_event)
+        close_of(&s->perf, t->index);
+    t->has_event = false;
+}
+
+static bool owns_ring(const struct perf_clocks *p, uint32_t thread)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->of[i].thread == thread && p->of[i].ring.pages)
+            return true;
+    return false;
+}
+
+void perf_clocks_keep(struct session *s, struct thread *t)
+{
+    struct perf_clocks *p = &s->perf;
+    if (!t->has_event || s->engine != ENGINE_SIGTRAP ||
+        (p->n_kept >= SIGTRAP_KEPT_MAX && !owns_ring(p, t->index)))
+        return;
+    for (int i = 0; i < p->n; i++)
+        if (p->of[i].thread == t->index)
+            p->of[i].thread = 0;
+    p->n_kept++;
+    t->has_event = false;
+}
+
+void perf_clocks_close_kept(struct session *s)
+{
+    close_of(&s->perf, 0);
+    s->perf.n_kept = 0;
+}
+
+void perf_clocks_abandon(struct session *s)
+{
+    for (int i = 0; i < s->perf.n; i++)
+        if (is_open(&s->perf.of[i]))
+            close(s->perf.of[i].fd);
+}
+
+/* Events that were inherited meanwhile keep theirs: their samples' weights are right all the same. */
+void perf_clocks_set_period(struct session *s, struct thread *t)
+{
+    uint64_t period = atomic_load(&s->period_ns);
+    struct perf_clocks *p = &s->perf;
+    for (int i = 0; t->has_event && i < p->n; i++)
+        if (p->of[i].thread == t->index && is_open(&p->of[i]))
+            ioctl(p->of[i].fd, PERF_EVENT_IOC_PERIOD, &period);
+}
+
+void perf_clocks_drop_closed(struct session *s)
+{
+    struct perf_clocks *p = &s->perf;
+    for (int i = 0; i < p->n; i++)
+        if (p->of[i].ring.pages && !is_open(&p->of[i]))
+            kernel_ring_unmap(&p->of[i].ring);
+}
+
+/* Also those that were inherited from them. */
+void perf_clocks_enable(struct session *s, bool enable)
+{
+    struct perf_clocks *p = &s->perf;
+    perf_clocks_drop_closed(s);
+    for (int i = 0; i < p->n; i++)
+        if (is_open(&p->of[i]))
+            ioctl(p->of[i].fd, enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+uint64_t perf_clocks_counted_ns(struct session *s, const struct thread *t)
+{
+    const struct perf_clocks *p = &s->perf;
+    uint64_t sum = 0, counted;
+    for (int i = 0; t->has_event && i < p->n; i++)
+        if (p->of[i].thread == t->index && is_open(&p->of[i]) &&
+            read(p->of[i].fd, &counted, sizeof counted) == sizeof counted)
+            sum += counted;
+    return sum;
+}
+
+bool perf_clocks_read(struct session *s, kernel_ring_take take, void *arg)
+{
+    struct perf_clocks *p = &s->perf;
+    bool any = false;
+    for (int i = 0; i < p->n; i++) {
+        any |= p->of[i].ring.pages != NULL;
+        p->kernel_lost += kernel_ring_read(&p->of[i].ring, take, arg);
+    }
+    return any;
+}

@@ -1,0 +1,63 @@
+/* perf_clocks.h - the perf events that drive the samples: one or more for each thread, and their rings.
+ *
+ * Where samples know their place in the kernel (kernel_ring.h) an event that threads inherit is for one
+ * processor, and a thread has as many as there are processors; all of a processor share a ring.
+ *
+ * Context: the collector thread, and under the session's lock sampler_start, _pause, _resume, _stop.
+ */
+#ifndef PYH_PERF_CLOCKS_H
+#define PYH_PERF_CLOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernel_ring.h"
+
+struct session;
+struct thread;
+
+struct perf_clock {
+    uint32_t thread; /* its number; 0: it has ended, and others live by its event (sigtrap.h) */
+    int cpu;         /* -1: any */
+    int fd;
+    uint64_t id;
+    struct kernel_ring ring;
+};
+
+struct perf_clocks {
+    struct perf_clock *of; /* does not move: a forked child reads it */
+    int n, max;
+    int n_kept;           /* threads that have ended whose events are kept */
+    int n_cpus;           /* of the machine, also those that are not online now */
+    bool kernel_frames;   /* the events write where in the kernel they came, too */
+    uint32_t n_mute;      /* those that should and do not: too many, or too little locked memory */
+    uint64_t kernel_lost; /* ticks of which it is not known where in the kernel they came */
+};
+
+int perf_clocks_init(struct perf_clocks *p, int max); /* 0 or -ENOMEM */
+void perf_clocks_free(struct perf_clocks *p);
+
+/* The clock of thread `t`.  0 or -errno, and nothing is open. */
+int perf_clocks_open(struct session *s, struct thread *t);
+void perf_clocks_close(struct session *s, struct thread *t);
+
+/* The thread has ended: keeps its events if others may live by them. */
+void perf_clocks_keep(struct session *s, struct thread *t);
+void perf_clocks_close_kept(struct session *s);
+
+/* In a forked child, which has the descriptors but not the rings. */
+void perf_clocks_abandon(struct session *s);
+
+void perf_clocks_set_period(struct session *s, struct thread *t);
+void perf_clocks_enable(struct session *s, bool enable);
+
+/* Ends events whose descriptor the program has closed: a ring would keep them. */
+void perf_clocks_drop_closed(struct session *s);
+
+/* What the thread's events counted, nanoseconds. */
+uint64_t perf_clocks_counted_ns(struct session *s, const struct thread *t);
+
+/* Takes what is in the rings (kernel_ring_read).  False: there is none. */
+bool perf_clocks_read(struct session *s, kernel_ring_take take, void *arg);
+
+#endif
