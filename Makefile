@@ -2,7 +2,7 @@
 #
 # Options are variables:
 #   PYTHON=python3.13   the interpreter to use (default: those that scripts/pythons.sh finds)
-#   SAN=address         build and run the C unit tests with these sanitizers (-fsanitize=)
+#   SAN=address         build with these sanitizers (-fsanitize=), and run the tests that they can
 #   DURATION=300        how long each stress test runs (default 180; 15 in `make test`)
 #   PAIRS=3             rounds of each benchmark (default 15)
 #   ARGS='-k join'      more arguments for pytest or for the bench

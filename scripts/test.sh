@@ -4,7 +4,9 @@
 # there is one.  Runs everything, then fails if anything did.
 #
 # PYHYBRID_TEST_AS (root or user) tells a test which pass it is in.  With CI=true nothing that a
-# pass must have (torch, perf, root) may be missing.
+# pass must have (torch, perf, root) may be missing.  With SAN=address, undefined or both the extension
+# is built with these sanitizers, too, and runs the tests that they can; with SAN=thread, which puts off
+# signals, the C tests alone.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -37,7 +39,7 @@ run() { # PASS COMMAND...
 }
 
 c_tests() {
-    build=build/$tag-c${SAN:+-$(echo "$SAN" | tr ',' '-')}
+    build=build/$tag-c$san
     # shellcheck disable=SC2086  # SAN makes two words or none
     meson setup --reconfigure "$build" . -Dbuildtype=debugoptimized \
         ${SAN:+-Db_sanitize=$SAN -Db_lundef=false} >"$scratch/meson.log" 2>&1 || {
@@ -53,8 +55,15 @@ run_pytest() { # FOLDER [LAUNCHER...]
     folder=$1
     shift
     # shellcheck disable=SC2086  # ARGS is a list of words
-    (cd "$scratch" && "$@" "$python" -P -m pytest -rs -p no:cacheprovider \
+    (cd "$scratch" && under_sanitizer "$@" "$python" -P -m pytest -rs -p no:cacheprovider \
         -c "$clone/pyproject.toml" "$clone/tests/$folder" ${ARGS:-})
+}
+
+# ASan's library must be the first of a program that is not built with it.  CPython leaves memory behind.
+under_sanitizer() { # COMMAND...
+    preload=
+    case ${SAN:-} in *address*) preload=LD_PRELOAD=$(cc -print-file-name=libasan.so) ;; esac
+    env ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $preload "$@"
 }
 
 as_root() {
@@ -80,12 +89,15 @@ as_user() {
 [ -z "$perf" ] || PATH=$(dirname "$perf"):$PATH
 export PYTHONDONTWRITEBYTECODE=1
 plain_path=$PATH
+san=${SAN:+-$(echo "$SAN" | tr ',' '-')}
 while read -r tag interpreter <&3; do
     printf '\n=== %s: set-up (%s)\n' "$tag" "$interpreter"
-    tools=$(scripts/venv.sh "$interpreter" ".venvs/$tag" build test torch)
-    python=$clone/.venvs/$tag/bin/python
-    PATH=$clone/.venvs/$tag/bin:$tools:$plain_path
+    venv=.venvs/$tag$san
+    tools=$(scripts/venv.sh "$interpreter" "$venv" build test torch)
+    python=$clone/$venv/bin/python
+    PATH=$clone/$venv/bin:$tools:$plain_path
     run "$tag: tests/c" c_tests
+    case ${SAN:-} in *thread*) continue ;; esac
     run "$tag: tests/unit" run_pytest unit
     run "$tag: tests/system as root" as_root
     ! has_jit || run "$tag: tests/system as root, with the interpreter's JIT" with_jit

@@ -8,6 +8,8 @@
 # a .pth file that points there.  A cached environment counts when its file `.complete`, written
 # last, is there; clones share it.  Remove the folder to get the space back.
 #
+# With SAN=address (or others) it is built with these sanitizers.
+#
 # Prints the folders of the tools that came along (meson, pytest, ruff...), to be put on PATH.
 set -eu
 cd "$(dirname "$0")/.."
@@ -78,7 +80,11 @@ for name in "$@"; do
 done
 
 # 3. pyhybrid.  The build folder stays, so that a second build only compiles what changed.
+set --
+[ -z "${SAN:-}" ] || for option in b_sanitize="$SAN" b_lundef=false buildtype=debugoptimized; do
+    set -- "$@" "-Csetup-args=-D$option"
+done
 PATH=$tools:$PATH "${builder:?the requirements build are always needed}/bin/python" -m pip \
     --python "$venv/bin/python" install --quiet --no-deps --no-build-isolation \
-    -Cbuild-dir="$objects" . >&2
+    -Cbuild-dir="$objects" "$@" . >&2
 echo "$tools"

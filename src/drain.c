@@ -363,7 +363,8 @@ static void put_ticks(struct drain *d, struct thread *t, const struct sample_rec
     if (!n)
         put_sample(d, t, r->time_ns, r->weight, stack | state, r->cpu);
     own->n_ticks -= n;
-    memmove(own->ticks, own->ticks + n, own->n_ticks * sizeof *own->ticks);
+    if (n)
+        memmove(own->ticks, own->ticks + n, own->n_ticks * sizeof *own->ticks);
 }
 
 static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)

@@ -42,8 +42,9 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
     "interpreter_symbols": lambda: not is_stripped(),
+    "plain_build": lambda: not os.environ.get("SAN"),  # libc alone, and at its own speed
 }
-MAY_LACK = {"interpreter_symbols", *(["root"] if TEST_AS == "user" else [])}
+MAY_LACK = {"interpreter_symbols", "plain_build", *(["root"] if TEST_AS == "user" else [])}
 
 is_here = functools.cache(lambda need: NEEDS[need]())
 

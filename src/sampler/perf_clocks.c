@@ -34,6 +34,16 @@ static bool is_open(const struct perf_clock *c)
     return perf_event_is(c->fd, c->id);
 }
 
+/* Disabled first: a child that is being spawned holds the descriptor, too, until it execs. */
+static void close_one(struct perf_clock *c)
+{
+    if (is_open(c)) {
+        ioctl(c->fd, PERF_EVENT_IOC_DISABLE, 0);
+        close(c->fd);
+    }
+    kernel_ring_unmap(&c->ring);
+}
+
 static struct perf_clock *ring_of_cpu(struct perf_clocks *p, int cpu)
 {
     for (int i = 0; i < p->n; i++)
@@ -79,15 +89,15 @@ static int open_one(struct session *s, struct thread *t, int cpu, bool with_ring
     c.fd = low < 0 ? low : perf_event_settle(low, s->fd_floor, &c.id);
     if (c.fd < 0)
         return c.fd;
+    bool has_ring = with_ring && give_ring(p, &c, s->asked_period_ns);
     int error = wish.sigtrap ? 0 : signal_thread(c.fd, t->tid);
     bool runs = atomic_load(&s->state) == SESSION_RUNNING; /* else enabled when it goes on */
     if (!error && runs && ioctl(c.fd, PERF_EVENT_IOC_ENABLE, 0))
         error = -errno;
     if (error) {
-        close(c.fd);
+        close_one(&c);
         return error;
     }
-    bool has_ring = with_ring && give_ring(p, &c, s->asked_period_ns);
     p->n_mute += p->kernel_frames && !has_ring;
     p->of[p->n++] = c;
     t->has_event = true;
@@ -118,16 +128,6 @@ int perf_clocks_open(struct session *s, struct thread *t)
     /* Half of them is for threads that come after. */
     int error = p->n + p->n_cpus <= p->max / 2 ? open_on_all(s, t) : -EMFILE;
     return error && error != -ESRCH ? open_one(s, t, -1, false) : error;
-}
-
-/* Disabled first: a child that is being spawned holds the descriptor, too, until it execs. */
-static void close_one(struct perf_clock *c)
-{
-    if (is_open(c)) {
-        ioctl(c->fd, PERF_EVENT_IOC_DISABLE, 0);
-        close(c->fd);
-    }
-    kernel_ring_unmap(&c->ring);
 }
 
 static void close_of(struct perf_clocks *p, uint32_t thread)

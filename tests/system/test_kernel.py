@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import LINUX, Run, check_invariants, covered_ns
+from support import LINUX, Run, check_invariants, covered_ns, paths
 
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
@@ -203,17 +203,9 @@ def test_a_thread_that_moves(pyhybrid: Callable[..., Run], engine: str) -> None:
     profile = pyhybrid(*options, "-c", TURNS).profile()
     check_invariants(profile)
     reads: Counter[tuple[str, bool]] = Counter()
-    for row in profile.sampled:
-        names, kinds = [], []
-        stack = row.stack
-        while stack:
-            frame = profile.frames[profile.nodes.frame[profile.stacks.node[stack]]]
-            names.append(frame.name)
-            kinds.append(frame.kind)
-            stack = profile.stacks.parent[stack]
-        in_call = "ksys_read" in names
+    for samples, _, names in paths(profile):
         for name in {"reads", "computes"} & set(names):
-            reads[name, in_call] += row.weight_ns
+            reads[name, "ksys_read" in names] += samples
     assert reads["computes", True] == 0, reads
     assert reads["reads", True] > 0.6 * (reads["reads", True] + reads["reads", False]), reads
 

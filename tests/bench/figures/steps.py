@@ -29,6 +29,10 @@ def measure(pairs: int) -> list[Figure]:
         for key in (0, 1)
     ]
     rows += [
+        row(f"frames of the kernel over none, {what[key]}", "x", ratio("sigtrap", "no kernel", key))
+        for key in (0, 1)
+    ]
+    rows += [
         row(
             f"hybrid over sample mode, {what[key]}", "x", ratio("hybrid", "sigtrap", key), "<= 1.02"
         )

@@ -21,6 +21,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "train.py"
 SIDES: dict[str, dict[str, Any] | None] = {  # engines: src/sampler/sampler.h
     "off": None,
     "sigtrap": {"engine": 5},
+    "no kernel": {"engine": 5, "kernel_frames": -1},
     "perf_event": {"engine": 1},
     "timer": {"engine": 2},
     "hybrid": {"engine": 5, "exact": True},
