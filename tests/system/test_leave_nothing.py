@@ -107,6 +107,7 @@ _native.stop()
     )["error"]
 
 
+@pytest.mark.needs("plain_build")
 def test_only_libc_is_linked(tmp_path: Path) -> None:
     code = """
 fd = os.open(path, os.O_RDWR)
