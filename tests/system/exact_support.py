@@ -90,7 +90,8 @@ def check_halves(profile: Profile) -> None:
                 not_begun += row.samples * (node not in counted)
                 innermost = False
             node = nodes.parent[node]
-    assert not_begun <= 0.01 * samples
+    few = 0.01 * samples
+    assert not_begun <= few + 4 * few**0.5  # timers take 250 a second: chance has its part
 
 
 def path_of(profile: Profile, node: int) -> list[str]:
