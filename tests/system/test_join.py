@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,9 +73,10 @@ def test_nested_c_and_python(
     if profile.meta["engine"] == "perf_event" and unwinder == "own":
         assert recorded >= 10_000
     late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
-    # libunwind takes long, and longer where others want the processors.
+    # libunwind takes long, and longer where others want the processors; sanitizers do, too.
+    slow = unwinder == "libunwind" or bool(os.environ.get("SAN"))
     assert recorded >= 1000
-    assert signals - recorded - (late if unwinder == "libunwind" else 0) <= 0.005 * signals
+    assert signals - recorded - (late if slow else 0) <= 0.005 * signals
     assert deep >= 0.8 * recorded
 
 

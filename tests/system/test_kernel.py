@@ -53,6 +53,9 @@ ENGINES = [
 ]
 
 
+# "plain_build": ASan looks at the whole buffer before each read of it.
+
+
 def leaves(profile: Profile) -> Iterator[tuple[str, int, Frame, list[Frame]]]:
     """Of every kind of sample: thread, weight, the program's innermost frame, and the kernel's
     frames, outermost first; a place in it that is not known is one frame, `[kernel]`."""
@@ -78,7 +81,7 @@ def in_kernel(profile: Profile, named: bool = True) -> dict[str, float]:
     return {thread: inside[thread] / whole[thread] for thread in whole}
 
 
-@pytest.mark.needs("root")
+@pytest.mark.needs("root", "plain_build")
 @pytest.mark.parametrize("hz", [999, 9999])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_where_in_the_kernel(pyhybrid: Callable[..., Run], engine: str, hz: int) -> None:
@@ -151,6 +154,7 @@ def test_perf_names_them(pyhybrid: Callable[..., Run]) -> None:
     assert "[kernel.kallsyms]" in done.stdout or "[kernel]" in done.stdout
 
 
+@pytest.mark.needs("plain_build")
 @pytest.mark.parametrize("engine", ["timer", "auto"])
 def test_without_rings_it_is_known_that_it_was_there(
     pyhybrid: Callable[..., Run], engine: str
@@ -195,7 +199,7 @@ while time.monotonic() < end:
 """
 
 
-@pytest.mark.needs("root")
+@pytest.mark.needs("root", "plain_build")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_thread_that_moves(pyhybrid: Callable[..., Run], engine: str) -> None:

@@ -472,7 +472,13 @@ ENDS = {
 NOT_FINISHED = {"os._exit", "atexit is cleared"}  # the .part stays
 
 
-@pytest.mark.parametrize("name", ENDS)
+# ASan says more when it ends by a fault.
+PLAIN = pytest.mark.needs("plain_build")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=PLAIN if each == "segfault" else ()) for each in ENDS]
+)
 def test_ends(script: Same, tmp_path: Path, name: str) -> None:
     # We see 10 ms later that the program took SIGPROF; until then it could get one of ours.
     hz = 1 if name.startswith("SIGPROF") else 2000
