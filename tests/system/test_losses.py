@@ -37,7 +37,8 @@ def test_next_to_nothing_lost(pyhybrid: Callable[..., Run], chain: Path) -> None
 def test_ring_full(pyhybrid: Callable[..., Run], chain: Path) -> None:
     run = nested(pyhybrid, chain, "--mode", "sample", "--ring-bytes", 1024)  # a sample or two
     covered(run)
-    assert {loss.reason for loss in run.profile().losses} == {"ring_full"}
+    reasons = {loss.reason for loss in run.profile().losses}
+    assert reasons - {"too_slow"} == {"ring_full"}  # a machine that stalls has its own
     assert "ring full" in run.result.stderr
 
 
