@@ -316,8 +316,7 @@ static void *collect(void *arg)
     atomic_store(&s->state, SESSION_STOPPING);
     for_each(s, snapshot); /* while all clocks can be read */
     close_clocks(s);
-    while (atomic_load(&handlers_running))
-        sched_yield();
+    wait_for_handlers();
     admit_claimed(s);
     while (drain_all(s, false))
         ;

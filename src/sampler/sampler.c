@@ -249,8 +249,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     }
     if (error) {
         atomic_store(&session_current, NULL);
-        while (atomic_load(&handlers_running))
-            sched_yield();
+        wait_for_handlers();
         give_back_signals(s);
         the_session = NULL;
         dispose(s);
@@ -294,8 +293,7 @@ int sampler_stop(struct sampler_result *result)
     pthread_mutex_unlock(&s->lock);
     collector_stop(s);
     atomic_store(&session_current, NULL);
-    while (atomic_load(&handlers_running))
-        sched_yield();
+    wait_for_handlers();
     give_back_signals(s);
     *result = (struct sampler_result){.end_ns = clock_now_ns(),
                                       .process_cpu_ns =
@@ -419,8 +417,7 @@ void sampler_pause(void)
     pthread_mutex_lock(&s->lock);
     pause_until(s, UINT64_MAX);
     collector_scan(s);
-    while (atomic_load(&handlers_running)) /* they fall asleep no more */
-        sched_yield();
+    wait_for_handlers(); /* they fall asleep no more */
     collector_drain(s);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -72,8 +73,14 @@ struct session {
 /* The session that handlers use, or NULL. */
 extern _Atomic(struct session *) session_current;
 
-/* How many handlers are running. */
+/* How many handlers are running, and until none is. */
 extern _Atomic int handlers_running;
+
+static inline void wait_for_handlers(void)
+{
+    while (atomic_load(&handlers_running))
+        sched_yield();
+}
 
 /* handler.c, signal side. */
 void handler_on_signal(int signal, siginfo_t *info, void *context);
