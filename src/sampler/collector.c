@@ -26,6 +26,8 @@
 #define DRAIN_NS 50000000ull
 #define SNAPSHOT_NS 1000000000ull
 #define COVER_NS 20000000ull
+#define EXEC_CPU_NS 10000000ull
+#define EXEC_MAX_NS 2000000000ull
 
 struct dirent64_head { /* man 2 getdents64 */
     uint64_t inode;
@@ -251,10 +253,20 @@ static void check_signal_owner(struct session *s)
     engine_close_all(s);
 }
 
+/* Is the exec that the clocks are paused for not coming any more?  A thread that is kept from running
+ * may still be on its way to it. */
+static bool exec_failed(const struct session *s, uint64_t now, uint64_t paused)
+{
+    if (now <= paused)
+        return false;
+    uint64_t cpu = clock_read_ns(clock_of_thread(s->exec_tid));
+    return !cpu || cpu - s->exec_cpu_ns > EXEC_CPU_NS || now - paused > EXEC_MAX_NS;
+}
+
 static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *snapped)
 {
     uint64_t paused = atomic_load(&s->paused_until_ns);
-    if (paused && now > paused) { /* exec failed: go on */
+    if (paused && exec_failed(s, now, paused)) {
         atomic_store(&s->paused_until_ns, 0);
         atomic_store(&s->state, SESSION_RUNNING);
         engine_enable_all(s, true);

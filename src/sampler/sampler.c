@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "asleep.h"
@@ -403,8 +404,11 @@ void sampler_before_exec(void)
     if (!s)
         return;
     pthread_mutex_lock(&s->lock);
-    if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
+    if (atomic_load(&s->paused_until_ns) != UINT64_MAX) {
+        s->exec_tid = (pid_t)syscall(SYS_gettid);
+        s->exec_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
         pause_until(s, clock_now_ns() + EXEC_PAUSE_NS);
+    }
     spool_flush(s->spool);
     pthread_mutex_unlock(&s->lock);
 }

@@ -108,7 +108,13 @@ def test_where_in_the_kernel(pyhybrid: Callable[..., Run], engine: str, hz: int)
     assert known > 0.99 * calls.total(), calls
     shares = in_kernel(profile)
     assert shares["reads"] > 0.85, shares
-    assert shares["computes"] < 0.2, shares  # what others make it wait for ends in the kernel, too
+    called = [
+        weight
+        for thread, weight, _, kernel in leaves(profile)
+        # (What others make a thread wait for ends in the kernel, too.)
+        if thread == "computes" and kernel and not kernel[0].name.startswith("asm_sysvec")
+    ]
+    assert sum(called) < 0.05 * total / 3
     faults = [
         weight
         for thread, weight, _, kernel in leaves(profile)

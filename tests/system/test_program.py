@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS
+from support import TARGETS, Run
 
 Same = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -722,6 +722,32 @@ def test_executes_from_a_thread(script: Same) -> None:
             """,
             hz=20000,
         )
+
+
+# Here an exec takes long to begin, as on a machine that stalls.
+SLOW_EXEC = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+typedef int exec(const char *path, char *const *arguments);
+int execv(const char *path, char *const *arguments)
+{
+    usleep(300000);
+    return ((exec *)dlsym(RTLD_NEXT, "execv"))(path, arguments);
+}
+"""
+
+
+def test_executes_after_a_while(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    library = tmp_path / "slow_exec.so"
+    source = tmp_path / "slow_exec.c"
+    source.write_text(SLOW_EXEC)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    program = "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'print(1)'])"
+    preload = ":".join(filter(None, (os.environ.get("LD_PRELOAD"), str(library))))
+    for _ in range(5):
+        run = pyhybrid("--hz", 20000, "-c", program, env={"LD_PRELOAD": preload}, check=False)
+        assert (run.result.returncode, run.result.stdout) == (0, "1\n"), run.result
 
 
 POOLS = """
