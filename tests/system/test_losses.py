@@ -55,7 +55,7 @@ def test_depth_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
             assert known == NESTED[at : at + len(known)]
         else:
             whole += samples
-    assert cut > 100
+    assert cut > 30  # timers take 250 a second, of a processor that others want, too
     assert whole < cut / 10
 
 
