@@ -153,7 +153,8 @@ def test_who_sleeps_for_long_is_let_alone(
     # So it is of one that wakes, and what it did just then is in the right place.
     assert abs(covered_ns(profile, naps) - ran) < 0.1 * whole
     off = shares(profile, lambda row: row.waits)["naps"][1] * naps.recorded_weight_ns
-    assert abs(off - (ran - on_cpu)) < 0.05 * whole
+    # (What it waits for a processor is off the CPU only where it is the most of a sample's time.)
+    assert abs(off - (ran - on_cpu)) < 0.05 * whole + no_processor
     in_work = sum(
         row.weight_ns
         for row in profile.sampled
