@@ -128,8 +128,8 @@ struct spool_samples {
 
 #define SPOOL_STACK_BITS 28
 #define SPOOL_STACK_MAX ((1u << SPOOL_STACK_BITS) - 1)
-#define SPOOL_GIL_SHIFT                                                                            \
-    SPOOL_STACK_BITS           /* 2 bits: 0 neither, 1 it held the GIL, 2 it waited for it */
+/* 2 bits: 0 neither, 1 it held the GIL, 2 it waited for it */
+#define SPOOL_GIL_SHIFT SPOOL_STACK_BITS
 #define SPOOL_WAITS (1u << 30) /* it was off the CPU (by the clock on the wall only) */
 
 struct spool_cpu {

@@ -10,10 +10,6 @@
  * Context: the collector thread, and under the session's lock sampler_start, _pause, _resume, _stop.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/perf_event.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 

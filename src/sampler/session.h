@@ -65,9 +65,9 @@ struct session {
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint32_t n_threads;
     _Atomic uint32_t n_forked, n_spawned;
-    _Atomic uint64_t
-        paused_until_ns; /* before an exec, at least; UINT64_MAX: until sampler_resume */
-    pid_t exec_tid;      /* the thread that is to exec, and its CPU clock then */
+    /* Before an exec, at least; UINT64_MAX: until sampler_resume. */
+    _Atomic uint64_t paused_until_ns;
+    pid_t exec_tid; /* the thread that is to exec, and its CPU clock then */
     uint64_t exec_cpu_ns;
     bool signal_taken; /* the program took our signal: sampling ended early */
     int first_error;

@@ -20,7 +20,7 @@
 
 #define TRAP_OF_PERF 6                     /* TRAP_PERF, which older headers lack */
 #define SIGTRAP_DATA 0x7079687962726964ull /* "pyhybrid": tells our events' signals from others' */
-#define SIGTRAP_KEPT_MAX 64                /* events of threads that have ended */
+#define SIGTRAP_KEPT_MAX 64                /* threads that have ended and whose events stay */
 
 /* Why this engine is not to be had here; NULL: it is. */
 const char *sigtrap_refused(uint64_t period_ns);
