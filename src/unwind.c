@@ -1,5 +1,6 @@
 #include "unwind.h"
 
+#include "compiler.h"
 #include "memread.h"
 
 #define GUARDED_LOADS_MAX 256  /* a foreign stack costs a system call a load */
@@ -15,29 +16,43 @@ __attribute__((no_sanitize("address"))) static uint64_t stack_word(uint64_t addr
     return *(const uint64_t *)address;
 }
 
-static bool load(struct unwind *u, uint64_t address, uint64_t *value)
+static __attribute__((noinline)) bool load_guarded(struct unwind *u, uint64_t address)
 {
-    if (address >= u->stack_low && address + 8 <= u->stack_high && address + 8 > address &&
-        !(address & 7)) {
-        *value = stack_word(address);
-        return true;
-    }
     if (u->guarded_loads >= GUARDED_LOADS_MAX)
         return false;
     u->guarded_loads++;
-    return memread(value, address, sizeof *value);
+    return memread(&u->loaded, address, sizeof u->loaded);
 }
 
-const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc)
+/* `value` is never in memory for this, where the next step would wait for it. */
+static ALWAYS_INLINE bool load(struct unwind *u, uint64_t address, uint64_t *value)
+{
+    if (LIKELY(address >= u->stack_low && address + 8 <= u->stack_high && address + 8 > address &&
+               !(address & 7))) {
+        *value = stack_word(address);
+        return true;
+    }
+    if (!load_guarded(u, address))
+        return false;
+    *value = u->loaded;
+    return true;
+}
+
+static ALWAYS_INLINE const struct cfi_rule *find_rule(struct unwind *u, uint64_t pc)
 {
     struct cfi_rule *rule = &u->cache[(pc ^ pc >> 12) % UNWIND_CACHE_SIZE];
-    if (rule->pc != pc)
+    if (!LIKELY(rule->pc == pc))
         cfi_find(pc, rule);
     return rule;
 }
 
-static bool cfa_of(struct unwind *u, const struct cfi_rule *rule, const struct unwind_regs *r,
-                   uint64_t *cfa)
+const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc)
+{
+    return find_rule(u, pc);
+}
+
+static ALWAYS_INLINE bool cfa_of(struct unwind *u, const struct cfi_rule *rule,
+                                 const struct unwind_regs *r, uint64_t *cfa)
 {
     uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
     switch ((enum cfa_kind)rule->cfa_kind) {
@@ -66,8 +81,8 @@ static bool cfa_of(struct unwind *u, const struct cfi_rule *rule, const struct u
     return false;
 }
 
-static bool restore(struct unwind *u, uint8_t kind, int16_t offset, uint64_t cfa, uint64_t bp,
-                    uint64_t sp, uint64_t *reg)
+static ALWAYS_INLINE bool restore(struct unwind *u, uint8_t kind, int16_t offset, uint64_t cfa,
+                                  uint64_t bp, uint64_t sp, uint64_t *reg)
 {
     if (kind == SAVED_SAME)
         return true;
@@ -77,7 +92,8 @@ static bool restore(struct unwind *u, uint8_t kind, int16_t offset, uint64_t cfa
 }
 
 /* The interrupted registers lie in the ucontext that the kernel pushed; sp points at it. */
-static bool step_signal(struct unwind *u, struct unwind_regs *r, uint64_t *cfa)
+static __attribute__((noinline)) bool step_signal(struct unwind *u, struct unwind_regs *r,
+                                                  uint64_t *cfa)
 {
     uint64_t gregs = r->sp + offsetof(ucontext_t, uc_mcontext.gregs);
     struct unwind_regs next = {0};
@@ -90,25 +106,36 @@ static bool step_signal(struct unwind *u, struct unwind_regs *r, uint64_t *cfa)
     return next.pc != 0;
 }
 
-bool unwind_step(struct unwind *u, struct unwind_regs *r, uint64_t *cfa, enum cfa_kind *kind)
+/* Registers stay in registers: in memory they would be written as words and read in pairs, for which the
+ * processor has to wait. */
+static ALWAYS_INLINE bool step(struct unwind *u, struct unwind_regs *r, uint64_t *cfa,
+                               enum cfa_kind *kind)
 {
-    const struct cfi_rule *rule = unwind_rule(u, r->pc);
+    const struct cfi_rule *rule = find_rule(u, r->pc);
     *kind = (enum cfa_kind)rule->cfa_kind;
-    if (*kind == CFA_SIGNAL)
-        return step_signal(u, r, cfa);
-    uint64_t ra;
-    struct unwind_regs next = *r;
-    if (!cfa_of(u, rule, r, cfa) || *cfa <= r->sp || *cfa & 7 || !load(u, *cfa - 8, &ra) ||
-        !restore(u, rule->bp_kind, rule->bp_offset, *cfa, r->bp, r->sp, &next.bp) ||
-        !restore(u, rule->bx_kind, rule->bx_offset, *cfa, r->bp, r->sp, &next.bx))
+    if (*kind == CFA_SIGNAL) {
+        struct unwind_regs copy = *r;
+        uint64_t end = 0;
+        bool stepped = step_signal(u, &copy, &end);
+        *r = copy;
+        *cfa = end;
+        return stepped;
+    }
+    uint64_t ra, at, bp = r->bp, bx = r->bx;
+    if (!cfa_of(u, rule, r, &at) || at <= r->sp || at & 7 || !load(u, at - 8, &ra) ||
+        !restore(u, rule->bp_kind, rule->bp_offset, at, r->bp, r->sp, &bp) ||
+        !restore(u, rule->bx_kind, rule->bx_offset, at, r->bp, r->sp, &bx))
         return false;
-    next.pc = ra - 1;
-    next.sp = *cfa;
-    next.r10 = 0;
-    *r = next;
+    *r = (struct unwind_regs){.pc = ra - 1, .sp = at, .bp = bp, .bx = bx};
+    *cfa = at;
     if (!ra)
         *kind = CFA_END;
     return true;
+}
+
+bool unwind_step(struct unwind *u, struct unwind_regs *r, uint64_t *cfa, enum cfa_kind *kind)
+{
+    return step(u, r, cfa, kind);
 }
 
 /* Does unwinding from `r` meet `target` exactly (target 0: the thread's root)?  `*steps` says how
@@ -242,7 +269,7 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
     while (n < max) {
         uint64_t pc = r.pc, sp = r.sp, cfa;
         enum cfa_kind kind;
-        bool stepped = unwind_step(u, &r, &cfa, &kind);
+        bool stepped = step(u, &r, &cfa, &kind);
         if (kind == CFA_END) {
             if (!stepped)
                 cfa = ~0ull;
@@ -256,15 +283,20 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
                 *end = UNWIND_COMPLETE;
                 break;
             }
-            if (cfa == landing)
-                unwind_from_anchor(u, cfa, &r);
+            if (cfa == landing) {
+                struct unwind_regs copy = r;
+                unwind_from_anchor(u, cfa, &copy);
+                r = copy;
+            }
             continue;
         }
         *end = UNWIND_TRUNCATED;
         /* The frame itself is known even where its caller is not. */
         out[n++] = (struct native_frame){.pc = pc, .cfa = sp};
-        if (n == max || !pass_gap(u, &r, &out[n], &landing))
+        struct unwind_regs copy = r;
+        if (n == max || !pass_gap(u, &copy, &out[n], &landing))
             break;
+        r = copy;
         n++;
         *end = UNWIND_TOO_DEEP;
     }

@@ -54,6 +54,7 @@ struct unwind {
     const struct anchor_rule *anchor_rule;
     uint64_t stop_cfa; /* the walk is complete with the frame that has this CFA; 0: at the root */
     unsigned guarded_loads, scan_steps; /* spent in this walk */
+    uint64_t loaded;                    /* what the last guarded load found */
 };
 
 /* One frame outwards.  CFA_NONE etc. as in the rule; `regs` is changed only if it returns true. */

@@ -8,11 +8,9 @@
 
 #include "current_frame.h"
 
+#include "compiler.h"
 #include "exact.h"
 #include "turns.h"
-
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#define LIKELY(x) __builtin_expect(!!(x), 1)
 
 /* The handler does not trust the stack between them. */
 static inline void shadow_enter(void)

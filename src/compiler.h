@@ -1,0 +1,8 @@
+/* compiler.h - what we ask of the compiler on paths where nanoseconds count. */
+#ifndef PYH_COMPILER_H
+#define PYH_COMPILER_H
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+
+#endif

@@ -1,0 +1,47 @@
+"""Our unwinder and libunwind walk every sample of live programs, and come to the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import TARGETS
+
+pytestmark = [pytest.mark.once, pytest.mark.needs("plain_build")]
+
+BOTH = TARGETS / "both_unwinders.py"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("both") / "both.so"
+    subprocess.run([sys.executable, BOTH, "build", path], check=True)
+    return path
+
+
+def check(library: Path, module: str, *script: object) -> None:
+    """Profiles it so."""
+    result = library.with_suffix(".json")
+    command = [sys.executable, BOTH, "run", library, result, "2000", "1024", module, *script]
+    subprocess.run(list(map(str, command)), check=True, timeout=300)
+    found = json.loads(result.read_text())
+    samples = [dict(zip(found["fields"], each, strict=True)) for each in found["samples"]]
+    finished = [each for each in samples if each["finished"]]
+    differ = [each for each in finished if each["differs_at"]]
+    print(f"{len(samples)} samples, libunwind finished {len(finished)}, {len(differ)} differ")
+    print(*found["differences"], sep="\n")
+    assert len(finished) >= 1000
+    assert len(finished) >= 0.5 * len(samples)  # not in hand-written kernels
+    assert len(differ) <= 0.001 * len(finished)
+
+
+def test_cpython(library: Path) -> None:
+    check(library, "-", TARGETS / "calls.py", 3)
+
+
+@pytest.mark.needs("torch")
+def test_pytorch(library: Path) -> None:
+    check(library, "torch", TARGETS / "tiny_torch.py", 6, 0)
