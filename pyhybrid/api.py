@@ -38,6 +38,7 @@ class Profiler:
 
     hz: samples per second (of CPU time, or with clock="wall" of wall time) on each thread;
     mode: "sample", "trace" (every call of a Python function) or "hybrid" (both in one tree);
+    engine: what drives the samples of CPU time: "auto", "sigtrap", "perf_event" or "timer";
     include, exclude, functions: what is traced (selection.py); all is sampled; of `functions` and
     of regions single calls are kept (Profile.calls);
     events: with a log of every begin and end (Profile.events), or only of the last
@@ -46,7 +47,9 @@ class Profiler:
     c_calls: count and time calls of C functions by Python functions, too;
     kernel: frames of the kernel below the system call (None: where they cost next to nothing);
     output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
-    names them); None: no file stays, the result is `profile` alone.
+    names them); None: no file stays, the result is `profile` alone;
+    summary: print one on stderr at the end;
+    max_depth, max_nodes: frames kept of a stack; stacks and traced paths kept.
 
     All methods raise PyhybridError, in one line, for what the caller can mend: another profiler
     runs, a folder is not writable, `stop` without `start`.  They may be called from any thread.

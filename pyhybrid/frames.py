@@ -1,6 +1,6 @@
 """From frame words to frames: which function each distinct word of a spool belongs to.
 
-Identity (DESIGN.md): python = (qualname, file, first line), so that equal code objects are one
+Identity: python = (qualname, file, first line), so that equal code objects are one
 function; native = (module path and build-id, function start), so that a library loaded twice is
 one; kernel = its function's start; pseudo = its kind.  Frame ids count from 1.
 """

@@ -121,7 +121,10 @@ def _facts(s: Summary) -> list[Line]:
         if s.own_weight_ns:
             share += f", callbacks {s.own_weight_ns / s.recorded_weight_ns:.1%}"
         p99 = (s.handler_p99_ns or 0) / 1e3
-        text = f"handler median {s.handler_median_ns / 1e3:.1f} us, p99 {p99:.1f} us{share}"
+        text = f"handler median {s.handler_median_ns / 1e3:.1f} us, p99 {p99:.1f} us"
+        if s.sample_cost_ns:
+            text = f"a sample {s.sample_cost_ns / 1e3:.0f} us ({text})"
+        text += share
         lines.append(_fact("cost", text))
     if s.counting_ns is not None:
         lines.append(_fact("cost" if s.handler_median_ns is None else "", _counting(s)))

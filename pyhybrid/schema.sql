@@ -87,7 +87,7 @@ CREATE TABLE exact (
     PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
 
 -- Single calls of the functions chosen with -t, and of regions; of a path that has many only the
--- slowest.  A generator's or coroutine's call lies between its first begin and its last end, in
+-- slowest (but of calls in several turns the first).  A generator's or coroutine's call lies between its first begin and its last end, in
 -- several turns, and busy_ns is the time of these.  state: returned, raised, or partial (it began
 -- before profiling did, or went on after it).
 CREATE TABLE call (
@@ -100,14 +100,14 @@ CREATE TABLE turn ( -- of the calls that have several
     process INTEGER NOT NULL REFERENCES process, call INTEGER NOT NULL REFERENCES call,
     thread INTEGER NOT NULL REFERENCES thread, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL);
 
--- How long the calls of such a path took, all of them.
+-- How long the calls of such a path took, all that began and ended while profiling ran.
 CREATE TABLE call_time (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
     node INTEGER NOT NULL REFERENCES node, calls INTEGER NOT NULL, total_ns INTEGER NOT NULL,
     max_ns INTEGER NOT NULL, histogram TEXT NOT NULL, -- JSON: [[from_ns, calls], ...]
     PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
 
--- Every begin and end of a Python function in order of time (--events): an array of uint64, whose
+-- Every begin and end of a Python function or region in order of time (--events): an array of uint64, whose
 -- fields are src/eventlog.h's; a step of time is tick_ns.
 CREATE TABLE event_log (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,

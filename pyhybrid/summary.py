@@ -79,7 +79,7 @@ class Summary:
     complete: bool  # false: the process was killed, or the file's end is missing
     mode: str  # sample, trace, hybrid
     clock: str  # cpu, wall
-    engine: str  # perf_event, timer, monotonic; none: no samples
+    engine: str  # sigtrap, perf_event, timer, monotonic; none: no samples
     engine_reason: str  # why this one
     hz_asked: int | None
     hz: int | None  # what the engine was set to
@@ -95,7 +95,7 @@ class Summary:
     recorded: int
     losses: dict[str, int]  # samples, by reason
     recorded_weight_ns: int
-    missed_weight_ns: int  # CPU time that no signal stood for
+    missed_weight_ns: int  # CPU time (or time, by the clock on the wall) that no signal stood for
     own_weight_ns: int  # of samples that met our own callbacks: outside all shares
     calls: int | None  # of Python functions, counted exactly; null: not traced
     n_traced: int | None  # functions that were called
@@ -107,7 +107,8 @@ class Summary:
     off_cpu: float | None  # share of the weight in threads that waited; null: a CPU clock
     handler_median_ns: int | None
     handler_p99_ns: int | None
-    overhead: float | None  # estimated share of the CPU time that sampling took
+    sample_cost_ns: int | None  # of one sample, interrupt and all, measured at start
+    overhead: float | None  # share of the CPU time that sampling took, by that
     turns: int | None  # what events counted: calls, and generators' goings on
     call_cost_ns: float | None  # what counting one of them costs, measured at start
     counting_ns: int | None  # what counting took, estimated: turns times that
@@ -139,7 +140,7 @@ def summarize(
     cost = HandlerCost(profile)
     hot = Hot(profile)
     traced = function_calls(profile)
-    python = [f for frame, f in traced.items() if profile.frames[frame].kind != "native"]
+    python = [f for frame, f in traced.items() if profile.frames[frame].kind == "python"]
     native = [f for frame, f in traced.items() if profile.frames[frame].kind == "native"]
     functions, paths, left_out = _hot(profile, hot, traced, min_time_ns)
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
@@ -184,6 +185,7 @@ def summarize(
         off_cpu=off_cpu_share(profile),
         handler_median_ns=cost.quantile_ns(0.5),
         handler_p99_ns=cost.quantile_ns(0.99),
+        sample_cost_ns=meta.get("cost_ns") or None,
         overhead=cost.overhead(),
         turns=turns,
         call_cost_ns=call_cost_ns,

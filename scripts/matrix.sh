@@ -62,15 +62,15 @@ for folder in proc sys dev; do
 done
 mount -t tmpfs -o mode=1777 tmpfs "$chroot/tmp"
 
-if [ ! -e "$chroot/.complete" ]; then
-    packages=$(for v in $versions; do echo "python$v-dev" "python$v-venv" "libpython$v-testsuite"; done)
+packages=$(for v in $versions; do echo "python$v-dev" "python$v-venv" "libpython$v-testsuite"; done)
+if [ "$(cat "$chroot/.complete" 2>/dev/null)" != "$packages" ]; then
     # shellcheck disable=SC2086  # a list of words
     { inside apt-get -q update && inside apt-get -q -y --no-install-recommends install $packages; } \
         >>"$chroot.log" 2>&1 || {
         tail "$chroot.log"
         exit 1
     }
-    touch "$chroot/.complete"
+    echo "$packages" >"$chroot/.complete"
 fi
 
 # The files as they are here; what was built there before stays.

@@ -13,10 +13,10 @@
 #include "map.h"
 #include "records.h"
 #include "spool.h"
+#include "ticks.h"
 #include "words.h"
 
-#define CHUNK 1024 /* samples in one SPOOL_SAMPLES record */
-#define TICKS_MAX (1u << 16)
+#define CHUNK 1024  /* samples in one SPOOL_SAMPLES record */
 #define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
@@ -28,16 +28,9 @@ struct last_stack {
     uint32_t epoch; /* of the modules that it was read with */
 };
 
-/* A tick of a thread's clock: where in the kernel it came, in `kernel` below; 0: in the program. */
-struct tick {
-    uint64_t time_ns;
-    uint32_t chain, pad;
-};
-
 struct drain_thread {
     struct last_stack last;
-    struct tick *ticks; /* that no sample has taken yet */
-    size_t ticks_bytes, n_ticks;
+    struct ticks ticks; /* their places: in `kernel` below */
     uint32_t n, n_weights, n_cpus, waited;
     uint64_t first_ns, last_ns;
     uint32_t last_place, last_cpu;
@@ -289,23 +282,13 @@ void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t 
 bool drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
                   size_t n)
 {
-    struct drain_thread *own = t->drain;
     uint32_t id = 0;
     int full = 0;
-    if (own->n_ticks == TICKS_MAX) { /* its signals are blocked; the last ones matter */
-        own->n_ticks /= 2;
-        memmove(own->ticks, own->ticks + own->n_ticks, own->n_ticks * sizeof *own->ticks);
-    }
-    if (!map_memory_grow(&own->ticks, &own->ticks_bytes, own->n_ticks + 1, sizeof *own->ticks) ||
-        (n && !d->kernel.parent && calltree_init(&d->kernel, d->tree.max)))
+    if (n && !d->kernel.parent && calltree_init(&d->kernel, d->tree.max))
         return false;
     while (n-- && !full) /* return addresses but for the innermost */
         id = calltree_child(&d->kernel, id, frame_kernel(n ? chain[n] - 1 : chain[n]), &full);
-    size_t at = own->n_ticks++;
-    for (; at && own->ticks[at - 1].time_ns > time_ns; at--)
-        own->ticks[at] = own->ticks[at - 1];
-    own->ticks[at] = (struct tick){.time_ns = time_ns, .chain = id};
-    return true;
+    return ticks_add(&t->drain->ticks, time_ns, id);
 }
 
 void drain_samples_until(struct drain *d, uint64_t time_ns)
@@ -332,39 +315,24 @@ static uint32_t in_kernel(struct drain *d, uint32_t stack, uint32_t chain)
     return stack;
 }
 
-/* Clocks tick on while the kernel works for a thread, and it gets one signal at the end: the sample's
- * weight belongs to its last ticks, in equal parts.  Ticks before one that came in the program belong to
- * other stacks (the signal was blocked), and so do more than its weight says (samples that were lost). */
 static void put_ticks(struct drain *d, struct thread *t, const struct sample_record *r,
                       uint32_t stack, uint32_t state)
 {
     struct drain_thread *own = t->drain;
-    size_t n = 0, from = 0;
-    uint32_t given = 0;
+    struct tick_parts parts = ticks_of_sample(&own->ticks, r->time_ns, r->weight);
+    struct tick_part part;
     int full;
-    for (; n < own->n_ticks && own->ticks[n].time_ns <= r->time_ns; n++)
-        if (!own->ticks[n].chain || (n && !own->ticks[n - 1].chain))
-            from = n;
-    if (n - from > r->weight + !r->weight)
-        from = n - r->weight - !r->weight;
-    if (!n && r->in_kernel && !is_leaf(d, stack))
-        stack = calltree_child(&d->tree, stack, frame_pseudo(PSEUDO_KERNEL), &full);
-    for (size_t i = from; i < n; i++) {
-        const struct tick *tick = &own->ticks[i];
-        bool last = i + 1 == n;
-        uint32_t upto = (uint32_t)((uint64_t)r->weight * (i + 1 - from) / (n - from));
-        if (!last && tick[1].chain == tick->chain)
-            continue;
-        put_sample(d, t, last ? r->time_ns : tick->time_ns, upto - given,
-                   in_kernel(d, stack, tick->chain) | state, r->cpu);
-        own->n_repeated += !last;
-        given = upto;
-    }
-    if (!n)
+    if (!parts.n) {
+        if (r->in_kernel && !is_leaf(d, stack))
+            stack = calltree_child(&d->tree, stack, frame_pseudo(PSEUDO_KERNEL), &full);
         put_sample(d, t, r->time_ns, r->weight, stack | state, r->cpu);
-    own->n_ticks -= n;
-    if (n)
-        memmove(own->ticks, own->ticks + n, own->n_ticks * sizeof *own->ticks);
+    }
+    while (ticks_next(&parts, &part)) {
+        put_sample(d, t, part.time_ns, part.weight, in_kernel(d, stack, part.chain) | state,
+                   r->cpu);
+        own->n_repeated += !part.last;
+    }
+    ticks_drop(&own->ticks, &parts);
 }
 
 static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)
@@ -468,7 +436,7 @@ void drain_exact(struct drain *d, const struct registry *r, bool last)
 void drain_remove_thread(struct drain *d, struct thread *t)
 {
     (void)d;
-    map_memory_free(t->drain->ticks, t->drain->ticks_bytes);
+    ticks_free(&t->drain->ticks);
     map_memory_free(t->drain, sizeof *t->drain + last_stack_bytes(t));
     t->drain = NULL;
 }

@@ -41,7 +41,7 @@ void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t 
 bool drain_begin(struct drain *d);
 void drain_end(struct drain *d);
 
-/* Writes the thread's samples and counters so far.  `missed_ns`: CPU time nobody sampled. */
+/* Writes the thread's samples and counters so far.  `missed_weight`: periods nobody sampled. */
 void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight);
 
 /* The exact half's trees, logs and calls, from now on (exact_drain.h).  0, or -1: no memory. */

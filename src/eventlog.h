@@ -1,9 +1,9 @@
-/* eventlog.h - every begin and end of a Python function, in order of time: one ring for each thread.
+/* eventlog.h - every begin and end of a Python function or region, in order of time: one ring for each thread.
  *
  * An event is a 64-bit word: 31..0 ticks since the event before; 34..32 enum event_kind; 63..35 the node
  * (exact.h), or what the kind says.
  *
- * Context: event_put is the thread's own (with the GIL); event_read is the drain's.
+ * Context: event_put is the thread's own (with the GIL); exact_log.c reads the ring.
  */
 #ifndef PYH_EVENTLOG_H
 #define PYH_EVENTLOG_H

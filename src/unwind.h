@@ -57,7 +57,7 @@ struct unwind {
     uint64_t loaded;                    /* what the last guarded load found */
 };
 
-/* One frame outwards.  CFA_NONE etc. as in the rule; `regs` is changed only if it returns true. */
+/* One frame outwards.  CFA_NONE etc. as in the rule.  False: it is not possible; `cfa` means nothing then. */
 bool unwind_step(struct unwind *u, struct unwind_regs *regs, uint64_t *cfa, enum cfa_kind *kind);
 
 /* The rule for `pc`, cached until the next call. */

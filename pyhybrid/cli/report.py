@@ -19,7 +19,10 @@ from pyhybrid.tree_view import tree_lines
 
 
 class Report:
-    """Prints the summary on stdout, for people or as JSON (keys: summary.Summary), or the lines."""
+    """Prints the summary, the call tree, the lines or the quality on stdout.
+
+    The keys of --json: summary.Summary; with --quality quality_report.QualityReport.
+    """
 
     name = "report"
     help = "print the summary of a profile"

@@ -41,7 +41,8 @@ def make_parser() -> Parser:
         type=Number(1, 1_000_000_000),
         default=999,
         metavar="N",
-        help="samples per second (default: 999)",
+        help="samples per second of CPU time (--clock wall: of time) of each thread; above 1000 as "
+        "many as take a fifth of a core (default: 999)",
     )
     add(
         "--mode",
@@ -55,7 +56,12 @@ def make_parser() -> Parser:
         default="cpu",
         help="sample CPU time (default), or wall-clock time, waiting included",
     )
-    add("--engine", choices=list(ENGINES), default="auto", help="what drives the CPU clock")
+    add(
+        "--engine",
+        choices=list(ENGINES),
+        default="auto",
+        help="what drives the CPU clock (--clock wall has its own)",
+    )
     add(
         "--kernel",
         action=argparse.BooleanOptionalAction,
@@ -73,7 +79,8 @@ def make_parser() -> Parser:
         "--format",
         action="append",
         metavar="NAME",
-        help="export this format instead of the default ones (folded, perf, perf-map); repeatable",
+        help="export this format instead of the default ones (folded, perf, perf-map; with --mode "
+        "trace folded): also pstats, callgrind; repeatable",
     )
     add(
         "-p",
@@ -107,7 +114,7 @@ def make_parser() -> Parser:
     add(
         "--events",
         action="store_true",
-        help="log every begin and end of a function, too (8 bytes each)",
+        help="log every begin and end of a function or region, too (8 bytes each)",
     )
     add(
         "--last-events",
@@ -139,7 +146,7 @@ def make_parser() -> Parser:
         type=Number(1, 100_000_000),
         default=2_000_000,
         metavar="N",
-        help="distinct stacks kept (default: 2000000)",
+        help="distinct stacks and traced paths kept (default: 2000000)",
     )
     add("--ring-bytes", type=Number(64, 1 << 30), default=0, help=argparse.SUPPRESS)
     add("--version", action="version", version=f"pyhybrid {__version__}")

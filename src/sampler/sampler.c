@@ -19,9 +19,11 @@
 #include "signals.h"
 #include "spool.h"
 
-#define SAFE_PERIOD_NS 1000000ull /* rates up to this one are not calibrated: they cost little */
-#define CALIBRATION_SIGNALS 24
-#define CALIBRATION_MAX_NS 500000000ull
+#define SAFE_PERIOD_NS 1000000ull /* slower clocks cost less than would have to be limited */
+#define COST_SIGNALS 8            /* what a sample costs, roughly, is known after so many */
+#define COST_MAX_NS 12000000ull
+#define LIMIT_SIGNALS 24
+#define LIMIT_MAX_NS 500000000ull
 #define COST_SHARE 5 /* of a core: one fifth, 20 % */
 #define EXEC_PAUSE_NS 50000000ull
 
@@ -168,21 +170,26 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* What a sample costs: the time that is missing from a busy loop where a signal came.  The lower
- * quartile: on a busy machine much of what is missing went to others. */
-static uint64_t measure_cost(struct session *s)
+static uint64_t own_cpu_ns(void)
 {
-    uint64_t gaps[CALIBRATION_SIGNALS] = {0}, n = 0, before = atomic_load(&s->calibration_signals);
-    uint64_t now = clock_now_ns(), end = now + CALIBRATION_MAX_NS;
-    while (now < end && n < CALIBRATION_SIGNALS) {
+    return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* What a sample costs: the CPU time that is missing from a busy loop where a signal came, the lower quartile:
+ * the first ones find everything cold. */
+static uint64_t measure_cost(struct session *s, uint64_t n_signals, uint64_t max_ns)
+{
+    uint64_t gaps[LIMIT_SIGNALS] = {0}, n = 0, before = atomic_load(&s->calibration_signals);
+    uint64_t now = own_cpu_ns(), end = now + max_ns;
+    while (now < end && n < n_signals) {
         uint64_t then = now;
-        now = clock_now_ns();
+        now = own_cpu_ns();
         uint64_t signals = atomic_load(&s->calibration_signals);
         if (signals == before)
             continue;
         before = signals;
         /* It came before this reading of the clock, or just after. */
-        uint64_t after = clock_now_ns();
+        uint64_t after = own_cpu_ns();
         gaps[n++] = now - then > after - now ? now - then : after - now;
         now = after;
     }
@@ -190,16 +197,49 @@ static uint64_t measure_cost(struct session *s)
     return n ? gaps[n / 4] : 0;
 }
 
-/* Lowers the rate to what costs at most a fifth of a core. */
-static void limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info)
+/* What the threads did since they were paused counts nowhere; `lock` is held, no handler samples. */
+static void skip_pause(struct session *s)
 {
-    info->cost_ns = measure_cost(s);
-    uint64_t period = info->cost_ns * COST_SHARE;
-    pthread_mutex_lock(&s->lock);
-    atomic_store(&s->period_ns, period > wanted_ns ? period : wanted_ns);
     uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+    s->counted_from_ns = clock_now_ns();
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        uint64_t now = engine_cpu_ns(s, t);
+        t->base_cpu_ns += now - t->paused_cpu_ns;
+        t->cpu_ns = now; /* no handler runs that could write it */
+        t->carry_ns = 0;
+        t->n_waits = 0;
+        t->owed_ns = 0;
+        t->covered_cpu_ns = now;
+    }
+    s->skips_new = true;
+    collector_scan(s); /* those that began in the pause, before signals come */
+    s->skips_new = false;
+}
+
+/* Samples that are not kept, at a rate that is safe; then the rate that was asked for, if it costs at most
+ * a fifth of a core. */
+static void calibrate_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info)
+{
+    bool limits = wanted_ns < SAFE_PERIOD_NS;
+    info->cost_ns =
+        measure_cost(s, limits ? LIMIT_SIGNALS : COST_SIGNALS, limits ? LIMIT_MAX_NS : COST_MAX_NS);
+    uint64_t least = limits ? info->cost_ns * COST_SHARE : 0;
+    uint32_t at = 0;
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->period_ns, least > wanted_ns ? least : wanted_ns);
+    atomic_store(&s->state, SESSION_PAUSED);
+    engine_enable_all(s, false);
+    wait_for_handlers();
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         engine_set_period(s, t);
+        t->paused_cpu_ns = t->base_cpu_ns;
+    }
+    skip_pause(s);
+    s->start_ns = s->counted_from_ns;
+    s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+    atomic_store(&s->calibrating, 0);
+    atomic_store(&s->state, SESSION_RUNNING);
+    engine_enable_all(s, true);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -225,7 +265,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         return fail(info, -ENOMEM, "memory");
     s->tasks.fd = s->status.fd = -1;
     uint64_t wanted = o->period_ns;
-    bool measure = wanted < SAFE_PERIOD_NS && o->engine != ENGINE_NONE;
+    bool measure = o->engine != ENGINE_NONE;
     if (measure)
         o->period_ns = SAFE_PERIOD_NS;
     int error = prepare(s, o, info);
@@ -257,30 +297,10 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         return fail(info, error, "the sampling clock");
     }
     if (measure)
-        limit_rate(s, wanted, info);
-    atomic_store(&s->calibrating, 0);
+        calibrate_rate(s, wanted, info);
     info->period_ns = atomic_load(&s->period_ns);
     info->start_ns = s->start_ns;
     return 0;
-}
-
-/* What the threads did since sampler_pause counts nowhere; `lock` is held. */
-static void skip_pause(struct session *s)
-{
-    uint32_t at = 0;
-    s->counted_from_ns = clock_now_ns();
-    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        uint64_t now = engine_cpu_ns(s, t);
-        t->base_cpu_ns += now - t->paused_cpu_ns;
-        t->cpu_ns = now; /* no handler runs that could write it */
-        t->carry_ns = 0;
-        t->n_waits = 0;
-        t->owed_ns = 0;
-        t->covered_cpu_ns = now;
-    }
-    s->skips_new = true;
-    collector_scan(s); /* those that began in the pause, before signals come */
-    s->skips_new = false;
 }
 
 int sampler_stop(struct sampler_result *result)

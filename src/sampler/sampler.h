@@ -42,7 +42,7 @@ struct sampler_info {
     const char *engine_reason;    /* why not a better one; static text */
     const char *no_kernel_frames; /* why; NULL: there are */
     uint64_t period_ns;           /* in effect: longer if the rate asked costs too much */
-    uint64_t cost_ns;             /* measured cost of one sample; 0: not measured */
+    uint64_t cost_ns; /* of one sample, interrupt and all, measured at start; 0: no signal came */
     uint64_t start_ns;
     char error[200]; /* what went wrong */
 };

@@ -1,7 +1,7 @@
 /* sigtrap.h - perf events that send SIGTRAP to the thread that runs, and that new threads inherit.
  *
- * Such an event (man 2 perf_event_open: sigtrap, inherit_thread; Linux 5.13) costs half of what
- * F_SETSIG costs, interrupts no system call, and needs no work for threads that covered ones create.
+ * Such an event (man 2 perf_event_open: sigtrap, inherit_thread; Linux 5.13) costs less than
+ * F_SETSIG, interrupts no system call, and needs no work for threads that covered ones create.
  *
  * What it asks for in return:
  *  - An event must stay open when its thread has ended: those inherited from it would end with it.

@@ -39,7 +39,7 @@ def describe(root: Path) -> dict[str, object]:
         "machine": {
             "cpu": cpu_model(),
             "cores": len(os.sched_getaffinity(0)),
-            "kernel": platform.release(),
+            "kernel": platform.release().partition("-")[0],
             "python": platform.python_version(),
             "torch": version("torch"),
         },

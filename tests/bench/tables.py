@@ -29,10 +29,11 @@ def cell(row: Row | None) -> str:
 
 def provenance(result: dict[str, Any]) -> str:
     where = result["machine"]
-    interval = "" if result["pairs"] >= 6 else " (too few for an interval: the range is given)"
+    rounds = result["rows"][0]["rounds"] if "rows" in result else result["pairs"]
+    interval = "" if rounds >= 6 else " (too few for an interval: the range is given)"
     versions = f"Linux {where['kernel']}, CPython {where['python']}, torch {where['torch']}"
     return (
-        f"{result['pairs']} pairs{interval} on {result['date']} at `{result['commit']}`; "
+        f"{rounds} rounds{interval} on {result['date']} at `{result['commit']}`; "
         f"{where['cpu']}, {where['cores']} cores, {versions}."
     )
 

@@ -53,7 +53,7 @@ def counts_below(profile: Profile, root: str) -> dict[str, Counts]:
 
 
 def check_exact(profile: Profile) -> None:
-    """What holds for every exact tree (DESIGN: "Invariants")."""
+    """What holds for every exact tree."""
     by_thread: dict[int, dict[int, Exact]] = {}
     for row in profile.exact:
         by_thread.setdefault(row.thread, {})[row.node] = row

@@ -88,7 +88,7 @@ def covered_ns(profile: Profile, thread: Thread) -> int:
 
 
 def check_invariants(profile: Profile) -> None:
-    """What holds for every profile (DESIGN: "Invariants")."""
+    """What holds for every profile."""
     lost: dict[int, int] = {}
     for loss in profile.losses:
         lost[loss.thread] = lost.get(loss.thread, 0) + loss.samples

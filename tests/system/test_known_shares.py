@@ -61,6 +61,6 @@ def test_shares_by_the_cpu_clock(
     print(n, seen, known)
     for name in MARKS:
         share = known[name] / sum(known.values())
-        # Turns are random, so each sample is nearly independent of the one before.
+        # Sigma of random samples: those of a clock that ticks evenly scatter less.
         off = abs(seen[name] / sum(seen.values()) - share)
         assert off < 4.5 * sqrt(share * (1 - share) / n), (name, share, off, n)

@@ -33,7 +33,7 @@ def check(library: Path, module: str, *script: object) -> None:
     differ = [each for each in finished if each["differs_at"]]
     print(f"{len(samples)} samples, libunwind finished {len(finished)}, {len(differ)} differ")
     print(*found["differences"], sep="\n")
-    assert len(finished) >= 1000
+    assert len(finished) >= 400
     assert len(finished) >= 0.5 * len(samples)  # not in hand-written kernels
     assert len(differ) <= 0.001 * len(finished)
 
@@ -44,4 +44,4 @@ def test_cpython(library: Path) -> None:
 
 @pytest.mark.needs("torch")
 def test_pytorch(library: Path) -> None:
-    check(library, "torch", TARGETS / "tiny_torch.py", 6, 0)
+    check(library, "torch._dynamo", TARGETS / "tiny_torch.py", 6, 0)

@@ -84,10 +84,13 @@ static void note_example(struct walker *w, uint32_t number, size_t at)
                              w->theirs[at].pc,           w->theirs[at].cfa, number};
 }
 
-/* It takes code without unwind information for the end of the stack. */
-static bool is_root(struct walker *w, size_t n)
+/* It takes code without unwind information for the end of the stack, or guesses. */
+static bool has_information(struct walker *w, size_t n)
 {
-    return n && unwind_rule(&w->unwind, w->theirs[n - 1].pc)->cfa_kind != CFA_NONE;
+    for (size_t i = 0; i < n; i++)
+        if (unwind_rule(&w->unwind, w->theirs[i].pc)->cfa_kind == CFA_NONE)
+            return false;
+    return n != 0;
 }
 
 static size_t compare(struct walker *w, struct unwind_regs *regs, void *context, uint32_t number)
@@ -107,7 +110,7 @@ static size_t compare(struct walker *w, struct unwind_regs *regs, void *context,
         }
     }
     r->frames = (uint16_t)n;
-    r->finished = their_end == UNWIND_COMPLETE && is_root(w, n_theirs);
+    r->finished = their_end == UNWIND_COMPLETE && has_information(w, n_theirs);
     r->differs_at = (uint16_t)(r->finished ? difference(w, n, n_theirs) : 0);
     if (r->differs_at)
         note_example(w, number, r->differs_at - 1u);

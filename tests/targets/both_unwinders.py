@@ -4,7 +4,8 @@ python both_unwinders.py build LIBRARY
 python both_unwinders.py run LIBRARY RESULT HZ CACHE_SIZE MODULE SCRIPT ARG...
 
 Runs SCRIPT and writes RESULT.  MODULE is imported before ("-": none), so that no library is loaded
-while libunwind walks.  CACHE_SIZE: of libunwind, 0: as it comes.
+while libunwind walks (PyTorch's optimizers import torch._dynamo).  CACHE_SIZE: of libunwind, 0: as
+it comes.
 """
 
 import ctypes

@@ -16,7 +16,7 @@ import time
 from pyhybrid import Profiler, region
 
 N = 20_000  # a loop takes a few ms: a busy machine has such gaps, too
-LOOPS = 40
+LOOPS = 30
 
 
 def fib(n):
@@ -66,14 +66,14 @@ def exceptions():
 
 items = list(range(N))
 kinds = {
-    "fib": (lambda: fib(20), 21891),
+    "fib": (lambda: fib(22), 57313),
     "sorted": (lambda: sorted(items, key=key), N),
     "map": (lambda: list(map(key, items)), N),
     "generator": (lambda: sum(numbers(N)), N),
     "region": (regions, N),
     "exception": (exceptions, N),
-    "await": (lambda: asyncio.run(tasks(100, 50)), 5000),
-    "lone await": (lambda: asyncio.run(awaits(3000)), 3000),
+    "await": (lambda: asyncio.run(tasks(100, 200)), 20_000),
+    "lone await": (lambda: asyncio.run(awaits(10_000)), 10_000),
 }
 
 

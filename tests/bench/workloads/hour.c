@@ -41,9 +41,9 @@ static long resident_kb(void)
 {
     char line[256];
     long kb = 0;
-    FILE *f = fopen("/proc/self/status", "re");
+    FILE *f = fopen("/proc/self/smaps_rollup", "re");
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmRSS: %ld", &kb) == 1)
+        if (sscanf(line, "Rss: %ld", &kb) == 1)
             break;
     if (f)
         fclose(f);

@@ -1,5 +1,6 @@
 /* What a walk takes that was made before: chains of 10, 60 and 200 calls through 64 functions, by our own
- * unwinder and by libunwind, in turn.  Prints {"DEPTH": [ns by ours, ns by libunwind], ...}, the best of many.
+ * unwinder and by libunwind's unw_step and unw_backtrace, in turn.  Prints {"DEPTH": [ns by each], ...}, the
+ * best of many.
  */
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
@@ -20,7 +21,7 @@ size_t pyh_unwind_backend(void *context, struct native_frame *out, size_t max,
 static struct cfi_rule cache[UNWIND_CACHE_SIZE];
 static struct native_frame frames[FRAMES_MAX];
 static uint64_t stack_high;
-static double best[2];
+static double best[3];
 
 static double now_ns(void)
 {
@@ -29,11 +30,11 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static void check(size_t n, size_t expected, enum unwind_end end)
+static void check(size_t n, size_t expected, const enum unwind_end *end)
 {
-    if (n >= expected && end == UNWIND_COMPLETE)
+    if (n >= expected && *end == UNWIND_COMPLETE)
         return;
-    fprintf(stderr, "%zu frames of at least %zu, end %d\n", n, expected, end);
+    fprintf(stderr, "%zu frames of at least %zu, end %d\n", n, expected, *end);
     exit(1);
 }
 
@@ -47,15 +48,21 @@ __attribute__((noipa)) static void walk(size_t depth)
     getcontext(&here);
     u.stack_low = (uint64_t)here.uc_mcontext.gregs[REG_RSP] & ~4095ull;
     arch_regs_from_context(&regs, &here);
-    best[0] = best[1] = 1e12;
+    best[0] = best[1] = best[2] = 1e12;
     for (int round = 0; round < ROUNDS; round++) {
-        double began = now_ns(), between;
+        static void *addresses[FRAMES_MAX];
+        double times[4] = {now_ns()};
         for (int i = 0; i < WALKS; i++)
-            check(unwind_walk(&u, &regs, frames, FRAMES_MAX, &end), depth, end);
-        between = now_ns();
-        check(pyh_unwind_backend(&here, frames, FRAMES_MAX, &end), depth, end);
-        double took[2] = {(between - began) / WALKS, now_ns() - between};
-        for (int i = 0; i < 2; i++)
+            check(unwind_walk(&u, &regs, frames, FRAMES_MAX, &end), depth, &end);
+        times[1] = now_ns();
+        check(pyh_unwind_backend(&here, frames, FRAMES_MAX, &end), depth, &end);
+        times[2] = now_ns();
+        for (int i = 0; i < WALKS; i++)
+            check((size_t)unw_backtrace(addresses, FRAMES_MAX), depth, &end);
+        times[3] = now_ns();
+        double took[3] = {(times[1] - times[0]) / WALKS, times[2] - times[1],
+                          (times[3] - times[2]) / WALKS};
+        for (int i = 0; i < 3; i++)
             if (took[i] < best[i])
                 best[i] = took[i];
     }
@@ -110,7 +117,8 @@ int main(void)
         return 1;
     for (size_t i = 0; i < 3; i++) {
         links[0](depths[i], depths[i] - 1);
-        printf("%s\"%zu\": [%.1f, %.1f]", i ? ", " : "{", depths[i], best[0], best[1]);
+        printf("%s\"%zu\": [%.1f, %.1f, %.1f]", i ? ", " : "{", depths[i], best[0], best[1],
+               best[2]);
     }
     puts("}");
     return 0;
