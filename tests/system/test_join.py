@@ -75,7 +75,7 @@ def test_nested_c_and_python(
     late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
     # libunwind takes long, and longer where others want the processors; sanitizers do, too.
     slow = unwinder == "libunwind" or bool(os.environ.get("SAN"))
-    assert recorded >= 1000
+    assert recorded >= 500  # timers: one a tick of the kernel at most
     assert signals - recorded - (late if slow else 0) <= 0.005 * signals
     assert deep >= 0.8 * recorded
 
