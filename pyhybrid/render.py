@@ -117,15 +117,7 @@ def _facts(s: Summary) -> list[Line]:
             _fact("threads", _threads(s)),
         ]
     if s.handler_median_ns is not None:
-        share = "" if s.overhead is None else f"; about {s.overhead:.1%} of the CPU time"
-        if s.own_weight_ns:
-            share += f", callbacks {s.own_weight_ns / s.recorded_weight_ns:.1%}"
-        p99 = (s.handler_p99_ns or 0) / 1e3
-        text = f"handler median {s.handler_median_ns / 1e3:.1f} us, p99 {p99:.1f} us"
-        if s.sample_cost_ns:
-            text = f"a sample {s.sample_cost_ns / 1e3:.0f} us ({text})"
-        text += share
-        lines.append(_fact("cost", text))
+        lines.append(_fact("cost", _cost(s)))
     if s.counting_ns is not None:
         lines.append(_fact("cost" if s.handler_median_ns is None else "", _counting(s)))
     if s.n_forked or s.n_spawned:
@@ -138,6 +130,17 @@ def _facts(s: Summary) -> list[Line]:
         more = f" (and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`)"
         lines[-1].append((more, DIM))
     return lines
+
+
+def _cost(s: Summary) -> str:
+    parts = []
+    if s.sample_cost_ns and s.overhead is not None:
+        parts.append(f"{s.sample_cost_ns / 1e3:.0f} us a sample, {s.overhead:.1%} of the CPU time")
+    p50, p99 = (s.handler_median_ns or 0) / 1e3, (s.handler_p99_ns or 0) / 1e3
+    parts.append(f"handler median {p50:.1f} us, p99 {p99:.1f} us")
+    if s.own_weight_ns:
+        parts.append(f"callbacks {s.own_weight_ns / s.recorded_weight_ns:.1%}")
+    return "; ".join(parts)
 
 
 def _fact(name: str, text: str, warn: bool = False) -> Line:
