@@ -197,10 +197,11 @@ class Profiling:
         now_ns, unix_ns = time.monotonic_ns(), time.time_ns()
         notes = []
         if period > 1_000_000_000 // self.settings.hz:
-            notes.append(
-                f"{self.settings.hz} Hz would cost more than 20 % of a core "
-                f"({started['cost_ns'] / 1000:.0f} us a sample): {1_000_000_000 // period} Hz"
-            )
+            cost = started["cost_ns"] / 1000
+            why = f"would cost more than 20 % of a core ({cost:.0f} us a sample)"
+            if not cost:
+                why = "may cost too much (no signal came when that was to be measured)"
+            notes.append(f"{self.settings.hz} Hz {why}: {1_000_000_000 // period} Hz")
         if not started["watches_code"]:
             notes.append("no free code watcher: names of code objects that die may be wrong")
         if self.settings.kernel and started["no_kernel_frames"]:

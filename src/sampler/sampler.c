@@ -224,6 +224,8 @@ static void calibrate_rate(struct session *s, uint64_t wanted_ns, struct sampler
     info->cost_ns =
         measure_cost(s, limits ? LIMIT_SIGNALS : COST_SIGNALS, limits ? LIMIT_MAX_NS : COST_MAX_NS);
     uint64_t least = limits ? info->cost_ns * COST_SHARE : 0;
+    if (limits && !least)
+        least = SAFE_PERIOD_NS; /* no signal came: this thread blocks them */
     uint32_t at = 0;
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->period_ns, least > wanted_ns ? least : wanted_ns);

@@ -45,6 +45,36 @@ def run(text: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+def test_what_a_sample_costs(tmp_path: Path) -> None:
+    """Where it is not known, because the thread that starts blocks the signals, rates stay low."""
+    run(
+        """
+        import signal
+        def costs(hz):
+            with Profiler(mode="sample", hz=hz) as p:
+                end = time.thread_time() + 0.1
+                while time.thread_time() < end:
+                    pass
+            meta = p.profile.meta
+            return meta["cost_ns"], meta["hz"], " ".join(meta["notes"]), p.profile
+        import time
+        for hz in (100, 999, 20_000):
+            cost_ns, reached, notes, profile = costs(hz)
+            assert 1000 < cost_ns < 10_000_000, cost_ns
+            assert reached == min(hz, max(reached, 1000)), reached
+            (main,) = (t for t in profile.threads.values() if t.tid == os.getpid())
+            spent = main.recorded_weight_ns + main.missed_weight_ns
+            spent += sum(each.weight_ns for each in profile.losses)
+            assert 0.07e9 < spent < 0.15e9, spent  # the time of measuring is not in it
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTRAP, signal.SIGPROF])
+        cost_ns, reached, notes, _ = costs(20_000)
+        assert (cost_ns, reached) == (0, 1000), (cost_ns, reached)
+        assert "20000 Hz may cost too much" in notes, notes
+        """,
+        tmp_path,
+    )
+
+
 @pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
 def test_with_profiler(tmp_path: Path, mode: str) -> None:
     run(

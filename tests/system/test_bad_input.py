@@ -75,7 +75,7 @@ def test_a_rate_that_costs_too_much(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--hz", 1_000_000, "--format", "folded", "-c", "sum(range(10**7))")
     meta = run.profile().meta
     assert meta["hz_asked"] == 1_000_000
-    if meta["engine"] == "perf_event":
+    if meta["engine"] in ("sigtrap", "perf_event"):
         assert 1000 <= meta["hz"] < 200_000
         assert meta["cost_ns"] * meta["hz"] <= 0.2e9
         assert re.search(
