@@ -14,6 +14,7 @@ import os
 import re
 from fnmatch import translate
 from itertools import count
+from weakref import WeakKeyDictionary
 
 from pyhybrid.plumbing import (
     IMPORT_FILES,
@@ -83,6 +84,13 @@ class FoldedTree:
                 self.frame.append(frame)
             self.of_node.append(folded)
 
+    @classmethod
+    def of(cls, profile: Profile) -> "FoldedTree":
+        """The profile's, made once: views and exporters share it."""
+        if profile not in _made:
+            _made[profile] = cls(profile)
+        return _made[profile]
+
     def path(self, node: int) -> list[int]:
         """The frame ids from the root to a folded node."""
         frames = []
@@ -90,6 +98,9 @@ class FoldedTree:
             frames.append(self.frame[node])
             node = self.parent[node]
         return frames[::-1]
+
+
+_made: WeakKeyDictionary[Profile, FoldedTree] = WeakKeyDictionary()
 
 
 def own_nodes(profile: Profile) -> set[int]:

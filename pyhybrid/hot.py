@@ -43,7 +43,7 @@ class Hot:
     def __init__(self, profile: Profile) -> None:
         """Fold the tree and add up."""
         self._profile = profile
-        self._tree = FoldedTree(profile)
+        self._tree = FoldedTree.of(profile)
         n_nodes = len(self._tree.parent)
         self._self_ns, self._samples = [0] * n_nodes, [0] * n_nodes
         self.own_ns = 0

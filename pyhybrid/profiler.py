@@ -19,15 +19,19 @@ ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigt
 NO_SAMPLES = 4
 _SIGINT = 2  # without importing `signal`
 # SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
-# a traceback of ours.
+# a traceback of ours.  It lives for a second or two: garbage is not sought, nor memory given back.
 _FINISH = """\
 import sys
 try:
     import _signal
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
+    import gc, os
+    gc.disable()
     sys.path[:0] = [sys.argv.pop(1)]
     from pyhybrid.finish import main
-    sys.exit(main())
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)
 except KeyboardInterrupt:
     sys.exit(130)
 """

@@ -39,7 +39,7 @@ def tree_lines(profile: Profile, min_time_ns: int = 0) -> Iterator[str]:
 
 class _View:
     def __init__(self, profile: Profile, min_time_ns: int) -> None:
-        self._tree = tree = FoldedTree(profile)
+        self._tree = tree = FoldedTree.of(profile)
         self._labels = Labels(profile).of_frame
         self._frames = profile.frames
         self._branches = [Branch() for _ in tree.parent]

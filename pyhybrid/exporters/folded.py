@@ -35,7 +35,7 @@ class Folded:
 
     def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
         """Write the file at `path`; not at all beyond `limit_bytes`.  Raises PyhybridError."""
-        labels, tree = Labels(profile, self.full_names).of_frame, FoldedTree(profile)
+        labels, tree = Labels(profile, self.full_names).of_frame, FoldedTree.of(profile)
         size = _size(profile, tree, labels)
         if limit_bytes is not None and size > limit_bytes:
             note = f"{path} not written: it would take {size >> 20} MB"

@@ -17,7 +17,8 @@ FUNCTIONS = ("third", "sleeper", "rest")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_shares_by_the_wall_clock(pyhybrid: Callable[..., Run], seed: int) -> None:
     options = ("--mode", "hybrid", "--clock", "wall", "--hz", 997, "--format", "folded")
-    profile = pyhybrid(*options, TARGETS / "shares.py", 5, seed).profile()
+    run = pyhybrid(*options, TARGETS / "shares.py", 5, seed)
+    profile = run.profile()
     check_invariants(profile)
     check_exact(profile)
     check_halves(profile)
@@ -25,9 +26,12 @@ def test_shares_by_the_wall_clock(pyhybrid: Callable[..., Run], seed: int) -> No
     sampled = {each.frame: each.python_ns for each in Hot(profile).functions()}
     exact = {name: sum(r.self_ns for r in of_function(profile, name)) for name in FUNCTIONS}
     n = sum(sampled[frame] for frame in frames.values()) / profile.period_ns
+    # A sleeper that waits for a processor seems to sleep on, until it runs (sampler/asleep.h).
+    delayed = int(run.result.stdout) / sum(exact.values())
     assert n > 3000
     for name in FUNCTIONS:
         share = exact[name] / sum(exact.values())
         seen = sampled[frames[name]] / profile.period_ns / n
         # Turns are random, so each sample is nearly independent of the one before.
-        assert abs(seen - share) < 4.5 * sqrt(share * (1 - share) / n), (name, share, seen, n)
+        bound = 4.5 * sqrt(share * (1 - share) / n) + delayed
+        assert abs(seen - share) < bound, (name, share, seen, n, delayed)

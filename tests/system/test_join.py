@@ -37,6 +37,17 @@ def total(profile: object, *columns: str) -> list[int]:
     return [sum(getattr(t, c) for t in profile.threads.values()) for c in columns]  # type: ignore
 
 
+def check_losses(profile: Profile, slow: bool = False) -> None:
+    """`too_slow` is how busy the machine is: some of that, of all else hardly any."""
+    (signals,) = total(profile, "signals")
+    lost = {row.reason: 0 for row in profile.losses}
+    for row in profile.losses:
+        lost[row.reason] += row.samples
+    late = lost.pop("too_slow", 0)
+    assert sum(lost.values()) <= 0.005 * signals, lost
+    assert slow or late <= 0.05 * signals, (late, signals)
+
+
 both_modes = pytest.mark.parametrize("mode", ["sample", "hybrid"])
 
 
@@ -60,7 +71,7 @@ def test_nested_c_and_python(
     run = pyhybrid(*options, TARGETS / "nested.py", 6, env={"PYTHONPATH": str(chain)})
     profile = run.profile()
     check(profile)
-    signals, recorded = total(profile, "signals", "recorded")
+    (recorded,) = total(profile, "recorded")
     deep = 0
     for samples, _, names in paths(profile):
         assert not eval_frames(names), names
@@ -70,13 +81,11 @@ def test_nested_c_and_python(
             assert known == NESTED[: len(known)], names
             assert "[truncated]" not in names and "[unknown python]" not in names, names
         deep += samples if "leaf" in known else 0
-    if profile.meta["engine"] == "perf_event" and unwinder == "own":
+    if profile.meta["engine"] in ("sigtrap", "perf_event") and unwinder == "own":
         assert recorded >= 10_000
-    late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
     # libunwind takes long, and longer where others want the processors; sanitizers do, too.
-    slow = unwinder == "libunwind" or bool(os.environ.get("SAN"))
+    check_losses(profile, slow=unwinder == "libunwind" or bool(os.environ.get("SAN")))
     assert recorded >= 500  # timers: one a tick of the kernel at most
-    assert signals - recorded - (late if slow else 0) <= 0.005 * signals
     assert deep >= 0.8 * recorded
 
 
@@ -122,7 +131,7 @@ def check_call(caller: str, between: list[str], callee: str, names: list[str]) -
 def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
     profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "calls.py", 3).profile()
     check(profile)
-    signals, recorded = total(profile, "signals", "recorded")
+    (recorded,) = total(profile, "recorded")
     checked = 0
     for samples, kinds, names in paths(profile):
         assert not eval_frames(names), names
@@ -137,7 +146,7 @@ def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
                 caller, between = name, []
             else:
                 between.append(name)
-    assert signals - recorded <= 0.005 * signals
+    check_losses(profile)
     assert checked > 2 * recorded
 
 
