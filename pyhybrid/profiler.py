@@ -19,7 +19,8 @@ ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigt
 NO_SAMPLES = 4
 _SIGINT = 2  # without importing `signal`
 # SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
-# a traceback of ours.  It lives for a second or two: garbage is not sought, nor memory given back.
+# a traceback of ours.  The process lives for a second or two: garbage is not sought, nor memory
+# given back.
 _FINISH = """\
 import sys
 try:

@@ -216,6 +216,21 @@ static void skip_pause(struct session *s)
     s->skips_new = false;
 }
 
+static void pause_until(struct session *s, uint64_t time_ns)
+{
+    atomic_store(&s->paused_until_ns, time_ns);
+    atomic_store(&s->state, SESSION_PAUSED);
+    engine_enable_all(s, false);
+}
+
+static void end_pause(struct session *s)
+{
+    skip_pause(s);
+    atomic_store(&s->paused_until_ns, 0);
+    atomic_store(&s->state, SESSION_RUNNING);
+    engine_enable_all(s, true);
+}
+
 /* Samples that are not kept, at a rate that is safe; then the rate that was asked for, if it costs at most
  * a fifth of a core. */
 static void calibrate_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info)
@@ -229,19 +244,16 @@ static void calibrate_rate(struct session *s, uint64_t wanted_ns, struct sampler
     uint32_t at = 0;
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->period_ns, least > wanted_ns ? least : wanted_ns);
-    atomic_store(&s->state, SESSION_PAUSED);
-    engine_enable_all(s, false);
+    pause_until(s, UINT64_MAX);
     wait_for_handlers();
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         engine_set_period(s, t);
         t->paused_cpu_ns = t->base_cpu_ns;
     }
-    skip_pause(s);
-    s->start_ns = s->counted_from_ns;
-    s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
     atomic_store(&s->calibrating, 0);
-    atomic_store(&s->state, SESSION_RUNNING);
-    engine_enable_all(s, true);
+    s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+    end_pause(s);
+    s->start_ns = s->counted_from_ns;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -412,13 +424,6 @@ void sampler_after_fork_child(void)
     spool_abandon(s->spool);
 }
 
-static void pause_until(struct session *s, uint64_t time_ns)
-{
-    atomic_store(&s->paused_until_ns, time_ns);
-    atomic_store(&s->state, SESSION_PAUSED);
-    engine_enable_all(s, false);
-}
-
 /* A signal still pending at exec would kill the new program: its handler is gone by then. */
 void sampler_before_exec(void)
 {
@@ -459,10 +464,7 @@ void sampler_resume(void)
     if (!s)
         return;
     pthread_mutex_lock(&s->lock);
-    skip_pause(s);
-    atomic_store(&s->paused_until_ns, 0);
-    atomic_store(&s->state, SESSION_RUNNING);
-    engine_enable_all(s, true);
+    end_pause(s);
     pthread_mutex_unlock(&s->lock);
 }
 
