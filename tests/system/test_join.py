@@ -38,14 +38,10 @@ def total(profile: object, *columns: str) -> list[int]:
 
 
 def check_losses(profile: Profile, slow: bool = False) -> None:
-    """`too_slow` is how busy the machine is: some of that, of all else hardly any."""
-    (signals,) = total(profile, "signals")
-    lost = {row.reason: 0 for row in profile.losses}
-    for row in profile.losses:
-        lost[row.reason] += row.samples
-    late = lost.pop("too_slow", 0)
-    assert sum(lost.values()) <= 0.005 * signals, lost
-    assert slow or late <= 0.05 * signals, (late, signals)
+    """Of a handler that is slow by itself, those that came too late do not count."""
+    signals, recorded = total(profile, "signals", "recorded")
+    late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
+    assert signals - recorded - (late if slow else 0) <= 0.005 * signals
 
 
 both_modes = pytest.mark.parametrize("mode", ["sample", "hybrid"])
@@ -68,7 +64,7 @@ def test_nested_c_and_python(
         pytest.skip("libunwind does not get past the code of CPython's JIT")
     hz = ("--hz", "5000" if unwinder == "own" else "1000")
     options = (*FORCED, *hz, "--mode", mode, "--unwinder", unwinder)
-    run = pyhybrid(*options, TARGETS / "nested.py", 6, env={"PYTHONPATH": str(chain)})
+    run = pyhybrid(*options, TARGETS / "nested.py", 9, env={"PYTHONPATH": str(chain)})
     profile = run.profile()
     check(profile)
     (recorded,) = total(profile, "recorded")
@@ -85,7 +81,7 @@ def test_nested_c_and_python(
         assert recorded >= 10_000
     # libunwind takes long, and longer where others want the processors; sanitizers do, too.
     check_losses(profile, slow=unwinder == "libunwind" or bool(os.environ.get("SAN")))
-    assert recorded >= 500  # timers: one a tick of the kernel at most
+    assert recorded >= 1000
     assert deep >= 0.8 * recorded
 
 
