@@ -124,13 +124,21 @@ static void register_expression(struct cursor *c, struct state *s, bool is_slot)
     set_slot(s, reg, SLOT_OTHER, 0);
 }
 
-/* One instruction with opcode `op` >= 0x40 or an extended one that advances the location.
- * Returns by how much. */
-static uint64_t advance(struct cursor *c, uint8_t op)
+static bool is_advance(uint8_t op)
 {
-    if (op >> 6 == 1)
-        return op & 0x3f;
-    return cursor_u(c, op == CFA_ADVANCE_LOC1 ? 1 : op == CFA_ADVANCE_LOC2 ? 2 : 4);
+    return op >> 6 == 1 || (op >= CFA_SET_LOC && op <= CFA_ADVANCE_LOC4);
+}
+
+/* The location that the instruction `op`, an advance, leads to. */
+static uint64_t advance(struct cursor *c, uint8_t op, const struct fde *f, uint64_t location)
+{
+    if (op == CFA_SET_LOC)
+        return cursor_encoded(c, f->encoding, 0);
+    uint64_t by = op >> 6 == 1             ? op & 0x3f
+                  : op == CFA_ADVANCE_LOC1 ? cursor_u(c, 1)
+                  : op == CFA_ADVANCE_LOC2 ? cursor_u(c, 2)
+                                           : cursor_u(c, 4);
+    return location + by * f->code_align;
 }
 
 static void restore_slot(struct state *s, const struct state *initial, uint64_t reg)
@@ -148,20 +156,28 @@ static void define_cfa(struct state *s, uint64_t reg, int64_t offset)
 
 #define REMEMBERED 8
 
-/* Executes instructions while their location is <= pc. */
+/* Executes instructions while their location is <= pc.  `row` gets the addresses for which it would execute
+ * the same ones. */
 static void execute(struct cursor c, const struct fde *f, uint64_t pc, struct state *s,
-                    const struct state *initial)
+                    const struct state *initial, struct cfi_row *row)
 {
     struct state stack[REMEMBERED];
     unsigned depth = 0;
     uint64_t location = f->start;
+    row->start = f->start;
+    row->end = f->end;
     while (c.p < c.end && !c.bad) {
         uint8_t op = (uint8_t)cursor_u(&c, 1);
         uint64_t reg;
-        if (op >> 6 == 1 || (op >= CFA_ADVANCE_LOC1 && op <= CFA_ADVANCE_LOC4)) {
-            location += advance(&c, op) * f->code_align;
-            if (location > pc)
+        if (is_advance(op)) {
+            location = advance(&c, op, f, location);
+            if (location > pc && !c.bad) {
+                if (location < row->end)
+                    row->end = location;
                 return;
+            }
+            if (location > row->start)
+                row->start = location;
             continue;
         }
         if (op >> 6 == 2) {
@@ -174,11 +190,6 @@ static void execute(struct cursor c, const struct fde *f, uint64_t pc, struct st
         }
         switch (op) {
         case CFA_NOP:
-            break;
-        case CFA_SET_LOC:
-            location = cursor_encoded(&c, f->encoding, 0);
-            if (location > pc)
-                return;
             break;
         case CFA_OFFSET_EXTENDED:
             reg = cursor_uleb(&c);
@@ -262,10 +273,11 @@ static bool saved_rule(const struct slot *slot, uint8_t *kind, int16_t *offset)
     return slot->offset == *offset;
 }
 
-void cfi_find(uint64_t pc, struct cfi_rule *rule)
+void cfi_find_row(uint64_t pc, struct cfi_row *row)
 {
     struct fde f;
-    *rule = (struct cfi_rule){.pc = pc, .cfa_kind = CFA_NONE};
+    struct cfi_rule *rule = &row->rule;
+    *row = (struct cfi_row){pc, pc + 1, {.pc = pc, .cfa_kind = CFA_NONE}};
     if (!fde_find(pc, &f))
         return;
     if (f.signal_frame) {
@@ -273,9 +285,9 @@ void cfi_find(uint64_t pc, struct cfi_rule *rule)
         return;
     }
     struct state s = {.cfa = CFA_NONE, .ra = {SLOT_CFA, -8}};
-    execute(f.cie_instructions, &f, ~0ull, &s, &s);
+    execute(f.cie_instructions, &f, ~0ull, &s, &s, row);
     struct state initial = s;
-    execute(f.instructions, &f, pc, &s, &initial);
+    execute(f.instructions, &f, pc, &s, &initial, row);
     if (s.ra.kind == SLOT_UNDEFINED) {
         rule->cfa_kind = CFA_END;
         return;
@@ -288,6 +300,13 @@ void cfi_find(uint64_t pc, struct cfi_rule *rule)
         rule->cfa_kind = (uint8_t)s.cfa;
         rule->cfa_offset = (int32_t)s.offset;
     }
+}
+
+void cfi_find(uint64_t pc, struct cfi_rule *rule)
+{
+    struct cfi_row row;
+    cfi_find_row(pc, &row);
+    *rule = row.rule;
 }
 
 bool cfi_function(uint64_t pc, uint64_t *start, uint64_t *end)

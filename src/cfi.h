@@ -38,8 +38,18 @@ struct cfi_rule {
     uint8_t bx_kind;
 };
 
+/* A rule and the addresses for which it holds, one row of the table that .eh_frame encodes; the rule's
+ * `pc` is the one that was asked for. */
+struct cfi_row {
+    uint64_t start, end;
+    struct cfi_rule rule;
+};
+
 /* Fills `rule` for the frame that executes at `pc`.  Never fails: CFA_NONE says "unknown". */
 void cfi_find(uint64_t pc, struct cfi_rule *rule);
+
+/* The same with the whole row; where there is no unwind information it is `pc` alone. */
+void cfi_find_row(uint64_t pc, struct cfi_row *row);
 
 /* The function (FDE) around `pc`.  False if there is no unwind information. */
 bool cfi_function(uint64_t pc, uint64_t *start, uint64_t *end);

@@ -113,7 +113,7 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t->line, t->n_lines * sizeof *t->line);
     map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
     map_memory_free(t->c_calls, t->capacity * sizeof *t->c_calls);
-    map_memory_free(t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
+    map_memory_free(t->unwind.cache, sizeof *t->unwind.cache);
     map_memory_free(t->native, EXACT_NATIVE_MAX * sizeof *t->native);
     map_memory_free(t->memo, sizeof *t->memo);
     map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
@@ -134,7 +134,7 @@ static struct exact_thread *new_thread(const struct exact *x)
     t->table = map_memory(FIRST_TABLE * sizeof *t->table);
     t->children = map_memory(sizeof *t->children << EXACT_CHILD_BITS);
     t->stack = map_memory(FIRST_STACK * sizeof *t->stack);
-    t->unwind.cache = map_memory(UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
+    t->unwind.cache = map_memory(sizeof *t->unwind.cache);
     t->native = map_memory(EXACT_NATIVE_MAX * sizeof *t->native);
     t->memo = map_memory(sizeof *t->memo);
     t->events.last = t->events_ticks = x->start_ticks;

@@ -12,8 +12,10 @@
 
 static int self_pid; /* 0: process_vm_readv is refused here */
 
-static bool page_readable(uint64_t address)
+bool memread_probe(uint64_t address)
 {
+    if (address < PAGE || address >= 1ull << 47)
+        return false;
     long r = arch_syscall6(SYS_rt_sigprocmask, ~0l, (long)(address & ~7ull), 0, 8, 0, 0);
     return r == -EINVAL;
 }
@@ -21,7 +23,7 @@ static bool page_readable(uint64_t address)
 static bool copy_probed(char *to, uint64_t address, size_t n)
 {
     for (uint64_t page = address & ~(PAGE - 1); page < address + n; page += PAGE)
-        if (!page_readable(page))
+        if (!memread_probe(page))
             return false;
     for (size_t i = 0; i < n; i++)
         to[i] = ((const volatile char *)address)[i];
@@ -47,7 +49,7 @@ size_t memread_pages(uint64_t address, size_t n)
     while (done < n) {
         size_t now = n - done < PAGES_AT_ONCE ? n - done : PAGES_AT_ONCE;
         if (!self_pid) {
-            if (!page_readable(address + done * PAGE))
+            if (!memread_probe(address + done * PAGE))
                 return done;
             done++;
             continue;
@@ -76,7 +78,7 @@ int memread_init(void)
     long hole = arch_syscall6(SYS_mmap, 0, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (hole < 0)
         return (int)hole;
-    bool works = page_readable((uint64_t)&probe) && !page_readable((uint64_t)hole);
+    bool works = memread_probe((uint64_t)&probe) && !memread_probe((uint64_t)hole);
     arch_syscall6(SYS_munmap, hole, PAGE, 0, 0, 0, 0);
     return works ? 0 : -ENOSYS;
 }

@@ -37,21 +37,22 @@ static bool in_chunk(struct reader *r, uint64_t address)
     return false;
 }
 
-/* The frame at `address`: itself where that is safe, else a copy in `copy`. */
-static const frame_t *read_frame(struct reader *r, uint64_t address, frame_t *copy)
+/* A running generator, which lives as long as it runs.  A stale link (see is_running) may lead elsewhere. */
+static bool in_heap(struct reader *r, uint64_t address)
 {
-    if (address & 7)
-        return NULL;
-    if (in_stack(r->u, address, FRAME_HEAD) || in_chunk(r, address))
-        return (const frame_t *)address;
     uint64_t first = address & ~4095ull, last = (address + FRAME_HEAD - 1) & ~4095ull;
-    if (first == last && first == r->page)
-        return (const frame_t *)address;
-    if (!memread(copy, address, FRAME_HEAD))
-        return NULL;
-    if (first == last)
-        r->page = first;
-    return copy;
+    if ((first != r->page && !memread_probe(first)) || (last != first && !memread_probe(last)))
+        return false;
+    r->page = last;
+    return true;
+}
+
+/* The frame at `address`; NULL: it cannot be read. */
+static const frame_t *read_frame(struct reader *r, uint64_t address)
+{
+    bool readable = !(address & 7) && (in_stack(r->u, address, FRAME_HEAD) ||
+                                       in_chunk(r, address) || in_heap(r, address));
+    return readable ? (const frame_t *)address : NULL;
 }
 
 /* Is this the frame of a running function: in its generator, or on the data stack below those that
@@ -75,8 +76,7 @@ static void follow(struct reader *r, uint64_t address, uint64_t sp, struct py_ch
     uint64_t last_entry = sp;
     chain->state = PY_COMPLETE;
     while (address) {
-        frame_t copy;
-        const frame_t *f = read_frame(r, address, &copy);
+        const frame_t *f = read_frame(r, address);
         if (!f) {
             chain->state = PY_BROKEN;
             return;

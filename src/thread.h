@@ -29,22 +29,27 @@
 /* One writer (the handler), read by the drain at any time: relaxed atomics, no read-modify-write. */
 typedef _Atomic uint64_t counter;
 
-static inline void counter_add(counter *c, uint64_t n)
-{
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
-                          memory_order_relaxed);
-}
-
 static inline uint64_t counter_get(counter *c)
 {
     return atomic_load_explicit(c, memory_order_relaxed);
+}
+
+static inline void counter_set(counter *c, uint64_t n)
+{
+    atomic_store_explicit(c, n, memory_order_relaxed);
+}
+
+static inline void counter_add(counter *c, uint64_t n)
+{
+    counter_set(c, counter_get(c) + n);
 }
 
 struct thread_counters {
     counter signals, recorded, recorded_weight;
     counter lost[N_LOSSES], lost_weight[N_LOSSES];
     counter handler_ns[SPOOL_HISTOGRAM];
-    counter cpu_ns; /* the thread's CPU clock at its last sample */
+    counter cpu_ns;   /* the thread's CPU clock when a sample last read it */
+    counter n_unread; /* samples since, each of about a period */
 };
 
 struct thread_limits {
@@ -66,9 +71,10 @@ struct thread {
     struct native_frame *native;
     uint64_t *python, *words; /* max_frames each */
     struct thread_limits limits;
-    uint64_t cpu_ns;        /* CPU clock up to which weight has been given */
-    int64_t carry_ns;       /* of that, not yet given */
-    uint64_t rest_until_ns; /* by the sampling clock: no sample before that */
+    uint64_t cpu_ns;        /* CPU clock when it was last read for a weight */
+    int64_t carry_ns;       /* of the time until then: not yet given; below 0: given ahead */
+    uint64_t sampled_ns;    /* the last signal, by the clock on the wall */
+    uint64_t rest_until_ns; /* by the sampling clock: no sample before that; 0: nothing is owed */
     uint32_t unwind_epoch;
 
     /* asleep.h: the handler's, and what it shares with the drain thread. */

@@ -23,7 +23,7 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
 {
     size_t n = limits->max_frames;
     struct thread *t = piece(l, sizeof *t);
-    struct cfi_rule *cache = piece(l, UNWIND_CACHE_SIZE * sizeof *cache);
+    struct unwind_cache *cache = piece(l, sizeof *cache);
     struct native_frame *native = piece(l, n * sizeof *native);
     struct py_frame *frames = piece(l, n * sizeof *frames);
     struct py_entry *entries = piece(l, ENTRIES_MAX * sizeof *entries);

@@ -38,17 +38,38 @@ static ALWAYS_INLINE bool load(struct unwind *u, uint64_t address, uint64_t *val
     return true;
 }
 
-static ALWAYS_INLINE const struct cfi_rule *find_rule(struct unwind *u, uint64_t pc)
+/* By the row around `pc`: its place is that of 64 bytes of code. */
+static __attribute__((noinline)) const struct cfi_rule *find_row(struct unwind *u, uint64_t pc)
 {
-    struct cfi_rule *rule = &u->cache[(pc ^ pc >> 12) % UNWIND_CACHE_SIZE];
-    if (!LIKELY(rule->pc == pc))
-        cfi_find(pc, rule);
-    return rule;
+    static const struct cfi_rule unknown = {.cfa_kind = CFA_NONE};
+    struct cfi_row *row = &u->cache->rows[(pc >> 6 ^ pc >> 16) % UNWIND_ROWS], found;
+    if (pc >= row->start && pc < row->end)
+        return &row->rule;
+    cfi_find_row(pc, &found);
+    if (found.rule.cfa_kind ==
+        CFA_NONE) /* most are no code: words of the stack that scan() looks at */
+        return &unknown;
+    *row = found;
+    return &row->rule;
+}
+
+/* `is_return`: `pc` is that of a call, which will be met again. */
+static ALWAYS_INLINE const struct cfi_rule *find_rule(struct unwind *u, uint64_t pc, bool is_return)
+{
+    struct cfi_rule *rule = &u->cache->rules[(pc ^ pc >> 12) % UNWIND_RULES];
+    if (LIKELY(rule->pc == pc))
+        return rule;
+    const struct cfi_rule *found = find_row(u, pc);
+    if (is_return) {
+        *rule = *found;
+        rule->pc = pc;
+    }
+    return found;
 }
 
 const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc)
 {
-    return find_rule(u, pc);
+    return find_rule(u, pc, false);
 }
 
 static ALWAYS_INLINE bool cfa_of(struct unwind *u, const struct cfi_rule *rule,
@@ -108,10 +129,10 @@ static __attribute__((noinline)) bool step_signal(struct unwind *u, struct unwin
 
 /* Registers stay in registers: in memory they would be written as words and read in pairs, for which the
  * processor has to wait. */
-static ALWAYS_INLINE bool step(struct unwind *u, struct unwind_regs *r, uint64_t *cfa,
-                               enum cfa_kind *kind)
+static ALWAYS_INLINE bool step(struct unwind *u, struct unwind_regs *r, bool is_return,
+                               uint64_t *cfa, enum cfa_kind *kind)
 {
-    const struct cfi_rule *rule = find_rule(u, r->pc);
+    const struct cfi_rule *rule = find_rule(u, r->pc, is_return);
     *kind = (enum cfa_kind)rule->cfa_kind;
     if (*kind == CFA_SIGNAL) {
         struct unwind_regs copy = *r;
@@ -135,7 +156,7 @@ static ALWAYS_INLINE bool step(struct unwind *u, struct unwind_regs *r, uint64_t
 
 bool unwind_step(struct unwind *u, struct unwind_regs *r, uint64_t *cfa, enum cfa_kind *kind)
 {
-    return step(u, r, cfa, kind);
+    return step(u, r, true, cfa, kind);
 }
 
 /* Does unwinding from `r` meet `target` exactly (target 0: the thread's root)?  `*steps` says how
@@ -269,7 +290,7 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
     while (n < max) {
         uint64_t pc = r.pc, sp = r.sp, cfa;
         enum cfa_kind kind;
-        bool stepped = step(u, &r, &cfa, &kind);
+        bool stepped = step(u, &r, n != 0, &cfa, &kind);
         if (kind == CFA_END) {
             if (!stepped)
                 cfa = ~0ull;

@@ -24,7 +24,8 @@
 #include "arch_x86_64.h"
 #include "cfi.h"
 
-#define UNWIND_CACHE_SIZE 4096
+#define UNWIND_RULES 4096
+#define UNWIND_ROWS 1024
 
 enum native_flag {
     NATIVE_GAP_ANCHORED = 1, /* frames are missing, up to an anchor */
@@ -46,8 +47,15 @@ struct anchor_rule {
     struct cfi_rule saved; /* the frame's own rule: where rbp and rbx are saved */
 };
 
+/* What was found before, zeroed at first.  Where calls return to is met again and again, each address its own
+ * slot.  Where a thread is interrupted is hardly ever met again, but its row is. */
+struct unwind_cache {
+    struct cfi_rule rules[UNWIND_RULES];
+    struct cfi_row rows[UNWIND_ROWS];
+};
+
 struct unwind {
-    struct cfi_rule *cache;         /* UNWIND_CACHE_SIZE entries, zeroed at first */
+    struct unwind_cache *cache;
     uint64_t stack_low, stack_high; /* proven readable */
     const uint64_t *anchors;        /* ascending */
     size_t n_anchors;

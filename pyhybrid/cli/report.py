@@ -35,17 +35,17 @@ class Report:
             default="out.pyhybrid",
             help="profile, or .part (default: %(default)s)",
         )
-        shape = parser.add_mutually_exclusive_group()
-        shape.add_argument("--json", action="store_true", help="as JSON")
-        shape.add_argument(
+        parser.add_argument("--json", action="store_true", help="as JSON; not --tree")
+        view = parser.add_mutually_exclusive_group()
+        view.add_argument(
             "--tree", action="store_true", help="the call tree instead: calls, times and samples"
         )
-        parser.add_argument(
+        view.add_argument(
             "--quality",
             action="store_true",
             help="instead: what was lost, stacks, names by library, the handler, the clock; --json",
         )
-        parser.add_argument(
+        view.add_argument(
             "--lines", action="store_true", help="the lines that a run with --lines recorded"
         )
         add_selection(parser)
@@ -64,6 +64,8 @@ class Report:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
+        if args.tree and args.json:
+            raise UsageError("the call tree is not given as JSON: --tree goes without --json")
         with Profile.open(args.file) as profile:
             if args.compensate:
                 compensate(profile)

@@ -167,6 +167,7 @@ static void cover(struct session *s, struct thread *t)
         t->covered_cpu_ns = cpu;
     } else if (cpu > t->covered_cpu_ns + COVER_NS + 8 * atomic_load(&s->period_ns)) {
         t->cpu_ns = cpu; /* no handler runs that could write it: until here it was missed */
+        t->carry_ns = 0;
         engine_open(s, t);
     }
 }

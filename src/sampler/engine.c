@@ -201,9 +201,10 @@ uint64_t engine_cpu_ns(struct session *s, struct thread *t)
 {
     /* Not the event's count while the clock can be had: it includes time stolen from the thread. */
     uint64_t ns = clock_read_ns(clock_of_thread(t->tid));
-    uint64_t sampled = atomic_load_explicit(&t->counters.cpu_ns, memory_order_relaxed);
+    uint64_t sampled = counter_get(&t->counters.cpu_ns);
     if (ns && ns >= t->base_cpu_ns && ns >= sampled)
         return t->last_cpu_ns = ns;
+    sampled += counter_get(&t->counters.n_unread) * atomic_load(&s->period_ns);
     if (sampled || t->last_cpu_ns)
         return sampled > t->last_cpu_ns ? sampled : t->last_cpu_ns;
     return t->base_cpu_ns + perf_clocks_counted_ns(s, t);

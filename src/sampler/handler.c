@@ -51,19 +51,38 @@ static uint64_t sampling_clock_ns(const struct session *s)
     return s->clock == CLOCK_WALL ? clock_now_ns() : clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* How many periods this sample stands for.  A perf event tells of an overflow, not of how many
- * there were (signals coalesce while the kernel works for the thread): the thread's CPU clock
- * does.  Timers count their overruns. */
-static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *info, uint64_t now)
+/* By a perf event, which tells of an overflow, not of how many there were (signals coalesce while the kernel
+ * works for the thread): the thread's CPU clock does.  To read it is a system call, which would be a third of
+ * a sample's cost, and after which the thread may have to wait for a processor. */
+static uint32_t weight_by_clock(struct session *s, struct thread *t, uint64_t now, uint64_t *began)
 {
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
-    if (s->clock == CLOCK_CPU)
-        atomic_store_explicit(&t->counters.cpu_ns, now, memory_order_relaxed);
-    if (engine_by_timer(atomic_load_explicit(&s->engine, memory_order_relaxed)))
-        return 1 + (uint32_t)info->si_overrun;
-    uint64_t spent = now - t->cpu_ns;
-    t->cpu_ns = now;
+    uint64_t since = now - t->sampled_ns;
+    t->sampled_ns = now;
+    if (weight_is_one(since, period, counter_get(&t->counters.n_unread)) && !t->rest_until_ns) {
+        counter_add(&t->counters.n_unread, 1);
+        t->carry_ns -= (int64_t)period;
+        *began = 0;
+        return 1;
+    }
+    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID), spent = cpu - t->cpu_ns;
+    t->cpu_ns = *began = cpu;
+    counter_set(&t->counters.n_unread, 0);
+    counter_set(&t->counters.cpu_ns, cpu);
     return weight_take(&t->carry_ns, spent, period);
+}
+
+/* How many periods this sample, taken at `now`, stands for.  Timers count their overruns.  *began: the same
+ * moment by the clock that is sampled by; 0: that was not read. */
+static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *info, uint64_t now,
+                          uint64_t *began)
+{
+    if (!engine_by_timer(atomic_load_explicit(&s->engine, memory_order_relaxed)))
+        return weight_by_clock(s, t, now, began);
+    *began = s->clock == CLOCK_WALL ? now : clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (s->clock == CLOCK_CPU)
+        counter_set(&t->counters.cpu_ns, *began);
+    return 1 + (uint32_t)info->si_overrun;
 }
 
 /* A handler that takes longer than the period would find the next signal pending at its end, and
@@ -71,8 +90,13 @@ static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *
  * gets as much time for itself before the next one. */
 static void owe_time(struct session *s, struct thread *t, uint64_t began, uint64_t wall_ns)
 {
+    t->rest_until_ns = 0;
     if (wall_ns < atomic_load_explicit(&s->period_ns, memory_order_relaxed) / 4)
         return;
+    if (!began) {
+        counter_set(&t->counters.n_unread, WEIGHT_UNREAD_MAX); /* the next sample will know */
+        return;
+    }
     uint64_t now = sampling_clock_ns(s);
     t->rest_until_ns = now + (now - began);
 }
@@ -166,7 +190,7 @@ static size_t take_stack(struct session *s, struct thread *t, ucontext_t *contex
     uint32_t epoch = atomic_load_explicit(&s->unwind_epoch, memory_order_relaxed);
     if (t->unwind_epoch != epoch) {
         t->unwind_epoch = epoch;
-        memset(t->unwind.cache, 0, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache);
+        memset(t->unwind.cache, 0, sizeof *t->unwind.cache);
     }
     *top = shadow_top(s);
     size_t n = *top ? walk(s, t, context, &regs, *top) : 0;
@@ -320,8 +344,8 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         atomic_fetch_add_explicit(&s->not_ready, 1, memory_order_relaxed);
         return;
     }
-    uint64_t began = sampling_clock_ns(s);
-    uint32_t weight = weight_of(s, t, info, began);
+    uint64_t began;
+    uint32_t weight = weight_of(s, t, info, start, &began);
     bool calibrating = atomic_load_explicit(&s->calibrating, memory_order_relaxed);
     if (!calibrating)
         counter_add(&t->counters.signals, 1);

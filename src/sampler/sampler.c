@@ -62,7 +62,7 @@ static uint32_t ring_size(const struct sampler_options *o)
 
 static int calibrate(struct session *s, struct sampler_info *info)
 {
-    struct unwind u = {.cache = map_memory(UNWIND_CACHE_SIZE * sizeof *u.cache)};
+    struct unwind u = {.cache = map_memory(sizeof *u.cache)};
     if (!u.cache)
         return fail(info, -ENOMEM, "memory");
     u.stack_low = (uint64_t)__builtin_frame_address(0) & ~4095ull;
@@ -72,7 +72,7 @@ static int calibrate(struct session *s, struct sampler_info *info)
     const char *wrong = "the thread's stack could not be found";
     if (pages < 1 << 20 && memread_pages(u.stack_low, pages) == pages)
         wrong = pyframe_calibrate(&u, &s->layout);
-    map_memory_free(u.cache, UNWIND_CACHE_SIZE * sizeof *u.cache);
+    map_memory_free(u.cache, sizeof *u.cache);
     if (!wrong)
         return 0;
     snprintf(info->error, sizeof info->error, "%s", wrong);

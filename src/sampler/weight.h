@@ -5,7 +5,18 @@
 #ifndef PYH_WEIGHT_H
 #define PYH_WEIGHT_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#define WEIGHT_UNREAD_MAX 15
+
+/* Can a sample stand for one period without a look at the clock?  It came `since_ns` after the one before by
+ * the clock on the wall, which the thread's CPU clock never outruns, so it stands for one at most, and the
+ * next look settles what that was off by.  `n_unread`: samples since the last look. */
+static inline bool weight_is_one(uint64_t since_ns, uint64_t period_ns, uint64_t n_unread)
+{
+    return 2 * since_ns < 3 * period_ns && n_unread < WEIGHT_UNREAD_MAX;
+}
 
 /* The whole periods, 0 or more, in `spent_ns`, the clock's time since the last call, and `*carry_ns`,
  * the time not given yet (below 0: given ahead), which it updates.

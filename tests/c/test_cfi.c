@@ -298,6 +298,62 @@ static void a_function_is_its_fde(void **state)
     assert_false(cfi_function((uint64_t)without_fde, &start, &end));
 }
 
+static void assert_rules_equal(const struct cfi_rule *a, const struct cfi_rule *b)
+{
+    assert_int_equal(a->cfa_kind, b->cfa_kind);
+    assert_int_equal(a->cfa_offset, b->cfa_offset);
+    assert_int_equal(a->bp_kind, b->bp_kind);
+    assert_int_equal(a->bp_offset, b->bp_offset);
+    assert_int_equal(a->bx_kind, b->bx_kind);
+    assert_int_equal(a->bx_offset, b->bx_offset);
+}
+
+/* Returns how many rows the function around `inside` has. */
+static int assert_rows_tile(uint64_t inside)
+{
+    uint64_t start, end;
+    struct cfi_row row = {0}, again;
+    struct cfi_rule rule;
+    int n = 0;
+    assert_true(cfi_function(inside, &start, &end));
+    for (uint64_t at = start; at < end; at++) {
+        cfi_find(at, &rule);
+        if (rule.cfa_kind == CFA_SIGNAL || (n && at < row.end)) {
+            if (n)
+                assert_rules_equal(&rule, &row.rule);
+            continue;
+        }
+        if (n)
+            assert_int_equal(at, row.end);
+        n++;
+        cfi_find_row(at, &row);
+        assert_rules_equal(&rule, &row.rule);
+        assert_int_equal(row.start, at);
+        assert_true(row.end > at && row.end <= end);
+        cfi_find_row(row.end - 1, &again);
+        assert_int_equal(again.start, row.start);
+        assert_int_equal(again.end, row.end);
+    }
+    return n;
+}
+
+/* The rows of a function lie side by side, each with the rule of all its addresses. */
+static void rows_hold_for_all_their_addresses(void **state)
+{
+    (void)state;
+    extern const char framed_body[], realigned_body[], far_4[], rare_sf[], odd_depth_nine[];
+    assert_int_equal(assert_rows_tile((uint64_t)framed_body), 6);
+    assert_int_equal(assert_rows_tile((uint64_t)far_4), 5);
+    assert_true(assert_rows_tile((uint64_t)realigned_body) > 2);
+    assert_true(assert_rows_tile((uint64_t)rare_sf) > 2);
+    assert_true(assert_rows_tile((uint64_t)odd_depth_nine) > 0);
+    static const char *const names[] = {"printf", "qsort", "malloc", "strtol", "_dl_allocate_tls"};
+    int n = 0;
+    for (int i = 0; i < 5; i++)
+        n += assert_rows_tile((uint64_t)dlsym(RTLD_DEFAULT, names[i]));
+    assert_true(n > 20);
+}
+
 static void functions_of_other_modules_are_found(void **state)
 {
     (void)state;
@@ -352,6 +408,7 @@ int main(void)
         cmocka_unit_test(signal_frames_and_roots_are_known),
         cmocka_unit_test(what_is_not_understood_is_unknown),
         cmocka_unit_test(a_function_is_its_fde),
+        cmocka_unit_test(rows_hold_for_all_their_addresses),
         cmocka_unit_test(functions_of_other_modules_are_found),
         cmocka_unit_test(addresses_outside_all_modules_are_unknown),
     };

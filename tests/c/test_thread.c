@@ -85,7 +85,7 @@ static void the_pieces_of_a_record_do_not_overlap(void **state)
     const size_t n = limits.max_frames;
     const struct piece pieces[] = {
         {t, sizeof *t},
-        {t->unwind.cache, UNWIND_CACHE_SIZE * sizeof *t->unwind.cache},
+        {t->unwind.cache, sizeof *t->unwind.cache},
         {t->native, n * sizeof *t->native},
         {t->python, n * sizeof *t->python},
         {t->words, n * sizeof *t->words},

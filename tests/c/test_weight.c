@@ -77,12 +77,48 @@ static void little_jitter_leaves_one_each(void **state)
         assert_int_equal(weight_take(&carry, PERIOD + (i % 2 ? 20000 : -20000), PERIOD), 1);
 }
 
+/* A thread that runs, waits and is kept from its processor, with a signal whenever the kernel thinks that it
+ * ran for a period, or later.  With most samples not measured, the weights stay with its clock. */
+static void what_is_not_measured_is_settled(void **state)
+{
+    (void)state;
+    uint64_t random = 7, cpu = 0, read = 0, n_unread = 0, sum = 0, n_ones = 0, unread_most = 0;
+    int64_t carry = 0;
+    for (int i = 0; i < 100000; i++) {
+        uint64_t ran = jitter(i), waited = 0, kind = unit_random(&random) % 20;
+        if (kind == 0)
+            waited = unit_random(&random) % (20 * PERIOD);
+        else if (kind == 1)
+            ran *= 1 + unit_random(&random) % 9;
+        else if (kind == 2)
+            ran = waited = PERIOD / 2; /* stolen */
+        cpu += ran;
+        if (weight_is_one(ran + waited, PERIOD, n_unread)) {
+            assert_true(2 * ran < 3 * PERIOD);
+            carry -= PERIOD;
+            n_unread++;
+            n_ones++;
+            sum++;
+            continue;
+        }
+        unread_most = n_unread > unread_most ? n_unread : unread_most;
+        sum += weight_take(&carry, cpu - read, PERIOD);
+        read = cpu;
+        n_unread = 0;
+        assert_in_range(sum + 16, cpu / PERIOD + 15, cpu / PERIOD + 32);
+        assert_in_range(sum * PERIOD - cpu + carry, 0, 0);
+    }
+    assert_int_equal(unread_most, WEIGHT_UNREAD_MAX);
+    assert_in_range(n_ones, 70000, 95000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sample_a_period),
         cmocka_unit_test(all_weights_are_within_a_period_of_the_clock),
         cmocka_unit_test(little_jitter_leaves_one_each),
+        cmocka_unit_test(what_is_not_measured_is_settled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

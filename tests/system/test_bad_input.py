@@ -40,6 +40,8 @@ USAGE = {
     "mode": (["--mode", "fast", "-c", "1"], "fast"),
     "-m without a name": (["-m"], "-m"),
     "export without format": (["export", "out.pyhybrid"], "-f"),
+    "two views": (["report", "--lines", "--tree"], "not allowed"),
+    "the tree as JSON": (["report", "--tree", "--json"], "--json"),
     "export in an unknown format": (["export", "-f", "pdf"], "pdf"),
 }
 

@@ -33,7 +33,7 @@ EXPORT int both_write(const char *path);
 
 struct walker {
     struct unwind unwind;
-    struct cfi_rule cache[UNWIND_CACHE_SIZE];
+    struct unwind_cache cache;
     struct native_frame own[FRAMES_MAX], theirs[FRAMES_MAX];
     enum unwind_end end; /* of ours */
 };
@@ -125,7 +125,7 @@ size_t pyh_unwind_backend(void *context, struct native_frame *out, size_t max, e
         if (i >= WALKERS_MAX)
             return 0;
         mine = &walkers[i];
-        mine->unwind.cache = mine->cache;
+        mine->unwind.cache = &mine->cache;
     }
     uint32_t number = atomic_fetch_add(&n_results, 1);
     if (number >= SAMPLES_MAX)

@@ -98,6 +98,12 @@ def measure_in(folder: Path, pairs: int) -> list[Figure]:
         "After the program's last line",
         [
             row("all files written", "s", [each[1]["files_s"] for each in rounds], "<= 1.5"),
+            row(
+                "the same, from when the bare program has exited",
+                "s",
+                [each[1]["files_s"] - each[0]["exit_s"] for each in rounds],
+                "<= 1.5",
+            ),
             row("command returns", "s", [each[1]["exit_s"] for each in rounds]),
             row(
                 "bare command returns, for comparison", "s", [each[0]["exit_s"] for each in rounds]
