@@ -262,7 +262,13 @@ class Profiling:
 
         global of_command_line
         of_command_line = self
-        atexit.register(self.finish)
+        self.native.prepare_exit()
+        atexit.register(self._finish_and_go)
+
+    def _finish_and_go(self) -> None:
+        """Finish while the interpreter is taken down; one that then dies of SIGINT waits now."""
+        dies = isinstance(getattr(sys, "last_exc", None), KeyboardInterrupt)
+        self.finish(waits=dies)
 
     def pause(self) -> None:
         """Neither samples nor events until `resume`."""
@@ -283,10 +289,11 @@ class Profiling:
             except UnicodeEncodeError:  # (no contextlib: the program may have forbidden imports)
                 continue
 
-    def finish(self) -> str | None:
+    def finish(self, *, waits: bool = True) -> str | None:
         """Stop, and let another process make the profile file, the exports and the summary.
 
         Returns the profile's path; None where there is none, and why has been said on stderr.
+        Without `waits` the files come later, before this process ends (`prepare_exit`).
         """
         if os.getpid() != self.pid or not self.native.running():
             return None
@@ -306,18 +313,23 @@ class Profiling:
             _say(f"{result['trap_lost']}: sampled by perf_event from there on")
         path = None
         try:
-            self._run_finisher()
+            finisher = self._spawn_finisher()
+            if waits:
+                self._wait_for(finisher)
+            else:
+                self.native.wait_at_exit(finisher, os.fsencode(self.spool))
             path = self.prefix + ".pyhybrid"
         except OSError as error:
             _say(f"{self.spool} could not be finished: {error.strerror}")
         except KeyboardInterrupt:
             _say(f"interrupted; `pyhybrid report {self.spool}` still reads it")
         finally:
-            self._close_lock()
+            if waits or not path:  # else the finisher still reads it
+                self._close_lock()
             _watched.clear()
         return path
 
-    def _run_finisher(self) -> None:
+    def _spawn_finisher(self) -> int:
         root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         command = [self.python, "-I", "-c", _FINISH, root, self.spool, self.prefix]
         for name in self.settings.formats:
@@ -331,8 +343,11 @@ class Profiling:
             self.python, command, os.environ, file_actions=_streams(), setsigmask=[_SIGINT]
         )
         os.umask(umask)
+        return child
+
+    def _wait_for(self, finisher: int) -> None:
         try:
-            status = os.waitpid(child, 0)[1]
+            status = os.waitpid(finisher, 0)[1]
         except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
             return
         if os.WIFSIGNALED(status):

@@ -165,7 +165,7 @@ static void execute(struct cursor c, const struct fde *f, uint64_t pc, struct st
     unsigned depth = 0;
     uint64_t location = f->start;
     row->start = f->start;
-    row->end = f->end;
+    row->end = f->end < f->next ? f->end : f->next;
     while (c.p < c.end && !c.bad) {
         uint8_t op = (uint8_t)cursor_u(&c, 1);
         uint64_t reg;

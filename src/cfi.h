@@ -54,6 +54,9 @@ void cfi_find_row(uint64_t pc, struct cfi_row *row);
 /* The function (FDE) around `pc`.  False if there is no unwind information. */
 bool cfi_function(uint64_t pc, uint64_t *start, uint64_t *end);
 
+/* Does `address` lie in a module that is loaded now (a cached rule may be of one that was)? */
+bool cfi_is_mapped(uint64_t address);
+
 /* Is this libc one whose modules can be found without a lock? */
 bool cfi_available(void);
 

@@ -211,7 +211,14 @@ bool fde_find(uint64_t pc, struct fde *f)
     const uint8_t *fde = header + table[low][1];
     if (fde < base || fde >= limit)
         return false;
+    f->next = low + 1 < n ? (uint64_t)header + (uint64_t)(int64_t)table[low + 1][0] : ~0ull;
     return parse_fde(fde, base, limit, f) && pc >= f->start && pc < f->end;
+}
+
+bool cfi_is_mapped(uint64_t address)
+{
+    struct dl_find_object object;
+    return _dl_find_object && !_dl_find_object((void *)address, &object);
 }
 
 bool cfi_available(void)

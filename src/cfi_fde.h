@@ -15,6 +15,7 @@ struct cursor { /* reads never pass `end`: `bad` says that one wanted to */
 
 struct fde {
     uint64_t start, end; /* of the code it describes */
+    uint64_t next;       /* where the next FDE begins: before `end` if they overlap */
     struct cursor instructions, cie_instructions;
     uint64_t code_align;
     int64_t data_align;

@@ -11,11 +11,10 @@
 #define PAGES_AT_ONCE 64
 
 static int self_pid; /* 0: process_vm_readv is refused here */
+static bool probe_works;
 
-bool memread_probe(uint64_t address)
+static bool page_readable(uint64_t address)
 {
-    if (address < PAGE || address >= 1ull << 47)
-        return false;
     long r = arch_syscall6(SYS_rt_sigprocmask, ~0l, (long)(address & ~7ull), 0, 8, 0, 0);
     return r == -EINVAL;
 }
@@ -23,11 +22,19 @@ bool memread_probe(uint64_t address)
 static bool copy_probed(char *to, uint64_t address, size_t n)
 {
     for (uint64_t page = address & ~(PAGE - 1); page < address + n; page += PAGE)
-        if (!memread_probe(page))
+        if (!page_readable(page))
             return false;
     for (size_t i = 0; i < n; i++)
         to[i] = ((const volatile char *)address)[i];
     return true;
+}
+
+bool memread_probe(uint64_t address)
+{
+    char byte;
+    if (!probe_works)
+        return memread(&byte, address, 1);
+    return address >= PAGE && address < 1ull << 47 && page_readable(address);
 }
 
 bool memread(void *to, uint64_t address, size_t n)
@@ -49,7 +56,7 @@ size_t memread_pages(uint64_t address, size_t n)
     while (done < n) {
         size_t now = n - done < PAGES_AT_ONCE ? n - done : PAGES_AT_ONCE;
         if (!self_pid) {
-            if (!memread_probe(address + done * PAGE))
+            if (!page_readable(address + done * PAGE))
                 return done;
             done++;
             continue;
@@ -68,17 +75,26 @@ size_t memread_pages(uint64_t address, size_t n)
     return done;
 }
 
-int memread_init(void)
+static int try_probe(void)
 {
-    uint64_t probe = 0x5aa5, copy = 0;
-    self_pid = (int)arch_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
-    if (memread(&copy, (uint64_t)&probe, sizeof copy) && copy == probe)
-        return 0;
-    self_pid = 0;
+    uint64_t here = 0;
     long hole = arch_syscall6(SYS_mmap, 0, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (hole < 0)
         return (int)hole;
-    bool works = memread_probe((uint64_t)&probe) && !memread_probe((uint64_t)hole);
+    probe_works = page_readable((uint64_t)&here) && !page_readable((uint64_t)hole);
     arch_syscall6(SYS_munmap, hole, PAGE, 0, 0, 0, 0);
-    return works ? 0 : -ENOSYS;
+    return 0;
+}
+
+int memread_init(void)
+{
+    uint64_t value = 0x5aa5, copy = 0;
+    int error = try_probe();
+    if (error)
+        return error;
+    self_pid = (int)arch_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    if (memread(&copy, (uint64_t)&value, sizeof copy) && copy == value)
+        return 0;
+    self_pid = 0;
+    return probe_works ? 0 : -ENOSYS;
 }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "exit_wait.h"
 #include "instrument/filter.h"
 #include "instrument/instrument.h"
 #include "instrument/region.h"
@@ -308,6 +309,32 @@ PyDoc_STRVAR(run_call_doc, "run_call(function, *arguments) -> bool\n\n"
 PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
                               "`raw.write` that goes on where a signal cuts it short.");
 
+PyDoc_STRVAR(prepare_exit_doc, "prepare_exit() -> None\n\n"
+                               "exit() will wait, if wait_at_exit has named a process by then.");
+
+static PyObject *prepare_exit(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (exit_wait_prepare())
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(wait_at_exit_doc, "wait_at_exit(pid: int, spool: bytes) -> None\n\n"
+                               "The child that finishes `spool`: see exit_wait.h.");
+
+static PyObject *wait_at_exit(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int pid;
+    const char *spool;
+    if (!PyArg_ParseTuple(args, "iy", &pid, &spool))
+        return NULL;
+    exit_wait_for(pid, spool);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
     {"stop", stop, METH_NOARGS, stop_doc},
@@ -317,6 +344,8 @@ static PyMethodDef methods[] = {
     {"resume", resume_all, METH_NOARGS, resume_doc},
     {"write_meta", write_meta, METH_O, write_meta_doc},
     {"name_thread", name_thread, METH_VARARGS, name_thread_doc},
+    {"prepare_exit", prepare_exit, METH_NOARGS, prepare_exit_doc},
+    {"wait_at_exit", wait_at_exit, METH_VARARGS, wait_at_exit_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", program_run_command, METH_O, run_command_doc},
     {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},

@@ -41,7 +41,8 @@ static bool in_chunk(struct reader *r, uint64_t address)
 static bool in_heap(struct reader *r, uint64_t address)
 {
     uint64_t first = address & ~4095ull, last = (address + FRAME_HEAD - 1) & ~4095ull;
-    if ((first != r->page && !memread_probe(first)) || (last != first && !memread_probe(last)))
+    if (!first || (first != r->page && !memread_probe(first)) ||
+        (last != first && !memread_probe(last)))
         return false;
     r->page = last;
     return true;

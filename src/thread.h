@@ -75,7 +75,6 @@ struct thread {
     int64_t carry_ns;       /* of the time until then: not yet given; below 0: given ahead */
     uint64_t sampled_ns;    /* the last signal, by the clock on the wall */
     uint64_t rest_until_ns; /* by the sampling clock: no sample before that; 0: nothing is owed */
-    uint32_t unwind_epoch;
 
     /* asleep.h: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */

@@ -1,5 +1,8 @@
 #include "unwind.h"
 
+#include <stdatomic.h>
+#include <string.h>
+
 #include "compiler.h"
 #include "memread.h"
 
@@ -38,18 +41,40 @@ static ALWAYS_INLINE bool load(struct unwind *u, uint64_t address, uint64_t *val
     return true;
 }
 
-/* By the row around `pc`: its place is that of 64 bytes of code. */
-static __attribute__((noinline)) const struct cfi_rule *find_row(struct unwind *u, uint64_t pc)
+static _Atomic uint32_t unloads;
+
+void unwind_forget_all(void)
 {
-    static const struct cfi_rule unknown = {.cfa_kind = CFA_NONE};
+    atomic_fetch_add(&unloads, 1);
+}
+
+void unwind_refresh(struct unwind *u)
+{
+    uint32_t now = atomic_load_explicit(&unloads, memory_order_relaxed);
+    if (LIKELY(u->epoch == now))
+        return;
+    u->epoch = now;
+    memset(u->cache, 0, sizeof *u->cache);
+}
+
+/* By the row around `pc`: its place is that of 64 bytes of code.  `by_address` is the rule's other place, where
+ * it is put if it `is_return`, or has no row: then it often is a word of the stack. */
+static __attribute__((noinline)) const struct cfi_rule *
+find_row(struct unwind *u, uint64_t pc, struct cfi_rule *by_address, bool is_return)
+{
     struct cfi_row *row = &u->cache->rows[(pc >> 6 ^ pc >> 16) % UNWIND_ROWS], found;
-    if (pc >= row->start && pc < row->end)
-        return &row->rule;
-    cfi_find_row(pc, &found);
-    if (found.rule.cfa_kind ==
-        CFA_NONE) /* most are no code: words of the stack that scan() looks at */
-        return &unknown;
-    *row = found;
+    if (pc < row->start || pc >= row->end) {
+        cfi_find_row(pc, &found);
+        if (found.rule.cfa_kind == CFA_NONE) {
+            *by_address = found.rule;
+            return by_address;
+        }
+        *row = found;
+    }
+    if (is_return) {
+        *by_address = row->rule;
+        by_address->pc = pc;
+    }
     return &row->rule;
 }
 
@@ -59,17 +84,12 @@ static ALWAYS_INLINE const struct cfi_rule *find_rule(struct unwind *u, uint64_t
     struct cfi_rule *rule = &u->cache->rules[(pc ^ pc >> 12) % UNWIND_RULES];
     if (LIKELY(rule->pc == pc))
         return rule;
-    const struct cfi_rule *found = find_row(u, pc);
-    if (is_return) {
-        *rule = *found;
-        rule->pc = pc;
-    }
-    return found;
+    return find_row(u, pc, rule, is_return);
 }
 
 const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc)
 {
-    return find_rule(u, pc, false);
+    return find_rule(u, pc, true);
 }
 
 static ALWAYS_INLINE bool cfa_of(struct unwind *u, const struct cfi_rule *rule,
@@ -183,8 +203,9 @@ static bool is_return_address(struct unwind *u, uint64_t ra)
 {
     if (ra < 4096 || ra >> 47)
         return false;
-    uint8_t kind = unwind_rule(u, ra - 1)->cfa_kind;
-    return kind != CFA_NONE && kind != CFA_SIGNAL && arch_follows_call((const unsigned char *)ra);
+    uint8_t kind = find_rule(u, ra - 1, false)->cfa_kind;
+    return kind != CFA_NONE && kind != CFA_SIGNAL && cfi_is_mapped(ra - 8) &&
+           arch_follows_call((const unsigned char *)ra);
 }
 
 /* Was the call before `ra` one of code that has unwind information?  Then its callee is not the code
@@ -194,8 +215,9 @@ static bool called_known_code(struct unwind *u, uint64_t ra)
     uint64_t callee = arch_direct_callee((const unsigned char *)ra);
     if (!callee || callee >> 47)
         return false;
-    uint8_t kind = unwind_rule(u, callee)->cfa_kind;
-    return kind != CFA_NONE && kind != CFA_PLT && !arch_is_jump_stub((const unsigned char *)callee);
+    uint8_t kind = find_rule(u, callee, false)->cfa_kind;
+    return kind != CFA_NONE && kind != CFA_PLT && cfi_is_mapped(callee) &&
+           !arch_is_jump_stub((const unsigned char *)callee);
 }
 
 /* Seeks a return address from `r->sp` upward from which unwinding meets `target`; `r` becomes its

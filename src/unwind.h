@@ -56,6 +56,7 @@ struct unwind_cache {
 
 struct unwind {
     struct unwind_cache *cache;
+    uint32_t epoch;                 /* of the cache */
     uint64_t stack_low, stack_high; /* proven readable */
     const uint64_t *anchors;        /* ascending */
     size_t n_anchors;
@@ -68,8 +69,12 @@ struct unwind {
 /* One frame outwards.  CFA_NONE etc. as in the rule.  False: it is not possible; `cfa` means nothing then. */
 bool unwind_step(struct unwind *u, struct unwind_regs *regs, uint64_t *cfa, enum cfa_kind *kind);
 
-/* The rule for `pc`, cached until the next call. */
+/* The rule for `pc`, where a call was made; it holds until the next call. */
 const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc);
+
+/* Some library was unloaded: all caches are stale, until unwind_refresh at the beginning of a walk. */
+void unwind_forget_all(void);
+void unwind_refresh(struct unwind *u);
 
 /* The registers of the caller of the eval loop whose CFA is `cfa`.  False: not readable. */
 bool unwind_from_anchor(struct unwind *u, uint64_t cfa, struct unwind_regs *regs);

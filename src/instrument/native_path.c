@@ -117,6 +117,7 @@ static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
 {
     struct unwind_regs regs = {0};
     struct unwind *u = &t->unwind;
+    unwind_refresh(u);
     uint64_t anchors[1] = {outer_entry};
     u->anchors = anchors;
     u->n_anchors = outer_entry != 0;
@@ -179,6 +180,7 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
             same_words(&set[i], e0 - set[i].reach))
             return set[i].node;
     struct trace tr;
+    unwind_refresh(&t->unwind);
     if (!trace_walk(t, &x->layout->anchor, e0, e1, &tr))
         return full_walk(x, t, parent, e0, outer_entry);
     struct exact_node *node = parent;

@@ -83,7 +83,7 @@ static bool drain_all(struct session *s, bool last)
     bool moved = false;
     uint32_t at = 0;
     if (drain_begin(s->drain))
-        atomic_fetch_add(&s->unwind_epoch, 1);
+        unwind_forget_all();
     read_kernel(s);
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         engine_cpu_ns(s, t); /* kept: when the thread has ended, its clock is gone */

@@ -59,7 +59,8 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, uint64_t no
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
     uint64_t since = now - t->sampled_ns;
     t->sampled_ns = now;
-    if (weight_is_one(since, period, counter_get(&t->counters.n_unread)) && !t->rest_until_ns) {
+    if (!t->rest_until_ns &&
+        weight_is_one(since, period, t->carry_ns, counter_get(&t->counters.n_unread))) {
         counter_add(&t->counters.n_unread, 1);
         t->carry_ns -= (int64_t)period;
         *began = 0;
@@ -86,15 +87,15 @@ static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *
 }
 
 /* A handler that takes longer than the period would find the next signal pending at its end, and
- * the thread would never get to its next instruction.  So after an expensive sample the thread
- * gets as much time for itself before the next one. */
+ * the thread would never get to its next instruction.  So after an expensive sample (one after another: of the
+ * first the CPU time may not be known) the thread gets as much time for itself before the next one. */
 static void owe_time(struct session *s, struct thread *t, uint64_t began, uint64_t wall_ns)
 {
     t->rest_until_ns = 0;
     if (wall_ns < atomic_load_explicit(&s->period_ns, memory_order_relaxed) / 4)
         return;
     if (!began) {
-        counter_set(&t->counters.n_unread, WEIGHT_UNREAD_MAX); /* the next sample will know */
+        t->sampled_ns = 0; /* the next sample looks, and will know */
         return;
     }
     uint64_t now = sampling_clock_ns(s);
@@ -187,11 +188,7 @@ static size_t take_stack(struct session *s, struct thread *t, ucontext_t *contex
     }
     arch_regs_from_context(&regs, context);
     stack_bounds_update(&t->unwind, regs.sp, s->main_stack_high);
-    uint32_t epoch = atomic_load_explicit(&s->unwind_epoch, memory_order_relaxed);
-    if (t->unwind_epoch != epoch) {
-        t->unwind_epoch = epoch;
-        memset(t->unwind.cache, 0, sizeof *t->unwind.cache);
-    }
+    unwind_refresh(&t->unwind);
     *top = shadow_top(s);
     size_t n = *top ? walk(s, t, context, &regs, *top) : 0;
     if (n)

@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "asleep.h"
 #include "clock.h"
+#include "cost.h"
 #include "drain.h"
 #include "map.h"
 #include "memread.h"
@@ -19,12 +18,6 @@
 #include "signals.h"
 #include "spool.h"
 
-#define SAFE_PERIOD_NS 1000000ull /* slower clocks cost less than would have to be limited */
-#define COST_SIGNALS 8            /* what a sample costs, roughly, is known after so many */
-#define COST_MAX_NS 12000000ull
-#define LIMIT_SIGNALS 24
-#define LIMIT_MAX_NS 500000000ull
-#define COST_SHARE 5 /* of a core: one fifth, 20 % */
 #define EXEC_PAUSE_NS 50000000ull
 
 static struct session *the_session; /* guarded by the GIL */
@@ -164,99 +157,6 @@ static void dispose(struct session *s)
     map_memory_free(s, sizeof *s);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static uint64_t own_cpu_ns(void)
-{
-    return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
-}
-
-/* What a sample costs: the CPU time that is missing from a busy loop where a signal came, the lower quartile:
- * the first ones find everything cold. */
-static uint64_t measure_cost(struct session *s, uint64_t n_signals, uint64_t max_ns)
-{
-    uint64_t gaps[LIMIT_SIGNALS] = {0}, n = 0, before = atomic_load(&s->calibration_signals);
-    uint64_t now = own_cpu_ns(), end = now + max_ns;
-    while (now < end && n < n_signals) {
-        uint64_t then = now;
-        now = own_cpu_ns();
-        uint64_t signals = atomic_load(&s->calibration_signals);
-        if (signals == before)
-            continue;
-        before = signals;
-        /* It came before this reading of the clock, or just after. */
-        uint64_t after = own_cpu_ns();
-        gaps[n++] = now - then > after - now ? now - then : after - now;
-        now = after;
-    }
-    qsort(gaps, n, sizeof *gaps, by_size);
-    return n ? gaps[n / 4] : 0;
-}
-
-/* What the threads did since they were paused counts nowhere; `lock` is held, no handler samples. */
-static void skip_pause(struct session *s)
-{
-    uint32_t at = 0;
-    s->counted_from_ns = clock_now_ns();
-    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        uint64_t now = engine_cpu_ns(s, t);
-        t->base_cpu_ns += now - t->paused_cpu_ns;
-        t->cpu_ns = now; /* no handler runs that could write it */
-        t->carry_ns = 0;
-        t->n_waits = 0;
-        t->owed_ns = 0;
-        t->covered_cpu_ns = now;
-    }
-    s->skips_new = true;
-    collector_scan(s); /* those that began in the pause, before signals come */
-    s->skips_new = false;
-}
-
-static void pause_until(struct session *s, uint64_t time_ns)
-{
-    atomic_store(&s->paused_until_ns, time_ns);
-    atomic_store(&s->state, SESSION_PAUSED);
-    engine_enable_all(s, false);
-}
-
-static void end_pause(struct session *s)
-{
-    skip_pause(s);
-    atomic_store(&s->paused_until_ns, 0);
-    atomic_store(&s->state, SESSION_RUNNING);
-    engine_enable_all(s, true);
-}
-
-/* Samples that are not kept, at a rate that is safe; then the rate that was asked for, if it costs at most
- * a fifth of a core. */
-static void calibrate_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info)
-{
-    bool limits = wanted_ns < SAFE_PERIOD_NS;
-    info->cost_ns =
-        measure_cost(s, limits ? LIMIT_SIGNALS : COST_SIGNALS, limits ? LIMIT_MAX_NS : COST_MAX_NS);
-    uint64_t least = limits ? info->cost_ns * COST_SHARE : 0;
-    if (limits && !least)
-        least = SAFE_PERIOD_NS; /* no signal came: this thread blocks them */
-    uint32_t at = 0;
-    pthread_mutex_lock(&s->lock);
-    atomic_store(&s->period_ns, least > wanted_ns ? least : wanted_ns);
-    pause_until(s, UINT64_MAX);
-    wait_for_handlers();
-    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        engine_set_period(s, t);
-        t->paused_cpu_ns = t->base_cpu_ns;
-    }
-    atomic_store(&s->calibrating, 0);
-    s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
-    end_pause(s);
-    s->start_ns = s->counted_from_ns;
-    pthread_mutex_unlock(&s->lock);
-}
-
 /* A SIGTRAP may still come to threads that are in a system call: its handler stays with them. */
 static void give_back_signals(struct session *s)
 {
@@ -281,7 +181,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     uint64_t wanted = o->period_ns;
     bool measure = o->engine != ENGINE_NONE;
     if (measure)
-        o->period_ns = SAFE_PERIOD_NS;
+        o->period_ns = COST_PERIOD_NS;
     int error = prepare(s, o, info);
     o->period_ns = s->asked_period_ns = wanted;
     if (error) {
@@ -311,7 +211,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         return fail(info, error, "the sampling clock");
     }
     if (measure)
-        calibrate_rate(s, wanted, info);
+        cost_limit_rate(s, wanted, info);
     info->period_ns = atomic_load(&s->period_ns);
     info->start_ns = s->start_ns;
     return 0;
@@ -324,7 +224,7 @@ int sampler_stop(struct sampler_result *result)
         return -EINVAL;
     pthread_mutex_lock(&s->lock);
     if (atomic_load(&s->paused_until_ns) == UINT64_MAX)
-        skip_pause(s);
+        session_skip_pause(s);
     pthread_mutex_unlock(&s->lock);
     collector_stop(s);
     atomic_store(&session_current, NULL);
@@ -434,7 +334,7 @@ void sampler_before_exec(void)
     if (atomic_load(&s->paused_until_ns) != UINT64_MAX) {
         s->exec_tid = (pid_t)syscall(SYS_gettid);
         s->exec_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
-        pause_until(s, clock_now_ns() + EXEC_PAUSE_NS);
+        session_pause_until(s, clock_now_ns() + EXEC_PAUSE_NS);
     }
     spool_flush(s->spool);
     pthread_mutex_unlock(&s->lock);
@@ -446,15 +346,7 @@ void sampler_pause(void)
     if (!s)
         return;
     pthread_mutex_lock(&s->lock);
-    pause_until(s, UINT64_MAX);
-    collector_scan(s);
-    wait_for_handlers(); /* they fall asleep no more */
-    collector_drain(s);
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        asleep_end(s, t);
-        t->paused_cpu_ns = engine_cpu_ns(s, t);
-    }
+    session_pause(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -464,7 +356,7 @@ void sampler_resume(void)
     if (!s)
         return;
     pthread_mutex_lock(&s->lock);
-    end_pause(s);
+    session_resume(s);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -40,10 +40,9 @@ struct session {
     struct codes *codes;
     struct exact *exact; /* NULL: no events */
     struct registry registry;
-    unwind_backend backend;        /* NULL: our own */
-    _Atomic uint32_t unwind_epoch; /* counts unloads: pc caches are stale */
-    _Atomic uint64_t not_ready;    /* signals that found no record */
-    _Atomic int calibrating;       /* do the work, record nothing */
+    unwind_backend backend;     /* NULL: our own */
+    _Atomic uint64_t not_ready; /* signals that found no record */
+    _Atomic int calibrating;    /* do the work, record nothing */
     _Atomic uint64_t calibration_signals;
 
     /* Below: not for the handler. */
@@ -123,6 +122,15 @@ uint64_t engine_cpu_ns(struct session *s, struct thread *t);
 /* Which engine `options` get here: s->engine, and info's. */
 int engine_probe(struct session *s, const struct sampler_options *options,
                  struct sampler_info *info);
+
+/* pause.c, under `lock`.  Until `time_ns`, or (UINT64_MAX) session_resume, no clock ticks: */
+void session_pause_until(struct session *s, uint64_t time_ns);
+/* the same, with all that was sampled before written out and counted; */
+void session_pause(struct session *s);
+/* what the threads did since counts nowhere; */
+void session_skip_pause(struct session *s);
+/* that, and the clocks go on. */
+void session_resume(struct session *s);
 
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
 int collector_start(struct session *s);

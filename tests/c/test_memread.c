@@ -86,6 +86,18 @@ static const char *unreadable_memory_is_refused(void)
     return NULL;
 }
 
+static const char *pages_are_probed(void)
+{
+    CHECK(memread_probe(at(0)) && memread_probe(at(PAGE + 1)) && memread_probe(at(2 * PAGE - 1)));
+    CHECK(!memread_probe(at(PAGES * PAGE)) && !memread_probe(at(PAGES * PAGE + 4095)));
+    CHECK(memread_probe(at(PAGES * PAGE - 1)));
+    CHECK(!munmap(pages + 5 * PAGE, PAGE));
+    CHECK(!memread_probe(at(5 * PAGE)) && memread_probe(at(6 * PAGE)));
+    CHECK(!memread_probe(0) && !memread_probe(8) && !memread_probe(1ull << 47));
+    CHECK(!memread_probe(~0ull));
+    return NULL;
+}
+
 static const char *a_read_into_unreadable_memory_is_refused(void)
 {
     unsigned char to[2 * PAGE + 16];
@@ -227,6 +239,7 @@ static void init_says_so_where_no_way_works(void **state)
 BEFORE(readable_memory_is_copied)
 BEFORE(a_boundary_between_readable_pages_is_crossed)
 BEFORE(unreadable_memory_is_refused)
+BEFORE(pages_are_probed)
 BEFORE(a_read_into_unreadable_memory_is_refused)
 BEFORE(addresses_that_no_program_has_are_refused)
 BEFORE(pages_are_counted_up_to_the_first_hole)
@@ -237,6 +250,7 @@ int main(void)
         BOTH_WAYS(readable_memory_is_copied),
         BOTH_WAYS(a_boundary_between_readable_pages_is_crossed),
         BOTH_WAYS(unreadable_memory_is_refused),
+        BOTH_WAYS(pages_are_probed),
         BOTH_WAYS(a_read_into_unreadable_memory_is_refused),
         BOTH_WAYS(addresses_that_no_program_has_are_refused),
         BOTH_WAYS(pages_are_counted_up_to_the_first_hole),

@@ -1,6 +1,7 @@
 #include "chain.h"
 
 #include <signal.h>
+#include <stdlib.h>
 
 #include "memread.h"
 
@@ -49,6 +50,45 @@ CHAIN(frames_that_follow_from_one_another, variable_size, framed, frameless, ali
       aligned_variable_size, through_qsort, frameless, variable_size, through_a_signal, frameless,
       aligned_variable_size, aligned, through_qsort, framed, with_stack_arguments, large,
       aligned_variable_size, plain)
+
+/* Whatever was looked up before: addresses of the same places, of functions with many rows, of no code. */
+static void cached_rules_are_those_of_the_tables(void **state)
+{
+    (void)state;
+    static char no_code;
+    void *const functions[] = {
+        (void *)qsort,         (void *)snprintf, (void *)strtol, (void *)compare_walks,
+        (void *)variable_size, (void *)malloc,   &no_code};
+    enum { N = sizeof functions / sizeof *functions };
+    static uint64_t address[N * 2048];
+    uint64_t random = 5;
+    size_t n = 0;
+    for (int i = 0; i < N; i++) {
+        uint64_t start = (uint64_t)functions[i], end = start + 64;
+        cfi_function(start, &start, &end);
+        for (uint64_t at = start; at < end && at < start + 2048; at++)
+            address[n++] = at;
+    }
+    struct unwind u = walk_unwinder((uint64_t)__builtin_frame_address(0));
+    for (int i = 0; i < 200000; i++) {
+        uint64_t pc = address[unit_random(&random) % n];
+        const struct cfi_rule *cached = unwind_rule(&u, pc);
+        struct cfi_rule found;
+        cfi_find(pc, &found);
+        assert_int_equal(cached->cfa_kind, found.cfa_kind);
+        assert_int_equal(cached->cfa_offset, found.cfa_offset);
+        assert_int_equal(cached->bp_kind, found.bp_kind);
+        assert_int_equal(cached->bp_offset, found.bp_offset);
+        assert_int_equal(cached->bx_kind, found.bx_kind);
+        assert_int_equal(cached->bx_offset, found.bx_offset);
+        if (i == 100000) {
+            unwind_forget_all();
+            unwind_refresh(&u);
+            for (size_t j = 0; j < UNWIND_RULES; j++)
+                assert_int_equal(u.cache->rules[j].pc, 0);
+        }
+    }
+}
 
 static void a_handler_on_another_stack(void **state)
 {
@@ -225,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_signal_handler),
         cmocka_unit_test(nested_signal_handlers),
         cmocka_unit_test(frames_that_follow_from_one_another),
+        cmocka_unit_test(cached_rules_are_those_of_the_tables),
         cmocka_unit_test(a_handler_on_another_stack),
         cmocka_unit_test(the_root_of_a_thread),
         cmocka_unit_test(at_most_as_many_frames_as_asked),

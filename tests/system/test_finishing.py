@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,26 +63,33 @@ def test_the_files_are_written_after_the_program(
     assert "Traceback (most" not in run.result.stderr
 
 
-# A daemon thread runs while the last atexit callback waits for the finishing process.
+# A forked child sees that its parent waits for the finishing process: it ignores SIGINT then.
 INTERFERE = """
-import os, signal, sys, threading
+import os, signal
+program = os.getpid()
 def children():
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
             with open(f'/proc/{pid}/stat') as file:
-                if int(file.read().rpartition(')')[2].split()[1]) == os.getpid():
+                if int(file.read().rpartition(')')[2].split()[1]) == program:
                     yield int(pid)
         except OSError:
             continue
+def waits():
+    with open(f'/proc/{program}/status') as file:
+        ignored = next(line for line in file if line.startswith('SigIgn:'))
+    return int(ignored.split()[1], 16) & 1 << signal.SIGINT - 1
 def interfere():
-    while not (found := list(children())):
+    while not waits():
         pass
-    for pid in found:
+    for pid in set(children()) - {os.getpid()}:
         os.kill(pid, signal.SIG)
     if signal.SIG == signal.SIGINT:
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(program, signal.SIGINT)
 sum(range(10**6))
-threading.Thread(target=interfere, daemon=True).start()
+if not os.fork():
+    interfere()
+    os._exit(0)
 """
 
 
@@ -100,6 +108,23 @@ def test_an_interrupted_finish_keeps_the_old_profile_and_the_spool(
         assert (tmp_path / name).read_bytes() == content
     report = pyhybrid("report", "out.pyhybrid.part")
     assert "999 Hz asked" in report.result.stdout
+
+
+def test_the_program_ends_while_its_profile_is_finished(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """What it does last does not wait for us; the command returns when all files are written."""
+    program = """
+        import os, sys
+        class Last:
+            def __del__(self, listdir=os.listdir, write=os.write):
+                write(1, " ".join(listdir()).encode())
+        sys.last = Last()
+    """
+    run = pyhybrid("-c", textwrap.dedent(program))
+    assert "out.pyhybrid.part" in run.result.stdout.split()
+    assert "out.pyhybrid" not in run.result.stdout.split()
+    assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
 
 
 def test_what_a_failing_program_printed_stands_before_our_summary(

@@ -1,0 +1,55 @@
+#include <stdatomic.h>
+
+#include "asleep.h"
+#include "clock.h"
+#include "session.h"
+
+/* What the threads did since they were paused counts nowhere. */
+void session_skip_pause(struct session *s)
+{
+    uint32_t at = 0;
+    s->counted_from_ns = clock_now_ns();
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        uint64_t now = engine_cpu_ns(s, t);
+        t->base_cpu_ns += now - t->paused_cpu_ns;
+        t->cpu_ns = now; /* no handler runs that could write it */
+        t->carry_ns = 0;
+        t->sampled_ns = 0;
+        counter_set(&t->counters.cpu_ns, now);
+        counter_set(&t->counters.n_unread, 0);
+        t->n_waits = 0;
+        t->owed_ns = 0;
+        t->covered_cpu_ns = now;
+    }
+    s->skips_new = true;
+    collector_scan(s); /* those that began in the pause, before signals come */
+    s->skips_new = false;
+}
+
+void session_pause_until(struct session *s, uint64_t time_ns)
+{
+    atomic_store(&s->paused_until_ns, time_ns);
+    atomic_store(&s->state, SESSION_PAUSED);
+    engine_enable_all(s, false);
+}
+
+void session_pause(struct session *s)
+{
+    session_pause_until(s, UINT64_MAX);
+    collector_scan(s);
+    wait_for_handlers(); /* they fall asleep no more */
+    collector_drain(s);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        asleep_end(s, t);
+        t->paused_cpu_ns = engine_cpu_ns(s, t);
+    }
+}
+
+void session_resume(struct session *s)
+{
+    session_skip_pause(s);
+    atomic_store(&s->paused_until_ns, 0);
+    atomic_store(&s->state, SESSION_RUNNING);
+    engine_enable_all(s, true);
+}
