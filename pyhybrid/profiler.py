@@ -23,19 +23,23 @@ _SIGINT = 2  # without importing `signal`
 # given back.
 _FINISH = """\
 import sys
+import _signal
+sys.path[:0] = [sys.argv.pop(1)]
+spool = sys.argv[1]
 try:
-    import _signal
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
     import gc, os
     gc.disable()
-    sys.path[:0] = [sys.argv.pop(1)]
     from pyhybrid.finish import main
     code = main()
     sys.stderr.flush()
     os._exit(code)
 except KeyboardInterrupt:
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    sys.stderr.write(f"pyhybrid: interrupted; `pyhybrid report {spool}` still reads it\\n")
     sys.exit(130)
 """
+_INTERRUPTED = 130
 
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
@@ -185,12 +189,15 @@ class Profiling:
 
         The program may have closed it and use its number itself (daemons do).
         """
-        try:
-            if self.lock >= 0 and os.path.samestat(os.fstat(self.lock), self.locked):
-                os.close(self.lock)
-        except OSError:
-            pass
+        if self._holds_lock():
+            os.close(self.lock)
         self.lock = -1
+
+    def _holds_lock(self) -> bool:
+        try:
+            return self.lock >= 0 and os.path.samestat(os.fstat(self.lock), self.locked)
+        except OSError:
+            return False
 
     def _write_meta(self, started: dict[str, Any]) -> None:
         import json
@@ -268,7 +275,15 @@ class Profiling:
     def _finish_and_go(self) -> None:
         """Finish while the interpreter is taken down; one that then dies of SIGINT waits now."""
         dies = isinstance(getattr(sys, "last_exc", None), KeyboardInterrupt)
-        self.finish(waits=dies)
+        self.finish(waits=dies or not self._at_end())
+
+    def _at_end(self) -> bool:
+        """Or does the program run its exit functions itself, to exec another one or to go on?"""
+        try:
+            caller = sys._getframe(2)
+        except ValueError:  # none
+            return True
+        return caller.f_code.co_qualname == "Program._execute"  # SystemExit ends the program there
 
     def pause(self) -> None:
         """Neither samples nor events until `resume`."""
@@ -322,10 +337,9 @@ class Profiling:
         except OSError as error:
             _say(f"{self.spool} could not be finished: {error.strerror}")
         except KeyboardInterrupt:
-            _say(f"interrupted; `pyhybrid report {self.spool}` still reads it")
+            path = None  # the finisher has said so
         finally:
-            if waits or not path:  # else the finisher still reads it
-                self._close_lock()
+            self._close_lock()  # the finisher has it, too
             _watched.clear()
         return path
 
@@ -338,17 +352,27 @@ class Profiling:
             command.append("--summary")
         if not self.python:
             raise OSError(2, "sys.executable is empty")
+        actions = _streams()
+        if self._holds_lock() and self.lock < os.sysconf("SC_OPEN_MAX"):  # else it is refused
+            actions.append((os.POSIX_SPAWN_DUP2, self.lock, 3))
         umask = os.umask(self.umask)
-        child = os.posix_spawn(
-            self.python, command, os.environ, file_actions=_streams(), setsigmask=[_SIGINT]
-        )
-        os.umask(umask)
-        return child
+        try:
+            return os.posix_spawn(
+                self.python, command, os.environ, file_actions=actions, setsigmask=[_SIGINT]
+            )
+        finally:
+            os.umask(umask)
 
     def _wait_for(self, finisher: int) -> None:
-        try:
-            status = os.waitpid(finisher, 0)[1]
-        except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
-            return
+        while True:
+            try:
+                status = os.waitpid(finisher, 0)[1]
+                break
+            except KeyboardInterrupt:
+                os.kill(finisher, _SIGINT)  # from a terminal it has got it, too
+            except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
+                return
         if os.WIFSIGNALED(status):
             raise OSError(0, f"killed by signal {os.WTERMSIG(status)}")
+        if os.waitstatus_to_exitcode(status) == _INTERRUPTED:
+            raise KeyboardInterrupt

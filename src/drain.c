@@ -376,10 +376,9 @@ bool drain_begin(struct drain *d)
 {
     if (d->exact)
         exact_drain_codes(d->exact);
-    if (!words_begin(d->words))
-        return false;
-    d->epoch++;
-    return true;
+    int change = words_begin(d->words);
+    d->epoch += change == 2;
+    return change != 0;
 }
 
 void drain_end(struct drain *d)

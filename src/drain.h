@@ -37,7 +37,7 @@ void drain_samples_until(struct drain *d, uint64_t time_ns);
 void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight);
 
 /* Before and after a pass over all threads' rings.  drain_begin returns true if a library was
- * unloaded: what was known by address holds no more. */
+ * loaded or unloaded: what was known by address holds no more. */
 bool drain_begin(struct drain *d);
 void drain_end(struct drain *d);
 

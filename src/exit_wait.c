@@ -8,10 +8,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define INTERRUPTED 130 /* 128 + SIGINT, which it exits with */
-
 static pid_t self, finisher;
 static char *spool;
+static sigset_t handled;
+
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code <= 0) /* a process sent it; a terminal sends it to the finisher, too */
+        kill(finisher, number);
+}
+
+static void disarm_signals(void)
+{
+    struct sigaction now, interrupt = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO};
+    for (int i = 1; i < NSIG; i++)
+        if (sigismember(&handled, i) == 1 && !sigaction(i, NULL, &now) && now.sa_handler == SIG_DFL)
+            signal(i, SIG_IGN);
+    if (!sigaction(SIGINT, NULL, &now) && (sigismember(&handled, SIGINT) == 1))
+        sigaction(SIGINT, &interrupt, NULL);
+}
 
 static void wait_for_it(void)
 {
@@ -19,19 +35,15 @@ static void wait_for_it(void)
     pid_t ended;
     if (!finisher || getpid() != self)
         return;
-    signal(SIGINT, SIG_IGN); /* of a terminal: the finisher has got it, too */
+    disarm_signals();
     do
         ended = waitpid(finisher, &status, 0);
     while (ended < 0 && errno == EINTR);
+    signal(SIGINT, SIG_IGN); /* the finisher's number is free */
     finisher = 0;
-    if (ended < 0) /* the program ignores SIGCHLD: the kernel reaped it */
-        return;
-    if (WIFSIGNALED(status))
+    if (ended > 0 && WIFSIGNALED(status)) /* else reaped already: the program ignores SIGCHLD */
         dprintf(STDERR_FILENO, "pyhybrid: %s could not be finished: killed by signal %d\n", spool,
                 WTERMSIG(status));
-    else if (WEXITSTATUS(status) == INTERRUPTED)
-        dprintf(STDERR_FILENO, "pyhybrid: interrupted; `pyhybrid report %s` still reads it\n",
-                spool);
 }
 
 int exit_wait_prepare(void)
@@ -45,6 +57,11 @@ int exit_wait_prepare(void)
 
 void exit_wait_for(int child, const char *path)
 {
+    struct sigaction now;
+    sigemptyset(&handled);
+    for (int i = 1; i < NSIG; i++)
+        if (!sigaction(i, NULL, &now) && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN)
+            sigaddset(&handled, i);
     spool = strdup(path);
     self = getpid();
     finisher = spool ? child : 0;

@@ -1,9 +1,10 @@
-/* exit_wait.h - the profiled process ends only when the process that finishes its profile has.
+/* exit_wait.h - the profiled process waits for the one that finishes its profile, at its very end.
  *
- * That process works while the interpreter is taken down, which takes a program with PyTorch a second; it is
- * waited for in exit(), after that.
+ * That one works while the interpreter is taken down, which takes a program with PyTorch a second or two; exit()
+ * then waits for what is left.  A process that ends otherwise (_exit, a signal) leaves it behind, and the files
+ * come a little later.
  *
- * Context: ordinary; with the GIL.
+ * Context: ordinary.  The wait itself runs without an interpreter.
  */
 #ifndef PYH_EXIT_WAIT_H
 #define PYH_EXIT_WAIT_H
@@ -12,8 +13,9 @@
  * Returns 0 or -ENOMEM. */
 int exit_wait_prepare(void);
 
-/* For `child`, which makes the profile of `spool` (copied).  If it is killed or interrupted, a line on standard
- * error says so. */
+/* For `child`, which makes the profile of `spool` (copied); if it is killed, a line on standard error says so.
+ * Signals that the program handles now do not end the wait: the interpreter will have put back the default.
+ * A SIGINT that is sent to this process alone goes on to the child. */
 void exit_wait_for(int child, const char *spool);
 
 #endif

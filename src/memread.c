@@ -75,23 +75,21 @@ size_t memread_pages(uint64_t address, size_t n)
     return done;
 }
 
-static int try_probe(void)
+static bool try_probe(void)
 {
     uint64_t here = 0;
     long hole = arch_syscall6(SYS_mmap, 0, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (hole < 0)
-        return (int)hole;
-    probe_works = page_readable((uint64_t)&here) && !page_readable((uint64_t)hole);
+        return false;
+    bool works = page_readable((uint64_t)&here) && !page_readable((uint64_t)hole);
     arch_syscall6(SYS_munmap, hole, PAGE, 0, 0, 0, 0);
-    return 0;
+    return works;
 }
 
 int memread_init(void)
 {
     uint64_t value = 0x5aa5, copy = 0;
-    int error = try_probe();
-    if (error)
-        return error;
+    probe_works = try_probe();
     self_pid = (int)arch_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
     if (memread(&copy, (uint64_t)&value, sizeof copy) && copy == value)
         return 0;

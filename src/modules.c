@@ -102,7 +102,7 @@ static int changed(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct modules *m = arg;
     (void)size;
-    int answer = 1 + (m->adds != info->dlpi_adds || m->subs != info->dlpi_subs);
+    int answer = m->subs != info->dlpi_subs ? 3 : m->adds != info->dlpi_adds ? 2 : 1;
     m->adds = info->dlpi_adds;
     m->subs = info->dlpi_subs;
     return answer; /* not 0: the first module tells enough */
@@ -162,13 +162,13 @@ static void announce(const struct module *m, uint32_t id, struct spool *s)
 
 int modules_update(struct modules *m, struct spool *s)
 {
-    if (dl_iterate_phdr(changed, m) == 1)
+    int change = dl_iterate_phdr(changed, m) - 1;
+    if (change <= 0)
         return 0;
     for (uint32_t id = 1; id <= m->n; id++)
         m->module[id].seen = false;
     dl_iterate_phdr(collect, m);
     uint64_t now = clock_now_ns();
-    int ended = 0;
     for (uint32_t id = 1; id <= m->n; id++) {
         struct module *it = &m->module[id];
         if (it->state != LIVE)
@@ -182,10 +182,9 @@ int modules_update(struct modules *m, struct spool *s)
             struct spool_module_end end = {.id = id, .unload_ns = now};
             it->state = ENDED;
             spool_append(s, SPOOL_MODULE_END, &end, sizeof end, NULL, 0);
-            ended = 1;
         }
     }
-    return ended;
+    return change;
 }
 
 void modules_drop_ended(struct modules *m)

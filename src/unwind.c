@@ -41,20 +41,21 @@ static ALWAYS_INLINE bool load(struct unwind *u, uint64_t address, uint64_t *val
     return true;
 }
 
-static _Atomic uint32_t unloads;
+static _Atomic uint32_t changes = 1; /* of what is loaded */
 
 void unwind_forget_all(void)
 {
-    atomic_fetch_add(&unloads, 1);
+    atomic_fetch_add(&changes, 1);
 }
 
 void unwind_refresh(struct unwind *u)
 {
-    uint32_t now = atomic_load_explicit(&unloads, memory_order_relaxed);
-    if (LIKELY(u->epoch == now))
+    uint32_t now = atomic_load_explicit(&changes, memory_order_relaxed), was = u->epoch;
+    if (LIKELY(was == now))
         return;
     u->epoch = now;
-    memset(u->cache, 0, sizeof *u->cache);
+    if (was) /* not used before: still zeroed */
+        memset(u->cache, 0, sizeof *u->cache);
 }
 
 /* By the row around `pc`: its place is that of 64 bytes of code.  `by_address` is the rule's other place, where

@@ -56,7 +56,7 @@ struct unwind_cache {
 
 struct unwind {
     struct unwind_cache *cache;
-    uint32_t epoch;                 /* of the cache */
+    uint32_t epoch;                 /* of the cache; 0: not used yet */
     uint64_t stack_low, stack_high; /* proven readable */
     const uint64_t *anchors;        /* ascending */
     size_t n_anchors;
@@ -72,7 +72,7 @@ bool unwind_step(struct unwind *u, struct unwind_regs *regs, uint64_t *cfa, enum
 /* The rule for `pc`, where a call was made; it holds until the next call. */
 const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc);
 
-/* Some library was unloaded: all caches are stale, until unwind_refresh at the beginning of a walk. */
+/* Libraries were loaded or unloaded: all caches are stale, until unwind_refresh at the beginning of a walk. */
 void unwind_forget_all(void);
 void unwind_refresh(struct unwind *u);
 

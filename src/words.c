@@ -171,12 +171,12 @@ uint64_t words_canonical(struct words *w, uint64_t raw)
     return raw;
 }
 
-bool words_begin(struct words *w)
+int words_begin(struct words *w)
 {
-    if (!modules_update(w->modules, w->spool))
-        return false;
-    map_clear(&w->native);
-    return true;
+    int change = modules_update(w->modules, w->spool);
+    if (change == 2)
+        map_clear(&w->native);
+    return change;
 }
 
 void words_end(struct words *w)

@@ -70,6 +70,7 @@ static void cached_rules_are_those_of_the_tables(void **state)
             address[n++] = at;
     }
     struct unwind u = walk_unwinder((uint64_t)__builtin_frame_address(0));
+    unwind_refresh(&u);
     for (int i = 0; i < 200000; i++) {
         uint64_t pc = address[unit_random(&random) % n];
         const struct cfi_rule *cached = unwind_rule(&u, pc);

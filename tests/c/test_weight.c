@@ -97,6 +97,26 @@ static void given_with_looks(uint64_t period, uint64_t ran)
     }
 }
 
+/* Its first stretch is short, as after a pause. */
+static void a_short_beginning_is_forgotten(void **state)
+{
+    (void)state;
+    uint64_t cpu = PERIOD * 3 / 10, read = 0, n_unread = 0, n_looks = 0;
+    int64_t carry = 0;
+    for (int i = 0; i < 1600; i++, cpu += PERIOD) {
+        if (i && weight_is_one(PERIOD, PERIOD, carry, n_unread)) {
+            carry -= PERIOD;
+            n_unread++;
+            continue;
+        }
+        weight_take(&carry, cpu - read, PERIOD);
+        read = cpu;
+        n_unread = 0;
+        n_looks++;
+    }
+    assert_in_range(n_looks, 95, 110);
+}
+
 /* Two events on a thread, the period of another time, time that a hypervisor takes. */
 static void signals_that_come_too_fast_do_not_count_more(void **state)
 {
@@ -149,6 +169,7 @@ int main(void)
         cmocka_unit_test(all_weights_are_within_a_period_of_the_clock),
         cmocka_unit_test(little_jitter_leaves_one_each),
         cmocka_unit_test(signals_that_come_too_fast_do_not_count_more),
+        cmocka_unit_test(a_short_beginning_is_forgotten),
         cmocka_unit_test(what_is_not_measured_is_settled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,9 +63,11 @@ def test_the_files_are_written_after_the_program(
     assert "Traceback (most" not in run.result.stderr
 
 
-# A forked child sees that its parent waits for the finishing process: it ignores SIGINT then.
+# A forked child stops the finishing process when it sees it, deals with it, and lets it go on.
 INTERFERE = """
 import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGALRM, lambda *_: None)
 program = os.getpid()
 def children():
     for pid in filter(str.isdigit, os.listdir('/proc')):
@@ -75,31 +77,42 @@ def children():
                     yield int(pid)
         except OSError:
             continue
-def waits():
-    with open(f'/proc/{program}/status') as file:
-        ignored = next(line for line in file if line.startswith('SigIgn:'))
-    return int(ignored.split()[1], 16) & 1 << signal.SIGINT - 1
-def interfere():
-    while not waits():
+def finisher():
+    while not (found := set(children()) - {os.getpid()}):
         pass
-    for pid in set(children()) - {os.getpid()}:
-        os.kill(pid, signal.SIG)
-    if signal.SIG == signal.SIGINT:
-        os.kill(program, signal.SIGINT)
+    (pid,) = found
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+def program_waits():
+    with open(f'/proc/{program}/stat') as stat, open(f'/proc/{program}/wchan') as place:
+        sleeps = stat.read().rpartition(')')[2].split()[0] == 'S'
+        return sleeps and place.read() in ('do_wait', '0')
 sum(range(10**6))
 if not os.fork():
-    interfere()
+    pid = finisher()
+    while not program_waits():
+        pass
+    os.kill(program if 'program' in DEED else pid, getattr(signal, DEED.split()[0]))
+    os.kill(pid, signal.SIGCONT)
     os._exit(0)
 """
 
 
-@pytest.mark.parametrize("signal", ["SIGKILL", "SIGINT"])
+def test_a_late_signal_that_the_program_handled(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """The interpreter has put back the default by then: to die."""
+    pyhybrid("-c", INTERFERE.replace("DEED", "'SIGALRM to the program'"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
+
+
+@pytest.mark.parametrize("deed", ["SIGKILL", "SIGINT", "SIGINT to the program"])
 def test_an_interrupted_finish_keeps_the_old_profile_and_the_spool(
-    pyhybrid: Callable[..., Run], tmp_path: Path, signal: str
+    pyhybrid: Callable[..., Run], tmp_path: Path, deed: str
 ) -> None:
     pyhybrid("-q", "-c", "pass")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    run = pyhybrid("-c", INTERFERE.replace("SIG)", signal + ")").replace("SIG ==", signal + " =="))
+    run = pyhybrid("-c", INTERFERE.replace("DEED", repr(deed)))
     lines = run.result.stderr.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("pyhybrid: ")
@@ -108,6 +121,27 @@ def test_an_interrupted_finish_keeps_the_old_profile_and_the_spool(
         assert (tmp_path / name).read_bytes() == content
     report = pyhybrid("report", "out.pyhybrid.part")
     assert "999 Hz asked" in report.result.stdout
+
+
+ENDS = {
+    "returns": ("pass", 0),
+    "exits": ("import sys; sys.exit(3)", 3),
+    "fails": ("1 / 0", 1),
+    "is interrupted": ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -2),
+    "ignores its children": ("import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)", 0),
+    "runs its exit functions": ("import atexit, os; atexit._run_exitfuncs(); os._exit(4)", 4),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_command_returns_when_all_files_are_written(tmp_path: Path, end: str) -> None:
+    program, code = ENDS[end]
+    command = [sys.executable, "-P", "-m", "pyhybrid", "-c", "sum(range(10**6))\n" + program]
+    with (tmp_path / "stderr").open("w") as stderr:  # a pipe's end would be waited for
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=stderr)
+        assert process.wait(60) == code
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*OUTPUTS, "stderr"])
+    assert "999 Hz asked" in (tmp_path / "stderr").read_text()
 
 
 def test_the_program_ends_while_its_profile_is_finished(

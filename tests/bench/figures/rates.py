@@ -17,7 +17,7 @@ from pathlib import Path
 from method import Figure, profiled, row, run
 
 BUSY = str(Path(__file__).parents[1] / "workloads" / "busy.py")
-CPU_S, PERIODS = 6.0, 20  # of all threads, at least; of each, at least
+CPU_S, EACH_S, PERIODS = 6.0, 1.0, 20  # of all threads, of each, periods of each, at least
 PIECE_MB = 4
 THREADS = (1, 4, 16, 64)
 RATES = (100, 999, 10_000)
@@ -26,14 +26,15 @@ RATES = (100, 999, 10_000)
 def one_round(folder: Path, engine: str, threads: int, hz: int) -> dict[str, float]:
     """Over what a perfect clock would give: whole periods of each thread."""
     options = ["--mode", "sample", "--hz", str(hz), "--engine", engine, "--format", "folded"]
-    arguments = (str(threads), str(max(CPU_S / threads, PERIODS / hz)), str(PIECE_MB))
+    seconds = max(CPU_S / threads, EACH_S, PERIODS / hz)
+    arguments = (str(threads), str(seconds), str(PIECE_MB))
     cpu_s = dict(json.loads(run(profiled(BUSY, *arguments, options=options), folder).stdout))
     with contextlib.closing(sqlite3.connect(folder / "out.pyhybrid")) as profile:
         sql = "select tid, recorded, recorded_weight_ns from thread"
         found = {tid: values for tid, *values in profile.execute(sql) if tid in cpu_s}
         ((reached,),) = profile.execute("select value from meta where key = 'hz'")
     hz_set = float(reached)
-    periods = sum(int(seconds * hz_set) for seconds in cpu_s.values())
+    periods = sum(int(ran * hz_set) for ran in cpu_s.values())
     return {
         "hz": hz_set,
         "samples": sum(n for n, _ in found.values()) / periods,
