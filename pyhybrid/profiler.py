@@ -57,7 +57,7 @@ def _say(line: str) -> None:
             continue
 
 
-def _streams() -> list[tuple[int, int, str, int, int]]:
+def _streams() -> list[tuple[Any, ...]]:
     """File actions that leave the finisher our standard error, if it is open, and nothing else."""
     try:
         os.fstat(2)
