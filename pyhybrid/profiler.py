@@ -131,8 +131,7 @@ class Profiling:
 
     def start(self) -> None:
         """Claim the spool and start the clocks; nothing is left if it fails."""
-        import json  # noqa: F401  # now, so that it is not sampled as the program's
-
+        self._import_early()
         try:
             from pyhybrid import _native
         except ImportError as error:
@@ -172,6 +171,14 @@ class Profiling:
         self.streams = keep_whole(_native.whole_write) if settings.mode != "trace" else []
         self._hold_lock()
         self._write_meta(started)
+
+    def _import_early(self) -> None:
+        """What is needed after the clocks start, so that it is not sampled as the program's."""
+        import fcntl  # noqa: F401
+        import json  # noqa: F401
+        import time  # noqa: F401
+
+        import pyhybrid.boot  # noqa: F401
 
     def _hold_lock(self) -> None:
         """Keep the spool's lock until it is finished, out of the program's way, not in children."""
