@@ -72,17 +72,17 @@ program = os.getpid()
 def children():
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
-            with open(f'/proc/{pid}/stat') as file:
+            with open(f'/proc/{pid}/stat') as file, open(f'/proc/{pid}/cmdline') as command:
                 if int(file.read().rpartition(')')[2].split()[1]) == program:
-                    yield int(pid)
+                    if 'pyhybrid' + '.finish' in command.read():  # until it execs its parent stands
+                        yield int(pid)
         except OSError:
             continue
 def finisher():
-    while not (found := set(children()) - {os.getpid()}):
+    while not (found := list(children())):
         pass
-    (pid,) = found
-    os.kill(pid, signal.SIGSTOP)
-    return pid
+    os.kill(found[0], signal.SIGSTOP)
+    return found[0]
 def program_waits():
     with open(f'/proc/{program}/stat') as stat, open(f'/proc/{program}/wchan') as place:
         sleeps = stat.read().rpartition(')')[2].split()[0] == 'S'
@@ -93,7 +93,8 @@ if not os.fork():
     while not program_waits():
         pass
     os.kill(program if 'program' in DEED else pid, getattr(signal, DEED.split()[0]))
-    os.kill(pid, signal.SIGCONT)
+    if DEED != 'SIGKILL':
+        os.kill(pid, signal.SIGCONT)
     os._exit(0)
 """
 
