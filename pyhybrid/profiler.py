@@ -11,36 +11,13 @@ from typing import Any
 from pyhybrid import __version__
 from pyhybrid.claim import check_folder, claim
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.finisher import spawn, wait_for
 from pyhybrid.forks import QuietFork
 from pyhybrid.settings import CLOCKS, ENGINES, Settings
 from pyhybrid.streams import keep_whole, release
 
 ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
 NO_SAMPLES = 4
-_SIGINT = 2  # without importing `signal`
-# SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
-# a traceback of ours.  The process lives for a second or two: garbage is not sought, nor memory
-# given back.
-_FINISH = """\
-import sys
-import _signal
-sys.path[:0] = [sys.argv.pop(1)]
-spool = sys.argv[1]
-try:
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
-    import gc, os
-    gc.disable()
-    from pyhybrid.finish import main
-    code = main()
-    sys.stderr.flush()
-    os._exit(code)
-except KeyboardInterrupt:
-    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-    sys.stderr.write(f"pyhybrid: interrupted; `pyhybrid report {spool}` still reads it\\n")
-    sys.exit(130)
-"""
-_INTERRUPTED = 130
-
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
@@ -55,16 +32,6 @@ def _say(line: str) -> None:
             write()
         except Exception:
             continue
-
-
-def _streams() -> list[tuple[Any, ...]]:
-    """File actions that leave the finisher our standard error, if it is open, and nothing else."""
-    try:
-        os.fstat(2)
-        closed = [0, 1]
-    except OSError:
-        closed = [0, 1, 2]
-    return [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in closed]
 
 
 _watched: "list[Profiling]" = []  # at most one: the run that forks concern
@@ -337,7 +304,7 @@ class Profiling:
         try:
             finisher = self._spawn_finisher()
             if waits:
-                self._wait_for(finisher)
+                wait_for(finisher)
             else:
                 self.native.wait_at_exit(finisher, os.fsencode(self.spool))
             path = self.prefix + ".pyhybrid"
@@ -351,35 +318,13 @@ class Profiling:
         return path
 
     def _spawn_finisher(self) -> int:
-        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        command = [self.python, "-I", "-c", _FINISH, root, self.spool, self.prefix]
+        arguments = [self.spool, self.prefix]
         for name in self.settings.formats:
-            command += ["--format", name]
+            arguments += ["--format", name]
         if self.settings.summary:
-            command.append("--summary")
-        if not self.python:
-            raise OSError(2, "sys.executable is empty")
-        actions = _streams()
-        if self._holds_lock() and self.lock < os.sysconf("SC_OPEN_MAX"):  # else it is refused
-            actions.append((os.POSIX_SPAWN_DUP2, self.lock, 3))
+            arguments.append("--summary")
         umask = os.umask(self.umask)
         try:
-            return os.posix_spawn(
-                self.python, command, os.environ, file_actions=actions, setsigmask=[_SIGINT]
-            )
+            return spawn(self.python, arguments, self.lock if self._holds_lock() else -1)
         finally:
             os.umask(umask)
-
-    def _wait_for(self, finisher: int) -> None:
-        while True:
-            try:
-                status = os.waitpid(finisher, 0)[1]
-                break
-            except KeyboardInterrupt:
-                os.kill(finisher, _SIGINT)  # from a terminal it has got it, too
-            except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
-                return
-        if os.WIFSIGNALED(status):
-            raise OSError(0, f"killed by signal {os.WTERMSIG(status)}")
-        if os.waitstatus_to_exitcode(status) == _INTERRUPTED:
-            raise KeyboardInterrupt

@@ -1,0 +1,77 @@
+"""The finishing process (`pyhybrid.finish`), as the profiled one sees it: spawned, waited for.
+
+Imports nothing but `os`: the program waits for it.
+"""
+
+import os
+from typing import Any
+
+_SIGINT = 2  # without importing `signal`
+# SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
+# a traceback of ours.  The process lives for a second or two: garbage is not sought, nor memory
+# given back.
+_FINISH = """\
+import sys
+import _signal
+sys.path[:0] = [sys.argv.pop(1)]
+spool = sys.argv[1]
+try:
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
+    import gc, os
+    gc.disable()
+    from pyhybrid.finish import main
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)
+except KeyboardInterrupt:
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    sys.stderr.write(f"pyhybrid: interrupted; `pyhybrid report {spool}` still reads it\\n")
+    sys.exit(130)
+"""
+_INTERRUPTED = 130
+
+
+def _streams() -> list[tuple[Any, ...]]:
+    """File actions that leave the finisher our standard error, if it is open, and nothing else."""
+    try:
+        os.fstat(2)
+        closed = [0, 1]
+    except OSError:
+        closed = [0, 1, 2]
+    return [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in closed]
+
+
+def spawn(python: str, arguments: list[str], lock: int) -> int:
+    """Start `pyhybrid.finish` with `arguments`; returns its pid.  Raises OSError.
+
+    The spool's lock, if `lock` is not -1, is its own from then on, too.
+    """
+    if not python:
+        raise OSError(2, "sys.executable is empty")
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    actions = _streams()
+    if 0 <= lock < os.sysconf("SC_OPEN_MAX"):  # else it is refused
+        actions.append((os.POSIX_SPAWN_DUP2, lock, 3))
+    return os.posix_spawn(
+        python,
+        [python, "-I", "-c", _FINISH, root, *arguments],
+        os.environ,
+        file_actions=actions,
+        setsigmask=[_SIGINT],
+    )
+
+
+def wait_for(finisher: int) -> None:
+    """Until it has ended.  Raises OSError if it was killed, KeyboardInterrupt if interrupted."""
+    while True:
+        try:
+            status = os.waitpid(finisher, 0)[1]
+            break
+        except KeyboardInterrupt:
+            os.kill(finisher, _SIGINT)  # from a terminal it has got it, too
+        except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
+            return
+    if os.WIFSIGNALED(status):
+        raise OSError(0, f"killed by signal {os.WTERMSIG(status)}")
+    if os.waitstatus_to_exitcode(status) == _INTERRUPTED:
+        raise KeyboardInterrupt
