@@ -376,9 +376,9 @@ bool drain_begin(struct drain *d)
 {
     if (d->exact)
         exact_drain_codes(d->exact);
-    int change = words_begin(d->words);
-    d->epoch += change == 2;
-    return change != 0;
+    enum modules_change change = words_begin(d->words);
+    d->epoch += change == MODULES_WENT;
+    return change != MODULES_SAME;
 }
 
 void drain_end(struct drain *d)

@@ -25,7 +25,7 @@ static void disarm_signals(void)
     for (int i = 1; i < NSIG; i++)
         if (sigismember(&handled, i) == 1 && !sigaction(i, NULL, &now) && now.sa_handler == SIG_DFL)
             signal(i, SIG_IGN);
-    if (!sigaction(SIGINT, NULL, &now) && (sigismember(&handled, SIGINT) == 1))
+    if (sigismember(&handled, SIGINT) == 1)
         sigaction(SIGINT, &interrupt, NULL);
 }
 

@@ -102,10 +102,12 @@ static int changed(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct modules *m = arg;
     (void)size;
-    int answer = m->subs != info->dlpi_subs ? 3 : m->adds != info->dlpi_adds ? 2 : 1;
+    enum modules_change change = m->subs != info->dlpi_subs   ? MODULES_WENT
+                                 : m->adds != info->dlpi_adds ? MODULES_CAME
+                                                              : MODULES_SAME;
     m->adds = info->dlpi_adds;
     m->subs = info->dlpi_subs;
-    return answer; /* not 0: the first module tells enough */
+    return 1 + (int)change; /* not 0: the first module tells enough */
 }
 
 static int collect(struct dl_phdr_info *info, size_t size, void *arg)
@@ -160,11 +162,11 @@ static void announce(const struct module *m, uint32_t id, struct spool *s)
                  tail, m->build_id_length + path);
 }
 
-int modules_update(struct modules *m, struct spool *s)
+enum modules_change modules_update(struct modules *m, struct spool *s)
 {
-    int change = dl_iterate_phdr(changed, m) - 1;
-    if (change <= 0)
-        return 0;
+    enum modules_change change = (enum modules_change)(dl_iterate_phdr(changed, m) - 1);
+    if (change == MODULES_SAME)
+        return change;
     for (uint32_t id = 1; id <= m->n; id++)
         m->module[id].seen = false;
     dl_iterate_phdr(collect, m);

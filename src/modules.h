@@ -14,12 +14,14 @@
 struct modules;
 struct spool;
 
+enum modules_change { MODULES_SAME, MODULES_CAME, MODULES_WENT /* and perhaps came */ };
+
 struct modules *modules_new(void); /* NULL: no memory */
 void modules_free(struct modules *m);
 
 /* Looks for changes (a few hundred ns if there are none); new modules and ends of old ones go to
- * the spool.  Returns 0: no change, 1: modules came, 2: some went away. */
-int modules_update(struct modules *m, struct spool *s);
+ * the spool. */
+enum modules_change modules_update(struct modules *m, struct spool *s);
 
 /* Forgets, for modules_word, the modules that ended: call it when all samples taken before the
  * last modules_update are through. */

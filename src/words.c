@@ -171,10 +171,10 @@ uint64_t words_canonical(struct words *w, uint64_t raw)
     return raw;
 }
 
-int words_begin(struct words *w)
+enum modules_change words_begin(struct words *w)
 {
-    int change = modules_update(w->modules, w->spool);
-    if (change == 2)
+    enum modules_change change = modules_update(w->modules, w->spool);
+    if (change == MODULES_WENT)
         map_clear(&w->native);
     return change;
 }

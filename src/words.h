@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "modules.h"
+
 struct code_record;
 struct spool;
 struct words;
@@ -22,9 +24,9 @@ void words_take_code(struct words *w, const struct code_record *r);
 /* The canonical word; 0 if the code object's record has not come yet. */
 uint64_t words_canonical(struct words *w, uint64_t raw);
 
-/* Before and after a pass.  words_begin returns 0, or 1 if libraries were loaded, 2 if unloaded: what
- * was known by address holds no more. */
-int words_begin(struct words *w);
+/* Before and after a pass.  words_begin says whether libraries were loaded, or unloaded: what was
+ * known by address holds no more. */
+enum modules_change words_begin(struct words *w);
 void words_end(struct words *w);
 
 #endif

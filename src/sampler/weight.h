@@ -26,9 +26,10 @@ static inline bool weight_is_one(uint64_t since_ns, uint64_t period_ns, int64_t 
  * the time not given yet (below 0: given ahead), which it updates.
  *
  * A sample that comes a little early is given a period ahead; one that comes when a whole period was
- * given ahead already stands for none.  So all weights together are never more than 16 periods ahead of the
- * clock, one if each sample is looked at, even if signals come faster than it ticks: the kernel's timers count the time that a hypervisor
- * takes from a virtual machine, a thread's CPU clock does not (CONFIG_PARAVIRT_TIME_ACCOUNTING). */
+ * given ahead already stands for none.  So all weights together are never more than 16 periods ahead of
+ * the clock, one if each sample is looked at, even if signals come faster than it ticks: the kernel's
+ * timers count the time that a hypervisor takes from a virtual machine, a thread's CPU clock does not
+ * (CONFIG_PARAVIRT_TIME_ACCOUNTING). */
 static inline uint32_t weight_take(int64_t *carry_ns, uint64_t spent_ns, uint64_t period_ns)
 {
     int64_t period = (int64_t)period_ns, owed = (int64_t)spent_ns + *carry_ns;

@@ -77,23 +77,36 @@ static void little_jitter_leaves_one_each(void **state)
         assert_int_equal(weight_take(&carry, PERIOD + (i % 2 ? 20000 : -20000), PERIOD), 1);
 }
 
+/* What the handler does: the clock is read only where it can matter. */
+struct sampled {
+    int64_t carry;
+    uint64_t read, n_unread, sum, n_looks;
+};
+
+static bool looks(struct sampled *t, uint64_t cpu, uint64_t since, uint64_t period)
+{
+    if (weight_is_one(since, period, t->carry, t->n_unread)) {
+        t->carry -= (int64_t)period;
+        t->n_unread++;
+        t->sum++;
+        return false;
+    }
+    t->sum += weight_take(&t->carry, cpu - t->read, period);
+    t->read = cpu;
+    t->n_unread = 0;
+    t->n_looks++;
+    return true;
+}
+
 /* Signals each `ran` of the thread's clock, all within 1.5 periods of the last by the clock on the wall. */
 static void given_with_looks(uint64_t period, uint64_t ran)
 {
-    uint64_t cpu = 0, read = 0, n_unread = 0, sum = 0;
-    int64_t carry = 0;
+    uint64_t cpu = 0;
+    struct sampled t = {0};
     for (int i = 0; i < 100000; i++) {
         cpu += ran;
-        if (weight_is_one(period, period, carry, n_unread)) {
-            carry -= (int64_t)period;
-            n_unread++;
-            sum++;
-        } else {
-            sum += weight_take(&carry, cpu - read, period);
-            read = cpu;
-            n_unread = 0;
-        }
-        assert_in_range(sum + 2, cpu / period + 1, cpu / period + 2 + WEIGHT_UNREAD_MAX + 1);
+        looks(&t, cpu, period, period);
+        assert_in_range(t.sum + 2, cpu / period + 1, cpu / period + 2 + WEIGHT_UNREAD_MAX + 1);
     }
 }
 
@@ -101,20 +114,11 @@ static void given_with_looks(uint64_t period, uint64_t ran)
 static void a_short_beginning_is_forgotten(void **state)
 {
     (void)state;
-    uint64_t cpu = PERIOD * 3 / 10, read = 0, n_unread = 0, n_looks = 0;
-    int64_t carry = 0;
-    for (int i = 0; i < 1600; i++, cpu += PERIOD) {
-        if (i && weight_is_one(PERIOD, PERIOD, carry, n_unread)) {
-            carry -= PERIOD;
-            n_unread++;
-            continue;
-        }
-        weight_take(&carry, cpu - read, PERIOD);
-        read = cpu;
-        n_unread = 0;
-        n_looks++;
-    }
-    assert_in_range(n_looks, 95, 110);
+    struct sampled t = {0};
+    uint64_t cpu = PERIOD * 3 / 10;
+    for (int i = 0; i < 1600; i++, cpu += PERIOD)
+        looks(&t, cpu, i ? PERIOD : 2 * PERIOD, PERIOD);
+    assert_in_range(t.n_looks, 95, 110);
 }
 
 /* Two events on a thread, the period of another time, time that a hypervisor takes. */
@@ -133,10 +137,11 @@ static void signals_that_come_too_fast_do_not_count_more(void **state)
 static void what_is_not_measured_is_settled(void **state)
 {
     (void)state;
-    uint64_t random = 7, cpu = 0, read = 0, n_unread = 0, sum = 0, n_ones = 0, unread_most = 0;
-    int64_t carry = 0;
+    uint64_t random = 7, cpu = 0, n_ones = 0, unread_most = 0;
+    struct sampled t = {0};
     for (int i = 0; i < 100000; i++) {
         uint64_t ran = jitter(i), waited = 0, kind = unit_random(&random) % 20;
+        uint64_t n_unread = t.n_unread;
         if (kind == 0)
             waited = unit_random(&random) % (20 * PERIOD);
         else if (kind == 1)
@@ -144,19 +149,13 @@ static void what_is_not_measured_is_settled(void **state)
         else if (kind == 2)
             ran = waited = PERIOD / 2; /* stolen */
         cpu += ran;
-        if (weight_is_one(ran + waited, PERIOD, carry, n_unread)) {
-            carry -= PERIOD;
-            n_unread++;
+        if (!looks(&t, cpu, ran + waited, PERIOD)) {
             n_ones++;
-            sum++;
             continue;
         }
         unread_most = n_unread > unread_most ? n_unread : unread_most;
-        sum += weight_take(&carry, cpu - read, PERIOD);
-        read = cpu;
-        n_unread = 0;
-        assert_in_range(sum + 16, cpu / PERIOD + 15, cpu / PERIOD + 32);
-        assert_in_range(sum * PERIOD - cpu + carry, 0, 0);
+        assert_in_range(t.sum + 16, cpu / PERIOD + 15, cpu / PERIOD + 32);
+        assert_in_range(t.sum * PERIOD - cpu + t.carry, 0, 0);
     }
     assert_int_equal(unread_most, WEIGHT_UNREAD_MAX);
     assert_in_range(n_ones, 70000, 95000);
