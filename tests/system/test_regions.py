@@ -104,7 +104,7 @@ def test_samples_outside_are_outside(run: Run) -> None:
 
 def test_api(tmp_path: object) -> None:
     script = """
-import gc, sys, threading
+import contextlib, gc, sys, threading
 from pyhybrid import Profiler, region
 r = region("a", step=3)
 assert repr(r) == "region('a')"
@@ -116,6 +116,13 @@ for wrong in ((), (1,), ("a", "b")):
     except TypeError:
         continue
     raise AssertionError(wrong)
+for wrong in (lambda: region("b")(len), lambda: region("b").__exit__(None),
+              lambda: region.__enter__(len), lambda: region.__exit__()):
+    try:
+        wrong()
+    except TypeError:
+        continue
+    raise AssertionError
 
 def names(p):
     frames, nodes = p.profile.frames, p.profile.nodes
@@ -135,10 +142,15 @@ with Profiler(mode="trace") as p:
             pass
         else:
             raise AssertionError
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(region("stacked"))
+    region.__enter__(r := region("unbound"))
+    region.__exit__(r, None, None, None)
     many = [region(f"m{i}") for i in range(500)]
     for each in many: each.__enter__()
     for each in many: each.__exit__(None, None, None)
 assert names(p)["x"] == names(p)["y\\u00e9"] == names(p)["twice"] == (1, 0)
+assert names(p)["stacked"] == names(p)["unbound"] == (1, 0)
 assert sum(n.startswith("m") for n in names(p)) == 500
 
 # A generator that another thread finishes, and one that nobody does.

@@ -3,6 +3,8 @@
 python called.py ROUNDS FIRST: prints a list of rounds, {side: {kind: ns}}; the order of the sides
 rotates, from the side of number FIRST.  A slow second of the machine falls on both sides of a
 comparison in one process; between processes it does not.
+
+The module `callbacks` is workloads/callbacks.c, built by figures/calls.py.
 """
 
 import asyncio
@@ -12,6 +14,8 @@ import json
 import sys
 import tempfile
 import time
+
+import callbacks
 
 from pyhybrid import Profiler, region
 
@@ -102,6 +106,22 @@ def by_cprofile():
     profile.disable()
 
 
+@contextlib.contextmanager
+def by_callback(callback):
+    """The six events that counting calls takes."""
+    monitoring, events = sys.monitoring, sys.monitoring.events
+    monitoring.use_tool_id(4, "floor")
+    wanted = 0
+    for name in ("PY_START", "PY_RESUME", "PY_THROW", "PY_RETURN", "PY_YIELD", "PY_UNWIND"):
+        event = getattr(events, name)
+        monitoring.register_callback(4, event, callback)
+        wanted |= event
+    monitoring.set_events(4, wanted)
+    yield
+    monitoring.set_events(4, 0)
+    monitoring.free_tool_id(4)
+
+
 def take(side, folder):
     with SIDES[side](folder):
         return best()
@@ -114,6 +134,8 @@ SIDES = {
     "not selected": lambda folder: profiler(folder, mode="trace", functions=["absent"]),
     "events": lambda folder: profiler(folder, mode="trace", last_events=1.0),
     "cProfile": lambda folder: by_cprofile(),
+    "empty callbacks": lambda folder: by_callback(callbacks.nothing),
+    "clock only": lambda folder: by_callback(callbacks.clock),
 }
 
 sides = list(SIDES)
