@@ -38,6 +38,7 @@ class Profiler:
 
     hz: samples per second (of CPU time, or with clock="wall" of wall time) on each thread;
     mode: "sample", "trace" (every call of a Python function) or "hybrid" (both in one tree);
+    wall_threads: with clock="wall": only threads of these names, or patterns of the shell;
     engine: what drives the samples of CPU time: "auto", "sigtrap", "perf_event" or "timer";
     include, exclude, functions: what is traced (selection.py); all is sampled; of `functions` and
     of regions single calls are kept (Profile.calls);
@@ -61,6 +62,7 @@ class Profiler:
         hz: int = 999,
         mode: str = "hybrid",
         clock: str = "cpu",
+        wall_threads: Sequence[str] = (),
         engine: str = "auto",
         output: str | None = None,
         formats: Sequence[str] = (),
@@ -80,6 +82,7 @@ class Profiler:
             hz=hz,
             mode=mode,
             clock=clock,
+            wall_threads=wall_threads,
             engine=engine,
             formats=tuple(formats),
             summary=summary,

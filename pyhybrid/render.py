@@ -158,8 +158,10 @@ def _clock(s: Summary) -> str:
     reached = "?" if s.hz_reached is None else f"{s.hz_reached:.0f}"
     unit = "per second" if s.clock == "wall" else "per CPU second"
     why = f": {s.engine_reason}" if s.engine_reason else ""
+    only = f" of the threads {', '.join(s.wall_threads)}" if s.wall_threads else ""
     return (
-        f"{s.hz_asked} Hz asked{asked}, {reached} samples {unit}; {s.clock} time by {s.engine}{why}"
+        f"{s.hz_asked} Hz asked{asked}, {reached} samples {unit}; "
+        f"{s.clock} time{only} by {s.engine}{why}"
     )
 
 

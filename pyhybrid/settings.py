@@ -3,6 +3,7 @@
 Imports are few and light: the program waits for them.
 """
 
+import os
 from collections.abc import Sequence
 
 from pyhybrid.errors import UsageError
@@ -12,6 +13,7 @@ CLOCKS = {"cpu": 0, "wall": 1}
 ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
+PATTERN_MAX, PATTERNS_MAX = 200, 1000  # bytes, src/sampler/sampler.h
 
 
 class Settings:
@@ -27,6 +29,7 @@ class Settings:
         hz: int = 999,
         mode: str = "hybrid",
         clock: str = "cpu",
+        wall_threads: Sequence[str] = (),
         engine: str = "auto",
         prefix: str | None = None,
         formats: tuple[str, ...] | None = None,
@@ -62,6 +65,13 @@ class Settings:
             raise UsageError("an event log needs the mode trace or hybrid")
         self.events = events or last_events is not None
         self.keep_events_ns = round((last_events or 0) * 1e9)
+        if wall_threads and (clock != "wall" or mode == "trace"):
+            raise UsageError("wall_threads are sampled by the clock on the wall: use clock wall")
+        patterns = [os.fsencode(name) for name in wall_threads]
+        if any(not each or b"\0" in each or len(each) > PATTERN_MAX for each in patterns):
+            raise UsageError(f"wall_threads are names of 1 to {PATTERN_MAX} bytes, or patterns")
+        if sum(len(each) + 1 for each in patterns) > PATTERNS_MAX:
+            raise UsageError(f"wall_threads are too long: {PATTERNS_MAX} bytes is all there is")
         if lines and mode == "sample":
             raise UsageError("lines are counted by events: use mode hybrid or trace")
         if lines and not (include or functions):
@@ -73,6 +83,7 @@ class Settings:
         self.hz = hz
         self.mode = mode
         self.clock = clock
+        self.wall_threads = patterns
         self.engine = engine
         self.prefix = prefix
         self.formats = formats

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyhybrid.calls import FunctionCalls, function_calls
+from pyhybrid.choose import threads_named
 from pyhybrid.compensate import COMPENSATED
 from pyhybrid.durations import function_durations
 from pyhybrid.hot import Hot
@@ -79,6 +80,7 @@ class Summary:
     complete: bool  # false: the process was killed, or the file's end is missing
     mode: str  # sample, trace, hybrid
     clock: str  # cpu, wall
+    wall_threads: list[str]  # patterns of the names of those sampled by the wall's; empty: all
     engine: str  # sigtrap, perf_event, timer, monotonic; none: no samples
     engine_reason: str  # why this one
     hz_asked: int | None
@@ -146,6 +148,9 @@ def summarize(
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
     call_cost_ns = meta.get("call_cost_ns")
     views = [COMPENSATED] if profile.compensated else []
+    for pattern in meta.get("wall_threads") or ():
+        if not threads_named(profile, pattern):
+            views.append(f"--wall-thread {pattern}: no thread has had this name")
     if left_out:
         views.append(f"{left_out:,} functions below {short_time(min_time_ns)} are left out")
     return Summary(
@@ -157,6 +162,7 @@ def summarize(
         complete=bool(meta.get("complete")),
         mode=str(meta.get("mode") or "sample"),
         clock=str(meta.get("clock") or "?"),
+        wall_threads=list(meta.get("wall_threads") or ()),
         engine=str(meta.get("engine") or "?"),
         engine_reason=str(meta.get("engine_reason") or ""),
         hz_asked=meta.get("hz_asked"),

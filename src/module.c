@@ -129,7 +129,7 @@ PyDoc_STRVAR(
     "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
     "      max_nodes=2000000, exact=False, c_calls=False, filter=None, lines=False, backend=None, "
     "events=False,\n"
-    "      keep_events_ns=0, kernel_frames=0) -> dict\n\n"
+    "      keep_events_ns=0, kernel_frames=0, wall_threads=b'') -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none, 5 sigtrap (sampler.h); "
     "exact: with\n"
@@ -137,7 +137,8 @@ PyDoc_STRVAR(
     "names), see filter.h;\n"
     "lines: count and time the lines of what it selects;\n"
     "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones;\n"
-    "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no.\n"
+    "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no;\n"
+    "wall_threads: by the wall's clock only threads with such a name (sampler.h).\n"
     "Returns engine, engine_reason, no_kernel_frames (why; None: there are), period_ns, cost_ns, "
     "start_ns, watches_code, tool_id (-1: no\n"
     "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises "
@@ -146,10 +147,10 @@ PyDoc_STRVAR(
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spool",      "period_ns",      "clock",         "engine",
-                            "max_frames", "ring_bytes",     "max_nodes",     "exact",
-                            "c_calls",    "filter",         "lines",         "backend",
-                            "events",     "keep_events_ns", "kernel_frames", NULL};
+    static char *names[] = {
+        "spool",     "period_ns",      "clock",         "engine",       "max_frames", "ring_bytes",
+        "max_nodes", "exact",          "c_calls",       "filter",       "lines",      "backend",
+        "events",    "keep_events_ns", "kernel_frames", "wall_threads", NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
@@ -157,12 +158,13 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, lines = 0, events = 0,
         kernel_frames = 0, tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
-    const char *backend = NULL;
+    const char *backend = NULL, *wall_threads = NULL;
+    Py_ssize_t wall_threads_length = 0;
     PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOpzpKi", names, &spool, &period_ns,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOpzpKiy#", names, &spool, &period_ns,
                                      &clock, &engine, &max_frames, &ring_bytes, &max_nodes, &exact,
                                      &c_calls, &filter, &lines, &backend, &events, &keep_events_ns,
-                                     &kernel_frames))
+                                     &kernel_frames, &wall_threads, &wall_threads_length))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -177,6 +179,8 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
                                       .exact = exact,
                                       .log_events = events,
                                       .keep_events_ns = keep_events_ns,
+                                      .wall_threads = wall_threads,
+                                      .wall_threads_length = (size_t)wall_threads_length,
                                       .backend_path = backend};
     struct sampler_info info;
     struct call_cost cost = {0};

@@ -92,8 +92,9 @@ struct thread {
     uint64_t missed_ns;     /* CPU time before that, if the thread is younger than the profile */
     uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;
-    bool has_event;          /* a perf event of its own */
-    uint64_t watched_cpu_ns; /* asleep.h: its CPU clock at the last look, and n_sleeps */
+    bool has_event;                 /* a perf event of its own */
+    uint64_t look_ns, look_wait_ns; /* chosen.h: the next look at its names; 0: it has a clock */
+    uint64_t watched_cpu_ns;        /* asleep.h: its CPU clock at the last look, and n_sleeps */
     uint32_t watched_sleeps;
     bool settled;       /* the clock stood still between two looks */
     uint64_t unseen_ns; /* time that no sample holds for */

@@ -57,6 +57,14 @@ def make_parser() -> Parser:
         help="sample CPU time (default), or wall-clock time, waiting included",
     )
     add(
+        "--wall-thread",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --clock wall: sample only threads of this name (threading's or the kernel's; a "
+        "pattern of the shell: loader-*); repeatable",
+    )
+    add(
         "--engine",
         choices=list(ENGINES),
         default="auto",
@@ -181,6 +189,8 @@ def run(arguments: list[str]) -> Program:
     selecting = options.include or options.exclude or options.function
     if selecting and options.mode == "sample":
         raise UsageError("--include, --exclude and -t choose what is traced: use --mode hybrid")
+    if options.wall_thread and (options.clock != "wall" or options.mode == "trace"):
+        raise UsageError("--wall-thread chooses what --clock wall samples")
     if options.c_calls and options.mode == "sample":
         raise UsageError("--c-calls are traced: use --mode hybrid")
     if options.ring_bytes & (options.ring_bytes - 1):
@@ -190,6 +200,7 @@ def run(arguments: list[str]) -> Program:
         hz=options.hz,
         mode=options.mode,
         clock=options.clock,
+        wall_threads=options.wall_thread,
         engine=options.engine,
         prefix=options.output,
         formats=tuple(options.format) if options.format else None,

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "asleep.h"
+#include "chosen.h"
 #include "clock.h"
 #include "drain.h"
 #include "session.h"
@@ -275,8 +276,10 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     check_signal_owner(s);
     if (!s->signal_taken && !paused)
         collector_scan(s);
-    if (s->clock == CLOCK_WALL && !paused)
+    if (s->clock == CLOCK_WALL && !paused) {
+        for_each(s, chosen_look);
         for_each(s, asleep_look);
+    }
     if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
         *drained = now;
         perf_clocks_drop_closed(s);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "chosen.h"
 #include "clock.h"
 #include "perf_event.h"
 #include "session.h"
@@ -138,6 +139,8 @@ static int open_timer(struct session *s, struct thread *t)
 {
     clockid_t cpu = clock_of_thread(t->tid);
     bool wall = s->clock == CLOCK_WALL;
+    if (wall && !chosen(s, t))
+        return 0;
     int error = create_timer(s, t->tid, wall ? CLOCK_MONOTONIC : cpu, &t->timer);
     if (error)
         return error;

@@ -111,6 +111,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         return error;
     }
     s->clock = o->clock;
+    if (o->clock == CLOCK_WALL && o->wall_threads_length < sizeof s->wall_threads)
+        memcpy(s->wall_threads, o->wall_threads, o->wall_threads_length);
     s->limits = (struct thread_limits){o->max_frames, ring_size(o)};
     s->generation = ++generations;
     atomic_store(&s->period_ns, o->period_ns);

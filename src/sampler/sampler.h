@@ -9,6 +9,7 @@
 #ifndef PYH_SAMPLER_H
 #define PYH_SAMPLER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum sampler_clock { CLOCK_CPU, CLOCK_WALL };
@@ -22,6 +23,8 @@ enum sampler_engine {
     ENGINE_SIGTRAP,    /* task-clock events with SIGTRAP, inherited by new threads */
 };
 
+#define SAMPLER_PATTERNS_MAX 1024
+
 struct sampler_options {
     int spool_fd; /* duplicated; the caller keeps its own */
     uint64_t period_ns;
@@ -31,9 +34,13 @@ struct sampler_options {
     uint32_t max_frames; /* of a recorded stack */
     uint32_t ring_bytes; /* 0: by the rate */
     uint32_t max_nodes;
-    int exact;                /* with trees for the exact half */
-    int log_events;           /* with every begin and end */
-    uint64_t keep_events_ns;  /* of those, only the last ones; 0: all */
+    int exact;               /* with trees for the exact half */
+    int log_events;          /* with every begin and end */
+    uint64_t keep_events_ns; /* of those, only the last ones; 0: all */
+    /* By the clock on the wall: only threads with such a name (chosen.h), patterns of the shell, a 0 byte after
+     * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
+    const char *wall_threads;
+    size_t wall_threads_length;
     const char *backend_path; /* the libunwind backend's shared object, or NULL */
 };
 

@@ -188,6 +188,75 @@ def test_what_a_sleeper_does_in_a_pause_counts_nowhere(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+# Some threads are named before they begin, one by prctl long after that, one only for the kernel.
+NAMED = """
+import ctypes, sys, threading, time
+
+set_name = lambda name: ctypes.CDLL(None).prctl(15, name)
+
+def waits():
+    time.sleep(1.2)
+
+def renamed():
+    time.sleep(0.3)
+    set_name(b"late-name")
+    time.sleep(0.9)
+
+threads = [threading.Thread(target=f, name=n) for f, n in (
+    (waits, "loader-0"), (waits, "loader-1"), (waits, "other"), (renamed, "plain"))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_chosen_threads_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -> None:
+    chosen = ("--wall-thread", "loader-*", "--wall-thread", "late-[mn]ame")
+    options = ("--clock", "wall", "--hz", 500, "--format", "folded", *chosen)
+    run = pyhybrid(*options, "--wall-thread", "absent", "-c", NAMED)
+    profile = run.profile()
+    seconds = {t.name: t.recorded_weight_ns / 1e9 for t in profile.threads.values()}
+    signals = {t.name: t.signals for t in profile.threads.values()}
+    assert signals.pop("other") == signals.pop("MainThread") == 0, signals
+    assert seconds["loader-0"] > 1, seconds
+    assert seconds["loader-1"] > 1, seconds
+    assert 0.1 < seconds["plain"] < 0.95, seconds  # from its second name on, by the kernel's
+    said = run.result.stderr
+    assert "wall time of the threads loader-*, late-[mn]ame, absent by monotonic" in said
+    assert "--wall-thread absent: no thread has had this name" in said
+    calls = Counter[str]()
+    for row in profile.exact:
+        calls[profile.frames[profile.nodes.frame[row.node]].name] += row.calls
+    assert (calls["waits"], calls["renamed"]) == (3, 1)
+
+
+@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+def test_the_main_thread_alone(pyhybrid: Callable[..., Run], mode: str) -> None:
+    options = ("--clock", "wall", "--hz", 500, "--mode", mode, "--format", "folded")
+    run = pyhybrid(*options, "--wall-thread", "MainThread", "-c", NAMED)
+    signals = {t.name: t.signals for t in run.profile().threads.values()}
+    assert {name for name, n in signals.items() if n} == {"MainThread"}
+    assert "no thread has had" not in run.result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ((), "--clock wall"),
+        (("--clock", "wall", "--mode", "trace"), "--clock wall"),
+        (("--clock", "wall", "--wall-thread", ""), "names of 1 to"),
+        (("--clock", "wall", "--wall-thread", "x" * 201), "names of 1 to"),
+        (("--clock", "wall", *("--wall-thread", "x" * 199) * 6), "too long"),
+    ],
+)
+def test_threads_that_cannot_be_chosen(
+    pyhybrid: Callable[..., Run], options: tuple[str, ...], why: str
+) -> None:
+    run = pyhybrid(*options, "--wall-thread", "x", "-c", "print('ran')", check=False)
+    assert (run.result.returncode, run.result.stdout) == (2, "")
+    assert why in run.result.stderr
+    assert len(run.result.stderr.splitlines()) == 1
+
+
 def test_by_cpu_time(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--hz", 999, "-c", CPU)
     gil = shares(run.profile(), lambda row: row.gil)

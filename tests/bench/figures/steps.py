@@ -29,6 +29,16 @@ def measure(pairs: int) -> list[Figure]:
         for key in (0, 1)
     ]
     rows += [
+        row(
+            f"{side}, 64 threads alive, {what[key]}",
+            "x",
+            ratio(f"{side}, 64 threads", "off, 64 threads", key),
+            "<= 1.05",
+        )
+        for side in ("sigtrap", "perf_event")
+        for key in (0, 1)
+    ]
+    rows += [
         row(f"frames of the kernel over none, {what[key]}", "x", ratio("sigtrap", "no kernel", key))
         for key in (0, 1)
     ]
