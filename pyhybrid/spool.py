@@ -70,9 +70,13 @@ def _thread(spool: Spool, body: memoryview) -> None:
 def _thread_name(spool: Spool, body: memoryview) -> None:
     index, source = form.THREAD_NAME_HEAD.unpack_from(body)
     thread = spool.threads.get(index)
-    if thread is not None and source >= thread.name_source:
-        thread.name_source = source
-        thread.name = _name(body[form.THREAD_NAME_HEAD.size :]) or thread.name
+    name = _name(body[form.THREAD_NAME_HEAD.size :])
+    if thread is None or not name:
+        return
+    if source == form.NAME_COMM:
+        thread.comm = name
+    if source >= thread.name_source:
+        thread.name, thread.name_source = name, source
 
 
 def _stacks(spool: Spool, body: memoryview) -> None:

@@ -43,7 +43,7 @@ WAITS = 1 << 30
 
 N_LOSSES = 8
 # enum thread_name_source
-NAME_THREADING = 1
+NAME_COMM, NAME_THREADING = 0, 1
 EVENTS_HEAD = struct.Struct("<IIQQQ")
 CALL_BODY = struct.Struct("<IIIIQQQ")
 CALL_ATTRIBUTES_HEAD = struct.Struct("<II")

@@ -123,6 +123,7 @@ int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)
     memcpy(record.comm, t->comm, sizeof record.comm); /* it may have ended */
     read_proc(t->tid, &record);
     t->start_ns = record.start_ns;
+    memcpy(t->comm, record.comm, sizeof t->comm);
     spool_append(d->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);
     return 0;
 }

@@ -61,7 +61,7 @@ struct thread {
     pid_t tid;
     uint32_t index; /* in the spool, from 1; 0: claimed, and not numbered yet */
     bool claimed;
-    char comm[16]; /* of a claimed one, when it was */
+    char comm[16]; /* the kernel's name for it, at the last look */
     struct thread_counters counters;
     struct ring ring;
 
@@ -93,7 +93,7 @@ struct thread {
     uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;
     bool has_event;                 /* a perf event of its own */
-    uint64_t look_ns, look_wait_ns; /* chosen.h: the next look at its names; 0: it has a clock */
+    uint64_t look_ns, look_wait_ns; /* names.h: when, and how long after the last time */
     uint64_t watched_cpu_ns;        /* asleep.h: its CPU clock at the last look, and n_sleeps */
     uint32_t watched_sleeps;
     bool settled;       /* the clock stood still between two looks */

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "asleep.h"
-#include "chosen.h"
 #include "clock.h"
 #include "drain.h"
+#include "names.h"
 #include "session.h"
 #include "signals.h"
 #include "spool.h"
@@ -276,10 +276,10 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     check_signal_owner(s);
     if (!s->signal_taken && !paused)
         collector_scan(s);
-    if (s->clock == CLOCK_WALL && !paused) {
-        for_each(s, chosen_look);
+    if (!s->signal_taken && !paused)
+        for_each(s, names_look);
+    if (s->clock == CLOCK_WALL && !paused)
         for_each(s, asleep_look);
-    }
     if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
         *drained = now;
         perf_clocks_drop_closed(s);
@@ -330,6 +330,7 @@ static void *collect(void *arg)
     pthread_mutex_unlock(&s->lock);
     collector_scan(s);
     atomic_store(&s->state, SESSION_STOPPING);
+    for_each(s, names_look_now);
     for_each(s, snapshot); /* while all clocks can be read */
     close_clocks(s);
     wait_for_handlers();

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "chosen.h"
 #include "clock.h"
+#include "names.h"
 #include "session.h"
 
 #define COST_SIGNALS 8 /* what a sample costs, roughly, is known after so many */
@@ -63,7 +63,7 @@ void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info 
         t->paused_cpu_ns = t->base_cpu_ns;
     }
     atomic_store(&s->calibrating, 0);
-    chosen_settle(s);
+    names_settle(s);
     s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
     session_resume(s);
     s->start_ns = s->counted_from_ns;

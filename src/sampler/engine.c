@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "chosen.h"
 #include "clock.h"
 #include "perf_event.h"
+#include "names.h"
 #include "session.h"
 
 #ifndef sigev_notify_thread_id
@@ -139,7 +139,7 @@ static int open_timer(struct session *s, struct thread *t)
 {
     clockid_t cpu = clock_of_thread(t->tid);
     bool wall = s->clock == CLOCK_WALL;
-    if (wall && !chosen(s, t))
+    if (wall && !names_choose(s, t))
         return 0;
     int error = create_timer(s, t->tid, wall ? CLOCK_MONOTONIC : cpu, &t->timer);
     if (error)

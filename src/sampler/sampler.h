@@ -37,7 +37,7 @@ struct sampler_options {
     int exact;               /* with trees for the exact half */
     int log_events;          /* with every begin and end */
     uint64_t keep_events_ns; /* of those, only the last ones; 0: all */
-    /* By the clock on the wall: only threads with such a name (chosen.h), patterns of the shell, a 0 byte after
+    /* By the clock on the wall: only threads with such a name (names.h), patterns of the shell, a 0 byte after
      * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
     const char *wall_threads;
     size_t wall_threads_length;

@@ -220,10 +220,14 @@ def test_chosen_threads_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -
     assert seconds["loader-0"] > 1, seconds
     assert seconds["loader-1"] > 1, seconds
     assert 0.1 < seconds["plain"] < 0.95, seconds  # from its second name on, by the kernel's
+    comms = {t.name: t.comm for t in profile.threads.values()}
+    assert comms["plain"] == "late-name" != comms["other"]
     said = run.result.stderr
-    assert "wall time of the threads loader-*, late-[mn]ame, absent by monotonic" in said
-    assert "--wall-thread absent: no thread has had this name" in said
-    calls = Counter[str]()
+    assert "wall time of the threads loader-*, late-[mn]ame" in said
+    assert [line for line in said.splitlines() if "no thread has had this name" in line] == [
+        "note     --wall-thread absent: no thread has had this name"
+    ]
+    calls: Counter[str] = Counter()
     for row in profile.exact:
         calls[profile.frames[profile.nodes.frame[row.node]].name] += row.calls
     assert (calls["waits"], calls["renamed"]) == (3, 1)
