@@ -11,6 +11,10 @@
 #define SCAN_TRIES 16          /* candidates from which unwinding is tried */
 #define SCAN_STEPS 128         /* frames a candidate may take to reach its anchor or the root */
 #define SCAN_STEPS_IN_ALL 4096 /* of one walk */
+#define BASE_WORDS 32          /* the same above a base */
+#define BASE_ALIGNMENT 4096    /* of a stack pointer that has left one behind */
+#define BASE_SAVED_WORDS 32    /* where such a frame may keep it */
+#define BASES_MAX 4            /* that are tried */
 #define SCAN_STEPS_GUESS 4 /* frames that make a candidate believable where neither is reached */
 
 /* AddressSanitizer would object to what lies between other functions' locals. */
@@ -221,20 +225,80 @@ static bool called_known_code(struct unwind *u, uint64_t ra)
            !arch_is_jump_stub((const unsigned char *)callee);
 }
 
+/* The end of the words that may be scanned from `from` on, below the target; 0: none. */
+static uint64_t scan_end(const struct unwind *u, uint64_t from, uint64_t words, uint64_t target)
+{
+    uint64_t end = from + 8 * words;
+    if (from < u->stack_low || from >= u->stack_high || from & 7)
+        return 0;
+    if (end > u->stack_high)
+        end = u->stack_high;
+    return (target && end > target ? target : end) & ~7ull;
+}
+
+/* The same above `base`, below which the caller's registers are saved, rbp anywhere. */
+static bool scan_above(struct unwind *u, struct unwind_regs *r, uint64_t base, uint64_t target)
+{
+    uint64_t end = scan_end(u, base, BASE_WORDS, target);
+    for (uint64_t slot = base; slot < end; slot += 8) {
+        uint64_t ra = stack_word(slot);
+        if (!is_return_address(u, ra) || called_known_code(u, ra))
+            continue;
+        struct unwind_regs next = {.pc = ra - 1, .sp = slot + 8, .bp = r->bp, .bx = r->bx};
+        int steps;
+        for (uint64_t saved = base; saved <= slot; saved += 8) {
+            if (lands(u, next, target, &steps)) {
+                *r = next;
+                return true;
+            }
+            next.bp = stack_word(saved);
+        }
+    }
+    return false;
+}
+
+/* The nearest address of the stack beyond `from`, of those in rbp, rbx and the first words of the frame. */
+static uint64_t next_base(const struct unwind *u, const struct unwind_regs *r, uint64_t from)
+{
+    uint64_t next = u->stack_high, words = scan_end(u, r->sp, BASE_SAVED_WORDS, 0);
+    if (r->bp > from && r->bp < next)
+        next = r->bp;
+    if (r->bx > from && r->bx < next)
+        next = r->bx;
+    for (uint64_t slot = r->sp; slot < words; slot += 8) {
+        uint64_t word = stack_word(slot);
+        if (word > from && word < next && !(word & 7))
+            next = word;
+    }
+    return next;
+}
+
+/* Kernels that pack matrices on the stack move its pointer down by what they need, tens of kilobytes, and align it
+ * to a page; where it was before, the base, they keep in rbp or in the frame's first words (MKL), or in rbx
+ * (OpenBLAS).  Other stack addresses there are the callers', so further out, or left over. */
+static bool scan_large(struct unwind *u, struct unwind_regs *r, uint64_t target)
+{
+    uint64_t base = r->sp + 8 * SCAN_WORDS;
+    for (int i = 0; r->sp % BASE_ALIGNMENT == 0 && i < BASES_MAX; i++) {
+        base = next_base(u, r, base);
+        if (scan_above(u, r, base, target))
+            return true;
+    }
+    return false;
+}
+
 /* Seeks a return address from `r->sp` upward from which unwinding meets `target`; `r` becomes its
  * frame.  The code in between may have saved rbp (as the standard prologue does) or kept it.
  * Returns 0, or NATIVE_GAP_SCANNED, or NATIVE_GAP_GUESSED if only doubtful ones were found. */
 static uint64_t scan(struct unwind *u, struct unwind_regs *r, uint64_t target)
 {
-    uint64_t end = r->sp + 8 * SCAN_WORDS, tries = 0;
+    uint64_t end = scan_end(u, r->sp, SCAN_WORDS, target), tries = 0;
     struct unwind_regs guess = {0}, doubtful = {0};
-    if (end > u->stack_high)
-        end = u->stack_high;
-    if (target && end > target)
-        end = target;
-    if (r->sp < u->stack_low || r->sp >= u->stack_high || r->sp & 7)
+    if (!end)
         return 0;
-    for (uint64_t slot = r->sp; slot + 8 <= end && tries < SCAN_TRIES; slot += 8) {
+    if (scan_large(u, r, target))
+        return NATIVE_GAP_SCANNED;
+    for (uint64_t slot = r->sp; slot < end && tries < SCAN_TRIES; slot += 8) {
         uint64_t ra = stack_word(slot);
         if (!is_return_address(u, ra))
             continue;
