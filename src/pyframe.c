@@ -76,14 +76,19 @@ static void follow(struct reader *r, uint64_t address, uint64_t sp, struct py_ch
 {
     uint64_t last_entry = sp;
     chain->state = PY_COMPLETE;
-    while (address) {
+    for (bool at_entry = false; address || !at_entry;) {
+        if (!address) { /* a generator that is just resumed, or yields: it is linked to no caller */
+            chain->state = PY_BROKEN;
+            return;
+        }
         const frame_t *f = read_frame(r, address);
         if (!f) {
             chain->state = PY_BROKEN;
             return;
         }
         uint64_t next = (uint64_t)f->previous;
-        if (frame_is_entry(f)) {
+        at_entry = frame_is_entry(f);
+        if (at_entry) {
 #if PY_VERSION_HEX >= 0x030f0000
             if (!next && !in_stack(r->u, address, FRAME_HEAD))
                 return; /* ts->base_frame, on the heap, ends every chain */
@@ -173,9 +178,9 @@ static uint64_t innermost_frame(struct unwind *u, const struct unwind_regs *regs
 
 #endif
 
-/* The current frame itself is gone: RETURN_GENERATOR pops it, and perhaps unmaps its memory, before
- * it makes its caller the current one.  This eval loop's frames are lost; those further out hang on
- * its entry frame. */
+/* No entry frame was met.  The current frame itself may be gone: RETURN_GENERATOR pops it, and perhaps unmaps its
+ * memory, before it makes its caller the current one.  Or it is there, but not yet linked to its caller, or no longer.
+ * This eval loop's other frames are lost; those further out hang on its entry frame. */
 static void follow_from_entry(struct unwind *u, const struct unwind_regs *regs,
                               const struct py_layout *layout, struct reader r,
                               struct py_chain *chain)
@@ -183,8 +188,8 @@ static void follow_from_entry(struct unwind *u, const struct unwind_regs *regs,
     uint64_t cfa = find_eval_cfa(u, *regs, layout, false);
     if (!cfa)
         return;
-    chain->frames[0] = (struct py_frame){0};
-    chain->n_frames = 1;
+    chain->n_frames = chain->n_frames == 1 && chain->max_frames > 1;
+    chain->frames[chain->n_frames++] = (struct py_frame){0};
     follow(&r, cfa - (uint64_t)layout->anchor.cfa, regs->sp, chain);
 }
 

@@ -140,10 +140,30 @@ def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
                     check_call(caller, between, name, names)
                     checked += samples
                 caller, between = name, []
+            elif name == "[unknown python]":  # its callers, to the end of this eval loop
+                caller = ""
             else:
                 between.append(name)
     check_losses(profile)
     assert checked > 2 * recorded
+
+
+@both_modes
+def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], mode: str) -> None:
+    """As the eval loop resumes one, or takes a value from it, there is such an instant."""
+    profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "generators.py", 3).profile()
+    check(profile)
+    path = ["produces", "consumes", "outer", "middle", "inner"]
+    checked = unknown = 0
+    for samples, _, names in paths(profile):
+        known = only(names, {*path, "[unknown python]"})
+        if "[unknown python]" in known:  # in place of all that one eval loop runs
+            unknown += samples
+        else:
+            assert known == path[: len(known)], names
+            checked += samples * bool(known)
+    assert unknown <= checked / 20
+    assert checked > 200
 
 
 @both_modes
