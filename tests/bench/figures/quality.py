@@ -1,4 +1,8 @@
-"""What the stacks of examples/train.py are worth, from its import of torch to its end."""
+"""What the stacks of examples/train.py are worth, from its import of torch to its end.
+
+A stack is impossible if its Python functions are a path that no call has taken: by the exact tree
+of another run (what the program does is the same each time).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,45 @@ from typing import Any
 from method import Figure, profiled, row, run
 
 from figures.training import TRAIN
+from pyhybrid.profile_file import Profile
 
 HZ = 1999
 
+PythonPath = tuple[tuple[str, str | None, int | None], ...]  # (name, file, line), from the root on
 
-def one_round(folder: Path) -> dict[str, Any]:
+
+def python_paths(profile: Profile) -> list[PythonPath | None]:
+    """By node; None where functions are missing.  Parents have smaller numbers."""
+    nodes = profile.nodes
+    paths: list[PythonPath | None] = [()]
+    for node in range(1, len(nodes.parent)):
+        path, frame = paths[nodes.parent[node]], profile.frames[nodes.frame[node]]
+        if frame.name == "[unknown python]":
+            path = None
+        elif frame.kind == "python" and path is not None:
+            path = (*path, (frame.name, frame.file, frame.line))
+        paths.append(path)
+    return paths
+
+
+def possible_paths(folder: Path) -> set[PythonPath | None]:
+    run(profiled(TRAIN, options=["--hz", "9", "--format", "folded"]), folder)
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        paths = python_paths(profile)
+        return {paths[row.node] for row in profile.exact} | {()}
+
+
+def python_shares(folder: Path, possible: set[PythonPath | None]) -> dict[str, float]:
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        paths = python_paths(profile)
+        found = [(row.samples, paths[profile.stacks.node[row.stack]]) for row in profile.sampled]
+    return {
+        "impossible": sum(n for n, path in found if path is not None and path not in possible),
+        "unknown": 100 * sum(n for n, path in found if path is None) / sum(n for n, _ in found),
+    }
+
+
+def one_round(folder: Path, possible: set[PythonPath | None]) -> dict[str, Any]:
     options = ["--mode", "sample", "--hz", str(HZ), "--format", "folded"]
     run(profiled(TRAIN, options=options), folder)
 
@@ -23,12 +61,14 @@ def one_round(folder: Path) -> dict[str, Any]:
         return {key: found[key] for key in ("quality", "recorded", "wall_ns")}
 
     whole = report()
-    return {"whole": whole, "training": report("--from", f"{whole['wall_ns'] / 2e9:.1f}s")}
+    training = report("--from", f"{whole['wall_ns'] / 2e9:.1f}s")
+    return {"whole": whole, "training": training, "python": python_shares(folder, possible)}
 
 
 def measure(pairs: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
-        rounds = [one_round(Path(name)) for _ in range(min(pairs, 5))]
+        possible = possible_paths(Path(name))
+        rounds = [one_round(Path(name), possible) for _ in range(min(pairs, 5))]
 
     def shares(when: str, what: str) -> list[float]:
         return [100 * each[when]["quality"][what] for each in rounds]
@@ -42,6 +82,12 @@ def measure(pairs: int) -> list[Figure]:
             shares("whole", "re_anchored"),
         ),
         row("have a gap, in the second half", "%", shares("training", "gapped"), "<= 1"),
+        row("are impossible", "stacks", [each["python"]["impossible"] for each in rounds], "<= 0"),
+        row(
+            "have [unknown python] for some functions",
+            "%",
+            [each["python"]["unknown"] for each in rounds],
+        ),
         row("samples", "", [each["whole"]["recorded"] for each in rounds]),
     ]
     return [Figure("quality", f"Stacks of examples/train.py at {HZ} Hz", rows, rounds)]
