@@ -188,7 +188,8 @@ static void follow_from_entry(struct unwind *u, const struct unwind_regs *regs,
     uint64_t cfa = find_eval_cfa(u, *regs, layout, false);
     if (!cfa)
         return;
-    chain->n_frames = chain->n_frames == 1 && chain->max_frames > 1;
+    chain->n_frames =
+        chain->n_frames && chain->max_frames > 1; /* the current one, if it is there */
     chain->frames[chain->n_frames++] = (struct py_frame){0};
     follow(&r, cfa - (uint64_t)layout->anchor.cfa, regs->sp, chain);
 }

@@ -15,6 +15,7 @@
 #define BASE_ALIGNMENT 4096    /* of a stack pointer that has left one behind */
 #define BASE_SAVED_WORDS 32    /* where such a frame may keep it */
 #define BASES_MAX 4            /* that are tried */
+#define SCAN_STEPS_LARGE 1024  /* of one gap */
 #define SCAN_STEPS_GUESS 4 /* frames that make a candidate believable where neither is reached */
 
 /* AddressSanitizer would object to what lies between other functions' locals. */
@@ -246,12 +247,16 @@ static bool scan_above(struct unwind *u, struct unwind_regs *r, uint64_t base, u
             continue;
         struct unwind_regs next = {.pc = ra - 1, .sp = slot + 8, .bp = r->bp, .bx = r->bx};
         int steps;
-        for (uint64_t saved = base; saved <= slot; saved += 8) {
-            if (lands(u, next, target, &steps)) {
+        if (lands(u, next, target, &steps)) {
+            *r = next;
+            return true;
+        }
+        for (uint64_t saved = base; saved < slot; saved += 8) {
+            next.bp = stack_word(saved);
+            if (next.bp > slot && next.bp < u->stack_high && lands(u, next, target, &steps)) {
                 *r = next;
                 return true;
             }
-            next.bp = stack_word(saved);
         }
     }
     return false;
@@ -279,12 +284,15 @@ static uint64_t next_base(const struct unwind *u, const struct unwind_regs *r, u
 static bool scan_large(struct unwind *u, struct unwind_regs *r, uint64_t target)
 {
     uint64_t base = r->sp + 8 * SCAN_WORDS;
-    for (int i = 0; r->sp % BASE_ALIGNMENT == 0 && i < BASES_MAX; i++) {
+    unsigned spent = u->scan_steps;
+    bool found = false;
+    u->scan_steps = SCAN_STEPS_IN_ALL - SCAN_STEPS_LARGE; /* a budget of its own */
+    for (int i = 0; r->sp % BASE_ALIGNMENT == 0 && i < BASES_MAX && !found; i++) {
         base = next_base(u, r, base);
-        if (scan_above(u, r, base, target))
-            return true;
+        found = scan_above(u, r, base, target);
     }
-    return false;
+    u->scan_steps = spent;
+    return found;
 }
 
 /* Seeks a return address from `r->sp` upward from which unwinding meets `target`; `r` becomes its
@@ -296,8 +304,6 @@ static uint64_t scan(struct unwind *u, struct unwind_regs *r, uint64_t target)
     struct unwind_regs guess = {0}, doubtful = {0};
     if (!end)
         return 0;
-    if (scan_large(u, r, target))
-        return NATIVE_GAP_SCANNED;
     for (uint64_t slot = r->sp; slot < end && tries < SCAN_TRIES; slot += 8) {
         uint64_t ra = stack_word(slot);
         if (!is_return_address(u, ra))
@@ -320,6 +326,8 @@ static uint64_t scan(struct unwind *u, struct unwind_regs *r, uint64_t target)
                 guess = next;
         }
     }
+    if (scan_large(u, r, target))
+        return NATIVE_GAP_SCANNED;
     if (!doubtful.pc && !guess.pc)
         return 0;
     *r = doubtful.pc ? doubtful : guess;

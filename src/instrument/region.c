@@ -13,7 +13,7 @@
 
 #define FIRST_CAPACITY 64
 
-static PyTypeObject region_type;
+static PyTypeObject region_type, binder_type;
 
 struct region {
     PyObject head;
@@ -243,29 +243,23 @@ static void leave(struct region *self)
         note_attributes(self->attributes, kept);
 }
 
-/* region.__enter__(), region.__exit__(type, value, traceback) */
+/* Bound, both are the region itself (see below). */
 static PyObject *enter_or_leave(PyObject *o, PyObject *const *args, size_t n_flags, PyObject *names)
 {
     (void)args;
-    size_t n = (size_t)PyVectorcall_NARGS(n_flags);
-    if (n == 0 && !names)
+    if (!PyVectorcall_NARGS(n_flags) && !names)
         return enter(o);
-    if (n == 3 && !names) {
-        leave((struct region *)o);
-        Py_RETURN_NONE;
-    }
-    PyErr_SetString(PyExc_TypeError, "a region is for `with`");
-    return NULL;
+    leave((struct region *)o);
+    Py_RETURN_NONE;
 }
 
 /* `__enter__` and `__exit__`.  Before 3.14 `with` binds both at each use, and a bound method is an object that is
- * made and freed (together 40 ns).  These bind to the region itself, which is what is called then: with
- * nothing to enter, with an exception's three values to leave. */
-static PyTypeObject binder_type;
+ * made and freed (together 60 ns).  These bind to the region, which is what is called then: with nothing to enter,
+ * with an exception's three values to leave. */
 static struct binder {
     PyObject head;
     vectorcallfunc call;
-} binder;
+} enter_binder, exit_binder;
 
 static PyObject *bind(PyObject *self, PyObject *o, PyObject *type)
 {
@@ -273,15 +267,19 @@ static PyObject *bind(PyObject *self, PyObject *o, PyObject *type)
     return Py_NewRef(o ? o : self);
 }
 
-/* As `type(r).__enter__(r)` does it. */
+/* With the region as an argument: `r.__exit__(...)` where its name is called, or `type(r).__exit__(r, ...)`. */
 static PyObject *call_unbound(PyObject *self, PyObject *const *args, size_t n_flags,
                               PyObject *names)
 {
-    (void)self;
-    if (PyVectorcall_NARGS(n_flags) && Py_IS_TYPE(args[0], &region_type))
-        return enter_or_leave(args[0], args + 1, (size_t)PyVectorcall_NARGS(n_flags) - 1, names);
-    PyErr_SetString(PyExc_TypeError, "this is a method of a region");
-    return NULL;
+    (void)names;
+    if (!PyVectorcall_NARGS(n_flags) || !Py_IS_TYPE(args[0], &region_type)) {
+        PyErr_SetString(PyExc_TypeError, "this is a method of a region");
+        return NULL;
+    }
+    if (self == &enter_binder.head)
+        return enter(args[0]);
+    leave((struct region *)args[0]);
+    Py_RETURN_NONE;
 }
 
 /* Names that `ids` holds, by address: literals are the same object each time. */
@@ -383,7 +381,8 @@ static PyTypeObject binder_type = {
     .tp_call = PyVectorcall_Call,
     .tp_descr_get = bind,
 };
-static struct binder binder = {PyObject_HEAD_INIT(&binder_type).call = call_unbound};
+static struct binder enter_binder = {PyObject_HEAD_INIT(&binder_type).call = call_unbound};
+static struct binder exit_binder = {PyObject_HEAD_INIT(&binder_type).call = call_unbound};
 
 static PyTypeObject region_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pyhybrid.region",
@@ -406,8 +405,8 @@ int region_add_type(PyObject *module, const struct region_session *of)
     if (!ids && !(ids = PyDict_New()))
         return -1;
     if (PyType_Ready(&binder_type) || PyType_Ready(&region_type) ||
-        PyDict_SetItemString(region_type.tp_dict, "__enter__", &binder.head) ||
-        PyDict_SetItemString(region_type.tp_dict, "__exit__", &binder.head))
+        PyDict_SetItemString(region_type.tp_dict, "__enter__", &enter_binder.head) ||
+        PyDict_SetItemString(region_type.tp_dict, "__exit__", &exit_binder.head))
         return -1;
     PyType_Modified(&region_type);
     return PyModule_AddObjectRef(module, "region", (PyObject *)&region_type);

@@ -52,6 +52,11 @@ class Figure:
     rows: list[Row]
     raw: Sequence[object] = ()
 
+    def __post_init__(self) -> None:
+        """Tables go by what a row is about."""
+        if len({row.what for row in self.rows}) != len(self.rows):
+            raise ValueError(f"{self.name}: two rows are about the same")
+
     def as_json(self) -> dict[str, object]:
         return {**asdict(self), "reached": [row.reached for row in self.rows]}
 

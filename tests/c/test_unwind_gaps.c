@@ -114,7 +114,7 @@ static const struct machine_code *const ordinary[] = {
     &with_frame_pointer, &without_frame_pointer, &with_base_in_rbp,
     &with_base_in_rbx,   &with_base_in_memory,
 };
-#define N_ORDINARY 5
+#define N_ORDINARY (int)(sizeof ordinary / sizeof *ordinary)
 
 static unsigned char *page;
 static const struct machine_code *code; /* what the page holds */
@@ -389,7 +389,7 @@ NOINLINE static void middle(void)
 static void frames_below_an_anchor_survive_where_a_scan_meets_it(void **state)
 {
     (void)state;
-    for (int c = 0; c < 2; c++) {
+    for (int c = 0; c < N_ORDINARY; c++) {
         load_code(ordinary[c]);
         below_the_anchor = middle;
         below_a_frame_pointer(anchored);
@@ -474,7 +474,7 @@ NOINLINE static void twice(void)
 static void gaps_with_an_anchor_between_are_bridged_each(void **state)
 {
     (void)state;
-    for (int c = 0; c < 2; c++) {
+    for (int c = 0; c < N_ORDINARY; c++) {
         load_code(ordinary[c]);
         below_the_anchor = NULL;
         between = anchored;

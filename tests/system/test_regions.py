@@ -116,8 +116,7 @@ for wrong in ((), (1,), ("a", "b")):
     except TypeError:
         continue
     raise AssertionError(wrong)
-for wrong in (lambda: region("b")(len), lambda: region("b").__exit__(None),
-              lambda: region.__enter__(len), lambda: region.__exit__()):
+for wrong in (lambda: region.__enter__(len), lambda: region.__exit__()):
     try:
         wrong()
     except TypeError:
@@ -148,7 +147,7 @@ with Profiler(mode="trace") as p:
     region.__exit__(r, None, None, None)
     many = [region(f"m{i}") for i in range(500)]
     for each in many: each.__enter__()
-    for each in many: each.__exit__(None, None, None)
+    for each in many: each.__exit__()
 assert names(p)["x"] == names(p)["y\\u00e9"] == names(p)["twice"] == (1, 0)
 assert names(p)["stacked"] == names(p)["unbound"] == (1, 0)
 assert sum(n.startswith("m") for n in names(p)) == 500

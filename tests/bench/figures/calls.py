@@ -53,7 +53,7 @@ def measure(pairs: int) -> list[Figure]:
     ]
     rows = [
         row("added to a call (fib)", "ns", added("trace", "fib"), "<= 35"),
-        row("the same by callbacks that do nothing", "ns", added("empty callbacks", "fib")),
+        row("by callbacks that do nothing", "ns", added("empty callbacks", "fib")),
         row("by callbacks that only read the clock", "ns", added("clock only", "fib")),
         row("fib, slowdown", "x", ratio("trace", "fib"), "<= 2.5"),
         row("fib, added time over cProfile's", "x", share, "<= 0.35"),
@@ -63,8 +63,8 @@ def measure(pairs: int) -> list[Figure]:
         row("added to a turn of a generator", "ns", added("trace", "generator")),
         row("added to an await, of 100 tasks", "ns", added("trace", "await"), "<= 500"),
         row("the same by cProfile", "ns", added("cProfile", "await")),
-        row("by callbacks that do nothing", "ns", added("empty callbacks", "await")),
-        row("by callbacks that only read the clock", "ns", added("clock only", "await")),
+        row("an await by callbacks that do nothing", "ns", added("empty callbacks", "await")),
+        row("an await by callbacks that only read the clock", "ns", added("clock only", "await")),
         row("added to an await of a lone task", "ns", added("trace", "lone await")),
         row("hybrid at 999 Hz, added to a call (fib)", "ns", added("hybrid", "fib")),
         row("the event log, added to a counted call", "ns", logged, "<= 15"),
