@@ -6,6 +6,7 @@ and fills a database (store.py).
 
 import os
 import sqlite3
+from fnmatch import fnmatchcase
 
 from pyhybrid import spool as spools
 from pyhybrid import store
@@ -54,6 +55,17 @@ def assemble(
         f"-t {name}: no function of this name ran"
         for name in spool.meta.get("functions", ())
         if not any(name == each or name.endswith(f".{each}") for each in ran)
+    ]
+    names = {
+        name
+        for index, thread in spool.threads.items()
+        if any(True for _ in threads[index].stacks())
+        for name in (thread.name, thread.comm)
+    }
+    notes += [
+        f"--wall-thread {pattern}: no thread of this name was sampled"
+        for pattern in spool.meta.get("wall_threads", ())
+        if not any(fnmatchcase(name, pattern) for name in names)
     ]
     if any(row.symbol == TREE_FULL and row.kind == "pseudo" for row in frames.rows):
         notes.append("too many distinct paths: below [tree full] they are one (--max-nodes)")

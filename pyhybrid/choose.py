@@ -249,21 +249,18 @@ def _nearest(parents: list[int], keeps: list[bool]) -> list[int]:
     return nearest
 
 
-def threads_named(profile: Profile, pattern: str) -> set[int]:
-    """The threads whose name, kernel name or tid is `pattern`, one of the shell's."""
-    return {
-        key
-        for key, thread in profile.threads.items()
-        if any(fnmatchcase(each, pattern) for each in (thread.name, thread.comm, str(thread.tid)))
-    }
-
-
 def _threads(profile: Profile, patterns: list[str]) -> set[int]:
     if not patterns:
         return set(profile.threads)
     chosen = set()
     for pattern in patterns:
-        of_pattern = threads_named(profile, pattern)
+        of_pattern = {
+            key
+            for key, thread in profile.threads.items()
+            if any(
+                fnmatchcase(each, pattern) for each in (thread.name, thread.comm, str(thread.tid))
+            )
+        }
         if not of_pattern:
             names = sorted({thread.name for thread in profile.threads.values()})
             shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -139,6 +139,8 @@ class Profiling:
         self.streams = keep_whole(_native.whole_write) if settings.mode != "trace" else []
         self._hold_lock()
         self._write_meta(started)
+        if settings.wall_threads:
+            self._name_threads()
 
     def _import_early(self) -> None:
         """What is needed after the clocks start, so that it is not sampled as the program's."""
@@ -270,6 +272,8 @@ class Profiling:
         """Go on after `pause`."""
         self.native.resume()
         self.paused = False
+        if self.settings.wall_threads:
+            self._name_threads()
 
     def _name_threads(self) -> None:
         threading = sys.modules.get("threading")

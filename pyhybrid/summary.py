@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyhybrid.calls import FunctionCalls, function_calls
-from pyhybrid.choose import threads_named
 from pyhybrid.compensate import COMPENSATED
 from pyhybrid.durations import function_durations
 from pyhybrid.hot import Hot
@@ -148,9 +147,6 @@ def summarize(
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
     call_cost_ns = meta.get("call_cost_ns")
     views = [COMPENSATED] if profile.compensated else []
-    for pattern in meta.get("wall_threads") or ():
-        if not threads_named(profile, pattern):
-            views.append(f"--wall-thread {pattern}: no thread has had this name")
     if left_out:
         views.append(f"{left_out:,} functions below {short_time(min_time_ns)} are left out")
     return Summary(

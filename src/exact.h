@@ -145,10 +145,11 @@ struct exact {
     uint64_t start_ticks;
     uint32_t n_nodes, max_nodes; /* of all threads */
     bool use_tsc;
-    bool all_events; /* every Python function is recorded */
-    bool plain;      /* and no call is kept: most events need no more than a few instructions */
-    bool log_events; /* every begin and end is logged */
-    bool keep_calls; /* single calls of the recorded functions are kept (regions: always) */
+    bool all_events;    /* every Python function is recorded */
+    bool names_threads; /* each thread gets a record, whatever is left out: for its name */
+    bool plain;         /* and no call is kept: most events need no more than a few instructions */
+    bool log_events;    /* every begin and end is logged */
+    bool keep_calls;    /* single calls of the recorded functions are kept (regions: always) */
     struct open_calls open;
     bool lines;   /* of functions that a filter selects */
     bool c_calls; /* and so are calls of C functions */

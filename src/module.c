@@ -283,7 +283,7 @@ static PyObject *write_meta(PyObject *self, PyObject *json)
 }
 
 PyDoc_STRVAR(name_thread_doc, "name_thread(native_id: int, name: str) -> None\n\n"
-                              "Tell the spool a thread's name as `threading` knows it.");
+                              "Tell a thread's name as `threading` knows it.");
 
 static PyObject *name_thread(PyObject *self, PyObject *args)
 {
@@ -293,9 +293,7 @@ static PyObject *name_thread(PyObject *self, PyObject *args)
     Py_ssize_t length;
     if (!PyArg_ParseTuple(args, "is#", &tid, &name, &length))
         return NULL;
-    struct spool_thread_name head = {sampler_thread_index(tid), NAME_THREADING};
-    if (head.index)
-        sampler_write(SPOOL_THREAD_NAME, &head, sizeof head, name, (uint32_t)length);
+    sampler_name_thread(tid, name, (uint32_t)length);
     Py_RETURN_NONE;
 }
 

@@ -62,6 +62,7 @@ struct thread {
     uint32_t index; /* in the spool, from 1; 0: claimed, and not numbered yet */
     bool claimed;
     char comm[16]; /* the kernel's name for it, at the last look */
+    char name[64]; /* threading's, where it has been told */
     struct thread_counters counters;
     struct ring ring;
 

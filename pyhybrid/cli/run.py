@@ -61,8 +61,8 @@ def make_parser() -> Parser:
         action="append",
         default=[],
         metavar="NAME",
-        help="with --clock wall: sample only threads of this name (threading's or the kernel's; a "
-        "pattern of the shell: loader-*); repeatable",
+        help="with --clock wall: sample only threads of this name (threading's, or the kernel's, "
+        "which is cut to 15 bytes; a pattern of the shell: loader-*); repeatable",
     )
     add(
         "--engine",

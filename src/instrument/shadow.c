@@ -198,6 +198,14 @@ find_parent(struct exact *x, struct exact_thread *t, const frame_t *f, uint64_t 
     return below_top(x, t, between, entry);
 }
 
+/* The first function of each thread that `threading` starts, and it is wanted for the thread's name. */
+static bool names_a_thread(const struct exact *x, uint64_t code)
+{
+    const PyCodeObject *c = (const PyCodeObject *)code;
+    return x->names_threads &&
+           !PyUnicode_CompareWithASCIIString(c->co_qualname, "Thread._bootstrap");
+}
+
 bool shadow_left_out(struct exact *x, uint64_t code)
 {
     const frame_t *f = current_frame();
@@ -253,8 +261,9 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
         return true;
     shadow_enter();
     if (!LIKELY(x->all_events) && shadow_left_out(x, code)) {
+        bool again = names_a_thread(x, code) && shadow_record(x);
         shadow_leave();
-        return false;
+        return again;
     }
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {

@@ -1,9 +1,11 @@
 #include "names.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -11,17 +13,30 @@
 #include "spool.h"
 
 #define FIRST_LOOK_NS 10000000ull
-#define LAST_LOOK_NS 8000000000ull
+#define LAST_LOOK_NS 1000000000ull /* where threads are chosen */
+
+int names_prepare(struct session *s, const struct sampler_options *options)
+{
+    s->measuring_tid = (pid_t)syscall(SYS_gettid);
+    if (options->clock != CLOCK_WALL || !options->wall_threads_length)
+        return 0;
+    if (options->wall_threads_length >= sizeof s->wall_threads)
+        return -EINVAL;
+    memcpy(s->wall_threads, options->wall_threads, options->wall_threads_length);
+    /* The first one in a locale may load its conversions, with a lock; here, not in the collector. */
+    (void)fnmatch("*", "", 0);
+    return 0;
+}
 
 static void read_name(struct session *s, struct thread *t)
 {
     char path[64], name[sizeof t->comm] = "";
+    struct own_fd file = {.fd = -1};
     snprintf(path, sizeof path, "/proc/self/task/%d/comm", t->tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t n = read(fd, name, sizeof name);
-    close(fd);
+    ssize_t n = own_fd_keep(&file, open(path, O_RDONLY | O_CLOEXEC), s->fd_floor);
+    if (!n && own_fd_is(&file))
+        n = read(file.fd, name, sizeof name);
+    own_fd_close(&file);
     if (n < 1)
         return;
     name[n - 1] = 0; /* the end of the line */
@@ -32,7 +47,7 @@ static void read_name(struct session *s, struct thread *t)
     spool_append(s->spool, SPOOL_THREAD_NAME, &head, sizeof head, name, (uint32_t)n - 1);
 }
 
-/* (glibc's fnmatch takes no lock, and allocates only for more than 255 characters.) */
+/* (glibc's fnmatch allocates only for more than 255 characters.) */
 static bool matches(const struct session *s, const char *name)
 {
     for (const char *pattern = s->wall_threads; *pattern; pattern += strlen(pattern) + 1)
@@ -54,8 +69,18 @@ static bool matches_threading_name(const struct session *s, pid_t tid)
 
 bool names_choose(struct session *s, const struct thread *t)
 {
-    return !*s->wall_threads || atomic_load(&s->calibrating) || matches(s, t->comm) ||
-           matches_threading_name(s, t->tid);
+    if (!*s->wall_threads || (atomic_load(&s->calibrating) && t->tid == s->measuring_tid))
+        return true;
+    return matches(s, t->comm) || matches(s, t->name) || matches_threading_name(s, t->tid);
+}
+
+void names_tell(struct session *s, struct thread *t, const char *name, size_t length)
+{
+    if (length >= sizeof t->name)
+        length = sizeof t->name - 1;
+    memcpy(t->name, name, length);
+    t->name[length] = 0;
+    names_look_now(s, t);
 }
 
 void names_look_now(struct session *s, struct thread *t)
@@ -70,10 +95,13 @@ void names_look(struct session *s, struct thread *t)
     uint64_t now = clock_now_ns();
     if (now < t->look_ns)
         return;
-    uint64_t wait = t->look_wait_ns ? 2 * t->look_wait_ns : FIRST_LOOK_NS;
-    t->look_wait_ns = wait < LAST_LOOK_NS ? wait : LAST_LOOK_NS;
+    bool first = !t->look_wait_ns; /* its name has just been read */
+    t->look_wait_ns = first ? FIRST_LOOK_NS : 2 * t->look_wait_ns;
+    if (*s->wall_threads && t->look_wait_ns > LAST_LOOK_NS)
+        t->look_wait_ns = LAST_LOOK_NS;
     t->look_ns = now + t->look_wait_ns;
-    names_look_now(s, t);
+    if (!first)
+        names_look_now(s, t);
 }
 
 void names_settle(struct session *s)
@@ -82,4 +110,6 @@ void names_settle(struct session *s)
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         if (!names_choose(s, t))
             engine_close(s, t);
+        else if (*s->wall_threads && !t->has_timer)
+            engine_open(s, t);
 }

@@ -10,10 +10,19 @@
 #define PYH_NAMES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "thread.h"
 
 struct session;
+
+struct sampler_options;
+
+/* 0, or -EINVAL: more patterns than there is room for. */
+int names_prepare(struct session *s, const struct sampler_options *options);
+
+/* `threading` has this name for it. */
+void names_tell(struct session *s, struct thread *t, const char *name, size_t length);
 
 /* Looks, if it is time to.  A new name is told to the spool; a thread that is chosen by it gets its clock. */
 void names_look(struct session *s, struct thread *t);
@@ -24,7 +33,7 @@ void names_look_now(struct session *s, struct thread *t);
 /* Shall the thread have a clock? */
 bool names_choose(struct session *s, const struct thread *t);
 
-/* Closes the clocks that were opened to measure what a sample costs. */
+/* What a sample costs has been measured, for which one thread had a clock: now those that are chosen have one. */
 void names_settle(struct session *s);
 
 #endif

@@ -14,6 +14,7 @@
 #include "drain.h"
 #include "map.h"
 #include "memread.h"
+#include "names.h"
 #include "session.h"
 #include "signals.h"
 #include "spool.h"
@@ -111,8 +112,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         return error;
     }
     s->clock = o->clock;
-    if (o->clock == CLOCK_WALL && o->wall_threads_length < sizeof s->wall_threads)
-        memcpy(s->wall_threads, o->wall_threads, o->wall_threads_length);
+    if ((error = names_prepare(s, o)))
+        return fail(info, error, "the names of threads");
     s->limits = (struct thread_limits){o->max_frames, ring_size(o)};
     s->generation = ++generations;
     atomic_store(&s->period_ns, o->period_ns);
@@ -127,6 +128,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         if (!s->exact)
             return fail(info, -ENOMEM, "memory");
         s->exact->log_events = o->log_events;
+        s->exact->names_threads = *s->wall_threads;
         if (drain_set_exact(s->drain, s->exact, o->keep_events_ns))
             return fail(info, -ENOMEM, "memory");
     }
@@ -282,16 +284,19 @@ int sampler_write(uint32_t type, const void *head, uint32_t head_length, const v
     return error;
 }
 
-uint32_t sampler_thread_index(int tid)
+void sampler_name_thread(int tid, const char *name, uint32_t length)
 {
     struct session *s = the_session;
     if (!s)
-        return 0;
+        return;
     pthread_mutex_lock(&s->lock);
     struct thread *t = registry_find(&s->registry, tid);
-    uint32_t index = t ? t->index : 0;
+    if (t && t->index) {
+        struct spool_thread_name head = {t->index, NAME_THREADING};
+        spool_append(s->spool, SPOOL_THREAD_NAME, &head, sizeof head, name, length);
+        names_tell(s, t, name, length);
+    }
     pthread_mutex_unlock(&s->lock);
-    return index;
 }
 
 void sampler_code_destroyed(uint64_t code)

@@ -86,7 +86,10 @@ uint32_t sampler_generation(void);
 /* Adds records of the front: SPOOL_META, SPOOL_THREAD_NAME. */
 int sampler_write(uint32_t type, const void *head, uint32_t head_length, const void *body,
                   uint32_t body_length);
-uint32_t sampler_thread_index(int tid); /* 0: not known */
+
+/* `threading` calls the thread `name`, of `length` bytes: told to the spool, and by the clock on the wall it may be
+ * chosen for it. */
+void sampler_name_thread(int tid, const char *name, uint32_t length);
 
 /* Hooks: CPython's code watcher, fork (pthread_atfork), exec and spawn (audit hook). */
 void sampler_code_destroyed(uint64_t code);

@@ -49,6 +49,7 @@ struct session {
     struct spool *spool;
     struct drain *drain;
     int signal;                              /* SIGPROF or SIGTRAP; 0: no samples */
+    pid_t measuring_tid;                     /* the thread that measures what a sample costs */
     char wall_threads[SAMPLER_PATTERNS_MAX]; /* names.h; empty: all threads */
     bool skips_new;        /* what new threads did until now, in a pause, counts nowhere */
     bool holds_trap;       /* SIGTRAP was taken */

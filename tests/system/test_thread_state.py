@@ -224,8 +224,8 @@ def test_chosen_threads_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -
     assert comms["plain"] == "late-name" != comms["other"]
     said = run.result.stderr
     assert "wall time of the threads loader-*, late-[mn]ame" in said
-    assert [line for line in said.splitlines() if "no thread has had this name" in line] == [
-        "note     --wall-thread absent: no thread has had this name"
+    assert [line for line in said.splitlines() if "no thread of this name" in line] == [
+        "note     --wall-thread absent: no thread of this name was sampled"
     ]
     calls: Counter[str] = Counter()
     for row in profile.exact:
@@ -239,7 +239,42 @@ def test_the_main_thread_alone(pyhybrid: Callable[..., Run], mode: str) -> None:
     run = pyhybrid(*options, "--wall-thread", "MainThread", "-c", NAMED)
     signals = {t.name: t.signals for t in run.profile().threads.values()}
     assert {name for name, n in signals.items() if n} == {"MainThread"}
-    assert "no thread has had" not in run.result.stderr
+    assert "no thread of this name" not in run.result.stderr
+
+
+def test_chosen_threads_where_functions_are_left_out(pyhybrid: Callable[..., Run]) -> None:
+    options = ("--clock", "wall", "--hz", 500, "--format", "folded", "-t", "renamed")
+    run = pyhybrid(*options, "--wall-thread", "loader-*", "-c", NAMED)
+    seconds = {t.name: t.recorded_weight_ns / 1e9 for t in run.profile().threads.values()}
+    assert min(seconds["loader-0"], seconds["loader-1"]) > 1, seconds
+    assert seconds["other"] == 0
+
+
+WAITED_FOR = """
+import threading, time, pyhybrid
+done = threading.Event()
+threads = [threading.Thread(target=done.wait, name=name) for name in ("loader", "other")]
+for thread in threads: thread.start()
+with pyhybrid.Profiler(clock="wall", hz=500, mode=%r, wall_threads=["load*"]) as p:
+    time.sleep(0.5)
+    late = threading.Thread(target=done.wait, name="other still")
+    late.start()
+    p.pause()
+    late.name = "load after all"
+    p.resume()
+    time.sleep(0.5)
+done.set()
+seconds = {t.name: t.recorded_weight_ns / 1e9 for t in p.profile.threads.values()}
+assert seconds["loader"] > 0.7 and seconds["other"] == 0, seconds
+assert seconds["load after all"] > 0.3, seconds
+"""
+
+
+@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+def test_chosen_threads_that_wait_already(tmp_path: Path, mode: str) -> None:
+    command = [sys.executable, "-P", "-c", WAITED_FOR % mode]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
