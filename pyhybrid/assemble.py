@@ -56,16 +56,11 @@ def assemble(
         for name in spool.meta.get("functions", ())
         if not any(name == each or name.endswith(f".{each}") for each in ran)
     ]
-    names = {
-        name
-        for index, thread in spool.threads.items()
-        if any(True for _ in threads[index].stacks())
-        for name in (thread.name, thread.comm)
-    }
+    sampled_threads = [t for index, t in spool.threads.items() if threads[index].stacks()]
     notes += [
         f"--wall-thread {pattern}: no thread of this name was sampled"
         for pattern in spool.meta.get("wall_threads", ())
-        if not any(fnmatchcase(name, pattern) for name in names)
+        if not any(fnmatchcase(name, pattern) for t in sampled_threads for name in (t.name, t.comm))
     ]
     if any(row.symbol == TREE_FULL and row.kind == "pseudo" for row in frames.rows):
         notes.append("too many distinct paths: below [tree full] they are one (--max-nodes)")

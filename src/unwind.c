@@ -11,7 +11,7 @@
 #define SCAN_TRIES 16          /* candidates from which unwinding is tried */
 #define SCAN_STEPS 128         /* frames a candidate may take to reach its anchor or the root */
 #define SCAN_STEPS_IN_ALL 4096 /* of one walk */
-#define BASE_WORDS 32          /* the same above a base */
+#define BASE_WORDS 32          /* how far above a base */
 #define BASE_ALIGNMENT 4096    /* of a stack pointer that has left one behind */
 #define BASE_SAVED_WORDS 32    /* where such a frame may keep it */
 #define BASES_MAX 4            /* that are tried */
@@ -237,7 +237,8 @@ static uint64_t scan_end(const struct unwind *u, uint64_t from, uint64_t words, 
     return (target && end > target ? target : end) & ~7ull;
 }
 
-/* The same above `base`, below which the caller's registers are saved, rbp anywhere. */
+/* Seeks a return address from `base` upward from which unwinding meets `target`; `r` becomes its frame.  The
+ * caller's registers are saved between, rbp anywhere. */
 static bool scan_above(struct unwind *u, struct unwind_regs *r, uint64_t base, uint64_t target)
 {
     uint64_t end = scan_end(u, base, BASE_WORDS, target);

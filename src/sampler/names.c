@@ -28,6 +28,13 @@ int names_prepare(struct session *s, const struct sampler_options *options)
     return 0;
 }
 
+static void write_name(struct session *s, const struct thread *t, enum thread_name_source source,
+                       const char *name, size_t length)
+{
+    struct spool_thread_name head = {t->index, source};
+    spool_append(s->spool, SPOOL_THREAD_NAME, &head, sizeof head, name, (uint32_t)length);
+}
+
 static void read_name(struct session *s, struct thread *t)
 {
     char path[64], name[sizeof t->comm] = "";
@@ -43,8 +50,7 @@ static void read_name(struct session *s, struct thread *t)
     if (!strcmp(name, t->comm))
         return;
     memcpy(t->comm, name, sizeof name);
-    struct spool_thread_name head = {t->index, NAME_COMM};
-    spool_append(s->spool, SPOOL_THREAD_NAME, &head, sizeof head, name, (uint32_t)n - 1);
+    write_name(s, t, NAME_COMM, name, (size_t)n - 1);
 }
 
 /* (glibc's fnmatch allocates only for more than 255 characters.) */
@@ -76,6 +82,7 @@ bool names_choose(struct session *s, const struct thread *t)
 
 void names_tell(struct session *s, struct thread *t, const char *name, size_t length)
 {
+    write_name(s, t, NAME_THREADING, name, length);
     if (length >= sizeof t->name)
         length = sizeof t->name - 1;
     memcpy(t->name, name, length);

@@ -21,7 +21,7 @@ struct sampler_options;
 /* 0, or -EINVAL: more patterns than there is room for. */
 int names_prepare(struct session *s, const struct sampler_options *options);
 
-/* `threading` has this name for it. */
+/* `threading` has this name for it: told to the spool, and it may be chosen by it. */
 void names_tell(struct session *s, struct thread *t, const char *name, size_t length);
 
 /* Looks, if it is time to.  A new name is told to the spool; a thread that is chosen by it gets its clock. */

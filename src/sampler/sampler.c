@@ -291,11 +291,8 @@ void sampler_name_thread(int tid, const char *name, uint32_t length)
         return;
     pthread_mutex_lock(&s->lock);
     struct thread *t = registry_find(&s->registry, tid);
-    if (t && t->index) {
-        struct spool_thread_name head = {t->index, NAME_THREADING};
-        spool_append(s->spool, SPOOL_THREAD_NAME, &head, sizeof head, name, length);
+    if (t && t->index)
         names_tell(s, t, name, length);
-    }
     pthread_mutex_unlock(&s->lock);
 }
 
