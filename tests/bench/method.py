@@ -12,6 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -107,6 +108,18 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] = {}) -> Proce
         sys.exit(f"{' '.join(command)}\nfailed with {child.returncode}:\n{err.read_text()}")
     cpu_s = usage.ru_utime + usage.ru_stime
     return Process(out.read_text(), err.read_text(), started, ended, cpu_s)
+
+
+def compiled(source: Path, folder: Path, *options: str) -> Path:
+    """A shared library of one C file."""
+    library = (folder / source.name).with_suffix(".so")
+    command = ["gcc", "-O2", "-fPIC", "-shared", "-pthread", *options]
+    subprocess.run([*command, "-o", str(library), str(source)], check=True)
+    return library
+
+
+def python_include() -> str:
+    return f"-I{sysconfig.get_path('include')}"
 
 
 def bare(*arguments: str) -> list[str]:

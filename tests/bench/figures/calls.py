@@ -8,30 +8,21 @@ one, when each takes a round of the event loop.
 from __future__ import annotations
 
 import json
-import subprocess
-import sysconfig
 import tempfile
 from pathlib import Path
 
-from method import Figure, bare, row, run
+from method import Figure, bare, compiled, python_include, row, run
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 WORKLOAD = str(WORKLOADS / "called.py")
 IN_ONE = 3  # rounds in one process; the next has another layout of code and memory
 
 
-def build(folder: Path) -> dict[str, str]:
-    """The environment of the workload."""
-    include = f"-I{sysconfig.get_path('include')}"
-    command = ["gcc", "-O2", "-fPIC", "-shared", include, str(WORKLOADS / "callbacks.c")]
-    subprocess.run([*command, "-o", str(folder / "callbacks.so")], check=True)
-    return {"PYTHONPATH": str(folder)}
-
-
 def measure(pairs: int) -> list[Figure]:
     rounds: list[dict[str, dict[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
-        env = build(Path(folder))
+        compiled(WORKLOADS / "callbacks.c", Path(folder), python_include())
+        env = {"PYTHONPATH": folder}
         for first in range(0, pairs, IN_ONE):
             command = bare(WORKLOAD, str(min(IN_ONE, pairs - first)), str(first))
             rounds += json.loads(run(command, Path(folder), env).stdout)

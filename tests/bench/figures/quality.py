@@ -42,12 +42,14 @@ def possible_paths(folder: Path) -> set[PythonPath | None]:
         return {paths[row.node] for row in profile.exact} | {()}
 
 
-def python_shares(folder: Path, possible: set[PythonPath | None]) -> dict[str, float]:
+def python_shares(folder: Path, possible: set[PythonPath | None]) -> dict[str, Any]:
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         paths = python_paths(profile)
         found = [(row.samples, paths[profile.stacks.node[row.stack]]) for row in profile.sampled]
+    impossible = [(n, path) for n, path in found if path is not None and path not in possible]
     return {
-        "impossible": sum(n for n, path in found if path is not None and path not in possible),
+        "impossible": sum(n for n, _ in impossible),
+        "impossible paths": impossible,
         "unknown": 100 * sum(n for n, path in found if path is None) / sum(n for n, _ in found),
     }
 

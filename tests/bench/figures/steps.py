@@ -1,5 +1,6 @@
 """Steps of examples/train.py with each engine, without one, and in hybrid mode, in one process:
-less noise than whole runs have (training.py, hybrid.py), so the engines can be compared."""
+less noise than whole runs have (training.py, hybrid.py), so the engines can be compared, and what
+is the kernel's and the interpreter's share of what they cost."""
 
 from __future__ import annotations
 
@@ -7,45 +8,41 @@ import json
 import tempfile
 from pathlib import Path
 
-from method import Figure, bare, row, run
+from method import Figure, Row, bare, compiled, python_include, row, run
 
-WORKLOAD = str(Path(__file__).parents[1] / "workloads" / "steps.py")
+WORKLOADS = Path(__file__).parents[1] / "workloads"
 HZ = 999
 ROUNDS = 2  # for each pair that is asked for: they are short
+WHAT = "process CPU time", "wall time"
 
 
 def measure(pairs: int) -> list[Figure]:
-    with tempfile.TemporaryDirectory() as folder:
-        done = run(bare(WORKLOAD, str(ROUNDS * pairs), str(HZ)), Path(folder))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        compiled(WORKLOADS / "callbacks.c", folder, python_include())
+        library = str(compiled(WORKLOADS / "empty_handler.c", folder))
+        command = bare(str(WORKLOADS / "steps.py"), str(ROUNDS * pairs), str(HZ), library)
+        done = run(command, folder, {"PYTHONPATH": name})
     raw = json.loads(done.stdout.splitlines()[-1])
-    what = "process CPU time", "wall time"
 
-    def ratio(side: str, base: str, key: int) -> list[float]:
-        return [each[side][key] / each[base][key] for each in raw]
+    def rows(what: str, side: str, base: str = "off", reach: str = "") -> list[Row]:
+        """CPU and wall time of one side over another's."""
+        return [
+            row(f"{what}, {WHAT[i]}", "x", [each[side][i] / each[base][i] for each in raw], reach)
+            for i in (0, 1)
+        ]
 
-    rows = [
-        row(f"{side}, {what[key]}", "x", ratio(side, "off", key))
-        for side in ("sigtrap", "perf_event", "timer")
-        for key in (0, 1)
-    ]
-    rows += [
-        row(
-            f"{side}, 64 threads alive, {what[key]}",
-            "x",
-            ratio(f"{side}, 64 threads", "off, 64 threads", key),
-            "<= 1.05",
-        )
-        for side in ("sigtrap", "perf_event")
-        for key in (0, 1)
-    ]
-    rows += [
-        row(f"frames of the kernel over none, {what[key]}", "x", ratio("sigtrap", "no kernel", key))
-        for key in (0, 1)
-    ]
-    rows += [
-        row(
-            f"hybrid over sample mode, {what[key]}", "x", ratio("hybrid", "sigtrap", key), "<= 1.02"
-        )
-        for key in (0, 1)
-    ]
-    return [Figure("steps", f"Steps of examples/train.py in one process at {HZ} Hz", rows, raw)]
+    table = []
+    for engine in ("sigtrap", "perf_event"):
+        empty = f"{engine}, empty handler"
+        table += rows(engine, engine)
+        table += rows(empty, empty)
+    table += rows("timer", "timer")
+    for engine in ("sigtrap", "perf_event"):
+        many, empty = f"{engine}, 64 threads", f"{engine}, empty handler, 64 threads"
+        table += rows(f"{engine}, 64 threads alive", many, "off, 64 threads", "<= 1.05")
+        table += rows(f"{engine}, 64 threads alive, empty handler", empty, "off, 64 threads")
+    table += rows("frames of the kernel over none", "sigtrap", "no kernel")
+    table += rows("hybrid over sample mode", "hybrid", "sigtrap", "<= 1.02")
+    table += rows("callbacks that only read the clock over none", "clock only", "sigtrap")
+    return [Figure("steps", f"Steps of examples/train.py in one process at {HZ} Hz", table, raw)]

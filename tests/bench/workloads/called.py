@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import callbacks
+from monitored import by_callback
 
 from pyhybrid import Profiler, region
 
@@ -104,22 +105,6 @@ def by_cprofile():
     profile.enable(builtins=False)  # 3.14 forgets what its constructor was told
     yield
     profile.disable()
-
-
-@contextlib.contextmanager
-def by_callback(callback):
-    """The six events that counting calls takes."""
-    monitoring, events = sys.monitoring, sys.monitoring.events
-    monitoring.use_tool_id(4, "floor")
-    wanted = 0
-    for name in ("PY_START", "PY_RESUME", "PY_THROW", "PY_RETURN", "PY_YIELD", "PY_UNWIND"):
-        event = getattr(events, name)
-        monitoring.register_callback(4, event, callback)
-        wanted |= event
-    monitoring.set_events(4, wanted)
-    yield
-    monitoring.set_events(4, 0)
-    monitoring.free_tool_id(4)
 
 
 def take(side, folder):

@@ -1,11 +1,14 @@
 """The same steps of examples/train.py again and again in one process, with and without samples.
 
-python steps.py ROUNDS HZ: prints as its last line a list of rounds, {side: [CPU s, wall s]}, in an
-order of sides that rotates.  One process has one layout of memory and one set of threads: rounds
+python steps.py ROUNDS HZ LIBRARY: prints as its last line a list of rounds, {side: [CPU s, wall s]}.
+The order of the sides rotates.  One process has one layout of memory and one set of threads: rounds
 differ far less than whole runs do.
+
+LIBRARY is empty_handler.c; the module `callbacks` is callbacks.c.  figures/steps.py builds them.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import runpy
@@ -13,29 +16,64 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import callbacks
+from monitored import by_callback
 
 from pyhybrid import _native
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train.py"
-SIDES: dict[str, dict[str, Any] | None] = {  # engines: src/sampler/sampler.h
-    "off": None,
-    "sigtrap": {"engine": 5},
-    "no kernel": {"engine": 5, "kernel_frames": -1},
-    "perf_event": {"engine": 1},
-    "timer": {"engine": 2},
-    "hybrid": {"engine": 5, "exact": True},
-    "off, 64 threads": None,
-    "sigtrap, 64 threads": {"engine": 5},
-    "perf_event, 64 threads": {"engine": 1},
-}
 N_THREADS = 64  # alive beside those that compute, where the side says so
 STEPS = 12
 
 rounds, hz = int(sys.argv[1]), int(sys.argv[2])
+PERIOD_NS = 1_000_000_000 // hz
 train = runpy.run_path(str(EXAMPLE))["train"]
+floor = ctypes.CDLL(sys.argv[3])
+floor.begin.argtypes = ctypes.c_ulong, ctypes.c_bool
+
+
+@contextlib.contextmanager
+def sampled(**options: Any) -> Iterator[None]:
+    with tempfile.TemporaryFile() as spool:
+        _native.start(spool.fileno(), period_ns=PERIOD_NS, **options)
+        yield
+        _native.stop()
+
+
+@contextlib.contextmanager
+def empty_handler(by_sigtrap: bool) -> Iterator[None]:
+    floor.begin(PERIOD_NS, by_sigtrap)
+    yield
+    floor.end()
+
+
+@contextlib.contextmanager
+def sampled_and_clock_read() -> Iterator[None]:
+    with sampled(engine=5), by_callback(callbacks.clock):
+        yield
+
+
+SIDES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    "off": contextlib.nullcontext,  # engines: src/sampler/sampler.h
+    "sigtrap": partial(sampled, engine=5),
+    "sigtrap, empty handler": partial(empty_handler, True),
+    "no kernel": partial(sampled, engine=5, kernel_frames=-1),
+    "perf_event": partial(sampled, engine=1),
+    "perf_event, empty handler": partial(empty_handler, False),
+    "timer": partial(sampled, engine=2),
+    "hybrid": partial(sampled, engine=5, exact=True),
+    "clock only": sampled_and_clock_read,
+    "off, 64 threads": contextlib.nullcontext,
+    "sigtrap, 64 threads": partial(sampled, engine=5),
+    "sigtrap, empty handler, 64 threads": partial(empty_handler, True),
+    "perf_event, 64 threads": partial(sampled, engine=1),
+    "perf_event, empty handler, 64 threads": partial(empty_handler, False),
+}
 
 
 @contextlib.contextmanager
@@ -62,22 +100,12 @@ def threads_alive(n: int) -> Iterator[None]:
 
 
 def take(side: str) -> list[float]:
-    options = SIDES[side]
-    with threads_alive(N_THREADS if "threads" in side else 0):
-        return take_steps(options)
-
-
-def take_steps(options: dict[str, Any] | None) -> list[float]:
-    with tempfile.TemporaryFile() as spool, contextlib.redirect_stdout(None):
-        if options is not None:
-            _native.start(spool.fileno(), period_ns=1_000_000_000 // hz, **options)
+    alive = threads_alive(N_THREADS if "threads" in side else 0)
+    with alive, contextlib.redirect_stdout(None), SIDES[side]():
         train(1, 1, 96, 1)  # the interpreter instruments each function when it first runs
         wall, cpu = time.monotonic(), time.process_time()
         train(1, STEPS, 96, 1)
-        took = [time.process_time() - cpu, time.monotonic() - wall]
-        if options is not None:
-            _native.stop()
-    return took
+        return [time.process_time() - cpu, time.monotonic() - wall]
 
 
 take("off")
