@@ -1,6 +1,6 @@
 """The same steps of examples/train.py again and again in one process, with and without samples.
 
-python steps.py ROUNDS HZ LIBRARY: prints as its last line a list of rounds, {side: [CPU s, wall s]}.
+python steps.py ROUNDS HZ LIBRARY: its last line is a list of rounds, {side: [CPU s, wall s]}.
 The order of the sides rotates.  One process has one layout of memory and one set of threads: rounds
 differ far less than whole runs do.
 
