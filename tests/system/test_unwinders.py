@@ -32,6 +32,7 @@ def check(library: Path, module: str, *script: object) -> None:
     finished = [each for each in samples if each["finished"]]
     differ = [each for each in finished if each["differs_at"]]
     print(f"{len(samples)} samples, libunwind finished {len(finished)}, {len(differ)} differ")
+    print(f"{found['their_faults']} walks of libunwind's read what is not there")
     print(*found["differences"], sep="\n")
     assert len(finished) >= 400
     assert len(finished) >= 0.5 * len(samples)  # not in hand-written kernels

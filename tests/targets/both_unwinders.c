@@ -5,11 +5,14 @@
  *     both_write(path)         what it saw, as JSON
  *
  * No anchors: only what unwind information says is compared.  libunwind calls dl_iterate_phdr in the handler,
- * so the program should load no library meanwhile.  Links src/unwind.c and what it needs.
+ * so the program should load no library meanwhile.  It reads what hand-written code's unwind information says
+ * without a look whether it is there: such a walk of its ends, and is counted.  Links src/unwind.c and what it needs.
  */
 #define UNW_LOCAL_ONLY
 #include <dlfcn.h>
 #include <libunwind.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,6 +59,9 @@ static struct result results[SAMPLES_MAX];
 static struct example examples[EXAMPLES_MAX];
 static uint64_t main_stack_high;
 static __thread struct walker *mine;
+static _Atomic uint32_t n_their_faults;
+static __thread volatile sig_atomic_t in_theirs;
+static __thread sigjmp_buf out_of_theirs;
 
 static uint64_t now_ns(void)
 {
@@ -93,6 +99,27 @@ static bool has_information(struct walker *w, size_t n)
     return n != 0;
 }
 
+static void on_fault(int number)
+{
+    if (in_theirs)
+        siglongjmp(out_of_theirs, 1);
+    signal(number, SIG_DFL); /* ours, or the program's: it comes again */
+}
+
+static size_t walk_theirs(void *context, struct native_frame *out, enum unwind_end *end)
+{
+    size_t n = 0;
+    if (sigsetjmp(out_of_theirs, 0)) {
+        atomic_fetch_add(&n_their_faults, 1);
+        *end = UNWIND_TRUNCATED;
+    } else {
+        in_theirs = 1;
+        n = libunwind_walk(context, out, FRAMES_MAX, end);
+    }
+    in_theirs = 0;
+    return n;
+}
+
 static size_t compare(struct walker *w, struct unwind_regs *regs, void *context, uint32_t number)
 {
     struct result *r = &results[number];
@@ -105,7 +132,7 @@ static size_t compare(struct walker *w, struct unwind_regs *regs, void *context,
             n = unwind_walk(&w->unwind, regs, w->own, FRAMES_MAX, &w->end);
             r->own_ns = (uint32_t)(now_ns() - began);
         } else {
-            n_theirs = libunwind_walk(context, w->theirs, FRAMES_MAX, &their_end);
+            n_theirs = walk_theirs(context, w->theirs, &their_end);
             r->their_ns = (uint32_t)(now_ns() - began);
         }
     }
@@ -151,7 +178,9 @@ int both_start(long cache_size)
             main_stack_high = high;
     if (maps)
         fclose(maps);
-    return memread_init() || !main_stack_high ||
+    /* The frames where a fault is caught are left, so it must not stay blocked. */
+    struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
+    return sigaction(SIGSEGV, &action, NULL) || memread_init() || !main_stack_high ||
            (cache_size && unw_set_cache_size(unw_local_addr_space, (size_t)cache_size, 0));
 }
 
@@ -178,7 +207,7 @@ int both_write(const char *path)
         fprintf(f, "%s[%u,%u,%u,%u,%u,%u]", i ? "," : "", results[i].own_ns, results[i].their_ns,
                 results[i].frames, results[i].own_first, results[i].finished,
                 results[i].differs_at);
-    fputs("],\n\"differences\": [", f);
+    fprintf(f, "],\n\"their_faults\": %u,\n\"differences\": [", atomic_load(&n_their_faults));
     for (uint32_t i = 0; i < n_shown && i < EXAMPLES_MAX; i++) {
         const struct example *e = &examples[i];
         fprintf(f, "%s{", i ? ",\n " : "");

@@ -53,6 +53,7 @@ def in_training(folder: Path, both: str) -> dict[str, float]:
         "frames": statistics.median(each["frames"] for each in finished),
         "samples": len(samples),
         "finished": len(finished),
+        "their_faults": found["their_faults"],
         "equal": sum(not each["differs_at"] for each in finished) / len(finished),
     }
 
@@ -115,6 +116,9 @@ def measure(pairs: int) -> list[Figure]:
             ">= 0.999",
         ),
         row("stacks that it finishes", "", [each["finished"] / each["samples"] for each in live]),
+        row(
+            "walks of its that read what is not there", "", [each["their_faults"] for each in live]
+        ),
         row(
             "handler on a deep stack, p50",
             "µs",
