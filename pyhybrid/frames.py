@@ -33,6 +33,19 @@ _C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
 _UNKNOWN_PYTHON = next(n for n in range(1, 9) if pseudo_frame(n).symbol == UNKNOWN_PYTHON)
 
 
+MAX_SHARED = 8  # names of a function; one that has more is a dispatcher (method_names.h)
+
+
+def _python_name(names: set[str]) -> str | None:
+    """One text for all names by which Python reaches a C function; None: too many share it."""
+    if not 1 <= len(names) <= MAX_SHARED:
+        return None
+    first, *others = sorted(names, key=lambda name: (len(name), name))
+    if len(others) > 1:
+        return f"{first} or {len(others)} others"
+    return " or ".join([first, *others])
+
+
 def _short_c_name(name: str) -> str:
     """`list.sort` of `<method 'sort' of 'list' objects>`."""
     match = _C_FUNCTION.fullmatch(name) or _C_METHOD.fullmatch(name)
@@ -52,6 +65,7 @@ class FrameRow(NamedTuple):
     size: int | None
     symbol: str | None
     source: str
+    python_name: str | None = None
 
 
 class Frames:
@@ -81,6 +95,7 @@ class Frames:
         words.discard(0)  # the root; as a word it would be address 0 in no module
         called = {word - C_CALL_LIMIT for word in exact if word >= C_CALL_LIMIT}
         self._native(symbolizer, {word for word in words | exact | called if word < NATIVE_LIMIT})
+        self._name_by_python()
         self._python({word for word in words if NATIVE_LIMIT <= word < PSEUDO_LIMIT})
         for word in sorted(word for word in words if PSEUDO_LIMIT <= word < KERNEL_LIMIT):
             self.frame[word] = self._constant(word)
@@ -92,9 +107,27 @@ class Frames:
             self.c_names.setdefault(self.frame[word], set()).update(names)
         self._name_c_functions()
 
+    def _name_by_python(self) -> None:
+        """The names that the interpreter's method tables gave at the program's end, beside those of
+        symbol tables or in the place of none."""
+        of_function: dict[Hashable, set[str]] = {}
+        for word, names in self._spool.function_names.items():
+            function = self._key(word >> ADDRESS_BITS, word & ADDRESS_MASK)
+            of_function.setdefault(function, set()).update(names)
+        for i, row in enumerate(self.rows):
+            if row.module is None:
+                continue
+            name = _python_name(of_function.get(self._key(row.module, row.address), set()))
+            if name is None:
+                continue
+            if row.source == "fde":
+                row = row._replace(name=name, source="method table")
+            self.rows[i] = row._replace(python_name=name)
+
     def _name_c_functions(self) -> None:
-        """A C function of a stripped interpreter has the name that Python calls it by, or both if
-        two share their code.  Elsewhere it may be a binding generator's dispatcher.
+        """What the program's end did not tell (it was killed): a C function of a stripped
+        interpreter has the name that Python called it by, or both if two share their code.
+        Elsewhere it may be a binding generator's dispatcher.
         """
         modules = self._spool.modules
         for frame, names in self.c_names.items():
@@ -170,10 +203,14 @@ class Frames:
         """The kernel, where it does not tell names or nobody knows where in it a sample came."""
         return self._intern(KERNEL, *("kernel", KERNEL, None, None, None, None, None, None, "none"))
 
+    def _key(self, module: int, start: int | None) -> Hashable:
+        """What makes a native function one, in all loads of its module."""
+        return (self._module_keys.get(module), start)
+
     def _function(self, function: NativeFunction) -> int:
         module, start, size, name, symbol, source = function
         return self._intern(
-            (self._module_keys.get(module), start),
+            self._key(module, start),
             *("native", name, None, None, module or None, start, size, symbol, source),
         )
 

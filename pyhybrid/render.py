@@ -244,7 +244,9 @@ def _short(function: Function) -> str:
         return function.name
     short = shorten_cpp(function.name)
     module = os.path.basename(function.module or "")
-    return short if not module or module in short else f"{short} ({module})"
+    python_name = function.python_name or ""
+    more = [text for text in (python_name, module) if text and text not in short]
+    return f"{short} ({', '.join(more)})" if more else short
 
 
 def _paths(s: Summary, columns: int) -> list[Line]:

@@ -88,6 +88,7 @@ class Frame:
     size: int | None
     symbol: str | None
     source: str
+    python_name: str | None
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 -- Times are CLOCK_MONOTONIC nanoseconds; weights are nanoseconds of the sampling clock.
 -- Every table carries the process it speaks of; ids are unique in the file.
 PRAGMA application_id = 0x50594842; -- "PYHB"
-PRAGMA user_version = 2;            -- the schema version
+PRAGMA user_version = 3;            -- the schema version
 
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...), and
 -- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
@@ -48,8 +48,10 @@ CREATE TABLE frame (
                                           -- (64 bits with sign)
     symbol TEXT,                          -- native, kernel: the name as it stands in the table;
                                           -- pseudo: which, as a word (pseudo.py)
-    source TEXT NOT NULL);                -- code, symtab, debugdata, dynsym, method table, fde, kallsyms, none,
+    source TEXT NOT NULL,                 -- code, symtab, debugdata, dynsym, method table, fde, kallsyms, none,
                                           -- pseudo, region
+    python_name TEXT);                    -- native: by which Python reaches it (torch._C._nn.linear), as the
+                                          -- interpreter's method tables said when the program ended
 
 -- A call path, function by function.  Parents have smaller ids; parent 0 is the root.
 CREATE TABLE node (

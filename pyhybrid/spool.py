@@ -194,6 +194,10 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
         (address,) = form.C_FUNCTION_HEAD.unpack_from(body)
         name = _name(body[form.C_FUNCTION_HEAD.size :])
         spool.c_functions.setdefault(address, set()).add(name)
+    elif kind == form.FUNCTION_NAME:
+        (start,) = form.FUNCTION_NAME_HEAD.unpack_from(body)
+        name = _name(body[form.FUNCTION_NAME_HEAD.size :])
+        spool.function_names.setdefault(start, set()).add(name)
     elif kind == form.CLOCK:
         spool.clocks.append(form.CLOCK_HEAD.unpack_from(body))
     elif kind == form.EVENTS:

@@ -13,7 +13,7 @@ VERSION = 3
     range(1, 12)
 )
 EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
-EVENTS, CALL, CALL_ATTRIBUTES, CALL_TIMES, C_FUNCTION = range(17, 22)
+EVENTS, CALL, CALL_ATTRIBUTES, CALL_TIMES, C_FUNCTION, FUNCTION_NAME = range(17, 23)
 
 HEADER = struct.Struct("<8sII")
 RECORD = struct.Struct("<II")
@@ -34,6 +34,7 @@ EXACT_COUNT = struct.Struct("<IIQQQII")
 CLOCK_HEAD = struct.Struct("<QQ")
 REGION_HEAD = struct.Struct("<II")
 C_FUNCTION_HEAD = struct.Struct("<Q")
+FUNCTION_NAME_HEAD = struct.Struct("<Q")
 
 # A sample's word in `stack[n]`: the stack's id, and above it what the thread was about.
 STACK_BITS = 28

@@ -161,6 +161,7 @@ class Spool:
     parents: "array[int]" = field(default_factory=lambda: array("I", [0]))
     words: "array[int]" = field(default_factory=lambda: array("Q", [0]))
     functions: dict[int, int] = field(default_factory=dict)  # word -> its function's start word
+    function_names: dict[int, set[str]] = field(default_factory=dict)  # start word -> names
     chunks: list[Chunk] = field(default_factory=list)
     counters: dict[int, Counters] = field(default_factory=dict)
     # The exact half: by its thread's number, nodes as in `parents` and `words`, counts by node.

@@ -23,7 +23,7 @@ from pyhybrid.tree import Tree
 
 PROCESS = 1  # one spool is one process
 APPLICATION_ID = 0x50594842
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 NO_COUNTERS = Counters(0, 0, 0, 0, 0, 0, (), (), ())

@@ -35,6 +35,7 @@ class Function:
     name: str  # as in folded stacks: `qualname (file:line)`, or the demangled symbol
     kind: str  # python, native, kernel, pseudo, region
     module: str | None  # native: the file
+    python_name: str | None  # native: by which Python reaches it
     samples: int
     self_ns: int
     total_ns: int
@@ -238,7 +239,8 @@ def _hot(
     for number in order:
         frame = profile.frames[number]
         module = profile.modules[frame.module].path if frame.module else None
-        function = Function(labels[number], frame.kind, module, *weights.get(number, (0, 0, 0, 0)))
+        what = (labels[number], frame.kind, module, frame.python_name)
+        function = Function(*what, *weights.get(number, (0, 0, 0, 0)))
         if tally := traced.get(number):
             function.calls, function.raised = tally.calls, tally.raised
             function.exact_self_ns, function.exact_total_ns = tally.self_ns, tally.total_ns

@@ -433,6 +433,11 @@ void drain_exact(struct drain *d, const struct registry *r, bool last)
         exact_drain_write(d->exact, r, last);
 }
 
+uint64_t drain_function(const struct drain *d, uint64_t start)
+{
+    return words_function(d->words, start);
+}
+
 void drain_remove_thread(struct drain *d, struct thread *t)
 {
     (void)d;

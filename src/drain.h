@@ -52,6 +52,9 @@ void drain_logs(struct drain *d);
 bool drain_logs_urgent(const struct drain *d);
 void drain_exact(struct drain *d, const struct registry *r, bool last);
 
+/* The canonical word of the function that starts there, if it is in the spool; else 0. */
+uint64_t drain_function(const struct drain *d, uint64_t start);
+
 /* The thread is gone (its snapshot is written). */
 void drain_remove_thread(struct drain *d, struct thread *t);
 

@@ -9,6 +9,7 @@
 #include "exit_wait.h"
 #include "instrument/filter.h"
 #include "instrument/instrument.h"
+#include "instrument/method_names.h"
 #include "instrument/region.h"
 #include "program.h"
 #include "sampler/sampler.h"
@@ -119,7 +120,7 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only, bo
     struct sampler_result unused;
     filter_clear();
     stop_watching();
-    sampler_stop(&unused);
+    sampler_stop(NULL, &unused);
     PyErr_SetRaisedException(error);
     return -1;
 }
@@ -216,7 +217,7 @@ static PyObject *stop(PyObject *self, PyObject *unused)
         Py_RETURN_NONE;
     instrument_stop();
     stop_watching();
-    error = sampler_stop(&result);
+    error = sampler_stop(method_names_collect, &result);
     if (error)
         Py_RETURN_NONE;
     return Py_BuildValue("{sKsKsIsIsKsNszsi}", "end_ns", (unsigned long long)result.end_ns,

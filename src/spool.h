@@ -56,6 +56,7 @@ enum spool_type {
     SPOOL_CALL_TIMES, /* struct spool_call_times, uint32_t bucket[320] (calls.h): a node's last one
                               counts */
     SPOOL_C_FUNCTION, /* struct spool_c_function, name in UTF-8: as Python calls it */
+    SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -246,6 +247,10 @@ struct spool_call_times { /* durations of a node's calls, in ticks */
 
 struct spool_c_function { /* one that Python called; it may have several names */
     uint64_t address;     /* absolute */
+};
+
+struct spool_function_name { /* of a C function; it may have several (instrument/method_names.h) */
+    uint64_t start;          /* as spool_function's, with its module */
 };
 
 struct spool;

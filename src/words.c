@@ -17,12 +17,13 @@ struct words {
     struct spool *spool;
     struct modules *modules;
     struct map native; /* address -> canonical word */
+    struct map starts; /* address of a function's start -> canonical word */
     struct map codes;  /* code id -> code index */
     struct map texts;  /* hash of a code object's contents -> code index */
     uint32_t n_codes;
     uint32_t n_functions;
     struct {
-        uint64_t pc;
+        uint64_t pc, start; /* 0: no unwind information */
         struct spool_function function;
     } functions[FUNCTIONS];
     struct spool_function found[FUNCTIONS];
@@ -46,6 +47,7 @@ void words_free(struct words *w)
         return;
     modules_free(w->modules);
     map_clear(&w->native);
+    map_clear(&w->starts);
     map_clear(&w->codes);
     map_clear(&w->texts);
     map_memory_free(w, sizeof *w);
@@ -123,10 +125,19 @@ static int find_functions(struct dl_phdr_info *info, size_t size, void *arg)
     (void)size;
     for (uint32_t i = 0; i < w->n_functions; i++) {
         uint64_t pc = w->functions[i].pc, word = w->functions[i].function.word, start, end;
-        if (word >> PYH_ADDR_BITS && cfi_function(pc, &start, &end))
+        if (word >> PYH_ADDR_BITS && cfi_function(pc, &start, &end)) {
+            w->functions[i].start = start;
             w->functions[i].function.start = (word & PYH_ADDR_MASK) - (pc - start);
+        }
     }
     return 1;
+}
+
+static void note_start(struct words *w, uint64_t start, const struct spool_function *function)
+{
+    uint64_t *word = start ? map_put(&w->starts, start) : NULL;
+    if (word)
+        *word = frame_module((uint32_t)(function->word >> PYH_ADDR_BITS), function->start);
 }
 
 /* Inside dl_iterate_phdr no library can go away while its unwind information is read. */
@@ -135,8 +146,10 @@ static void flush_functions(struct words *w)
     if (!w->n_functions)
         return;
     dl_iterate_phdr(find_functions, w);
-    for (uint32_t i = 0; i < w->n_functions; i++)
+    for (uint32_t i = 0; i < w->n_functions; i++) {
         w->found[i] = w->functions[i].function;
+        note_start(w, w->functions[i].start, &w->found[i]);
+    }
     spool_append(w->spool, SPOOL_FUNCTIONS, w->found, w->n_functions * sizeof *w->found, NULL, 0);
     w->n_functions = 0;
 }
@@ -151,6 +164,7 @@ static uint64_t native_word(struct words *w, uint64_t pc)
         if (w->n_functions == FUNCTIONS)
             flush_functions(w);
         w->functions[w->n_functions].pc = pc;
+        w->functions[w->n_functions].start = 0;
         w->functions[w->n_functions++].function = (struct spool_function){*word, 0};
     }
     return *word;
@@ -171,11 +185,19 @@ uint64_t words_canonical(struct words *w, uint64_t raw)
     return raw;
 }
 
+uint64_t words_function(const struct words *w, uint64_t start)
+{
+    const uint64_t *word = map_get(&w->starts, start);
+    return word ? *word : 0;
+}
+
 enum modules_change words_begin(struct words *w)
 {
     enum modules_change change = modules_update(w->modules, w->spool);
-    if (change == MODULES_WENT)
+    if (change == MODULES_WENT) {
         map_clear(&w->native);
+        map_clear(&w->starts);
+    }
     return change;
 }
 

@@ -24,6 +24,9 @@ void words_take_code(struct words *w, const struct code_record *r);
 /* The canonical word; 0 if the code object's record has not come yet. */
 uint64_t words_canonical(struct words *w, uint64_t raw);
 
+/* The canonical word of the function that starts there, if a word was of it; else 0. */
+uint64_t words_function(const struct words *w, uint64_t start);
+
 /* Before and after a pass.  words_begin says whether libraries were loaded, or unloaded: what was
  * known by address holds no more. */
 enum modules_change words_begin(struct words *w);

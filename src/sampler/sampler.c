@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "cost.h"
 #include "drain.h"
+#include "function_names.h"
 #include "map.h"
 #include "memread.h"
 #include "names.h"
@@ -221,7 +222,19 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     return 0;
 }
 
-int sampler_stop(struct sampler_result *result)
+static bool is_function(void *session, uint64_t start)
+{
+    return drain_function(((struct session *)session)->drain, start) != 0;
+}
+
+static void write_function_name(void *session, uint64_t start, const char *name, uint32_t length)
+{
+    struct session *s = session;
+    struct spool_function_name head = {.start = drain_function(s->drain, start)};
+    spool_append(s->spool, SPOOL_FUNCTION_NAME, &head, sizeof head, name, length);
+}
+
+int sampler_stop(sampler_namer *namer, struct sampler_result *result)
 {
     struct session *s = the_session;
     if (!s)
@@ -234,6 +247,8 @@ int sampler_stop(struct sampler_result *result)
     atomic_store(&session_current, NULL);
     wait_for_handlers();
     give_back_signals(s);
+    if (namer)
+        namer(&(struct function_names){is_function, write_function_name, s});
     *result = (struct sampler_result){.end_ns = clock_now_ns(),
                                       .process_cpu_ns =
                                           clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - s->start_cpu_ns,

@@ -66,10 +66,14 @@ struct sampler_result {
 /* 0 or -errno with info->error. */
 int sampler_start(struct sampler_options *options, struct sampler_info *info);
 
+/* Asked for names once all samples are in; it may be NULL. */
+struct function_names;
+typedef void sampler_namer(const struct function_names *to);
+
 /* Leaves nothing behind: handler, timers, descriptors, threads and mappings are as before; only the
  * handler of SIGTRAP stays where threads live to which one may still come (sigtrap.h).
  * -EINVAL if not running. */
-int sampler_stop(struct sampler_result *result);
+int sampler_stop(sampler_namer *namer, struct sampler_result *result);
 
 int sampler_running(void);
 

@@ -224,6 +224,10 @@ class SpoolWriter:
         """A name by which Python calls the C function at an absolute address."""
         self.record(form.C_FUNCTION, form.C_FUNCTION_HEAD.pack(address) + name.encode())
 
+    def function_name(self, start: int, name: str) -> None:
+        """A name by which Python reaches the C function whose first word is `start`."""
+        self.record(form.FUNCTION_NAME, form.FUNCTION_NAME_HEAD.pack(start) + name.encode())
+
     def clock(self, ticks: int, time_ns: int) -> None:
         """A reading of both clocks."""
         self.record(form.CLOCK, form.CLOCK_HEAD.pack(ticks, time_ns))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from example_profile import PATHS, PERIOD_NS, PID, SAMPLES, TORCH, WEIGHT, example, fake_symbols
+from spool_writer import SpoolWriter, native
 
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
@@ -164,3 +165,34 @@ def test_a_spool_cut_anywhere(tmp_path: Path) -> None:
     for size in range(0, len(whole), 13):
         path.write_bytes(whole[:size])
         assert "\n" not in read_everything(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["m.f"], "m.f"),
+        (["m.long_name", "m.f"], "m.f or m.long_name"),
+        ([f"m.f{i}" for i in range(8)], "m.f0 or 7 others"),
+        ([f"m.f{i}" for i in range(9)], None),  # code that many share: a dispatcher
+    ],
+)
+def test_names_of_the_method_tables(tmp_path: Path, names: list[str], shown: str | None) -> None:
+    """In the place of no symbol; beside one; not for another function."""
+    spool = SpoolWriter()
+    spool.meta()
+    bare, named, other = (native(TORCH, offset) for offset in (0x910, 0x1000, 0x2000))
+    spool.module(TORCH, PATHS[TORCH], 0x7F0000000000)
+    spool.functions({bare + 8: bare, named + 8: named, other + 8: other})
+    spool.stack(bare + 8, named + 8, other + 8)
+    spool.stacks()
+    for name in names:
+        spool.function_name(bare, name)
+        spool.function_name(named, name)
+    spool.function_name(other + 4, "m.other")  # begins elsewhere
+    spool.end()
+    with Profile.open(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        of_frame = {f.address: (f.name, f.source, f.python_name) for f in profile.frames.values()}
+    unnamed = ("libtorch_cpu.so!+0x910", "fde", None)
+    assert of_frame[0x910] == ((shown, "method table", shown) if shown else unnamed)
+    assert of_frame[0x1000][1:] == ("symtab", shown)
+    assert of_frame[0x2000][1:] == ("debugdata", None)

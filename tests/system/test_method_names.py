@@ -1,0 +1,94 @@
+"""Names for functions of stripped C extensions, from the interpreter's method tables."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import TARGETS, Run
+
+from pyhybrid.profile_file import Profile
+
+pytestmark = pytest.mark.once
+
+# The program's expressions, and what the function is called that takes their time.
+NAMES = {
+    "methods.spin(n)": "methods.spin",
+    "thing.work(n)": "methods.Thing.work",
+    "methods.Thing.made(n)": "methods.Thing.made",
+    "methods.Thing.fixed(n)": "methods.Thing.fixed",
+    "thing.value": "methods.Thing.value.__get__",
+    "setattr(thing, 'value', n)": "methods.Thing.value.__set__",
+    "thing + n": "methods.Thing.__add__ or methods.Thing.__radd__",
+    "thing == n": "methods.Thing.__eq__ or 5 others",
+    "methods.Thing(n)": "methods.Thing.tp_dealloc",
+    "methods.first(n)": "methods.first or methods.second",
+}
+PROGRAM = """
+import sys, time
+sys.path.insert(0, {folder!r})
+import methods
+class Hostile:
+    __module__ = property(lambda self: print("hostile"))
+    __qualname__ = "H\\u00f6stile"
+    def __getattr__(self, name): print("hostile")
+    def __hash__(self): print("hostile")
+    def __eq__(self, other): print("hostile")
+    def __class_getitem__(cls, item): print("hostile")
+hostile = [Hostile() for _ in range(10)]
+n = 200_000
+thing = methods.Thing(n)
+for expression in {expressions!r}:
+    code, end = compile(expression, "expression", "eval"), time.process_time() + 0.15
+    while time.process_time() < end:
+        eval(code)
+print("done")
+"""
+
+
+@pytest.fixture(scope="module")
+def methods(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of the C extension tests/targets/methods.c, built with these options."""
+
+    def build(*options: str) -> Path:
+        folder = tmp_path_factory.mktemp("methods")
+        target = folder / f"methods{sysconfig.get_config_var('EXT_SUFFIX')}"
+        include = f"-I{sysconfig.get_path('include')}"
+        command = ["gcc", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", *options, include]
+        subprocess.run([*command, "-o", target, TARGETS / "methods.c"], check=True)
+        return folder
+
+    return build
+
+
+def hot(profile: Profile) -> dict[str, tuple[str, str | None]]:
+    """Functions of the extension with their own samples: name -> (source, Python's name)."""
+    found = {}
+    for row in profile.sampled:
+        frame = profile.frames[profile.nodes.frame[profile.stacks.node[row.stack]]]
+        if frame.module and "/methods." in profile.modules[frame.module].path and row.samples > 20:
+            found[frame.name] = (frame.source, frame.python_name)
+    return found
+
+
+def run(pyhybrid: Callable[..., Run], folder: Path, *expressions: str) -> Profile:
+    program = PROGRAM.format(folder=str(folder), expressions=expressions)
+    result = pyhybrid("--mode", "sample", "--hz", 999, "--format", "folded", "-c", program)
+    assert result.result.stdout == "done\n"  # no code of the program has run for this
+    return result.profile()
+
+
+def test_a_stripped_extension(pyhybrid: Callable[..., Run], methods: Callable[..., Path]) -> None:
+    expressions = (*NAMES, "methods.shared3(n)")
+    found = hot(run(pyhybrid, methods("-s"), *expressions))
+    (shared,) = (name for name in found if "!+0x" in name)  # nobody knows which of them
+    assert found.pop(shared) == ("fde", None)
+    assert found == {name: ("method table", name) for name in NAMES.values()}
+
+
+def test_beside_symbols(pyhybrid: Callable[..., Run], methods: Callable[..., Path]) -> None:
+    found = hot(run(pyhybrid, methods(), "methods.spin(n)", "methods.shared3(n)"))
+    assert found == {"spin": ("symtab", "methods.spin"), "dispatch": ("symtab", None)}
