@@ -161,11 +161,12 @@ def _classify(profile: Profile) -> dict[int, int]:
         if module is None:
             return NATIVE
         file = os.path.basename(module.path)
-        if frame.symbol is None:
-            return NAMELESS_START if nameless.match(file) else NATIVE
-        if frame.symbol.split(".")[0] == "builtin_exec":
+        if frame.symbol is None and nameless.match(file):
+            return NAMELESS_START
+        symbol = (frame.symbol or "").split(".")[0]
+        if symbol == "builtin_exec" or frame.python_name == "builtins.exec":
             return EXEC
-        return PLUMBING if is_plumbing(file, frame.symbol) else NATIVE
+        return PLUMBING if is_plumbing(file, frame.symbol, frame.python_name) else NATIVE
 
     def kind(frame: Frame) -> int:
         if frame.kind == "native":

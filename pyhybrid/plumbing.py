@@ -23,6 +23,15 @@ LIBC = "*"  # thread starts also stand in libpthread, and in statically linked p
 # plumbing where they are the outermost of a stack.
 NAMELESS_STARTS = ("libc.so*", "libc-*.so*", "libpthread[-.]*")
 
+# What a stripped interpreter's method tables call its plumbing.
+METHODS = frozenset(
+    (
+        *("type.__call__", "method.__call__", "builtin_function_or_method.__call__"),
+        *("method_descriptor.__call__", "classmethod_descriptor.__call__"),
+        *("wrapper_descriptor.__call__", "method-wrapper.__call__", "builtins.__import__"),
+    )
+)
+
 # Python functions between an `import` and the code of the module; `_find_and_load` stays for all.
 IMPORT_FILES = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 IMPORT_KEPT = "_find_and_load"
@@ -137,7 +146,12 @@ def is_interpreter(path: str) -> bool:
     return re.match(translate(PYTHON), os.path.basename(path)) is not None
 
 
-def is_plumbing(file: str, symbol: str) -> bool:
-    """Is it, by the name of the module's file (without folder) and by the symbol?"""
+def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -> bool:
+    """Is it, by the name of the module's file (without folder) and by the symbol?
+
+    `python_name` counts where there is no symbol.
+    """
+    if symbol is None:
+        return python_name in METHODS and is_interpreter(file)
     symbol = symbol.split(".")[0]
     return any(m.match(file) and s.match(symbol) for m, s in _rules())

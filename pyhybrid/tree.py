@@ -100,8 +100,10 @@ class Tree:
         plumbing = {
             row.id
             for row in frames.rows
-            if row.module and row.symbol
-            if is_plumbing(os.path.basename(spool.modules[row.module].path), row.symbol)
+            if row.module
+            if is_plumbing(
+                os.path.basename(spool.modules[row.module].path), row.symbol, row.python_name
+            )
         }
         callers = [0]
         rows = zip(self.parents, self._words, strict=True)

@@ -70,6 +70,9 @@ def fold(tmp_path: Path, *stacks: list[int], pyhybrid: bool = True) -> list[str]
     writer.code(3, "<module>", "/x/job.py", 3)
     writer.code(4, "work", "/x/job.py", 4)
     writer.thread(1, 1, "python")
+    for start, name in METHODS.items():
+        writer.functions({start + 8: start})
+        writer.function_name(start, name)
     rows = [writer.stack(*words) for words in stacks]
     writer.stacks()
     writer.samples(1, rows)
@@ -81,6 +84,12 @@ START, EXEC, SORTED, COLD = (native(PYTHON, at) for at in (0x110, 0x310, 0x510, 
 LIBC = 9
 THREAD_START = native(LIBC, 0x88EF0)  # in a libc without symbols
 NAMELESS = native(PYTHON, 0x9000)
+METHODS = {  # of a stripped interpreter
+    native(PYTHON, 0x9100): "builtins.exec",
+    native(PYTHON, 0x9200): "builtin_function_or_method.__call__",
+    native(PYTHON, 0x9300): "builtins.sorted",
+}
+M_EXEC, M_CALL, M_SORTED = (start + 8 for start in METHODS)
 RUNPY, RUN, MODULE, WORK = (python(n, 1) for n in (1, 2, 3, 4))
 
 
@@ -93,6 +102,11 @@ RUNPY, RUN, MODULE, WORK = (python(n, 1) for n in (1, 2, 3, 4))
         ([START, RUNPY, RUN, RUNPY, EXEC, MODULE], "<module> (/x/job.py:3)"),
         # a stripped interpreter does not name exec
         ([START, RUNPY, RUN, NAMELESS, MODULE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
+        # unless by its method tables
+        ([START, RUN, M_EXEC, MODULE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
+        ([START, RUN, M_EXEC, WORK], "work (/x/job.py:4)"),
+        ([START, MODULE, M_CALL, M_SORTED, WORK],
+         "<module> (/x/job.py:3);builtins.sorted;work (/x/job.py:4)"),
         # the program's own exec stays
         (
             [START, RUN, EXEC, MODULE, EXEC, MODULE],
