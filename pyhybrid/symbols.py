@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
+from pyhybrid import vdso
 from pyhybrid.boot import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.kallsyms import KernelFunction, KernelSymbols
@@ -121,14 +122,28 @@ class Symbolizer:
                 named[word] = NativeFunction(module.id, None, None, f"{short}!?", None, "none")
 
     def _resolve(self, module: Module, addresses: list[int]) -> list[Symbol | None]:
-        if self._load and not module.path.startswith("["):  # "[vdso]" is no file
+        if self._load:
             try:
+                if module.path == vdso.NAME:
+                    return self._resolve_vdso(self._load, module, addresses)
                 return self._load(module.path, module.build_id or None).resolve(addresses)
             except LookupError:
                 self._note(f"{module.path} is another build than the one that ran: no names")
             except (OSError, ValueError) as error:
                 self._note(f"{module.path}: no names: {getattr(error, 'strerror', None) or error}")
         return [None] * len(addresses)
+
+    def _resolve_vdso(
+        self, load: Loader, module: Module, addresses: list[int]
+    ) -> list[Symbol | None]:
+        if not module.build_id:  # nothing would tell another kernel's
+            return [None] * len(addresses)
+        file = vdso.open_vdso()
+        try:
+            found = load(f"/proc/self/fd/{file}", module.build_id or None).resolve(addresses)
+        finally:
+            os.close(file)
+        return [symbol and (vdso.full_name(symbol[0]), *symbol[1:]) for symbol in found]
 
     def _note(self, note: str) -> None:
         if note not in self.notes:  # a library can be loaded twice

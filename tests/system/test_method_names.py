@@ -92,3 +92,13 @@ def test_a_stripped_extension(pyhybrid: Callable[..., Run], methods: Callable[..
 def test_beside_symbols(pyhybrid: Callable[..., Run], methods: Callable[..., Path]) -> None:
     found = hot(run(pyhybrid, methods(), "methods.spin(n)", "methods.shared3(n)"))
     assert found == {"spin": ("symtab", "methods.spin"), "dispatch": ("symtab", None)}
+
+
+def test_the_kernels_code_in_the_process(pyhybrid: Callable[..., Run]) -> None:
+    program = "import time\nfor _ in range(6_000_000): time.monotonic_ns()"
+    run = pyhybrid("--mode", "sample", "--hz", 999, "--format", "folded", "-c", program)
+    profile = run.profile()
+    frames = profile.frames.values()
+    modules = {number for number, each in profile.modules.items() if each.path == "[vdso]"}
+    names = {(frame.name, frame.source) for frame in frames if frame.module in modules}
+    assert ("__vdso_clock_gettime", "dynsym") in names
