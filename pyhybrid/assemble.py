@@ -16,6 +16,7 @@ from pyhybrid.exact import Ticks, exact_rows, line_rows, match_threads
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.samples import count_samples
+from pyhybrid.starts import name_starts
 from pyhybrid.symbols import Demangle, Loader, Symbolizer, default_loader
 from pyhybrid.tree import Tree
 
@@ -45,6 +46,7 @@ def assemble(
         notes.append(str(error))
     symbolizer = Symbolizer(spool, load, demangle)
     frames = Frames(spool, symbolizer)
+    name_starts(spool, frames)
     sampled = {stack for taken in threads.values() for stack in taken.stacks()}
     tree = Tree(spool, frames, sampled)
     nodes = {index: tree.exact_nodes(spool, frames, index) for index in spool.exact_words}

@@ -48,8 +48,8 @@ CREATE TABLE frame (
                                           -- (64 bits with sign)
     symbol TEXT,                          -- native, kernel: the name as it stands in the table;
                                           -- pseudo: which, as a word (pseudo.py)
-    source TEXT NOT NULL,                 -- code, symtab, debugdata, dynsym, method table, fde, kallsyms, none,
-                                          -- pseudo, region
+    source TEXT NOT NULL,                 -- code, symtab, debugdata, dynsym, method table, role (starts.py),
+                                          -- fde, kallsyms, none, pseudo, region
     python_name TEXT);                    -- native: by which Python reaches it (torch._C._nn.linear), as the
                                           -- interpreter's method tables said when the program ended
 

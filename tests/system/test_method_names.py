@@ -102,3 +102,17 @@ def test_the_kernels_code_in_the_process(pyhybrid: Callable[..., Run]) -> None:
     modules = {number for number, each in profile.modules.items() if each.path == "[vdso]"}
     names = {(frame.name, frame.source) for frame in frames if frame.module in modules}
     assert ("__vdso_clock_gettime", "dynsym") in names
+
+
+def test_starts_in_libc(pyhybrid: Callable[..., Run]) -> None:
+    program = (
+        "import threading\n"
+        "def work(): sum(range(10_000_000))\n"
+        "threads = [threading.Thread(target=work) for _ in range(2)]\n"
+        "for thread in threads: thread.start()\n"
+        "work()\n"
+        "for thread in threads: thread.join()"
+    )
+    profile = pyhybrid("--mode", "sample", "--format", "folded", "-c", program).profile()
+    names = {frame.name for frame in profile.frames.values()}
+    assert {"clone3", "start_thread", "__libc_start_call_main"} <= names

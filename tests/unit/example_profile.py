@@ -32,6 +32,7 @@ SYMBOLS: dict[str, list[Symbol]] = {
         ("_PyObject_MakeTpCall", 0x600, 0x40, "symtab"),
         ("thread_run", 0x700, 0x40, "symtab"),
         ("_PyEval_EvalFrameDefault.cold", 0x800, 0x40, "symtab"),
+        ("__libc_start_main", 0xA00, 0x40, "symtab"),
     ],
     PATHS[TORCH]: [
         ("_ZN2at4_ops3add4callE", 0x1000, 0x100, "symtab"),
