@@ -46,15 +46,15 @@ static struct thread *own_record(struct session *s)
     return mine.thread;
 }
 
-static uint64_t sampling_clock_ns(const struct session *s)
+static uint64_t own_cpu_ns(void)
 {
-    return s->clock == CLOCK_WALL ? clock_now_ns() : clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* By a perf event, which tells of an overflow, not of how many there were (signals coalesce while the kernel
  * works for the thread): the thread's CPU clock does.  To read it is a system call, which would be a third of
  * a sample's cost, and after which the thread may have to wait for a processor. */
-static uint32_t weight_by_clock(struct session *s, struct thread *t, uint64_t now, uint64_t *began)
+static uint32_t weight_by_clock(struct session *s, struct thread *t, uint64_t now, uint64_t *cpu)
 {
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
     uint64_t since = now - t->sampled_ns;
@@ -63,43 +63,47 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, uint64_t no
         weight_is_one(since, period, t->carry_ns, counter_get(&t->counters.n_unread))) {
         counter_add(&t->counters.n_unread, 1);
         t->carry_ns -= (int64_t)period;
-        *began = 0;
         return 1;
     }
-    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID), spent = cpu - t->cpu_ns;
-    t->cpu_ns = *began = cpu;
+    *cpu = own_cpu_ns();
+    uint64_t spent = *cpu - t->cpu_ns;
+    t->cpu_ns = *cpu;
     counter_set(&t->counters.n_unread, 0);
-    counter_set(&t->counters.cpu_ns, cpu);
+    counter_set(&t->counters.cpu_ns, *cpu);
     return weight_take(&t->carry_ns, spent, period);
 }
 
-/* How many periods this sample, taken at `now`, stands for.  Timers count their overruns.  *began: the same
- * moment by the clock that is sampled by; 0: that was not read. */
+/* How many periods this sample, taken at `now`, stands for.  Timers count their overruns.  *cpu: the same
+ * moment by the thread's CPU clock; 0: that was not read. */
 static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *info, uint64_t now,
-                          uint64_t *began)
+                          uint64_t *cpu)
 {
+    *cpu = 0;
     if (!engine_by_timer(atomic_load_explicit(&s->engine, memory_order_relaxed)))
-        return weight_by_clock(s, t, now, began);
-    *began = s->clock == CLOCK_WALL ? now : clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+        return weight_by_clock(s, t, now, cpu);
+    if (s->clock == CLOCK_CPU || !t->sampled_ns)
+        *cpu = own_cpu_ns();
     if (s->clock == CLOCK_CPU)
-        counter_set(&t->counters.cpu_ns, *began);
+        counter_set(&t->counters.cpu_ns, *cpu);
+    t->sampled_ns = now;
     return 1 + (uint32_t)info->si_overrun;
 }
 
 /* A handler that takes longer than the period would find the next signal pending at its end, and
  * the thread would never get to its next instruction.  So after an expensive sample (one after another: of the
- * first the CPU time may not be known) the thread gets as much time for itself before the next one. */
-static void owe_time(struct session *s, struct thread *t, uint64_t began, uint64_t wall_ns)
+ * first the CPU time may not be known) the thread gets as much time for itself before the next one, by the
+ * clock that is sampled by.  That others had the processor meanwhile is no expense. */
+static void owe_time(struct session *s, struct thread *t, uint64_t began_cpu_ns, uint64_t wall_ns)
 {
     t->rest_until_ns = 0;
     if (wall_ns < atomic_load_explicit(&s->period_ns, memory_order_relaxed) / 4)
         return;
-    if (!began) {
+    if (!began_cpu_ns) {
         t->sampled_ns = 0; /* the next sample looks, and will know */
         return;
     }
-    uint64_t now = sampling_clock_ns(s);
-    t->rest_until_ns = now + (now - began);
+    uint64_t cpu = own_cpu_ns();
+    t->rest_until_ns = (s->clock == CLOCK_WALL ? clock_now_ns() : cpu) + (cpu - began_cpu_ns);
 }
 
 /* A code object seen for the first time: its names go ahead of the sample.  0: not possible. */
@@ -293,7 +297,7 @@ static uint32_t wake_up(struct session *s, struct thread *t, uint64_t now, uint3
     if (!since)
         return is_waking ? 0 : weight;
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
-    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID), ran = cpu - t->asleep_cpu_ns;
+    uint64_t cpu = own_cpu_ns(), ran = cpu - t->asleep_cpu_ns;
     uint64_t elapsed = now > since ? now - since : 0;
     if (ran > elapsed)
         ran = elapsed;
@@ -321,7 +325,7 @@ static void record_with_state(struct session *s, struct thread *t, struct sample
         return;
     }
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
-    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID), spent = cpu - t->cpu_ns;
+    uint64_t cpu = own_cpu_ns(), spent = cpu - t->cpu_ns;
     t->cpu_ns = cpu;
     head->waits = was_off_cpu(s, context, head->weight, spent);
     head->in_kernel &= !head->waits;
@@ -341,14 +345,14 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         atomic_fetch_add_explicit(&s->not_ready, 1, memory_order_relaxed);
         return;
     }
-    uint64_t began;
-    uint32_t weight = weight_of(s, t, info, start, &began);
+    uint64_t cpu;
+    uint32_t weight = weight_of(s, t, info, start, &cpu);
     bool calibrating = atomic_load_explicit(&s->calibrating, memory_order_relaxed);
     if (!calibrating)
         counter_add(&t->counters.signals, 1);
     if (s->clock == CLOCK_WALL)
         weight = wake_up(s, t, start, weight, info->si_ptr == session_waking(s));
-    if (began < t->rest_until_ns) {
+    if ((s->clock == CLOCK_WALL ? start : cpu) < t->rest_until_ns) {
         if (!calibrating)
             lose(t, LOSS_TOO_SLOW, weight);
         return;
@@ -363,7 +367,7 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
     record_with_state(s, t, &head, context, top);
     uint64_t took = clock_now_ns() - start;
     count_time(t, took);
-    owe_time(s, t, began, took);
+    owe_time(s, t, cpu, took);
 }
 
 /* They outlive the session: a SIGTRAP may come after its end (sigtrap.h). */

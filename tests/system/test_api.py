@@ -59,7 +59,10 @@ def test_what_a_sample_costs(tmp_path: Path) -> None:
             return meta["cost_ns"], meta["hz"], " ".join(meta["notes"]), p.profile
         import time
         for hz in (100, 999, 20_000):
-            cost_ns, reached, notes, profile = costs(hz)
+            for _ in range(5):  # a timer of a thread that hardly runs may not tick in time
+                cost_ns, reached, notes, profile = costs(hz)
+                if cost_ns:
+                    break
             assert 1000 < cost_ns < 10_000_000, cost_ns
             assert reached == min(hz, max(reached, 1000)), reached
             (main,) = (t for t in profile.threads.values() if t.tid == os.getpid())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,3 +104,24 @@ def test_a_thread_that_blocks_the_signal_is_missed_and_accounted_for(
     covered(run)
     assert max(t.missed_weight_ns for t in run.profile().threads.values()) > 400_000_000
     assert "without a signal" in run.result.stderr
+
+
+@pytest.mark.parametrize("clock", ["cpu", "wall"])
+def test_others_have_the_processor(pyhybrid: Callable[..., Run], clock: str) -> None:
+    """That is no loss: a handler that waited for it has not cost what it took."""
+    program = "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
+    spin = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(spin) for _ in range(3 * (os.cpu_count() or 1))]
+    try:
+        options = ("--mode", "sample", "--clock", clock, "--format", "folded")
+        profile = pyhybrid(*options, "-c", program).profile()
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    lost_ns = sum(loss.weight_ns for loss in profile.losses)
+    (thread,) = profile.threads.values()
+    assert thread.recorded > 50
+    assert lost_ns <= 0.1 * thread.recorded_weight_ns
+    if clock == "wall":
+        assert lost_ns + thread.recorded_weight_ns + thread.missed_weight_ns > 1.9e9
