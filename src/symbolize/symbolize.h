@@ -12,9 +12,9 @@
  *   3. at one start: the better source (enum symbol_source), then the smaller size, then what a
  *      reader knows it by (symbol_table.c, `compare`).  The order is total: one file, one answer.
  *
- * The file is mapped, not trusted: offsets, counts and names are checked against the file's size,
- * and memory is bounded by a small multiple of it.  A table that does not hold is left out; the
- * others still name.  Only a file that shrinks while it is mapped cannot be survived (SIGBUS).
+ * The file is mapped, not trusted (elf_image.h): offsets, counts and names are checked against the
+ * file's size, and memory is bounded by a small multiple of it.  A table that does not hold is left
+ * out; the others still name.
  *
  * Context: the finishing process, after the profiled program ended; any thread, no locks.  Never
  * in the profiled process: this links libelf, liblzma and libstdc++.
