@@ -23,5 +23,29 @@ class ElfSymbols:
         it is the range that it was found to name.  `source` is "symtab", "debugdata" or "dynsym".
         """
 
+@final
+class DwarfLines:
+    """The source lines and inlined functions of one ELF file, from DWARF.
+
+    The DWARF is the file's own, or that of its split debug file: by build-id below the folders in
+    `debug_roots` (separated by colons), else by `.gnu_debuglink`.  Never over the network.  Raises
+    what ElfSymbols raises, and LookupError if there is no DWARF.
+    """
+
+    def __new__(
+        cls, path: str | bytes, build_id: str | None = None, debug_roots: str = "/usr/lib/debug"
+    ) -> DwarfLines: ...
+    def resolve(
+        self, addresses: Sequence[int]
+    ) -> list[tuple[str | None, int, list[tuple[str | None, str | None, int]], str | None] | None]:
+        """Look virtual addresses of the file up: (file, line, inlined, function) or None.
+
+        `inlined` lists the inlined calls that contain the address, innermost first: the function
+        that was inlined, and file and line of its call.  `function` is the one whose code contains
+        them.  Names are linkage names where there are any; None, or 0 for a line, is "not known".
+        For a caller's frame ask for the return address - 1.  Ask for all addresses of a file in
+        one call: each compilation unit that is hit is read once.
+        """
+
 def demangle(name: str) -> str:
     """Return a C++ (Itanium ABI) symbol's readable name, and any other name unchanged."""

@@ -1,4 +1,5 @@
-/* module.c - the extension module pyhybrid._symbolize: turns arguments into calls of symbolize.h.
+/* module.c - the extension module pyhybrid._symbolize: turns arguments into calls of symbolize.h
+ * and dwarf_lines.h.
  *
  * Its stub, with what each function promises, is pyhybrid/_symbolize.pyi.  Loaded by the finishing
  * process only.  Keeps to the limited API of 3.12.  Names are bytes of any kind in ELF files: what
@@ -7,6 +8,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "debug_file.h"
+#include "dwarf_lines.h"
 #include "symbolize.h"
 
 #include <errno.h>
@@ -17,6 +20,10 @@ static const char *const source_names[N_SOURCES] = {"symtab", "debugdata", "dyns
 
 struct symbols_object {
     PyObject_HEAD struct elf_symbols *symbols;
+};
+
+struct dwarf_lines_object {
+    PyObject_HEAD struct dwarf_lines *lines;
 };
 
 static PyObject *decode(const char *name, size_t length)
@@ -35,6 +42,9 @@ static void set_error(int error, PyObject *path)
         break;
     case ESTALE:
         PyErr_SetString(PyExc_LookupError, "build-id differs");
+        break;
+    case ENODATA:
+        PyErr_SetString(PyExc_LookupError, "no debug information");
         break;
     case ENOMEM:
         PyErr_NoMemory();
@@ -126,6 +136,144 @@ static PyObject *symbols_build_id(PyObject *self, void *closure)
     return hex ? PyUnicode_FromString(hex) : Py_NewRef(Py_None);
 }
 
+static PyObject *lines_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keywords[] = {"path", "build_id", "debug_roots", NULL};
+    PyObject *given, *path = NULL;
+    const char *build_id = NULL, *roots = DEBUG_FILE_ROOTS;
+    struct dwarf_lines *lines;
+    struct dwarf_lines_object *self;
+    const char *c_path;
+    int r;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zs:DwarfLines", keywords, &given, &build_id,
+                                     &roots) ||
+        !PyUnicode_FSConverter(given, &path))
+        return NULL;
+    c_path = PyBytes_AsString(path);
+    Py_BEGIN_ALLOW_THREADS r = dwarf_lines_new(&lines, c_path, build_id, roots);
+    Py_END_ALLOW_THREADS Py_DECREF(path);
+    if (r) {
+        set_error(-r, given);
+        return NULL;
+    }
+    self = (struct dwarf_lines_object *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (self)
+        self->lines = lines;
+    else
+        dwarf_lines_free(lines);
+    return (PyObject *)self;
+}
+
+static void lines_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    dwarf_lines_free(((struct dwarf_lines_object *)self)->lines);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *decode_or_none(const char *name)
+{
+    return name ? decode(name, strlen(name)) : Py_NewRef(Py_None);
+}
+
+/* A path of DWARF, which may be relative to the folder where the compiler ran. */
+static PyObject *decode_path(const char *directory, const char *path)
+{
+    PyObject *folder, *name, *joined = NULL;
+    size_t length = directory ? strlen(directory) : 0;
+
+    if (!path || path[0] == '/' || length == 0 ||
+        (strncmp(path, directory, length) == 0 && path[length] == '/'))
+        return decode_or_none(path);
+    folder = decode(directory, length);
+    name = decode(path, strlen(path));
+    if (folder && name)
+        joined = PyUnicode_FromFormat("%U/%U", folder, name);
+    Py_XDECREF(folder);
+    Py_XDECREF(name);
+    return joined;
+}
+
+/* [(inlined function, call file, call line), ...], innermost first. */
+static PyObject *list_inlined(const struct source_position *position)
+{
+    const struct inlined_call *call = position->inlined;
+    PyObject *list = PyList_New(0);
+
+    for (; list && call; call = call->caller) {
+        PyObject *file = decode_path(position->directory, call->call_file);
+        PyObject *item =
+            Py_BuildValue("(NNI)", decode_or_none(call->function), file, call->call_line);
+
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *build_position(const struct source_position *position)
+{
+    if (!position->found)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(NINN)", decode_path(position->directory, position->file), position->line,
+                         list_inlined(position), decode_or_none(position->function));
+}
+
+/* Fills addresses[0..n) from a sequence of integers. */
+static int read_addresses(PyObject *sequence, uint64_t *addresses, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *address = PySequence_GetItem(sequence, i);
+
+        if (!address)
+            return -1;
+        addresses[i] = PyLong_AsUnsignedLongLong(address);
+        Py_DECREF(address);
+        if (addresses[i] == (unsigned long long)-1 && PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *find_positions(struct dwarf_lines *lines, const uint64_t *addresses, size_t n)
+{
+    struct source_position *positions = calloc(n + 1, sizeof(*positions));
+    PyObject *list = NULL;
+
+    if (!positions || dwarf_lines_find(lines, addresses, n, positions) != 0)
+        PyErr_NoMemory();
+    else
+        list = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; list && i < n; i++) {
+        PyObject *position = build_position(&positions[i]);
+
+        if (position)
+            PyList_SetItem(list, (Py_ssize_t)i, position);
+        else
+            Py_CLEAR(list);
+    }
+    free(positions);
+    return list;
+}
+
+static PyObject *lines_resolve(PyObject *self, PyObject *sequence)
+{
+    Py_ssize_t n = PySequence_Size(sequence);
+    uint64_t *addresses = n < 0 ? NULL : calloc((size_t)n + 1, sizeof(*addresses));
+    PyObject *list = NULL;
+
+    if (n >= 0 && !addresses)
+        PyErr_NoMemory();
+    if (addresses && read_addresses(sequence, addresses, n) == 0)
+        list = find_positions(((struct dwarf_lines_object *)self)->lines, addresses, (size_t)n);
+    free(addresses);
+    return list;
+}
+
 static PyObject *demangle(PyObject *module, PyObject *name)
 {
     Py_ssize_t length;
@@ -172,13 +320,41 @@ static PyType_Spec symbols_spec = {
     .slots = symbols_slots,
 };
 
-static int module_exec(PyObject *module)
+static PyMethodDef lines_methods[] = {
+    {"resolve", lines_resolve, METH_O,
+     "Source positions of addresses: (file, line, inlined, function) or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot lines_slots[] = {
+    {Py_tp_new, lines_new},
+    {Py_tp_dealloc, lines_dealloc},
+    {Py_tp_methods, lines_methods},
+    {Py_tp_doc, "The source lines and inlined functions of one ELF file, from DWARF."},
+    {0, NULL},
+};
+
+static PyType_Spec lines_spec = {
+    .name = "pyhybrid._symbolize.DwarfLines",
+    .basicsize = sizeof(struct dwarf_lines_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = lines_slots,
+};
+
+static int add_type(PyObject *module, PyType_Spec *spec)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &symbols_spec, NULL);
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
     int r = type ? PyModule_AddType(module, (PyTypeObject *)type) : -1;
 
     Py_XDECREF(type);
     return r;
+}
+
+static int module_exec(PyObject *module)
+{
+    int r = add_type(module, &symbols_spec);
+
+    return r ? r : add_type(module, &lines_spec);
 }
 
 static PyMethodDef module_methods[] = {

@@ -17,7 +17,7 @@
  * out; the others still name.
  *
  * Context: the finishing process, after the profiled program ended; any thread, no locks.  Never
- * in the profiled process: this links libelf, liblzma and libstdc++.
+ * in the profiled process: this folder links libelf, libdw, liblzma, zlib and libstdc++.
  */
 #ifndef PYH_SYMBOLIZE_H
 #define PYH_SYMBOLIZE_H

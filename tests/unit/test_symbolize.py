@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pyhybrid._symbolize import ElfSymbols, demangle
+from pyhybrid._symbolize import DwarfLines, ElfSymbols, demangle
 
 ASSEMBLY = r"""
     .macro function name, binding=local
@@ -418,7 +418,7 @@ def test_name_that_is_not_utf8_or_not_terminated(tmp_path: Path) -> None:
 
 DAMAGE = r"""
 import os, random, resource, sys
-from pyhybrid._symbolize import ElfSymbols, demangle
+from pyhybrid._symbolize import DwarfLines, ElfSymbols, demangle
 
 if not os.environ.get("SAN"):  # ASan maps terabytes
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
@@ -462,6 +462,75 @@ def test_damaged_files_raise_or_answer(with_debugdata: Path, library: Path, tmp_
         raised, returned = map(int, process.stdout.split())
         assert raised > 100
         assert returned > 100
+
+
+INLINED = r"""
+__attribute__((always_inline)) static inline void inner(void) { __asm__ volatile("nop"); }
+__attribute__((always_inline)) static inline void middle(void)
+{
+    inner();
+}
+void outer(void)
+{
+    middle();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def with_dwarf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dwarf")
+    (folder / "inlined.c").write_text(INLINED)
+    out = folder / "libinlined.so"
+    run("gcc", "-shared", "-fPIC", "-O2", "-g", "-Wl,--build-id=sha1", "-o", out,
+        folder / "inlined.c")  # fmt: skip
+    return out
+
+
+def test_lines_and_inlined_functions(with_dwarf: Path) -> None:
+    outer = addresses(with_dwarf)["outer"]
+    source = str(with_dwarf.with_name("inlined.c"))
+    chain = [("inner", source, 5), ("middle", source, 9)]
+    lines = DwarfLines(str(with_dwarf), build_id(with_dwarf))
+    assert lines.resolve([0, outer]) == [None, (source, 2, chain, "outer")]
+    assert lines.resolve([]) == []
+
+
+def test_lines_of_a_split_debug_file(with_dwarf: Path, tmp_path: Path) -> None:
+    stripped, number = tmp_path / "stripped.so", build_id(with_dwarf)
+    debug = tmp_path / "root" / ".build-id" / number[:2] / f"{number[2:]}.debug"
+    debug.parent.mkdir(parents=True)
+    run("strip", "--strip-debug", "-o", stripped, with_dwarf)
+    with pytest.raises(LookupError, match="no debug information"):
+        DwarfLines(os.fsencode(stripped))
+    run("objcopy", "--only-keep-debug", with_dwarf, debug)
+    outer = [addresses(with_dwarf)["outer"]]
+    lines = DwarfLines(str(stripped), debug_roots=str(tmp_path / "root"))
+    assert lines.resolve(outer) == DwarfLines(str(with_dwarf)).resolve(outer)
+
+
+def test_a_relative_build_folder_comes_once(with_dwarf: Path, tmp_path: Path) -> None:
+    source, out = with_dwarf.with_name("inlined.c"), tmp_path / "relative.so"
+    command = ["gcc", "-shared", "-fPIC", "-O2", "-g", f"-ffile-prefix-map={source.parent}=./built",
+               "-o", str(out), "inlined.c"]  # fmt: skip
+    subprocess.run(command, check=True, cwd=source.parent)
+    (position,) = DwarfLines(str(out)).resolve([addresses(out)["outer"]])
+    assert position is not None
+    assert position[0] == "./built/inlined.c"
+    assert {file for _name, file, _line in position[2]} == {"./built/inlined.c"}
+
+
+def test_lines_say_what_is_wrong(with_dwarf: Path, tmp_path: Path) -> None:
+    with pytest.raises(LookupError, match="build-id differs"):
+        DwarfLines(str(with_dwarf), "00" * 20)
+    with pytest.raises(FileNotFoundError):
+        DwarfLines(str(tmp_path / "nonexistent"))
+    with pytest.raises(ValueError, match="ELF64"):
+        DwarfLines(__file__)
+    lines = DwarfLines(str(with_dwarf))
+    for wrong, error in (([-1], OverflowError), (["1"], TypeError), (1, TypeError)):
+        with pytest.raises(error):
+            lines.resolve(wrong)  # type: ignore[arg-type]
 
 
 def test_real_interpreter() -> None:

@@ -1,0 +1,264 @@
+/* dwarf_lines.c - from addresses to units and lines (see dwarf_lines.h); dwarf_scopes.c does the rest.
+ *
+ * One look-up: the addresses are sorted, every unit claims those in its ranges, and the units with
+ * targets are read one by one.  An address goes to the narrowest claim: a damaged or careless unit
+ * may span everything.
+ */
+#include "dwarf_lines.h"
+
+#include "debug_file.h"
+#include "dwarf_scopes.h"
+#include "elf_image.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#define STEPS_PER_BYTE 16 /* of a file: ranges read; compressed sections are larger than the file */
+
+struct dwarf_lines {
+    struct elf_image file, debug, alternate; /* `debug` is open if `file` has no DWARF */
+    Dwarf *dwarf, *alternate_dwarf;
+    struct scope_chunk *scopes; /* of all look-ups */
+};
+
+/* Opening */
+
+static int has_dwarf(const struct elf_image *image)
+{
+    return elf_image_find(image, SHT_PROGBITS, ".debug_info") ||
+           elf_image_find(image, SHT_PROGBITS, ".zdebug_info");
+}
+
+/* A file without its alternate still has lines, and all names that it does not share. */
+static void open_alternate(struct dwarf_lines *d, const struct elf_image *image, const char *path,
+                           const char *roots)
+{
+    char *alternate;
+
+    if (debug_file_find_alternate(image, path, roots, &alternate) != 0)
+        return;
+    if (elf_image_open_any(&d->alternate, alternate) == 0)
+        d->alternate_dwarf = dwarf_begin_elf(d->alternate.elf, DWARF_C_READ, NULL);
+    if (d->alternate_dwarf)
+        dwarf_setalt(d->dwarf, d->alternate_dwarf);
+    free(alternate);
+}
+
+static int open_dwarf(struct dwarf_lines *d, const struct elf_image *image, const char *path,
+                      const char *roots)
+{
+    if (!has_dwarf(image))
+        return -ENODATA;
+    d->dwarf = dwarf_begin_elf(image->elf, DWARF_C_READ, NULL);
+    if (!d->dwarf)
+        return -EBADMSG;
+    open_alternate(d, image, path, roots);
+    return 0;
+}
+
+static int open_debug_file(struct dwarf_lines *d, const char *path, const char *roots)
+{
+    char *found;
+    int r = debug_file_find(&d->file, path, roots, &found);
+
+    if (r)
+        return r == -ENOENT ? -ENODATA : r;
+    r = elf_image_open(&d->debug, found);
+    r = r ? r : open_dwarf(d, &d->debug, found, roots);
+    free(found);
+    return r;
+}
+
+int dwarf_lines_new(struct dwarf_lines **out, const char *path, const char *build_id,
+                    const char *roots)
+{
+    struct dwarf_lines *d = calloc(1, sizeof(*d));
+    char own_build_id[ELF_BUILD_ID_HEX];
+    int r;
+
+    if (!d)
+        return -ENOMEM;
+    r = elf_image_open(&d->file, path);
+    if (r)
+        goto fail;
+    elf_image_build_id(&d->file, own_build_id);
+    if (build_id && strcasecmp(build_id, own_build_id) != 0) {
+        r = -ESTALE;
+        goto fail;
+    }
+    r = has_dwarf(&d->file) ? open_dwarf(d, &d->file, path, roots)
+                            : open_debug_file(d, path, roots);
+    if (r)
+        goto fail;
+    *out = d;
+    return 0;
+fail:
+    dwarf_lines_free(d);
+    return r;
+}
+
+void dwarf_lines_free(struct dwarf_lines *d)
+{
+    if (!d)
+        return;
+    dwarf_end(d->dwarf);
+    dwarf_end(d->alternate_dwarf);
+    elf_image_close(&d->alternate);
+    elf_image_close(&d->debug);
+    elf_image_close(&d->file);
+    scopes_free(d->scopes);
+    free(d);
+}
+
+/* Which unit an address belongs to */
+
+static void claim_range(struct target *targets, size_t n, Dwarf_Off unit, uint64_t start,
+                        uint64_t end)
+{
+    if (start <= RANGE_DROPPED)
+        return;
+    for (size_t i = target_at_or_above(targets, n, start); i < n && targets[i].address < end; i++) {
+        if (targets[i].unit && targets[i].claim_width <= end - start)
+            continue;
+        targets[i].unit = unit;
+        targets[i].claim_width = end - start;
+    }
+}
+
+/* By the units' own ranges.  `steps_left`: damaged units may all refer to one long range list. */
+static void claim_by_units(Dwarf *dwarf, struct target *targets, size_t n, uint64_t steps_left)
+{
+    Dwarf_CU *unit = NULL;
+    Dwarf_Die die;
+    uint8_t type;
+
+    while (dwarf_get_units(dwarf, unit, &unit, NULL, &type, &die, NULL) == 0) {
+        Dwarf_Addr base, start, end;
+        ptrdiff_t next = 0;
+
+        if (type != DW_UT_compile && type != DW_UT_skeleton)
+            continue;
+        while (steps_left && (next = dwarf_ranges(&die, next, &base, &start, &end)) > 0) {
+            steps_left--;
+            claim_range(targets, n, dwarf_dieoffset(&die), start, end);
+        }
+    }
+}
+
+/* For units that do not tell their ranges themselves. */
+static void claim_by_aranges(Dwarf *dwarf, struct target *targets, size_t n)
+{
+    Dwarf_Aranges *aranges;
+    size_t n_aranges;
+
+    if (dwarf_getaranges(dwarf, &aranges, &n_aranges) != 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        Dwarf_Arange *range =
+            targets[i].unit ? NULL : dwarf_getarange_addr(aranges, targets[i].address);
+        Dwarf_Addr start;
+
+        if (range && (dwarf_getarangeinfo(range, &start, NULL, &targets[i].unit) != 0 ||
+                      start <= RANGE_DROPPED))
+            targets[i].unit = 0;
+    }
+}
+
+/* Reading the units */
+
+static void find_line(Dwarf_Die *unit, struct target *target)
+{
+    Dwarf_Line *row = dwarf_getsrc_die(unit, target->address);
+    int line;
+
+    if (!row)
+        return;
+    target->out->found = 1;
+    target->out->file = dwarf_linesrc(row, NULL, NULL);
+    if (dwarf_lineno(row, &line) == 0 && line > 0)
+        target->out->line = (unsigned)line;
+}
+
+static const char *directory_of(Dwarf_Die *unit)
+{
+    Dwarf_Attribute attribute;
+
+    return dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
+}
+
+static int read_unit(struct dwarf_lines *d, struct target *targets, size_t n)
+{
+    const char *directory;
+    Dwarf_Die unit;
+    int r;
+
+    if (!dwarf_offdie(d->dwarf, targets[0].unit, &unit))
+        return 0;
+    directory = directory_of(&unit);
+    r = scopes_find(&d->scopes, d->dwarf, &unit, targets, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct scope *scope = targets[i].scope;
+
+        targets[i].out->directory = directory;
+        find_line(&unit, &targets[i]);
+        if (!scope)
+            continue;
+        targets[i].out->found = 1;
+        targets[i].out->function = scope->function;
+        targets[i].out->inlined = scope->inlined ? &scope->call : NULL;
+    }
+    return r;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct target *x = a, *y = b;
+
+    return (x->address > y->address) - (x->address < y->address);
+}
+
+static int by_unit(const void *a, const void *b)
+{
+    const struct target *x = a, *y = b;
+    int order = (x->unit > y->unit) - (x->unit < y->unit);
+
+    return order ? order : by_address(a, b);
+}
+
+static int read_all_units(struct dwarf_lines *d, struct target *targets, size_t n)
+{
+    int r = 0;
+
+    qsort(targets, n, sizeof(*targets), by_address);
+    claim_by_units(d->dwarf, targets, n, STEPS_PER_BYTE * (d->debug.size + d->file.size));
+    claim_by_aranges(d->dwarf, targets, n);
+    qsort(targets, n, sizeof(*targets), by_unit);
+    for (size_t i = 0, end; r == 0 && i < n; i = end) {
+        for (end = i + 1; end < n && targets[end].unit == targets[i].unit; end++)
+            ;
+        if (targets[i].unit)
+            r = read_unit(d, targets + i, end - i);
+    }
+    return r;
+}
+
+int dwarf_lines_find(struct dwarf_lines *d, const uint64_t *addresses, size_t n,
+                     struct source_position *out)
+{
+    struct target *targets = calloc(n + 1, sizeof(*targets));
+    int r;
+
+    if (!targets)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (struct source_position){0};
+        targets[i].address = addresses[i];
+        targets[i].out = &out[i];
+    }
+    r = read_all_units(d, targets, n);
+    free(targets);
+    return r;
+}
