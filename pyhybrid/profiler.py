@@ -127,6 +127,7 @@ class Profiling:
                 backend=backend,
                 events=settings.events,
                 keep_events_ns=settings.keep_events_ns,
+                module_table=settings.unwinder == "table",
                 kernel_frames={None: 0, True: 1, False: -1}[settings.kernel],
             )
         except (OSError, RuntimeError) as error:

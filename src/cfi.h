@@ -1,6 +1,6 @@
 /* cfi.h - from a code address to the rule that unwinds one frame.
  *
- * The rule comes from .eh_frame: _dl_find_object (glibc 2.35, lock-free) finds the module,
+ * The rule comes from .eh_frame: loaded.h finds the module,
  * .eh_frame_hdr's table the FDE, whose call frame instructions are executed in place up to the
  * address (DWARF 5 section 6.4; System V AMD64 ABI section 3.7; LSB 5.0 "Exception Frames").
  * Only what an x86-64 unwinder needs is tracked: the CFA, the return address, rbp and rbx (which
@@ -56,8 +56,5 @@ bool cfi_function(uint64_t pc, uint64_t *start, uint64_t *end);
 
 /* Does `address` lie in a module that is loaded now (a cached rule may be of one that was)? */
 bool cfi_is_mapped(uint64_t address);
-
-/* Is this libc one whose modules can be found without a lock? */
-bool cfi_available(void);
 
 #endif

@@ -1,11 +1,9 @@
 #include "cfi_fde.h"
 
-#include <dlfcn.h>
 #include <stddef.h>
 
 #include "cfi.h"
-
-#pragma weak _dl_find_object
+#include "loaded.h"
 
 /* Pointer encodings, LSB 5.0 section 10.5.1. */
 enum {
@@ -181,11 +179,11 @@ static bool parse_fde(const uint8_t *fde, const uint8_t *base, const uint8_t *li
 /* The FDE for `pc` by the table of .eh_frame_hdr: sorted (start, FDE) pairs of 32-bit offsets. */
 bool fde_find(uint64_t pc, struct fde *f)
 {
-    struct dl_find_object object;
-    if (!_dl_find_object || _dl_find_object((void *)pc, &object) || !object.dlfo_eh_frame)
+    struct loaded_object object;
+    if (!loaded_find(pc, &object) || !object.eh_frame)
         return false;
-    const uint8_t *base = object.dlfo_map_start, *limit = object.dlfo_map_end;
-    const uint8_t *header = object.dlfo_eh_frame;
+    const uint8_t *base = (const uint8_t *)object.start, *limit = (const uint8_t *)object.end;
+    const uint8_t *header = object.eh_frame;
     struct cursor c = {header, limit, false};
     uint64_t version = cursor_u(&c, 1);
     uint8_t frame_encoding = (uint8_t)cursor_u(&c, 1), count_encoding = (uint8_t)cursor_u(&c, 1),
@@ -217,11 +215,6 @@ bool fde_find(uint64_t pc, struct fde *f)
 
 bool cfi_is_mapped(uint64_t address)
 {
-    struct dl_find_object object;
-    return _dl_find_object && !_dl_find_object((void *)address, &object);
-}
-
-bool cfi_available(void)
-{
-    return _dl_find_object != NULL;
+    struct loaded_object object;
+    return loaded_find(address, &object);
 }

@@ -130,7 +130,7 @@ PyDoc_STRVAR(
     "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
     "      max_nodes=2000000, exact=False, c_calls=False, filter=None, lines=False, backend=None, "
     "events=False,\n"
-    "      keep_events_ns=0, kernel_frames=0, wall_threads=b'') -> dict\n\n"
+    "      keep_events_ns=0, kernel_frames=0, wall_threads=b'', module_table=False) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none, 5 sigtrap (sampler.h); "
     "exact: with\n"
@@ -139,6 +139,7 @@ PyDoc_STRVAR(
     "lines: count and time the lines of what it selects;\n"
     "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones;\n"
     "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no;\n"
+    "module_table: see loaded.h;\n"
     "wall_threads: by the wall's clock only threads with such a name (sampler.h).\n"
     "Returns engine, engine_reason, no_kernel_frames (why; None: there are), period_ns, cost_ns, "
     "start_ns, watches_code, tool_id (-1: no\n"
@@ -149,23 +150,25 @@ PyDoc_STRVAR(
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {
-        "spool",     "period_ns",      "clock",         "engine",       "max_frames", "ring_bytes",
-        "max_nodes", "exact",          "c_calls",       "filter",       "lines",      "backend",
-        "events",    "keep_events_ns", "kernel_frames", "wall_threads", NULL};
+        "spool",        "period_ns",    "clock",  "engine",         "max_frames",
+        "ring_bytes",   "max_nodes",    "exact",  "c_calls",        "filter",
+        "lines",        "backend",      "events", "keep_events_ns", "kernel_frames",
+        "wall_threads", "module_table", NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
     unsigned long long keep_events_ns = 0;
     int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, lines = 0, events = 0,
-        kernel_frames = 0, tool_id = -1;
+        kernel_frames = 0, module_table = 0, tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
     const char *backend = NULL, *wall_threads = NULL;
     Py_ssize_t wall_threads_length = 0;
     PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOpzpKiy#", names, &spool, &period_ns,
-                                     &clock, &engine, &max_frames, &ring_bytes, &max_nodes, &exact,
-                                     &c_calls, &filter, &lines, &backend, &events, &keep_events_ns,
-                                     &kernel_frames, &wall_threads, &wall_threads_length))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOpzpKiy#p", names, &spool,
+                                     &period_ns, &clock, &engine, &max_frames, &ring_bytes,
+                                     &max_nodes, &exact, &c_calls, &filter, &lines, &backend,
+                                     &events, &keep_events_ns, &kernel_frames, &wall_threads,
+                                     &wall_threads_length, &module_table))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -182,6 +185,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
                                       .keep_events_ns = keep_events_ns,
                                       .wall_threads = wall_threads,
                                       .wall_threads_length = (size_t)wall_threads_length,
+                                      .module_table = module_table,
                                       .backend_path = backend};
     struct sampler_info info;
     struct call_cost cost = {0};

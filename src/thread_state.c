@@ -5,11 +5,16 @@
 #include "thread_state.h"
 
 #include <linux/futex.h>
-#include <sys/rseq.h>
+#include <linux/rseq.h>
+#include <stddef.h>
 #include <sys/syscall.h>
 
 #include "arch_x86_64.h"
 #include "memread.h"
+
+/* <sys/rseq.h> of glibc 2.35; older ones have neither. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned __rseq_size __attribute__((weak));
 
 static bool waits_on(const ucontext_t *context, const struct _gil_runtime_state *gil)
 {
@@ -40,10 +45,11 @@ bool thread_was_waiting(const ucontext_t *context)
 
 uint32_t thread_cpu(void)
 {
-    /* glibc registers this area for each thread; where the kernel or a tunable refuses it, cpu_id says so. */
-    const struct rseq *area =
-        (const struct rseq *)(arch_thread_pointer() + (uint64_t)__rseq_offset);
-    if (__rseq_size && (int32_t)area->cpu_id >= 0)
+    /* glibc 2.35 registers this area for each thread; where the kernel or a tunable refuses it, cpu_id says so. */
+    const struct rseq *area = NULL;
+    if (&__rseq_size && __rseq_size)
+        area = (const struct rseq *)(arch_thread_pointer() + (uint64_t)__rseq_offset);
+    if (area && (int32_t)area->cpu_id >= 0)
         return area->cpu_id;
     unsigned cpu = 0;
     arch_syscall6(SYS_getcpu, (long)&cpu, 0, 0, 0, 0, 0);

@@ -141,7 +141,8 @@ def make_parser() -> Parser:
         help="count and time calls of C functions, too",
     )
     add("-q", "--quiet", action="store_true", help="print no summary")
-    add("--unwinder", choices=["own", "libunwind"], default="own", help=argparse.SUPPRESS)
+    # table: our own one, libraries as where the C library cannot tell them to a handler
+    add("--unwinder", choices=["own", "table", "libunwind"], default="own", help=argparse.SUPPRESS)
     add(
         "--max-depth",
         type=Number(1, 1 << 16),

@@ -18,6 +18,7 @@
 #include "asleep.h"
 #include "clock.h"
 #include "drain.h"
+#include "loaded.h"
 #include "names.h"
 #include "session.h"
 #include "signals.h"
@@ -83,7 +84,8 @@ static bool drain_all(struct session *s, bool last)
 {
     bool moved = false;
     uint32_t at = 0;
-    if (drain_begin(s->drain))
+    bool changed = drain_begin(s->drain);
+    if (loaded_update() || changed)
         unwind_forget_all();
     read_kernel(s);
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
@@ -274,6 +276,8 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
         engine_enable_all(s, true);
     }
     check_signal_owner(s);
+    if (loaded_update())
+        unwind_forget_all();
     if (!s->signal_taken && !paused)
         collector_scan(s);
     if (!s->signal_taken && !paused)

@@ -13,6 +13,7 @@
 #include "cost.h"
 #include "drain.h"
 #include "function_names.h"
+#include "loaded.h"
 #include "map.h"
 #include "memread.h"
 #include "names.h"
@@ -92,11 +93,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     int error = memread_init();
     if (error)
         return fail(info, error, "guarded reads of memory");
-    if (!cfi_available()) {
-        snprintf(info->error, sizeof info->error,
-                 "this C library is too old: glibc 2.35 is needed");
-        return -ENOTSUP;
-    }
+    loaded_use_table(o->module_table);
+    loaded_update();
     s->main_stack_high = find_main_stack_high();
     if ((error = calibrate(s, info)))
         return error;

@@ -41,6 +41,7 @@ struct sampler_options {
      * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
     const char *wall_threads;
     size_t wall_threads_length;
+    int module_table; /* modules by our own table (loaded.h), whatever the C library can do */
     const char *backend_path; /* the libunwind backend's shared object, or NULL */
 };
 

@@ -109,6 +109,12 @@ def test_in_c(
     storm(in_c(libraries, library, call), *options, env=environment)
 
 
+def test_libraries_of_our_own_table(storm: Callable[..., Profile], libraries: Path) -> None:
+    """As where the C library cannot tell a handler which ones are loaded (before glibc 2.35)."""
+    program = in_c(libraries, "stress.so", "dlopen_storm")
+    storm(program, "--unwinder", "table", seconds=SECONDS)
+
+
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
 def test_the_garbage_collector(storm: Callable[..., Profile], clock: str) -> None:
     storm(

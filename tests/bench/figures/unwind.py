@@ -18,7 +18,7 @@ from pyhybrid.profile_file import Profile
 ROOT = Path(__file__).parents[3]
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 BOTH = str(ROOT / "tests" / "targets" / "both_unwinders.py")
-SOURCES = ["unwind.c", "cfi.c", "cfi_fde.c", "memread.c", "sampler/backend_libunwind.c"]
+SOURCES = ["unwind.c", "cfi.c", "cfi_fde.c", "loaded.c", "memread.c", "sampler/backend_libunwind.c"]
 DEPTHS = ("10", "200")
 HZ = 999
 CACHE = 1024  # of libunwind, which thrashes with its own 128

@@ -1,0 +1,98 @@
+#include <elf.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loaded.h"
+
+static unsigned long long adds, subs; /* of the loader, when the table was made */
+
+static void check_by(struct loaded_entry *e, uint64_t at, size_t n)
+{
+    e->check_at = at;
+    e->n_check = n < LOADED_CHECKED ? (uint32_t)n : LOADED_CHECKED;
+    memcpy(e->check, (const void *)at, e->n_check);
+}
+
+/* The build-id among the notes of a segment, if there is one. */
+static void check_by_build_id(struct loaded_entry *e, uint64_t notes, size_t size)
+{
+    while (size >= sizeof(ElfW(Nhdr))) {
+        const ElfW(Nhdr) *note = (const void *)notes;
+        size_t name = (note->n_namesz + 3u) & ~3u, body = (note->n_descsz + 3u) & ~3u;
+        size_t length = sizeof *note + name + body;
+        if (name > size - sizeof *note || body > size - sizeof *note - name)
+            return;
+        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof ELF_NOTE_GNU &&
+            !memcmp(note + 1, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU))
+            check_by(e, notes + sizeof *note + name, note->n_descsz);
+        notes += length;
+        size -= length;
+    }
+}
+
+static struct loaded_entry describe(const struct dl_phdr_info *info)
+{
+    struct loaded_entry e = {.object = {.start = ~0ull}};
+    size_t eh_frame_size = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        uint64_t start = info->dlpi_addr + h->p_vaddr, end = start + h->p_memsz;
+        if (h->p_type == PT_GNU_EH_FRAME) {
+            e.object.eh_frame = (const uint8_t *)start;
+            eh_frame_size = h->p_memsz;
+        }
+        if (h->p_type == PT_NOTE)
+            check_by_build_id(&e, start, h->p_memsz);
+        if (h->p_type != PT_LOAD)
+            continue;
+        if (start < e.object.start)
+            e.object.start = start;
+        if (end > e.object.end)
+            e.object.end = end;
+    }
+    if (!e.n_check && eh_frame_size)
+        check_by(&e, (uint64_t)e.object.eh_frame, eh_frame_size);
+    return e;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct loaded_entry *x = a, *y = b;
+    return (x->object.start > y->object.start) - (x->object.start < y->object.start);
+}
+
+static int changed(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    (void)arg;
+    bool same = info->dlpi_adds == adds && info->dlpi_subs == subs;
+    adds = info->dlpi_adds;
+    subs = info->dlpi_subs;
+    return same ? 1 : 2; /* not 0: the first object tells enough */
+}
+
+static int add(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    uint32_t *n = arg;
+    unsigned which = (atomic_load(&loaded_tables.version) + 1) & 1;
+    struct loaded_entry e = describe(info);
+    if (*n < LOADED_MAX && e.object.start < e.object.end)
+        loaded_tables.table[which].entry[(*n)++] = e;
+    return 0;
+}
+
+bool loaded_update(void)
+{
+    uint64_t version = atomic_load(&loaded_tables.version);
+    uint32_t n = 0;
+    if (!loaded_by_table || (dl_iterate_phdr(changed, NULL) == 1 && version))
+        return false;
+    dl_iterate_phdr(add, &n);
+    qsort(loaded_tables.table[(version + 1) & 1].entry, n, sizeof(struct loaded_entry), by_start);
+    loaded_tables.table[(version + 1) & 1].n = n;
+    atomic_store(&loaded_tables.version, version + 1);
+    return true;
+}

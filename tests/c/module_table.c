@@ -1,0 +1,13 @@
+/* Linked into a test, it lets its unwinder find modules by the table of loaded.h. */
+#include <stdlib.h>
+
+#include "loaded.h"
+#include "memread.h"
+
+__attribute__((constructor)) static void use_table(void)
+{
+    if (memread_init())
+        abort();
+    loaded_use_table(true);
+    loaded_update();
+}
