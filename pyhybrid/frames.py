@@ -30,6 +30,7 @@ KERNEL_ADDRESS_MASK = (1 << 64) - 1
 
 _C_FUNCTION = re.compile(r"<built-in method (\S+)>")
 _C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
+_UNNAMED = ("fde", "exported data")  # sources of what Python may have a better name for
 _UNKNOWN_PYTHON = next(n for n in range(1, 9) if pseudo_frame(n).symbol == UNKNOWN_PYTHON)
 
 
@@ -132,7 +133,7 @@ class Frames:
         modules = self._spool.modules
         for frame, names in self.c_names.items():
             row = self.rows[frame - 1]
-            if row.source != "fde" or row.module is None or not 1 <= len(names) <= 2:
+            if row.source not in _UNNAMED or row.module is None or not 1 <= len(names) <= 2:
                 continue
             if is_interpreter(modules[row.module].path):
                 name = " or ".join(sorted(map(_short_c_name, names)))

@@ -46,10 +46,11 @@ CREATE TABLE frame (
     module INTEGER REFERENCES module,     -- native
     address INTEGER, size INTEGER,        -- native: the function's start, module-relative; kernel: absolute
                                           -- (64 bits with sign)
-    symbol TEXT,                          -- native, kernel: the name as it stands in the table;
+    symbol TEXT,                          -- native, kernel: the name as it stands in the table; exported data:
+                                          -- an object's name and the place in it (exported_data.py);
                                           -- pseudo: which, as a word (pseudo.py)
-    source TEXT NOT NULL,                 -- code, symtab, debugdata, dynsym, method table, role (starts.py),
-                                          -- fde, kallsyms, none, pseudo, region
+    source TEXT NOT NULL,                 -- code, symtab, debugdata, dynsym, exported data, method table,
+                                          -- role (starts.py), fde, kallsyms, none, pseudo, region
     python_name TEXT);                    -- native: by which Python reaches it (torch._C._nn.linear), as the
                                           -- interpreter's method tables said when the program ended
 

@@ -4,6 +4,7 @@ A native word is (module id, module-relative address), see src/frame.h.  Every d
 looked up once, all words of a module together.  What is known decides the name:
 
     symbol table       its symbol, demangled                  source symtab, debugdata, dynsym
+    exported object    at::Foo::{virtual#3}                   source exported data
     unwind table only  libfoo.so!+0x1a2b30 (function start)   source fde
     module only        libfoo.so!?                            source none
     no module          [jit]                                  source none
@@ -21,6 +22,7 @@ from typing import NamedTuple, Protocol
 from pyhybrid import vdso
 from pyhybrid.boot import boot_id
 from pyhybrid.errors import PyhybridError
+from pyhybrid.exported_data import readable_place
 from pyhybrid.kallsyms import KernelFunction, KernelSymbols
 from pyhybrid.pseudo import JIT
 from pyhybrid.spool_rows import Module, Spool
@@ -112,7 +114,7 @@ class Symbolizer:
             if symbol is not None:
                 raw, start, size, source = symbol
                 named[word] = NativeFunction(
-                    module.id, start, size, self._readable(raw), raw, source
+                    module.id, start, size, self._readable(raw, source), raw, source
                 )
             elif start_word := functions.get(word, 0):
                 start = start_word & ADDRESS_MASK
@@ -149,8 +151,10 @@ class Symbolizer:
         if note not in self.notes:  # a library can be loaded twice
             self.notes.append(note)
 
-    def _readable(self, raw: str) -> str:
+    def _readable(self, raw: str, source: str) -> str:
         name = self._demangled.get(raw)
         if name is None:
-            name = self._demangled[raw] = self._demangle(raw)
+            exported = source == "exported data"
+            name = readable_place(raw, self._demangle) if exported else self._demangle(raw)
+            self._demangled[raw] = name
         return name

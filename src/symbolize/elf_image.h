@@ -47,7 +47,8 @@ void elf_image_close(struct elf_image *image);
 int elf_image_section(const struct elf_image *image, size_t index, Elf64_Shdr *header);
 /* The first section of a type, and of a name unless that is NULL; 0 if there is none. */
 size_t elf_image_find(const struct elf_image *image, Elf64_Word type, const char *name);
-/* A section's bytes as they lie in the file, and how many; 0 and NULL if it has none there. */
+/* A section's bytes as they lie in the file, unaligned perhaps, and how many; 0 and NULL if it
+ * has none there. */
 size_t elf_image_bytes(const struct elf_image *image, size_t index, const char **bytes);
 
 /* Lower-case hex; the empty string if the file carries none. */

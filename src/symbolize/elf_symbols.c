@@ -1,11 +1,12 @@
-/* elf_symbols.c - from a path to a filled symbol table.
+/* elf_symbols.c - from a path to a filled symbol table, and names from elsewhere where it has none.
  *
- * Owns the file's image and that of the unpacked debugdata; the table's names point there.
+ * Owns the file's image and that of the unpacked debugdata; all names point there.
  */
 #include "symbolize.h"
 
 #include "debugdata.h"
 #include "elf_image.h"
+#include "exported_data.h"
 #include "fde.h"
 #include "symbol_table.h"
 
@@ -17,7 +18,10 @@
 struct elf_symbols {
     struct elf_image file;
     struct elf_image debugdata;
+    struct fde_index fdes;
     struct symbol_table *table;
+    struct exported_data *exported; /* NULL until the first address that the table does not name */
+    int exported_tried;
     char build_id[ELF_BUILD_ID_HEX];
 };
 
@@ -85,7 +89,7 @@ static int add_symbols(struct symbol_table *table, const struct elf_image *image
 }
 
 /* Unpacks the mini ELF file; one that is damaged or too large is left out. */
-static int add_debugdata(struct elf_symbols *s, const struct fde_index *fdes)
+static int add_debugdata(struct elf_symbols *s)
 {
     size_t index = elf_image_find(&s->file, SHT_PROGBITS, ".gnu_debugdata"), size, unpacked_size;
     const char *packed;
@@ -97,24 +101,33 @@ static int add_debugdata(struct elf_symbols *s, const struct fde_index *fdes)
         return 0;
     if (elf_image_open_memory(&s->debugdata, (char *)unpacked, unpacked_size) != 0)
         return 0;
-    return add_symbols(s->table, &s->debugdata, fdes, SHT_SYMTAB, SOURCE_DEBUGDATA);
+    return add_symbols(s->table, &s->debugdata, &s->fdes, SHT_SYMTAB, SOURCE_DEBUGDATA);
+}
+
+static void read_fdes(struct elf_symbols *s)
+{
+    size_t header = elf_image_find(&s->file, SHT_PROGBITS, ".eh_frame_hdr");
+    size_t frames = elf_image_find(&s->file, SHT_PROGBITS, ".eh_frame"), size;
+    const char *section;
+
+    size = elf_image_bytes(&s->file, header, &section);
+    if (size)
+        fde_index_read(&s->fdes, section, size, s->file.sections[header].start);
+    size = elf_image_bytes(&s->file, frames, &section);
+    if (size)
+        fde_index_frames(&s->fdes, section, size, s->file.sections[frames].start);
 }
 
 static int build_table(struct elf_symbols *s)
 {
-    size_t index = elf_image_find(&s->file, SHT_PROGBITS, ".eh_frame_hdr"), size;
-    struct fde_index fdes = {0};
-    const char *section;
     int r = symbol_table_new(&s->table);
 
     if (r)
         return r;
-    size = elf_image_bytes(&s->file, index, &section);
-    if (size)
-        fde_index_read(&fdes, section, size, s->file.sections[index].start);
-    r = add_symbols(s->table, &s->file, &fdes, SHT_SYMTAB, SOURCE_SYMTAB);
-    r = r ? r : add_debugdata(s, &fdes);
-    r = r ? r : add_symbols(s->table, &s->file, &fdes, SHT_DYNSYM, SOURCE_DYNSYM);
+    read_fdes(s);
+    r = add_symbols(s->table, &s->file, &s->fdes, SHT_SYMTAB, SOURCE_SYMTAB);
+    r = r ? r : add_debugdata(s);
+    r = r ? r : add_symbols(s->table, &s->file, &s->fdes, SHT_DYNSYM, SOURCE_DYNSYM);
     return r ? r : symbol_table_index(s->table);
 }
 
@@ -147,6 +160,7 @@ void elf_symbols_free(struct elf_symbols *s)
 {
     if (!s)
         return;
+    exported_data_free(s->exported);
     symbol_table_free(s->table);
     elf_image_close(&s->debugdata);
     elf_image_close(&s->file);
@@ -158,7 +172,17 @@ const char *elf_symbols_build_id(const struct elf_symbols *s)
     return s->build_id[0] ? s->build_id : NULL;
 }
 
-int elf_symbols_find(const struct elf_symbols *s, uint64_t address, struct symbol *out)
+int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out)
 {
-    return symbol_table_find(s->table, address, out);
+    struct symbol own;
+
+    if (symbol_table_find(s->table, address, out))
+        return 1;
+    if (!s->exported_tried) { /* without memory for it there are fewer names, no error */
+        s->exported_tried = 1;
+        (void)exported_data_new(&s->exported, &s->file, &s->fdes);
+    }
+    /* A function that has a symbol needs no other name for what lies beyond its size. */
+    return exported_data_find(s->exported, address, out) &&
+           !symbol_table_find(s->table, out->start, &own);
 }

@@ -1,4 +1,4 @@
-/* fde.c - reading `.eh_frame_hdr` in place (see fde.h). */
+/* fde.c - reading `.eh_frame_hdr` and `.eh_frame` in place (see fde.h). */
 #include "fde.h"
 
 #include <string.h>
@@ -33,7 +33,8 @@ static uint64_t start_of(const struct fde_index *f, size_t i)
     return f->base + (uint64_t)(int64_t)relative;
 }
 
-uint64_t fde_index_next(const struct fde_index *f, uint64_t address)
+/* The first entry that starts above `address`. */
+static size_t entry_above(const struct fde_index *f, uint64_t address)
 {
     size_t low = 0, high = f->n;
 
@@ -45,5 +46,53 @@ uint64_t fde_index_next(const struct fde_index *f, uint64_t address)
         else
             high = middle;
     }
-    return low < f->n ? start_of(f, low) : UINT64_MAX;
+    return low;
+}
+
+uint64_t fde_index_next(const struct fde_index *f, uint64_t address)
+{
+    size_t above = entry_above(f, address);
+
+    return above < f->n ? start_of(f, above) : UINT64_MAX;
+}
+
+void fde_index_frames(struct fde_index *f, const void *section, size_t size, uint64_t address)
+{
+    f->frames = section;
+    f->frames_size = size;
+    f->frames_base = address;
+}
+
+/* An FDE begins with its length, its CIE's distance, and the function's start and size, encoded as
+ * the CIE says.  Everyone writes the start as a 4-byte distance from itself: if it reads as the
+ * start that the table gave, then the size is the next 4 bytes. */
+static uint64_t fde_range(const struct fde_index *f, size_t entry)
+{
+    uint64_t start = start_of(f, entry), at;
+    struct {
+        uint32_t length, cie;
+        int32_t start;
+        uint32_t size;
+    } fde;
+    int32_t relative;
+
+    memcpy(&relative, f->entries + entry * ENTRY_SIZE + sizeof(relative), sizeof(relative));
+    at = f->base + (uint64_t)(int64_t)relative - f->frames_base;
+    if (f->frames_size < sizeof(fde) || at > f->frames_size - sizeof(fde))
+        return 0;
+    memcpy(&fde, f->frames + at, sizeof(fde));
+    at += f->frames_base + offsetof(__typeof__(fde), start);
+    return fde.cie != 0 && at + (uint64_t)(int64_t)fde.start == start ? fde.size : 0;
+}
+
+uint64_t fde_index_size(const struct fde_index *f, uint64_t start)
+{
+    size_t above = entry_above(f, start);
+    uint64_t size, limit;
+
+    if (above == 0 || start_of(f, above - 1) != start)
+        return 0;
+    size = fde_range(f, above - 1);
+    limit = above < f->n ? start_of(f, above) - start : UINT64_MAX - start;
+    return size < limit ? size : limit;
 }

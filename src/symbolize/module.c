@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const source_names[N_SOURCES] = {"symtab", "debugdata", "dynsym"};
+static const char *const source_names[N_SOURCES] = {"symtab", "debugdata", "dynsym",
+                                                    "exported data"};
 
 struct symbols_object {
     PyObject_HEAD struct elf_symbols *symbols;
@@ -92,7 +93,21 @@ static void symbols_dealloc(PyObject *self)
     Py_DECREF(type); /* instances of heap types own their type */
 }
 
-static PyObject *resolve_one(const struct elf_symbols *symbols, PyObject *address)
+/* The symbol's name; of an object, with the place in it: "_ZTV1A[3]", in its third virtual table
+ * "_ZTV1A[2][3]". */
+static PyObject *spell(const struct symbol *s)
+{
+    PyObject *name = decode(s->name, s->name_length), *element;
+
+    if (!name || s->source != SOURCE_EXPORTED_DATA)
+        return name;
+    element = s->table ? PyUnicode_FromFormat("%U[%u][%u]", name, s->table, s->slot)
+                       : PyUnicode_FromFormat("%U[%u]", name, s->slot);
+    Py_DECREF(name);
+    return element;
+}
+
+static PyObject *resolve_one(struct elf_symbols *symbols, PyObject *address)
 {
     unsigned long long value = PyLong_AsUnsignedLongLong(address);
     struct symbol found;
@@ -102,7 +117,7 @@ static PyObject *resolve_one(const struct elf_symbols *symbols, PyObject *addres
         return NULL;
     if (!elf_symbols_find(symbols, value, &found))
         return Py_NewRef(Py_None);
-    name = decode(found.name, found.name_length);
+    name = spell(&found);
     if (!name)
         return NULL;
     return Py_BuildValue("(NKKs)", name, (unsigned long long)found.start,

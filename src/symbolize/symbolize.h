@@ -12,12 +12,16 @@
  *   3. at one start: the better source (enum symbol_source), then the smaller size, then what a
  *      reader knows it by (symbol_table.c, `compare`).  The order is total: one file, one answer.
  *
+ * An address that no symbol names may get one from an exported object that points to its function
+ * (exported_data.h).
+ *
  * The file is mapped, not trusted (elf_image.h): offsets, counts and names are checked against the
  * file's size, and memory is bounded by a small multiple of it.  A table that does not hold is left
  * out; the others still name.
  *
- * Context: the finishing process, after the profiled program ended; any thread, no locks.  Never
- * in the profiled process: this folder links libelf, libdw, liblzma, zlib and libstdc++.
+ * Context: the finishing process, after the profiled program ended; any thread, no locks; one
+ * struct, one thread.  Never in the profiled process: this folder links libelf, libdw, liblzma, zlib
+ * and libstdc++.
  */
 #ifndef PYH_SYMBOLIZE_H
 #define PYH_SYMBOLIZE_H
@@ -25,7 +29,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum symbol_source { SOURCE_SYMTAB, SOURCE_DEBUGDATA, SOURCE_DYNSYM, N_SOURCES }; /* best first */
+enum symbol_source { /* best first */
+                     SOURCE_SYMTAB,
+                     SOURCE_DEBUGDATA,
+                     SOURCE_DYNSYM,
+                     SOURCE_EXPORTED_DATA,
+                     N_SOURCES
+};
 
 struct symbol {
     const char *name; /* as the file spells it, without "@VERSION"; not NUL-terminated, any bytes;
@@ -34,6 +44,9 @@ struct symbol {
     uint64_t start;
     uint64_t size; /* st_size; for a symbol without one, what it was found to name */
     enum symbol_source source;
+    /* SOURCE_EXPORTED_DATA: `name` is not the function's, but that of an object which points to it */
+    uint32_t table; /* in a vtable: which of its virtual tables, 0 the primary one; else 0 */
+    uint32_t slot;  /* which virtual function; in other objects which 8-byte word */
 };
 
 struct elf_symbols;
@@ -47,8 +60,9 @@ void elf_symbols_free(struct elf_symbols *s);
 /* Lower-case hex, or NULL if the file carries none. */
 const char *elf_symbols_build_id(const struct elf_symbols *s);
 
-/* 1 and *out, or 0 if nothing names the address. */
-int elf_symbols_find(const struct elf_symbols *s, uint64_t address, struct symbol *out);
+/* 1 and *out, or 0 if nothing names the address.  The first address that no symbol names costs
+ * reading the relocations: not to be called for one struct by two threads at once. */
+int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out);
 
 /* The readable form of an Itanium C++ name, for the caller to free(); NULL for any other name. */
 char *symbol_demangle(const char *name);

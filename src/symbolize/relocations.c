@@ -1,0 +1,101 @@
+/* relocations.c - reading SHT_RELA and SHT_RELR (see relocations.h). */
+#include "relocations.h"
+
+#include <string.h>
+
+#ifndef SHT_RELR /* glibc < 2.36 */
+#define SHT_RELR 19
+#endif
+
+#define WORD sizeof(uint64_t)
+#define BITMAP_WORDS 63 /* that one entry of SHT_RELR stands for */
+
+struct reading {
+    int (*each)(void *context, const struct relocation *r);
+    void *context;
+    size_t budget; /* 8-byte words of relocations, and relocated by packed ones */
+};
+
+/* 0 if the file cannot have that many any more. */
+static int spend(struct reading *r, size_t words)
+{
+    if (r->budget < words)
+        return 0;
+    r->budget -= words;
+    return 1;
+}
+
+static int read_rela(struct reading *r, const char *bytes, size_t size)
+{
+    int error = 0;
+
+    for (Elf64_Rela rela; !error && size >= sizeof(rela) && spend(r, sizeof(rela) / WORD);
+         bytes += sizeof(rela), size -= sizeof(rela)) {
+        struct relocation found;
+        uint32_t type, symbol;
+
+        memcpy(&rela, bytes, sizeof(rela));
+        type = ELF64_R_TYPE(rela.r_info);
+        symbol = (uint32_t)ELF64_R_SYM(rela.r_info);
+        if (type != R_X86_64_RELATIVE && (type != R_X86_64_64 || symbol == 0))
+            continue;
+        found = (struct relocation){
+            .place = rela.r_offset,
+            .addend = (uint64_t)rela.r_addend,
+            .symbol = type == R_X86_64_64 ? symbol : 0,
+        };
+        error = r->each(r->context, &found);
+    }
+    return error;
+}
+
+static int add_packed(struct reading *r, uint64_t place)
+{
+    struct relocation found = {.place = place, .packed = 1};
+
+    return spend(r, 1) ? r->each(r->context, &found) : 0;
+}
+
+/* An even entry is a place; an odd one's upper 63 bits stand for the words that follow the last. */
+static int read_relr(struct reading *r, const char *bytes, size_t size)
+{
+    uint64_t next = 0, entry;
+    int error = 0;
+
+    for (; !error && size >= WORD && spend(r, 1); bytes += WORD, size -= WORD) {
+        memcpy(&entry, bytes, WORD);
+        if (entry % 2 == 0) {
+            error = add_packed(r, entry);
+            next = entry + WORD;
+            continue;
+        }
+        for (uint64_t bits = entry >> 1, place = next; bits && !error; bits >>= 1, place += WORD)
+            if (bits & 1)
+                error = add_packed(r, place);
+        next += BITMAP_WORDS * WORD;
+    }
+    return error;
+}
+
+int relocations_read(const struct elf_image *image, size_t symbols,
+                     int (*each)(void *context, const struct relocation *r), void *context)
+{
+    struct reading r = {each, context, image->size / WORD};
+    int error = 0;
+
+    for (size_t i = 1; !error && i < image->n_sections; i++) {
+        Elf64_Shdr header;
+        const char *bytes;
+        size_t size;
+
+        if (!elf_image_section(image, i, &header) || !(header.sh_flags & SHF_ALLOC) ||
+            (header.sh_type != SHT_RELA && header.sh_type != SHT_RELR))
+            continue;
+        size = elf_image_bytes(image, i, &bytes);
+        if (header.sh_type == SHT_RELR)
+            error = read_relr(&r, bytes, size);
+        else if (header.sh_link == symbols)
+            error = read_rela(&r, bytes, size);
+    }
+    return error;
+}
