@@ -15,6 +15,10 @@
 #include <string.h>
 #include <strings.h>
 
+#ifndef SHT_X86_64_UNWIND /* x86-64 psABI, 4.2 */
+#define SHT_X86_64_UNWIND 0x70000001
+#endif
+
 struct elf_symbols {
     struct elf_image file;
     struct elf_image debugdata;
@@ -104,10 +108,18 @@ static int add_debugdata(struct elf_symbols *s)
     return add_symbols(s->table, &s->debugdata, &s->fdes, SHT_SYMTAB, SOURCE_DEBUGDATA);
 }
 
+/* clang and some linkers give unwind tables a type of their own. */
+static size_t find_unwind_table(const struct elf_image *image, const char *name)
+{
+    size_t index = elf_image_find(image, SHT_PROGBITS, name);
+
+    return index ? index : elf_image_find(image, SHT_X86_64_UNWIND, name);
+}
+
 static void read_fdes(struct elf_symbols *s)
 {
-    size_t header = elf_image_find(&s->file, SHT_PROGBITS, ".eh_frame_hdr");
-    size_t frames = elf_image_find(&s->file, SHT_PROGBITS, ".eh_frame"), size;
+    size_t header = find_unwind_table(&s->file, ".eh_frame_hdr");
+    size_t frames = find_unwind_table(&s->file, ".eh_frame"), size;
     const char *section;
 
     size = elf_image_bytes(&s->file, header, &section);

@@ -398,7 +398,7 @@ static int read_all(struct reader *r)
         return 0;
     error = read_objects(r);
     error = error ?: relocations_read(r->image, index, add_relocation, r);
-    if (error)
+    if (error || r->n_pointers == 0)
         return error;
     qsort(r->pointers, r->n_pointers, sizeof(*r->pointers), compare_pointers);
     measure_chains(r);

@@ -24,7 +24,7 @@
  *      its place in the string table); there the first table and slot.
  *
  * The file is not trusted: everything is checked, the work is n log n and memory at most ten times
- * the file's size (of libtorch_cpu a hundredth).
+ * the file's size.
  *
  * Context: as symbolize.h.  Source: Itanium C++ ABI 2.5.2 (vtables), 2.9.5 (type_infos), 5.1.4
  * (their names).

@@ -223,7 +223,7 @@ class Elf:
         return ElfSymbols(str(path))
 
 
-RELA, DYNSYM = 4, 11
+RELA, DYNSYM, X86_64_UNWIND = 4, 11, 0x70000001
 
 
 def test_relocations_against_a_section_symbol(sound: Path, tmp_path: Path) -> None:
@@ -239,6 +239,16 @@ def test_relocations_against_a_section_symbol(sound: Path, tmp_path: Path) -> No
                 struct.pack_into("<Qq", elf.bytes, at + 8, 1 << 32 | 1, start - text)
     struct.pack_into("<IBBHQQ", elf.bytes, unused, 0, 3, 0, 1, text, 0)  # local, STT_SECTION
     assert name_at(elf.write(tmp_path / "elf"), start) == "table[3]"
+
+
+def test_unwind_tables_of_a_type_of_their_own(sound: Path, tmp_path: Path) -> None:
+    elf = Elf(sound.with_name("libstripped.so"))
+    for line in run("readelf", "-SW", sound.with_name("libstripped.so")).splitlines():
+        if " .eh_frame" in line:
+            number = int(line[line.index("[") + 1 : line.index("]")])
+            struct.pack_into("<I", elf.bytes, elf.headers + 64 * number + 4, X86_64_UNWIND)
+    symbols = elf.write(tmp_path / "elf")
+    assert name_at(symbols, functions(sound)["in_table_2"][0]) == "table[3]"
 
 
 def test_relocation_tables_in_one_another_stay_cheap(sound: Path, tmp_path: Path) -> None:
