@@ -4,7 +4,7 @@
  *     relocations                pointers   those that lie in an object, sorted by place
  *     objects' pointers in turn  functions  sorted by start, the best name first, one at each
  *
- * Only the last of these is kept, with the objects that it refers to.
+ * The pointers are freed when the functions are found.
  */
 #include "exported_data.h"
 
@@ -20,15 +20,11 @@
 #define TYPE_INFO_BASES (2 * WORD) /* vtable and name come before what points to bases */
 #define CHAIN_MAX 32               /* bases above one another that are told apart */
 #define COMPARED_NAME_LENGTH 256   /* bounds the work on hostile names */
-#define ENTRY_NAME_MAX 1024
+#define ENTRY_NAME_MAX 1024        /* so does this */
 #define NAME_LENGTH_MAX (1u << 20)
 
-enum object_kind {                 /* best name first */
-                   OBJECT_DEFAULT, /* a kernel table's entry for no CPU in particular */
-                   OBJECT_OTHER,
-                   OBJECT_VTABLE,
-                   OBJECT_TYPE_INFO
-};
+/* The best name first.  DEFAULT: a kernel table's entry for no CPU in particular. */
+enum object_kind { OBJECT_DEFAULT, OBJECT_OTHER, OBJECT_VTABLE, OBJECT_TYPE_INFO };
 
 struct object {
     uint64_t start, size;
@@ -169,8 +165,12 @@ static void add_object(struct reader *r, const Elf64_Sym *symbol)
     if (symbol->st_value < section->start || symbol->st_value >= section->end ||
         symbol->st_size > section->end - symbol->st_value)
         return;
-    *o =
-        (struct object){symbol->st_value, symbol->st_size, symbol->st_name, symbol->st_shndx, 0, 0};
+    *o = (struct object){
+        .start = symbol->st_value,
+        .size = symbol->st_size,
+        .name = symbol->st_name,
+        .section = symbol->st_shndx,
+    };
     kind = kind_of(d, o);
     if (kind < 0)
         return;
@@ -285,7 +285,7 @@ static int add_relocation(void *context, const struct relocation *relocation)
     return add_pointer(r, p);
 }
 
-/* The longest chain of bases above each class; a cycle, which no compiler makes, ends at CHAIN_MAX. */
+/* The longest chain of bases above each class.  A cycle, which no compiler makes, ends, too. */
 static void measure_chains(struct reader *r)
 {
     struct object *objects = r->d->objects;
@@ -302,7 +302,7 @@ static void measure_chains(struct reader *r)
                 continue;
             base = object_at(r->d, p->target);
             if (base == NO_OBJECT || objects[base].kind != OBJECT_TYPE_INFO ||
-                objects[base].chain < o->chain || o->chain == CHAIN_MAX)
+                objects[base].chain < o->chain || objects[base].chain == CHAIN_MAX)
                 continue;
             o->chain = (uint8_t)(objects[base].chain + 1);
             changed = 1;

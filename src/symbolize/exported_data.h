@@ -1,8 +1,8 @@
 /* exported_data.h - names for functions of stripped libraries, by the exported data that points
  * to them.
  *
- * `strip` leaves `.dynsym`, where hidden functions are not.  But where an exported object holds such
- * a function's address, a relocation says so, and the object's name tells what the function is:
+ * `strip` leaves `.dynsym`, where hidden functions are not.  But where an exported object holds
+ * such a function's address, a relocation says so, and the object's name tells what it is:
  *
  *     vtable for at::Foo                   word 5     virtual function 3 of at::Foo
  *     at::native::DispatchStub<...>::AVX2  word 0     the kernel for AVX2 in that table
@@ -10,10 +10,10 @@
  * A function begins where an FDE does (fde.h) and is as long as that says.  Objects that the
  * program may write to name what they hold at its start.
  *
- * In a vtable, slots are counted from the address point, which follows the pointer to the type_info,
- * and its virtual tables from the primary one, which is 0.  Without type_infos (-fno-rtti) only the
- * primary table of a class without virtual bases is read.  VTTs and construction vtables name
- * nothing.
+ * In a vtable, slots are counted from the address point, which follows the pointer to the
+ * type_info, and its virtual tables from the primary one, which is 0.  Without type_infos
+ * (-fno-rtti) only the primary table of a class without virtual bases is read.  VTTs and
+ * construction vtables name nothing.
  *
  * One function may stand in many places.  Its name is that, in this order:
  *   1. of an object that is no vtable; of a static data member called DEFAULT, for what PyTorch

@@ -32,8 +32,8 @@ uint64_t fde_index_next(const struct fde_index *f, uint64_t address);
 /* Adds `.eh_frame`, which fde_index_size() reads. */
 void fde_index_frames(struct fde_index *f, const void *section, size_t size, uint64_t address);
 
-/* The size in bytes of the function that starts at `start`, cut where the next one starts; 0 if none
- * starts there, or its FDE does not hold or is not encoded as compilers do it. */
+/* The size in bytes of the function that starts at `start`, cut where the next one starts; 0 if
+ * none starts there, or its FDE does not hold or is not encoded as compilers do it. */
 uint64_t fde_index_size(const struct fde_index *f, uint64_t start);
 
 #endif

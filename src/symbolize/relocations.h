@@ -1,7 +1,7 @@
 /* relocations.h - the words of an ELF file into which the loader writes addresses.
  *
- * `.rela.dyn` and its packed form `.relr.dyn`.  Of x86-64's relocations only those of whole pointers
- * in data: R_X86_64_RELATIVE and R_X86_64_64.
+ * `.rela.dyn` and its packed form `.relr.dyn`.  Of x86-64's relocations only those of whole
+ * pointers in data: R_X86_64_RELATIVE and R_X86_64_64.
  *
  * The file is not trusted: tables may lie in one another, but no more relocations are read than
  * would fit into the file.  Nothing is allocated.

@@ -19,9 +19,9 @@
  * file's size, and memory is bounded by a small multiple of it.  A table that does not hold is left
  * out; the others still name.
  *
- * Context: the finishing process, after the profiled program ended; any thread, no locks; one
- * struct, one thread.  Never in the profiled process: this folder links libelf, libdw, liblzma, zlib
- * and libstdc++.
+ * Context: the finishing process, after the profiled program ended; any thread, no locks, one
+ * thread at a time for one struct.  Never in the profiled process: this folder links libelf, libdw,
+ * liblzma, zlib and libstdc++.
  */
 #ifndef PYH_SYMBOLIZE_H
 #define PYH_SYMBOLIZE_H
@@ -29,12 +29,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum symbol_source { /* best first */
-                     SOURCE_SYMTAB,
-                     SOURCE_DEBUGDATA,
-                     SOURCE_DYNSYM,
-                     SOURCE_EXPORTED_DATA,
-                     N_SOURCES
+/* Best first. */
+enum symbol_source {
+    SOURCE_SYMTAB,
+    SOURCE_DEBUGDATA,
+    SOURCE_DYNSYM,
+    SOURCE_EXPORTED_DATA,
+    N_SOURCES
 };
 
 struct symbol {
@@ -44,9 +45,9 @@ struct symbol {
     uint64_t start;
     uint64_t size; /* st_size; for a symbol without one, what it was found to name */
     enum symbol_source source;
-    /* SOURCE_EXPORTED_DATA: `name` is not the function's, but that of an object which points to it */
-    uint32_t table; /* in a vtable: which of its virtual tables, 0 the primary one; else 0 */
-    uint32_t slot;  /* which virtual function; in other objects which 8-byte word */
+    /* SOURCE_EXPORTED_DATA: `name` is that of an object that points to the function, */
+    uint32_t table; /* in a vtable: from which of its virtual tables, 0 the primary one; else 0 */
+    uint32_t slot;  /* as which virtual function; in other objects from which 8-byte word */
 };
 
 struct elf_symbols;
@@ -61,7 +62,7 @@ void elf_symbols_free(struct elf_symbols *s);
 const char *elf_symbols_build_id(const struct elf_symbols *s);
 
 /* 1 and *out, or 0 if nothing names the address.  The first address that no symbol names costs
- * reading the relocations: not to be called for one struct by two threads at once. */
+ * reading the relocations. */
 int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out);
 
 /* The readable form of an Itanium C++ name, for the caller to free(); NULL for any other name. */
