@@ -30,7 +30,7 @@ KERNEL_ADDRESS_MASK = (1 << 64) - 1
 
 _C_FUNCTION = re.compile(r"<built-in method (\S+)>")
 _C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
-_UNNAMED = ("fde", "exported data")  # sources of what Python may have a better name for
+_WEAK_SOURCES = frozenset(("fde", "exported data"))  # Python's own name of a function is better
 _UNKNOWN_PYTHON = next(n for n in range(1, 9) if pseudo_frame(n).symbol == UNKNOWN_PYTHON)
 
 
@@ -67,6 +67,13 @@ class FrameRow(NamedTuple):
     symbol: str | None
     source: str
     python_name: str | None = None
+
+
+def _named_by_python(row: FrameRow, name: str) -> FrameRow:
+    """With this name, if what it has is weaker: an object's name is no symbol of the function."""
+    if row.source not in _WEAK_SOURCES:
+        return row
+    return row._replace(name=name, symbol=None, source="method table")
 
 
 class Frames:
@@ -110,7 +117,7 @@ class Frames:
 
     def _name_by_python(self) -> None:
         """The names that the interpreter's method tables gave at the program's end, beside those of
-        symbol tables or in the place of none."""
+        symbol tables or in the place of weaker ones."""
         of_function: dict[Hashable, set[str]] = {}
         for word, names in self._spool.function_names.items():
             function = self._key(word >> ADDRESS_BITS, word & ADDRESS_MASK)
@@ -121,9 +128,7 @@ class Frames:
             name = _python_name(of_function.get(self._key(row.module, row.address), set()))
             if name is None:
                 continue
-            if row.source == "fde":
-                row = row._replace(name=name, source="method table")
-            self.rows[i] = row._replace(python_name=name)
+            self.rows[i] = _named_by_python(row, name)._replace(python_name=name)
 
     def _name_c_functions(self) -> None:
         """What the program's end did not tell (it was killed): a C function of a stripped
@@ -133,11 +138,11 @@ class Frames:
         modules = self._spool.modules
         for frame, names in self.c_names.items():
             row = self.rows[frame - 1]
-            if row.source not in _UNNAMED or row.module is None or not 1 <= len(names) <= 2:
+            if row.module is None or not 1 <= len(names) <= 2:
                 continue
             if is_interpreter(modules[row.module].path):
                 name = " or ".join(sorted(map(_short_c_name, names)))
-                self.rows[frame - 1] = row._replace(name=name, source="method table")
+                self.rows[frame - 1] = _named_by_python(row, name)
 
     def _exact(self, word: int) -> int:
         if word >= C_CALL_LIMIT:

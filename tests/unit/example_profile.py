@@ -33,14 +33,17 @@ SYMBOLS: dict[str, list[Symbol]] = {
         ("thread_run", 0x700, 0x40, "symtab"),
         ("_PyEval_EvalFrameDefault.cold", 0x800, 0x40, "symtab"),
         ("__libc_start_main", 0xA00, 0x40, "symtab"),
+        ("PyType_Type[16]", 0xB00, 0x40, "exported data"),
     ],
     PATHS[TORCH]: [
         ("_ZN2at4_ops3add4callE", 0x1000, 0x100, "symtab"),
         ("_ZN2at6native9add_stubE", 0x2000, 0x80, "debugdata"),
+        ("_ZTV1A[3]", 0x5000, 0x40, "exported data"),
     ],
 }
 DEMANGLED = {
     "_ZN2at4_ops3add4callE": "at::_ops::add::call(at::Tensor const&, c10::Scalar const&)",
+    "_ZTV1A": "vtable for A",
     "_ZN2at6native9add_stubE": "at::native::add_stub; odd\nname",
 }
 

@@ -344,29 +344,31 @@ def test_a_c_function_that_is_also_met_without_a_call(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "names", "shown"),
+    ("module", "address", "names", "shown"),
     [
-        (PYTHON, ["<built-in method builtins.id>"], "builtins.id"),
+        (PYTHON, 0x910, ["<built-in method builtins.id>"], "builtins.id"),
+        (PYTHON, 0xB00, ["<built-in method builtins.id>"], "builtins.id"),  # PyType_Type[16]
         (
             PYTHON,
+            0x910,
             ["<method 'items' of 'frozendict' objects>", "<method 'items' of 'dict' objects>"],
             "dict.items or frozendict.items",
         ),
-        (PYTHON, [f"<built-in method m.{x}>" for x in "abc"], "libpython3.12.so.1.0!+0x910"),
-        (TORCH, ["<built-in method m.f>"], "libtorch_cpu.so!+0x910"),  # perhaps a dispatcher
+        (PYTHON, 0x910, [f"<built-in method m.{x}>" for x in "abc"], "libpython3.12.so.1.0!+0x910"),
+        (TORCH, 0x910, ["<built-in method m.f>"], "libtorch_cpu.so!+0x910"),  # perhaps a dispatcher
     ],
 )
 def test_c_functions_without_a_symbol(
-    opened: Opened, module: int, names: list[str], shown: str
+    opened: Opened, module: int, address: int, names: list[str], shown: str
 ) -> None:
     spool = with_c_calls()
     if module != PYTHON:
         spool.module(module, PATHS[module], 2 * BASE)
-    spool.functions({native(module, 0x910): native(module, 0x910)})
-    spool.exact_nodes(1, 4, (1, c_call(module, 0x910)))
+    spool.functions({native(module, address): native(module, address)})
+    spool.exact_nodes(1, 4, (1, c_call(module, address)))
     spool.exact_counts(1, {"node": 4, "calls": 1})
     for name in names:
-        spool.c_function((BASE if module == PYTHON else 2 * BASE) + 0x910, name)
+        spool.c_function((BASE if module == PYTHON else 2 * BASE) + address, name)
     spool.end()
     profile = opened(spool)
     assert [profile.frames[profile.nodes.frame[row.node]].name for row in profile.exact] == [shown]

@@ -88,8 +88,9 @@ METHODS = {  # of a stripped interpreter
     native(PYTHON, 0x9100): "builtins.exec",
     native(PYTHON, 0x9200): "builtin_function_or_method.__call__",
     native(PYTHON, 0x9300): "builtins.sorted",
+    native(PYTHON, 0xB00): "type.__call__",  # PyType_Type[16], by the exported data
 }
-M_EXEC, M_CALL, M_SORTED = (start + 8 for start in METHODS)
+M_EXEC, M_CALL, M_SORTED, M_TYPE = (start + 8 for start in METHODS)
 RUNPY, RUN, MODULE, WORK = (python(n, 1) for n in (1, 2, 3, 4))
 
 
@@ -107,6 +108,7 @@ RUNPY, RUN, MODULE, WORK = (python(n, 1) for n in (1, 2, 3, 4))
         ([START, RUN, M_EXEC, WORK], "work (/x/job.py:4)"),
         ([START, MODULE, M_CALL, M_SORTED, WORK],
          "<module> (/x/job.py:3);builtins.sorted;work (/x/job.py:4)"),
+        ([START, MODULE, M_TYPE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
         # the program's own exec stays
         (
             [START, RUN, EXEC, MODULE, EXEC, MODULE],

@@ -177,22 +177,26 @@ def test_a_spool_cut_anywhere(tmp_path: Path) -> None:
     ],
 )
 def test_names_of_the_method_tables(tmp_path: Path, names: list[str], shown: str | None) -> None:
-    """In the place of no symbol; beside one; not for another function."""
+    """In the place of no symbol or an object's; beside one; not for another function."""
     spool = SpoolWriter()
     spool.meta()
-    bare, named, other = (native(TORCH, offset) for offset in (0x910, 0x1000, 0x2000))
+    bare, named, other, slot = (native(TORCH, at) for at in (0x910, 0x1000, 0x2000, 0x5000))
     spool.module(TORCH, PATHS[TORCH], 0x7F0000000000)
     spool.functions({bare + 8: bare, named + 8: named, other + 8: other})
-    spool.stack(bare + 8, named + 8, other + 8)
+    spool.stack(bare + 8, named + 8, other + 8, slot + 8)
     spool.stacks()
     for name in names:
-        spool.function_name(bare, name)
-        spool.function_name(named, name)
+        for function in (bare, named, slot):
+            spool.function_name(function, name)
     spool.function_name(other + 4, "m.other")  # begins elsewhere
     spool.end()
     with Profile.open(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        of_frame = {f.address: (f.name, f.source, f.python_name) for f in profile.frames.values()}
-    unnamed = ("libtorch_cpu.so!+0x910", "fde", None)
-    assert of_frame[0x910] == ((shown, "method table", shown) if shown else unnamed)
-    assert of_frame[0x1000][1:] == ("symtab", shown)
-    assert of_frame[0x2000][1:] == ("debugdata", None)
+        frames = {frame.address: frame for frame in profile.frames.values()}
+    of_frame = {at: (f.name, f.source, f.symbol, f.python_name) for at, f in frames.items()}
+    by_python = (shown, "method table", None, shown)
+    unnamed = ("libtorch_cpu.so!+0x910", "fde", None, None)
+    assert of_frame[0x910] == (by_python if shown else unnamed)
+    by_vtable = ("A::{virtual#3}", "exported data", "_ZTV1A[3]", None)
+    assert of_frame[0x5000] == (by_python if shown else by_vtable)
+    assert of_frame[0x1000][1::2] == ("symtab", shown)
+    assert of_frame[0x2000][1::2] == ("debugdata", None)
