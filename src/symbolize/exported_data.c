@@ -8,31 +8,18 @@
  */
 #include "exported_data.h"
 
+#include "exported_objects.h"
 #include "relocations.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD 8
-#define NO_OBJECT UINT32_MAX
+#define WORD EXPORTED_WORD
 #define VTABLE_HEADER (2 * WORD)   /* offset to top, type_info; the address point follows */
 #define TYPE_INFO_BASES (2 * WORD) /* vtable and name come before what points to bases */
 #define CHAIN_MAX 32               /* bases above one another that are told apart */
-#define COMPARED_NAME_LENGTH 256   /* bounds the work on hostile names */
-#define ENTRY_NAME_MAX 1024        /* so does this */
 #define NAME_LENGTH_MAX (1u << 20)
-
-/* The best name first.  DEFAULT: a kernel table's entry for no CPU in particular. */
-enum object_kind { OBJECT_DEFAULT, OBJECT_OTHER, OBJECT_VTABLE, OBJECT_TYPE_INFO };
-
-struct object {
-    uint64_t start, size;
-    uint32_t name; /* offset into the strings */
-    uint16_t section;
-    uint8_t kind;
-    uint8_t chain; /* bases above the class: the longest chain of them */
-};
 
 struct pointer { /* a relocated word of an object */
     uint64_t place;
@@ -48,10 +35,7 @@ struct function {
 };
 
 struct exported_data {
-    const char *strings;
-    size_t strings_size;
-    struct object *objects;
-    size_t n_objects;
+    struct exported_objects objects;
     struct function *functions;
     size_t n_functions;
 };
@@ -60,52 +44,14 @@ struct reader { /* what is needed while an exported_data is made */
     struct exported_data *d;
     const struct elf_image *image;
     const struct fde_index *fdes;
-    const char *symbols;
-    size_t n_symbols;
     uint64_t code_start, code_end; /* from the first to the last executable section */
     struct pointer *pointers;
     size_t n_pointers, capacity;
 };
 
-static const char *name_of(const struct exported_data *d, const struct object *o, size_t limit,
-                           size_t *length)
-{
-    size_t rest = d->strings_size - o->name;
-
-    *length = strnlen(d->strings + o->name, rest < limit ? rest : limit);
-    return d->strings + o->name;
-}
-
-/* Any offset is safe. */
-static int starts_with(const struct exported_data *d, uint32_t name, const char *prefix)
-{
-    size_t n = strlen(prefix);
-
-    return name < d->strings_size && d->strings_size - name >= n &&
-           memcmp(d->strings + name, prefix, n) == 0;
-}
-
 static int order(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;
-}
-
-static int compare_names(const struct exported_data *d, const struct object *a,
-                         const struct object *b)
-{
-    size_t length_a, length_b;
-    const char *name_a = name_of(d, a, COMPARED_NAME_LENGTH, &length_a);
-    const char *name_b = name_of(d, b, COMPARED_NAME_LENGTH, &length_b);
-    int c = memcmp(name_a, name_b, length_a < length_b ? length_a : length_b);
-
-    return c ?: order(length_a, length_b) ?: order(a->name, b->name);
-}
-
-static int compare_objects(const void *one, const void *other, void *data)
-{
-    const struct object *a = one, *b = other;
-
-    return order(a->start, b->start) ?: order(a->size, b->size) ?: compare_names(data, a, b);
 }
 
 static int compare_pointers(const void *one, const void *other)
@@ -119,116 +65,16 @@ static int compare_pointers(const void *one, const void *other)
 /* By start, then the best name first: the rules in exported_data.h. */
 static int compare_functions(const void *one, const void *other, void *data)
 {
-    const struct exported_data *d = data;
+    const struct exported_objects *objects = data;
     const struct function *a = one, *b = other;
-    const struct object *in_a = &d->objects[a->object], *in_b = &d->objects[b->object];
+    const struct exported_object *in_a = &objects->list[a->object];
+    const struct exported_object *in_b = &objects->list[b->object];
     int c = order(a->start, b->start) ?: order(in_a->kind, in_b->kind);
 
     if (c == 0 && in_a->kind == OBJECT_VTABLE)
         c = order(a->table != 0, b->table != 0) ?: order(in_a->chain, in_b->chain);
-    return c ?: order(in_a->size, in_b->size) ?: compare_names(d, in_a, in_b)
+    return c ?: order(in_a->size, in_b->size) ?: exported_objects_compare_names(objects, in_a, in_b)
              ?: order(a->table, b->table) ?: order(a->slot, b->slot);
-}
-
-/* -1: one that holds no functions, or (VTTs, construction vtables) functions of others. */
-static int kind_of(const struct exported_data *d, const struct object *o)
-{
-    static const char entry[] = "7DEFAULTE"; /* static data member DEFAULT */
-    size_t length;
-    const char *name = name_of(d, o, ENTRY_NAME_MAX, &length);
-
-    if (starts_with(d, o->name, "_ZTV"))
-        return OBJECT_VTABLE;
-    if (starts_with(d, o->name, "_ZTI"))
-        return OBJECT_TYPE_INFO;
-    if (starts_with(d, o->name, "_ZT"))
-        return -1;
-    length = length < sizeof(entry) ? 0 : length - (sizeof(entry) - 1);
-    return length && memcmp(name + length, entry, sizeof(entry) - 1) == 0 ? OBJECT_DEFAULT
-                                                                          : OBJECT_OTHER;
-}
-
-/* Notes the symbol if it is an object that may point to functions. */
-static void add_object(struct reader *r, const Elf64_Sym *symbol)
-{
-    const struct elf_section *section;
-    struct exported_data *d = r->d;
-    struct object *o = &d->objects[d->n_objects];
-    int kind;
-
-    if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT ||
-        ELF64_ST_BIND(symbol->st_info) == STB_LOCAL || symbol->st_size < WORD ||
-        symbol->st_name == 0 || symbol->st_name >= d->strings_size ||
-        symbol->st_shndx >= SHN_LORESERVE || symbol->st_shndx >= r->image->n_sections)
-        return;
-    section = &r->image->sections[symbol->st_shndx];
-    if (symbol->st_value < section->start || symbol->st_value >= section->end ||
-        symbol->st_size > section->end - symbol->st_value)
-        return;
-    *o = (struct object){
-        .start = symbol->st_value,
-        .size = symbol->st_size,
-        .name = symbol->st_name,
-        .section = symbol->st_shndx,
-    };
-    kind = kind_of(d, o);
-    if (kind < 0)
-        return;
-    o->kind = (uint8_t)kind;
-    d->n_objects++;
-}
-
-/* Index 0 and what does not exist read as the undefined symbol. */
-static Elf64_Sym read_symbol(const struct reader *r, size_t index)
-{
-    Elf64_Sym symbol = {0};
-
-    if (index < r->n_symbols)
-        memcpy(&symbol, r->symbols + index * sizeof(symbol), sizeof(symbol));
-    return symbol;
-}
-
-static int read_objects(struct reader *r)
-{
-    struct exported_data *d = r->d;
-    size_t n = 0;
-
-    d->objects = calloc(r->n_symbols + 1, sizeof(*d->objects));
-    if (!d->objects)
-        return -ENOMEM;
-    for (size_t i = 1; i < r->n_symbols; i++) {
-        Elf64_Sym symbol = read_symbol(r, i);
-
-        add_object(r, &symbol);
-    }
-    qsort_r(d->objects, d->n_objects, sizeof(*d->objects), compare_objects, d);
-    for (size_t i = 0; i < d->n_objects; i++) /* aliases: the first is the smallest */
-        if (n == 0 || d->objects[n - 1].start != d->objects[i].start)
-            d->objects[n++] = d->objects[i];
-    d->n_objects = n;
-    return 0;
-}
-
-/* The object that a whole word at `place` lies in. */
-static uint32_t object_at(const struct exported_data *d, uint64_t place)
-{
-    size_t low = 0, high = d->n_objects; /* the last one that starts at or before it */
-    const struct object *o;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (d->objects[middle].start <= place)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0)
-        return NO_OBJECT;
-    o = &d->objects[low - 1];
-    if (place - o->start > o->size - WORD || (place - o->start) % WORD)
-        return NO_OBJECT;
-    return (uint32_t)(low - 1);
 }
 
 static int is_code(const struct reader *r, uint64_t address)
@@ -252,7 +98,7 @@ static int add_pointer(struct reader *r, struct pointer pointer)
 }
 
 /* The word itself as it stands in the file; 0 if it does not. */
-static uint64_t read_word(const struct reader *r, const struct object *o, uint64_t place)
+static uint64_t read_word(const struct reader *r, const struct exported_object *o, uint64_t place)
 {
     const char *bytes;
     size_t size = elf_image_bytes(r->image, o->section, &bytes);
@@ -266,19 +112,21 @@ static uint64_t read_word(const struct reader *r, const struct object *o, uint64
 static int add_relocation(void *context, const struct relocation *relocation)
 {
     struct reader *r = context;
-    struct pointer p = {.place = relocation->place, .object = object_at(r->d, relocation->place)};
+    const struct exported_objects *objects = &r->d->objects;
+    struct pointer p = {.place = relocation->place};
     Elf64_Sym symbol;
 
+    p.object = exported_objects_at(objects, p.place);
     if (p.object == NO_OBJECT)
         return 0;
     if (relocation->symbol == 0) {
-        p.target = relocation->packed ? read_word(r, &r->d->objects[p.object], p.place)
+        p.target = relocation->packed ? read_word(r, &objects->list[p.object], p.place)
                                       : relocation->addend;
         p.to_type_info = !is_code(r, p.target);
         return add_pointer(r, p);
     }
-    symbol = read_symbol(r, relocation->symbol);
-    p.to_type_info = (uint32_t)starts_with(r->d, symbol.st_name, "_ZTI");
+    symbol = exported_objects_symbol(objects, relocation->symbol);
+    p.to_type_info = (uint32_t)exported_objects_name_starts(objects, symbol.st_name, "_ZTI");
     if (symbol.st_shndx != SHN_UNDEF &&
         (p.to_type_info || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL))
         p.target = symbol.st_value + relocation->addend;
@@ -288,19 +136,19 @@ static int add_relocation(void *context, const struct relocation *relocation)
 /* The longest chain of bases above each class.  A cycle, which no compiler makes, ends, too. */
 static void measure_chains(struct reader *r)
 {
-    struct object *objects = r->d->objects;
+    struct exported_object *objects = r->d->objects.list;
     int changed = 1;
 
     for (int pass = 0; changed && pass < CHAIN_MAX; pass++) {
         changed = 0;
         for (size_t i = 0; i < r->n_pointers; i++) {
             const struct pointer *p = &r->pointers[i];
-            struct object *o = &objects[p->object];
+            struct exported_object *o = &objects[p->object];
             uint32_t base;
 
             if (o->kind != OBJECT_TYPE_INFO || p->place - o->start < TYPE_INFO_BASES)
                 continue;
-            base = object_at(r->d, p->target);
+            base = exported_objects_at(&r->d->objects, p->target);
             if (base == NO_OBJECT || objects[base].kind != OBJECT_TYPE_INFO ||
                 objects[base].chain < o->chain || objects[base].chain == CHAIN_MAX)
                 continue;
@@ -328,7 +176,7 @@ static void add_function(struct reader *r, const struct pointer *p, uint32_t tab
 /* Without type_infos: functions in the place of the first ones, up to the first other word. */
 static void read_vtable_without_types(struct reader *r, const struct pointer *p, size_t n)
 {
-    uint64_t address_point = r->d->objects[p->object].start + VTABLE_HEADER;
+    uint64_t address_point = r->d->objects.list[p->object].start + VTABLE_HEADER;
 
     for (size_t i = 0; i < n && p[i].place == address_point + i * WORD; i++)
         add_function(r, &p[i], 0, i * WORD);
@@ -336,7 +184,7 @@ static void read_vtable_without_types(struct reader *r, const struct pointer *p,
 
 static void read_vtable(struct reader *r, const struct pointer *p, size_t n)
 {
-    struct object *objects = r->d->objects;
+    struct exported_object *objects = r->d->objects.list;
     uint64_t address_point = 0;
     uint32_t n_tables = 0, type;
 
@@ -349,7 +197,7 @@ static void read_vtable(struct reader *r, const struct pointer *p, size_t n)
         address_point = p[i].place + WORD;
         if (n_tables++)
             continue;
-        type = object_at(r->d, p[i].target);
+        type = exported_objects_at(&r->d->objects, p[i].target);
         if (type != NO_OBJECT)
             objects[p->object].chain = objects[type].chain;
     }
@@ -367,7 +215,7 @@ static int read_functions(struct reader *r)
         return -ENOMEM;
     for (size_t first = 0, last; first < r->n_pointers; first = last) {
         const struct pointer *p = &r->pointers[first];
-        const struct object *o = &d->objects[p->object];
+        const struct exported_object *o = &d->objects.list[p->object];
 
         for (last = first; last < r->n_pointers && r->pointers[last].object == p->object; last++)
             if (o->kind < OBJECT_VTABLE)
@@ -375,7 +223,7 @@ static int read_functions(struct reader *r)
         if (o->kind == OBJECT_VTABLE)
             read_vtable(r, p, last - first);
     }
-    qsort_r(d->functions, d->n_functions, sizeof(*d->functions), compare_functions, d);
+    qsort_r(d->functions, d->n_functions, sizeof(*d->functions), compare_functions, &d->objects);
     for (size_t i = 0; i < d->n_functions; i++)
         if (n == 0 || d->functions[n - 1].start != d->functions[i].start)
             d->functions[n++] = d->functions[i];
@@ -383,21 +231,14 @@ static int read_functions(struct reader *r)
     return 0;
 }
 
-/* Leaves it all empty if there are no symbols to name anything by. */
 static int read_all(struct reader *r)
 {
-    size_t index = elf_image_find(r->image, SHT_DYNSYM, NULL);
-    Elf64_Shdr header;
-    int error;
+    struct exported_objects *objects = &r->d->objects;
+    int error = exported_objects_read(objects, r->image);
 
-    if (!elf_image_section(r->image, index, &header) || header.sh_entsize != sizeof(Elf64_Sym))
-        return 0;
-    r->n_symbols = elf_image_bytes(r->image, index, &r->symbols) / sizeof(Elf64_Sym);
-    r->d->strings_size = elf_image_bytes(r->image, header.sh_link, &r->d->strings);
-    if (r->n_symbols == 0 || r->d->strings_size == 0)
-        return 0;
-    error = read_objects(r);
-    error = error ?: relocations_read(r->image, index, add_relocation, r);
+    if (error || objects->n == 0)
+        return error;
+    error = relocations_read(r->image, objects->section, add_relocation, r);
     if (error || r->n_pointers == 0)
         return error;
     qsort(r->pointers, r->n_pointers, sizeof(*r->pointers), compare_pointers);
@@ -435,7 +276,7 @@ void exported_data_free(struct exported_data *d)
 {
     if (!d)
         return;
-    free(d->objects);
+    exported_objects_free(&d->objects);
     free(d->functions);
     free(d);
 }
@@ -458,7 +299,8 @@ int exported_data_find(const struct exported_data *d, uint64_t address, struct s
     f = &d->functions[low - 1];
     if (address - f->start >= f->size)
         return 0;
-    out->name = name_of(d, &d->objects[f->object], NAME_LENGTH_MAX, &out->name_length);
+    out->name = exported_objects_name(&d->objects, &d->objects.list[f->object], NAME_LENGTH_MAX,
+                                      &out->name_length);
     out->start = f->start;
     out->size = f->size;
     out->source = SOURCE_EXPORTED_DATA;
