@@ -10,9 +10,12 @@ class ElfSymbols:
     Raises OSError if the file cannot be read, ValueError if it is no ELF64 little-endian program or
     library or its headers are damaged, LookupError if `build_id` (hex) is given and the file
     carries another or none.  A damaged symbol table inside a sound file is left out, silently.
+    `debug_roots`: as DwarfLines', for a file without `.symtab`.
     """
 
-    def __new__(cls, path: str | bytes, build_id: str | None = None) -> ElfSymbols: ...
+    def __new__(
+        cls, path: str | bytes, build_id: str | None = None, debug_roots: str = "/usr/lib/debug"
+    ) -> ElfSymbols: ...
     @property
     def build_id(self) -> str | None: ...
     def resolve(self, addresses: Sequence[int]) -> list[tuple[str, int, int, str] | None]:
@@ -20,9 +23,9 @@ class ElfSymbols:
 
         The name is as the file spells it, without "@VERSION", and bytes that are not UTF-8 are
         written "\\xNN".  `size` is the symbol's own; for one without a size (hand-written assembly)
-        it is the range that it was found to name.  `source` is "symtab", "debugdata", "dynsym" or
-        "exported data": then the name is that of an object that points to the function, with the
-        place in it: "_ZTV1A[3]", "table[0]" (pyhybrid/exported_data.py).
+        it is the range that it was found to name.  `source` is "symtab", "debug file",
+        "debugdata", "dynsym" or "exported data": then the name is that of an object that points to
+        the function, with the place in it: "_ZTV1A[3]", "table[0]" (pyhybrid/exported_data.py).
         """
 
 @final

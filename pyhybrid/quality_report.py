@@ -9,7 +9,10 @@ from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, stack_quality
 
 # Sources of a frame's name: schema.sql, `frame`.
-NAMED = ("symtab", "debugdata", "dynsym", "exported data", "method table", "role")
+NAMED = (
+    *("symtab", "debug file", "debugdata", "dynsym"),
+    *("exported data", "method table", "role"),
+)
 N_MODULES = 12
 MAX_CHUNKS = 2000  # of a thread, whose steps of time are looked at
 

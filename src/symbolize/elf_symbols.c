@@ -1,9 +1,10 @@
 /* elf_symbols.c - from a path to a filled symbol table, and names from elsewhere where it has none.
  *
- * Owns the file's image and that of the unpacked debugdata; all names point there.
+ * Owns the file's image, its split debug file's and that of the unpacked debugdata; all names point there.
  */
 #include "symbolize.h"
 
+#include "debug_file.h"
 #include "debugdata.h"
 #include "elf_image.h"
 #include "exported_data.h"
@@ -21,6 +22,7 @@
 
 struct elf_symbols {
     struct elf_image file;
+    struct elf_image debug; /* open if the file has no `.symtab`, and a split debug file */
     struct elf_image debugdata;
     struct fde_index fdes;
     struct symbol_table *table;
@@ -130,7 +132,21 @@ static void read_fdes(struct elf_symbols *s)
         fde_index_frames(&s->fdes, section, size, s->file.sections[frames].start);
 }
 
-static int build_table(struct elf_symbols *s)
+/* Without one, or with one that cannot be opened, there are fewer names. */
+static int add_debug_file(struct elf_symbols *s, const char *path, const char *roots)
+{
+    char *found;
+    int r;
+
+    if (elf_image_find(&s->file, SHT_SYMTAB, NULL) ||
+        debug_file_find(&s->file, path, roots, &found) != 0)
+        return 0;
+    r = elf_image_open(&s->debug, found);
+    free(found);
+    return r ? 0 : add_symbols(s->table, &s->debug, &s->fdes, SHT_SYMTAB, SOURCE_DEBUG_FILE);
+}
+
+static int build_table(struct elf_symbols *s, const char *path, const char *roots)
 {
     int r = symbol_table_new(&s->table);
 
@@ -138,12 +154,14 @@ static int build_table(struct elf_symbols *s)
         return r;
     read_fdes(s);
     r = add_symbols(s->table, &s->file, &s->fdes, SHT_SYMTAB, SOURCE_SYMTAB);
+    r = r ? r : add_debug_file(s, path, roots);
     r = r ? r : add_debugdata(s);
     r = r ? r : add_symbols(s->table, &s->file, &s->fdes, SHT_DYNSYM, SOURCE_DYNSYM);
     return r ? r : symbol_table_index(s->table);
 }
 
-int elf_symbols_new(struct elf_symbols **out, const char *path, const char *build_id)
+int elf_symbols_new(struct elf_symbols **out, const char *path, const char *build_id,
+                    const char *roots)
 {
     struct elf_symbols *s = calloc(1, sizeof(*s));
     int r;
@@ -158,7 +176,7 @@ int elf_symbols_new(struct elf_symbols **out, const char *path, const char *buil
         r = -ESTALE;
         goto fail;
     }
-    r = build_table(s);
+    r = build_table(s, path, roots);
     if (r)
         goto fail;
     *out = s;
@@ -175,6 +193,7 @@ void elf_symbols_free(struct elf_symbols *s)
     exported_data_free(s->exported);
     symbol_table_free(s->table);
     elf_image_close(&s->debugdata);
+    elf_image_close(&s->debug);
     elf_image_close(&s->file);
     free(s);
 }

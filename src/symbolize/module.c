@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const source_names[N_SOURCES] = {"symtab", "debugdata", "dynsym",
+static const char *const source_names[N_SOURCES] = {"symtab", "debug file", "debugdata", "dynsym",
                                                     "exported data"};
 
 struct symbols_object {
@@ -58,19 +58,20 @@ static void set_error(int error, PyObject *path)
 
 static PyObject *symbols_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = {"path", "build_id", NULL};
+    static char *keywords[] = {"path", "build_id", "debug_roots", NULL};
     PyObject *given, *path = NULL;
-    const char *build_id = NULL;
+    const char *build_id = NULL, *roots = DEBUG_FILE_ROOTS;
     struct elf_symbols *symbols;
     struct symbols_object *self = NULL;
     const char *c_path;
     int r;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|z:ElfSymbols", keywords, &given, &build_id) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zs:ElfSymbols", keywords, &given, &build_id,
+                                     &roots) ||
         !PyUnicode_FSConverter(given, &path))
         return NULL;
     c_path = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS r = elf_symbols_new(&symbols, c_path, build_id);
+    Py_BEGIN_ALLOW_THREADS r = elf_symbols_new(&symbols, c_path, build_id, roots);
     Py_END_ALLOW_THREADS Py_DECREF(path);
     if (r) {
         set_error(-r, given);

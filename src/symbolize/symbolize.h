@@ -1,7 +1,7 @@
 /* symbolize.h - names for addresses of ELF files.
  *
- * One ELF file is opened, its function symbols from `.symtab`, `.gnu_debugdata` and `.dynsym` are
- * put into one table, and addresses are looked up in it.  An address is the file's own virtual
+ * One ELF file is opened, its function symbols from `.symtab` (its own or its split debug file's),
+ * `.gnu_debugdata` and `.dynsym` are put into one table, and addresses are looked up in it.  An address is the file's own virtual
  * address (what dlpi_addr is subtracted from).  A symbol names its st_size bytes and no more.
  *
  * Which symbol names an address:
@@ -32,6 +32,7 @@
 /* Best first. */
 enum symbol_source {
     SOURCE_SYMTAB,
+    SOURCE_DEBUG_FILE, /* the `.symtab` of the split debug file (debug_file.h) */
     SOURCE_DEBUGDATA,
     SOURCE_DYNSYM,
     SOURCE_EXPORTED_DATA,
@@ -52,10 +53,12 @@ struct symbol {
 
 struct elf_symbols;
 
-/* Opens and indexes `path`.  `build_id` (hex, or NULL) is what the file must carry.  Returns 0;
+/* Opens and indexes `path`.  `build_id` (hex, or NULL) is what the file must carry; where it has no `.symtab`,
+ * a split debug file is sought in `roots` (debug_file.h).  Returns 0;
  * -ENOEXEC: not an ELF64 little-endian program or library; -EBADMSG: its headers do not hold;
  * -ESTALE: another build-id, or none; otherwise the -errno of opening or mapping it. */
-int elf_symbols_new(struct elf_symbols **out, const char *path, const char *build_id);
+int elf_symbols_new(struct elf_symbols **out, const char *path, const char *build_id,
+                    const char *roots);
 void elf_symbols_free(struct elf_symbols *s);
 
 /* Lower-case hex, or NULL if the file carries none. */

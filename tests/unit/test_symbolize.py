@@ -509,6 +509,35 @@ def test_lines_of_a_split_debug_file(with_dwarf: Path, tmp_path: Path) -> None:
     assert lines.resolve(outer) == DwarfLines(str(with_dwarf)).resolve(outer)
 
 
+def test_names_of_a_split_debug_file(library: Path, tmp_path: Path) -> None:
+    """By build-id, or beside the library by its name there; of the same build only."""
+    number, at = build_id(library), addresses(library)
+    root = tmp_path / "root"
+    debug = root / ".build-id" / number[:2] / f"{number[2:]}.debug"
+    debug.parent.mkdir(parents=True)
+    stripped = tmp_path / "libknown.so"
+    run("strip", "--strip-all", "-o", stripped, library)
+    run("objcopy", "--only-keep-debug", library, debug)
+
+    def found(debug_roots: Path) -> tuple[str, str] | None:
+        (symbol,) = ElfSymbols(str(stripped), None, str(debug_roots)).resolve([at["file_static"]])
+        return symbol and symbol[0::3]
+
+    assert found(root) == ("file_static", "debug file")
+    assert found(tmp_path / "nowhere") is None
+    (exported,) = ElfSymbols(str(stripped), None, str(root)).resolve([at["exported"]])
+    assert exported is not None
+    assert exported[0::3] == ("exported", "debug file")  # the better source
+
+    beside = tmp_path / "libknown.debug"
+    debug.rename(beside)
+    assert found(root) is None
+    run("objcopy", f"--add-gnu-debuglink={beside}", stripped)
+    assert found(tmp_path / "nowhere") == ("file_static", "debug file")
+    beside.write_bytes(beside.read_bytes() + b"\0")  # another CRC
+    assert found(tmp_path / "nowhere") is None
+
+
 def test_a_relative_build_folder_comes_once(with_dwarf: Path, tmp_path: Path) -> None:
     source, out = with_dwarf.with_name("inlined.c"), tmp_path / "relative.so"
     command = ["gcc", "-shared", "-fPIC", "-O2", "-g", f"-ffile-prefix-map={source.parent}=./built",
