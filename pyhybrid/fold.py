@@ -22,6 +22,7 @@ from pyhybrid.plumbing import (
     KERNEL_MODULE,
     NAMELESS_STARTS,
     is_plumbing,
+    is_trampoline,
 )
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import BRIDGED
@@ -159,7 +160,7 @@ def _classify(profile: Profile) -> dict[int, int]:
     def native(frame: Frame) -> int:
         module = profile.modules.get(frame.module or 0)
         if module is None:
-            return NATIVE
+            return PLUMBING if is_trampoline(frame.symbol) else NATIVE
         file = os.path.basename(module.path)
         if frame.symbol is None and nameless.match(file):
             return NAMELESS_START

@@ -2,7 +2,8 @@
 
 Identity: python = (qualname, file, first line), so that equal code objects are one
 function; native = (module path and build-id, function start), so that a library loaded twice is
-one; kernel = its function's start; pseudo = its kind.  Frame ids count from 1.
+one, and without a module the start alone, an absolute address; kernel = its function's start;
+pseudo = its kind.  Frame ids count from 1.
 """
 
 import re

@@ -146,6 +146,11 @@ def is_interpreter(path: str) -> bool:
     return re.match(translate(PYTHON), os.path.basename(path)) is not None
 
 
+def is_trampoline(symbol: str | None) -> bool:
+    """Is code in no module, by its name, CPython's own trampoline into the eval loop (-X perf)?"""
+    return symbol is not None and symbol.startswith("py::")
+
+
 def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -> bool:
     """Is it, by the name of the module's file (without folder) and by the symbol?
 

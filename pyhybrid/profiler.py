@@ -13,6 +13,7 @@ from pyhybrid.claim import check_folder, claim
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finisher import spawn, wait_for
 from pyhybrid.forks import QuietFork
+from pyhybrid.jit_files import jit_files
 from pyhybrid.settings import CLOCKS, ENGINES, Settings
 from pyhybrid.streams import keep_whole, release
 
@@ -241,6 +242,7 @@ class Profiling:
             "prefix_suffix": self.suffix,
         }
         self.native.write_meta(json.dumps(meta).encode())
+        self._to_json = json.dumps  # at the end imports may be forbidden
 
     def finish_at_exit(self) -> None:
         """Finish when the interpreter ends: registered first, so it runs last."""
@@ -294,6 +296,8 @@ class Profiling:
         if os.getpid() != self.pid or not self.native.running():
             return None
         self._name_threads()
+        # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
+        self.native.write_meta(self._to_json(jit_files()).encode())
         result = self.native.stop()
         release(self.streams)
         if result is None:

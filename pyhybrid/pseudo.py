@@ -36,7 +36,8 @@ PSEUDO_FRAMES = {
     8: PseudoFrame(KERNEL, IN_KERNEL),  # a frame of kind kernel, not pseudo (frames.py)
 }
 
-# A native address in no module: code that a JIT compiler wrote into anonymous memory.
+# A native address in no module: code that a JIT compiler wrote into anonymous memory, and that no
+# runtime named (jit_maps.py).
 JIT = "[jit]"
 
 # All frames of a stack were interpreter plumbing, and views fold that away.

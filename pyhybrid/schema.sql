@@ -7,7 +7,7 @@ PRAGMA user_version = 3;            -- the schema version
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...), and
 -- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
 -- in the kernel they came), kernel_mute (clocks that could not say that), kernel_text ([start, end] of the
--- kernel's code, or null), n_cpus, package_dir, notes.  call_cost_ns: what
+-- kernel's code, or null), perf_map and jitdumps (files in which other runtimes named their code), n_cpus, package_dir, notes.  call_cost_ns: what
 -- counting adds to a call, measured at start, call_cost_inside_ns: the part that is charged to the
 -- function itself, not to its caller; null: not known.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- value: JSON
@@ -38,19 +38,20 @@ CREATE TABLE segment (
     start INTEGER NOT NULL, size INTEGER NOT NULL, file_offset INTEGER NOT NULL, flags INTEGER NOT NULL);
 
 -- A function.  kind: python, native, kernel, pseudo, or region (pyhybrid.region).  Python functions are one by (name, file, line),
--- native ones by (module's path and build-id, address).
+-- native ones by (module's path and build-id, address), code in no module by address.
 CREATE TABLE frame (
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, kind TEXT NOT NULL,
     name TEXT NOT NULL,                   -- qualname, demangled symbol, or [pseudo]
     file TEXT, line INTEGER,              -- python: file name and first line; kernel: file is its module
-    module INTEGER REFERENCES module,     -- native
-    address INTEGER, size INTEGER,        -- native: the function's start, module-relative; kernel: absolute
-                                          -- (64 bits with sign)
+    module INTEGER REFERENCES module,     -- native; null: code in no module (a JIT compiler's)
+    address INTEGER, size INTEGER,        -- native: the function's start, module-relative; without a module,
+                                          -- and of the kernel: absolute (64 bits with sign)
     symbol TEXT,                          -- native, kernel: the name as it stands in the table; exported data:
                                           -- an object's name and the place in it (exported_data.py);
                                           -- pseudo: which, as a word (pseudo.py)
     source TEXT NOT NULL,                 -- code, symtab, debug file, debugdata, dynsym, exported data, method table,
-                                          -- role (starts.py), fde, kallsyms, none, pseudo, region
+                                          -- role (starts.py), fde, jit map, jitdump (jit_maps.py), kallsyms, none,
+                                          -- pseudo, region
     python_name TEXT);                    -- native: by which Python reaches it (torch._C._nn.linear), as the
                                           -- interpreter's method tables said when the program ended
 

@@ -7,7 +7,8 @@ looked up once, all words of a module together.  What is known decides the name:
     exported object    at::Foo::{virtual#3}                   source exported data
     unwind table only  libfoo.so!+0x1a2b30 (function start)   source fde
     module only        libfoo.so!?                            source none
-    no module          [jit]                                  source none
+    no module          its name by the runtime that made it   source jit map, jitdump (jit_maps.py)
+    nothing            [jit]                                  source none
 
 The lookup itself is the extension module `_symbolize`, loaded here and only here, so that pure
 Python (and tests) can work with another `Loader`.
@@ -23,6 +24,7 @@ from pyhybrid import vdso
 from pyhybrid.boot import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exported_data import readable_place
+from pyhybrid.jit_maps import read_jit_functions
 from pyhybrid.kallsyms import KernelFunction, KernelSymbols
 from pyhybrid.pseudo import JIT
 from pyhybrid.spool_rows import Module, Spool
@@ -47,7 +49,7 @@ Demangle = Callable[[str], str]
 
 
 class NativeFunction(NamedTuple):
-    """What a native frame is: module id (0: none), module-relative start, size, and its names."""
+    """What a native frame is: module id (0: none), start (relative to it), size, and its names."""
 
     module: int
     start: int | None
@@ -81,11 +83,10 @@ class Symbolizer:
     def name(self, words: Iterable[int]) -> dict[int, NativeFunction]:
         """The function of every native word."""
         named: dict[int, NativeFunction] = {}
-        jit = NativeFunction(0, None, None, JIT, None, "none")
         for number, group in groupby(sorted(words), lambda word: word >> ADDRESS_BITS):
             module = self._spool.modules.get(number)
             if module is None:
-                named.update((word, jit) for word in group)
+                self._name_jit(number, list(group), named)
             else:
                 self._name_module(module, list(group), named)
         return named
@@ -104,6 +105,22 @@ class Symbolizer:
     def kernel_text(self) -> tuple[int, int] | None:
         """Where the kernel's code begins and ends, if a frame of it was named."""
         return self._kernel.text() if self._kernel else None
+
+    def _name_jit(self, number: int, words: list[int], named: dict[int, NativeFunction]) -> None:
+        """Words in no module, or (`number` not 0) in one that the spool lacks."""
+        named.update(dict.fromkeys(words, NativeFunction(0, None, None, JIT, None, "none")))
+        if number:
+            return
+        functions, notes = read_jit_functions(self._spool.meta, self._spool.path)
+        for note in notes:
+            self._note(note)
+        for word in words:
+            found, source = functions.resolve(word), functions.source(word)
+            if found and source:
+                raw, start, size = found
+                named[word] = NativeFunction(
+                    0, start, size, self._readable(raw, source), raw, source
+                )
 
     def _name_module(
         self, module: Module, words: list[int], named: dict[int, NativeFunction]

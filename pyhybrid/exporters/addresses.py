@@ -6,7 +6,7 @@ a region where nothing was mapped and nothing was sampled, which perf.data decla
 whichever is made first, or again.
 
 Code in no module (JIT compilers' output) keeps its addresses; its pages are declared the same way,
-and the map calls them [jit].
+and the map calls them [jit] where no runtime named them.
 """
 
 from pyhybrid.profile_file import Profile

@@ -4,6 +4,9 @@ Format: tools/perf/Documentation/jit-interface.txt in the Linux source - `START 
 hexadecimal.  Python functions are written as CPython's perf trampoline does, `py::qualname:file`,
 and with the first line: `py::Linear.forward:/path/linear.py:130`.
 
+A runtime of the program may have written the same file about its own code (jit_maps.py): its
+functions stay in it.
+
 perf reads the map of a process only where the reader's user owns it.  /tmp belongs to everyone, so
 nothing is written through a link or over another user's file.
 """
@@ -14,9 +17,12 @@ import stat
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import FRAME_SIZE, SyntheticAddresses
 from pyhybrid.exporters.output import Output
+from pyhybrid.jit_maps import JIT_MAP, JitFunctions, read_trusted
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import JIT
 from pyhybrid.rows import Frame
+
+_EARLIER_SIZE = 1 << 24  # bytes of synthetic addresses
 
 # Tools that read perf's output cut names at parentheses, and stacks at semicolons.
 _UNSAFE = str.maketrans({"(": "[", ")": "]", ";": ":", "\n": " ", "\r": " "})
@@ -38,8 +44,8 @@ class PerfMap:
         A link or another user's file is left alone, which is a note and not an error.  Raises
         PyhybridError where the file cannot be written.
         """
-        text = "".join(f"{line}\n" for line in self.lines(profile))
         try:
+            text = "".join(f"{line}\n" for line in self.lines(profile, _theirs(profile, path)))
             if refused := _remove_stale(path):
                 note = f"{path} not written: {refused}; perf will not name Python functions"
                 return Output(None, [note])
@@ -50,20 +56,69 @@ class PerfMap:
             raise PyhybridError(f"cannot write {path}: {error.strerror}") from error
         return Output(path, [])
 
-    def lines(self, profile: Profile) -> list[str]:
-        """The lines, by address, without line ends."""
+    def lines(self, profile: Profile, theirs: bytes = b"") -> list[str]:
+        """The lines, by address, without line ends; `theirs`: a map whose functions are kept."""
         addresses = SyntheticAddresses(profile)
+        jit = _jit_functions(profile, addresses, theirs)
         entries = [
             (address, FRAME_SIZE, _name(profile.frames[frame]))
             for frame, address in addresses.of_frame.items()
         ]
-        entries += [(start, size, JIT) for start, size in addresses.jit]
+        entries += [(start, size, name.translate(_UNSAFE)) for name, start, size in jit]
+        taken = [(start, start + size) for _, start, size in jit]
+        entries += [(start, size, JIT) for start, size in _gaps(addresses.jit, taken)]
         return [f"{start:x} {size:x} {name}" for start, size, name in sorted(entries)]
 
 
 def _name(frame: Frame) -> str:
     name = frame.name if frame.kind != "python" else f"py::{frame.name}:{frame.file}:{frame.line}"
     return name.translate(_UNSAFE)
+
+
+def _theirs(profile: Profile, path: str) -> bytes:
+    """What the program's runtimes wrote at `path`; nothing where it was not theirs."""
+    if profile.meta.get("perf_map") != path:
+        return b""
+    try:
+        return read_trusted(path, {0, os.geteuid()})
+    except (OSError, ValueError):
+        return b""
+
+
+def _jit_functions(
+    profile: Profile, addresses: SyntheticAddresses, theirs: bytes
+) -> list[tuple[str, int, int]]:
+    """Name, start and size of functions in no module, by address; the profile's own count most."""
+    told, functions = JitFunctions(), JitFunctions()
+    told.add_perf_map(theirs)
+    for name, start, size in told.functions():
+        # An earlier map of ours may stand there: its synthetic addresses began where these do.
+        if not addresses.base <= start < addresses.base + _EARLIER_SIZE:
+            functions.add(start, size, name.encode(), JIT_MAP)
+    for frame in profile.frames.values():
+        if frame.kind == "native" and frame.module is None and frame.address is not None:
+            shown = frame.name.encode("utf-8", "backslashreplace")
+            functions.add(frame.address, frame.size or 0, shown, JIT_MAP)
+    return functions.functions()
+
+
+def _gaps(ranges: list[tuple[int, int]], taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is left of `ranges`, (start, size), without `taken`, (start, end); both by address."""
+    left: list[tuple[int, int]] = []
+    first = 0
+    for start, size in ranges:
+        end = start + size
+        while first < len(taken) and taken[first][1] <= start:
+            first += 1
+        at = first
+        while at < len(taken) and taken[at][0] < end:
+            if start < taken[at][0]:
+                left.append((start, taken[at][0] - start))
+            start = max(start, taken[at][1])
+            at += 1
+        if start < end:
+            left.append((start, end - start))
+    return left
 
 
 def _remove_stale(path: str) -> str:

@@ -1,0 +1,65 @@
+"""Where the runtimes of this process write the names of their code (jit_maps.py reads them).
+
+Imports are few and light: the program waits for it.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+_SLACK_S = 2.0  # clocks on the wall are set
+
+
+def jit_files() -> dict[str, Any]:
+    """Meta `perf_map` (a path or None) and `jitdumps` (paths): of this process, as of now.
+
+    A file that cannot be looked for is none.  Never raises: the program may forbid to open files
+    (audit hooks), or have replaced `os.open`.
+    """
+    pid = os.getpid()
+    return {"perf_map": _tried(_perf_map, pid), "jitdumps": _tried(_jitdumps, pid) or []}
+
+
+def _tried(look: Callable[[int], Any], pid: int) -> Any:
+    try:
+        return look(pid)
+    except Exception:
+        return None
+
+
+def _perf_map(pid: int) -> str | None:
+    """Not one that an older process of the same number left."""
+    path = f"/tmp/perf-{pid}.map"
+    return path if os.lstat(path).st_mtime >= _began() - _SLACK_S else None
+
+
+def _began() -> float:
+    """When this process began, in seconds of the clock on the wall."""
+    ticks = int(_read("/proc/self/stat").rpartition(b")")[2].split()[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
+
+
+def _jitdumps(pid: int) -> list[str]:
+    """A runtime maps a page of its jitdump as code, so that profilers find the file."""
+    end = b"/jit-%d.dump" % pid
+    found: dict[str, None] = {}
+    # Not self: nothing is mapped there once the main thread has ended.
+    for line in _read("/proc/thread-self/maps").split(b"\n"):
+        line = line.removesuffix(b" (deleted)")
+        fields = line.split(None, 5)
+        if line.endswith(end) and len(fields) == 6 and b"x" in fields[1]:
+            found[os.fsdecode(fields[5].replace(b"\\012", b"\n"))] = None
+    return list(found)
+
+
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(file, 1 << 16):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)

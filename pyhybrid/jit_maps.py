@@ -1,0 +1,232 @@
+"""Names of code in no module, from what the runtimes of the process wrote about it.
+
+- perf map, /tmp/perf-PID.map: a line `START SIZE NAME` for each function, numbers in hexadecimal
+  (tools/perf/Documentation/jit-interface.txt in the Linux source);
+- jitdump, jit-PID.dump: binary records (tools/perf/Documentation/jitdump-specification.txt).
+
+Both become one table of disjoint functions.  Code memory is used again: what was told later ends
+every earlier function that it overlaps.  Samples are named without regard to their time, so code
+that ran in a place before other code came there has no name, or that code's.
+
+Nothing in these files is trusted: damaged parts are skipped, and sizes are checked.
+"""
+
+import contextlib
+import os
+import re
+import stat
+import struct
+from bisect import bisect_right
+from collections.abc import Collection
+from heapq import heappop, heappush
+from itertools import islice
+from operator import le
+from typing import Any
+
+from pyhybrid.pseudo import JIT
+
+JIT_MAP, JITDUMP = SOURCES = ("jit map", "jitdump")
+
+MAX_BYTES = 256 << 20  # of one file: the rest is not read
+MAX_FUNCTIONS = 1 << 20
+MAX_NAME = 4096  # bytes
+MAX_SIZE = 1 << 31  # of a function, bytes: x86 code cannot jump further within itself
+ADDRESS_LIMIT = 1 << 47
+
+_LINE = re.compile(
+    rb"^[ \t]*(?:0[xX])?([0-9a-fA-F]{1,16})[ \t]+(?:0[xX])?([0-9a-fA-F]{1,16})[ \t]+(\S.*)$",
+    re.MULTILINE,
+)
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+_ORDERS = {b"DTiJ": "<", b"JiTD": ">"}  # the magic's bytes -> struct's byte order
+_HEADER_SIZE = 40
+_LOAD, _MOVE = 0, 1
+
+
+class JitFunctions:
+    """Functions by absolute address; `add_*` in the order in which they were told."""
+
+    def __init__(self) -> None:
+        self.full = False  # there were more than MAX_FUNCTIONS
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._names: list[bytes] = []
+        self._sources: list[str] = []
+        self._order: list[int] | None = None  # the functions that are left, by address
+        self._sorted_starts: list[int] = []
+
+    def add(self, start: int, size: int, name: bytes, source: str) -> None:
+        """One more function; not where it cannot be one."""
+        end = start + size
+        if not (0 < size <= MAX_SIZE and end <= ADDRESS_LIMIT and name):
+            return
+        if len(self._starts) >= MAX_FUNCTIONS:
+            self.full = True
+            return
+        self._starts.append(start)
+        self._ends.append(end)
+        self._names.append(name[:MAX_NAME])
+        self._sources.append(source)
+        self._order = None
+
+    def add_perf_map(self, data: bytes) -> None:
+        """The lines of a perf map; our own for code without a name are none."""
+        for line in _LINE.finditer(data):
+            start, size, name = line.groups()
+            name = name.rstrip()
+            if name != JIT.encode():
+                self.add(int(start, 16), int(size, 16), name, JIT_MAP)
+
+    def add_jitdump(self, data: bytes, pid: int | None = None) -> None:
+        """The functions that a jitdump tells of; a torn record ends it.
+
+        Raises ValueError where it is no jitdump, or that of a process other than `pid`.
+        """
+        order = _ORDERS.get(data[:4])
+        if order is None or len(data) < _HEADER_SIZE:
+            raise ValueError("not a jitdump")
+        version, header_size, _, _, of_pid = struct.unpack_from(order + "5I", data, 4)
+        if version != 1:
+            raise ValueError(f"jitdump of version {version}")
+        if pid is not None and of_pid != pid:
+            raise ValueError(f"of another process ({of_pid})")
+        record = struct.Struct(order + "IIQ")
+        at, loaded = max(header_size, _HEADER_SIZE), dict[int, tuple[int, bytes]]()
+        while at + record.size <= len(data):
+            kind, size, _ = record.unpack_from(data, at)
+            body, at = at + record.size, at + size
+            if size < record.size or at > len(data):
+                break
+            if kind == _LOAD:
+                self._load(order, data, body, at, loaded)
+            elif kind == _MOVE:
+                self._move(order, data, body, at, loaded)
+
+    def resolve(self, address: int) -> tuple[str, int, int] | None:
+        """Name, start and size (bytes) of the function at `address`."""
+        found = self._find(address)
+        return None if found is None else self._function(found)
+
+    def source(self, address: int) -> str | None:
+        """What told of the function at `address`: one of SOURCES."""
+        found = self._find(address)
+        return None if found is None else self._sources[found]
+
+    def functions(self) -> list[tuple[str, int, int]]:
+        """All of them by address, as `resolve` has them."""
+        return [self._function(number) for number in self._sort()]
+
+    def _load(
+        self, order: str, data: bytes, at: int, end: int, loaded: dict[int, tuple[int, bytes]]
+    ) -> None:
+        name_at = at + 40
+        name_end = data.find(b"\0", name_at, end)
+        if name_end < 0:
+            return
+        start, size, index = struct.unpack_from(order + "3Q", data, at + 16)
+        if name_end + 1 + size <= end:  # the code itself follows
+            name = data[name_at : min(name_end, name_at + MAX_NAME)]
+            self.add(start, size, name, JITDUMP)
+            if len(loaded) < MAX_FUNCTIONS:
+                loaded[index] = size, name
+
+    def _move(
+        self, order: str, data: bytes, at: int, end: int, loaded: dict[int, tuple[int, bytes]]
+    ) -> None:
+        """Also where it was before it keeps its name, until other code comes there."""
+        if at + 48 > end:
+            return
+        start, _, index = struct.unpack_from(order + "3Q", data, at + 24)
+        if index in loaded:
+            size, name = loaded[index]
+            self.add(start, size, name, JITDUMP)
+
+    def _find(self, address: int) -> int | None:
+        order = self._sort()
+        at = bisect_right(self._sorted_starts, address) - 1
+        return order[at] if at >= 0 and address < self._ends[order[at]] else None
+
+    def _function(self, number: int) -> tuple[str, int, int]:
+        start = self._starts[number]
+        name = self._names[number].decode("utf-8", "backslashreplace")
+        name = _CONTROL.sub(lambda c: f"\\x{ord(c[0]):02x}", name)
+        return name, start, self._ends[number] - start
+
+    def _sort(self) -> list[int]:
+        if self._order is None:
+            starts, ends = self._starts, self._ends
+            order = sorted(range(len(starts)), key=starts.__getitem__)
+            in_order = map(ends.__getitem__, order)
+            if not all(map(le, in_order, map(starts.__getitem__, islice(order, 1, None)))):
+                order = self._last(order)
+            self._order, self._sorted_starts = order, [starts[number] for number in order]
+        return self._order
+
+    def _last(self, order: list[int]) -> list[int]:
+        """Those of `order` that no later function overlaps.
+
+        In one pass by address.  `above`: the functions that reach beyond the current start, newest
+        on top (those that ended go when they come up).  `alive`: those that nothing has overlapped
+        so far, oldest on top; those that ended are beyond reach.
+        """
+        starts, ends = self._starts, self._ends
+        above: list[int] = []
+        alive: list[int] = []
+        left: list[int] = []
+        for number in order:
+            start = starts[number]
+            while alive and alive[0] < number:
+                other = heappop(alive)
+                if ends[other] <= start:
+                    left.append(other)
+            while above and ends[-above[0]] <= start:
+                heappop(above)
+            if not above or -above[0] < number:
+                heappush(alive, number)
+            heappush(above, -number)
+        return sorted(left + alive, key=starts.__getitem__)
+
+
+def read_trusted(path: str, uids: Collection[int]) -> bytes:
+    """The file at `path`, up to MAX_BYTES of it.
+
+    Raises OSError where it cannot be read; ValueError where it is no regular file, or is one that
+    belongs to none of `uids` (/tmp is everyone's).
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a regular file")
+        if status.st_uid not in uids:
+            raise ValueError("belongs to another user")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(min(status.st_size, MAX_BYTES))
+    finally:
+        os.close(descriptor)
+
+
+def read_jit_functions(meta: dict[str, Any], spool_path: str) -> tuple[JitFunctions, list[str]]:
+    """What the files tell that the profiled process found when it stopped (profiler.py, meta
+    `perf_map` and `jitdumps`), and notes on those that tell nothing."""
+    functions, notes = JitFunctions(), list[str]()
+    perf_map, dumps, pid = meta.get("perf_map"), meta.get("jitdumps") or [], meta.get("pid")
+    files = [(perf_map, JIT_MAP)] if perf_map else []
+    files += [(path, JITDUMP) for path in dumps]
+    uids = {0, os.geteuid()}
+    with contextlib.suppress(OSError):
+        uids.add(os.stat(spool_path).st_uid)  # root may finish another user's
+    for path, kind in files:
+        try:
+            data = read_trusted(path, uids)
+            if kind == JIT_MAP:
+                functions.add_perf_map(data)
+            else:
+                functions.add_jitdump(data, pid)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            notes.append(f"{path}: no names of JIT code: {why}")
+    if functions.full:
+        notes.append(f"more than {MAX_FUNCTIONS:,} JIT functions: some have no name")
+    return functions, notes
