@@ -297,8 +297,7 @@ class Profiling:
             return None
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        self.native.write_meta(self._to_json(jit_files()).encode())
-        result = self.native.stop()
+        result = self.native.stop(lambda: self._to_json(jit_files()).encode())
         release(self.streams)
         if result is None:
             return None

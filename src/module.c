@@ -207,19 +207,35 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
 }
 
-PyDoc_STRVAR(stop_doc, "stop() -> dict | None\n\n"
-                       "Stop, flush and close the spool (sampler.h: what stays).  None if no "
-                       "profiler runs\n(also in a forked child).");
+PyDoc_STRVAR(stop_doc,
+             "stop(describe=None) -> dict | None\n\n"
+             "Stop, flush and close the spool (sampler.h: what stays).  `describe` gives a "
+             "last META record\n(bytes); what it calls is not counted.  None if no "
+             "profiler runs (also in a forked child).");
 
-static PyObject *stop(PyObject *self, PyObject *unused)
+static void write_last_meta(PyObject *describe)
+{
+    PyObject *text = PyObject_CallNoArgs(describe);
+    if (text && PyBytes_Check(text))
+        sampler_write(SPOOL_META, NULL, 0, PyBytes_AS_STRING(text),
+                      (uint32_t)PyBytes_GET_SIZE(text));
+    Py_XDECREF(text);
+    PyErr_Clear();
+}
+
+static PyObject *stop(PyObject *self, PyObject *args)
 {
     (void)self;
-    (void)unused;
     struct sampler_result result;
+    PyObject *describe = Py_None;
     int error;
+    if (!PyArg_ParseTuple(args, "|O", &describe))
+        return NULL;
     if (!sampler_running())
         Py_RETURN_NONE;
     instrument_stop();
+    if (describe != Py_None)
+        write_last_meta(describe);
     stop_watching();
     error = sampler_stop(method_names_collect, &result);
     if (error)
@@ -344,7 +360,7 @@ static PyObject *wait_at_exit(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
-    {"stop", stop, METH_NOARGS, stop_doc},
+    {"stop", stop, METH_VARARGS, stop_doc},
     {"running", running, METH_NOARGS, running_doc},
     {"forget", forget, METH_NOARGS, forget_doc},
     {"pause", pause_all, METH_NOARGS, pause_doc},

@@ -63,6 +63,8 @@ def test_nested_c_and_python(
 ) -> None:
     if JIT and unwinder == "libunwind":
         pytest.skip("libunwind does not get past the code of CPython's JIT")
+    if JIT and unwinder == "table":
+        pytest.skip("its code is bridged, as that of libraries is which are not known yet")
     hz = ("--hz", "1000" if unwinder == "libunwind" else "5000")
     options = (*FORCED, *hz, "--mode", mode, "--unwinder", unwinder)
     run = pyhybrid(*options, TARGETS / "nested.py", 9, env={"PYTHONPATH": str(chain)})
