@@ -30,10 +30,11 @@ def cell(row: Row | None) -> str:
 def provenance(result: dict[str, Any]) -> str:
     where = result["machine"]
     rounds = result["rows"][0]["rounds"] if "rows" in result else result["pairs"]
-    interval = "" if rounds >= 6 else " (too few for an interval: the range is given)"
+    few = rounds < 6 and "rows" in result  # the peers' table has medians alone
+    interval = " (too few for an interval: the range is given)" if few else ""
     versions = f"Linux {where['kernel']}, CPython {where['python']}, torch {where['torch']}"
     return (
-        f"{rounds} rounds{interval} on {result['date']} at `{result['commit']}`; "
+        f"{rounds} round{'s' * (rounds > 1)}{interval} on {result['date']} at `{result['commit']}`; "
         f"{where['cpu']}, {where['cores']} cores, {versions}."
     )
 
