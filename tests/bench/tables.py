@@ -30,11 +30,12 @@ def cell(row: Row | None) -> str:
 def provenance(result: dict[str, Any]) -> str:
     where = result["machine"]
     rounds = result["rows"][0]["rounds"] if "rows" in result else result["pairs"]
+    taken = "1 round" if rounds == 1 else f"{rounds} rounds"
     few = rounds < 6 and "rows" in result  # the peers' table has medians alone
     interval = " (too few for an interval: the range is given)" if few else ""
     versions = f"Linux {where['kernel']}, CPython {where['python']}, torch {where['torch']}"
     return (
-        f"{rounds} round{'s' * (rounds > 1)}{interval} on {result['date']} at `{result['commit']}`; "
+        f"{taken}{interval} on {result['date']} at `{result['commit']}`; "
         f"{where['cpu']}, {where['cores']} cores, {versions}."
     )
 
