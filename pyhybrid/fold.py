@@ -11,8 +11,6 @@ things are left out:
 """
 
 import os
-import re
-from fnmatch import translate
 from itertools import count
 from weakref import WeakKeyDictionary
 
@@ -20,9 +18,9 @@ from pyhybrid.plumbing import (
     IMPORT_FILES,
     IMPORT_KEPT,
     KERNEL_MODULE,
-    NAMELESS_STARTS,
     is_plumbing,
     is_trampoline,
+    starts_threads,
 )
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import BRIDGED
@@ -155,14 +153,13 @@ def _program_begins(nodes: Nodes, kinds: dict[int, int]) -> tuple[set[int], list
 def _classify(profile: Profile) -> dict[int, int]:
     """What each frame is to folding."""
     package = os.path.join(str(profile.meta.get("package_dir") or "?"), "")
-    nameless = re.compile("|".join(map(translate, NAMELESS_STARTS)))
 
     def native(frame: Frame) -> int:
         module = profile.modules.get(frame.module or 0)
         if module is None:
             return PLUMBING if is_trampoline(frame.symbol) else NATIVE
         file = os.path.basename(module.path)
-        if frame.symbol is None and nameless.match(file):
+        if frame.symbol is None and starts_threads(file):
             return NAMELESS_START
         symbol = (frame.symbol or "").split(".")[0]
         if symbol == "builtin_exec" or frame.python_name == "builtins.exec":

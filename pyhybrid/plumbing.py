@@ -146,6 +146,12 @@ def is_interpreter(path: str) -> bool:
     return re.match(translate(PYTHON), os.path.basename(path)) is not None
 
 
+@cache
+def starts_threads(file: str) -> bool:
+    """Is it, by its name, a C library: its nameless functions may start threads and programs?"""
+    return re.match("|".join(map(translate, NAMELESS_STARTS)), file) is not None
+
+
 def is_trampoline(symbol: str | None) -> bool:
     """Is code in no module, by its name, CPython's own trampoline into the eval loop (-X perf)?"""
     return symbol is not None and symbol.startswith("py::")

@@ -6,12 +6,10 @@ function.  `__libc_start_main`, which has a name, calls `__libc_start_call_main`
 """
 
 import os
-import re
-from fnmatch import translate
 from itertools import islice
 
 from pyhybrid.frames import NATIVE_LIMIT, Frames
-from pyhybrid.plumbing import NAMELESS_STARTS
+from pyhybrid.plumbing import starts_threads
 from pyhybrid.spool_rows import Spool
 
 THREAD, THREAD_MAIN, PROGRAM_MAIN = "clone3", "start_thread", "__libc_start_call_main"
@@ -36,13 +34,12 @@ def name_starts(spool: Spool, frames: Frames) -> None:
 
 
 def _nameless(spool: Spool, frames: Frames) -> set[int]:
-    libc = re.compile("|".join(map(translate, NAMELESS_STARTS)))
     return {
         row.id
         for row in frames.rows
         if row.source == "fde"
         and row.module
-        and libc.match(os.path.basename(spool.modules[row.module].path))
+        and starts_threads(os.path.basename(spool.modules[row.module].path))
     }
 
 

@@ -159,7 +159,7 @@ class Symbolizer:
             return [None] * len(addresses)
         file = vdso.open_vdso()
         try:
-            found = load(f"/proc/self/fd/{file}", module.build_id or None).resolve(addresses)
+            found = load(f"/proc/self/fd/{file}", module.build_id).resolve(addresses)
         finally:
             os.close(file)
         return [symbol and (vdso.full_name(symbol[0]), *symbol[1:]) for symbol in found]

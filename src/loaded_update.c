@@ -1,9 +1,9 @@
-#include <elf.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "build_id.h"
 #include "loaded.h"
 
 static unsigned long long adds, subs; /* of the loader, when the table was made */
@@ -13,23 +13,6 @@ static void check_by(struct loaded_entry *e, uint64_t at, size_t n)
     e->check_at = at;
     e->n_check = n < LOADED_CHECKED ? (uint32_t)n : LOADED_CHECKED;
     memcpy(e->check, (const void *)at, e->n_check);
-}
-
-/* The build-id among the notes of a segment, if there is one. */
-static void check_by_build_id(struct loaded_entry *e, uint64_t notes, size_t size)
-{
-    while (size >= sizeof(ElfW(Nhdr))) {
-        const ElfW(Nhdr) *note = (const void *)notes;
-        size_t name = (note->n_namesz + 3u) & ~3u, body = (note->n_descsz + 3u) & ~3u;
-        size_t length = sizeof *note + name + body;
-        if (name > size - sizeof *note || body > size - sizeof *note - name)
-            return;
-        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof ELF_NOTE_GNU &&
-            !memcmp(note + 1, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU))
-            check_by(e, notes + sizeof *note + name, note->n_descsz);
-        notes += length;
-        size -= length;
-    }
 }
 
 static struct loaded_entry describe(const struct dl_phdr_info *info)
@@ -43,8 +26,11 @@ static struct loaded_entry describe(const struct dl_phdr_info *info)
             e.object.eh_frame = (const uint8_t *)start;
             eh_frame_size = h->p_memsz;
         }
-        if (h->p_type == PT_NOTE)
-            check_by_build_id(&e, start, h->p_memsz);
+        size_t length;
+        const unsigned char *build_id =
+            h->p_type == PT_NOTE ? build_id_find((const void *)start, h->p_memsz, &length) : NULL;
+        if (build_id)
+            check_by(&e, (uint64_t)build_id, length);
         if (h->p_type != PT_LOAD)
             continue;
         if (start < e.object.start)

@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "build_id.h"
 #include "clock.h"
 #include "frame.h"
 #include "map.h"
@@ -46,23 +47,13 @@ void modules_free(struct modules *m)
     map_memory_free(m, sizeof *m);
 }
 
-/* NT_GNU_BUILD_ID among the notes of a segment. */
-static void read_build_id(struct module *m, const unsigned char *p, size_t size)
+static void read_build_id(struct module *m, const void *notes, size_t size)
 {
-    while (size >= sizeof(ElfW(Nhdr))) {
-        const ElfW(Nhdr) *note = (const void *)p;
-        size_t name = (note->n_namesz + 3u) & ~3u, body = (note->n_descsz + 3u) & ~3u;
-        if (name > size - sizeof *note || body > size - sizeof *note - name)
-            return;
-        const unsigned char *text = p + sizeof *note;
-        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(text, "GNU", 4) &&
-            note->n_descsz <= BUILD_ID_BYTES) {
-            m->build_id_length = note->n_descsz;
-            memcpy(m->build_id, text + name, note->n_descsz);
-            return;
-        }
-        p += sizeof *note + name + body;
-        size -= sizeof *note + name + body;
+    size_t length;
+    const unsigned char *id = build_id_find(notes, size, &length);
+    if (id && length <= BUILD_ID_BYTES) {
+        m->build_id_length = (uint32_t)length;
+        memcpy(m->build_id, id, length);
     }
 }
 
@@ -74,7 +65,7 @@ static void describe(struct module *m, const struct dl_phdr_info *info)
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
         uint64_t start = info->dlpi_addr + h->p_vaddr;
         if (h->p_type == PT_NOTE && !m->build_id_length)
-            read_build_id(m, (const unsigned char *)start, h->p_memsz);
+            read_build_id(m, (const void *)start, h->p_memsz);
         if (h->p_type != PT_LOAD)
             continue;
         if (start < m->low)

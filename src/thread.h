@@ -72,12 +72,10 @@ struct thread {
     struct native_frame *native;
     uint64_t *python, *words; /* max_frames each */
     struct thread_limits limits;
-    uint64_t cpu_ns;  /* CPU clock when it was last read for a weight */
-    int64_t carry_ns; /* of the time until then: not yet given; below 0: given ahead */
-    uint64_t
-        sampled_ns; /* the last signal, by the clock on the wall; 0: the next one reads the CPU clock */
-    uint64_t
-        rest_until_ns; /* by the clock that is sampled by: no sample before that; 0: nothing is owed */
+    uint64_t cpu_ns;        /* CPU clock when it was last read for a weight */
+    int64_t carry_ns;       /* of the time until then: not yet given; below 0: given ahead */
+    uint64_t sampled_ns;    /* the last signal, on the wall; 0: the next one reads the CPU clock */
+    uint64_t rest_until_ns; /* by the clock sampled by: no sample before; 0: nothing is owed */
 
     /* asleep.h: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */

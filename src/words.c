@@ -23,7 +23,7 @@ struct words {
     uint32_t n_codes;
     uint32_t n_functions;
     struct {
-        uint64_t pc, start; /* 0: no unwind information */
+        uint64_t pc;
         struct spool_function function;
     } functions[FUNCTIONS];
     struct spool_function found[FUNCTIONS];
@@ -125,17 +125,16 @@ static int find_functions(struct dl_phdr_info *info, size_t size, void *arg)
     (void)size;
     for (uint32_t i = 0; i < w->n_functions; i++) {
         uint64_t pc = w->functions[i].pc, word = w->functions[i].function.word, start, end;
-        if (word >> PYH_ADDR_BITS && cfi_function(pc, &start, &end)) {
-            w->functions[i].start = start;
+        if (word >> PYH_ADDR_BITS && cfi_function(pc, &start, &end))
             w->functions[i].function.start = (word & PYH_ADDR_MASK) - (pc - start);
-        }
     }
     return 1;
 }
 
-static void note_start(struct words *w, uint64_t start, const struct spool_function *function)
+static void note_start(struct words *w, uint64_t pc, const struct spool_function *function)
 {
-    uint64_t *word = start ? map_put(&w->starts, start) : NULL;
+    uint64_t base = pc - (function->word & PYH_ADDR_MASK);
+    uint64_t *word = function->start ? map_put(&w->starts, base + function->start) : NULL;
     if (word)
         *word = frame_module((uint32_t)(function->word >> PYH_ADDR_BITS), function->start);
 }
@@ -148,7 +147,7 @@ static void flush_functions(struct words *w)
     dl_iterate_phdr(find_functions, w);
     for (uint32_t i = 0; i < w->n_functions; i++) {
         w->found[i] = w->functions[i].function;
-        note_start(w, w->functions[i].start, &w->found[i]);
+        note_start(w, w->functions[i].pc, &w->found[i]);
     }
     spool_append(w->spool, SPOOL_FUNCTIONS, w->found, w->n_functions * sizeof *w->found, NULL, 0);
     w->n_functions = 0;
@@ -164,7 +163,6 @@ static uint64_t native_word(struct words *w, uint64_t pc)
         if (w->n_functions == FUNCTIONS)
             flush_functions(w);
         w->functions[w->n_functions].pc = pc;
-        w->functions[w->n_functions].start = 0;
         w->functions[w->n_functions++].function = (struct spool_function){*word, 0};
     }
     return *word;
