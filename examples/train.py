@@ -145,7 +145,7 @@ class Block(nn.Module):
 class Classifier(nn.Module):
     """A request is the mean of its tokens' vectors; a transformer reads the requests."""
 
-    def __init__(self, width: int = 128, blocks: int = 2) -> None:
+    def __init__(self, width: int = 128, blocks: int = 3) -> None:
         super().__init__()
         self.embedding = nn.EmbeddingBag(VOCABULARY, width, padding_idx=PADDING)
         self.blocks = nn.ModuleList(Block(width) for _ in range(blocks))

@@ -422,6 +422,11 @@ void drain_logs(struct drain *d)
         exact_drain_logs(d->exact);
 }
 
+bool drain_keeps_logs(const struct drain *d)
+{
+    return d->exact && exact_drain_keeps_logs(d->exact);
+}
+
 bool drain_logs_urgent(const struct drain *d)
 {
     return d->exact && exact_drain_urgent(d->exact);

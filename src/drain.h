@@ -49,6 +49,7 @@ struct exact;
 struct registry;
 int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns);
 void drain_logs(struct drain *d);
+bool drain_keeps_logs(const struct drain *d);
 bool drain_logs_urgent(const struct drain *d);
 void drain_exact(struct drain *d, const struct registry *r, bool last);
 

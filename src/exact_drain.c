@@ -133,6 +133,14 @@ void exact_drain_logs(struct exact_drain *d)
     }
 }
 
+bool exact_drain_keeps_logs(const struct exact_drain *d)
+{
+    const struct exact_thread *t = atomic_load(&d->exact->threads);
+    while (t && !exact_log_is_kept(t))
+        t = t->next;
+    return t;
+}
+
 bool exact_drain_urgent(const struct exact_drain *d)
 {
     const struct exact_thread *t = atomic_load(&d->exact->threads);

@@ -25,6 +25,7 @@ void exact_drain_codes(struct exact_drain *d);
 /* Takes the event logs and kept calls; `urgent` tells whether one of them fills up. */
 void exact_drain_logs(struct exact_drain *d);
 bool exact_drain_urgent(const struct exact_drain *d);
+bool exact_drain_keeps_logs(const struct exact_drain *d); /* of any thread */
 
 /* Writes what is new in the trees: nodes and the counters that changed; forgets threads that ended
  * and are no more in `r`.  With `last`, waits for no code object. */

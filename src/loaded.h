@@ -28,6 +28,9 @@ bool loaded_update(void);
 /* By the table, whatever the C library can do (`wanted`), or only where it must be. */
 void loaded_use_table(bool wanted);
 
+/* Is the table used?  Then it should be brought up to date often. */
+extern bool loaded_by_table;
+
 /* Private to loaded.c and loaded_update.c. */
 #define LOADED_MAX 4096
 #define LOADED_CHECKED 32
@@ -48,6 +51,5 @@ struct loaded_tables {
     } table[2];
 };
 extern struct loaded_tables loaded_tables;
-extern bool loaded_by_table;
 
 #endif

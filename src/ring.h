@@ -39,7 +39,7 @@ void ring_commit(struct ring *r, void *record, size_t size, uint32_t type);
 const struct ring_record *ring_peek(struct ring *r);
 void ring_release(struct ring *r, const struct ring_record *record);
 
-/* Bytes in use, for the reader to judge how urgent draining is. */
+/* Bytes in use, to judge how urgent draining is; for the reader or the writer. */
 size_t ring_used(const struct ring *r);
 
 #endif

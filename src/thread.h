@@ -76,6 +76,7 @@ struct thread {
     int64_t carry_ns;       /* of the time until then: not yet given; below 0: given ahead */
     uint64_t sampled_ns;    /* the last signal, on the wall; 0: the next one reads the CPU clock */
     uint64_t rest_until_ns; /* by the clock sampled by: no sample before; 0: nothing is owed */
+    bool is_urgent;         /* thread_is_urgent, after the last sample */
 
     /* asleep.h: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */
@@ -105,6 +106,12 @@ struct thread {
     unsigned char seen, has_timer;
     size_t mapping_bytes;
 };
+
+/* Is its ring so full that it should be drained soon? */
+static inline bool thread_is_urgent(const struct thread *t)
+{
+    return ring_used(&t->ring) > t->limits.ring_bytes / 4;
+}
 
 /* A handler looks at `tid` alone until it has found its own: other records may be freed meanwhile. */
 struct registry_slot {

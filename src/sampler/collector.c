@@ -2,6 +2,8 @@
  *
  * Every 10 ms it looks for new and ended threads and gives the new ones a clock; every 50 ms (or
  * when a ring fills up) it drains the rings; every second it writes counters and flushes the spool.
+ * Where threads inherit their clock and none came or went of late, it looks only when it drains: each look
+ * takes a processor from a thread that others may wait for, which costs a parallel program twice.
  * It holds no lock that the program could want, needs no GIL, allocates with mmap only, and blocks
  * all signals.
  *
@@ -26,6 +28,7 @@
 
 #define TICK_NS 10000000ull
 #define DRAIN_NS 50000000ull
+#define QUIET_AFTER_NS 100000000ull
 #define SNAPSHOT_NS 1000000000ull
 #define COVER_NS 20000000ull
 #define EXEC_CPU_NS 10000000ull
@@ -132,6 +135,7 @@ static void admit(struct session *s, pid_t tid)
         return;
     }
     s->n_threads++;
+    s->changed_ns = now;
     t->seen = 1; /* it may have begun after this look at the list of threads */
     bool young = t->start_ns + 20000000 > s->counted_from_ns && tid != getpid();
     /* A thread that a covered one created is covered from its begin; `cover` finds others. */
@@ -216,6 +220,7 @@ void collector_scan(struct session *s)
         registry_stock(&s->registry, &s->limits);
     if (!complete || !any_ended(s))
         return;
+    s->changed_ns = clock_now_ns();
     drain_all(s, false);
     for_each(s, retire);
 }
@@ -224,7 +229,7 @@ static bool ring_urgent(struct session *s)
 {
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        if (ring_used(&t->ring) > s->limits.ring_bytes / 4)
+        if (thread_is_urgent(t))
             return true;
     return drain_logs_urgent(s->drain);
 }
@@ -311,6 +316,25 @@ static void close_clocks(struct session *s)
         signal_discard(SIGPROF);
 }
 
+/* May it look no more often than it drains?  What cannot wait nudges it. */
+static bool is_quiet(const struct session *s, uint64_t now)
+{
+    return s->engine == ENGINE_SIGTRAP && s->clock == CLOCK_CPU && !loaded_by_table &&
+           now - s->changed_ns > QUIET_AFTER_NS && !atomic_load(&s->paused_until_ns) &&
+           !drain_keeps_logs(s->drain);
+}
+
+static void wait_until(struct session *s, uint64_t time_ns)
+{
+    struct timespec until = {(time_t)(time_ns / 1000000000), (long)(time_ns % 1000000000)};
+    pthread_mutex_unlock(&s->lock);
+    syscall(SYS_futex, &s->nudged, FUTEX_WAIT_BITSET_PRIVATE, 0, &until, NULL,
+            FUTEX_BITSET_MATCH_ANY);
+    pthread_mutex_lock(&s->lock);
+    if (atomic_exchange(&s->nudged, 0))
+        s->changed_ns = clock_now_ns();
+}
+
 static void *collect(void *arg)
 {
     struct session *s = arg;
@@ -321,14 +345,13 @@ static void *collect(void *arg)
     collector_scan(s);
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->ready, 1);
-    pthread_cond_broadcast(&s->wake);
+    pthread_cond_broadcast(&s->is_ready);
     while (!atomic_load(&s->stop_wanted)) {
-        next += TICK_NS;
         now = clock_now_ns();
+        next += is_quiet(s, now) ? DRAIN_NS : TICK_NS;
         if (next < now)
             next = now + TICK_NS / 4;
-        struct timespec until = {(time_t)(next / 1000000000), (long)(next % 1000000000)};
-        pthread_cond_timedwait(&s->wake, &s->lock, &until);
+        wait_until(s, next);
         tick(s, clock_now_ns(), &drained, &snapped);
     }
     pthread_mutex_unlock(&s->lock);
@@ -352,12 +375,8 @@ static void *collect(void *arg)
 
 int collector_start(struct session *s)
 {
-    pthread_condattr_t clock;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->wake, &clock);
-    pthread_condattr_destroy(&clock);
+    pthread_cond_init(&s->is_ready, NULL);
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -368,18 +387,16 @@ int collector_start(struct session *s)
     pthread_setname_np(s->collector, "pyhybrid");
     pthread_mutex_lock(&s->lock);
     while (!atomic_load(&s->ready))
-        pthread_cond_wait(&s->wake, &s->lock);
+        pthread_cond_wait(&s->is_ready, &s->lock);
     pthread_mutex_unlock(&s->lock);
     return 0;
 }
 
 void collector_stop(struct session *s)
 {
-    pthread_mutex_lock(&s->lock);
     atomic_store(&s->stop_wanted, 1);
-    pthread_cond_broadcast(&s->wake);
-    pthread_mutex_unlock(&s->lock);
+    session_nudge(s);
     pthread_join(s->collector, NULL);
-    pthread_cond_destroy(&s->wake);
+    pthread_cond_destroy(&s->is_ready);
     pthread_mutex_destroy(&s->lock);
 }

@@ -40,8 +40,10 @@ static struct thread *own_record(struct session *s)
         return mine.thread;
     pid_t tid = (pid_t)arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
     mine.thread = registry_find(&s->registry, tid);
-    if (!mine.thread && s->engine == ENGINE_SIGTRAP)
+    if (!mine.thread && s->engine == ENGINE_SIGTRAP) {
         mine.thread = registry_claim(&s->registry, tid);
+        session_nudge(s); /* others may begin: the stock is small */
+    }
     mine.generation = s->generation;
     return mine.thread;
 }
@@ -229,6 +231,15 @@ static bool was_off_cpu(struct session *s, const ucontext_t *context, uint32_t w
             2 * spent_ns < weight * atomic_load_explicit(&s->period_ns, memory_order_relaxed));
 }
 
+/* Once each time that the ring passes the mark. */
+static void nudge_if_urgent(struct session *s, struct thread *t)
+{
+    bool urgent = thread_is_urgent(t);
+    if (urgent && !t->is_urgent)
+        session_nudge(s);
+    t->is_urgent = urgent;
+}
+
 static bool record(struct thread *t, struct sample_record *head, const struct exact_frame *top)
 {
     size_t bytes = sizeof *head + head->n_words * sizeof(uint64_t);
@@ -365,6 +376,7 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
     }
     struct sample_record head = {.time_ns = start, .weight = weight, .n_words = (uint32_t)n};
     record_with_state(s, t, &head, context, top);
+    nudge_if_urgent(s, t);
     uint64_t took = clock_now_ns() - start;
     count_time(t, took);
     owe_time(s, t, cpu, took);

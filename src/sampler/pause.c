@@ -31,6 +31,7 @@ void session_pause_until(struct session *s, uint64_t time_ns)
     atomic_store(&s->paused_until_ns, time_ns);
     atomic_store(&s->state, SESSION_PAUSED);
     engine_enable_all(s, false);
+    session_nudge(s); /* it is to see the end of it */
 }
 
 void session_pause(struct session *s)

@@ -7,13 +7,16 @@
 #define PYH_SESSION_H
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
 #include <time.h>
 
+#include "arch_x86_64.h"
 #include "codes.h"
 #include "exact.h"
 #include "own_fd.h"
@@ -58,12 +61,14 @@ struct session {
     uint64_t asked_period_ns; /* period_ns may be longer while a sample's cost is measured */
     pthread_t collector;
     _Atomic int collector_tid, ready, stop_wanted;
+    _Atomic uint32_t nudged; /* session_nudge */
     pthread_mutex_t lock;
-    pthread_cond_t wake;
+    pthread_cond_t is_ready;
     int fd_floor;
     struct own_fd tasks, status; /* /proc/self/task, /proc/self/status */
     uint64_t start_ns, start_cpu_ns;
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
+    uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
     uint32_t n_threads;
     _Atomic uint32_t n_forked, n_spawned;
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */
@@ -104,6 +109,13 @@ static inline int session_set_timer(void *timer, uint64_t first_ns, uint64_t per
         {(time_t)(first_ns / 1000000000), (long)(first_ns % 1000000000)},
     };
     return timer_settime((timer_t)timer, 0, &spec, NULL) ? -errno : 0;
+}
+
+/* The collector looks now, however quiet it was: a thread began, or a ring fills up.  Async-signal-safe. */
+static inline void session_nudge(struct session *s)
+{
+    if (!atomic_exchange(&s->nudged, 1))
+        arch_syscall6(SYS_futex, (long)&s->nudged, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
 static inline bool engine_by_timer(int engine)

@@ -37,11 +37,15 @@ def measure(pairs: int) -> list[Figure]:
         empty = f"{engine}, empty handler"
         table += rows(engine, engine)
         table += rows(empty, empty)
-    table += rows("timer", "timer")
+    table += rows("the kernel's interrupts alone, without signals", "interrupts")
+    table += rows("timer (by the kernel's tick)", "timer")
     for engine in ("sigtrap", "perf_event"):
         many, empty = f"{engine}, 64 threads", f"{engine}, empty handler, 64 threads"
         table += rows(f"{engine}, 64 threads alive", many, "off, 64 threads", "<= 1.05")
         table += rows(f"{engine}, 64 threads alive, empty handler", empty, "off, 64 threads")
+    base = "off, 64 threads"
+    table += rows("interrupts alone, 64 threads alive", "interrupts, 64 threads", base)
+    table += rows("timer, 64 threads alive", "timer, 64 threads", base, "<= 1.05")
     table += rows("frames of the kernel over none", "sigtrap", "no kernel")
     table += rows("hybrid over sample mode", "hybrid", "sigtrap", "<= 1.02")
     table += rows("callbacks that only read the clock over none", "clock only", "sigtrap")

@@ -52,18 +52,21 @@ def measure_in(folder: Path, pairs: int) -> list[Figure]:
     def with_perf_event() -> dict[str, float]:
         return with_profiler("perf_event")
 
+    def with_timer() -> dict[str, float]:
+        return with_profiler("timer")
+
     def with_empty_handler() -> dict[str, float]:
         env = {"LD_PRELOAD": str(library), "PERIOD_NS": str(1_000_000_000 // HZ)}
         return times(run(bare(WORKLOAD, TRAIN), folder, env))
 
     library = compiled(WORKLOADS / "empty_handler.c", folder)
-    sides = without, with_sigtrap, with_perf_event, with_empty_handler
+    sides = without, with_sigtrap, with_perf_event, with_empty_handler, with_timer
     rounds = list(alternate(pairs, *sides))
 
     def ratio(side: int, key: str) -> list[float]:
         return [each[side][key] / each[0][key] for each in rounds]
 
-    names = "bare", "sigtrap", "perf_event", "empty_handler"
+    names = "bare", "sigtrap", "perf_event", "empty_handler", "timer"
     raw = [dict(zip(names, each, strict=True)) for each in rounds]
     cpu, wall = "process CPU time", "wall time"
     slowdown = Figure(
@@ -76,6 +79,8 @@ def measure_in(folder: Path, pairs: int) -> list[Figure]:
             row(f"program with perf_event, {wall}", "x", ratio(2, "program_wall_s"), "<= 1.04"),
             row(f"perf_event with an empty handler, {cpu}", "x", ratio(3, "program_cpu_s")),
             row(f"perf_event with an empty handler, {wall}", "x", ratio(3, "program_wall_s")),
+            row(f"program with timers, {cpu}", "x", ratio(4, "program_cpu_s"), "<= 1.025"),
+            row(f"program with timers, {wall}", "x", ratio(4, "program_wall_s"), "<= 1.025"),
             row(f"whole command, {cpu}", "x", ratio(1, "command_cpu_s")),
             row(f"whole command, {wall}", "x", ratio(1, "command_wall_s")),
         ],

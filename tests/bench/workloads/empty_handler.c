@@ -1,5 +1,5 @@
 /* The floor under every profiler with this clock: a task-clock event per thread whose signal runs a
- * handler that does nothing.  Between `begin` and `end`; or LD_PRELOAD it, PERIOD_NS in the environment
+ * handler that does nothing; or that brings no signal, so that the kernel's interrupts alone are left.  Between `begin` and `end`; or LD_PRELOAD it, PERIOD_NS in the environment
  * is the period of SIGPROF then, until the program ends.
  */
 #define _GNU_SOURCE
@@ -23,7 +23,7 @@
 
 static int event_of[MAX_PID]; /* its descriptor, if it is watched */
 static unsigned long period;
-static bool by_sigtrap;
+static enum floor { BY_SIGPROF, BY_SIGTRAP, NO_SIGNAL } kind;
 static atomic_bool ends;
 static pthread_t watcher;
 static struct sigaction before;
@@ -43,14 +43,16 @@ static void watch(pid_t tid)
                                    .exclude_hv = 1,
                                    .wakeup_events = 1};
     struct f_owner_ex owner = {F_OWNER_TID, tid};
-    if (by_sigtrap)
-        attr.sigtrap = attr.remove_on_exec = attr.inherit = attr.inherit_thread = 1;
+    if (kind != BY_SIGPROF)
+        attr.remove_on_exec = attr.inherit = attr.inherit_thread = 1;
+    attr.sigtrap = kind == BY_SIGTRAP;
     int fd = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
     if (fd < 0 && errno == ESRCH)
         return;
-    bool signals = by_sigtrap || (!fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) &&
-                                  !fcntl(fd, F_SETSIG, SIGPROF) && !fcntl(fd, F_SETOWN_EX, &owner));
-    if (fd < 0 || !signals || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0))
+    bool is_set =
+        kind != BY_SIGPROF || (!fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) &&
+                               !fcntl(fd, F_SETSIG, SIGPROF) && !fcntl(fd, F_SETOWN_EX, &owner));
+    if (fd < 0 || !is_set || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0))
         abort();
     event_of[tid] = fd;
 }
@@ -74,23 +76,23 @@ static void *watch_all(void *unused)
     return unused;
 }
 
-/* Every thread that there is, and those to come: which inherit sigtrap's event. */
-void begin(unsigned long period_ns, bool sigtrap)
+/* Every thread that there is, and those to come: which inherit the event but for BY_SIGPROF. */
+void begin(unsigned long period_ns, enum floor which)
 {
     struct sigaction action = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
     period = period_ns;
-    by_sigtrap = sigtrap;
+    kind = which;
     ends = false;
-    sigaction(sigtrap ? SIGTRAP : SIGPROF, &action, &before);
+    sigaction(kind == BY_SIGPROF ? SIGPROF : SIGTRAP, &action, &before);
     watch_new(-1);
-    if (!sigtrap)
+    if (kind == BY_SIGPROF)
         pthread_create(&watcher, NULL, watch_all, NULL);
 }
 
 void end(void)
 {
     ends = true;
-    if (!by_sigtrap)
+    if (kind == BY_SIGPROF)
         pthread_join(watcher, NULL);
     for (pid_t tid = 0; tid < MAX_PID; tid++)
         if (event_of[tid]) {
@@ -99,7 +101,7 @@ void end(void)
         }
     memset(event_of, 0, sizeof event_of);
     usleep(IN_FLIGHT_US);
-    sigaction(by_sigtrap ? SIGTRAP : SIGPROF, &before, NULL);
+    sigaction(kind == BY_SIGPROF ? SIGPROF : SIGTRAP, &before, NULL);
 }
 
 __attribute__((constructor)) static void preloaded(void)
@@ -108,5 +110,5 @@ __attribute__((constructor)) static void preloaded(void)
     if (!text)
         return;
     unsetenv("LD_PRELOAD");
-    begin(strtoul(text, NULL, 10), false);
+    begin(strtoul(text, NULL, 10), BY_SIGPROF);
 }

@@ -34,7 +34,7 @@ rounds, hz = int(sys.argv[1]), int(sys.argv[2])
 PERIOD_NS = 1_000_000_000 // hz
 train = runpy.run_path(str(EXAMPLE))["train"]
 floor = ctypes.CDLL(sys.argv[3])
-floor.begin.argtypes = ctypes.c_ulong, ctypes.c_bool
+floor.begin.argtypes = ctypes.c_ulong, ctypes.c_int
 
 
 @contextlib.contextmanager
@@ -46,8 +46,9 @@ def sampled(**options: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def empty_handler(by_sigtrap: bool) -> Iterator[None]:
-    floor.begin(PERIOD_NS, by_sigtrap)
+def events(kind: int) -> Iterator[None]:
+    """By SIGPROF or by SIGTRAP with an empty handler; or without signals (empty_handler.c)."""
+    floor.begin(PERIOD_NS, kind)
     yield
     floor.end()
 
@@ -61,18 +62,21 @@ def sampled_and_clock_read() -> Iterator[None]:
 SIDES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "off": contextlib.nullcontext,  # engines: src/sampler/sampler.h
     "sigtrap": partial(sampled, engine=5),
-    "sigtrap, empty handler": partial(empty_handler, True),
+    "sigtrap, empty handler": partial(events, 1),
+    "interrupts": partial(events, 2),
     "no kernel": partial(sampled, engine=5, kernel_frames=-1),
     "perf_event": partial(sampled, engine=1),
-    "perf_event, empty handler": partial(empty_handler, False),
+    "perf_event, empty handler": partial(events, 0),
     "timer": partial(sampled, engine=2),
     "hybrid": partial(sampled, engine=5, exact=True),
     "clock only": sampled_and_clock_read,
     "off, 64 threads": contextlib.nullcontext,
     "sigtrap, 64 threads": partial(sampled, engine=5),
-    "sigtrap, empty handler, 64 threads": partial(empty_handler, True),
+    "sigtrap, empty handler, 64 threads": partial(events, 1),
+    "interrupts, 64 threads": partial(events, 2),
     "perf_event, 64 threads": partial(sampled, engine=1),
-    "perf_event, empty handler, 64 threads": partial(empty_handler, False),
+    "perf_event, empty handler, 64 threads": partial(events, 0),
+    "timer, 64 threads": partial(sampled, engine=2),
 }
 
 
