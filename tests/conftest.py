@@ -39,6 +39,7 @@ def works(*command: str) -> bool:
 NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
     "perf": lambda: works("perf", "--version"),
+    "clang": lambda: works("clang", "--version"),
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
     "interpreter_symbols": lambda: not is_stripped(),

@@ -268,6 +268,22 @@ def test_demangle_leaves_other_names_alone(name: str) -> None:
     assert demangle(name) == name
 
 
+@pytest.mark.parametrize("levels", [5, 12, 30, 70])
+def test_demangle_does_not_write_names_of_gigabytes(levels: int) -> None:
+    """Each parameter is a pair of the one before: twice as long."""
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    numbers = [
+        "", *digits[:36], *(f"{a}{b}" for a in "123" for b in digits)
+    ]  # of what can stand for a part: S_, S0_, ...
+    pairs = [f"S_IS{n}_S{n}_E" for n in numbers[1 : levels + 1]]
+    raw = "_Z1fSt4pairIiiE" + "".join(pairs)
+    readable = demangle(raw)
+    if levels == 5:
+        assert readable.count("std::pair<int, int>") == 2**6 - 1
+    else:
+        assert readable == raw
+
+
 def test_build_id(library: Path, tmp_path: Path) -> None:
     expected = build_id(library)
     assert ElfSymbols(str(library)).build_id == expected

@@ -1,0 +1,104 @@
+"""The readers of ELF files under libFuzzer: no crash, no leak, no hang, and memory in proportion.
+
+Each target runs for PYHYBRID_FUZZ_S seconds (4); `make fuzz` lets it run for a minute. An input that
+fails is printed with its target; mended, it goes to corpus/TARGET, which always runs first.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import elf_seeds
+import pytest
+
+pytestmark = pytest.mark.needs("clang", "plain_build")
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[1] / "src"
+SECONDS = float(os.environ.get("PYHYBRID_FUZZ_S", "4"))
+LIBRARIES = ("libelf", "libdw", "liblzma", "zlib")
+FLAGS = ("-g", "-O1", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
+SANITIZERS = "-fsanitize=fuzzer,address,undefined"
+TIMEOUT_S = 20  # of one input: a hang
+LARGEST = 64 << 10  # bytes of an input
+TARGETS = {"symbols": (), "lines": (), "demangle": ("-max_len=1000",)}
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What all targets have: the readers and input.c, compiled."""
+    folder = tmp_path_factory.mktemp("objects")
+    readers = [each for each in (SOURCE / "symbolize").glob("*.c") if each.name != "module.c"]
+    sources = [*readers, HERE / "input.c"]
+    clang(SANITIZERS, "-c", *sources, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of whole inputs, by target."""
+    elf, names = (tmp_path_factory.mktemp(name) for name in ("elf", "names"))
+    elf_seeds.build(elf)
+    elf_seeds.names(names)
+    return {"symbols": elf, "lines": elf, "demangle": names}
+
+
+def clang(*arguments: str | Path, cwd: Path) -> None:
+    packages = subprocess.run(
+        ["pkg-config", "--cflags", *LIBRARIES], check=True, capture_output=True, text=True
+    )
+    flags = [*FLAGS, *shlex.split(packages.stdout), f"-I{SOURCE}", f"-I{HERE}"]
+    subprocess.run(["clang", *flags, *arguments], cwd=cwd, check=True)
+
+
+def link(target: str, objects: Path) -> Path:
+    packages = subprocess.run(
+        ["pkg-config", "--libs", *LIBRARIES], check=True, capture_output=True, text=True
+    )
+    libraries = [*shlex.split(packages.stdout), "-l:libstdc++.a"]
+    wrapped = ("-Wl,--wrap=mmap", "-Wl,--wrap=munmap")
+    source, program = HERE / f"fuzz_{target}.c", objects / f"fuzz_{target}"
+    clang(
+        *(SANITIZERS, *wrapped, source, *sorted(objects.glob("*.o")), *libraries, "-o", program),
+        cwd=objects,
+    )
+    return program
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_target(
+    target: str, objects: Path, seeds: dict[str, Path], tmp_path: Path
+) -> None:
+    program = link(target, objects)
+    work, found = tmp_path / "work", tmp_path / "found"
+    work.mkdir()
+    found.mkdir()
+    if target == "symbols":
+        elf_seeds.surroundings(seeds[target], work)
+    corpus = tmp_path / "corpus"
+    shutil.copytree(seeds[target], corpus)
+    if (known := HERE / "corpus" / target).exists():
+        shutil.copytree(known, corpus, dirs_exist_ok=True)
+    options = (
+        f"-max_total_time={SECONDS:.0f}",
+        f"-timeout={TIMEOUT_S}",
+        f"-max_len={LARGEST}",
+        "-rss_limit_mb=2048",
+        f"-artifact_prefix={found}/",
+        "-print_final_stats=1",
+        *TARGETS[target],
+    )
+    done = subprocess.run(
+        [program, *options, corpus], cwd=work, capture_output=True, text=True, check=False
+    )
+    print("\n".join(done.stderr.splitlines()[-30:]))  # with -s: what was reached
+    assert done.returncode == 0, describe(target, done.stderr, found)
+
+
+def describe(target: str, log: str, found: Path) -> str:
+    inputs = [f"{each.name}: {each.read_bytes().hex()}" for each in found.iterdir()]
+    return "\n".join([f"fuzz_{target}:", *log.splitlines()[-80:], *inputs])
