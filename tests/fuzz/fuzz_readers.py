@@ -1,0 +1,105 @@
+"""Runs a reader in Python over damaged inputs for some seconds: python fuzz_readers.py TARGET SECONDS SEED [FILE...]
+
+The FILEs, which failed once, come first. Each input is written to `input` in this folder before it
+is read: it lies there if the program fails, for whatever reason. It fails where a reader
+raises what it must not, takes more memory than BYTES_AT_MOST, or CPU time without end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import python_seeds
+from example_profile import fake_symbols
+from mutate import Pieces, damage
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters import EXPORTERS
+from pyhybrid.jit_maps import JitFunctions
+from pyhybrid.profile_file import Profile
+from pyhybrid.quality_report import quality_report
+from pyhybrid.summary import summarize
+
+INPUT = Path("input")
+BYTES_AT_MOST = 128 << 20  # more than whole inputs took; all are shorter than 100 KB
+SECONDS_AT_MOST = 20  # CPU time of one input
+
+
+def look_up(functions: JitFunctions) -> None:
+    for name, start, size in functions.functions():
+        assert functions.resolve(start + size - 1) == (name, start, size)
+
+
+def read_perf_map(data: bytes) -> None:
+    functions = JitFunctions()
+    functions.add_perf_map(data)
+    look_up(functions)
+
+
+def read_jitdump(data: bytes) -> None:
+    functions = JitFunctions()
+    with contextlib.suppress(ValueError):  # the header's
+        functions.add_jitdump(data)
+    look_up(functions)
+
+
+def read_spool(data: bytes) -> None:
+    """As `report` and `export` do: what is damaged is one line, if it is anything at all."""
+    try:
+        profile = Profile.open(str(INPUT), fake_symbols())
+    except PyhybridError as error:
+        assert "\n" not in str(error), error
+        return
+    with profile:
+        for make in (lambda: summarize(profile, [], []), lambda: quality_report(profile)):
+            with contextlib.suppress(PyhybridError):
+                make()
+        for exporter in EXPORTERS.values():
+            with contextlib.suppress(PyhybridError):
+                exporter().write(profile, os.path.abspath(f"out.{exporter.name}"))
+
+
+TARGETS: dict[str, tuple[Callable[[], list[Pieces]], Callable[[bytes], None]]] = {
+    "perf_map": (python_seeds.perf_maps, read_perf_map),
+    "jitdump": (python_seeds.jitdumps, read_jitdump),
+    "spool": (python_seeds.spools, read_spool),
+}
+
+
+def limit_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + BYTES_AT_MOST
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def main(target: str, seconds: str, seed: str, *files: str) -> None:
+    make_seeds, read = TARGETS[target]
+    seeds, rng = make_seeds(), random.Random(int(seed))
+
+    def one(data: bytes) -> None:
+        INPUT.write_bytes(data)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS_AT_MOST)  # SIGPROF ends the program
+        read(data)
+
+    for pieces in seeds:
+        one(b"".join(pieces))
+    limit_memory()
+    for file in files:
+        one(Path(file).read_bytes())
+    end, n = time.monotonic() + float(seconds), 0
+    while time.monotonic() < end:
+        one(damage(seeds, rng))
+        n += 1
+    print(f"{target}: {n} inputs, seed {seed}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

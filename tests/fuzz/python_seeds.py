@@ -1,0 +1,93 @@
+"""Whole inputs of the readers in Python, in pieces (mutate.py)."""
+
+from __future__ import annotations
+
+import struct
+
+from example_profile import example
+from mutate import Pieces
+from spool_writer import SpoolWriter, c_call, kernel, native, pseudo, python, region
+
+from pyhybrid import spool_format as form
+
+CODE = 0x7E0000000000
+PID = 4242
+
+
+def perf_maps() -> list[Pieces]:
+    lines = [b"%x %x function %d\n" % (CODE + 64 * i, 64, i % 7) for i in range(40)]
+    overlaps = [b"%x %x f%d\n" % (CODE + 16 * (i % 9), 16 * (i % 5 + 1), i) for i in range(40)]
+    odd = [b"0x10 0X20 with 0x\r\n", b"30 8 caf\xc3\xa9 \xff\x07\n", b"40 8 " + b"long" * 2000]
+    return [lines, overlaps, odd]
+
+
+def _dump(order: str) -> Pieces:
+    pieces = [struct.pack(order + "6IQQ", 0x4A695444, 1, 40, 62, 0, PID, 123, 0)]
+
+    def record(kind: int, body: bytes) -> None:
+        pieces.append(struct.pack(order + "IIQ", kind, 16 + len(body), 99) + body)
+
+    for index in range(12):
+        start = CODE + index % 5 * 256
+        numbers = struct.pack(order + "IIQQQQ", PID, PID, start, start, 64, index)
+        record(0, numbers + b"function %d\0" % index + b"\x90" * 64)
+        if index % 3 == 0:  # it moves
+            record(1, struct.pack(order + "IIQQQQQ", PID, PID, CODE + 64, start, CODE, 64, index))
+        record(2 + index % 3, bytes(24))
+    return pieces
+
+
+def jitdumps() -> list[Pieces]:
+    return [_dump("<"), _dump(">")]
+
+
+def _every_record() -> SpoolWriter:
+    """What a hybrid run with all options leaves."""
+    spool = SpoolWriter()
+    spool.meta(mode="hybrid", events=True, functions=["work"], wall_threads=["loader-*"])
+    spool.module(1, "/lib/libfoo.so", 0x7F0000000000)
+    spool.module(2, "/lib/libfoo.so", 0x7F1000000000, build_id=b"")
+    spool.record(form.MODULE_END, form.MODULE_END_HEAD.pack(2, 0, 2 * 10**9))
+    for index, name in enumerate(("main", "work", "<lambda>", "Class.method"), 1):
+        spool.code(index, name, f"/home/me/{name[:1]}.py", 10 * index, table=b"\xd7\x00\x00\xe7\x02")
+    for index in (1, 2):
+        spool.thread(index, PID + index, "python", "loader-1")
+        spool.exact_thread(index, PID + index)
+        nodes = [(0, python(1, 0)), (1, python(2, 0)), (2, python(3, 0)), (1, region(1))]
+        nodes += [(4, python(2, 0)), (2, pseudo(6)), (2, c_call(1, 0x100)), (5, native(1, 0x20))]
+        spool.exact_nodes(index, 1, *nodes)
+        counted = [{"node": n, "calls": 9 - n, "ticks": 10**6 // n, "seeded": n % 2} for n in range(1, 9)]
+        spool.exact_counts(index, *counted)
+        words = struct.pack("<6Q", *(n << 40 | n << 3 | n % 4 for n in range(1, 7)))
+        spool.record(form.EVENTS, form.EVENTS_HEAD.pack(index, 6, 1000, 4000, 3) + words)
+        times = form.CALL_TIMES_BODY.pack(index, 2, 3, 600, 300, 1, *([1, 2] + [0] * 318))
+        spool.record(form.CALL_TIMES, times)
+        for serial in (1, 2):
+            turn = form.CALL_BODY.pack(index, 2, serial, serial, 1000, 1000, 2500)
+            spool.record(form.CALL, turn)
+        spool.counters(index, 4, 5, lost=(1, 2), cpu_ns=5_000_000)
+    spool.record(form.CALL_ATTRIBUTES, form.CALL_ATTRIBUTES_HEAD.pack(1, 0) + b'{"step": 3}')
+    spool.region(1, "epoch")
+    spool.c_function(0x7F0000000100, "math.sin")
+    spool.function_name(native(1, 0x20), "torch._C.linear")
+    inner = [spool.stack(python(1, 3), python(2, 4), native(1, 0x28), kernel(0xFFFF888000001000))]
+    inner.append(spool.stack(python(1, 3), region(1), python(2, 1), native(1, 0x110)))
+    inner.append(spool.stack(python(1, 3), native(0, CODE), pseudo(2), native(2, 0x10)))
+    inner.append(spool.stack(native(1, 0x20), pseudo(1), python(3, 0)))
+    spool.functions({native(1, 0x28): native(1, 0x20), native(1, 0x110): native(1, 0x100)})
+    spool.stacks()
+    for thread in (1, 2):
+        states = [row | gil << form.GIL_SHIFT | form.WAITS * gil for gil, row in enumerate(inner[:2])]
+        spool.samples(thread, [*inner, 0, *states], weights=[(1, 4)], cpus=[(0, 0), (3, 1)])
+    spool.clock(1000, 10**9)
+    spool.clock(9000, 2 * 10**9)
+    spool.end()
+    return spool
+
+
+def spools() -> list[Pieces]:
+    writers = [example(), example(end=False), _every_record()]
+    return [
+        [bytes(w.data[a:b]) for a, b in zip([0, *w.boundaries], w.boundaries, strict=False)]
+        for w in writers
+    ]
