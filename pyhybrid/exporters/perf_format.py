@@ -53,7 +53,7 @@ def attr(period_ns: int) -> bytes:
 def chain_bytes(addresses: list[int]) -> bytes:
     """A sample's call chain, leaf first; what does not fit a record goes, from the root's side.
 
-    The kernel's addresses, which come first, are negative.
+    The kernel's addresses are negative, and come first (elsewhere in damaged files only).
     """
     addresses = addresses[:MAX_CHAIN]
     n_kernel = 0
@@ -61,7 +61,7 @@ def chain_bytes(addresses: list[int]) -> bytes:
         n_kernel += 1
     kernel = [address + (1 << 64) for address in addresses[:n_kernel]]
     words = [CONTEXT_KERNEL, *kernel] if kernel else []
-    words += [CONTEXT_USER, *addresses[n_kernel:]]
+    words += [CONTEXT_USER, *(address % (1 << 64) for address in addresses[n_kernel:])]
     return struct.pack(f"<{len(words) + 1}Q", len(words), *words)
 
 
@@ -69,6 +69,11 @@ def sample_constants(size: int, ip: int) -> tuple[int, int, int, int, int]:
     """What of `pack_sample`'s arguments a stack decides: type, misc, record size, id, ip."""
     mode, ip = (_KERNEL, ip + (1 << 64)) if ip < 0 else (_USER, ip)
     return _SAMPLE, mode, SAMPLE_HEAD_SIZE + size, ID, ip
+
+
+def _build_id_size(build_id: bytes) -> int:
+    """Longer ones are cut, as perf itself does it."""
+    return min(len(build_id), 20)
 
 
 def _padded(text: str, unit: int = 8) -> bytes:
@@ -114,7 +119,7 @@ def mmap2(
     identity = bytes(24)  # maj, min, ino, ino_generation
     if build_id:
         misc |= _MMAP_HAS_BUILD_ID
-        identity = struct.pack("<BBH20s", len(build_id), 0, 0, build_id)
+        identity = struct.pack("<BBH20s", _build_id_size(build_id), 0, 0, build_id)
     body = struct.pack("<IIQQQ", pid, pid, start, size, file_offset) + identity
     body += struct.pack("<II", _READ_EXEC, 0) + _padded(path)  # MAP_PRIVATE is not told
     return _event(_MMAP2, misc, body, pid, pid, time_ns)
@@ -148,7 +153,7 @@ def feature_build_ids(modules: list[tuple[str, bytes]]) -> bytes:
         _record(
             _BUILD_ID,
             _USER | _BUILD_ID_HAS_SIZE,
-            struct.pack("<i20sB3x", -1, build_id, len(build_id)) + _padded(path, 64),
+            struct.pack("<i20sB3x", -1, build_id, _build_id_size(build_id)) + _padded(path, 64),
         )
         for path, build_id in modules
     )

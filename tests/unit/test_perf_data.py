@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from example_profile import LIBRARY, PATHS, PERIOD_NS, PID, SAMPLES, WEIGHT, example, fake_symbols
-from spool_writer import SpoolWriter, native, python
+from spool_writer import SpoolWriter, kernel, native, python
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import SyntheticAddresses
@@ -51,6 +51,20 @@ def recorded(profile: Profile, tmp_path: Path) -> Iterator[Path]:
     PerfMap().write(profile, path)
     yield tmp_path
     os.unlink(path)
+
+
+def test_what_only_damaged_files_have_is_written_all_the_same(tmp_path: Path) -> None:
+    """A build-id that is longer than perf has room for, the kernel below a function of ours."""
+    spool = SpoolWriter(PID)
+    spool.meta(pid=PID)
+    spool.module(1, "/lib/long.so", 0x7F0000000000, build_id=bytes(300))
+    spool.thread(1, PID, "python")
+    row = spool.stack(kernel(0xFFFF888000001000), native(1, 16))
+    spool.stacks()
+    spool.samples(1, [row])
+    with Profile.open(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    assert "long.so" in perf(tmp_path, "script")
 
 
 def comparable(text: str) -> str:
