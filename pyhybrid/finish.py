@@ -34,6 +34,8 @@ def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None
                 assemble(database, spool_path, symbols)
         except sqlite3.Error as error:
             raise PyhybridError(f"cannot write {path}: {error}") from error
+        except OverflowError as error:  # 64 bits, of which a table's integers have 63
+            raise PyhybridError(f"{spool_path}: damaged: {error}") from error
     return path
 
 

@@ -82,7 +82,7 @@ class Profile:
                 assemble(database, path, symbols)
             else:
                 _check(path, database)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError) as error:
             database.close()
             raise PyhybridError(f"{path}: damaged: {error}") from error
         except BaseException:

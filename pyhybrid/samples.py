@@ -21,15 +21,13 @@ class ThreadSamples:
     """
 
     def __init__(self, chunks: list[Chunk]) -> None:
-        """Count the chunks; ValueError where one refers to samples that it does not have."""
+        """Count the chunks."""
         self.samples: Counter[int] = Counter()
         self._weighted: Counter[tuple[int, int]] = Counter()
         for chunk in chunks:
             self.samples.update(chunk.place)
             if len(chunk.weights):
                 index, weight = chunk.weights[::2].tolist(), chunk.weights[1::2].tolist()
-                if max(index) >= len(chunk.place):
-                    raise ValueError("a weight without its sample")
                 places = map(chunk.place.__getitem__, index)
                 self._weighted.update(zip(places, weight, strict=True))
         self.first_ns = chunks[0].first_ns if chunks else None

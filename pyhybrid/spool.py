@@ -42,6 +42,8 @@ def _module(spool: Spool, body: memoryview) -> None:
     number, n_segments, base, load_ns, n_id, n_path = form.MODULE_HEAD.unpack_from(body)
     at = form.MODULE_HEAD.size + n_segments * form.SEGMENT.size
     segments = list(form.SEGMENT.iter_unpack(body[form.MODULE_HEAD.size : at]))
+    if max(base, *(start + size for start, size, *_ in segments), 0) > form.ADDRESS_LIMIT:
+        raise ValueError("a module beyond all addresses")
     path = os.fsdecode(bytes(body[at + n_id : at + n_id + n_path]))
     spool.modules[number] = Module(
         number, base, load_ns, None, body[at : at + n_id].hex(), path, segments
@@ -91,8 +93,15 @@ def _samples(spool: Spool, body: memoryview) -> None:
     if ends[-1] > len(body):
         raise ValueError("samples without their arrays")
     arrays = [body[a:b].cast("I") for a, b in pairwise(ends)]
+    chunk = Chunk(thread, first_ns, *arrays)
+    for pairs in (chunk.weights, chunk.cpus):
+        indices = pairs[::2].tolist()
+        if not all(map(lt, indices, [*indices[1:], n])):
+            raise ValueError("samples are told of that are not there")
     if n:
-        spool.chunks.append(Chunk(thread, first_ns, *arrays))
+        if not n_cpus or chunk.cpus[0]:
+            raise ValueError("a sample without its CPU")
+        spool.chunks.append(chunk)
 
 
 def _counters(spool: Spool, body: memoryview) -> None:
@@ -154,8 +163,17 @@ def _take_tree(
         raise ValueError("a gap in the stacks")
     if not all(map(lt, parents.cast("I"), count(first_id))):
         raise ValueError("a stack before its parent")
+    if not all(words.cast("Q")):
+        raise ValueError("a stack without its word")
     all_parents.frombytes(parents)
     all_words.frombytes(words)
+
+
+def _check_calls(spool: Spool) -> None:
+    """Calls may be written before the nodes that they belong to."""
+    for each in (*spool.calls, *spool.call_times.values()):
+        if not 0 < each.node < len(spool.exact_words.get(each.thread, ())):
+            raise ValueError("a call without its node")
 
 
 def _record(spool: Spool, kind: int, body: memoryview) -> None:
@@ -242,6 +260,7 @@ def read(path: str) -> Spool:
                 break
             _record(spool, kind, data[body : body + length])
             at = body + (length + 7) // 8 * 8
+        _check_calls(spool)
     except (struct.error, ValueError, TypeError, KeyError) as error:
         raise PyhybridError(f"{path}: damaged record at byte {at}: {error}") from error
     if "period_ns" not in spool.meta:

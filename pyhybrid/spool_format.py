@@ -43,6 +43,7 @@ GIL_SHIFT = 28
 WAITS = 1 << 30
 
 N_LOSSES = 8
+ADDRESS_LIMIT = 1 << 56  # of a process, with 5-level paging
 # enum thread_name_source
 NAME_COMM, NAME_THREADING = 0, 1
 EVENTS_HEAD = struct.Struct("<IIQQQ")

@@ -14,6 +14,7 @@ from spool_writer import SpoolWriter, native, pseudo, python
 from pyhybrid.assemble import assemble
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish import finish, main
+from pyhybrid.profile_file import Profile
 
 Finished = Callable[[SpoolWriter], sqlite3.Connection]
 
@@ -233,16 +234,27 @@ def test_odd_names_can_be_stored(finished: Finished) -> None:
     )
 
 
-@pytest.mark.parametrize("damage", ["stack", "weight"])
-def test_damage_is_one_line(finished: Finished, damage: str) -> None:
+def test_a_sample_without_its_stack(finished: Finished) -> None:
     writer = SpoolWriter()
     writer.meta()
     writer.thread(1, 1, "python")
     row = writer.stack(pseudo(1))
     writer.stacks()
-    writer.samples(1, [row + (damage == "stack")], weights=[(0, 1), (int(damage == "weight"), 2)])
+    writer.samples(1, [row + 1])
     with pytest.raises(PyhybridError, match="damaged"):
         finished(writer)
+
+
+def test_numbers_that_no_table_can_hold(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 1, "python", first_ns=(1 << 64) - 1)
+    path = writer.save(tmp_path / "out.part")
+    with pytest.raises(PyhybridError, match="damaged"):
+        finish(path, str(tmp_path / "out"), fake_symbols())
+    with pytest.raises(PyhybridError, match="damaged"):
+        Profile.open(path, fake_symbols())
+    assert os.listdir(tmp_path) == ["out.part"]
 
 
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:

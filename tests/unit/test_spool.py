@@ -3,6 +3,7 @@
 import resource
 import time
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,40 @@ def test_refuses(tmp_path: Path, data: bytes, message: str) -> None:
 def test_refuses_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(PyhybridError, match="No such file"):
         spool.read(str(tmp_path / "none.part"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda spool: spool.module(1, "/lib/far.so", base=(1 << 64) - 4096),
+        lambda spool: spool.module(1, "/lib/long.so", base=4096, size=1 << 63),
+        lambda spool: spool.samples(1, [1, 1], cpus=[]),
+        lambda spool: spool.samples(1, [1, 1], cpus=[(1, 0)]),
+        lambda spool: spool.samples(1, [1, 1], cpus=[(0, 0), (0xFFFFFFFF, 1)]),
+        lambda spool: spool.samples(1, [1, 1], cpus=[(0, 0), (0, 1)]),
+        lambda spool: spool.samples(1, [1, 1], weights=[(1, 2), (0, 2)]),
+        lambda spool: spool.samples(1, [1, 1], weights=[(2, 2)]),
+        lambda spool: spool.exact_nodes(1, 1, (0, 0)),
+        lambda spool: spool.record(spool_format.CALL, call(1, node=1)),
+        lambda spool: spool.record(spool_format.CALL, call(2, node=0)),
+        lambda spool: spool.record(
+            spool_format.CALL_TIMES, spool_format.CALL_TIMES_BODY.pack(1, 0, *[1] * 324)
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    tmp_path: Path, damage: Callable[[SpoolWriter], None]
+) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.exact_thread(1, 100)
+    damage(writer)
+    with pytest.raises(PyhybridError, match="damaged record at byte"):
+        spool.read(writer.save(tmp_path / "x.part"))
+
+
+def call(thread: int, node: int) -> bytes:
+    return spool_format.CALL_BODY.pack(thread, node, 0, 1, 0, 0, 1)
 
 
 @pytest.mark.parametrize("break_it", ["gap", "parent", "json", "weights"])
