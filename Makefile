@@ -3,7 +3,8 @@
 # Options are variables:
 #   PYTHON=python3.13   the interpreter to use (default: those that scripts/pythons.sh finds)
 #   SAN=address         build with these sanitizers (-fsanitize=), and run the tests that they can
-#   DURATION=300        how long each stress test runs (default 180; 15 in `make test`)
+#   DURATION=300        seconds of each stress test (default 180; 15 in `make test`), or of each fuzz
+#                       target (60; 3 in `make test`)
 #   PAIRS=3             rounds of each benchmark (default 15)
 #   ARGS='-k join'      more arguments for pytest or for the bench
 
@@ -26,6 +27,9 @@ check: ## compiler warnings as errors, static analysis, types, format, signal-si
 stress: ## signals at 10 kHz in the midst of what takes locks, for minutes (DURATION=, PYTHON=)
 	@scripts/stress.sh
 
+fuzz: ## readers of ELF files, perf maps, jitdumps and spools over damaged ones, a minute each (DURATION=)
+	@scripts/fuzz.sh
+
 bench: ## measure, write docs/bench/*.json and the tables in docs/benchmarks.md (PAIRS=, ARGS=)
 	@scripts/bench.sh
 
@@ -43,4 +47,4 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 help: ## this text
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-11s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo test matrix check stress bench bench-peers build clean help
+.PHONY: demo test matrix check stress fuzz bench bench-peers build clean help

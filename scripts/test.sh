@@ -1,7 +1,7 @@
 #!/bin/sh
 # make test: for every interpreter, the C unit tests, tests/unit, and tests/system twice, as root
 # and as an ordinary user whom perf_event is refused; some of it again with the interpreter's JIT, where
-# there is one.  Runs everything, then fails if anything did.
+# there is one; tests/fuzz with the first.  Runs everything, then fails if anything did.
 #
 # PYHYBRID_TEST_AS (root or user) tells a test which pass it is in.  With CI=true nothing that a
 # pass must have (torch, perf, root) may be missing.  With SAN=address, undefined or both the extension
@@ -21,6 +21,7 @@ export TMPDIR="$scratch"
 
 failed=
 report=
+fuzzed=${SAN:-}
 
 run() { # PASS COMMAND...
     pass=$1
@@ -99,6 +100,8 @@ while read -r tag interpreter <&3; do
     run "$tag: tests/c" c_tests
     case ${SAN:-} in *thread*) continue ;; esac
     run "$tag: tests/unit" run_pytest unit
+    [ -n "$fuzzed" ] || run "$tag: tests/fuzz" run_pytest fuzz
+    fuzzed=1
     run "$tag: tests/system as root" as_root
     ! has_jit || run "$tag: tests/system as root, with the interpreter's JIT" with_jit
     run "$tag: tests/system as an ordinary user, without perf_event" as_user
