@@ -15,7 +15,7 @@
  * Not read: split DWARF (`.dwo`, `.dwp`), of which lines are found, but no functions; DWARF 5's
  * `.debug_sup`.
  *
- * Memory: libdw keeps the decoded line table of each unit that was hit, some 50 bytes a row, until
+ * Memory: compressed sections may hold 64 times the file's size.  libdw keeps the decoded line table of each unit that was hit, some 50 bytes a row, until
  * dwarf_lines_free().
  *
  * Context: as symbolize.h; one thread at a time per object.

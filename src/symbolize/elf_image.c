@@ -6,6 +6,7 @@
  */
 #include "elf_image.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
@@ -160,6 +161,37 @@ void elf_image_close(struct elf_image *image)
     else
         free(image->bytes);
     memset(image, 0, sizeof(*image));
+}
+
+/* As libelf reads it: elf(5)'s Elf64_Chdr, or the older form "ZLIB" and the size, big-endian. */
+static uint64_t unpacked_size(const struct elf_image *image, size_t index)
+{
+    static const char magic[] = "ZLIB";
+    GElf_Shdr header;
+    GElf_Chdr packed;
+    Elf_Scn *section = get_section(image, index, &header);
+    const char *bytes;
+    uint64_t size;
+
+    if (section && header.sh_flags & SHF_COMPRESSED)
+        return gelf_getchdr(section, &packed) ? packed.ch_size : 0;
+    if (elf_image_bytes(image, index, &bytes) < strlen(magic) + sizeof(size) ||
+        memcmp(bytes, magic, strlen(magic)) != 0)
+        return 0;
+    memcpy(&size, bytes + strlen(magic), sizeof(size));
+    return be64toh(size);
+}
+
+uint64_t elf_image_unpacked_size(const struct elf_image *image)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 1; i < image->n_sections; i++) {
+        uint64_t size = unpacked_size(image, i);
+
+        sum = size > UINT64_MAX - sum ? UINT64_MAX : sum + size;
+    }
+    return sum;
 }
 
 size_t elf_image_find(const struct elf_image *image, Elf64_Word type, const char *name)

@@ -51,6 +51,9 @@ size_t elf_image_find(const struct elf_image *image, Elf64_Word type, const char
  * has none there. */
 size_t elf_image_bytes(const struct elf_image *image, size_t index, const char **bytes);
 
+/* How many bytes all compressed sections say that they hold, `.zdebug_*` ones included. */
+uint64_t elf_image_unpacked_size(const struct elf_image *image);
+
 /* Lower-case hex; the empty string if the file carries none. */
 void elf_image_build_id(const struct elf_image *image, char hex[ELF_BUILD_ID_HEX]);
 /* `n` bytes as lower-case hex; n is not above ELF_BUILD_ID_MAX. */

@@ -3,10 +3,12 @@
 #include "unit.h"
 
 #include <dlfcn.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "symbolize/dwarf_lines.h"
@@ -200,6 +202,51 @@ static void errors_say_what_is_missing(void **state)
     assert_int_equal(dwarf_lines_new(&lines, __FILE__, NULL, ""), -ENOEXEC);
 }
 
+/* Opens a copy of a library whose compressed sections say that they hold `unpacked` bytes: that
+ * number stands behind `mark` in each, and zlib's stream, which begins with 0x78, at `stream`. */
+static int open_with_sizes(const char *library, const char *mark, size_t mark_size, int stream,
+                           uint64_t unpacked)
+{
+    char path[] = "/tmp/pyhybrid-test-XXXXXX", bytes[65536];
+    FILE *file = fopen(library, "rb");
+    int fd = mkstemp(path), r, n = 0;
+    struct dwarf_lines *lines;
+
+    assert_true(file && fd >= 0);
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    for (char *at = bytes; (at = memmem(at, (size_t)(bytes + size - at), mark, mark_size)); at++) {
+        if (at[stream] != 0x78)
+            continue;
+        memcpy(at + mark_size, &unpacked, sizeof unpacked);
+        n++;
+    }
+    assert_true(n > 0);
+    assert_int_equal(write(fd, bytes, size), size);
+    close(fd);
+    r = dwarf_lines_new(&lines, path, NULL, "");
+    if (r == 0)
+        dwarf_lines_free(lines);
+    unlink(path);
+    return r;
+}
+
+static void what_would_fill_the_memory_is_refused(void **state)
+{
+    (void)state;
+    static const char chdr[8] = {ELFCOMPRESS_ZLIB}; /* type, and the reserved word */
+    const char *packed = FIXTURES "/packed.so", *packed_gnu = FIXTURES "/packed_gnu.so";
+    struct stat st;
+
+    assert_int_equal(stat(packed_gnu, &st), 0);
+    uint64_t most = 64 * (uint64_t)st.st_size;
+    assert_int_equal(open_with_sizes(packed_gnu, "ZLIB", 4, 12, htobe64(2 * most)), -EBADMSG);
+    assert_int_equal(open_with_sizes(packed_gnu, "ZLIB", 4, 12, htobe64(most / 64)), 0);
+    assert_int_equal(open_with_sizes(packed_gnu, "ZLIB", 4, 12, UINT64_MAX), -EBADMSG);
+    assert_int_equal(open_with_sizes(packed, chdr, sizeof chdr, sizeof(Elf64_Chdr), UINT64_MAX),
+                     -EBADMSG);
+}
+
 /* Looks everything up in a file that may be damaged; that it comes back is all that is asked. */
 static void look_around(const char *path, uint64_t size, const uint64_t *labels)
 {
@@ -266,6 +313,7 @@ int main(void)
         cmocka_unit_test(order_and_repetition_do_not_matter),
         cmocka_unit_test(a_file_of_another_build_is_refused),
         cmocka_unit_test(errors_say_what_is_missing),
+        cmocka_unit_test(what_would_fill_the_memory_is_refused),
         cmocka_unit_test(damaged_files_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define BYTES_PER_BYTE 1024 /* of the file: libdw's rows of lines, of sections that it unpacks */
+#define BYTES_PER_BYTE 512 /* of the file: libdw's rows of lines, of sections that it unpacks */
 #define BYTES_AT_LEAST (4u << 20)
 
 static size_t length(const char *text)
