@@ -1,6 +1,6 @@
 """The readers of ELF files under libFuzzer: no crash, no leak, no hang, and memory in proportion.
 
-Each target runs for PYHYBRID_FUZZ_S seconds (4); `make fuzz` lets it run for a minute. An input that
+Each target runs for PYHYBRID_FUZZ_S seconds (3); `make fuzz` lets it run for a minute. An input that
 fails is printed with its target; mended, it goes to corpus/TARGET, which always runs first.
 """
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.needs("clang", "plain_build")
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
-SECONDS = float(os.environ.get("PYHYBRID_FUZZ_S", "4"))
+SECONDS = float(os.environ.get("PYHYBRID_FUZZ_S", "3"))
 LIBRARIES = ("libelf", "libdw", "liblzma", "zlib")
 FLAGS = ("-g", "-O1", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
 SANITIZERS = "-fsanitize=fuzzer,address,undefined"
