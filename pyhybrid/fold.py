@@ -1,46 +1,52 @@
-"""The call tree as people read it: without interpreter plumbing and without our own frames.
+"""The call tree as people read it: without plumbing and without our own frames.
 
 Folding maps every node of a profile onto a node of a smaller tree; samples keep their count.  Two
 things are left out:
 
-- plumbing, by the rules of plumbing.py: the children hang on the nearest frame that is kept;
+- plumbing, by the rules of plumbing.toml: the children hang on the nearest frame that is kept;
 - what lies above the program when `python -m pyhybrid` runs it: from the root through frames of
   pyhybrid's own to the `exec` by which the program begins, or, where the interpreter is stripped
   of that name, to the program's `<module>` (_start ... runpy ... pyhybrid ... exec | <module> ...).
   Samples of pyhybrid's own work before that keep their path.
+
+And a run of functions without names is one frame: all of a library's are one there, so that paths
+are equal which differ in addresses alone.
 """
 
 import os
 from itertools import count
 from weakref import WeakKeyDictionary
 
+from pyhybrid.names import shorten_native
 from pyhybrid.plumbing import (
     IMPORT_FILES,
     IMPORT_KEPT,
     KERNEL_MODULE,
     is_plumbing,
     is_trampoline,
+    is_wrapper,
     starts_threads,
 )
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import BRIDGED
 from pyhybrid.rows import Frame, Nodes
 
-# What a frame is to folding.  EXEC: the builtin; MODULE_CODE: `<module>`; NAMELESS_START: plumbing
-# where it is the outermost; IMPORT: importlib's, plumbing with the exec that it calls;
-# NAMELESS_KERNEL: a run of them is one frame.
+# What a frame is to folding.  WRAPPER: plumbing, unless its calls are counted; EXEC: the builtin;
+# MODULE_CODE: `<module>`; NAMELESS: a run of them is one frame; NAMELESS_START: the same, but
+# plumbing where it is the outermost; IMPORT: importlib's, plumbing with the exec that it calls.
 (
     KEPT,
     NATIVE,
     PLUMBING,
+    WRAPPER,
     OWN,
     RUNPY,
     EXEC,
     MODULE_CODE,
+    NAMELESS,
     NAMELESS_START,
     IMPORT,
-    NAMELESS_KERNEL,
-) = range(10)
+) = range(11)
 
 LEADING, OURS, OUR_WORK, PROGRAM = range(4)  # of a path, from the root on
 
@@ -49,15 +55,22 @@ class FoldedTree:
     """The folded tree of one profile.
 
     `parent` and `frame` are indexed by folded node; 0 is the root, parents come first.  `of_node`
-    maps the profile's nodes to folded nodes: that of the nearest frame that is kept.
+    maps the profile's nodes to folded nodes: that of the nearest frame that is kept.  With
+    `all_frames` nothing is folded: the tree is the profile's.
     """
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, all_frames: bool = False) -> None:
+        if all_frames:
+            self.parent, self.frame = list(profile.nodes.parent), list(profile.nodes.frame)
+            self.of_node = list(range(len(self.parent)))
+            return
         self.parent = [0]
         self.frame = [0]
         self.of_node = [0]
+        counted = {row.node for row in profile.exact} if profile.meta.get("c_calls") else set()
         kinds = _classify(profile)
         begins, _ = _program_begins(profile.nodes, kinds)
+        one = _one_of_nameless(profile, kinds)
         ids: dict[tuple[int, int], int] = {}
         by_import: set[int] = set()  # importlib's frames, and what carries out its exec
         rows = zip(count(), profile.nodes.parent, profile.nodes.frame, strict=False)
@@ -65,30 +78,33 @@ class FoldedTree:
         for node, parent, frame in rows:
             above = 0 if node in begins else self.of_node[parent]
             kind = kinds[frame]
+            shown = frame if node in counted else one.get(frame, frame)
             if kind == IMPORT or (kind in (PLUMBING, EXEC) and parent in by_import):
                 by_import.add(node)
             if (
                 kind in (PLUMBING, IMPORT)
+                or (kind == WRAPPER and node not in counted)
                 or (kind == EXEC and (node in begins or node in by_import))
                 or (kind == NAMELESS_START and not above)
-                or (kind == NAMELESS_KERNEL and self.frame[above] == frame)
+                or (kind in (NAMELESS, NAMELESS_START) and self.frame[above] == shown)
             ):
                 self.of_node.append(above)
                 continue
-            key = (above, frame)
+            key = (above, shown)
             folded = ids.get(key)
             if folded is None:
                 folded = ids[key] = len(self.parent)
                 self.parent.append(above)
-                self.frame.append(frame)
+                self.frame.append(shown)
             self.of_node.append(folded)
 
     @classmethod
-    def of(cls, profile: Profile) -> "FoldedTree":
+    def of(cls, profile: Profile, all_frames: bool = False) -> "FoldedTree":
         """The profile's, made once: views and exporters share it."""
-        if profile not in _made:
-            _made[profile] = cls(profile)
-        return _made[profile]
+        made = _made.setdefault(profile, {})
+        if all_frames not in made:
+            made[all_frames] = cls(profile, all_frames)
+        return made[all_frames]
 
     def path(self, node: int) -> list[int]:
         """The frame ids from the root to a folded node."""
@@ -99,7 +115,7 @@ class FoldedTree:
         return frames[::-1]
 
 
-_made: WeakKeyDictionary[Profile, FoldedTree] = WeakKeyDictionary()
+_made: WeakKeyDictionary[Profile, dict[bool, FoldedTree]] = WeakKeyDictionary()
 
 
 def own_nodes(profile: Profile) -> set[int]:
@@ -150,6 +166,19 @@ def _program_begins(nodes: Nodes, kinds: dict[int, int]) -> tuple[set[int], list
     return begins, state
 
 
+def _one_of_nameless(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:
+    """Which frame stands for all nameless ones of its library, of the kernel or of JIT code."""
+    first: dict[str, int] = {}
+    one = {}
+    for frame in sorted(
+        frame for frame, kind in kinds.items() if kind in (NAMELESS, NAMELESS_START)
+    ):
+        module = profile.modules.get(profile.frames[frame].module or 0)
+        place = module.path if module else profile.frames[frame].kind
+        one[frame] = first.setdefault(place, frame)
+    return one
+
+
 def _classify(profile: Profile) -> dict[int, int]:
     """What each frame is to folding."""
     package = os.path.join(str(profile.meta.get("package_dir") or "?"), "")
@@ -157,21 +186,25 @@ def _classify(profile: Profile) -> dict[int, int]:
     def native(frame: Frame) -> int:
         module = profile.modules.get(frame.module or 0)
         if module is None:
-            return PLUMBING if is_trampoline(frame.symbol) else NATIVE
+            if is_trampoline(frame.symbol):
+                return PLUMBING
+            return NAMELESS if frame.is_nameless else NATIVE
         file = os.path.basename(module.path)
-        if frame.symbol is None and starts_threads(file):
-            return NAMELESS_START
+        if frame.is_nameless:
+            return NAMELESS_START if starts_threads(file) else NAMELESS
         symbol = (frame.symbol or "").split(".")[0]
         if symbol == "builtin_exec" or frame.python_name == "builtins.exec":
             return EXEC
-        return PLUMBING if is_plumbing(file, frame.symbol, frame.python_name) else NATIVE
+        if is_plumbing(file, frame.symbol, frame.python_name):
+            return PLUMBING
+        return WRAPPER if is_wrapper(shorten_native(frame.name)) else NATIVE
 
     def kind(frame: Frame) -> int:
         if frame.kind == "native":
             return native(frame)
         if frame.kind == "kernel":
             if not frame.symbol:
-                return NAMELESS_KERNEL
+                return NAMELESS
             return PLUMBING if is_plumbing(KERNEL_MODULE, frame.symbol) else NATIVE
         if frame.symbol == BRIDGED and frame.kind == "pseudo":
             return PLUMBING

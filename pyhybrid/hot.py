@@ -40,10 +40,10 @@ class Hot:
     Samples that met our own callbacks are outside all shares: `own_ns` is their weight.
     """
 
-    def __init__(self, profile: Profile) -> None:
-        """Fold the tree and add up."""
+    def __init__(self, profile: Profile, all_frames: bool = False) -> None:
+        """Fold the tree, unless `all_frames` are wanted, and add up."""
         self._profile = profile
-        self._tree = FoldedTree.of(profile)
+        self._tree = FoldedTree.of(profile, all_frames)
         n_nodes = len(self._tree.parent)
         self._self_ns, self._samples = [0] * n_nodes, [0] * n_nodes
         self.own_ns = 0

@@ -1,7 +1,8 @@
-"""How frames are written for people: short files, short C++ names, one label per frame."""
+"""How frames are written for people: short files, short native names, one label per frame."""
 
 import os
 import re
+from functools import cache
 
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
@@ -11,7 +12,13 @@ _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)")
 _CONVERSION = re.compile(r"\boperator \w")
 _MANGLED_START = re.compile(r"_ZZ*NK?|_ZZ*")
 _LENGTH = re.compile(r"\d{1,4}")
-_OPERATOR = re.compile(r"\boperator(?:\(\)|<<=?|>>=?|<=>|<=?|->\*?|>=?)")
+# What only Rust's names have; C++'s begin with a name, and have no `::` before arguments.
+_RUST = re.compile(r"^<|::<")
+_RUST_ARGUMENTS = re.compile(r"\bfor<[^<>]*> |(?:(?<=[\w}])|::)<(?!impl )[^<>]*>")
+_RUST_SELF = re.compile(r"<([\w:]+)>")  # of an inherent method
+_RUST_QUALIFIED = re.compile(r"<([^<>]*)>")
+# What has brackets that are none.
+_OPERATOR = re.compile(r"\boperator(?:\(\)|<<=?|>>=?|<=>|<=?|->\*?|>=?)|->")
 
 
 def shorten_file(file: str, directory: str) -> str:
@@ -22,15 +29,32 @@ def shorten_file(file: str, directory: str) -> str:
     return short
 
 
-def shorten_cpp(name: str) -> str:
-    """A demangled C++ name without its parameters, template arguments and return type.
+@cache
+def shorten_native(name: str) -> str:
+    """A readable C++ or Rust name without parameters, generic arguments and return type.
 
-    `void at::native::f<float, 4>(at::Tensor const&)::{lambda()#1}` -> `at::native::f::{lambda#1}`.
+    `void at::native::f<float, 4>(at::Tensor const&)::{lambda()#1}` -> `at::native::f::{lambda#1}`;
+    `<Vec<u8> as std::io::Write>::write_all::<T>` -> `<Vec as std::io::Write>::write_all`.
     """
     if name.startswith("_Z"):
         return _shorten_mangled(name)
     if "(" not in name and "<" not in name:
         return name
+    return _shorten_rust(name) if _RUST.search(name) else _shorten_cpp(name)
+
+
+def _shorten_rust(name: str) -> str:
+    """Without generic arguments; what a method belongs to stays: `<T as Trait>`, `<[T]>`, `Vec`."""
+    short, before = name.replace("->", "\0"), ""
+    while before != short:
+        before = short
+        short = _RUST_ARGUMENTS.sub("", short)
+        short = _RUST_SELF.sub(r"\1", short)
+        short = _RUST_QUALIFIED.sub("\1\\1\2", short)
+    return short.translate({0: "->", 1: "<", 2: ">"})
+
+
+def _shorten_cpp(name: str) -> str:
     short = name.replace("(anonymous namespace)", "{anonymous}")
     operators: list[str] = []
 
@@ -72,10 +96,15 @@ def short_time(ns: int) -> str:
 class Labels:
     """One label per frame id, the same everywhere: `forward (torch/nn/modules/linear.py:130)`."""
 
-    def __init__(self, profile: Profile, full_names: bool = True) -> None:
-        """Labels for all frames of the profile; C++ names shortened unless `full_names`."""
+    def __init__(self, profile: Profile, full_names: bool = True, all_frames: bool = False) -> None:
+        """Labels for all frames of the profile; native names shortened unless `full_names`.
+
+        Functions without a name are `libfoo.so [nameless]`, as folding makes one line of a run of
+        them; with `all_frames` each is `libfoo.so!+0xOFFSET`.
+        """
         self._directory = str(profile.meta.get("cwd") or "")
-        self._full_names = full_names
+        self._full_names, self._all_frames = full_names, all_frames
+        self._modules = profile.modules
         self.of_frame = {frame.id: self._label(frame) for frame in profile.frames.values()}
 
     def _label(self, frame: Frame) -> str:
@@ -85,8 +114,10 @@ class Labels:
             return f"[{frame.name}]"
         if frame.kind == "kernel" and frame.symbol:
             return f"{frame.name}_[k]"  # as FlameGraph's tools mark them
+        if frame.is_nameless and frame.module and not self._all_frames:
+            return f"{os.path.basename(self._modules[frame.module].path)} [nameless]"
         if frame.kind == "native" and not self._full_names:
-            return shorten_cpp(frame.name)
+            return shorten_native(frame.name)
         return frame.name
 
 

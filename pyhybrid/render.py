@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TextIO
 
 from pyhybrid.lines import FunctionLines
-from pyhybrid.names import losses_text, shares_text, short_time, shorten_cpp
+from pyhybrid.names import losses_text, shares_text, short_time, shorten_native
 from pyhybrid.summary import CallDurations, Function, Summary
 
 Line = list[tuple[str, str]]
@@ -242,7 +242,7 @@ def _traced(s: Summary, columns: int) -> list[Line]:
 def _short(function: Function) -> str:
     if function.kind != "native":
         return function.name
-    short = shorten_cpp(function.name)
+    short = shorten_native(function.name)
     module = os.path.basename(function.module or "")
     python_name = function.python_name or ""
     more = [text for text in (python_name, module) if text and text not in short]
@@ -263,7 +263,7 @@ def _paths(s: Summary, columns: int) -> list[Line]:
 def _bare(label: str) -> str:
     """A label without file and line, or without C++ arguments."""
     python = _PYTHON_LABEL.fullmatch(label)
-    return python[1] if python else shorten_cpp(label)
+    return python[1] if python else shorten_native(label)
 
 
 def _elided(names: list[str], columns: int) -> str:

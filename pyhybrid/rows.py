@@ -90,6 +90,11 @@ class Frame:
     source: str
     python_name: str | None
 
+    @property
+    def is_nameless(self) -> bool:
+        """Native code of which neither a symbol nor the interpreter tells a name."""
+        return self.kind == "native" and self.symbol is None and self.python_name is None
+
 
 @dataclass(slots=True)
 class Nodes:

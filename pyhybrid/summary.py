@@ -127,12 +127,16 @@ class Summary:
 
 
 def summarize(
-    profile: Profile, written: list[str], notes: list[str], min_time_ns: int = 0
+    profile: Profile,
+    written: list[str],
+    notes: list[str],
+    min_time_ns: int = 0,
+    all_frames: bool = False,
 ) -> Summary:
     """Collect the summary; `written` and `notes` are what the exports add.
 
     Functions with a total below `min_time_ns` are left out: exact where they were traced, else
-    sampled.
+    sampled.  With `all_frames` nothing is folded (fold.py).
     """
     meta, process, threads = profile.meta, profile.process, list(profile.threads.values())
     losses: dict[str, int] = {}
@@ -140,11 +144,11 @@ def summarize(
         losses[loss.reason] = losses.get(loss.reason, 0) + loss.samples
     end_ns = process.end_ns or max((t.last_ns or 0 for t in threads), default=0)
     cost = HandlerCost(profile)
-    hot = Hot(profile)
+    hot = Hot(profile, all_frames)
     traced = function_calls(profile)
     python = [f for frame, f in traced.items() if profile.frames[frame].kind == "python"]
     native = [f for frame, f in traced.items() if profile.frames[frame].kind == "native"]
-    functions, paths, left_out = _hot(profile, hot, traced, min_time_ns)
+    functions, paths, left_out = _hot(profile, hot, traced, min_time_ns, all_frames)
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
     call_cost_ns = meta.get("call_cost_ns")
     views = [COMPENSATED] if profile.compensated else []
@@ -219,9 +223,13 @@ def _durations(profile: Profile) -> list[CallDurations]:
 
 
 def _hot(
-    profile: Profile, hot: Hot, traced: dict[int, FunctionCalls], min_time_ns: int
+    profile: Profile,
+    hot: Hot,
+    traced: dict[int, FunctionCalls],
+    min_time_ns: int,
+    all_frames: bool,
 ) -> tuple[list[Function], list[Path], int]:
-    labels = Labels(profile).of_frame
+    labels = Labels(profile, all_frames=all_frames).of_frame
     ranked = [each for each in hot.functions() if profile.frames[each.frame].kind != "pseudo"]
     totals = {each.frame: each.total_ns for each in ranked}
     totals |= {frame: tally.total_ns for frame, tally in traced.items()}

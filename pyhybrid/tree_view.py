@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels, shorten_cpp
+from pyhybrid.names import Labels
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 
@@ -30,17 +30,21 @@ class Branch:
     self_ns: int = 0  # sampled, its own
 
 
-def tree_lines(profile: Profile, min_time_ns: int = 0) -> Iterator[str]:
-    """The lines; paths below 1 % or `min_time_ns` are left out."""
-    view = _View(profile, min_time_ns)
+def tree_lines(profile: Profile, min_time_ns: int = 0, all_frames: bool = False) -> Iterator[str]:
+    """The lines; paths below 1 % or `min_time_ns` are left out.
+
+    With `all_frames` nothing is folded, and each frame has a line of its own.
+    """
+    view = _View(profile, min_time_ns, all_frames)
     yield "     total       calls  samples  function"
     yield from view.lines()
 
 
 class _View:
-    def __init__(self, profile: Profile, min_time_ns: int) -> None:
-        self._tree = tree = FoldedTree.of(profile)
-        self._labels = Labels(profile).of_frame
+    def __init__(self, profile: Profile, min_time_ns: int, all_frames: bool) -> None:
+        self._tree = tree = FoldedTree.of(profile, all_frames)
+        self._labels = Labels(profile, full_names=False, all_frames=all_frames).of_frame
+        self._all_frames = all_frames
         self._frames = profile.frames
         self._branches = [Branch() for _ in tree.parent]
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
@@ -95,7 +99,7 @@ class _View:
     def _run(self, node: int) -> tuple[int, list[str]]:
         """The end of the run of native frames that begins here, and its names."""
         names = [self._name(node)]
-        while self._is_native(node):
+        while self._is_native(node) and not self._all_frames:
             below = self._shown(node)
             if len(below) != 1 or not self._is_native(below[0]):
                 break
@@ -110,8 +114,7 @@ class _View:
         return self._frames[self._tree.frame[node]].kind in ("native", "kernel")
 
     def _name(self, node: int) -> str:
-        label = self._labels[self._tree.frame[node]]
-        return shorten_cpp(label) if self._is_native(node) else label
+        return self._labels[self._tree.frame[node]]
 
     def _figures(self, node: int) -> str:
         branch = self._branches[node]

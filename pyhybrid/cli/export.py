@@ -45,7 +45,12 @@ class Export:
         parser.add_argument(
             "--full-names",
             action="store_true",
-            help="folded: C++ names with parameters and template arguments",
+            help="folded: native names with parameters and generic arguments",
+        )
+        parser.add_argument(
+            "--all-frames",
+            action="store_true",
+            help="folded: with plumbing, and each nameless function by its address",
         )
         add_selection(parser)
         parser.add_argument(
@@ -82,6 +87,7 @@ class Export:
                 exporter = EXPORTERS[name]()
                 if isinstance(exporter, Folded):
                     exporter.full_names = args.full_names
+                    exporter.all_frames = args.all_frames
                 if isinstance(exporter, Folded | PStats | Callgrind):
                     exporter.min_time_ns = args.min_time
                 path = args.output or exporter.default_path(profile, prefix)

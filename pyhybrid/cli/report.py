@@ -48,6 +48,9 @@ class Report:
         view.add_argument(
             "--lines", action="store_true", help="the lines that a run with --lines recorded"
         )
+        parser.add_argument(
+            "--all-frames", action="store_true", help="show plumbing and nameless functions, too"
+        )
         add_selection(parser)
         parser.add_argument(
             "--compensate",
@@ -81,9 +84,9 @@ class Report:
                 print(text if args.json else "\n".join([*notes, *quality_lines(report)]))
                 return 0
             if args.tree:
-                print("\n".join([*notes, *tree_lines(selected, args.min_time)]))
+                print("\n".join([*notes, *tree_lines(selected, args.min_time, args.all_frames)]))
                 return 0
-            summary = summarize(selected, [], notes, args.min_time)
+            summary = summarize(selected, [], notes, args.min_time, args.all_frames)
         if args.json:
             json.dump(as_json(summary), sys.stdout, indent=2)
             print()

@@ -26,7 +26,8 @@ class Folded:
 
     name = "folded"
     help = "folded stacks for flamegraph.pl"
-    full_names = False  # C++ names with parameters and template arguments
+    full_names = False  # native names with parameters and generic arguments
+    all_frames = False  # nothing is folded
     min_time_ns = 0  # paths with less inclusive weight are part of those that they go on from
 
     def default_path(self, profile: Profile, prefix: str) -> str:
@@ -35,7 +36,8 @@ class Folded:
 
     def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
         """Write the file at `path`; not at all beyond `limit_bytes`.  Raises PyhybridError."""
-        labels, tree = Labels(profile, self.full_names).of_frame, FoldedTree.of(profile)
+        tree = FoldedTree.of(profile, self.all_frames)
+        labels = Labels(profile, self.full_names, self.all_frames).of_frame
         size = _size(profile, tree, labels)
         if limit_bytes is not None and size > limit_bytes:
             note = f"{path} not written: it would take {size >> 20} MB"

@@ -130,7 +130,7 @@ RUNPY, RUN, MODULE, WORK = (python(n, 1) for n in (1, 2, 3, 4))
         ([START, COLD], "[interpreter]"),
         # a stripped libc does not name the starts of threads and programs
         ([THREAD_START, THREAD_START, COLD, WORK], "work (/x/job.py:4)"),
-        ([THREAD_START, WORK, THREAD_START], "work (/x/job.py:4);libc.so.6!?"),
+        ([THREAD_START, WORK, THREAD_START], "work (/x/job.py:4);libc.so.6 [nameless]"),
         ([THREAD_START, RUNPY, RUN, THREAD_START, EXEC, MODULE], "<module> (/x/job.py:3)"),
         ([START, RUN, EXEC], "[interpreter]"),
     ],

@@ -16,7 +16,7 @@ from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finish import export, finish
 from pyhybrid.hot import Hot
-from pyhybrid.names import shorten_cpp, shorten_file
+from pyhybrid.names import shorten_native, shorten_file
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, hz_reached, stack_quality
 from pyhybrid.render import print_summary, render
@@ -303,7 +303,7 @@ def test_an_export_that_fails_does_not_stop_the_others(
     ],
 )
 def test_short_cpp_names(name: str, short: str) -> None:
-    assert shorten_cpp(name) == short
+    assert shorten_native(name) == short
 
 
 @pytest.mark.parametrize(
