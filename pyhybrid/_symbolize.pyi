@@ -53,4 +53,4 @@ class DwarfLines:
         """
 
 def demangle(name: str) -> str:
-    """Return a C++ (Itanium ABI) symbol's readable name, and any other name unchanged."""
+    """Return a C++ (Itanium ABI) or Rust symbol's readable name, and any other name unchanged."""

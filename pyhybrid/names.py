@@ -15,10 +15,10 @@ _LENGTH = re.compile(r"\d{1,4}")
 # What only Rust's names have; C++'s begin with a name, and have no `::` before arguments.
 _RUST = re.compile(r"^<|::<")
 _RUST_ARGUMENTS = re.compile(r"\bfor<[^<>]*> |(?:(?<=[\w}])|::)<(?!impl )[^<>]*>")
-_RUST_SELF = re.compile(r"<([\w:]+)>")  # of an inherent method
-_RUST_QUALIFIED = re.compile(r"<([^<>]*)>")
-# What has brackets that are none.
-_OPERATOR = re.compile(r"\boperator(?:\(\)|<<=?|>>=?|<=>|<=?|->\*?|>=?)|->")
+_RUST_SELF = re.compile(r"(?<![\w}:])<([\w:{}#]+)>")  # of an inherent method
+_RUST_QUALIFIED = re.compile(r"(?<![\w}:])<([^<>]*)>|<(impl [^<>]*)>")
+# What has brackets that are none; legacy symbols of Rust write `.>` for `->`.
+_OPERATOR = re.compile(r"\boperator(?:\(\)|<<=?|>>=?|<=>|<=?|->\*?|>=?)|[-.]>")
 
 
 def shorten_file(file: str, directory: str) -> str:
@@ -45,12 +45,11 @@ def shorten_native(name: str) -> str:
 
 def _shorten_rust(name: str) -> str:
     """Without generic arguments; what a method belongs to stays: `<T as Trait>`, `<[T]>`, `Vec`."""
-    short, before = name.replace("->", "\0"), ""
+    short, before = name.replace("->", "\0").replace(" .> ", " \0 "), ""
     while before != short:
-        before = short
-        short = _RUST_ARGUMENTS.sub("", short)
-        short = _RUST_SELF.sub(r"\1", short)
-        short = _RUST_QUALIFIED.sub("\1\\1\2", short)
+        before, short = short, _RUST_ARGUMENTS.sub("", short)
+        if before == short:  # no arguments are left but those around what is in brackets itself
+            short = _RUST_QUALIFIED.sub("\1\\1\\2\2", _RUST_SELF.sub(r"\1", short))
     return short.translate({0: "->", 1: "<", 2: ">"})
 
 

@@ -6,6 +6,8 @@
  */
 #include "symbolize.h"
 
+#include "demangle_rust.h"
+
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +37,11 @@ static void append(const char *piece, size_t length, void *context)
 
 char *symbol_demangle(const char *name)
 {
+    char *rust = rust_demangle(name); /* first: a legacy symbol is also a C++ one */
     struct readable r;
 
+    if (rust)
+        return rust;
     r.length = 0;
     /* The demangler also reads bare types: it would turn a C function `f` into "float". */
     if (strncmp(name, "_Z", 2) != 0 || setjmp(r.too_long) ||

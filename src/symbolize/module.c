@@ -374,7 +374,7 @@ static int module_exec(PyObject *module)
 }
 
 static PyMethodDef module_methods[] = {
-    {"demangle", demangle, METH_O, "A C++ symbol's readable name; any other name unchanged."},
+    {"demangle", demangle, METH_O, "A native symbol's readable name; any other name unchanged."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -68,8 +68,8 @@ const char *elf_symbols_build_id(const struct elf_symbols *s);
  * reading the relocations. */
 int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out);
 
-/* The readable form of an Itanium C++ name, for the caller to free(); NULL for any other name, and
- * where that would be longer than 64 KiB. */
+/* The readable form of an Itanium C++ name or of Rust's (demangle_rust.h), for the caller to free();
+ * NULL for any other name, and where that of C++ would be longer than 64 KiB. */
 char *symbol_demangle(const char *name);
 
 #endif

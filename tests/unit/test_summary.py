@@ -16,7 +16,7 @@ from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finish import export, finish
 from pyhybrid.hot import Hot
-from pyhybrid.names import shorten_native, shorten_file
+from pyhybrid.names import shorten_file, shorten_native
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, hz_reached, stack_quality
 from pyhybrid.render import print_summary, render

@@ -1,0 +1,120 @@
+/* demangle_rust.c - Rust's symbols: the legacy scheme, and which of the two it is. */
+#include "demangle_rust.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HASH_BYTES = 17 }; /* "h" and 16 hexadecimal digits */
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool is_hash(const char *bytes, size_t length)
+{
+    if (length != HASH_BYTES || bytes[0] != 'h')
+        return false;
+    for (size_t i = 1; i < length; i++)
+        if (hex_value(bytes[i]) < 0)
+            return false;
+    return true;
+}
+
+/* `code` is what stands between two dollar signs. */
+static bool put_escape(struct rust_text *t, const char *code, size_t length)
+{
+    static const struct {
+        const char *code, *text;
+    } escapes[] = {{"SP", "@"}, {"BP", "*"}, {"RF", "&"}, {"LT", "<"},
+                   {"GT", ">"}, {"LP", "("}, {"RP", ")"}, {"C", ","}};
+    uint32_t point = 0;
+
+    for (size_t i = 0; i < sizeof(escapes) / sizeof(*escapes); i++) {
+        if (strlen(escapes[i].code) == length && memcmp(escapes[i].code, code, length) == 0) {
+            rust_text_put(t, escapes[i].text, 1);
+            return true;
+        }
+    }
+    if (length < 2 || length > 7 || code[0] != 'u')
+        return false;
+    for (size_t i = 1; i < length; i++) {
+        int digit = hex_value(code[i]);
+
+        if (digit < 0)
+            return false;
+        point = point << 4 | (uint32_t)digit;
+    }
+    return point >= 0x20 && rust_text_put_char(t, point);
+}
+
+static bool put_legacy_segment(struct rust_text *t, const char *at, size_t length)
+{
+    const char *end = at + length;
+
+    if (length > 1 && at[0] == '_' && at[1] == '$')
+        at++; /* put before an escape, for identifiers begin with a letter */
+    while (at < end) {
+        if (*at == '$') {
+            const char *close = memchr(at + 1, '$', (size_t)(end - at - 1));
+
+            if (!close || !put_escape(t, at + 1, (size_t)(close - at - 1)))
+                return false;
+            at = close + 1;
+        } else if (end - at >= 2 && at[0] == '.' && at[1] == '.') {
+            rust_text_put(t, "::", 2);
+            at += 2;
+        } else {
+            rust_text_put(t, at++, 1);
+        }
+    }
+    return true;
+}
+
+/* A C++ name but for its last part, by which it is known. */
+bool rust_demangle_legacy(const char *name, struct rust_text *out)
+{
+    const char *at = name + 3;
+
+    if (strncmp(name, "_ZN", 3) != 0)
+        return false;
+    for (bool first = true;; first = false) {
+        size_t length = 0;
+
+        if (*at < '1' || *at > '9')
+            return false;
+        for (; *at >= '0' && *at <= '9'; at++) {
+            length = length * 10 + (size_t)(*at - '0');
+            if (length > RUST_NAME_BYTES)
+                return false;
+        }
+        if (strnlen(at, length) < length)
+            return false;
+        if (at[length] == 'E')
+            return !first && is_hash(at, length) &&
+                   (at[length + 1] == '\0' || at[length + 1] == '.');
+        if (!first)
+            rust_text_put(out, "::", 2);
+        if (!put_legacy_segment(out, at, length))
+            return false;
+        at += length;
+    }
+}
+
+char *rust_demangle(const char *name)
+{
+    struct rust_text text = {.size = RUST_NAME_BYTES};
+    char *readable = NULL;
+
+    if (strncmp(name, "_R", 2) != 0 && strncmp(name, "_ZN", 3) != 0)
+        return NULL;
+    text.bytes = malloc(text.size);
+    if (text.bytes &&
+        (name[1] == 'R' ? rust_demangle_v0(name, &text) : rust_demangle_legacy(name, &text)) &&
+        !text.full)
+        readable = strndup(text.bytes, text.length);
+    free(text.bytes);
+    return readable;
+}

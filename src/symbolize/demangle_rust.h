@@ -1,0 +1,28 @@
+/* demangle_rust.h - readable forms of Rust's symbols, of both schemes.
+ *
+ *   v0      _RNvMs_Cs4Cv8Wi1oAIB_7mycrateNtB4_7Example3foo     <mycrate::Example>::foo
+ *   legacy  _ZN4core3fmt5write17h0123456789abcdefE             core::fmt::write
+ *
+ * As rustc's own backtraces show them without hashes: neither a crate's, nor a legacy symbol's, nor
+ * the instantiating crate, nor what LLVM appended (".llvm.123", ".cold").
+ * (libiberty has this too, but under the GPL, and in a static archive that no interpreter's machine has.)
+ *
+ * A symbol is a file's, not trusted: what the grammar does not allow, a text longer than
+ * RUST_NAME_BYTES and nesting deeper than the parser goes have no readable form.  Time and stack
+ * are bounded, and nothing is read beyond the symbol's NUL.  Any thread, no state.
+ */
+#ifndef PYH_DEMANGLE_RUST_H
+#define PYH_DEMANGLE_RUST_H
+
+#include "demangle_rust_text.h"
+
+enum { RUST_NAME_BYTES = 1 << 16 };
+
+/* The readable form, for the caller to free(); NULL for what is no Rust symbol, or out of memory. */
+char *rust_demangle(const char *name);
+
+/* The two schemes, of which rust_demangle() takes the one that fits: false if `name` is not of it. */
+bool rust_demangle_v0(const char *name, struct rust_text *out);
+bool rust_demangle_legacy(const char *name, struct rust_text *out);
+
+#endif
