@@ -29,8 +29,14 @@
 
 /* Strings are as the file spells them (any bytes; C++ names mangled); they and the chains live as
  * long as the struct dwarf_lines.  Lines count from 1; 0 is "not known", as NULL is for strings. */
+struct source_function {
+    const char *name; /* linkage name, else plain name */
+    const char *file; /* where it is declared: of a C++ method perhaps in its class */
+    unsigned line;
+};
+
 struct inlined_call {
-    const char *function; /* that was inlined: linkage name, else plain name */
+    struct source_function function; /* that was inlined */
     const char *call_file;
     unsigned call_line;                /* where it was called from */
     const struct inlined_call *caller; /* what it was inlined into, if that was inlined itself */
@@ -43,9 +49,9 @@ struct source_position {
     const char *file;
     unsigned line;
     const struct inlined_call *inlined; /* innermost first; NULL: none */
-    const char *function; /* the concrete one, which contains them all; functions that gcc merged
-                             with equal ones may have an ELF symbol only */
-    int found;            /* 0: nothing is known of this address */
+    struct source_function function;    /* the concrete one, which contains them all; functions that
+                                           gcc merged with equal ones may have an ELF symbol only */
+    int found;                          /* 0: nothing is known of this address */
 };
 
 struct dwarf_lines;

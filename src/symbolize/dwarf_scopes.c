@@ -67,6 +67,16 @@ static const char *name_of(Dwarf_Die *die)
     return name;
 }
 
+static struct source_function function_of(Dwarf_Die *die)
+{
+    struct source_function function = {.name = name_of(die), .file = dwarf_decl_file(die)};
+    int line;
+
+    if (dwarf_decl_line(die, &line) == 0 && line > 0)
+        function.line = (unsigned)line;
+    return function;
+}
+
 /* Room for one more scope, not taken yet. */
 static struct scope *next_scope(struct scope_chunk **scopes)
 {
@@ -131,7 +141,7 @@ static void visit_function(struct walk *w, Dwarf_Die *die)
     moved = move_targets(w, die, NULL, scope);
     if (moved) {
         (*w->scopes)->used++;
-        scope->function = name_of(die);
+        scope->function = function_of(die);
         w->n_without_function -= moved;
         visit_children(w, die, scope);
     } else if (w->everywhere) {
@@ -160,7 +170,7 @@ static void visit_inlined(struct walk *w, Dwarf_Die *die, const struct scope *pa
     (*w->scopes)->used++;
     scope->inlined = 1;
     scope->function = parent->function;
-    scope->call.function = name_of(die);
+    scope->call.function = function_of(die);
     scope->call.call_file =
         w->files ? dwarf_filesrc(w->files, number_of(die, DW_AT_call_file), NULL, NULL) : NULL;
     scope->call.call_line = number_of(die, DW_AT_call_line);

@@ -13,9 +13,9 @@
  * No code lies there: a file begins with its headers. */
 #define RANGE_DROPPED 1
 
-struct scope {                /* a function with code of its own, or an inlined one */
-    struct inlined_call call; /* of an inlined one; elsewhere all zero */
-    const char *function;     /* the concrete one that contains it, or itself */
+struct scope {                       /* a function with code of its own, or an inlined one */
+    struct inlined_call call;        /* of an inlined one; elsewhere all zero */
+    struct source_function function; /* the concrete one that contains it, or itself */
     int inlined;
 };
 

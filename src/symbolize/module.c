@@ -44,9 +44,6 @@ static void set_error(int error, PyObject *path)
     case ESTALE:
         PyErr_SetString(PyExc_LookupError, "build-id differs");
         break;
-    case ENODATA:
-        PyErr_SetString(PyExc_LookupError, "no debug information");
-        break;
     case ENOMEM:
         PyErr_NoMemory();
         break;
@@ -213,6 +210,13 @@ static PyObject *decode_path(const char *directory, const char *path)
     return joined;
 }
 
+/* (name, file, line), of a function. */
+static PyObject *build_function(const char *directory, const struct source_function *function)
+{
+    return Py_BuildValue("(NNI)", decode_or_none(function->name),
+                         decode_path(directory, function->file), function->line);
+}
+
 /* [(inlined function, call file, call line), ...], innermost first. */
 static PyObject *list_inlined(const struct source_position *position)
 {
@@ -221,8 +225,8 @@ static PyObject *list_inlined(const struct source_position *position)
 
     for (; list && call; call = call->caller) {
         PyObject *file = decode_path(position->directory, call->call_file);
-        PyObject *item =
-            Py_BuildValue("(NNI)", decode_or_none(call->function), file, call->call_line);
+        PyObject *item = Py_BuildValue(
+            "(NNI)", build_function(position->directory, &call->function), file, call->call_line);
 
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
@@ -236,7 +240,8 @@ static PyObject *build_position(const struct source_position *position)
     if (!position->found)
         return Py_NewRef(Py_None);
     return Py_BuildValue("(NINN)", decode_path(position->directory, position->file), position->line,
-                         list_inlined(position), decode_or_none(position->function));
+                         list_inlined(position),
+                         build_function(position->directory, &position->function));
 }
 
 /* Fills addresses[0..n) from a sequence of integers. */
@@ -338,7 +343,8 @@ static PyType_Spec symbols_spec = {
 
 static PyMethodDef lines_methods[] = {
     {"resolve", lines_resolve, METH_O,
-     "Source positions of addresses: (file, line, inlined, function) or None."},
+     "Source positions of addresses: (file, line, inlined, function) or None; a function is (name, "
+     "file, line), an inlined one (function, call file, call line), innermost first."},
     {NULL, NULL, 0, NULL},
 };
 

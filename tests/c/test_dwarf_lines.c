@@ -20,21 +20,25 @@ struct expected {
 };
 
 static const struct expected compiled[] = {
-    {"at_innermost", "chain.h:12 innermost<-chain.h:22 middle<-inlined.c:32 in outer"},
-    {"at_middle", "chain.h:23 middle<-inlined.c:32 in outer"},
-    {"at_outer", "inlined.c:33 in outer"},
-    {"at_named", "inlined.c:42 in linkage_name_of_named"},
-    {"at_numbered_1", "inlined.c:52 numbered<-inlined.c:62 in calls_twice"},
-    {"at_numbered_2", "inlined.c:52 numbered<-inlined.c:63 in calls_twice"},
-    {"at_apart", "inlined.c:72 in apart"},
-    {"at_nested", "inlined.c:84 in nested"},
-    {"at_around", "inlined.c:88 in around"},
+    {"at_innermost",
+     "chain.h:12 innermost (chain.h:10)<-chain.h:22 middle (chain.h:20)<-inlined.c:32 in "
+     "outer (inlined.c:30)"},
+    {"at_middle", "chain.h:23 middle (chain.h:20)<-inlined.c:32 in outer (inlined.c:30)"},
+    {"at_outer", "inlined.c:33 in outer (inlined.c:30)"},
+    {"at_named", "inlined.c:42 in linkage_name_of_named (inlined.c:40)"},
+    {"at_numbered_1",
+     "inlined.c:52 numbered (inlined.c:50)<-inlined.c:62 in calls_twice (inlined.c:60)"},
+    {"at_numbered_2",
+     "inlined.c:52 numbered (inlined.c:50)<-inlined.c:63 in calls_twice (inlined.c:60)"},
+    {"at_apart", "inlined.c:72 in apart (inlined.c:70)"},
+    {"at_nested", "inlined.c:84 in nested (inlined.c:82)"},
+    {"at_around", "inlined.c:88 in around (inlined.c:80)"},
 };
 #define N_COMPILED (sizeof compiled / sizeof compiled[0])
 
 static const struct expected by_hand[] = {
-    {"at_start", "by_hand.c:12 in inside"},
-    {"at_inlined", "by_hand.c:22 linkage_name<-by_hand.c:13 in inside"},
+    {"at_start", "by_hand.c:12 in inside (?:0)"},
+    {"at_inlined", "by_hand.c:22 linkage_name (?:0)<-by_hand.c:13 in inside (?:0)"},
 };
 #define N_BY_HAND (sizeof by_hand / sizeof by_hand[0])
 
@@ -60,15 +64,17 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path ? path : "?";
 }
 
-/* FILE:LINE FUNCTION<-FILE:LINE ... in FUNCTION */
+/* FILE:LINE FUNCTION (FILE:LINE)<-FILE:LINE ... in FUNCTION (FILE:LINE) */
 static const char *written(const struct source_position *position)
 {
     static char text[512];
     int n = snprintf(text, sizeof text, "%s:%u", base_name(position->file), position->line);
     for (const struct inlined_call *call = position->inlined; call; call = call->caller)
-        n += snprintf(text + n, sizeof text - (size_t)n, " %s<-%s:%u", call->function,
+        n += snprintf(text + n, sizeof text - (size_t)n, " %s (%s:%u)<-%s:%u", call->function.name,
+                      base_name(call->function.file), call->function.line,
                       base_name(call->call_file), call->call_line);
-    snprintf(text + n, sizeof text - (size_t)n, " in %s", position->function);
+    snprintf(text + n, sizeof text - (size_t)n, " in %s (%s:%u)", position->function.name,
+             base_name(position->function.file), position->function.line);
     return position->found ? text : "not found";
 }
 
