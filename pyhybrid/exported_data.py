@@ -8,7 +8,7 @@ tables two. What people read:
     ...DispatchStub...   at::native::add_stub [AVX2]     PyTorch's kernel for that CPU capability
     table[3]             table[3]                        the fourth word of any other object
 
-No name has a blank between its parts but PyTorch's: names.shorten_cpp() takes what stands before
+No name has a blank between its parts but PyTorch's: names.shorten_native() takes what stands before
 a blank for a return type.
 """
 

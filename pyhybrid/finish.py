@@ -12,7 +12,8 @@ from contextlib import closing
 from pyhybrid.assemble import assemble
 from pyhybrid.atomic import replacing
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters import AS_RECORDED, EXPORTERS
+from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.summary import summarize
@@ -46,18 +47,22 @@ def export(path: str, prefix: str, formats: list[str], summary: bool) -> int:
     """
     written, notes, code = [path], [], 0
     with Profile.open(path) as profile:
+        in_source = (
+            with_inlined(profile)[0] if summary or not AS_RECORDED.issuperset(formats) else profile
+        )
         for name in formats:
             exporter = EXPORTERS[name]()
             target = exporter.default_path(profile, prefix)
             try:
-                output = exporter.write(profile, target, DEFAULT_LIMIT_BYTES)
+                read = profile if name in AS_RECORDED else in_source
+                output = exporter.write(read, target, DEFAULT_LIMIT_BYTES)
                 notes += output.notes
                 written += [output.path] if output.path else []
             except PyhybridError as error:
                 print(f"pyhybrid: {error}", file=sys.stderr)
                 code = error.exit_code
         if summary:
-            print_summary(summarize(profile, written, notes), sys.stderr)
+            print_summary(summarize(in_source, written, notes), sys.stderr)
     return code
 
 

@@ -22,6 +22,7 @@ from pyhybrid.plumbing import (
     IMPORT_FILES,
     IMPORT_KEPT,
     KERNEL_MODULE,
+    is_inlined_plumbing,
     is_plumbing,
     is_trampoline,
     is_wrapper,
@@ -68,7 +69,7 @@ class FoldedTree:
         self.frame = [0]
         self.of_node = [0]
         counted = {row.node for row in profile.exact} if profile.meta.get("c_calls") else set()
-        kinds = _classify(profile)
+        kinds = classify(profile)
         begins, _ = _program_begins(profile.nodes, kinds)
         one = _one_of_nameless(profile, kinds)
         ids: dict[tuple[int, int], int] = {}
@@ -120,7 +121,7 @@ _made: WeakKeyDictionary[Profile, dict[bool, FoldedTree]] = WeakKeyDictionary()
 
 def own_nodes(profile: Profile) -> set[int]:
     """The nodes of pyhybrid's own work, and of what called it (`-m pyhybrid`: runpy)."""
-    kinds = _classify(profile)
+    kinds = classify(profile)
     begins, state = _program_begins(profile.nodes, kinds)
     own: set[int] = set()
     rows = zip(count(), profile.nodes.parent, profile.nodes.frame, strict=False)
@@ -179,7 +180,7 @@ def _one_of_nameless(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:
     return one
 
 
-def _classify(profile: Profile) -> dict[int, int]:
+def classify(profile: Profile) -> dict[int, int]:
     """What each frame is to folding."""
     package = os.path.join(str(profile.meta.get("package_dir") or "?"), "")
 
@@ -192,6 +193,8 @@ def _classify(profile: Profile) -> dict[int, int]:
         file = os.path.basename(module.path)
         if frame.is_nameless:
             return NAMELESS_START if starts_threads(file) else NAMELESS
+        if frame.inlined and is_inlined_plumbing(frame.file):
+            return PLUMBING
         symbol = (frame.symbol or "").split(".")[0]
         if symbol == "builtin_exec" or frame.python_name == "builtins.exec":
             return EXEC

@@ -7,6 +7,8 @@ from functools import cache
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
 
+KERNEL, INLINED = "_[k]", "_[i]"  # at the end of labels, as FlameGraph's tools mark these
+
 _LIBRARY = re.compile(r".*/(?:(?:site|dist)-packages|lib(?:64)?/python3\.\d+)/")
 _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)")
 _CONVERSION = re.compile(r"\boperator \w")
@@ -36,6 +38,8 @@ def shorten_native(name: str) -> str:
     `void at::native::f<float, 4>(at::Tensor const&)::{lambda()#1}` -> `at::native::f::{lambda#1}`;
     `<Vec<u8> as std::io::Write>::write_all::<T>` -> `<Vec as std::io::Write>::write_all`.
     """
+    if name.endswith(INLINED):
+        return shorten_native(name.removesuffix(INLINED)) + INLINED
     if name.startswith("_Z"):
         return _shorten_mangled(name)
     if "(" not in name and "<" not in name:
@@ -112,12 +116,20 @@ class Labels:
         if frame.kind == "region":
             return f"[{frame.name}]"
         if frame.kind == "kernel" and frame.symbol:
-            return f"{frame.name}_[k]"  # as FlameGraph's tools mark them
+            return frame.name + KERNEL
         if frame.is_nameless and frame.module and not self._all_frames:
             return f"{os.path.basename(self._modules[frame.module].path)} [nameless]"
-        if frame.kind == "native" and not self._full_names:
-            return shorten_native(frame.name)
-        return frame.name
+        if frame.kind != "native":
+            return frame.name
+        name = frame.name if self._full_names else shorten_native(frame.name)
+        return name + INLINED * frame.inlined
+
+
+def declared_at(frame: Frame) -> str:
+    """`file.cpp:12`, of a native function whose declaration debug information knows; else ""."""
+    if frame.kind != "native" or not frame.file:
+        return ""
+    return f"{os.path.basename(frame.file)}:{frame.line}"
 
 
 def losses_text(losses: dict[str, int]) -> str:

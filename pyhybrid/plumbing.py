@@ -24,6 +24,9 @@ NAMELESS_STARTS = ("libc.so*", "libc-*.so*", "libpthread[-.]*")
 IMPORT_FILES = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 IMPORT_KEPT = "_find_and_load"
 
+# What these headers of CPython define is inlined everywhere: Py_DECREF, _PyObject_VectorcallTstate.
+_HEADERS = re.compile(r"/(?:Include|include/python3\.\d+t?)/")
+
 
 class _Rules:
     """The table, as one pattern for each module's names, and one for all readable names."""
@@ -62,6 +65,11 @@ def starts_threads(file: str) -> bool:
 def is_trampoline(symbol: str | None) -> bool:
     """Is code in no module, by its name, CPython's own trampoline into the eval loop (-X perf)?"""
     return symbol is not None and symbol.startswith("py::")
+
+
+def is_inlined_plumbing(file: str | None) -> bool:
+    """Is an inlined function, by the file that declares it?"""
+    return file is not None and _HEADERS.search(file) is not None
 
 
 def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -> bool:

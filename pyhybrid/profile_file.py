@@ -10,9 +10,10 @@ import json
 import os
 import sqlite3
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from operator import le
+from types import MappingProxyType
 from typing import Any
 
 from pyhybrid.assemble import assemble
@@ -29,6 +30,7 @@ from pyhybrid.rows import (
     Loss,
     Module,
     Nodes,
+    Place,
     Process,
     Sampled,
     Stacks,
@@ -48,6 +50,9 @@ class Profile:
 
     compensated = False  # `exact` is what compensate.compensate made of it
     is_part = False  # only some of the threads' samples are in it (choose.Selection)
+    # Of native stack rows the function and the calls inlined into it, outermost first, where debug
+    # information is used (inlined.with_inlined).
+    places: Mapping[int, list[Place]] = MappingProxyType({})
 
     @property
     def with_all_frames(self) -> "Profile":

@@ -245,7 +245,8 @@ def _short(function: Function) -> str:
     short = shorten_native(function.name)
     module = os.path.basename(function.module or "")
     python_name = function.python_name or ""
-    more = [text for text in (python_name, module) if text and text not in short]
+    place = os.path.basename(function.declared_at or "")
+    more = [text for text in (python_name, place, module) if text and text not in short]
     return f"{short} ({', '.join(more)})" if more else short
 
 

@@ -89,6 +89,7 @@ class Frame:
     symbol: str | None
     source: str
     python_name: str | None
+    inlined: bool = False  # into what calls it on the path: not in the file, inlined.py adds these
 
     @property
     def is_nameless(self) -> bool:
@@ -113,6 +114,14 @@ class Stacks:
     address: list[int | None]
     offset: list[int | None]
     line: list[int | None]
+
+
+class Place(NamedTuple):
+    """Where in the source a frame of a stack row is; line 0: not known."""
+
+    frame: int
+    file: str | None
+    line: int
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ class Function:
     kind: str  # python, native, kernel, pseudo, region
     module: str | None  # native: the file
     python_name: str | None  # native: by which Python reaches it
+    declared_at: str | None  # native: `file:line`, where debug information tells
     samples: int
     self_ns: int
     total_ns: int
@@ -247,7 +248,8 @@ def _hot(
     for number in order:
         frame = profile.frames[number]
         module = profile.modules[frame.module].path if frame.module else None
-        what = (labels[number], frame.kind, module, frame.python_name)
+        native_at = f"{frame.file}:{frame.line}" if frame.kind == "native" and frame.file else None
+        what = (labels[number], frame.kind, module, frame.python_name, native_at)
         function = Function(*what, *weights.get(number, (0, 0, 0, 0)))
         if tally := traced.get(number):
             function.calls, function.raised = tally.calls, tally.raised

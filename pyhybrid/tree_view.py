@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels
+from pyhybrid.names import Labels, declared_at
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 
@@ -114,7 +114,9 @@ class _View:
         return self._frames[self._tree.frame[node]].kind in ("native", "kernel")
 
     def _name(self, node: int) -> str:
-        return self._labels[self._tree.frame[node]]
+        frame = self._tree.frame[node]
+        place = declared_at(self._frames[frame])
+        return self._labels[frame] + (f" ({place})" if place else "")
 
     def _figures(self, node: int) -> str:
         branch = self._branches[node]

@@ -5,10 +5,10 @@ import sys
 
 from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
-from pyhybrid.cli.selecting import add_selection, choice_of
+from pyhybrid.cli.selecting import add_debug_info, add_selection, choice_of, with_debug_info
 from pyhybrid.compensate import COMPENSATED, compensate
 from pyhybrid.errors import UsageError
-from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.pstats import PStats
@@ -53,6 +53,7 @@ class Export:
             help="folded: with plumbing, and each nameless function by its address",
         )
         add_selection(parser)
+        add_debug_info(parser)
         parser.add_argument(
             "--compensate",
             action="store_true",
@@ -80,7 +81,10 @@ class Export:
             if args.compensate:
                 compensate(opened)
                 print(f"pyhybrid: {COMPENSATED}", file=sys.stderr)
-            profile, notes = choose(opened, choice_of(args))
+            profile, notes = in_source, _ = choose(opened, choice_of(args))
+            if not AS_RECORDED.issuperset(args.format):
+                in_source, more = with_debug_info(profile, args)
+                notes += more
             for note in notes:
                 print(f"pyhybrid: {note}", file=sys.stderr)
             for name in args.format:
@@ -91,7 +95,7 @@ class Export:
                 if isinstance(exporter, Folded | PStats | Callgrind):
                     exporter.min_time_ns = args.min_time
                 path = args.output or exporter.default_path(profile, prefix)
-                output = exporter.write(profile, path)
+                output = exporter.write(profile if name in AS_RECORDED else in_source, path)
                 written = [f"wrote {output.path}"] if output.path else []
                 for line in [*written, *output.notes]:
                     print(f"pyhybrid: {line}", file=sys.stderr)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
-from pyhybrid.cli.selecting import add_selection, choice_of
+from pyhybrid.cli.selecting import add_debug_info, add_selection, choice_of, with_debug_info
 from pyhybrid.compensate import compensate
 from pyhybrid.errors import UsageError
 from pyhybrid.profile_file import Profile
@@ -52,6 +52,7 @@ class Report:
             "--all-frames", action="store_true", help="show plumbing and nameless functions, too"
         )
         add_selection(parser)
+        add_debug_info(parser)
         parser.add_argument(
             "--compensate",
             action="store_true",
@@ -73,6 +74,9 @@ class Report:
             if args.compensate:
                 compensate(profile)
             selected, notes = choose(profile, choice_of(args))
+            if not args.quality:
+                selected, more = with_debug_info(selected, args)
+                notes += more
             if args.lines and not args.json:
                 if selected.is_part:
                     raise UsageError("lines are not kept by time: --lines goes with --thread only")

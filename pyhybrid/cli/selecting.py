@@ -4,6 +4,10 @@ import argparse
 
 from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice
 from pyhybrid.cli.parser import Duration
+from pyhybrid.debuginfod import Debuginfod
+from pyhybrid.errors import UsageError
+from pyhybrid.inlined import with_inlined
+from pyhybrid.profile_file import Profile
 from pyhybrid.slow import SlowerThan
 
 
@@ -88,6 +92,33 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         const=NATIVE_ONLY,
         help="only native code",
     )
+
+
+def add_debug_info(parser: argparse.ArgumentParser) -> None:
+    """The options about debug information: `with_debug_info` uses them."""
+    parser.add_argument(
+        "--no-inlines",
+        action="store_true",
+        help="do not look for lines and inlined functions of native code in debug information",
+    )
+    parser.add_argument(
+        "--debuginfod",
+        action="store_true",
+        help="ask the servers in $DEBUGINFOD_URLS for debug information that is not here",
+    )
+
+
+def with_debug_info(profile: Profile, args: argparse.Namespace) -> tuple[Profile, list[str]]:
+    """The profile with inlined functions and native lines, unless not wanted; and notes."""
+    if args.no_inlines:
+        if args.debuginfod:
+            raise UsageError("--debuginfod is of no use with --no-inlines")
+        return profile, []
+    if not args.debuginfod:
+        return with_inlined(profile)
+    with Debuginfod() as servers:
+        profile, notes = with_inlined(profile, servers.find)
+        return profile, notes + servers.notes
 
 
 def choice_of(args: argparse.Namespace) -> Choice:

@@ -30,3 +30,5 @@ class Exporter(Protocol):
 EXPORTERS: dict[str, type[Exporter]] = {
     each.name: each for each in (Folded, Perf, PerfMap, PStats, Callgrind)
 }
+# perf finds inlined functions by addresses itself, and exact figures are of whole functions.
+AS_RECORDED = {each.name for each in (Perf, PerfMap, PStats, Callgrind)}

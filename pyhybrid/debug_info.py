@@ -1,0 +1,112 @@
+"""Where native addresses lie in the source, and in which inlined functions: by DWARF, file by file.
+
+The file itself has it, or the debug file that was split from it; it must still be the build that
+ran.  A file's addresses are looked up all at once (src/symbolize/dwarf_lines.h).
+"""
+
+import importlib
+import os
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Module
+from pyhybrid.symbols import Demangle
+
+
+class SourceFunction(NamedTuple):
+    """A function, by its linkage name, and where it is declared; line 0: not known."""
+
+    name: str | None
+    file: str | None
+    line: int
+
+
+InlinedCall = tuple[SourceFunction, str | None, int]  # the function, the calling file and line
+# File, line, the inlined calls there, innermost first, and the function that contains them all.
+Position = tuple[str | None, int, list[InlinedCall], SourceFunction]
+
+
+class DebugInfo(Protocol):
+    """One file's DWARF; addresses are the file's virtual addresses."""
+
+    def resolve(self, addresses: list[int], /) -> list[Position | None]:
+        """The positions of `addresses`, in their order."""
+
+
+# (path, build-id in hexadecimal or None) -> the file's DWARF.  Raises OSError where the file cannot
+# be read or has none (ENODATA), LookupError where it is another build, ValueError where it is no
+# ELF file.
+OpenDebugInfo = Callable[[str, str | None], DebugInfo]
+# A build-id -> the path of a debug file, or None: one that was fetched (debuginfod.py).
+Fetch = Callable[[str], str | None]
+
+
+def default_reader() -> tuple[OpenDebugInfo, Demangle]:
+    """The extension module's; PyhybridError where it was not built."""
+    try:
+        native = importlib.import_module("pyhybrid._symbolize")
+    except ImportError as error:
+        raise PyhybridError(f"debug information cannot be read: {error}") from error
+    return native.DwarfLines, native.demangle
+
+
+class DebugFiles:
+    """The DWARF of a profile's modules; `notes` says which could not be used, and why."""
+
+    def __init__(
+        self, profile: Profile, open_file: OpenDebugInfo, fetch: Fetch | None = None
+    ) -> None:
+        self.notes: list[str] = []
+        self._profile = profile
+        self._open_file = open_file
+        self._fetch = fetch
+        self._open: dict[tuple[str, str | None], DebugInfo | None] = {}
+
+    def has(self, module: Module) -> bool:
+        """Is there DWARF of the build that ran?  Costs opening the file."""
+        return self._of(module) is not None
+
+    def find(self, module: Module, addresses: Iterable[int]) -> dict[int, Position]:
+        """The positions of absolute addresses in the module, as far as they are known."""
+        debug_info = self._of(module)
+        absolute = sorted(addresses)
+        if debug_info is None or not absolute:
+            return {}
+        found = debug_info.resolve([address - module.base for address in absolute])
+        return {at: position for at, position in zip(absolute, found, strict=True) if position}
+
+    def _of(self, module: Module) -> DebugInfo | None:
+        key = (module.path, module.build_id)  # a library can be loaded twice
+        if key not in self._open:
+            self._open[key] = self._read(module)
+        return self._open[key]
+
+    def _read(self, module: Module) -> DebugInfo | None:
+        path, build_id = module.path, module.build_id
+        if not build_id and self._changed(path):
+            return None
+        try:
+            return self._open_file(path, build_id)
+        except LookupError:
+            self.notes.append(f"{path} is another build than the one that ran: no source lines")
+        except ValueError as error:
+            self.notes.append(f"{path}: no source lines: {error}")
+        except OSError:  # no DWARF; or the file is gone, which was noted when names were sought
+            pass
+        fetched = self._fetch(build_id) if self._fetch and build_id else None
+        if fetched:
+            try:
+                return self._open_file(fetched, build_id)
+            except (OSError, LookupError, ValueError) as error:
+                self.notes.append(f"{fetched}: no source lines: {error}")
+        return None
+
+    def _changed(self, path: str) -> bool:
+        """May it be another file than the one that ran?  Asked where no build-id tells."""
+        try:
+            changed_ns = os.stat(path).st_ctime_ns
+        except OSError:
+            return True
+        return changed_ns > int(self._profile.meta.get("start_unix_ns") or 0)

@@ -1,0 +1,207 @@
+"""Inlined functions as frames, and the source lines of native code, in what views read.
+
+The file has them not: they are looked up in the debug information of what was hit, when a view or
+an export is made (debug_info.py).  A stack row of a native function is one address; where inlined
+calls contain it, the row's node becomes a chain: the function's own, then one for each inlined
+call, the innermost last, where the row's samples are and what it called.  All rows and weights stay
+as they are, and so do all nodes of the file: what is new comes after them.
+
+Left as they are:
+- plumbing, and by what the program began: views leave these out (fold.py);
+- rows that stand at a function's start: between Python functions the exact half knows native
+  functions, not addresses (ARCHITECTURE.md, "The exact half");
+- rows above a path with exact figures, for these would stay behind on the path without the chain.
+"""
+
+import copy
+from collections import defaultdict
+from dataclasses import replace
+from itertools import count
+
+from pyhybrid.debug_info import (
+    DebugFiles,
+    Fetch,
+    OpenDebugInfo,
+    Position,
+    SourceFunction,
+    default_reader,
+)
+from pyhybrid.errors import PyhybridError
+from pyhybrid.fold import NAMELESS_START, NATIVE, classify
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Frame, Module, Nodes, Place
+from pyhybrid.symbols import Demangle
+
+SOURCE = "debug info"  # of a frame's name
+
+
+def with_inlined(
+    profile: Profile,
+    fetch: Fetch | None = None,
+    reader: tuple[OpenDebugInfo, Demangle] | None = None,
+) -> tuple[Profile, list[str]]:
+    """The profile with inlined functions, and notes; the profile itself where nothing tells any.
+
+    `fetch` gets debug files that are not on this machine.
+    """
+    try:
+        open_file, demangle = reader or default_reader()
+    except PyhybridError as error:
+        return profile, [str(error)]
+    files = DebugFiles(profile, open_file, fetch)
+    positions = _positions(profile, files)
+    if not positions:
+        return profile, files.notes
+    return _Expansion(profile, positions, demangle).profile(), files.notes
+
+
+def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
+    """The positions of the sampled stacks' native rows."""
+    modules, kinds = profile.modules, classify(profile)
+    loads: defaultdict[tuple[str, str | None], list[Module]] = defaultdict(list)
+    for module in modules.values():
+        loads[module.path, module.build_id].append(module)
+    known: dict[int, tuple[Frame, list[Module]]] = {}  # frames whose module has DWARF
+    for frame in profile.frames.values():
+        if kinds[frame.id] in (NATIVE, NAMELESS_START) and frame.module:
+            module = modules[frame.module]
+            if files.has(module):
+                known[frame.id] = (frame, loads[module.path, module.build_id])
+    if not known:
+        return {}
+    nodes, stacks = profile.nodes.frame, profile.stacks
+    at: dict[int, tuple[int, int]] = {}  # module and address, by row
+    for row in _rows_on_paths(profile):
+        frame, of_file = known.get(nodes[stacks.node[row]], (None, []))
+        address = stacks.address[row]
+        module = frame and address is not None and _covering(of_file, address)
+        if frame and module and address != module.base + (frame.address or 0):
+            at[row] = (module.id, address)
+    wanted: defaultdict[int, set[int]] = defaultdict(set)
+    for number, address in at.values():
+        wanted[number].add(address)
+    found = {number: files.find(modules[number], wanted[number]) for number in wanted}
+    return {
+        row: found[number][address]
+        for row, (number, address) in at.items()
+        if address in found[number]
+    }
+
+
+def _rows_on_paths(profile: Profile) -> set[int]:
+    """The rows of stacks that were sampled, without those above a path with exact figures."""
+    parents, nodes = profile.stacks.parent, profile.stacks.node
+    rows: set[int] = set()
+    for sampled in profile.sampled:
+        row = sampled.stack
+        while row and row not in rows:
+            rows.add(row)
+            row = parents[row]
+    exact = {each.node for each in profile.exact}
+    if exact:
+        for row in sorted(rows, reverse=True):
+            if row not in rows or nodes[row] in exact:
+                rows.discard(parents[row])
+    return rows
+
+
+def _covering(modules: list[Module], address: int) -> Module | None:
+    """The load of a file that has the address; where it was loaded twice at one place, either."""
+    for module in modules:
+        if any(start <= address < start + size for start, size, *_ in module.segments):
+            return module
+    return None
+
+
+class _Expansion:
+    """The profile's tables with the positions in them."""
+
+    def __init__(
+        self, profile: Profile, positions: dict[int, Position], demangle: Demangle
+    ) -> None:
+        self._profile = profile
+        self._positions = positions
+        self._demangle = demangle
+        self._nodes = Nodes(profile.nodes.parent.copy(), profile.nodes.frame.copy())
+        self._frames = profile.frames.copy()
+        self._numbers = count(max(profile.frames, default=0) + 1)
+        self._inlined: dict[tuple[int | None, SourceFunction], int] = {}
+        self._children: dict[tuple[int, int], int] = {}
+        self._places: dict[int, list[Place]] = {}
+
+    def profile(self) -> Profile:
+        """A profile of its own, with the rest of the tables as they are."""
+        self._declare()
+        expanded = copy.copy(self._profile)
+        expanded.stacks = replace(self._profile.stacks, node=self._node_of_rows())
+        expanded.nodes, expanded.frames = self._nodes, self._frames
+        expanded.places = self._places
+        return expanded
+
+    def _declare(self) -> None:
+        """Where the functions are declared, and names for those that no symbol has named."""
+        told: defaultdict[int, set[SourceFunction]] = defaultdict(set)
+        stacks, nodes = self._profile.stacks, self._profile.nodes
+        for row, position in self._positions.items():
+            told[nodes.frame[stacks.node[row]]].add(position[-1])
+        for number, functions in told.items():
+            name, file, line = functions.pop()
+            if functions:
+                continue
+            frame = self._frames[number]
+            if frame.symbol is None and name and frame.source != "method table":
+                frame = replace(frame, name=self._demangle(name), symbol=name, source=SOURCE)
+            self._frames[number] = replace(frame, file=file, line=line or None)
+
+    def _node_of_rows(self) -> list[int]:
+        """Each row's node: the innermost of the chain that stands for it."""
+        stacks, nodes = self._profile.stacks, self._profile.nodes
+        moved = stacks.node.copy()
+        for row in range(1, len(moved)):
+            node, above = stacks.node[row], stacks.parent[row]
+            parent = nodes.parent[node]
+            # A row's node may stand for the row above, too, or below one further out (tree.py).
+            while above and stacks.node[above] not in (node, parent):
+                above = stacks.parent[above]
+            if above and stacks.node[above] == node:
+                moved[row] = moved[above]
+                continue
+            if above and moved[above] != parent:
+                node = self._child(moved[above], nodes.frame[node])
+            position = self._positions.get(row)
+            moved[row] = self._expand(row, node, position) if position else node
+        return moved
+
+    def _expand(self, row: int, node: int, position: Position) -> int:
+        """The chain of a row, below and with its function's node; returns the innermost node."""
+        file, line, inlined, containing = position
+        frame = self._nodes.frame[node]
+        places = []
+        calls = inlined[::-1]
+        if calls and calls[0][0][1:] == containing[1:]:  # gcc's foo.part.0 has foo inlined
+            del calls[0]
+        for function, call_file, call_line in calls:
+            places.append(Place(frame, call_file, call_line))
+            frame = self._inlined_frame(self._frames[frame].module, function)
+            node = self._child(node, frame)
+        self._places[row] = [*places, Place(frame, file, line)]
+        return node
+
+    def _inlined_frame(self, module: int | None, function: SourceFunction) -> int:
+        number = self._inlined.get((module, function))
+        if number is None:
+            number = self._inlined[module, function] = next(self._numbers)
+            name, file, line = function
+            shown = self._demangle(name) if name else "?"
+            rest = (file, line or None, module, None, None, name, SOURCE, None)
+            self._frames[number] = Frame(number, "native", shown, *rest, inlined=True)
+        return number
+
+    def _child(self, parent: int, frame: int) -> int:
+        """A node that is new: those of the file keep their place."""
+        key = (parent, frame)
+        if key not in self._children:
+            self._children[key] = len(self._nodes.parent)
+            self._nodes.parent.append(parent)
+            self._nodes.frame.append(frame)
+        return self._children[key]
