@@ -61,22 +61,22 @@ def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
     loads: defaultdict[tuple[str, str | None], list[Module]] = defaultdict(list)
     for module in modules.values():
         loads[module.path, module.build_id].append(module)
-    known: dict[int, tuple[Frame, list[Module]]] = {}  # frames whose module has DWARF
+    known: dict[int, tuple[int, list[Module]]] = {}  # of frames: start, and the loads of the file
     for frame in profile.frames.values():
         if kinds[frame.id] in (NATIVE, NAMELESS_START) and frame.module:
             module = modules[frame.module]
             if files.has(module):
-                known[frame.id] = (frame, loads[module.path, module.build_id])
+                known[frame.id] = (frame.address or 0, loads[module.path, module.build_id])
     if not known:
         return {}
     nodes, stacks = profile.nodes.frame, profile.stacks
     at: dict[int, tuple[int, int]] = {}  # module and address, by row
     for row in _rows_on_paths(profile):
-        frame, of_file = known.get(nodes[stacks.node[row]], (None, []))
+        start, of_file = known.get(nodes[stacks.node[row]], (0, []))
         address = stacks.address[row]
-        module = frame and address is not None and _covering(of_file, address)
-        if frame and module and address != module.base + (frame.address or 0):
-            at[row] = (module.id, address)
+        loaded = None if address is None else _covering(of_file, address)
+        if address is not None and loaded and address != loaded.base + start:
+            at[row] = (loaded.id, address)
     wanted: defaultdict[int, set[int]] = defaultdict(set)
     for number, address in at.values():
         wanted[number].add(address)

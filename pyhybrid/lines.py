@@ -6,7 +6,6 @@ A view over the table `line` (schema.sql, which says what they mean).
 from collections import defaultdict
 from dataclasses import dataclass
 
-from pyhybrid.errors import PyhybridError
 from pyhybrid.fold import own_nodes
 from pyhybrid.profile_file import Profile
 
@@ -58,11 +57,3 @@ def function_lines(profile: Profile) -> list[FunctionLines]:
             FunctionLines(frame.name, frame.file or "?", frame.line or 0, calls[number], ordered)
         )
     return sorted(functions, key=lambda f: (-f.total_ns, f.file, f.line))
-
-
-def recorded_lines(profile: Profile) -> list[FunctionLines]:
-    """The same; raises PyhybridError where there are none."""
-    functions = function_lines(profile)
-    if not functions:
-        raise PyhybridError(f"{profile.path}: no lines were recorded (--lines -t NAME)")
-    return functions

@@ -1,24 +1,34 @@
-"""The lines of chosen functions as a listing: source, hits, time; one part for each function."""
+"""Lines as a listing, a part for each function: source, and hits and time or shares of samples."""
 
 import os
 from typing import TextIO
 
-from pyhybrid.lines import FunctionLines, recorded_lines
+from pyhybrid.errors import PyhybridError
+from pyhybrid.lines import FunctionLines, function_lines
 from pyhybrid.names import shorten_file
+from pyhybrid.native_lines import NativeFunctionLines, native_lines
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import DIM, STRONG, WARN, Line, show
-from pyhybrid.source import find_source
+from pyhybrid.source import find_source, read_source
 
-HOT = 0.1  # share of the function's time from which on a line stands out
+HOT = 0.1  # share of the function's time, or samples, from which on a line stands out
+AROUND = 2  # lines of source shown before and after a native one
 _HEAD = f"{'line':>6} {'hits':>11} {'time ms':>12} {'us per hit':>12} {'time':>6}  source"
+_NATIVE_HEAD = f"{'line':>6} {'self':>7} {'total':>7}  source"
 
 
 def print_lines(profile: Profile, stream: TextIO) -> None:
-    """Print them on `stream`.  Raises PyhybridError where no lines were recorded."""
-    functions = recorded_lines(profile)
+    """Print them on `stream`.  Raises PyhybridError where none are known."""
     folder = str(profile.meta.get("cwd") or "")
     recorded_ns = int(profile.meta.get("start_unix_ns") or 0)
-    lines = [line for each in functions for line in _function(each, folder, recorded_ns)]
+    recorded, native = function_lines(profile), native_lines(profile)
+    lines = [line for each in recorded for line in _function(each, folder, recorded_ns)]
+    lines += [line for each in native for line in _native(each, folder, recorded_ns)]
+    if not lines:
+        raise PyhybridError(
+            f"{profile.path}: no lines were recorded (--lines -t NAME), and no native code with "
+            "debug information was sampled"
+        )
     show(lambda columns: lines[:-1], stream)
 
 
@@ -48,4 +58,30 @@ def _function(function: FunctionLines, folder: str, recorded_ns: int) -> list[Li
         per_hit = f"{line.total_ns / line.hits / 1e3:12.2f}" if line.hits else f"{'':12}"
         text = f"{number:6} {line.hits:11,} {line.total_ns / 1e6:12.3f} {per_hit} {share:6.1%}  "
         lines.append([(text, ""), (code, STRONG if share >= HOT else "")])
+    return [*lines, [("", "")]]
+
+
+def _native(function: NativeFunctionLines, folder: str, recorded_ns: int) -> list[Line]:
+    figures = {each.line: each for each in function.lines}
+    around = {at + i for at in figures for i in range(-AROUND, AROUND + 1)}
+    source = read_source(os.path.join(folder, function.file), around, recorded_ns)
+    text = f" ({shorten_file(function.file, folder)})  {function.self_share:.1%} of the samples"
+    lines: list[Line] = [[(function.name, STRONG), (text, "")]]
+    if source.note:
+        lines[0].append((f"; {source.note}", WARN))
+    lines.append([(_NATIVE_HEAD, DIM)])
+    before = 0
+    for number in sorted({*figures, *source.lines}):
+        if before and number > before + 1:
+            lines.append([(f"{'…':>6}", DIM)])
+        before = number
+        code = source.lines.get(number, "")
+        if number not in figures:
+            lines.append([(f"{number:6}{'':18}{code}".rstrip(), DIM)])
+            continue
+        line = figures[number]
+        own = f"{line.self_share:7.1%}" if line.self_share else f"{'':7}"
+        is_hot = line.self_share >= HOT * function.self_share
+        text = f"{number:6} {own} {line.total_share:7.1%}  "
+        lines.append([(text, ""), (code, STRONG if is_hot else "")])
     return [*lines, [("", "")]]

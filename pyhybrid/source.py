@@ -3,6 +3,7 @@
 import ast
 import os
 import tokenize
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _EXPRESSIONS = {
@@ -12,6 +13,7 @@ _EXPRESSIONS = {
     "SetComp": "<setcomp>",
     "DictComp": "<dictcomp>",
 }
+_CHANGED = "source has changed since: lines may have moved"
 
 
 @dataclass(slots=True)
@@ -39,8 +41,19 @@ def find_source(path: str, name: str, first: int, last: int, recorded_ns: int) -
     if end is None or not last <= end <= len(lines):
         return Source({}, "source has changed")
     numbers = range(first, end + 1)
-    note = "source has changed since: lines may have moved" if changed else ""
-    return Source({number: lines[number - 1] for number in numbers}, note)
+    return Source({number: lines[number - 1] for number in numbers}, _CHANGED if changed else "")
+
+
+def read_source(path: str, wanted: Iterable[int], recorded_ns: int) -> Source:
+    """The text of these lines, as far as the file has them; `recorded_ns` as above."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            changed = os.fstat(file.fileno()).st_mtime_ns > recorded_ns
+            lines = file.read().split("\n")
+    except OSError:
+        return Source({}, "source not found")
+    numbers = (number for number in wanted if 0 < number <= len(lines))
+    return Source({number: lines[number - 1] for number in numbers}, _CHANGED if changed else "")
 
 
 def _end(tree: ast.Module, name: str, first: int) -> int | None:

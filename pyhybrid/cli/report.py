@@ -46,7 +46,10 @@ class Report:
             help="instead: what was lost, stacks, names by library, the handler, the clock; --json",
         )
         view.add_argument(
-            "--lines", action="store_true", help="the lines that a run with --lines recorded"
+            "--lines",
+            action="store_true",
+            help="the lines that a run with --lines recorded, and the hottest ones of native code "
+            "with debug information",
         )
         parser.add_argument(
             "--all-frames", action="store_true", help="show plumbing and nameless functions, too"
@@ -78,8 +81,10 @@ class Report:
                 selected, more = with_debug_info(selected, args)
                 notes += more
             if args.lines and not args.json:
-                if selected.is_part:
+                if selected.is_part and not selected.places:
                     raise UsageError("lines are not kept by time: --lines goes with --thread only")
+                for note in notes:
+                    print(note)
                 print_lines(selected, sys.stdout)
                 return 0
             if args.quality:
