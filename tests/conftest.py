@@ -11,6 +11,7 @@ have; a skip for torch, perf or root where they must be there fails the session.
 
 from __future__ import annotations
 
+import ctypes.util
 import functools
 import importlib.util
 import os
@@ -40,6 +41,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
     "perf": lambda: works("perf", "--version"),
     "clang": lambda: works("clang", "--version"),
+    "debuginfod": lambda: ctypes.util.find_library("debuginfod") is not None,
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
     "interpreter_symbols": lambda: not is_stripped(),

@@ -1,0 +1,249 @@
+"""Inlined functions and lines of native code, of a library whose chain of calls is known.
+
+The library is called through ctypes, whose own code may lie below the Python function; the chain is
+what follows `burn`.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import shutil
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import TARGETS, Run
+
+pytestmark = pytest.mark.once
+
+PROGRAM = """
+import ctypes, sys, time
+burn = ctypes.CDLL("./libinlined.so").burn
+burn.argtypes, burn.restype = [ctypes.c_long], ctypes.c_double
+def work():
+    while time.process_time() < 0.5:
+        burn(100_000)
+work()
+"""
+CHAIN = ["burn", "outer", "middle_[i]", "innermost_[i]"]
+PLAIN = ["burn", "outer"]
+
+
+def build(folder: Path, *options: str) -> Path:
+    library = folder / "libinlined.so"
+    shutil.copy(TARGETS / "inlined.c", folder / "source.c")
+    command = ["gcc", "-O2", "-g", "-fPIC", "-shared", "-Wl,--build-id=sha1", *options]
+    subprocess.run([*command, "-o", library, "source.c"], check=True, cwd=folder)
+    return library
+
+
+def split(library: Path, debug: Path) -> None:
+    """Move the library's debug information into the file `debug`."""
+    debug.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["objcopy", "--only-keep-debug", library, debug], check=True)
+    subprocess.run(["strip", "--strip-debug", library], check=True)
+
+
+def build_id(library: Path) -> str:
+    text = subprocess.run(
+        ["readelf", "-n", library], check=True, capture_output=True, text=True
+    ).stdout
+    return text.split("Build ID:")[1].split()[0]
+
+
+def chains(folded: Path) -> Counter[str]:
+    """What follows `burn` on the stacks where it is, in user space; and their counts."""
+    counts: Counter[str] = Counter()
+    for line in folded.read_text().splitlines():
+        path, _, count = line.rpartition(" ")
+        names = [name for name in path.split(";") if not name.endswith("_[k]")]
+        if "burn" in names:
+            counts[";".join(names[names.index("burn") :])] += int(count)
+    return counts
+
+
+def total(folded: Path) -> int:
+    return sum(int(line.rpartition(" ")[2]) for line in folded.read_text().splitlines())
+
+
+def mostly(counts: Counter[str], names: list[str]) -> bool:
+    """Do nearly all samples below `burn` have this path?  Some are at its or outer's own ends."""
+    return counts[";".join(names)] > 0.9 * counts.total()
+
+
+@pytest.fixture(params=["sample", "hybrid"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def profile(pyhybrid: Callable[..., Run], mode: str = "sample") -> Run:
+    return pyhybrid("--mode", mode, "-c", PROGRAM)
+
+
+def test_folded_stacks_have_the_chain(
+    pyhybrid: Callable[..., Run], tmp_path: Path, mode: str
+) -> None:
+    build(tmp_path)
+    run = profile(pyhybrid, mode)
+    with_chain = run.path("out.folded").read_bytes()
+    assert mostly(chains(run.path("out.folded")), CHAIN)
+    sum_of_all = total(run.path("out.folded"))
+
+    pyhybrid("export", "-f", "folded")
+    assert run.path("out.folded").read_bytes() == with_chain
+    pyhybrid("export", "-f", "folded", "--no-inlines")
+    assert mostly(chains(run.path("out.folded")), PLAIN)
+    assert "_[i]" not in run.path("out.folded").read_text()
+    assert total(run.path("out.folded")) == sum_of_all
+
+
+def test_views_show_functions_and_lines(
+    pyhybrid: Callable[..., Run], tmp_path: Path, mode: str
+) -> None:
+    build(tmp_path)
+    run = profile(pyhybrid, mode)
+    assert "innermost_[i] (innermost.h:10, libinlined.so)" in run.result.stderr
+    tree = pyhybrid("report", "--tree").result.stdout
+    assert "innermost_[i] (innermost.h:10)" in tree
+    assert "[i]" not in pyhybrid("report", "--tree", "--no-inlines").result.stdout
+
+    hottest = json.loads(pyhybrid("report", "--json").result.stdout)["functions"][0]
+    assert hottest["name"] == "innermost_[i]"
+    assert hottest["declared_at"] == f"{tmp_path}/innermost.h:10"
+
+    text = pyhybrid("report", "--lines").result.stdout
+    assert text.startswith("innermost_[i] (innermost.h)")
+    lines = [line.split() for line in text.split("\n\n")[0].splitlines()[2:]]
+    assert {int(line[0]) for line in lines} <= set(range(10, 17))
+    assert max(lines, key=lambda line: float(line[1].rstrip("%")))[0] in ("13", "14")
+
+
+def test_a_time_window_has_native_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    build(tmp_path)
+    profile(pyhybrid)
+    text = pyhybrid("report", "--lines", "--from", "1ns").result.stdout
+    assert "innermost_[i]" in text
+
+
+def test_perf_data_has_no_inlined_functions_of_ours(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """perf finds them itself, by address."""
+    library = build(tmp_path)
+    run = profile(pyhybrid)
+    recorded = run.path("perf.data").read_bytes()
+    pyhybrid("export", "-f", "perf", "-f", "folded")
+    assert run.path("perf.data").read_bytes() == recorded
+    library.unlink()
+    pyhybrid("export", "-f", "perf")
+    assert run.path("perf.data").read_bytes() == recorded
+
+
+def test_a_split_debug_file(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    library = build(tmp_path)
+    debug = tmp_path / ".debug" / "libinlined.debug"
+    split(library, debug)
+    subprocess.run(["objcopy", f"--add-gnu-debuglink={debug}", library], check=True)
+    run = profile(pyhybrid)
+    assert mostly(chains(run.path("out.folded")), CHAIN)
+    debug.unlink()
+    pyhybrid("export", "-f", "folded")
+    assert "_[i]" not in "".join(chains(run.path("out.folded")))
+
+
+@pytest.mark.parametrize("has_build_id", [True, False])
+def test_another_build_tells_nothing(
+    pyhybrid: Callable[..., Run], tmp_path: Path, has_build_id: bool
+) -> None:
+    options = [] if has_build_id else ["-Wl,--build-id=none"]
+    library = build(tmp_path, *options)
+    run = profile(pyhybrid)
+    assert mostly(chains(run.path("out.folded")), CHAIN)
+    library.unlink()
+    build(tmp_path, "-DANOTHER", "-fno-omit-frame-pointer", "-falign-functions=128", *options)
+    said = pyhybrid("export", "-f", "folded").result.stderr
+    assert mostly(chains(run.path("out.folded")), PLAIN)
+    assert "_[i]" not in "".join(chains(run.path("out.folded")))
+    assert ("libinlined.so is another build than the one that ran" in said) is has_build_id
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves files by path, and keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        body = self.server.files.get(self.path)
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.needs("debuginfod")
+def test_debuginfod_is_asked_on_request_only(
+    pyhybrid: Callable[..., Run], tmp_path: Path, server: Server
+) -> None:
+    library, debug = build(tmp_path), tmp_path / "fetched" / "debug"
+    split(library, debug)
+    request = f"/buildid/{build_id(library)}/debuginfo"
+    server.files[request] = debug.read_bytes()
+    shutil.rmtree(debug.parent)
+    env = {
+        "DEBUGINFOD_URLS": server.url,
+        "DEBUGINFOD_CACHE_PATH": str(tmp_path / "cache"),
+        "no_proxy": "127.0.0.1",
+    }
+    run = pyhybrid("--mode", "sample", "-c", PROGRAM, env=env)
+    for view in (["--tree"], ["--lines"], ["--quality"], ["--json"]):
+        pyhybrid("report", *view, env=env, check=view != ["--lines"])
+    pyhybrid("export", "-f", "folded", env=env)
+    assert server.asked == []
+    assert "middle" not in "".join(chains(run.path("out.folded")))
+
+    pyhybrid("export", "-f", "folded", "--debuginfod", env=env)
+    assert server.asked.count(request) == 1
+    assert mostly(chains(run.path("out.folded")), CHAIN)
+    asked = len(server.asked)
+    tree = pyhybrid("report", "--tree", "--debuginfod", env=env).result.stdout
+    assert "innermost_[i] (innermost.h:10)" in tree
+    assert request not in server.asked[asked:]  # it is kept
+
+
+def test_what_debuginfod_needs_is_said(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    pyhybrid("--mode", "sample", "--format", "folded", "-c", "sum(range(10**6))")
+    env = {"DEBUGINFOD_URLS": ""}
+    result = pyhybrid("report", "--debuginfod", env=env, check=False).result
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "$DEBUGINFOD_URLS names no server" in result.stderr
+    result = pyhybrid("report", "--debuginfod", "--no-inlines", check=False).result
+    assert result.returncode == 2
