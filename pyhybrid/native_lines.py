@@ -4,11 +4,13 @@ A view over `Profile.places`, so over what debug information tells (inlined.py).
 sample's weight as its own where the innermost frame was on it, and in total where any frame was.
 """
 
+import os
 from collections import Counter
 from dataclasses import dataclass
 
 from pyhybrid.fold import NATIVE, classify
 from pyhybrid.names import Labels
+from pyhybrid.plumbing import is_interpreter
 from pyhybrid.profile_file import Profile
 
 LEAST_SHARE = 0.005  # of all samples, that a function must have as its own to be listed
@@ -48,13 +50,19 @@ def native_lines(profile: Profile) -> list[NativeFunctionLines]:
     functions: dict[tuple[int, str], NativeFunctionLines] = {}
     for key in sorted(total):
         frame, file, line = key
-        if kinds[frame] == NATIVE:
+        if kinds[frame] == NATIVE and not _is_hidden(profile, frame, file):
             function = functions.setdefault(
                 (frame, file), NativeFunctionLines(labels[frame], file, [])
             )
             function.lines.append(NativeLine(line, own[key] / all_ns, total[key] / all_ns))
     large = [each for each in functions.values() if each.self_share >= LEAST_SHARE]
     return sorted(large, key=lambda f: (-f.self_share, f.file, f.name))[:MAX_FUNCTIONS]
+
+
+def _is_hidden(profile: Profile, frame: int, file: str) -> bool:
+    """Is it the interpreter's own code, of which the source is not here?"""
+    module = profile.modules[profile.frames[frame].module or 0]
+    return is_interpreter(module.path) and not os.path.exists(file)
 
 
 def _weights(profile: Profile) -> tuple[Counter[Key], Counter[Key]]:
