@@ -75,6 +75,7 @@ def assemble(
     spool.meta["kernel_lost"] = spool.end.n_kernel_lost if spool.end else 0
     spool.meta["kernel_mute"] = spool.end.n_mute if spool.end else 0
     spool.meta["kernel_text"] = symbolizer.kernel_text()
+    spool.meta["kernel_build_id"] = symbolizer.kernel_build_id()
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     spool.meta.setdefault("package_dir", os.path.dirname(os.path.abspath(__file__)))

@@ -4,14 +4,20 @@ The addresses hold until the machine boots again; a reader without the right to 
 (kernel.kptr_restrict) finds zeros.
 """
 
+import struct
 from bisect import bisect_right
 from typing import NamedTuple
 
 KALLSYMS = "/proc/kallsyms"
+NOTES = "/sys/kernel/notes"
 
 _TEXT = b"tTwW"
 _DIGITS = 16
 _TYPE = _DIGITS + 1  # where the type stands in a line: `ffffffff81000000 T _stext`
+
+
+_NOTE_HEAD = struct.Struct("=III")  # sizes of name and content, type (man 5 elf, "Notes")
+_NT_GNU_BUILD_ID = 3
 
 
 class KernelFunction(NamedTuple):
@@ -70,3 +76,21 @@ class KernelSymbols:
     def _same(self, at: int, digits: bytes) -> bool:
         line = self._lines[at]
         return line.startswith(digits) and line[_TYPE] in _TEXT
+
+
+def kernel_build_id(path: str = NOTES) -> str | None:
+    """The build-id of the running kernel, by which perf knows it."""
+    try:
+        with open(path, "rb") as file:
+            notes = file.read()
+    except OSError:
+        return None
+    at = 0
+    while at + _NOTE_HEAD.size <= len(notes):
+        n_name, n_content, kind = _NOTE_HEAD.unpack_from(notes, at)
+        name = at + _NOTE_HEAD.size
+        content = name + (n_name + 3 & ~3)
+        if kind == _NT_GNU_BUILD_ID and notes[name : name + n_name] == b"GNU\0":
+            return notes[content : content + n_content].hex()
+        at = content + (n_content + 3 & ~3)
+    return None

@@ -182,9 +182,10 @@ class Profiling:
         import json
         import time
 
+        from pyhybrid import host
         from pyhybrid.boot import boot_id
 
-        system, period = os.uname(), started["period_ns"]
+        period = started["period_ns"]
         now_ns, unix_ns = time.monotonic_ns(), time.time_ns()
         notes = []
         if period > 1_000_000_000 // self.settings.hz:
@@ -207,11 +208,8 @@ class Profiling:
             "executable": self.python,
             "cwd": self.cwd,
             "pid": self.pid,
-            "hostname": system.nodename,
+            **host.describe(),
             "python": sys.version.split()[0],
-            "os_release": system.release,
-            "arch": system.machine,
-            "n_cpus": os.cpu_count() or 1,
             "package_dir": os.path.dirname(os.path.abspath(__file__)),
             "clock": self.settings.clock,
             "wall_threads": [os.fsdecode(each) for each in self.settings.wall_threads],

@@ -25,7 +25,7 @@ from pyhybrid.boot import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exported_data import readable_place
 from pyhybrid.jit_maps import read_jit_functions
-from pyhybrid.kallsyms import KernelFunction, KernelSymbols
+from pyhybrid.kallsyms import KernelFunction, KernelSymbols, kernel_build_id
 from pyhybrid.pseudo import JIT
 from pyhybrid.spool_rows import Module, Spool
 
@@ -105,6 +105,10 @@ class Symbolizer:
     def kernel_text(self) -> tuple[int, int] | None:
         """Where the kernel's code begins and ends, if a frame of it was named."""
         return self._kernel.text() if self._kernel else None
+
+    def kernel_build_id(self) -> str | None:
+        """The kernel's build-id, if a frame of it was named."""
+        return kernel_build_id() if self._kernel else None
 
     def _name_jit(self, number: int, words: list[int], named: dict[int, NativeFunction]) -> None:
         """Words in no module, or (`number` not 0) in one that the spool lacks."""

@@ -7,19 +7,28 @@ frames of a call chain unless told otherwise (`--max-stack`).
 """
 
 import os
-from collections import Counter
+import struct
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import BinaryIO
 
 from pyhybrid.atomic import replacing
 from pyhybrid.exporters import perf_format as form
 from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.output import Output
+from pyhybrid.exporters.perf_samples import (
+    NodeChains,
+    StackChains,
+    clock_samples,
+    exact_samples,
+    summed_samples,
+)
 from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Chunk, Module, stack_of
+from pyhybrid.rows import Module
 
 PF_X = 1
+EXACT_EVENT = "pyhybrid/exact-self-ns/"
+CLOCK_RESOLUTION_NS = 1
+_SEPARATORS = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 class Perf:
@@ -41,115 +50,80 @@ class Perf:
 
         Raises PyhybridError.
         """
-        notes = []
-        chains = _Chains(profile)
-        samples = _each_sample(profile, chains)
-        if limit_bytes is not None and chains.total_bytes() > limit_bytes:
-            samples = _summed_samples(profile, chains)
-            notes.append(
-                f"{path} has one sample per thread and call path, with summed periods: all would "
-                f"take {chains.total_bytes() >> 20} MB (`pyhybrid export -f perf` writes them)"
-            )
+        samples = _Samples(profile)
+        notes = [f"{path} has {note}" for note in samples.keep_within(limit_bytes)]
         with replacing(path) as temporary:
             with open(temporary, "wb") as file:
-                self._write(profile, file, samples)
+                _write(profile, file, samples)
             if os.path.lexists(path):
                 os.replace(path, path + ".old")
         return Output(path, notes)
 
-    def _write(self, profile: Profile, file: BinaryIO, samples: Iterator[bytes]) -> None:
-        features = _features(profile)
-        file.seek(form.HEAD_SIZE)
-        file.write(b"".join(_side_records(profile)))
-        file.writelines(samples)
-        end = file.tell()
-        file.write(form.tail(end, list(features.values())))
-        file.seek(0)
-        file.write(form.head(profile.period_ns, end - form.HEAD_SIZE, list(features)))
 
-
-class _Chains:
-    """Each sampled stack's part of a record: constants of its head, and the call chain's bytes."""
+class _Samples:
+    """The events of a profile and their samples."""
 
     def __init__(self, profile: Profile) -> None:
-        synthetic = SyntheticAddresses(profile).of_frame
-        stacks, frames = profile.stacks, profile.nodes.frame
-        parents = stacks.parent
-        addresses = [
-            synthetic.get(frames[node], 0) if address is None else address
-            for node, address in zip(stacks.node, stacks.address, strict=True)
-        ]
         self._profile = profile
-        self.of_stack: dict[int, tuple[tuple[int, int, int, int, int], bytes]] = {}
-        for stack in {sampled.stack for sampled in profile.sampled}:
-            path = []
-            at = stack
-            while at:
-                path.append(addresses[at])
-                at = parents[at]
-            chain = form.chain_bytes(path)
-            self.of_stack[stack] = (form.sample_constants(len(chain), path[0]), chain)
+        self.synthetic = SyntheticAddresses(profile)
+        self.events: list[form.Event] = []
+        traced_only = profile.meta.get("mode") == "trace"
+        if not traced_only:
+            name = "wall-clock" if profile.meta.get("clock") == "wall" else "cpu-clock"
+            self.events.append(form.Event(name, form.CPU_CLOCK, profile.period_ns))
+        self._stacks = StackChains(profile, self.synthetic, 0)
+        self._nodes = NodeChains(profile, self.synthetic, len(self.events))
+        if traced_only or self._nodes.rows:
+            self.events.append(form.Event(EXACT_EVENT, form.TASK_CLOCK, 1))
+        self._summed = False
 
-    def total_bytes(self) -> int:
-        """The size of all samples, each a record."""
-        return sum(each.samples * self.of_stack[each.stack][0][2] for each in self._profile.sampled)
+    def keep_within(self, limit_bytes: int | None) -> Iterator[str]:
+        """Of what is larger, write less; what the file has then, and how to get all."""
+        whole = "(`pyhybrid export -f perf` writes them)"
+        if limit_bytes is None:
+            return
+        if (size := self._stacks.total_bytes()) > limit_bytes:
+            self._summed = True
+            yield (
+                "one sample per thread and call path, with summed periods: all would take "
+                f"{size >> 20} MB {whole}"
+            )
+        if (size := self._nodes.total_bytes()) > limit_bytes:
+            self._nodes.rows.clear()
+            yield f"no exact times: they would take {size >> 20} MB {whole}"
 
+    def times(self) -> tuple[int, int]:
+        """Of the clock's first sample and its last one."""
+        threads = self._profile.threads.values()
+        times = [t for thread in threads for t in (thread.first_ns, thread.last_ns) if t]
+        return min(times, default=0), max(times, default=0)
 
-def _each_sample(profile: Profile, chains: _Chains) -> Iterator[bytes]:
-    pid, pack, of_stack = profile.process.pid, form.pack_sample, chains.of_stack
-    period_ns = profile.period_ns
-    for chunk in profile.timeline():
-        tid = profile.threads[chunk.thread].tid
-        parts: list[bytes] = []
-        for place, time_ns, cpu, periods in zip(
-            chunk.place, _times(chunk), _cpus(chunk), _weights(chunk), strict=True
-        ):
-            constants, chain = of_stack[stack_of(place)]
-            parts.append(pack(*constants, pid, tid, time_ns, cpu, 0, periods * period_ns))
-            parts.append(chain)
-        yield b"".join(parts)
-
-
-def _times(chunk: Chunk) -> Iterator[int]:
-    times = accumulate(chunk.dt_ns, initial=chunk.first_ns)
-    next(times)
-    return times
-
-
-def _weights(chunk: Chunk) -> list[int]:
-    weights = [1] * len(chunk.place)
-    for index, periods in chunk.weights.items():
-        weights[index] = periods
-    return weights
-
-
-def _cpus(chunk: Chunk) -> list[int]:
-    cpus: list[int] = []
-    changes = sorted(chunk.cpus.items())
-    ends = [*(index for index, _ in changes[1:]), len(chunk.place)]
-    for (_, cpu), end in zip(changes, ends, strict=True):
-        cpus += [cpu] * (end - len(cpus))
-    return cpus
+    def __iter__(self) -> Iterator[bytes]:
+        """The records, those of the clock first."""
+        make = summed_samples if self._summed else clock_samples
+        yield from make(self._profile, self._stacks)
+        # Later than the last sample: `perf script --time 0%-100%` leaves them out.
+        over_ns = max(self._profile.process.end_ns or 0, self.times()[1] + 1)
+        yield from exact_samples(self._profile, self._nodes, over_ns)
 
 
-def _summed_samples(profile: Profile, chains: _Chains) -> Iterator[bytes]:
-    pid = profile.process.pid
-    weights: Counter[tuple[int, int]] = Counter()
-    for sampled in profile.sampled:
-        weights[sampled.thread, sampled.stack] += sampled.weight_ns
-    for (number, stack), weight_ns in weights.items():
-        thread = profile.threads[number]
-        constants, chain = chains.of_stack[stack]
-        time_ns = thread.first_ns or 0
-        yield form.pack_sample(*constants, pid, thread.tid, time_ns, 0, 0, weight_ns) + chain
+def _write(profile: Profile, file: BinaryIO, samples: _Samples) -> None:
+    features = sorted(_features(profile, samples).items())
+    head_size = form.head_size(len(samples.events))
+    file.seek(head_size)
+    file.write(b"".join(_side_records(profile, samples.synthetic)))
+    file.writelines(samples)
+    end = file.tell()
+    file.write(form.tail(end, [body for _, body in features]))
+    file.seek(0)
+    file.write(form.head(samples.events, end - head_size, [number for number, _ in features]))
 
 
-def _side_records(profile: Profile) -> Iterator[bytes]:
+def _side_records(profile: Profile, synthetic: SyntheticAddresses) -> Iterator[bytes]:
     """The kernel, the threads, and all that is mapped."""
-    pid, synthetic = profile.process.pid, SyntheticAddresses(profile)
+    pid = profile.process.pid
     yield form.kernel_map(*profile.meta.get("kernel_text") or ())
-    for thread in profile.threads.values():
-        yield form.comm(pid, thread.tid, thread.name.replace(";", ":"))
+    yield from _threads(profile)
     moved = _overlapping(list(profile.modules.values()))
     for module in profile.modules.values():
         # At time 0 perf takes a map as there from the start: right for all but reused addresses.
@@ -160,6 +134,20 @@ def _side_records(profile: Profile) -> Iterator[bytes]:
                 yield form.mmap2(pid, start, size, file_offset, module.path, build_id, time_ns)
     for start, size in [*synthetic.jit, (synthetic.base, synthetic.size)]:
         yield form.mmap2(pid, start, size, 0, "//anon")
+
+
+def _threads(profile: Profile) -> Iterator[bytes]:
+    """Begins and names of threads; those that got a number again begin when they were seen."""
+    pid = profile.process.pid
+    seen: set[int] = set()
+    for thread in profile.threads.values():
+        begin_ns = 0
+        if thread.tid in seen:
+            begin_ns = min(thread.start_ns, thread.first_ns or thread.start_ns)
+        seen.add(thread.tid)
+        if thread.tid != pid:
+            yield form.fork(pid, thread.tid, begin_ns)
+        yield form.comm(pid, thread.tid, thread.name.translate(_SEPARATORS), begin_ns)
 
 
 def _overlapping(modules: list[Module]) -> set[int]:
@@ -175,25 +163,35 @@ def _overlapping(modules: list[Module]) -> set[int]:
     return shared
 
 
-def _features(profile: Profile) -> dict[int, bytes]:
-    """The feature sections, by number."""
-    meta, process = profile.meta, profile.process
-    n_cpus = int(meta.get("n_cpus") or 1)
-    modules = {
-        (m.path, bytes.fromhex(m.build_id)): None for m in profile.modules.values() if m.build_id
+def _features(profile: Profile, samples: _Samples) -> dict[int, bytes]:
+    """The feature sections, by number: those of which the profile knows what they say."""
+    meta, text = profile.meta, form.feature_string
+    files = {(m.path, m.build_id): None for m in profile.modules.values() if m.build_id}
+    if kernel := meta.get("kernel_build_id"):
+        files[form.KERNEL_PATH, kernel] = None
+    features = {
+        form.FEATURE_BUILD_ID: form.feature_build_ids(
+            [(path, bytes.fromhex(build_id)) for path, build_id in files]
+        ),
+        form.FEATURE_VERSION: text(f"pyhybrid {meta.get('version') or '?'}"),
+        form.FEATURE_CMDLINE: form.feature_strings(profile.process.argv or ["?"]),
+        form.FEATURE_EVENT_DESC: form.feature_event_desc(samples.events),
+        form.FEATURE_SAMPLE_TIME: form.feature_times(*samples.times()),
+        form.FEATURE_CLOCKID: struct.pack("<Q", CLOCK_RESOLUTION_NS),
     }
-    times = [
-        t for thread in profile.threads.values() for t in (thread.first_ns, thread.last_ns) if t
-    ]
-    event = "wall-clock" if meta.get("clock") == "wall" else "cpu-clock"
-    return {
-        form.FEATURE_BUILD_ID: form.feature_build_ids(list(modules)),
-        form.FEATURE_HOSTNAME: form.feature_string(str(meta.get("hostname") or "?")),
-        form.FEATURE_OSRELEASE: form.feature_string(str(meta.get("os_release") or "?")),
-        form.FEATURE_VERSION: form.feature_string(f"pyhybrid {meta.get('version') or '?'}"),
-        form.FEATURE_ARCH: form.feature_string(str(meta.get("arch") or "x86_64")),
-        form.FEATURE_NRCPUS: n_cpus.to_bytes(4, "little") * 2,
-        form.FEATURE_CMDLINE: form.feature_strings(process.argv or ["?"]),
-        form.FEATURE_EVENT_DESC: form.feature_event_desc(event, profile.period_ns),
-        form.FEATURE_SAMPLE_TIME: form.feature_times(min(times, default=0), max(times, default=0)),
-    }
+    for number, key in (
+        (form.FEATURE_HOSTNAME, "hostname"),
+        (form.FEATURE_OSRELEASE, "os_release"),
+        (form.FEATURE_ARCH, "arch"),
+        (form.FEATURE_CPUDESC, "cpu"),
+        (form.FEATURE_CPUID, "cpuid"),
+    ):
+        if meta.get(key):
+            features[number] = text(meta[key])
+    if n_cpus := meta.get("n_cpus"):
+        features[form.FEATURE_NRCPUS] = struct.pack("<II", n_cpus, n_cpus)
+    if memory_kb := meta.get("memory_kb"):
+        features[form.FEATURE_TOTAL_MEM] = struct.pack("<Q", memory_kb)
+    if start := meta.get("start_unix_ns"):
+        features[form.FEATURE_CLOCK_DATA] = form.feature_clock_data(start, meta["start_ns"])
+    return features

@@ -6,12 +6,18 @@ records, include/uapi/linux/perf_event.h for `struct perf_event_attr`.  Little e
 
 import struct
 from itertools import chain
+from typing import NamedTuple
 
-ID = 1  # of the one event
 # PERF_CONTEXT_KERNEL, _USER: the addresses that follow are the kernel's, the program's.
 CONTEXT_KERNEL, CONTEXT_USER = (1 << 64) - 128, (1 << 64) - 512
 
-_MMAP, _COMM, _SAMPLE, _MMAP2, _BUILD_ID = 1, 3, 9, 10, 67
+# PERF_COUNT_SW_CPU_CLOCK, _TASK_CLOCK: their readers take both periods for nanoseconds.
+CPU_CLOCK, TASK_CLOCK = 0, 1
+
+KERNEL_PATH = "[kernel.kallsyms]"
+
+_MMAP, _COMM, _FORK, _SAMPLE, _MMAP2, _BUILD_ID = 1, 3, 7, 9, 10, 67
+_FIRST_ID = 1  # the events' ids count from here
 _KERNEL, _USER = 1, 2  # misc: cpumode
 _MMAP_HAS_BUILD_ID, _BUILD_ID_HAS_SIZE = 1 << 14, 1 << 15
 _READ_EXEC = 5  # PROT_READ | PROT_EXEC
@@ -24,13 +30,13 @@ _CLOCK_MONOTONIC = 1
 _READ_FORMAT_ID = 4
 
 _HEADER = struct.Struct("<IHH")
+_SOFTWARE, _ATTR_SIZE = 1, 128
 _ATTR = struct.Struct("<IIQQQQQ44xi32x")
 _SAMPLE_ID = struct.Struct("<IIQIIQ")
 _SAMPLE_HEAD = struct.Struct("<IHHQQIIQIIQ")
 _FILE_HEADER = struct.Struct("<8sQQ6Q4Q")
 
-SAMPLE_HEAD_SIZE = _SAMPLE_HEAD.size
-MAX_CHAIN = (65535 - SAMPLE_HEAD_SIZE) // 8 - 3  # a record's size is 16 bits
+MAX_CHAIN = (65535 - _SAMPLE_HEAD.size) // 8 - 3  # a record's size is 16 bits
 # (*sample_constants, pid, tid, time_ns, cpu, 0, period): a SAMPLE record up to its call chain.
 pack_sample = _SAMPLE_HEAD.pack
 
@@ -41,13 +47,27 @@ pack_sample = _SAMPLE_HEAD.pack
     FEATURE_VERSION,
     FEATURE_ARCH,
     FEATURE_NRCPUS,
-) = range(2, 8)
-FEATURE_CMDLINE, FEATURE_EVENT_DESC, FEATURE_SAMPLE_TIME = 11, 12, 21
+    FEATURE_CPUDESC,
+    FEATURE_CPUID,
+    FEATURE_TOTAL_MEM,
+    FEATURE_CMDLINE,
+    FEATURE_EVENT_DESC,
+) = range(2, 13)
+FEATURE_SAMPLE_TIME, FEATURE_CLOCKID, FEATURE_CLOCK_DATA = 21, 23, 29
 
 
-def attr(period_ns: int) -> bytes:
-    """`struct perf_event_attr`: PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK."""
-    return _ATTR.pack(1, 128, 0, period_ns, _SAMPLE_TYPE, _READ_FORMAT_ID, _FLAGS, _CLOCK_MONOTONIC)
+class Event(NamedTuple):
+    """An event: its name in reports, what of PERF_TYPE_SOFTWARE it is, what a sample stands for."""
+
+    name: str
+    config: int
+    period: int
+
+
+def _attr(event: Event) -> bytes:
+    """`struct perf_event_attr`."""
+    what = (_SOFTWARE, _ATTR_SIZE, event.config, event.period)
+    return _ATTR.pack(*what, _SAMPLE_TYPE, _READ_FORMAT_ID, _FLAGS, _CLOCK_MONOTONIC)
 
 
 def chain_bytes(addresses: list[int]) -> bytes:
@@ -65,10 +85,16 @@ def chain_bytes(addresses: list[int]) -> bytes:
     return struct.pack(f"<{len(words) + 1}Q", len(words), *words)
 
 
-def sample_constants(size: int, ip: int) -> tuple[int, int, int, int, int]:
-    """What of `pack_sample`'s arguments a stack decides: type, misc, record size, id, ip."""
+def sample_constants(event: int, size: int, ip: int) -> tuple[int, int, int, int, int]:
+    """What of `pack_sample`'s arguments the event (by its place) and the stack decide: type, misc,
+    record size, id, ip."""
     mode, ip = (_KERNEL, ip + (1 << 64)) if ip < 0 else (_USER, ip)
-    return _SAMPLE, mode, SAMPLE_HEAD_SIZE + size, ID, ip
+    return _SAMPLE, mode, _SAMPLE_HEAD.size + size, _FIRST_ID + event, ip
+
+
+def sample_size(depth: int) -> int:
+    """The size of a SAMPLE record with so many frames, none of them the kernel's."""
+    return _SAMPLE_HEAD.size + 8 * (2 + min(depth, MAX_CHAIN))
 
 
 def _build_id_size(build_id: bytes) -> int:
@@ -87,12 +113,17 @@ def _record(kind: int, misc: int, body: bytes) -> bytes:
 
 
 def _event(kind: int, misc: int, body: bytes, pid: int, tid: int, time_ns: int) -> bytes:
-    return _record(kind, misc, body + _SAMPLE_ID.pack(pid, tid, time_ns, 0, 0, ID))
+    return _record(kind, misc, body + _SAMPLE_ID.pack(pid, tid, time_ns, 0, 0, _FIRST_ID))
 
 
-def comm(pid: int, tid: int, name: str) -> bytes:
+def fork(pid: int, tid: int, time_ns: int) -> bytes:
+    """FORK: the process has a new thread, and none of this number that was there before."""
+    return _event(_FORK, 0, struct.pack("<IIIIQ", pid, pid, tid, pid, time_ns), pid, pid, time_ns)
+
+
+def comm(pid: int, tid: int, name: str, time_ns: int = 0) -> bytes:
     """COMM: the name of a thread."""
-    return _event(_COMM, 0, struct.pack("<II", pid, tid) + _padded(name), pid, tid, 0)
+    return _event(_COMM, 0, struct.pack("<II", pid, tid) + _padded(name), pid, tid, time_ns)
 
 
 def kernel_map(start: int = 0xFFFF_FFFF_8100_0000, end: int = 0xFFFF_FFFF_8200_0000) -> bytes:
@@ -101,7 +132,7 @@ def kernel_map(start: int = 0xFFFF_FFFF_8100_0000, end: int = 0xFFFF_FFFF_8200_0
     Its file offset is where `_text` was: so perf sees by how far the kernel has moved since.
     """
     body = struct.pack("<iIQQQ", -1, 0, start, end - start, start)
-    body += _padded("[kernel.kallsyms]_text")
+    body += _padded(KERNEL_PATH + "_text")
     return _event(_MMAP, _KERNEL, body, 0, 0, 0)
 
 
@@ -136,10 +167,12 @@ def feature_strings(texts: list[str]) -> bytes:
     return struct.pack("<I", len(texts)) + b"".join(map(feature_string, texts))
 
 
-def feature_event_desc(name: str, period_ns: int) -> bytes:
-    """The one event and its name."""
-    head = struct.pack("<II", 1, 128) + attr(period_ns) + struct.pack("<I", 1)
-    return head + feature_string(name) + struct.pack("<Q", ID)
+def feature_event_desc(events: list[Event]) -> bytes:
+    """The events and their names."""
+    return struct.pack("<II", len(events), _ATTR_SIZE) + b"".join(
+        _attr(event) + struct.pack("<I", 1) + feature_string(event.name) + struct.pack("<Q", number)
+        for number, event in enumerate(events, _FIRST_ID)
+    )
 
 
 def feature_times(first_ns: int, last_ns: int) -> bytes:
@@ -147,33 +180,42 @@ def feature_times(first_ns: int, last_ns: int) -> bytes:
     return struct.pack("<QQ", first_ns, last_ns)
 
 
+def feature_clock_data(unix_ns: int, monotonic_ns: int) -> bytes:
+    """What the clock on the wall showed at a time of this file."""
+    return struct.pack("<IIQQ", 1, _CLOCK_MONOTONIC, unix_ns, monotonic_ns)
+
+
 def feature_build_ids(modules: list[tuple[str, bytes]]) -> bytes:
     """The build-ids of files: (path, build-id)."""
     return b"".join(
         _record(
             _BUILD_ID,
-            _USER | _BUILD_ID_HAS_SIZE,
+            (_KERNEL if path == KERNEL_PATH else _USER) | _BUILD_ID_HAS_SIZE,
             struct.pack("<i20sB3x", -1, build_id, _build_id_size(build_id)) + _padded(path, 64),
         )
         for path, build_id in modules
     )
 
 
-HEAD_SIZE = _FILE_HEADER.size + 8 + 128 + 16  # header, the id, the attribute with its ids
+def head_size(n_events: int) -> int:
+    """The size of `head`: the header, the ids, the attributes with the places of their ids."""
+    return _FILE_HEADER.size + n_events * (8 + _ATTR_SIZE + 16)
 
 
-def head(period_ns: int, data_size: int, features: list[int]) -> bytes:
+def head(events: list[Event], data_size: int, features: list[int]) -> bytes:
     """All that comes before the data; `features` are the numbers of those that follow it."""
-    size = _FILE_HEADER.size
+    size, n = _FILE_HEADER.size, len(events)
     bits = [0, 0, 0, 0]
     for number in features:
         bits[number // 64] |= 1 << number % 64
-    sections = (size + 8, 128 + 16, HEAD_SIZE, data_size, 0, 0)
+    entry = _ATTR_SIZE + 16
+    sections = (size + 8 * n, entry * n, head_size(n), data_size, 0, 0)
     return (
-        _FILE_HEADER.pack(b"PERFILE2", size, 128 + 16, *sections, *bits)
-        + struct.pack("<Q", ID)
-        + attr(period_ns)
-        + struct.pack("<QQ", size, 8)
+        _FILE_HEADER.pack(b"PERFILE2", size, entry, *sections, *bits)
+        + struct.pack(f"<{n}Q", *range(_FIRST_ID, _FIRST_ID + n))
+        + b"".join(
+            _attr(event) + struct.pack("<QQ", size + 8 * i, 8) for i, event in enumerate(events)
+        )
     )
 
 

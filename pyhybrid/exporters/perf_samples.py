@@ -1,0 +1,137 @@
+"""The SAMPLE records of perf.data: what the clock sampled, and exact self times as samples.
+
+The two are events of their own (perf_format.Event), told apart by their place in the file's list.
+A sample's period is nanoseconds of its event: the weight of the sampling clock, or the exact self
+time of a call path on a thread, which is one sample.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from pyhybrid.chunks import times
+from pyhybrid.exporters import perf_format as form
+from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Chunk, Exact, stack_of
+
+SampleParts = tuple[tuple[int, int, int, int, int], bytes]  # a head's constants, and the chain
+
+
+def clock_samples(profile: Profile, chains: "StackChains") -> Iterator[bytes]:
+    """Every sample, thread by thread: perf puts them in order."""
+    pid, pack, of_stack = profile.process.pid, form.pack_sample, chains.of_stack
+    period_ns = profile.period_ns
+    for chunk in profile.timeline():
+        tid = profile.threads[chunk.thread].tid
+        parts: list[bytes] = []
+        for place, time_ns, cpu, periods in zip(
+            chunk.place, times(chunk), _cpus(chunk), _weights(chunk), strict=True
+        ):
+            constants, chain = of_stack[stack_of(place)]
+            parts.append(pack(*constants, pid, tid, time_ns, cpu, 0, periods * period_ns))
+            parts.append(chain)
+        yield b"".join(parts)
+
+
+def summed_samples(profile: Profile, chains: "StackChains") -> Iterator[bytes]:
+    """One sample for each thread and stack, with all their weight."""
+    pid = profile.process.pid
+    weights: Counter[tuple[int, int]] = Counter()
+    for sampled in profile.sampled:
+        weights[sampled.thread, sampled.stack] += sampled.weight_ns
+    for (number, stack), weight_ns in weights.items():
+        thread = profile.threads[number]
+        constants, chain = chains.of_stack[stack]
+        time_ns = thread.first_ns or 0
+        yield form.pack_sample(*constants, pid, thread.tid, time_ns, 0, 0, weight_ns) + chain
+
+
+def exact_samples(profile: Profile, chains: "NodeChains", time_ns: int) -> Iterator[bytes]:
+    """One sample for each path with exact self time on a thread.
+
+    They are taken at `time_ns`, when all is over; those of a thread whose number another one got
+    later, while it still was its own.
+    """
+    pid, threads = profile.process.pid, profile.threads
+    latest = {thread.tid: thread.id for thread in threads.values()}
+    for row in chains.rows:
+        thread = threads[row.thread]
+        at_ns = time_ns if latest[thread.tid] == thread.id else thread.last_ns or thread.start_ns
+        constants, chain = chains.of_node(row.node)
+        yield form.pack_sample(*constants, pid, thread.tid, at_ns, 0, 0, row.self_ns) + chain
+
+
+class StackChains:
+    """Each sampled stack's part of a record: constants of its head, and the call chain's bytes."""
+
+    def __init__(self, profile: Profile, synthetic: SyntheticAddresses, event: int) -> None:
+        """`event`: the place of the event whose samples they are."""
+        stacks, frames = profile.stacks, profile.nodes.frame
+        addresses = [
+            synthetic.of_frame.get(frames[node], 0) if address is None else address
+            for node, address in zip(stacks.node, stacks.address, strict=True)
+        ]
+        self._profile = profile
+        self.of_stack: dict[int, SampleParts] = {
+            stack: _parts(event, _path(stack, stacks.parent, addresses))
+            for stack in {sampled.stack for sampled in profile.sampled}
+        }
+
+    def total_bytes(self) -> int:
+        """The size of all samples, each a record."""
+        return sum(each.samples * self.of_stack[each.stack][0][2] for each in self._profile.sampled)
+
+
+class NodeChains:
+    """The same for the paths with exact self time; their native functions are at their starts."""
+
+    def __init__(self, profile: Profile, synthetic: SyntheticAddresses, event: int) -> None:
+        """`event`: the place of the event whose samples they are."""
+        self.rows: list[Exact] = [row for row in profile.exact if row.self_ns > 0]
+        self._event, self._parents = event, profile.nodes.parent
+        starts = dict(synthetic.of_frame)
+        for frame in profile.frames.values():
+            if frame.kind == "native":
+                module = profile.modules.get(frame.module or 0)
+                starts[frame.id] = (module.base if module else 0) + (frame.address or 0)
+        self._addresses = [0, *map(starts.get, profile.nodes.frame[1:])]
+
+    def of_node(self, node: int) -> SampleParts:
+        """What its record is made of."""
+        return _parts(self._event, _path(node, self._parents, self._addresses))
+
+    def total_bytes(self) -> int:
+        """The size of all samples."""
+        depths = [0]
+        for parent in self._parents[1:]:
+            depths.append(depths[parent] + 1)
+        return sum(form.sample_size(depths[row.node]) for row in self.rows)
+
+
+def _path(leaf: int, parents: list[int], addresses: list[int]) -> list[int]:
+    path = []
+    while leaf:
+        path.append(addresses[leaf])
+        leaf = parents[leaf]
+    return path
+
+
+def _parts(event: int, path: list[int]) -> SampleParts:
+    chain = form.chain_bytes(path)
+    return form.sample_constants(event, len(chain), path[0]), chain
+
+
+def _weights(chunk: Chunk) -> Iterable[int]:
+    weights = [1] * len(chunk.place)
+    for index, periods in chunk.weights.items():
+        weights[index] = periods
+    return weights
+
+
+def _cpus(chunk: Chunk) -> list[int]:
+    cpus: list[int] = []
+    changes = sorted(chunk.cpus.items())
+    ends = [*(index for index, _ in changes[1:]), len(chunk.place)]
+    for (_, cpu), end in zip(changes, ends, strict=True):
+        cpus += [cpu] * (end - len(cpus))
+    return cpus
