@@ -71,7 +71,11 @@ class PerfMap:
 
 
 def _name(frame: Frame) -> str:
-    name = frame.name if frame.kind != "python" else f"py::{frame.name}:{frame.file}:{frame.line}"
+    name = frame.name
+    if frame.kind == "python":
+        name = f"py::{name}:{frame.file}:{frame.line}"
+    elif frame.kind == "region":
+        name = f"[{name}]"
     return name.translate(_UNSAFE)
 
 

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from support import TARGETS, Run
 
+from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.profile_file import Profile
+
 
 def where_it_hangs(pid: int) -> str:
     """All threads' stacks, for the report of a test that timed out."""
@@ -84,3 +87,31 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["gcc", "-O2", "-g", "-fPIC", "-shared", "-pthread", f"-I{include}"]
     subprocess.run([*command, "-o", target, TARGETS / "chain.c"], check=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def perfed(tmp_path_factory: pytest.TempPathFactory, chain: Path) -> Path:
+    """The folder where tests/targets/perfed.py ran in hybrid mode."""
+    folder = tmp_path_factory.mktemp("perfed")
+    library = folder / "libspinner.so"
+    compiler = ["g++", "-O1", "-g", "-fPIC", "-shared", "-o", library]
+    subprocess.run([*compiler, TARGETS / "spinner.cpp"], check=True)
+    command = [sys.executable, "-P", "-m", "pyhybrid", TARGETS / "perfed.py", library]
+    environment = {**os.environ, "PYTHONPATH": str(chain)}
+    for _ in range(10):  # a process of this number may have left a map that is another user's
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+        )
+        if "belongs to another user" not in done.stderr:
+            return folder
+    pytest.fail(done.stderr)
+
+
+@pytest.fixture
+def profile(perfed: Path) -> Iterator[Profile]:
+    """Its profile; its perf map is made again, since /tmp is everyone's to clean up."""
+    with Profile.open(str(perfed / "out.pyhybrid")) as opened:
+        perf_map = PerfMap()
+        output = perf_map.write(opened, perf_map.default_path(opened, "out"))
+        assert output.path, output.notes
+        yield opened

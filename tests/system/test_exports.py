@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from perf_support import CLOCK_ONLY, perf, script
 from support import TARGETS, Run
 
 FLAMEGRAPH = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl"
@@ -27,19 +28,6 @@ def run(pyhybrid: Callable[..., Run], chain: Path) -> Run:
     pytest.fail(run.result.stderr)
 
 
-def perf(run: Run, *arguments: str) -> str:
-    done = subprocess.run(
-        ["perf", *arguments],
-        cwd=run.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def folded_counts(run: Run) -> list[int]:
     return [int(line.rsplit(" ", 1)[1]) for line in run.path("out.folded").open()]
 
@@ -50,7 +38,9 @@ def weight(run: Run) -> int:
 
 @pytest.mark.needs("perf")
 def test_perf_report(run: Run) -> None:
-    text = perf(run, "report", "--stdio", "--no-children", "-g", "none", "--sort", "comm,sym")
+    text = perf(
+        run.folder, "report", "--stdio", "--no-children", "-g", "none", "--sort", "comm,sym"
+    )
     assert re.search(r"py::leaf:.*nested\.py:\d+", text)
     assert re.search(r"\bburn\b", text)
     assert "Thread-1 (walk)" in text or "python" in text
@@ -58,37 +48,25 @@ def test_perf_report(run: Run) -> None:
 
 @pytest.mark.needs("perf")
 def test_perf_report_by_library(run: Run) -> None:
-    text = perf(run, "report", "--stdio", "--sort", "dso,sym", "-g", "none")
+    text = perf(run.folder, "report", "--stdio", "--sort", "dso,sym", "-g", "none")
     assert re.search(r"chain\S*\.so\s+\[\.\] burn", text)
     assert re.search(r"libpython\S*|python3", text)
 
 
 @pytest.mark.needs("perf")
 def test_perf_script_has_the_paths_and_all_the_weight(run: Run) -> None:
-    text = perf(run, "script", "-F", "comm,tid,period,ip,sym")
+    order = ["walk", "a2", "inner", "b2", "middle", "c2", "leaf"]
     total, comms = 0, Counter[str]()
-    for block in text.strip().split("\n\n"):
-        head, *frames = block.splitlines()
-        match = re.match(r"\s*(.*?)\s+(\d+)\s+(\d+)\s*$", head)
-        assert match, head
-        comms[match[1]] += 1
-        total += int(match[3])
-        names = [line.split(maxsplit=1)[1].strip() for line in frames]
+    for sample in script(run.folder, *CLOCK_ONLY):
+        comms[sample.comm] += 1
+        total += sample.period
+        names = [frame.symbol for frame in reversed(sample.frames)]
         if "burn" in names:
-            known = [n.split(":")[2] if n.startswith("py::") else n for n in reversed(names)]
-            order = [n for n in known if n in ("walk", "a2", "inner", "b2", "middle", "c2", "leaf")]
-            assert order == ["walk", "a2", "inner", "b2", "middle", "c2", "leaf"]
+            known = [n.split(":")[2] if n.startswith("py::") else n for n in names]
+            assert [n for n in known if n in order] == order
     assert total == weight(run)
     assert sum(comms.values()) == sum(t.recorded for t in run.profile().threads.values())
     assert {t.name for t in run.profile().threads.values() if t.recorded} == set(comms)
-
-
-@pytest.mark.needs("perf")
-def test_perf_lists_events_and_build_ids(run: Run) -> None:
-    assert perf(run, "evlist").strip()
-    for module in run.profile().modules.values():
-        if "chain" in module.path and module.build_id:
-            assert module.build_id in perf(run, "buildid-list")
 
 
 def test_an_old_perf_data_is_kept(pyhybrid: Callable[..., Run]) -> None:
