@@ -4,7 +4,8 @@
 PRAGMA application_id = 0x50594842; -- "PYHB"
 PRAGMA user_version = 3;            -- the schema version
 
--- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...), and
+-- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...) and of its
+-- host (host.py), and
 -- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
 -- in the kernel they came), kernel_mute (clocks that could not say that), kernel_text ([start, end] of the
 -- kernel's code, or null), kernel_build_id, perf_map and jitdumps (files in which other runtimes named their code), n_cpus, package_dir, notes.  call_cost_ns: what

@@ -2,8 +2,9 @@
 
 Format: perf_format.py.  Native frames are their addresses, named by perf from the files (by
 build-id); Python functions and pseudo-frames are synthetic addresses (addresses.py), named by the
-perf map (perf_map.py).  A sample's period is its weight in nanoseconds.  perf shows at most 127
-frames of a call chain unless told otherwise (`--max-stack`).
+perf map (perf_map.py).  A sample's period is its weight in nanoseconds.  Where calls were traced, a
+second event tells exact self times (perf_samples.py).  perf shows at most 127 frames of a call
+chain unless told otherwise (`--max-stack`).
 """
 
 import os
@@ -17,9 +18,11 @@ from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf_samples import (
     NodeChains,
+    Record,
     StackChains,
     clock_samples,
     exact_samples,
+    in_rounds,
     summed_samples,
 )
 from pyhybrid.profile_file import Profile
@@ -98,31 +101,40 @@ class _Samples:
         times = [t for thread in threads for t in (thread.first_ns, thread.last_ns) if t]
         return min(times, default=0), max(times, default=0)
 
-    def __iter__(self) -> Iterator[bytes]:
-        """The records, those of the clock first."""
+    def in_order(self, first: list[Record]) -> Iterator[bytes]:
+        """All records by time, with those of `first`.
+
+        Exact samples come when all is over, later than the last of the clock: so
+        `perf script --time 0%-100%` leaves them out.  Those of a thread whose number another one
+        got come while it is still its own.
+        """
+        profile, nodes = self._profile, self._nodes
+        latest = {thread.tid: thread.id for thread in profile.threads.values()}.values()
+        gone = [row for row in nodes.rows if row.thread not in latest]
+        early = exact_samples(profile, nodes, gone, None)
         make = summed_samples if self._summed else clock_samples
-        yield from make(self._profile, self._stacks)
-        # Later than the last sample: `perf script --time 0%-100%` leaves them out.
-        over_ns = max(self._profile.process.end_ns or 0, self.times()[1] + 1)
-        yield from exact_samples(self._profile, self._nodes, over_ns)
+        yield from in_rounds(make(profile, self._stacks), [*first, *early])
+        over_ns = max(profile.process.end_ns or 0, self.times()[1] + 1)
+        last = (row for row in nodes.rows if row.thread in latest)
+        for _, record in exact_samples(profile, nodes, last, over_ns):
+            yield record
 
 
 def _write(profile: Profile, file: BinaryIO, samples: _Samples) -> None:
     features = sorted(_features(profile, samples).items())
     head_size = form.head_size(len(samples.events))
     file.seek(head_size)
-    file.write(b"".join(_side_records(profile, samples.synthetic)))
-    file.writelines(samples)
+    file.writelines(samples.in_order(list(_side_records(profile, samples.synthetic))))
     end = file.tell()
     file.write(form.tail(end, [body for _, body in features]))
     file.seek(0)
     file.write(form.head(samples.events, end - head_size, [number for number, _ in features]))
 
 
-def _side_records(profile: Profile, synthetic: SyntheticAddresses) -> Iterator[bytes]:
+def _side_records(profile: Profile, synthetic: SyntheticAddresses) -> Iterator[Record]:
     """The kernel, the threads, and all that is mapped."""
     pid = profile.process.pid
-    yield form.kernel_map(*profile.meta.get("kernel_text") or ())
+    yield 0, form.kernel_map(*profile.meta.get("kernel_text") or ())
     yield from _threads(profile)
     moved = _overlapping(list(profile.modules.values()))
     for module in profile.modules.values():
@@ -131,12 +143,13 @@ def _side_records(profile: Profile, synthetic: SyntheticAddresses) -> Iterator[b
         build_id = bytes.fromhex(module.build_id or "")
         for start, size, file_offset, flags in module.segments:
             if flags & PF_X:
-                yield form.mmap2(pid, start, size, file_offset, module.path, build_id, time_ns)
+                identity = (module.path, build_id, time_ns)
+                yield time_ns, form.mmap2(pid, start, size, file_offset, *identity)
     for start, size in [*synthetic.jit, (synthetic.base, synthetic.size)]:
-        yield form.mmap2(pid, start, size, 0, "//anon")
+        yield 0, form.mmap2(pid, start, size, 0, "//anon")
 
 
-def _threads(profile: Profile) -> Iterator[bytes]:
+def _threads(profile: Profile) -> Iterator[Record]:
     """Begins and names of threads; those that got a number again begin when they were seen."""
     pid = profile.process.pid
     seen: set[int] = set()
@@ -146,8 +159,9 @@ def _threads(profile: Profile) -> Iterator[bytes]:
             begin_ns = min(thread.start_ns, thread.first_ns or thread.start_ns)
         seen.add(thread.tid)
         if thread.tid != pid:
-            yield form.fork(pid, thread.tid, begin_ns)
-        yield form.comm(pid, thread.tid, thread.name.translate(_SEPARATORS), begin_ns)
+            yield begin_ns, form.fork(pid, thread.tid, begin_ns)
+        name = thread.name.translate(_SEPARATORS)
+        yield begin_ns, form.comm(pid, thread.tid, name, begin_ns)
 
 
 def _overlapping(modules: list[Module]) -> set[int]:

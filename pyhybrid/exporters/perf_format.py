@@ -16,7 +16,8 @@ CPU_CLOCK, TASK_CLOCK = 0, 1
 
 KERNEL_PATH = "[kernel.kallsyms]"
 
-_MMAP, _COMM, _FORK, _SAMPLE, _MMAP2, _BUILD_ID = 1, 3, 7, 9, 10, 67
+_MMAP, _COMM, _FORK, _SAMPLE, _MMAP2 = 1, 3, 7, 9, 10
+_BUILD_ID, _FINISHED_ROUND = 67, 68  # perf's own
 _FIRST_ID = 1  # the events' ids count from here
 _KERNEL, _USER = 1, 2  # misc: cpumode
 _MMAP_HAS_BUILD_ID, _BUILD_ID_HAS_SIZE = 1 << 14, 1 << 15
@@ -110,6 +111,9 @@ def _padded(text: str, unit: int = 8) -> bytes:
 
 def _record(kind: int, misc: int, body: bytes) -> bytes:
     return _HEADER.pack(kind, misc, _HEADER.size + len(body)) + body
+
+
+FINISHED_ROUND = _record(_FINISHED_ROUND, 0, b"")  # what follows is not before what was there
 
 
 def _event(kind: int, misc: int, body: bytes, pid: int, tid: int, time_ns: int) -> bytes:

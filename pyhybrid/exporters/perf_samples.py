@@ -3,10 +3,14 @@
 The two are events of their own (perf_format.Event), told apart by their place in the file's list.
 A sample's period is nanoseconds of its event: the weight of the sampling clock, or the exact self
 time of a call path on a thread, which is one sample.
+
+Records are in order of time, in rounds: what reads the file need not keep it whole to sort it.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from pyhybrid.chunks import times
 from pyhybrid.exporters import perf_format as form
@@ -14,51 +18,76 @@ from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Chunk, Exact, stack_of
 
+ROUND = 10_000  # records at least
+
 SampleParts = tuple[tuple[int, int, int, int, int], bytes]  # a head's constants, and the chain
+Record = tuple[int, bytes]  # its time, and it
+_TIME, _BYTES = itemgetter(0), itemgetter(1)
 
 
-def clock_samples(profile: Profile, chains: "StackChains") -> Iterator[bytes]:
-    """Every sample, thread by thread: perf puts them in order."""
+def in_rounds(batches: Iterable[tuple[int, list[Record]]], first: list[Record]) -> Iterator[bytes]:
+    """All records by time, those of `first` before others of their time.
+
+    A batch comes with a time before which neither it nor a later one has records.
+    """
+    pending, enough = [*first], ROUND
+    for begin_ns, records in batches:
+        if len(pending) > enough:
+            pending.sort(key=_TIME)
+            n_ready = bisect_left(pending, begin_ns, key=_TIME)
+            yield b"".join(map(_BYTES, pending[:n_ready]))
+            yield form.FINISHED_ROUND
+            del pending[:n_ready]
+            enough = max(ROUND, 2 * len(pending))
+        pending += records
+    pending.sort(key=_TIME)
+    yield b"".join(map(_BYTES, pending))
+
+
+def clock_samples(profile: Profile, chains: "StackChains") -> Iterator[tuple[int, list[Record]]]:
+    """Every sample, in batches."""
     pid, pack, of_stack = profile.process.pid, form.pack_sample, chains.of_stack
     period_ns = profile.period_ns
-    for chunk in profile.timeline():
+    for chunk in sorted(profile.timeline(), key=lambda chunk: chunk.first_ns):
         tid = profile.threads[chunk.thread].tid
-        parts: list[bytes] = []
+        records: list[Record] = []
         for place, time_ns, cpu, periods in zip(
             chunk.place, times(chunk), _cpus(chunk), _weights(chunk), strict=True
         ):
             constants, chain = of_stack[stack_of(place)]
-            parts.append(pack(*constants, pid, tid, time_ns, cpu, 0, periods * period_ns))
-            parts.append(chain)
-        yield b"".join(parts)
+            sample = pack(*constants, pid, tid, time_ns, cpu, 0, periods * period_ns)
+            records.append((time_ns, sample + chain))
+        yield chunk.first_ns, records
 
 
-def summed_samples(profile: Profile, chains: "StackChains") -> Iterator[bytes]:
-    """One sample for each thread and stack, with all their weight."""
+def summed_samples(profile: Profile, chains: "StackChains") -> Iterator[tuple[int, list[Record]]]:
+    """One sample for each thread and stack, with all their weight; one batch."""
     pid = profile.process.pid
     weights: Counter[tuple[int, int]] = Counter()
     for sampled in profile.sampled:
         weights[sampled.thread, sampled.stack] += sampled.weight_ns
+    records: list[Record] = []
     for (number, stack), weight_ns in weights.items():
         thread = profile.threads[number]
         constants, chain = chains.of_stack[stack]
         time_ns = thread.first_ns or 0
-        yield form.pack_sample(*constants, pid, thread.tid, time_ns, 0, 0, weight_ns) + chain
+        sample = form.pack_sample(*constants, pid, thread.tid, time_ns, 0, 0, weight_ns)
+        records.append((time_ns, sample + chain))
+    yield 0, records
 
 
-def exact_samples(profile: Profile, chains: "NodeChains", time_ns: int) -> Iterator[bytes]:
-    """One sample for each path with exact self time on a thread.
-
-    They are taken at `time_ns`, when all is over; those of a thread whose number another one got
-    later, while it still was its own.
-    """
-    pid, threads = profile.process.pid, profile.threads
-    latest = {thread.tid: thread.id for thread in threads.values()}
-    for row in chains.rows:
-        thread = threads[row.thread]
-        at_ns = time_ns if latest[thread.tid] == thread.id else thread.last_ns or thread.start_ns
+def exact_samples(
+    profile: Profile, chains: "NodeChains", rows: Iterable[Exact], time_ns: int | None
+) -> Iterator[Record]:
+    """One sample for each path with exact self time on a thread, at `time_ns` (None: when the
+    thread was seen last)."""
+    pid = profile.process.pid
+    for row in rows:
+        thread = profile.threads[row.thread]
+        at_ns = time_ns or thread.last_ns or thread.start_ns
         constants, chain = chains.of_node(row.node)
-        yield form.pack_sample(*constants, pid, thread.tid, at_ns, 0, 0, row.self_ns) + chain
+        sample = form.pack_sample(*constants, pid, thread.tid, at_ns, 0, 0, row.self_ns)
+        yield at_ns, sample + chain
 
 
 class StackChains:
@@ -94,7 +123,7 @@ class NodeChains:
             if frame.kind == "native":
                 module = profile.modules.get(frame.module or 0)
                 starts[frame.id] = (module.base if module else 0) + (frame.address or 0)
-        self._addresses = [0, *map(starts.get, profile.nodes.frame[1:])]
+        self._addresses = [starts.get(frame, 0) for frame in profile.nodes.frame]
 
     def of_node(self, node: int) -> SampleParts:
         """What its record is made of."""

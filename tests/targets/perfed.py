@@ -9,6 +9,7 @@ import threading
 import time
 
 import chain
+
 import pyhybrid
 
 spinner = ctypes.CDLL(sys.argv[1])

@@ -15,7 +15,7 @@ from pyhybrid.exporters import perf_format
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.fold import FoldedTree
-from pyhybrid.kallsyms import KernelSymbols
+from pyhybrid.kallsyms import KernelSymbols, kernel_build_id
 from pyhybrid.names import Labels
 from pyhybrid.profile_file import Profile
 
@@ -173,3 +173,19 @@ def test_call_chains_of_perf_data(tmp_path: Path) -> None:
     head = data.rindex(struct.pack("<Q", inner[0]), 0, data.index(chain)) - 16
     assert struct.unpack_from("<IH", data, head) == (9, 1)  # PERF_RECORD_SAMPLE, in the kernel
     assert data.count(struct.pack("<Q", perf_format.CONTEXT_KERNEL)) == 1
+
+
+def test_the_kernels_build_id(tmp_path: Path) -> None:
+    """Among its notes, whose names and contents are padded to 4 bytes each."""
+
+    def note(name: bytes, kind: int, content: bytes) -> bytes:
+        head = struct.pack("=III", len(name), len(content), kind)
+        return head + name + bytes(-len(name) % 4) + content + bytes(-len(content) % 4)
+
+    path = tmp_path / "notes"
+    other = note(b"Linux\0", 3, b"\1") + note(b"GNU\0", 1, b"\2" * 5)
+    path.write_bytes(other + note(b"GNU\0", 3, bytes(range(20))))
+    assert kernel_build_id(str(path)) == bytes(range(20)).hex()
+    path.write_bytes(other + b"\4\0\0\0")
+    assert kernel_build_id(str(path)) is None
+    assert kernel_build_id(str(tmp_path / "none")) is None

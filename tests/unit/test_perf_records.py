@@ -1,0 +1,185 @@
+"""perf.data record by record: order, threads that share a number, the exact event, features."""
+
+import os
+import re
+import struct
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from example_profile import PID, example, fake_symbols
+from spool_writer import SpoolWriter, native, python
+
+from pyhybrid.exporters import perf_samples
+from pyhybrid.exporters.perf import EXACT_EVENT, Perf
+from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.profile_file import Profile
+
+SAMPLE, FINISHED_ROUND = 9, 68
+SECOND = 1_000_000_000
+
+
+def records(path: Path) -> list[tuple[int, bytes]]:
+    """Type and bytes of the data section's records."""
+    data = path.read_bytes()
+    at, size = struct.unpack_from("<QQ", data, 40)
+    found, end = [], at + size
+    while at < end:
+        kind, _, length = struct.unpack_from("<IHH", data, at)
+        found.append((kind, data[at : at + length]))
+        at += length
+    assert at == end
+    return found
+
+
+def sample_times(found: list[tuple[int, bytes]]) -> list[int]:
+    return [struct.unpack_from("<Q", raw, 32)[0] for kind, raw in found if kind == SAMPLE]
+
+
+def perf(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["perf", *arguments, "-i", "perf.data"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def two_threads() -> SpoolWriter:
+    """Two threads in turns of 1 s, 1,000 samples a chunk."""
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "f", "/f.py", 1)
+    rows = [writer.stack(python(1, 2 * i)) for i in range(2)]
+    writer.stacks()
+    for thread in (1, 2):
+        writer.thread(thread, PID + thread, "python")
+        for chunk in range(5):
+            times = {"first_ns": (2 + chunk) * SECOND + thread, "dt_ns": 1_000_000}
+            writer.samples(thread, [rows[thread - 1]] * 1000, **times)
+    return writer
+
+
+def test_records_are_in_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In rounds: what comes after the end of one is not earlier than what came before it."""
+    monkeypatch.setattr(perf_samples, "ROUND", 3000)
+    with Profile.open(two_threads().save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    found = records(tmp_path / "perf.data")
+    times = sample_times(found)
+    assert len(times) == 10_000
+    assert times == sorted(times)
+    assert 1 <= [kind for kind, _ in found].count(FINISHED_ROUND) <= 3
+
+
+@pytest.mark.needs("perf")
+def test_perf_takes_rounds_without_complaint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perf_samples, "ROUND", 10)
+    with Profile.open(two_threads().save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    times = perf(tmp_path, "script", "-G", "-F", "time").split()
+    assert len(times) == 10_000
+    assert times == sorted(times)
+
+
+@pytest.fixture
+def reused(tmp_path: Path) -> Iterator[Profile]:
+    """A thread's number, used by another one later; both were sampled and traced."""
+    writer = SpoolWriter(PID)
+    writer.meta(pid=PID, mode="hybrid")
+    writer.code(1, "f", "/f.py", 1)
+    writer.code(2, "g", "/f.py", 9)
+    writer.module(1, "/lib/x.so", 0x7F0000000000)
+    rows = [writer.stack(python(1, 0)), writer.stack(python(2, 0))]
+    writer.stacks()
+    for index, name in enumerate(("first", "second")):
+        begin_ns = (2 + 3 * index) * SECOND
+        writer.thread(index + 1, 4321, "python", name, first_ns=begin_ns)
+        writer.samples(index + 1, [rows[index]] * 4, first_ns=begin_ns)
+        writer.exact_thread(index + 1, 4321, begin_ns)
+        writer.exact_nodes(index + 1, 1, (0, python(index + 1, 0)))
+        writer.exact_counts(index + 1, {"node": 1, "calls": 1, "ticks": 700 + index})
+    writer.end(time_ns=9 * SECOND)
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+        perf_map = PerfMap()
+        path = perf_map.default_path(profile, "")
+        perf_map.write(profile, path)
+        yield profile
+        os.unlink(path)
+
+
+@pytest.mark.needs("perf")
+def test_threads_of_one_number_keep_their_names(reused: Profile, tmp_path: Path) -> None:
+    assert sample_times(records(tmp_path / "perf.data"))[4] == 2 * SECOND + 3_000_000
+    text = perf(tmp_path, "script", "-F", "comm,period,event,ip,sym")
+    found = Counter(re.findall(r"^(\w+) +(\d+) +(\S+):\s+\S+ py::(\w)", text, re.M))
+    assert found == {
+        ("first", "1000000", "cpu-clock", "f"): 4,
+        ("second", "1000000", "cpu-clock", "g"): 4,
+        ("first", "700", EXACT_EVENT, "f"): 1,
+        ("second", "701", EXACT_EVENT, "g"): 1,
+    }
+
+
+@pytest.mark.needs("perf")
+def test_exact_paths_with_native_functions(tmp_path: Path) -> None:
+    """A native function of an exact path stands at its start, in its library."""
+    writer = SpoolWriter(PID)
+    writer.meta(pid=PID, mode="trace")
+    writer.code(1, "f", "/f.py", 1)
+    writer.module(1, "/lib/x.so", 0x7F0000000000)
+    writer.functions({native(1, 0x510): native(1, 0x500)})
+    writer.exact_thread(1, PID)
+    writer.exact_nodes(1, 1, (0, python(1, 0)), (1, native(1, 0x510)), (2, python(1, 0)))
+    counts = ({"node": 1, "calls": 1, "ticks": 50}, {"node": 3, "calls": 2, "ticks": 20})
+    writer.exact_counts(1, *counts)
+    writer.end()
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    chains = re.findall(
+        r"^ *(\d+).*\n((?:\t.*\n)+)", perf(tmp_path, "script", "-F", "period,ip,dso"), re.M
+    )
+    depths = {period: len(chain.splitlines()) for period, chain in chains}
+    assert depths == {"30": 1, "20": 3}
+    assert "500 (/lib/x.so)" in chains[1][1]
+
+
+def test_exact_samples_beyond_the_limit_are_left_out(tmp_path: Path) -> None:
+    writer = SpoolWriter(PID)
+    writer.meta(pid=PID, mode="hybrid")
+    writer.code(1, "f", "/f.py", 1)
+    row = writer.stack(python(1, 0))
+    writer.stacks()
+    writer.thread(1, PID, "python")
+    writer.samples(1, [row])
+    writer.exact_thread(1, PID)
+    writer.exact_nodes(1, 1, *((i, python(1, 0)) for i in range(50)))
+    writer.exact_counts(1, *({"node": i, "calls": 1, "ticks": 100 - i} for i in range(1, 51)))
+    writer.end()
+    path = str(tmp_path / "perf.data")
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        assert Perf().write(profile, path).notes == []
+        assert len(sample_times(records(tmp_path / "perf.data"))) == 51
+        (note,) = Perf().write(profile, path, limit_bytes=5000).notes
+        assert "no exact times" in note
+    assert len(sample_times(records(tmp_path / "perf.data"))) == 1
+
+
+@pytest.mark.needs("perf")
+def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
+    with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
+        for key in ("hostname", "n_cpus", "start_unix_ns"):
+            del profile.meta[key]
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    (missing,) = re.findall("# missing features: (.*)", perf(tmp_path, "report", "--header-only"))
+    lacking = {"HOSTNAME", "NRCPUS", "CPUDESC", "CPUID", "TOTAL_MEM", "CLOCK_DATA"}
+    assert lacking <= set(missing.split())
+    assert not {"OSRELEASE", "ARCH", "EVENT_DESC", "SAMPLE_TIME", "BUILD_ID"} & set(missing.split())
