@@ -1,0 +1,65 @@
+"""Functions of ELF files as readelf tells them: a reading that is not ours."""
+
+from __future__ import annotations
+
+import lzma
+import random
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
+
+
+class Function(NamedTuple):
+    start: int
+    size: int
+    name: str  # without its version
+
+
+def readelf(path: Path, *tables: str) -> list[Function]:
+    command = ["readelf", "--symbols", "--wide", *tables, str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = []
+    for line in text.splitlines():
+        # Num: Value Size Type Bind Vis Ndx Name
+        columns = line.split(maxsplit=7)
+        if len(columns) < 8 or columns[6] == "UND" or not columns[0].endswith(":"):
+            continue
+        if columns[3] in ("FUNC", "IFUNC", "NOTYPE"):
+            name = columns[7].split()[0].split("@")[0]
+            found.append(Function(int(columns[1], 16), int(columns[2], 0), name))
+    return found
+
+
+def unpacked_debugdata(path: Path, folder: Path) -> Path | None:
+    """The ELF file within the file, if it has one."""
+    packed, unpacked = folder / "debugdata.xz", folder / "debugdata"
+    packed.unlink(missing_ok=True)
+    section = f".gnu_debugdata={packed}"
+    command = ["objcopy", "--dump-section", section, str(path), "/dev/null"]
+    subprocess.run(command, capture_output=True, check=False)
+    if not packed.exists():
+        return None
+    unpacked.write_bytes(lzma.decompress(packed.read_bytes()))
+    return unpacked
+
+
+def functions(path: Path, build_id: str | None, folder: Path) -> list[Function]:
+    """By all tables of the file, of what is packed in it, and of its debug package."""
+    found = readelf(path)
+    if unpacked := unpacked_debugdata(path, folder):
+        found += readelf(unpacked)
+    if build_id:
+        debug = DEBUG_ROOT / build_id[:2] / f"{build_id[2:]}.debug"
+        if debug.exists():
+            found += readelf(debug)
+    return found
+
+
+def random_addresses(path: Path, n: int, seed: int) -> list[int]:
+    """Addresses in the functions of a file, each function as likely as any other."""
+    chance = random.Random(seed)
+    sized = sorted({(each.start, each.size) for each in readelf(path) if each.size})
+    chosen = chance.choices(sized, k=n)
+    return [start + chance.randrange(size) for start, size in chosen]
