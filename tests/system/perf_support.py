@@ -33,7 +33,7 @@ def perf(folder: Path, *arguments: str) -> str:
 
 def report(folder: Path, *options: str) -> dict[str, list[list[str]]]:
     """The rows of `perf report` by event, as columns."""
-    text = perf(folder, "report", "--stdio", "-g", "none", "-t", "|", *options)
+    text = perf(folder, "report", "--stdio", "--no-inline", "-g", "none", "-t", "|", *options)
     tables: dict[str, list[list[str]]] = {}
     rows: list[list[str]] = []
     for line in text.splitlines():

@@ -38,8 +38,11 @@ STACKCOLLAPSE = os.environ.get("STACKCOLLAPSE") or shutil.which("stackcollapse-p
 
 
 def comparable(name: str) -> str:
-    """A native function's name without what perf and we write differently."""
-    if name.startswith("[") or "!" in name or name.endswith("@plt"):
+    """A native function's name without what perf and we write differently.
+
+    (An ordinary user's perf does not find the vdso's names.)
+    """
+    if name.startswith(("[", "__vdso_")) or "!" in name or name.endswith("@plt"):
         return "unnamed"
     return name.split("@@")[0].removeprefix("__GI_").split("(")[0]
 
