@@ -119,7 +119,10 @@ def frames_of(profile: Profile, stack: int) -> list[Frame]:
 
 
 def sampled(profile: Profile) -> dict[tuple[int, str], tuple[int, list[Frame]]]:
-    """Weight and frames of every sample, by tid and time as perf prints it."""
+    """Weight and frames of every sample, by tid and time as perf prints it.
+
+    (A thread has no two in one microsecond: its samples are about a millisecond apart.)
+    """
     found = {}
     for chunk in profile.timeline():
         tid = profile.threads[chunk.thread].tid
