@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pyhybrid.errors import PyhybridError
 from pyhybrid.rows import Event
 
 if TYPE_CHECKING:
@@ -16,7 +17,14 @@ STEP_MASK, KIND_SHIFT, VALUE_SHIFT, STEP_BITS = 0xFFFFFFFF, 32, 35, 32
 
 
 def events(profile: "Profile") -> Iterator[Event]:
-    """All of them, thread by thread in order of time."""
+    """All of them, thread by thread in order of time.  Raises PyhybridError where it is damaged."""
+    try:
+        yield from _events(profile)
+    except (LookupError, TypeError, ValueError) as error:
+        raise PyhybridError(f"{profile.path}: damaged: the event log: {error}") from error
+
+
+def _events(profile: "Profile") -> Iterator[Event]:
     nodes = {
         thread: array("I", blob)
         for thread, blob in profile.query("SELECT thread, node FROM event_node")

@@ -43,6 +43,8 @@ from pyhybrid.symbols import Demangle, Loader
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s
+# What SQLite raises: also where an integer has more than its 63 bits, and where a text is none.
+_DAMAGED = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 
 class Profile:
@@ -87,9 +89,9 @@ class Profile:
                 assemble(database, path, symbols)
             else:
                 _check(path, database)
-        except (sqlite3.Error, OverflowError) as error:
+        except _DAMAGED as error:
             database.close()
-            raise PyhybridError(f"{path}: damaged: {error}") from error
+            raise PyhybridError(f"{path}: damaged: {_one_line(error)}") from error
         except BaseException:
             database.close()
             raise
@@ -109,8 +111,8 @@ class Profile:
         """All rows of an SQL query."""
         try:
             return self._database.execute(sql, arguments).fetchall()
-        except (sqlite3.Error, OverflowError) as error:
-            raise PyhybridError(f"{self.path}: damaged: {error}") from error
+        except _DAMAGED as error:
+            return self._damaged(_one_line(error))
 
     @cached_property
     def meta(self) -> dict[str, Any]:
@@ -156,6 +158,8 @@ class Profile:
         sql = "SELECT module, start, size, file_offset, flags FROM segment ORDER BY module, start"
         for number, *segment in self.query(sql):
             start, size, file_offset, flags = segment
+            if number not in modules:
+                self._damaged("a segment of no module")
             modules[number].segments.append((start, size, file_offset, flags))
         return modules
 
@@ -294,6 +298,10 @@ class Profile:
         raise PyhybridError(f"{self.path}: damaged: {what}")
 
 
+def _one_line(what: object) -> str:
+    return " ".join(str(what).split())
+
+
 def _check(path: str, database: sqlite3.Connection) -> None:
     if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise PyhybridError(f"{path}: an SQLite database, but not a pyhybrid profile")
@@ -307,4 +315,4 @@ def _check(path: str, database: sqlite3.Connection) -> None:
     if os.path.getsize(path) <= CHECKED_BYTES:
         verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
-            raise PyhybridError(f"{path}: damaged: {' '.join(verdict.split())}")
+            raise PyhybridError(f"{path}: damaged: {_one_line(verdict)}")

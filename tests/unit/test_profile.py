@@ -148,6 +148,33 @@ def test_a_database_cut_anywhere(tmp_path: Path) -> None:
             assert "damaged" in read_everything(path, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE frame SET name = CAST(x'ff' AS TEXT)",
+        "UPDATE segment SET module = 99",
+        "INSERT INTO event_log VALUES (1, 1, 0, 1, 1, 0, x'0000000000000001')",
+        "INSERT INTO event_log VALUES (1, 1, 0, 1, 1, 0, 'text')",
+    ],
+)
+def test_damage_within_tables_is_one_line(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    database(path, statement)
+    with Profile.open(str(path)) as profile, pytest.raises(PyhybridError, match="damaged: .+$"):
+        _ = profile.frames, profile.modules, list(profile.events())
+
+
+def test_a_text_that_is_none_in_the_schema(tmp_path: Path) -> None:
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"CREATE TABLE loss", b"CREATE TABLE \xffoss"))
+    with pytest.raises(PyhybridError, match="damaged: .+$") as error:
+        Profile.open(str(path))
+    assert "\n" not in str(error.value)
+
+
 def test_a_database_with_holes(tmp_path: Path) -> None:
     """Pages of zeros or noise in the middle: an error in one line, or nothing that matters."""
     path = tmp_path / "out.pyhybrid"
