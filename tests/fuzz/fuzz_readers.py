@@ -1,8 +1,10 @@
-"""Runs a reader in Python over damaged inputs for some seconds: python fuzz_readers.py TARGET SECONDS SEED [FILE...]
+"""Runs a reader in Python over damaged inputs for some seconds.
 
-The FILEs, which failed once, come first. Each input is written to `input` in this folder before it
-is read: it lies there if the program fails, for whatever reason. It fails where a reader
-raises what it must not, takes more memory than BYTES_AT_MOST, or CPU time without end.
+    python fuzz_readers.py TARGET SECONDS SEED [FILE...]
+
+The FILEs, which failed once, come first.  Each input is written to `input` in this folder before it
+is read: it lies there if the program fails, for whatever reason.  It fails where a reader raises
+what it must not, takes more memory than BYTES_AT_MOST, or CPU time without end.
 """
 
 from __future__ import annotations
@@ -15,18 +17,23 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import python_seeds
 from example_profile import fake_symbols
 from mutate import Pieces, damage
 
+from pyhybrid.compensate import compensate
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.jit_maps import JitFunctions
 from pyhybrid.profile_file import Profile
-from pyhybrid.quality_report import quality_report
+from pyhybrid.quality_report import quality_lines, quality_report
+from pyhybrid.render import print_summary
+from pyhybrid.render_lines import print_lines
 from pyhybrid.summary import summarize
+from pyhybrid.tree_view import tree_lines
 
 INPUT = Path("input")
 BYTES_AT_MOST = 128 << 20  # more than whole inputs took; all are shorter than 100 KB
@@ -51,6 +58,16 @@ def read_jitdump(data: bytes) -> None:
     look_up(functions)
 
 
+VIEWS: list[Callable[[Profile], object]] = [
+    lambda profile: print_summary(summarize(profile, [], []), StringIO()),
+    lambda profile: list(quality_lines(quality_report(profile))),
+    lambda profile: list(tree_lines(profile)),
+    lambda profile: print_lines(profile, StringIO()),
+    lambda profile: list(profile.events()),
+    compensate,
+]
+
+
 def read_spool(data: bytes) -> None:
     """As `report` and `export` do: what is damaged is one line, if it is anything at all."""
     try:
@@ -59,18 +76,40 @@ def read_spool(data: bytes) -> None:
         assert "\n" not in str(error), error
         return
     with profile:
-        for make in (lambda: summarize(profile, [], []), lambda: quality_report(profile)):
+        for view in VIEWS:
             with contextlib.suppress(PyhybridError):
-                make()
+                view(profile)
         for exporter in EXPORTERS.values():
             with contextlib.suppress(PyhybridError):
                 exporter().write(profile, os.path.abspath(f"out.{exporter.name}"))
+
+
+TABLES = (
+    *("meta", "process", "threads", "losses", "modules", "frames", "nodes", "stacks"),
+    *("sampled", "exact", "lines"),
+)
+
+
+def read_profile(data: bytes) -> None:
+    """All tables.  That rows refer to rows that are there is not looked at."""
+    try:
+        profile = Profile.open(str(INPUT))
+    except PyhybridError as error:
+        assert "\n" not in str(error), error
+        return
+    with profile:
+        for table in TABLES:
+            with contextlib.suppress(PyhybridError):
+                getattr(profile, table)
+        with contextlib.suppress(PyhybridError):
+            list(profile.events())
 
 
 TARGETS: dict[str, tuple[Callable[[], list[Pieces]], Callable[[bytes], None]]] = {
     "perf_map": (python_seeds.perf_maps, read_perf_map),
     "jitdump": (python_seeds.jitdumps, read_jitdump),
     "spool": (python_seeds.spools, read_spool),
+    "profile": (python_seeds.profiles, read_profile),
 }
 
 

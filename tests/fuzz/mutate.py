@@ -1,5 +1,5 @@
-"""Damaged inputs out of whole ones: pieces (records, lines) that are lost, come twice or from elsewhere, and bytes
-that are not what they were."""
+"""Damaged inputs out of whole ones: pieces (records, lines) that are lost, come twice or from
+elsewhere, and bytes that are not what they were."""
 
 from __future__ import annotations
 

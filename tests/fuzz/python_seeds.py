@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
+from pathlib import Path
 
-from example_profile import example
+from example_profile import example, fake_symbols
 from mutate import Pieces
 from spool_writer import SpoolWriter, c_call, kernel, native, pseudo, python, region
 
 from pyhybrid import spool_format as form
+from pyhybrid.finish import finish
+from pyhybrid.frames import LINE_LIMIT
 
 CODE = 0x7E0000000000
 PID = 4242
+PAGE = 4096
 
 
 def perf_maps() -> list[Pieces]:
@@ -49,16 +54,20 @@ def _every_record() -> SpoolWriter:
     spool.module(2, "/lib/libfoo.so", 0x7F1000000000, build_id=b"")
     spool.record(form.MODULE_END, form.MODULE_END_HEAD.pack(2, 0, 2 * 10**9))
     for index, name in enumerate(("main", "work", "<lambda>", "Class.method"), 1):
-        spool.code(index, name, f"/home/me/{name[:1]}.py", 10 * index, table=b"\xd7\x00\x00\xe7\x02")
+        spool.code(
+            index, name, f"/home/me/{name[:1]}.py", 10 * index, table=b"\xd7\x00\x00\xe7\x02"
+        )
     for index in (1, 2):
         spool.thread(index, PID + index, "python", "loader-1")
         spool.exact_thread(index, PID + index)
         nodes = [(0, python(1, 0)), (1, python(2, 0)), (2, python(3, 0)), (1, region(1))]
         nodes += [(4, python(2, 0)), (2, pseudo(6)), (2, c_call(1, 0x100)), (5, native(1, 0x20))]
+        nodes += [(2, LINE_LIMIT | 21), (2, LINE_LIMIT | 22)]
         spool.exact_nodes(index, 1, *nodes)
-        counted = [{"node": n, "calls": 9 - n, "ticks": 10**6 // n, "seeded": n % 2} for n in range(1, 9)]
-        spool.exact_counts(index, *counted)
-        words = struct.pack("<6Q", *(n << 40 | n << 3 | n % 4 for n in range(1, 7)))
+        for node in range(1, 11):
+            count = {"calls": 11 - node, "ticks": 10**6 // node, "seeded": node % 2}
+            spool.exact_counts(index, {"node": node, **count})
+        words = struct.pack("<6Q", *(n << 35 | n % 5 << 32 | n for n in range(1, 7)))
         spool.record(form.EVENTS, form.EVENTS_HEAD.pack(index, 6, 1000, 4000, 3) + words)
         times = form.CALL_TIMES_BODY.pack(index, 2, 3, 600, 300, 1, *([1, 2] + [0] * 318))
         spool.record(form.CALL_TIMES, times)
@@ -77,7 +86,9 @@ def _every_record() -> SpoolWriter:
     spool.functions({native(1, 0x28): native(1, 0x20), native(1, 0x110): native(1, 0x100)})
     spool.stacks()
     for thread in (1, 2):
-        states = [row | gil << form.GIL_SHIFT | form.WAITS * gil for gil, row in enumerate(inner[:2])]
+        states = [
+            row | gil << form.GIL_SHIFT | form.WAITS * gil for gil, row in enumerate(inner[:2])
+        ]
         spool.samples(thread, [*inner, 0, *states], weights=[(1, 4)], cpus=[(0, 0), (3, 1)])
     spool.clock(1000, 10**9)
     spool.clock(9000, 2 * 10**9)
@@ -85,9 +96,19 @@ def _every_record() -> SpoolWriter:
     return spool
 
 
+def _writers() -> list[SpoolWriter]:
+    return [example(), example(end=False), _every_record()]
+
+
 def spools() -> list[Pieces]:
-    writers = [example(), example(end=False), _every_record()]
-    return [
-        [bytes(w.data[a:b]) for a, b in zip([0, *w.boundaries], w.boundaries, strict=False)]
-        for w in writers
-    ]
+    return [[bytes(w.data[a:b]) for a, b in pairwise([0, *w.boundaries])] for w in _writers()]
+
+
+def profiles() -> list[Pieces]:
+    """Finished ones, in pages of SQLite's."""
+    seeds = []
+    for writer in _writers():
+        path = finish(writer.save("seed.part"), "seed", fake_symbols())
+        data = Path(path).read_bytes()
+        seeds.append([data[at : at + PAGE] for at in range(0, len(data), PAGE)])
+    return seeds

@@ -1,7 +1,7 @@
 """The readers of ELF files under libFuzzer: no crash, no leak, no hang, and memory in proportion.
 
-Each target runs for PYHYBRID_FUZZ_S seconds (3); `make fuzz` lets it run for a minute. An input that
-fails is printed with its target; mended, it goes to corpus/TARGET, which always runs first.
+Each target runs for PYHYBRID_FUZZ_S seconds (3); `make fuzz` lets it run for a minute.  An input
+that fails is printed; once mended it goes to corpus/TARGET, which always runs first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.needs("clang", "plain_build")
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
-SECONDS = float(os.environ.get("PYHYBRID_FUZZ_S", "3"))
+SECONDS = int(os.environ.get("PYHYBRID_FUZZ_S", "3"))
 LIBRARIES = ("libelf", "libdw", "liblzma", "zlib")
 FLAGS = ("-g", "-O1", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
 SANITIZERS = "-fsanitize=fuzzer,address,undefined"
@@ -47,19 +47,17 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"symbols": elf, "lines": elf, "demangle": names}
 
 
+def of_libraries(what: str) -> list[str]:
+    return shlex.split(elf_seeds.run("pkg-config", what, *LIBRARIES, cwd=HERE))
+
+
 def clang(*arguments: str | Path, cwd: Path) -> None:
-    packages = subprocess.run(
-        ["pkg-config", "--cflags", *LIBRARIES], check=True, capture_output=True, text=True
-    )
-    flags = [*FLAGS, *shlex.split(packages.stdout), f"-I{SOURCE}", f"-I{HERE}"]
+    flags = [*FLAGS, *of_libraries("--cflags"), f"-I{SOURCE}", f"-I{HERE}"]
     subprocess.run(["clang", *flags, *arguments], cwd=cwd, check=True)
 
 
 def link(target: str, objects: Path) -> Path:
-    packages = subprocess.run(
-        ["pkg-config", "--libs", *LIBRARIES], check=True, capture_output=True, text=True
-    )
-    libraries = [*shlex.split(packages.stdout), "-l:libstdc++.a"]
+    libraries = [*of_libraries("--libs"), "-l:libstdc++.a"]
     wrapped = ("-Wl,--wrap=mmap", "-Wl,--wrap=munmap")
     source, program = HERE / f"fuzz_{target}.c", objects / f"fuzz_{target}"
     clang(
@@ -70,9 +68,7 @@ def link(target: str, objects: Path) -> Path:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_target(
-    target: str, objects: Path, seeds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_target(target: str, objects: Path, seeds: dict[str, Path], tmp_path: Path) -> None:
     program = link(target, objects)
     work, found = tmp_path / "work", tmp_path / "found"
     work.mkdir()
@@ -84,7 +80,7 @@ def test_target(
     if (known := HERE / "corpus" / target).exists():
         shutil.copytree(known, corpus, dirs_exist_ok=True)
     options = (
-        f"-max_total_time={SECONDS:.0f}",
+        f"-max_total_time={SECONDS}",
         f"-timeout={TIMEOUT_S}",
         f"-max_len={LARGEST}",
         "-rss_limit_mb=2048",

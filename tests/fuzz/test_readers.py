@@ -24,7 +24,10 @@ SEED = os.environ.get("PYHYBRID_FUZZ_SEED") or str(random.SystemRandom().randran
 @pytest.mark.parametrize("target", TARGETS)
 def test_target(target: str, tmp_path: Path) -> None:
     known = sorted((HERE / "corpus" / target).glob("*"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(HERE), str(HERE.parent / "unit")))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(HERE), str(HERE.parent / "unit"))),
+    }
     command = [sys.executable, "-P", HERE / "fuzz_readers.py", target, SECONDS, SEED, *known]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

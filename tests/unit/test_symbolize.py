@@ -274,7 +274,9 @@ def test_demangle_does_not_write_names_of_gigabytes(levels: int) -> None:
     """Each parameter is a pair of the one before: twice as long."""
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     numbers = [
-        "", *digits[:36], *(f"{a}{b}" for a in "123" for b in digits)
+        "",
+        *digits[:36],
+        *(f"{a}{b}" for a in "123" for b in digits),
     ]  # of what can stand for a part: S_, S0_, ...
     pairs = [f"S_IS{n}_S{n}_E" for n in numbers[1 : levels + 1]]
     raw = "_Z1fSt4pairIiiE" + "".join(pairs)
