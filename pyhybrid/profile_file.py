@@ -112,7 +112,7 @@ class Profile:
         try:
             return self._database.execute(sql, arguments).fetchall()
         except _DAMAGED as error:
-            return self._damaged(_one_line(error))
+            raise PyhybridError(f"{self.path}: damaged: {_one_line(error)}") from error
 
     @cached_property
     def meta(self) -> dict[str, Any]:

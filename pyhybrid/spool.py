@@ -171,8 +171,8 @@ def _take_tree(
 
 def _check_calls(spool: Spool) -> None:
     """Calls may be written before the nodes that they belong to."""
-    for each in (*spool.calls, *spool.call_times.values()):
-        if not 0 < each.node < len(spool.exact_words.get(each.thread, ())):
+    for thread, node in {*((call.thread, call.node) for call in spool.calls), *spool.call_times}:
+        if not 0 < node < len(spool.exact_words.get(thread, ())):
             raise ValueError("a call without its node")
 
 
