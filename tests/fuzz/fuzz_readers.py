@@ -36,7 +36,7 @@ from pyhybrid.summary import summarize
 from pyhybrid.tree_view import tree_lines
 
 INPUT = Path("input")
-BYTES_AT_MOST = 128 << 20  # more than whole inputs took; all are shorter than 100 KB
+BYTES_AT_MOST = 32 << 20  # more than whole inputs took; all are shorter than 100 KB
 SECONDS_AT_MOST = 20  # CPU time of one input
 
 
