@@ -29,6 +29,7 @@ __asm__(".text\n.globl unsized\n.type unsized, @function\nunsized: nop\nnop\n");
 }
 int main(int argc, char **) { return guarded(argc); }
 """
+SMALL = ("-Wl,-z,noseparate-code", "-Wl,-z,max-page-size=64", "-Wl,-z,norelro")
 SHARED = ("-shared", "-fPIC", "-Wl,--build-id=sha1")
 BUILDS: dict[str, tuple[str, ...]] = {
     "plain.so": (*SHARED, "-O1"),
@@ -57,7 +58,7 @@ def build(folder: Path) -> None:
     """The files, in `folder`; those that this linker cannot make are left out."""
     (folder / "code.cc").write_text(CODE)
     for name, flags in BUILDS.items():
-        command = ("g++", "-nostartfiles", *flags, "-w", "-o", name, "code.cc")
+        command = ("g++", "-nostartfiles", *SMALL, *flags, "-w", "-o", name, "code.cc")
         if "-shared" in flags:
             command = (*command, "-nostdlib")
         done = subprocess.run(command, cwd=folder, capture_output=True, check=False)

@@ -83,7 +83,7 @@ int __wrap_munmap(void *address, size_t length)
     return 0;
 }
 
-static uint64_t next_random(uint64_t *state)
+uint64_t input_random(uint64_t *state)
 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -107,13 +107,13 @@ static uint64_t make_address(const uint8_t *bytes, size_t size, uint64_t *random
     Elf64_Ehdr header;
     Elf64_Shdr section;
     Elf64_Sym symbol;
-    uint64_t any = next_random(random);
+    uint64_t any = input_random(random);
 
     if (size < sizeof(header))
         return any;
     memcpy(&header, bytes, sizeof(header));
     if (!entry_at(bytes, size, header.e_shoff, header.e_shnum * sizeof(section), sizeof(section),
-                  next_random(random), &section))
+                  input_random(random), &section))
         return any;
     if (section.sh_type != SHT_SYMTAB && section.sh_type != SHT_DYNSYM)
         return section.sh_addr + (section.sh_size ? any % section.sh_size : 0);

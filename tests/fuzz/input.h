@@ -30,6 +30,9 @@ void input_check_memory(size_t limit);
 #define INPUT_CHECK(holds) ((holds) ? (void)0 : input_fail(#holds, __FILE__, __LINE__))
 _Noreturn void input_fail(const char *what, const char *file, int line);
 
+/* Random enough; `state` is not 0. */
+uint64_t input_random(uint64_t *state);
+
 /* Addresses to look up: of sections and symbols as the bytes have them, and by chance. */
 #define N_ADDRESSES 64
 void input_addresses(const uint8_t *bytes, size_t size, uint64_t addresses[N_ADDRESSES]);

@@ -25,7 +25,12 @@ FLAGS = ("-g", "-O1", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-sanitize
 SANITIZERS = "-fsanitize=fuzzer,address,undefined"
 TIMEOUT_S = 20  # of one input: a hang
 LARGEST = 64 << 10  # bytes of an input
-TARGETS = {"symbols": (), "lines": (), "demangle": ("-max_len=1000",)}
+LONGEST = 1000  # bytes of a name
+TARGETS = {  # sources beside fuzz_TARGET.c, and options
+    "symbols": (("elf_mutator.c",), ()),
+    "lines": (("elf_mutator.c",), ()),
+    "demangle": ((), (f"-max_len={LONGEST}",)),
+}
 
 
 @pytest.fixture(scope="session")
@@ -59,11 +64,9 @@ def clang(*arguments: str | Path, cwd: Path) -> None:
 def link(target: str, objects: Path) -> Path:
     libraries = [*of_libraries("--libs"), "-l:libstdc++.a"]
     wrapped = ("-Wl,--wrap=mmap", "-Wl,--wrap=munmap")
-    source, program = HERE / f"fuzz_{target}.c", objects / f"fuzz_{target}"
-    clang(
-        *(SANITIZERS, *wrapped, source, *sorted(objects.glob("*.o")), *libraries, "-o", program),
-        cwd=objects,
-    )
+    sources = [HERE / name for name in (f"fuzz_{target}.c", *TARGETS[target][0])]
+    inputs, program = [*sources, *sorted(objects.glob("*.o"))], objects / f"fuzz_{target}"
+    clang(SANITIZERS, *wrapped, *inputs, *libraries, "-o", program, cwd=objects)
     return program
 
 
@@ -86,7 +89,7 @@ def test_target(target: str, objects: Path, seeds: dict[str, Path], tmp_path: Pa
         "-rss_limit_mb=2048",
         f"-artifact_prefix={found}/",
         "-print_final_stats=1",
-        *TARGETS[target],
+        *TARGETS[target][1],
     )
     done = subprocess.run(
         [program, *options, corpus], cwd=work, capture_output=True, text=True, check=False
