@@ -30,21 +30,25 @@ class Branch:
     self_ns: int = 0  # sampled, its own
 
 
-def tree_lines(profile: Profile, min_time_ns: int = 0, all_frames: bool = False) -> Iterator[str]:
+def tree_lines(
+    profile: Profile, min_time_ns: int = 0, all_frames: bool = False, full_names: bool = False
+) -> Iterator[str]:
     """The lines; paths below 1 % or `min_time_ns` are left out.
 
     With `all_frames` nothing is folded, and each frame has a line of its own.
     """
-    view = _View(profile, min_time_ns, all_frames)
+    labels = Labels(profile, full_names, all_frames).of_frame
+    view = _View(profile, labels, min_time_ns, all_frames)
     yield "     total       calls  samples  function"
     yield from view.lines()
 
 
 class _View:
-    def __init__(self, profile: Profile, min_time_ns: int, all_frames: bool) -> None:
+    def __init__(
+        self, profile: Profile, labels: dict[int, str], min_time_ns: int, all_frames: bool
+    ) -> None:
         self._tree = tree = FoldedTree.of(profile, all_frames)
-        self._labels = Labels(profile, full_names=False, all_frames=all_frames).of_frame
-        self._all_frames = all_frames
+        self._labels, self._all_frames = labels, all_frames
         self._frames = profile.frames
         self._branches = [Branch() for _ in tree.parent]
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}

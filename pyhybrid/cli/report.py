@@ -54,6 +54,11 @@ class Report:
         parser.add_argument(
             "--all-frames", action="store_true", help="show plumbing and nameless functions, too"
         )
+        parser.add_argument(
+            "--full-names",
+            action="store_true",
+            help="--tree: native names with parameters and generic arguments",
+        )
         add_selection(parser)
         add_debug_info(parser)
         parser.add_argument(
@@ -93,7 +98,8 @@ class Report:
                 print(text if args.json else "\n".join([*notes, *quality_lines(report)]))
                 return 0
             if args.tree:
-                print("\n".join([*notes, *tree_lines(selected, args.min_time, args.all_frames)]))
+                how = args.min_time, args.all_frames, args.full_names
+                print("\n".join([*notes, *tree_lines(selected, *how)]))
                 return 0
             summary = summarize(selected, [], notes, args.min_time, args.all_frames)
         if args.json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from exact_support import check_exact, check_halves
@@ -18,13 +19,10 @@ FAIR = os.geteuid() == 0
 
 
 @pytest.fixture(scope="module", params=["sample", "hybrid"])
-def stacks(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[list[tuple[int, list, list]]]:
+def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Where a run of tiny_torch.py left its profile."""
     import subprocess
     import sys
-
-    from pyhybrid.profile_file import Profile
 
     folder = tmp_path_factory.mktemp("torch")
     command = [sys.executable, "-P", "-m", "pyhybrid", "--format", "folded", "--hz", "1777"]
@@ -37,9 +35,17 @@ def stacks(
     )
     print(done.stderr.decode())  # pytest shows it with a failure
     assert done.returncode == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stacks(folder: Path) -> Iterator[list[tuple[int, list, list]]]:
+    """Its paths."""
+    from pyhybrid.profile_file import Profile
+
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         check_invariants(profile)
-        if request.param == "hybrid":
+        if profile.exact:
             check_exact(profile)
             check_halves(profile)
         yield list(paths(profile))
@@ -64,6 +70,31 @@ def test_operators_below_the_module_that_called_them(stacks: list) -> None:
     path = "main", "step", "Module._call_impl", "Net.forward", "Module._call_impl", "Linear.forward"
     operators = "torch::autograd::", "at::_ops::linear::call", "at::_ops::addmm"
     assert having(stacks, *path, *operators) > (5 if FAIR else 0)
+
+
+def test_the_dispatcher_is_folded_away(folder: Path) -> None:
+    import subprocess
+    import sys
+
+    def frames(path: Path) -> tuple[set[str], int]:
+        lines = [line.rpartition(" ") for line in path.read_text().splitlines()]
+        return {name for line in lines for name in line[0].split(";")}, sum(
+            int(n) for *_, n in lines
+        )
+
+    command = [sys.executable, "-P", "-m", "pyhybrid", "export", "-f", "folded", "--all-frames"]
+    subprocess.run([*command, "-o", "all.folded"], cwd=folder, check=True, capture_output=True)
+    folded, weight = frames(folder / "out.folded")
+    everything, all_weight = frames(folder / "all.folded")
+    assert weight == all_weight
+    operators = {"at::_ops::linear::call", "at::_ops::addmm::call"}
+    assert operators & folded
+    assert operators & folded == operators & everything
+    dispatch = ("c10::Dispatcher::call", "c10::impl::wrap_kernel_functor_unboxed_")
+    assert not [name for name in folded if name.startswith(dispatch)]
+    assert [name for name in everything if name.startswith(dispatch)]
+    assert not folded & {"_PyEval_EvalFrameDefault", "at::_ops::addmm::redispatch"}
+    assert {"_PyEval_EvalFrameDefault", "at::_ops::addmm::redispatch"} & everything
 
 
 def test_backward_runs_python_below_the_engine(stacks: list) -> None:

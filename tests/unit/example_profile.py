@@ -39,11 +39,15 @@ SYMBOLS: dict[str, list[Symbol]] = {
         ("_ZN2at4_ops3add4callE", 0x1000, 0x100, "symtab"),
         ("_ZN2at6native9add_stubE", 0x2000, 0x80, "debugdata"),
         ("_ZTV1A[3]", 0x5000, 0x40, "exported data"),
+        ("_ZN3c1010Dispatcher4callE", 0x6000, 0x40, "symtab"),
+        ("_ZN2at4_ops3add10redispatchE", 0x6100, 0x40, "symtab"),
     ],
 }
 DEMANGLED = {
     "_ZN2at4_ops3add4callE": "at::_ops::add::call(at::Tensor const&, c10::Scalar const&)",
     "_ZTV1A": "vtable for A",
+    "_ZN3c1010Dispatcher4callE": "at::Tensor c10::Dispatcher::call<at::Tensor>(int) const",
+    "_ZN2at4_ops3add10redispatchE": "at::_ops::add::redispatch(at::Tensor const&)",
     "_ZN2at6native9add_stubE": "at::native::add_stub; odd\nname",
 }
 
