@@ -3,9 +3,9 @@
  *   v0      _RNvMs_Cs4Cv8Wi1oAIB_7mycrateNtB4_7Example3foo     <mycrate::Example>::foo
  *   legacy  _ZN4core3fmt5write17h0123456789abcdefE             core::fmt::write
  *
- * As rustc's own backtraces show them without hashes: neither a crate's, nor a legacy symbol's, nor
- * the instantiating crate, nor what LLVM appended (".llvm.123", ".cold").
- * (libiberty has this too, but under the GPL, and in a static archive that no interpreter's machine has.)
+ * Hashes are left out, as in rustc's own backtraces: a crate's, a legacy symbol's, the crate that
+ * instantiates; and so is what LLVM appended (".llvm.123", ".cold").  Nothing that is linked already
+ * can do this; libiberty can, but it is GPL, and Debian has it as a static archive alone.
  *
  * A symbol is a file's, not trusted: what the grammar does not allow, a text longer than
  * RUST_NAME_BYTES and nesting deeper than the parser goes have no readable form.  Time and stack
