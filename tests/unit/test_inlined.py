@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from spool_writer import SpoolWriter, native, python
+from spool_writer import SpoolWriter, c_call, native, python
 
 from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
 from pyhybrid.debug_info import Position, SourceFunction
@@ -23,6 +23,7 @@ from pyhybrid.symbols import Symbol
 from pyhybrid.tree_view import tree_lines
 
 FAST, OTHER, PLAIN = "/opt/libfast.so", "/opt/libother.so", "/opt/libplain.so"
+PYTHON = "/opt/libpython3.12.so"
 BASE, BASE_AGAIN = 0x7F0000000000, 0x7F8000000000
 OUTER = SourceFunction("_Zouter", "/src/fast.cc", 10)
 HELPER = SourceFunction("_Zhelper", "/src/fast.h", 5)
@@ -33,6 +34,7 @@ SYMBOLS: dict[str, list[Symbol]] = {
     FAST: [("_Zouter", 0x100, 0x100, "symtab")],
     OTHER: [("other", 0x100, 0x100, "symtab")],
     PLAIN: [("plain", 0x100, 0x100, "symtab")],
+    PYTHON: [("cfunction_call", 0x100, 0x100, "symtab")],
 }
 POSITIONS: dict[str, dict[int, Position]] = {
     FAST: {
@@ -99,7 +101,7 @@ def spool(*stacks: tuple[int, ...], mode: str = "sample") -> SpoolWriter:
     writer.meta(mode=mode)
     for number, path, base in (
         *((1, FAST, BASE), (2, OTHER, BASE + 0x10000000), (3, PLAIN, BASE + 0x20000000)),
-        (4, FAST, BASE_AGAIN),
+        *((4, FAST, BASE_AGAIN), (5, PYTHON, BASE + 0x30000000)),
     ):
         writer.module(number, path, base)
     writer.code(1, "main", "a.py", 1)
@@ -202,6 +204,23 @@ def test_both_halves_keep_one_path(opened: Opened) -> None:
     assert folded(profile) == ["main;outer;called;outer;helper_[i] 1"]
     (line,) = (line for line in tree_lines(profile) if "called" in line)
     assert line.split()[2:5] == ["5", "100.0%", "called"]
+
+
+def test_a_node_that_is_not_below_the_row_above(opened: Opened) -> None:
+    """A C function whose calls were counted is a child of its Python caller."""
+    rows = (MAIN, at(0x120), CALLED, at(0x110, module=5), at(0x110, module=3))
+    writer = spool(rows, mode="hybrid")
+    writer.exact_thread(1, 4242)
+    writer.exact_nodes(1, 1, (0, MAIN), (1, at(0x100)), (2, CALLED), (3, c_call(3, 0x100)))
+    writer.exact_counts(1, *({"node": node, "calls": 1, "ticks": 9} for node in (1, 3, 4)))
+    writer.end()
+    in_a_window, _ = choose(opened(writer), Choice(begin_ns=1))
+    in_source = expanded(in_a_window)
+    path = FoldedTree(in_source).path(FoldedTree(in_source).of_node[in_source.stacks.node[-1]])
+    names = [in_source.frames[frame].name for frame in path]
+    assert names == ["main", "outer(int)", "helper(int)", "inner(int)", "called", "plain"]
+    node = in_source.stacks.node[-1]
+    assert in_source.frames[in_source.nodes.frame[in_source.nodes.parent[node]]].name == "called"
 
 
 def test_a_library_that_was_loaded_twice(opened: Opened) -> None:
