@@ -107,6 +107,8 @@ def _rows_on_paths(profile: Profile) -> set[int]:
 
 def _covering(modules: list[Module], address: int) -> Module | None:
     """The load of a file that has the address; where it was loaded twice at one place, either."""
+    if len(modules) == 1:
+        return modules[0]
     for module in modules:
         if any(start <= address < start + size for start, size, *_ in module.segments):
             return module

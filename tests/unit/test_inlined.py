@@ -5,6 +5,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from spool_writer import SpoolWriter, c_call, native, python
@@ -71,7 +72,7 @@ class FakeSymbols:
 class FakeDebugInfo:
     """Stands for `_symbolize.DwarfLines`, over the table above."""
 
-    asked: Counter[str] = Counter()
+    asked: ClassVar[Counter[str]] = Counter()
 
     def __init__(self, path: str, build_id: str | None) -> None:
         if path not in POSITIONS:
@@ -195,9 +196,7 @@ def test_both_halves_keep_one_path(opened: Opened) -> None:
     writer.clock(1000, 500)
     writer.exact_thread(1, 4242)
     writer.exact_nodes(1, 1, (0, MAIN), (1, at(0x100)), (2, CALLED))
-    writer.exact_counts(
-        1, {"node": 1, "calls": 1, "ticks": 9}, {"node": 3, "calls": 5, "ticks": 8}
-    )
+    writer.exact_counts(1, {"node": 1, "calls": 1, "ticks": 9}, {"node": 3, "calls": 5, "ticks": 8})
     writer.clock(4001000, 2000500)
     writer.end()
     profile = expanded(opened(writer))
