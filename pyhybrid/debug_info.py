@@ -71,7 +71,7 @@ class DebugFiles:
     def find(self, module: Module, addresses: Iterable[int]) -> dict[int, Position]:
         """The positions of absolute addresses in the module, as far as they are known."""
         debug_info = self._of(module)
-        absolute = sorted(addresses)
+        absolute = sorted(address for address in addresses if address >= module.base)
         if debug_info is None or not absolute:
             return {}
         found = debug_info.resolve([address - module.base for address in absolute])
