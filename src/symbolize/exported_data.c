@@ -9,6 +9,7 @@
 #include "exported_data.h"
 
 #include "exported_objects.h"
+#include "hidden_vtables.h"
 #include "relocations.h"
 
 #include <errno.h>
@@ -38,6 +39,7 @@ struct exported_data {
     struct exported_objects objects;
     struct function *functions;
     size_t n_functions;
+    struct hidden_vtables *hidden;
 };
 
 struct reader { /* what is needed while an exported_data is made */
@@ -265,6 +267,7 @@ int exported_data_new(struct exported_data **out, const struct elf_image *image,
     }
     error = read_all(&r);
     free(r.pointers);
+    error = error ?: hidden_vtables_new(&d->hidden, image, fdes, &d->objects);
     if (error)
         exported_data_free(d);
     else
@@ -276,14 +279,15 @@ void exported_data_free(struct exported_data *d)
 {
     if (!d)
         return;
+    hidden_vtables_free(d->hidden);
     exported_objects_free(&d->objects);
     free(d->functions);
     free(d);
 }
 
-int exported_data_find(const struct exported_data *d, uint64_t address, struct symbol *out)
+static int find_function(const struct exported_data *d, uint64_t address, struct symbol *out)
 {
-    size_t low = 0, high = d ? d->n_functions : 0; /* the last that starts at or before it */
+    size_t low = 0, high = d->n_functions; /* the last that starts at or before it */
     const struct function *f;
 
     while (low < high) {
@@ -304,7 +308,13 @@ int exported_data_find(const struct exported_data *d, uint64_t address, struct s
     out->start = f->start;
     out->size = f->size;
     out->source = SOURCE_EXPORTED_DATA;
+    out->of_type = 0;
     out->table = f->table;
     out->slot = f->slot;
     return out->name_length > 0;
+}
+
+int exported_data_find(const struct exported_data *d, uint64_t address, struct symbol *out)
+{
+    return d && (find_function(d, address, out) || hidden_vtables_find(d->hidden, address, out));
 }

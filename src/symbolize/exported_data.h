@@ -23,6 +23,9 @@
  *   3. of the smallest object, then of the first by its mangled name (by 256 bytes of it, then by
  *      its place in the string table); there the first table and slot.
  *
+ * What stands in no exported object is sought in the vtables of classes that are not exported
+ * (hidden_vtables.h).
+ *
  * The file is not trusted: everything is checked, the work is n log n and memory at most ten times
  * the file's size.
  *

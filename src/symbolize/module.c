@@ -96,11 +96,12 @@ static void symbols_dealloc(PyObject *self)
 static PyObject *spell(const struct symbol *s)
 {
     PyObject *name = decode(s->name, s->name_length), *element;
+    const char *prefix = s->of_type ? "_ZTV" : "";
 
     if (!name || s->source != SOURCE_EXPORTED_DATA)
         return name;
-    element = s->table ? PyUnicode_FromFormat("%U[%u][%u]", name, s->table, s->slot)
-                       : PyUnicode_FromFormat("%U[%u]", name, s->slot);
+    element = s->table ? PyUnicode_FromFormat("%s%U[%u][%u]", prefix, name, s->table, s->slot)
+                       : PyUnicode_FromFormat("%s%U[%u]", prefix, name, s->slot);
     Py_DECREF(name);
     return element;
 }

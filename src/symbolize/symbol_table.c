@@ -316,6 +316,7 @@ int symbol_table_find(const struct symbol_table *t, uint64_t address, struct sym
     out->start = e->start;
     out->size = e->size;
     out->source = e->source;
+    out->of_type = 0;
     out->table = out->slot = 0;
     return out->name_length > 0;
 }

@@ -13,7 +13,7 @@
  *      reader knows it by (symbol_table.c, `compare`).  The order is total: one file, one answer.
  *
  * An address that no symbol names may get one from an exported object that points to its function
- * (exported_data.h).
+ * (exported_data.h), or from the type whose vtable does (hidden_vtables.h).
  *
  * The file is mapped, not trusted (elf_image.h): offsets, counts and names are checked against the
  * file's size, and memory is bounded by a small multiple of it.  A table that does not hold is left
@@ -47,6 +47,7 @@ struct symbol {
     uint64_t size; /* st_size; for a symbol without one, what it was found to name */
     enum symbol_source source;
     /* SOURCE_EXPORTED_DATA: `name` is that of an object that points to the function, */
+    int of_type;    /* or of the type whose vtable does, without "_ZTV"; */
     uint32_t table; /* in a vtable: from which of its virtual tables, 0 the primary one; else 0 */
     uint32_t slot;  /* as which virtual function; in other objects from which 8-byte word */
 };

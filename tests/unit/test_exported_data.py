@@ -57,6 +57,34 @@ int Above::pure(int x) { return x + 7; }
 int Both::side(int x) { return x + 8; }
 int Both::last(int x) { return x + 9; }
 int Virtual::own(int x) { return x + 10; }
+
+/* Not exported: named by their type_infos. */
+struct HIDDEN Inner {
+    virtual int one(int x);
+    virtual int two(int x);
+};
+struct HIDDEN Outer {
+    virtual int three(int x);
+};
+struct HIDDEN Derived : Inner, Outer { /* comes first in the alphabet, but not among the classes */
+    int two(int x) override;
+    int three(int x) override;
+    virtual int four(int x);
+};
+int Inner::one(int x) { return x + 11; }
+int Inner::two(int x) { return x + 12; }
+int Outer::three(int x) { return x + 13; }
+int Derived::two(int x) { return x + 14; }
+int Derived::three(int x) { return x + 15; }
+int Derived::four(int x) { return x + 16; }
+
+namespace {
+struct Local {
+    virtual int alone(int x);
+};
+int Local::alone(int x) { return x + 17; }
+}
+EXPORTED void *make() { return new Local; }
 }
 
 extern "C" {
@@ -106,6 +134,14 @@ EXPECTED = {
     "_ZN5space4Both4lastEi": "space::Both::{virtual#5}",
     "_ZThn8_N5space4Both4sideEi": "space::Both::{base#1}::{virtual#0}",
     "_ZN5space7Virtual3ownEi": "space::Virtual::{virtual#2}",  # Side is its primary base
+    "_ZN5space5Inner3oneEi": "space::Inner::{virtual#0}",
+    "_ZN5space5Inner3twoEi": "space::Inner::{virtual#1}",
+    "_ZN5space5Outer5threeEi": "space::Outer::{virtual#0}",
+    "_ZN5space7Derived3twoEi": "space::Derived::{virtual#1}",
+    "_ZN5space7Derived5threeEi": "space::Derived::{virtual#2}",
+    "_ZN5space7Derived4fourEi": "space::Derived::{virtual#3}",
+    "_ZThn8_N5space7Derived5threeEi": "space::Derived::{base#1}::{virtual#0}",
+    "_ZN5space12_GLOBAL__N_15Local5aloneEi": "space::(anonymous namespace)::Local::{virtual#0}",
     "in_table_0": "table[1]",
     "in_table_2": "table[3]",
     "in_both": "single[0]",
@@ -117,7 +153,9 @@ EXPECTED = {
 }
 
 
+HIDDEN_CLASSES = ("5Inner", "5Outer", "7Derived", "5Local")
 WITHOUT_TYPE_INFOS = EXPECTED | {
+    **{name: None for name in EXPECTED if any(each in name for each in HIDDEN_CLASSES)},
     "_ZThn8_N5space4Both4sideEi": None,
     "_ZN5space7Virtual3ownEi": None,
 }
@@ -285,7 +323,7 @@ for seed in range(800):
     with open(sys.argv[2], "wb") as out:
         out.write(bad)
     try:
-        found = ElfSymbols(sys.argv[2]).resolve(range(0x1000, 0x2000, 7))
+        found = ElfSymbols(sys.argv[2]).resolve(range(0x1000, 0x3000, 7))
     except (ValueError, OSError, LookupError):
         done["raised"] += 1
         continue
