@@ -203,6 +203,13 @@ const char *elf_symbols_build_id(const struct elf_symbols *s)
     return s->build_id[0] ? s->build_id : NULL;
 }
 
+/* What such a table does not name is no function: stubs (`.plt`), padding. */
+static int has_symtab(const struct elf_symbols *s)
+{
+    return elf_image_find(&s->file, SHT_SYMTAB, NULL) ||
+           elf_image_find(&s->debug, SHT_SYMTAB, NULL);
+}
+
 int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out)
 {
     struct symbol own;
@@ -211,7 +218,8 @@ int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out
         return 1;
     if (!s->exported_tried) { /* without memory for it there are fewer names, no error */
         s->exported_tried = 1;
-        (void)exported_data_new(&s->exported, &s->file, &s->fdes);
+        if (!has_symtab(s))
+            (void)exported_data_new(&s->exported, &s->file, &s->fdes);
     }
     /* A function that has a symbol needs no other name for what lies beyond its size. */
     return exported_data_find(s->exported, address, out) &&

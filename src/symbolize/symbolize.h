@@ -12,7 +12,7 @@
  *   3. at one start: the better source (enum symbol_source), then the smaller size, then what a
  *      reader knows it by (symbol_table.c, `compare`).  The order is total: one file, one answer.
  *
- * An address that no symbol names may get one from an exported object that points to its function
+ * Without `.symtab`, an address that no symbol names may get one from an exported object that points to its function
  * (exported_data.h), or from the type whose vtable does (hidden_vtables.h).
  *
  * The file is mapped, not trusted (elf_image.h): offsets, counts and names are checked against the
@@ -65,8 +65,8 @@ void elf_symbols_free(struct elf_symbols *s);
 /* Lower-case hex, or NULL if the file carries none. */
 const char *elf_symbols_build_id(const struct elf_symbols *s);
 
-/* 1 and *out, or 0 if nothing names the address.  The first address that no symbol names costs
- * reading the relocations. */
+/* 1 and *out, or 0 if nothing names the address.  Where there is no `.symtab`, the first address that
+ * no symbol names costs reading the relocations. */
 int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out);
 
 /* The readable form of an Itanium C++ name or of Rust's (demangle_rust.h), for the caller to free();

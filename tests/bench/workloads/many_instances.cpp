@@ -8,11 +8,15 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace
+{
 
 template <int N> struct item {
     int value[N % 7 + 1];
-    bool operator<(const item &other) const { return value[0] < other.value[0]; }
+    bool operator<(const item &other) const
+    {
+        return value[0] < other.value[0];
+    }
 };
 
 template <int N> int work(int seed)
@@ -29,11 +33,17 @@ template <int N> int work(int seed)
 }
 
 template <int N> struct all {
-    static int run(int seed) { return work<N>(seed) + all<N - 1>::run(seed); }
+    static int run(int seed)
+    {
+        return work<N>(seed) + all<N - 1>::run(seed);
+    }
 };
 
 template <> struct all<0> {
-    static int run(int seed) { return seed; }
+    static int run(int seed)
+    {
+        return seed;
+    }
 };
 
 __attribute__((used)) int (*start)(int) = all<COUNT>::run;
