@@ -102,8 +102,8 @@ def test_where_in_the_kernel(pyhybrid: Callable[..., Run], engine: str, hz: int)
         misplaced += weight * (copies and names[0] == "asm_exc_page_fault")
     total = sum(row.weight_ns for row in profile.sampled)
     assert misplaced == 0
-    # What reads is called `read`, whatever libc calls it otherwise; from glibc 2.41 it calls another
-    # function for that, which has a name where the debug file is there.
+    # What reads is called `read`, whatever libc calls it otherwise; from glibc 2.41 another
+    # function does that for it, which has a name where the debug file is there.
     assert calls.total() > 0.2 * total
     reads = "read", "__syscall_cancel_arch", "+0x"
     known = sum(weight for name, weight in calls.items() if any(part in name for part in reads))
