@@ -23,7 +23,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 from support import is_stripped
+
+settings.register_profile("untimed", deadline=None)  # how long a test takes, other programs decide
+settings.load_profile("untimed")
 
 CI = os.environ.get("CI") == "true"
 TEST_AS = os.environ.get("PYHYBRID_TEST_AS", "root" if os.geteuid() == 0 else "user")

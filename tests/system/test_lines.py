@@ -210,7 +210,6 @@ def test_random_programs(mode: str, tmp_path: Path) -> None:
 
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         derandomize=os.environ.get("CI") == "true",
         database=None,
         suppress_health_check=list(HealthCheck),

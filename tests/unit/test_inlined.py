@@ -243,7 +243,7 @@ def test_what_pythons_headers_inline_is_folded(opened: Opened) -> None:
 
 def test_a_function_without_a_symbol_gets_its_name(opened: Opened) -> None:
     profile = opened(spool((MAIN, at(0x310))))
-    assert folded(profile) == ["main;libfast.so!+0x300 1"]
+    assert folded(profile) == ["main;libfast.so [nameless] 1"]
     assert folded(expanded(profile)) == ["main;nameless 1"]
 
 

@@ -237,7 +237,7 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=1000)
+@settings(max_examples=500)
 @given(anything, st.integers(0, 1 << 47))
 def test_damage_never_raises(data: bytes, address: int) -> None:
     functions = of_map(data)
