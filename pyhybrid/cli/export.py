@@ -10,8 +10,11 @@ from pyhybrid.cli.selecting import add_debug_info, add_selection, choice_of, wit
 from pyhybrid.compensate import COMPENSATED, compensate
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
+from pyhybrid.exporters.bundle import write_bundle
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.exporters.output import Output
+from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file import Profile
 
@@ -53,6 +56,11 @@ class Export:
             action="store_true",
             help="folded: with plumbing, and each nameless function by its address",
         )
+        parser.add_argument(
+            "--bundle",
+            metavar="DIR",
+            help="perf: a new folder with perf.data and all names, for another machine",
+        )
         add_selection(parser)
         add_debug_info(parser)
         parser.add_argument(
@@ -73,6 +81,8 @@ class Export:
         """Write; returns the exit code.  Raises PyhybridError."""
         if args.output and len(args.format) > 1:
             raise UsageError("-o takes one format; without it each format has its own place")
+        if args.bundle and (args.format != [Perf.name] or args.output):
+            raise UsageError("--bundle is for perf, and takes the place of -o")
         if args.compensate and not set(args.format) <= {PStats.name, Callgrind.name}:
             raise UsageError("--compensate is for pstats and callgrind")
         if args.min_time and not set(args.format) <= {Folded.name, PStats.name, Callgrind.name}:
@@ -96,6 +106,9 @@ class Export:
                 notes += more
             for note in notes:
                 print(f"pyhybrid: {note}", file=sys.stderr)
+            if args.bundle:
+                _say(write_bundle(profile, args.bundle))
+                return
             for name in args.format:
                 exporter = EXPORTERS[name]()
                 if isinstance(exporter, Folded):
@@ -104,7 +117,10 @@ class Export:
                 if isinstance(exporter, Folded | PStats | Callgrind):
                     exporter.min_time_ns = args.min_time
                 path = args.output or exporter.default_path(profile, prefix)
-                output = exporter.write(profile if name in AS_RECORDED else in_source, path)
-                written = [f"wrote {output.path}"] if output.path else []
-                for line in [*written, *output.notes]:
-                    print(f"pyhybrid: {line}", file=sys.stderr)
+                _say(exporter.write(profile if name in AS_RECORDED else in_source, path))
+
+
+def _say(output: Output) -> None:
+    written = [f"wrote {output.path}"] if output.path else []
+    for line in [*written, *output.notes]:
+        print(f"pyhybrid: {line}", file=sys.stderr)

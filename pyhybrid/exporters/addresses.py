@@ -42,6 +42,25 @@ class SyntheticAddresses:
         }
 
 
+def stack_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int]:
+    """Where the frame of each row of `profile.stacks` is."""
+    stacks, frames = profile.stacks, profile.nodes.frame
+    return [
+        synthetic.of_frame.get(frames[node], 0) if address is None else address
+        for node, address in zip(stacks.node, stacks.address, strict=True)
+    ]
+
+
+def node_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int]:
+    """Where the frame of each node is; native functions are at their starts."""
+    starts = dict(synthetic.of_frame)
+    for frame in profile.frames.values():
+        if frame.kind == "native":
+            module = profile.modules.get(frame.module or 0)
+            starts[frame.id] = (module.base if module else 0) + (frame.address or 0)
+    return [starts.get(frame, 0) for frame in profile.nodes.frame]
+
+
 def _ranges(pages: list[int]) -> list[tuple[int, int]]:
     """Sorted page numbers as (start, size) in bytes, neighbours together."""
     ranges: list[tuple[int, int]] = []

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from pyhybrid.atomic import replacing
 from pyhybrid.exporters import perf_format as form
 from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.exporters.images import PF_X, Images
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf_samples import (
     NodeChains,
@@ -28,7 +29,6 @@ from pyhybrid.exporters.perf_samples import (
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Module
 
-PF_X = 1
 EXACT_EVENT = "pyhybrid/exact-self-ns/"
 CLOCK_RESOLUTION_NS = 1
 _SEPARATORS = str.maketrans({";": ":", "\n": " ", "\r": " "})
@@ -39,6 +39,10 @@ class Perf:
 
     name = "perf"
     help = "perf.data for perf report and perf script"
+
+    def __init__(self, images: Images | None = None) -> None:
+        """`images` replaces the usual places of names."""
+        self._images = images
 
     def default_path(self, profile: Profile, prefix: str) -> str:
         """perf.data beside the profile, where perf looks; PREFIX.perf.data with -o PREFIX,
@@ -53,11 +57,12 @@ class Perf:
 
         Raises PyhybridError.
         """
-        samples = _Samples(profile)
+        images = self._images or Images(profile)
+        samples = _Samples(profile, images.synthetic)
         notes = [f"{path} has {note}" for note in samples.keep_within(limit_bytes)]
         with replacing(path) as temporary:
             with open(temporary, "wb") as file:
-                _write(profile, file, samples)
+                _write(profile, file, images, samples)
             if os.path.lexists(path):
                 os.replace(path, path + ".old")
         return Output(path, notes)
@@ -66,16 +71,15 @@ class Perf:
 class _Samples:
     """The events of a profile and their samples."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, synthetic: SyntheticAddresses) -> None:
         self._profile = profile
-        self.synthetic = SyntheticAddresses(profile)
         self.events: list[form.Event] = []
         traced_only = profile.meta.get("mode") == "trace"
         if not traced_only:
             name = "wall-clock" if profile.meta.get("clock") == "wall" else "cpu-clock"
             self.events.append(form.Event(name, form.CPU_CLOCK, profile.period_ns))
-        self._stacks = StackChains(profile, self.synthetic, 0)
-        self._nodes = NodeChains(profile, self.synthetic, len(self.events))
+        self._stacks = StackChains(profile, synthetic, 0)
+        self._nodes = NodeChains(profile, synthetic, len(self.events))
         if traced_only or self._nodes.rows:
             self.events.append(form.Event(EXACT_EVENT, form.TASK_CLOCK, 1))
         self._summed = False
@@ -120,33 +124,33 @@ class _Samples:
             yield record
 
 
-def _write(profile: Profile, file: BinaryIO, samples: _Samples) -> None:
-    features = sorted(_features(profile, samples).items())
+def _write(profile: Profile, file: BinaryIO, images: Images, samples: _Samples) -> None:
+    features = sorted(_features(profile, images, samples).items())
     head_size = form.head_size(len(samples.events))
     file.seek(head_size)
-    file.writelines(samples.in_order(list(_side_records(profile, samples.synthetic))))
+    file.writelines(samples.in_order(list(_side_records(profile, images))))
     end = file.tell()
     file.write(form.tail(end, [body for _, body in features]))
     file.seek(0)
     file.write(form.head(samples.events, end - head_size, [number for number, _ in features]))
 
 
-def _side_records(profile: Profile, synthetic: SyntheticAddresses) -> Iterator[Record]:
+def _side_records(profile: Profile, images: Images) -> Iterator[Record]:
     """The kernel, the threads, and all that is mapped."""
     pid = profile.process.pid
-    yield 0, form.kernel_map(*profile.meta.get("kernel_text") or ())
+    yield 0, form.kernel_map(*images.kernel_text)
     yield from _threads(profile)
     moved = _overlapping(list(profile.modules.values()))
     for module in profile.modules.values():
         # At time 0 perf takes a map as there from the start: right for all but reused addresses.
         time_ns = module.load_ns if module.id in moved else 0
-        build_id = bytes.fromhex(module.build_id or "")
+        build_id = images.build_id(module)
         for start, size, file_offset, flags in module.segments:
             if flags & PF_X:
                 identity = (module.path, build_id, time_ns)
                 yield time_ns, form.mmap2(pid, start, size, file_offset, *identity)
-    for start, size in [*synthetic.jit, (synthetic.base, synthetic.size)]:
-        yield 0, form.mmap2(pid, start, size, 0, "//anon")
+    for mapping in images.anonymous:
+        yield 0, form.mmap2(pid, *mapping)
 
 
 def _threads(profile: Profile) -> Iterator[Record]:
@@ -177,15 +181,15 @@ def _overlapping(modules: list[Module]) -> set[int]:
     return shared
 
 
-def _features(profile: Profile, samples: _Samples) -> dict[int, bytes]:
+def _features(profile: Profile, images: Images, samples: _Samples) -> dict[int, bytes]:
     """The feature sections, by number: those of which the profile knows what they say."""
     meta, text = profile.meta, form.feature_string
-    files = {(m.path, m.build_id): None for m in profile.modules.values() if m.build_id}
-    if kernel := meta.get("kernel_build_id"):
-        files[form.KERNEL_PATH, kernel] = None
+    files = [(module.path, images.build_id(module)) for module in profile.modules.values()]
+    files += [(mapping.path, mapping.build_id) for mapping in images.anonymous]
+    files.append((form.KERNEL_PATH, images.kernel_build_id))
     features = {
         form.FEATURE_BUILD_ID: form.feature_build_ids(
-            [(path, bytes.fromhex(build_id)) for path, build_id in files]
+            [file for file in dict.fromkeys(files) if file[1]]
         ),
         form.FEATURE_VERSION: text(f"pyhybrid {meta.get('version') or '?'}"),
         form.FEATURE_CMDLINE: form.feature_strings(profile.process.argv or ["?"]),

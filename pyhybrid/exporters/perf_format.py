@@ -15,6 +15,7 @@ CONTEXT_KERNEL, CONTEXT_USER = (1 << 64) - 128, (1 << 64) - 512
 CPU_CLOCK, TASK_CLOCK = 0, 1
 
 KERNEL_PATH = "[kernel.kallsyms]"
+BUILD_ID_SIZE = 20  # bytes; longer ones are cut, as perf itself does it
 
 _MMAP, _COMM, _FORK, _SAMPLE, _MMAP2 = 1, 3, 7, 9, 10
 _BUILD_ID, _FINISHED_ROUND = 67, 68  # perf's own
@@ -98,11 +99,6 @@ def sample_size(depth: int) -> int:
     return _SAMPLE_HEAD.size + 8 * (2 + min(depth, MAX_CHAIN))
 
 
-def _build_id_size(build_id: bytes) -> int:
-    """Longer ones are cut, as perf itself does it."""
-    return min(len(build_id), 20)
-
-
 def _padded(text: str, unit: int = 8) -> bytes:
     """Text with at least one zero after it, to a multiple of `unit`."""
     raw = text.encode("utf-8", "surrogateescape")
@@ -130,7 +126,7 @@ def comm(pid: int, tid: int, name: str, time_ns: int = 0) -> bytes:
     return _event(_COMM, 0, struct.pack("<II", pid, tid) + _padded(name), pid, tid, time_ns)
 
 
-def kernel_map(start: int = 0xFFFF_FFFF_8100_0000, end: int = 0xFFFF_FFFF_8200_0000) -> bytes:
+def kernel_map(start: int, end: int) -> bytes:
     """MMAP of the kernel's code, which perf wants to see even where no sample lies in it.
 
     Its file offset is where `_text` was: so perf sees by how far the kernel has moved since.
@@ -154,7 +150,7 @@ def mmap2(
     identity = bytes(24)  # maj, min, ino, ino_generation
     if build_id:
         misc |= _MMAP_HAS_BUILD_ID
-        identity = struct.pack("<BBH20s", _build_id_size(build_id), 0, 0, build_id)
+        identity = struct.pack("<BBH20s", min(len(build_id), BUILD_ID_SIZE), 0, 0, build_id)
     body = struct.pack("<IIQQQ", pid, pid, start, size, file_offset) + identity
     body += struct.pack("<II", _READ_EXEC, 0) + _padded(path)  # MAP_PRIVATE is not told
     return _event(_MMAP2, misc, body, pid, pid, time_ns)
@@ -195,7 +191,8 @@ def feature_build_ids(modules: list[tuple[str, bytes]]) -> bytes:
         _record(
             _BUILD_ID,
             (_KERNEL if path == KERNEL_PATH else _USER) | _BUILD_ID_HAS_SIZE,
-            struct.pack("<i20sB3x", -1, build_id, _build_id_size(build_id)) + _padded(path, 64),
+            struct.pack("<i20sB3x", -1, build_id, min(len(build_id), BUILD_ID_SIZE))
+            + _padded(path, 64),
         )
         for path, build_id in modules
     )

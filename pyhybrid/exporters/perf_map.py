@@ -13,6 +13,7 @@ nothing is written through a link or over another user's file.
 
 import os
 import stat
+from typing import NamedTuple
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import FRAME_SIZE, SyntheticAddresses
@@ -25,7 +26,15 @@ from pyhybrid.rows import Frame
 _EARLIER_SIZE = 1 << 24  # bytes of synthetic addresses
 
 # Tools that read perf's output cut names at parentheses, and stacks at semicolons.
-_UNSAFE = str.maketrans({"(": "[", ")": "]", ";": ":", "\n": " ", "\r": " "})
+UNSAFE = str.maketrans({"(": "[", ")": "]", ";": ":", "\n": " ", "\r": " "})
+
+
+class Entry(NamedTuple):
+    """A line of the map."""
+
+    start: int
+    size: int
+    name: str
 
 
 class PerfMap:
@@ -58,16 +67,21 @@ class PerfMap:
 
     def lines(self, profile: Profile, theirs: bytes = b"") -> list[str]:
         """The lines, by address, without line ends; `theirs`: a map whose functions are kept."""
-        addresses = SyntheticAddresses(profile)
-        jit = _jit_functions(profile, addresses, theirs)
-        entries = [
-            (address, FRAME_SIZE, _name(profile.frames[frame]))
-            for frame, address in addresses.of_frame.items()
-        ]
-        entries += [(start, size, name.translate(_UNSAFE)) for name, start, size in jit]
-        taken = [(start, start + size) for _, start, size in jit]
-        entries += [(start, size, JIT) for start, size in _gaps(addresses.jit, taken)]
-        return [f"{start:x} {size:x} {name}" for start, size, name in sorted(entries)]
+        return [f"{start:x} {size:x} {name}" for start, size, name in entries(profile, theirs)]
+
+
+def entries(profile: Profile, theirs: bytes = b"") -> list[Entry]:
+    """Names of synthetic addresses and of code in no module, by address; `theirs`: as `lines`."""
+    addresses = SyntheticAddresses(profile)
+    jit = _jit_functions(profile, addresses, theirs)
+    found = [
+        Entry(address, FRAME_SIZE, _name(profile.frames[frame]))
+        for frame, address in addresses.of_frame.items()
+    ]
+    found += [Entry(start, size, name.translate(UNSAFE)) for name, start, size in jit]
+    taken = [(start, start + size) for _, start, size in jit]
+    found += [Entry(start, size, JIT) for start, size in _gaps(addresses.jit, taken)]
+    return sorted(found)
 
 
 def _name(frame: Frame) -> str:
@@ -76,7 +90,7 @@ def _name(frame: Frame) -> str:
         name = f"py::{name}:{frame.file}:{frame.line}"
     elif frame.kind == "region":
         name = f"[{name}]"
-    return name.translate(_UNSAFE)
+    return name.translate(UNSAFE)
 
 
 def _theirs(profile: Profile, path: str) -> bytes:

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from pyhybrid.chunks import times
 from pyhybrid.exporters import perf_format as form
-from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.exporters.addresses import SyntheticAddresses, node_addresses, stack_addresses
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Chunk, Exact, stack_of
 
@@ -95,14 +95,10 @@ class StackChains:
 
     def __init__(self, profile: Profile, synthetic: SyntheticAddresses, event: int) -> None:
         """`event`: the place of the event whose samples they are."""
-        stacks, frames = profile.stacks, profile.nodes.frame
-        addresses = [
-            synthetic.of_frame.get(frames[node], 0) if address is None else address
-            for node, address in zip(stacks.node, stacks.address, strict=True)
-        ]
+        addresses = stack_addresses(profile, synthetic)
         self._profile = profile
         self.of_stack: dict[int, SampleParts] = {
-            stack: _parts(event, _path(stack, stacks.parent, addresses))
+            stack: _parts(event, _path(stack, profile.stacks.parent, addresses))
             for stack in {sampled.stack for sampled in profile.sampled}
         }
 
@@ -112,18 +108,13 @@ class StackChains:
 
 
 class NodeChains:
-    """The same for the paths with exact self time; their native functions are at their starts."""
+    """The same for the paths with exact self time."""
 
     def __init__(self, profile: Profile, synthetic: SyntheticAddresses, event: int) -> None:
         """`event`: the place of the event whose samples they are."""
         self.rows: list[Exact] = [row for row in profile.exact if row.self_ns > 0]
         self._event, self._parents = event, profile.nodes.parent
-        starts = dict(synthetic.of_frame)
-        for frame in profile.frames.values():
-            if frame.kind == "native":
-                module = profile.modules.get(frame.module or 0)
-                starts[frame.id] = (module.base if module else 0) + (frame.address or 0)
-        self._addresses = [starts.get(frame, 0) for frame in profile.nodes.frame]
+        self._addresses = node_addresses(profile, synthetic)
 
     def of_node(self, node: int) -> SampleParts:
         """What its record is made of."""

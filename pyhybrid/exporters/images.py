@@ -1,0 +1,39 @@
+"""Where perf finds the names of what perf.data has addresses of."""
+
+from typing import NamedTuple
+
+from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Module
+
+PF_X = 1
+KERNEL_TEXT = 0xFFFF_FFFF_8100_0000, 0xFFFF_FFFF_8200_0000  # without KASLR
+
+
+class Mapping(NamedTuple):
+    """Memory, in bytes, and the file that perf takes the names of its code from."""
+
+    start: int
+    size: int
+    file_offset: int
+    path: str
+    build_id: bytes
+
+
+class Images:
+    """The files and the kernel of the machine that was profiled, and the perf map.
+
+    `kernel_text`: where the kernel's code begins and ends; `kernel_build_id`: b"" if it is not
+    known; `anonymous`: the memory of synthetic addresses and of code in no module.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.synthetic = SyntheticAddresses(profile)
+        self.kernel_text: tuple[int, int] = tuple(profile.meta.get("kernel_text") or KERNEL_TEXT)
+        self.kernel_build_id = bytes.fromhex(profile.meta.get("kernel_build_id") or "")
+        ranges = [*self.synthetic.jit, (self.synthetic.base, self.synthetic.size)]
+        self.anonymous = [Mapping(start, size, 0, "//anon", b"") for start, size in ranges]
+
+    def build_id(self, module: Module) -> bytes:
+        """The build-id by which perf asks for the module's file; b"" for its path alone."""
+        return bytes.fromhex(module.build_id or "")
