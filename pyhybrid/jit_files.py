@@ -28,10 +28,19 @@ def _tried(look: Callable[[int], Any], pid: int) -> Any:
         return None
 
 
+def perf_map_path(pid: int) -> str:
+    """Where runtimes write the process's perf map, and perf reads it."""
+    return f"/tmp/perf-{pid}.map"
+
+
+def is_of_this_process(path: str) -> bool:
+    """Or did an older one of the same number leave the file?  Raises OSError."""
+    return os.lstat(path).st_mtime >= _began() - _SLACK_S
+
+
 def _perf_map(pid: int) -> str | None:
-    """Not one that an older process of the same number left."""
-    path = f"/tmp/perf-{pid}.map"
-    return path if os.lstat(path).st_mtime >= _began() - _SLACK_S else None
+    path = perf_map_path(pid)
+    return path if is_of_this_process(path) else None
 
 
 def _began() -> float:

@@ -236,7 +236,8 @@ class Profiling:
             "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
             "unwinder": self.settings.unwinder,
             "notes": notes,
-            "custom_prefix": self.settings.prefix is not None,
+            # ./perf.data is that of the `perf record` around us then.
+            "custom_prefix": self.settings.prefix is not None or self.settings.perf_trampoline,
             "prefix_suffix": self.suffix,
         }
         self.native.write_meta(json.dumps(meta).encode())

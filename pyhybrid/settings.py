@@ -46,6 +46,7 @@ class Settings:
         lines: bool = False,
         c_calls: bool = False,
         kernel: bool | None = None,
+        perf_trampoline: bool = False,
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
@@ -96,6 +97,7 @@ class Settings:
         self.lines = lines
         self.c_calls = c_calls
         self.kernel = kernel
+        self.perf_trampoline = perf_trampoline
         self.filter = None
         if include or exclude or functions:  # (imports `re`)
             from pyhybrid.selection import selection

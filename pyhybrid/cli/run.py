@@ -140,6 +140,11 @@ def make_parser() -> Parser:
         action="store_true",
         help="count and time calls of C functions, too",
     )
+    add(
+        "--perf-trampoline",
+        action="store_true",
+        help="switch on CPython's own names and stacks for a `perf record` that runs around this",
+    )
     add("-q", "--quiet", action="store_true", help="print no summary")
     # table: our own one, libraries as where the C library cannot tell them to a handler
     add("--unwinder", choices=["own", "table", "libunwind"], default="own", help=argparse.SUPPRESS)
@@ -180,6 +185,14 @@ def _split(parser: Parser, arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:at], arguments[at:]
 
 
+def _activate_trampoline(quiet: bool) -> None:
+    from pyhybrid.trampoline import activate
+
+    advice = activate()
+    if not quiet and sys.stderr:
+        sys.stderr.write(f"pyhybrid: {advice}\n")
+
+
 def run(arguments: list[str]) -> Program:
     """Parse, start profiling, and return the program to run.  Raises PyhybridError."""
     parser = make_parser()
@@ -218,8 +231,11 @@ def run(arguments: list[str]) -> Program:
         lines=options.lines,
         c_calls=options.c_calls,
         kernel=options.kernel,
+        perf_trampoline=options.perf_trampoline,
     )
     profiling = Profiling(settings, [sys.executable, *program])
+    if options.perf_trampoline:
+        _activate_trampoline(options.quiet)
     profiling.start()
     profiling.finish_at_exit()
     if options.paused:
