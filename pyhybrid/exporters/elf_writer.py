@@ -7,7 +7,7 @@ A file has program headers (where the code would be), `.text` without bits, `.sy
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -50,11 +50,11 @@ class Symbol(NamedTuple):
 def disjoint(symbols: Iterable[Symbol]) -> list[Symbol]:
     """By address, one for each; none reaches into the next, where perf would find either."""
     ordered = sorted({symbol.start: symbol for symbol in symbols}.values(), key=lambda s: s.start)
-    ends = [symbol.start for symbol in ordered[1:]] + [1 << 64]
-    return [
-        symbol._replace(size=min(symbol.size, end - symbol.start))
-        for symbol, end in zip(ordered, ends, strict=True)
+    cut = [
+        each._replace(size=min(each.size, after.start - each.start))
+        for each, after in pairwise(ordered)
     ]
+    return cut + ordered[-1:]
 
 
 def elf_file(

@@ -1,0 +1,77 @@
+"""What a bundle of the hand-made profile has for perf to ask for."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from example_profile import PID, example, fake_symbols
+from spool_writer import SpoolWriter, native
+
+from pyhybrid.exporters.bundle import Bundle, write_bundle
+from pyhybrid.profile_file import Profile
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Iterator[Profile]:
+    """The example."""
+    with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as opened:
+        yield opened
+
+
+def script(folder: Path) -> str:
+    """What perf makes of the bundle."""
+    done = subprocess.run(
+        ["perf", "--buildid-dir", ".debug", "script", "--no-inline", "-i", "perf.data"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.needs("perf")
+def test_every_name_of_the_profile(profile: Profile, tmp_path: Path) -> None:
+    """None of the example's libraries exists, and no perf map was written."""
+    assert not Path(f"/tmp/perf-{PID}.map").exists()
+    write_bundle(profile, str(tmp_path / "b"))
+    text = script(tmp_path / "b")
+    names = set(re.findall(r"^\s+[0-9a-f]+ (.*?)(?:\+0x[0-9a-f]+)? \(", text, re.MULTILINE))
+    sampled = {name for name in names if name != "[unknown]"}
+    assert "at::_ops::add::call" in sampled  # perf demangles itself
+    for frame in profile.frames.values():
+        if frame.kind == "python":
+            assert any(name.startswith(f"py::{frame.name}:") for name in sampled), frame
+        elif frame.kind == "native" and frame.symbol and not frame.symbol.startswith("_Z"):
+            assert frame.symbol in sampled, frame
+    assert "([python])" in text
+    assert f"perf-{PID}.map" not in text
+
+
+def test_the_same_bundle_again(profile: Profile) -> None:
+    assert Bundle(profile).files == Bundle(profile).files
+
+
+@pytest.mark.needs("perf")
+def test_libraries_without_a_build_id_and_functions_without_a_size(tmp_path: Path) -> None:
+    """Of a stripped library the unwind tables' function starts are all that is known."""
+    writer = SpoolWriter()
+    writer.meta()
+    writer.module(1, "/lib/stripped.so", 0x7F0000000000, build_id=b"")
+    writer.thread(1, 77, "python")
+    writer.functions({native(1, 0x1234): native(1, 0x1200), native(1, 0x1300): native(1, 0x1200)})
+    rows = [writer.stack(native(1, at)) for at in (0x1234, 0x1300, 0x1400)]
+    writer.stacks()
+    writer.samples(1, rows)
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        write_bundle(profile, str(tmp_path / "b"))
+    names = re.findall(r"^\s+[0-9a-f]+ (.*) \(/lib/stripped", script(tmp_path / "b"), re.MULTILINE)
+    assert names == [
+        "stripped.so!+0x1200+0x34",
+        "stripped.so!+0x1200+0x100",
+        "[unknown]",
+    ]
