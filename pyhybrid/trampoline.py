@@ -6,8 +6,9 @@ information ("perf_jit").  Without such perf can walk the stack by frame pointer
 interpreters are built without.  Source: CPython Doc/howto/perf_profiling.rst,
 Python/perf_trampoline.c and perf_jit_trampoline.c.
 
-In our own stacks trampolines are plumbing (plumbing.is_trampoline), passed like other code without
-unwind information; the perf map that we write keeps their lines (exporters/perf_map.py).
+In our own stacks trampolines are plumbing (plumbing.is_trampoline), and unwound by their
+instructions (cfi.h, cfi_find_trampoline); the perf map that we write keeps their lines
+(exporters/perf_map.py).
 """
 
 import contextlib

@@ -1,9 +1,11 @@
 #include "cfi.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "arch_x86_64.h"
 #include "cfi_fde.h"
+#include "memread.h"
 
 /* Call frame instructions, DWARF 5 table 7.29, and GNU's. */
 enum {
@@ -307,6 +309,30 @@ void cfi_find(uint64_t pc, struct cfi_rule *rule)
     struct cfi_row row;
     cfi_find_row(pc, &row);
     *rule = row.rule;
+}
+
+/* CPython copies it for every Python function: Python/asm_trampoline.S, and asm_trampoline_x86_64.S of 3.14 on.
+ * The bytes from its only call on leave no doubt where its frame ends. */
+bool cfi_find_trampoline(uint64_t pc, struct cfi_rule *rule)
+{
+    static const unsigned char without_frame_pointer[] = {0xff, 0xd1,             /* call *%rcx */
+                                                          0x48, 0x83, 0xc4, 0x08, /* add $8, %rsp */
+                                                          0xc3};
+    static const unsigned char with_frame_pointer[] = {0xff, 0xd1, /* call *%rcx */
+                                                       0x5d,       /* pop %rbp */
+                                                       0xc3};
+    unsigned char code[sizeof without_frame_pointer];
+    if (!memread(code, pc - 1, sizeof code))
+        return false;
+    bool has_frame_pointer = !memcmp(code, with_frame_pointer, sizeof with_frame_pointer);
+    if (!has_frame_pointer && memcmp(code, without_frame_pointer, sizeof code) != 0)
+        return false;
+    *rule = (struct cfi_rule){.pc = pc, .cfa_kind = CFA_RSP, .cfa_offset = 16};
+    if (has_frame_pointer) {
+        rule->bp_kind = SAVED_AT_CFA;
+        rule->bp_offset = -16;
+    }
+    return true;
 }
 
 bool cfi_function(uint64_t pc, uint64_t *start, uint64_t *end)

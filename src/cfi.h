@@ -51,6 +51,10 @@ void cfi_find(uint64_t pc, struct cfi_rule *rule);
 /* The same with the whole row; where there is no unwind information it is `pc` alone. */
 void cfi_find_row(uint64_t pc, struct cfi_row *row);
 
+/* Is the call at `pc` (its return address - 1), of code without unwind information, CPython's perf trampoline's?
+ * Then it fills `rule`. */
+bool cfi_find_trampoline(uint64_t pc, struct cfi_rule *rule);
+
 /* The function (FDE) around `pc`.  False if there is no unwind information. */
 bool cfi_function(uint64_t pc, uint64_t *start, uint64_t *end);
 

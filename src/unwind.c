@@ -72,6 +72,8 @@ find_row(struct unwind *u, uint64_t pc, struct cfi_rule *by_address, bool is_ret
     if (pc < row->start || pc >= row->end) {
         cfi_find_row(pc, &found);
         if (found.rule.cfa_kind == CFA_NONE) {
+            if (is_return)
+                cfi_find_trampoline(pc, &found.rule);
             *by_address = found.rule;
             return by_address;
         }

@@ -110,6 +110,34 @@ static const struct machine_code with_base_in_memory = {
     0,
 };
 
+/* CPython's perf trampoline (but for the first instruction), of 3.12 and of 3.14. */
+static const struct machine_code trampolines[] = {
+    {
+        "of a trampoline",
+        {0x48, 0x89, 0xf9,       /* mov %rdi, %rcx */
+         0x48, 0x83, 0xec, 0x08, /* sub $8, %rsp */
+         0xff, 0xd1,             /* call *%rcx */
+         0x48, 0x83, 0xc4, 0x08, /* add $8, %rsp */
+         0xc3},
+        14,
+        9,
+        16,
+    },
+    {
+        "of a trampoline with a frame pointer",
+        {0x90, 0x90, 0x90, 0x90, /* nop */
+         0x48, 0x89, 0xf9,       /* mov %rdi, %rcx */
+         0x55,                   /* push %rbp */
+         0x48, 0x89, 0xe5,       /* mov %rsp, %rbp */
+         0xff, 0xd1,             /* call *%rcx */
+         0x5d,                   /* pop %rbp */
+         0xc3},
+        15,
+        13,
+        16,
+    },
+};
+
 static const struct machine_code *const ordinary[] = {
     &with_frame_pointer, &without_frame_pointer, &with_base_in_rbp,
     &with_base_in_rbx,   &with_base_in_memory,
@@ -244,6 +272,20 @@ static void a_gap_is_bridged_and_the_frames_beyond_are_exact(void **state)
             below_a_frame_pointer(callers[f]);
             expect_gap(1, NATIVE_GAP_SCANNED);
             expect_outer(3, 0);
+        }
+}
+
+static void trampolines_are_no_gaps(void **state)
+{
+    (void)state;
+    for (int c = 0; c < 2; c++)
+        for (int f = 0; f < 2; f++) {
+            load_code(&trampolines[c]);
+            below_a_frame_pointer(callers[f]);
+            if (inner.frames[1].pc != code_return() || inner.frames[1].flags ||
+                inner.frames[1].cfa != inner.frames[0].cfa + code->frame_bytes)
+                FAIL("frame 1 is not that %s", code->name);
+            expect_outer(2, 0);
         }
 }
 
@@ -516,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gap_is_bridged_and_the_frames_beyond_are_exact),
+        cmocka_unit_test(trampolines_are_no_gaps),
         cmocka_unit_test(the_code_may_be_what_is_interrupted),
         cmocka_unit_test(without_the_root_the_way_on_is_a_guess),
         cmocka_unit_test(too_few_frames_are_not_believed),

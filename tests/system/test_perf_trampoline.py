@@ -114,6 +114,7 @@ def test_our_own_stacks_are_whole(pyhybrid: Callable[..., Run], program: Path, m
     profile = run.profile()
     check_invariants(profile)
     shares = stack_quality(profile)
+    assert shares["complete"] > 0.95, shares
     assert shares["complete"] + shares["re_anchored"] > 0.99, shares
     tree = FoldedTree(profile)
     names = [profile.frames[frame].name if frame else "" for frame in tree.frame]
