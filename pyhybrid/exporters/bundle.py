@@ -17,13 +17,14 @@ import os
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
 
 from pyhybrid import vdso
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import PAGE
 from pyhybrid.exporters.elf_writer import Segment, Symbol, disjoint, elf_file
-from pyhybrid.exporters.hits import Hits
+from pyhybrid.exporters.hits import Hits, ModuleKey
 from pyhybrid.exporters.images import Images, Mapping
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf import Perf
@@ -49,14 +50,13 @@ class Bundle(Images):
     def __init__(self, profile: Profile) -> None:
         super().__init__(profile)
         self.files: dict[str, bytes] = {}
+        self._build_ids: dict[ModuleKey, bytes] = {}
         hits = Hits(profile, self.synthetic)
-        self._build_ids = {
-            key: self._add_image(
-                *(hits.segments(loads[0]), hits.symbols(key), loads[0].build_id or ""),
-                "vdso" if loads[0].path == vdso.NAME else "elf",
-            )
-            for key, loads in hits.modules.items()
-        }
+        copies: dict[Hashable, list[ModuleKey]] = defaultdict(list)  # of one file
+        for path, build_id in hits.modules:
+            copies[build_id or path].append((path, build_id))
+        for keys in copies.values():
+            self._add_module(hits, keys)
         named = [entry for entry in entries(profile) if hits.within(entry.start, entry.size)]
         *jit, synthetic = self.anonymous
         self.anonymous = [*self._anonymous(_JIT, jit, named)]
@@ -67,6 +67,16 @@ class Bundle(Images):
     def build_id(self, module: Module) -> bytes:
         """That of the image; the module's own if it has one."""
         return self._build_ids.get((module.path, module.build_id)) or super().build_id(module)
+
+    def _add_module(self, hits: Hits, keys: list[ModuleKey]) -> None:
+        module = hits.modules[keys[0]][0]
+        segments = hits.segments(module)
+        if not segments:
+            return
+        symbols = [symbol for key in keys for symbol in hits.symbols(key)]
+        kind = "vdso" if module.path == vdso.NAME else "elf"
+        identity = self._add_image(segments, symbols, super().build_id(module), kind)
+        self._build_ids.update(dict.fromkeys(keys, identity))
 
     def _anonymous(self, path: str, memory: list[Mapping], named: list[Entry]) -> Iterator[Mapping]:
         """The pieces of memory, one after the other in one image."""
@@ -86,9 +96,13 @@ class Bundle(Images):
             yield Mapping(piece.start, piece.size, segment.file_offset, path, build_id)
 
     def _add_image(
-        self, segments: list[Segment], symbols: list[Symbol], build_id: str = "", kind: str = "elf"
+        self,
+        segments: list[Segment],
+        symbols: list[Symbol],
+        build_id: bytes = b"",
+        kind: str = "elf",
     ) -> bytes:
-        identity, contents = elf_file(segments, disjoint(symbols), bytes.fromhex(build_id))
+        identity, contents = elf_file(segments, disjoint(symbols), build_id)
         name = identity.hex()
         self.files[f"{_CACHE}/.build-id/{name[:2]}/{name[2:]}/{kind}"] = contents
         return identity
@@ -116,6 +130,7 @@ def write_bundle(profile: Profile, folder: str) -> Output:
 
     Raises PyhybridError; then nothing is left of it.
     """
+    folder = folder.rstrip(os.sep) or os.sep  # "link/" would be what the link leads to
     try:
         made = _claim(folder)
     except OSError as error:

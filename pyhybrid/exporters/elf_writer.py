@@ -23,7 +23,7 @@ _ALLOC, _EXEC = 2, 4
 _READ, _READ_EXEC = 4, 5  # PF_R, PF_R | PF_X
 _GLOBAL_FUNCTION = 1 << 4 | 2  # STB_GLOBAL, STT_FUNC
 _NT_GNU_BUILD_ID = 3
-_BUILD_ID_SIZE = 20
+_BUILD_ID_SIZE = 20  # of SHA-1
 
 # In the order in which they stand; the first, null, has no name.  `.dynsym` is empty: with one
 # perf takes the file for the program's own, and looks no further.

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.exporters.perf_format import BUILD_ID_SIZE
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Module
 
@@ -36,4 +37,4 @@ class Images:
 
     def build_id(self, module: Module) -> bytes:
         """The build-id by which perf asks for the module's file; b"" for its path alone."""
-        return bytes.fromhex(module.build_id or "")
+        return bytes.fromhex(module.build_id or "")[:BUILD_ID_SIZE]

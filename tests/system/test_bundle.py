@@ -22,7 +22,8 @@ ROW = re.compile(r"\s+([\d.]+)%\s+\[([.k])\] (.*?)\s*$")
 
 
 def shares(folder: Path, *options: str) -> Counter[tuple[str, str]]:
-    """Percent by (where, symbol), as perf prints them about ./perf.data."""
+    """Hundredths of a percent by (where, symbol without its version), as perf prints them about
+    ./perf.data."""
     done = subprocess.run(
         ["perf", *options, *REPORT, "--sort", "sym", "-i", "perf.data"],
         cwd=folder,
@@ -34,7 +35,7 @@ def shares(folder: Path, *options: str) -> Counter[tuple[str, str]]:
     assert done.returncode == 0, done.stderr
     percents: Counter[tuple[str, str]] = Counter()
     for row in filter(None, map(ROW.match, done.stdout.splitlines())):
-        percents[row[2], row[3].split("@")[0]] += round(float(row[1]) * 100)
+        percents[row[2], re.sub("@@?[A-Z].*", "", row[3])] += round(float(row[1]) * 100)
     return percents
 
 
@@ -111,6 +112,7 @@ def test_the_folder_must_be_new_or_empty(pyhybrid: Callable[..., Run], tmp_path:
     for place, says in (
         ("full", "not empty"),
         ("link", "no folder"),
+        ("link/", "no folder"),
         ("file", "no folder"),
         ("no/where", "No such file"),
     ):

@@ -75,3 +75,23 @@ def test_libraries_without_a_build_id_and_functions_without_a_size(tmp_path: Pat
         "stripped.so!+0x1200+0x100",
         "[unknown]",
     ]
+
+
+def test_copies_of_a_library_share_its_image(tmp_path: Path) -> None:
+    """They have one build-id, by which perf asks; each has functions that the other was not in."""
+    writer = SpoolWriter()
+    writer.meta()
+    for number in (1, 2):
+        writer.module(number, f"/lib/{number}.so", number << 40, build_id=b"\x07" * 20)
+    writer.thread(1, 77, "python")
+    starts = (native(1, 0x1000), native(2, 0x2000))
+    writer.functions({start + 4: start for start in starts})
+    rows = [writer.stack(start + 4) for start in starts]
+    writer.stacks()
+    writer.samples(1, rows)
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        ((_, contents),) = (
+            item for item in Bundle(profile).files.items() if item[0].endswith("07" * 19 + "/elf")
+        )
+    assert b"1.so!+0x1000\x00" in contents
+    assert b"2.so!+0x2000\x00" in contents

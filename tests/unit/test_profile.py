@@ -11,6 +11,7 @@ from spool_writer import SpoolWriter, native
 
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters.bundle import Bundle
 from pyhybrid.finish import finish
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import stack_of
@@ -128,6 +129,7 @@ def read_everything(path: Path, out: Path) -> str:
     try:
         with Profile.open(str(path), fake_symbols()) as profile:
             summarize(profile, [], [])
+            Bundle(profile)
             for name, exporter in EXPORTERS.items():
                 if profile.exact or name not in ("pstats", "callgrind"):
                     exporter().write(profile, str(out / name))
