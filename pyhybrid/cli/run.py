@@ -143,7 +143,8 @@ def make_parser() -> Parser:
     add(
         "--perf-trampoline",
         action="store_true",
-        help="switch on CPython's own names and stacks for a `perf record` that runs around this",
+        help="switch on CPython's own names and stacks for a `perf record` that runs around this; "
+        "our own perf.data is PREFIX.perf.data then",
     )
     add("-q", "--quiet", action="store_true", help="print no summary")
     # table: our own one, libraries as where the C library cannot tell them to a handler
