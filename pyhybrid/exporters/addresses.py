@@ -5,8 +5,9 @@ a region where nothing was mapped and nothing was sampled, which perf.data decla
 /tmp/perf-PID.map names.  The same profile always gives the same addresses, so the two files fit
 whichever is made first, or again.
 
-Code in no module (JIT compilers' output) keeps its addresses; its pages are declared the same way,
-and the map calls them [jit] where no runtime named them.
+Code in no module (JIT compilers' output) keeps its addresses; the pages that were sampled, or where
+its functions start, are declared the same way, and the map calls them [jit] where no runtime named
+them.
 """
 
 from pyhybrid.profile_file import Profile
@@ -22,11 +23,13 @@ class SyntheticAddresses:
     def __init__(self, profile: Profile) -> None:
         """Lay out the addresses."""
         stacks, nodes, frames = profile.stacks, profile.nodes, profile.frames
-        homeless = {f.id for f in frames.values() if f.kind == "native" and f.module is None}
-        jit_pages = set()
+        homeless = {
+            f.id: f.address or 0 for f in frames.values() if f.kind == "native" and f.module is None
+        }
+        jit_pages = {start // PAGE for start in homeless.values() if start > 0}
         if homeless:
             jit_nodes = {node for node, frame in enumerate(nodes.frame) if frame in homeless}
-            jit_pages = {
+            jit_pages |= {
                 address // PAGE
                 for node, address in zip(stacks.node, stacks.address, strict=True)
                 if node in jit_nodes and address is not None

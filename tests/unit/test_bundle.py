@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from example_profile import PID, example, fake_symbols
-from spool_writer import SpoolWriter, native
+from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.exporters.bundle import Bundle, write_bundle
 from pyhybrid.profile_file import Profile
@@ -50,6 +50,35 @@ def test_every_name_of_the_profile(profile: Profile, tmp_path: Path) -> None:
             assert frame.symbol in sampled, frame
     assert "([python])" in text
     assert f"perf-{PID}.map" not in text
+
+
+@pytest.mark.needs("perf")
+def test_every_name_of_exact_paths(tmp_path: Path) -> None:
+    """Nothing was sampled; native functions, also those of other runtimes, are at their starts."""
+    names = tmp_path / "perf.map"
+    names.write_text("7e0000000ff0 40 jitted(int)\n")
+    writer = SpoolWriter(PID)
+    writer.meta(pid=PID, mode="trace", perf_map=str(names))
+    writer.code(1, "f", "/f.py", 1)
+    writer.code(2, "never", "/f.py", 9)
+    writer.module(1, "/lib/x.so", 0x7F0000000000)
+    writer.functions({native(1, 0x510): native(1, 0x500)})
+    writer.exact_thread(1, PID)
+    path = (python(1, 0), native(1, 0x510), native(0, 0x7E0000001010), python(1, 0), python(2, 0))
+    writer.exact_nodes(1, 1, *enumerate(path))
+    writer.exact_counts(1, {"node": 4, "calls": 1, "ticks": 50})
+    writer.end()
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        bundle = Bundle(profile)
+        write_bundle(profile, str(tmp_path / "b"))
+    chain = re.findall(r"^\s+[0-9a-f]+ (.*)$", script(tmp_path / "b"), re.MULTILINE)
+    assert chain == [
+        "py::f:/f.py:1+0x0 ([python])",
+        "jitted[int]+0x0 ([jit])",
+        "x.so!+0x500+0x0 (/lib/x.so)",
+        "py::f:/f.py:1+0x0 ([python])",
+    ]
+    assert not any(b"never" in contents for contents in bundle.files.values())
 
 
 def test_the_same_bundle_again(profile: Profile) -> None:
