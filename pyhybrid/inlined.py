@@ -27,12 +27,13 @@ from pyhybrid.debug_info import (
     default_reader,
 )
 from pyhybrid.errors import PyhybridError
-from pyhybrid.fold import NAMELESS_START, NATIVE, classify
+from pyhybrid.fold import NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame, Module, Nodes, Place
 from pyhybrid.symbols import Demangle
 
 SOURCE = "debug info"  # of a frame's name
+WITH_PLACES = NATIVE, WRAPPER, NAMELESS, NAMELESS_START  # in a wrapper lies what it wraps
 
 
 def with_inlined(
@@ -63,7 +64,7 @@ def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
         loads[module.path, module.build_id].append(module)
     known: dict[int, tuple[int, list[Module]]] = {}  # of frames: start, and the loads of the file
     for frame in profile.frames.values():
-        if kinds[frame.id] in (NATIVE, NAMELESS_START) and frame.module:
+        if kinds[frame.id] in WITH_PLACES and frame.module:
             module = modules[frame.module]
             if files.has(module):
                 known[frame.id] = (frame.address or 0, loads[module.path, module.build_id])

@@ -29,10 +29,14 @@ BASE, BASE_AGAIN = 0x7F0000000000, 0x7F8000000000
 OUTER = SourceFunction("_Zouter", "/src/fast.cc", 10)
 HELPER = SourceFunction("_Zhelper", "/src/fast.h", 5)
 INNER = SourceFunction("_Zinner", "/src/fast.h", 20)
+INVOKE = SourceFunction("_Zstd::_Function_handler<int (int)>::_M_invoke", "functional", 90)
 DECREF = SourceFunction("Py_DECREF", "/usr/include/python3.12/object.h", 700)
 
 SYMBOLS: dict[str, list[Symbol]] = {
-    FAST: [("_Zouter", 0x100, 0x100, "symtab")],
+    FAST: [
+        ("_Zouter", 0x100, 0x100, "symtab"),
+        ("_Zstd::_Function_handler<int (int)>::_M_invoke", 0x400, 0x100, "symtab"),
+    ],
     OTHER: [("other", 0x100, 0x100, "symtab")],
     PLAIN: [("plain", 0x100, 0x100, "symtab")],
     PYTHON: [("cfunction_call", 0x100, 0x100, "symtab")],
@@ -50,6 +54,7 @@ POSITIONS: dict[str, dict[int, Position]] = {
         0x130: ("/src/fast.h", 7, [(HELPER, "/src/fast.cc", 13)], OUTER),
         0x140: ("/src/fast.h", 7, [(HELPER, "/src/fast.cc", 14), (OUTER, "?", 1)], OUTER),
         0x150: ("/usr/include/python3.12/object.h", 701, [(DECREF, "/src/fast.cc", 15)], OUTER),
+        0x410: ("/src/fast.h", 7, [(HELPER, "functional", 91)], INVOKE),
         0x310: ("/src/fast.cc", 31, [], SourceFunction("_Znameless", "/src/fast.cc", 30)),
     },
     OTHER: {},
@@ -239,6 +244,12 @@ def test_what_pythons_headers_inline_is_folded(opened: Opened) -> None:
     in_source = expanded(opened(spool((MAIN, at(0x150)))))
     assert folded(in_source) == ["main;outer 1"]
     assert any(frame.name == "Py_DECREF" for frame in in_source.frames.values())
+
+
+def test_what_a_wrapper_inlines_stays(opened: Opened) -> None:
+    profile = opened(spool((MAIN, at(0x410))))
+    assert folded(profile) == ["main 1"]
+    assert folded(expanded(profile)) == ["main;helper_[i] 1"]
 
 
 def test_a_function_without_a_symbol_gets_its_name(opened: Opened) -> None:
