@@ -10,11 +10,11 @@ import json
 import os
 import sqlite3
 from array import array
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, wraps
 from operator import le
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from pyhybrid.assemble import assemble
 from pyhybrid.errors import PyhybridError
@@ -45,6 +45,22 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s
 # What SQLite raises: also where an integer has more than its 63 bits, and where a text is none.
 _DAMAGED = (sqlite3.Error, OverflowError, UnicodeDecodeError)
+
+_T = TypeVar("_T")
+
+
+def _table(read: "Callable[[Profile], _T]") -> "cached_property[_T]":
+    """A table, read once.  What its rows should not make possible is damage."""
+
+    @wraps(read)
+    def checked(profile: "Profile") -> _T:
+        try:
+            return read(profile)
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+            message = f"{profile.path}: damaged: {type(error).__name__}: {_one_line(error)}"
+            raise PyhybridError(message) from error
+
+    return cached_property(checked)
 
 
 class Profile:
@@ -88,6 +104,8 @@ class Profile:
             if is_spool:
                 assemble(database, path, symbols)
             else:
+                longest = min(os.path.getsize(path), 1 << 30)  # of a value: no damage makes it longer
+                database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
                 _check(path, database)
         except _DAMAGED as error:
             database.close()
@@ -114,7 +132,7 @@ class Profile:
         except _DAMAGED as error:
             raise PyhybridError(f"{self.path}: damaged: {_one_line(error)}") from error
 
-    @cached_property
+    @_table
     def meta(self) -> dict[str, Any]:
         """What the profiled process said of itself, and finishing added (schema.sql, `meta`)."""
         return {key: self._json(value) for key, value in self.query("SELECT key, value FROM meta")}
@@ -124,7 +142,7 @@ class Profile:
         """The weight of one sample that stands for one period."""
         return int(self.meta.get("period_ns", 0)) or self._damaged("no period")
 
-    @cached_property
+    @_table
     def process(self) -> Process:
         """The one process of the file."""
         rows = self.query("SELECT * FROM process ORDER BY id")
@@ -133,7 +151,7 @@ class Profile:
         number, pid, executable, argv, *rest = rows[0]
         return Process(number, pid, executable, self._json(argv or "[]"), *rest)
 
-    @cached_property
+    @_table
     def threads(self) -> dict[int, Thread]:
         """The threads by id, in the order in which they were seen."""
         threads = {}
@@ -142,13 +160,13 @@ class Profile:
             threads[row[0]] = Thread(*columns)
         return threads
 
-    @cached_property
+    @_table
     def losses(self) -> list[Loss]:
         """Signals that were not recorded."""
         sql = "SELECT thread, reason, samples, weight_ns FROM loss ORDER BY thread, reason"
         return [Loss(*row) for row in self.query(sql)]
 
-    @cached_property
+    @_table
     def modules(self) -> dict[int, Module]:
         """The loaded ELF files by id."""
         modules = {}
@@ -163,48 +181,48 @@ class Profile:
             modules[number].segments.append((start, size, file_offset, flags))
         return modules
 
-    @cached_property
+    @_table
     def frames(self) -> dict[int, Frame]:
         """The functions by id."""
         rows = self.query("SELECT * FROM frame ORDER BY id")
         return {number: Frame(number, *rest) for number, _, *rest in rows}
 
-    @cached_property
+    @_table
     def nodes(self) -> Nodes:
         """The call tree, function by function."""
         return Nodes(*self._tree("node", "parent", "frame"))
 
-    @cached_property
+    @_table
     def stacks(self) -> Stacks:
         """The call paths, address by address."""
         return Stacks(*self._tree("stack", "parent", "node", "address", "offset", "line"))
 
-    @cached_property
+    @_table
     def sampled(self) -> list[Sampled]:
         """Self samples and weight by thread, stack and what the thread was about."""
         columns = "thread, stack, gil, waits, samples, weight_ns"
         rows = self.query(f"SELECT {columns} FROM sampled ORDER BY thread, stack, gil, waits")
         return [Sampled(*row) for row in rows]
 
-    @cached_property
+    @_table
     def exact(self) -> list[Exact]:
         """Calls and times by thread and node, from events; empty if there were none."""
         columns = "thread, node, calls, resumes, raised, seeded, total_ns, self_ns"
         return [Exact(*row) for row in self.query(f"SELECT {columns} FROM exact ORDER BY 1, 2")]
 
-    @cached_property
+    @_table
     def calls(self) -> list[Call]:
         """Single calls of the functions chosen with -t and of regions, by begin."""
         columns = "id, thread, node, begin_ns, end_ns, busy_ns, state, attributes"
         return [Call(*row) for row in self.query(f"SELECT {columns} FROM call ORDER BY begin_ns")]
 
-    @cached_property
+    @_table
     def turns(self) -> list[Turn]:
         """The turns of those calls that have several."""
         sql = "SELECT call, thread, begin_ns, end_ns FROM turn ORDER BY begin_ns"
         return [Turn(*row) for row in self.query(sql)]
 
-    @cached_property
+    @_table
     def call_times(self) -> list[CallTime]:
         """How long the calls of these paths took; durations.function_durations adds them up."""
         sql = "SELECT thread, node, calls, total_ns, max_ns, histogram FROM call_time"
@@ -218,7 +236,7 @@ class Profile:
         """Every begin and end of a Python function (--events), thread by thread, by time."""
         return events(self)
 
-    @cached_property
+    @_table
     def lines(self) -> list[Line]:
         """Hits and times of chosen functions' lines; empty where none were recorded (--lines)."""
         if not self.meta.get("lines"):
@@ -226,7 +244,7 @@ class Profile:
         columns = "thread, node, line, hits, total_ns"
         return [Line(*row) for row in self.query(f"SELECT {columns} FROM line ORDER BY 1, 2, 3")]
 
-    @cached_property
+    @_table
     def c_names(self) -> dict[int, str]:
         """The names by which Python calls C functions, by frame, of calls that were counted.
 
@@ -282,7 +300,13 @@ class Profile:
     def _tree(self, table: str, *columns: str) -> list[list[Any]]:
         rows = self.query(f"SELECT id, {', '.join(columns)} FROM {table} ORDER BY id")
         ids, *lists = map(list, zip(*rows, strict=True)) if rows else [[] for _ in (0, *columns)]
-        if ids != list(range(1, len(ids) + 1)) or any(map(le, ids, lists[0])):
+        types = set().union(*(map(type, column) for column in (ids, *lists)))
+        if (
+            not types <= {int, type(None)}
+            or None in lists[0]
+            or ids != list(range(1, len(ids) + 1))
+            or any(map(le, ids, lists[0]))
+        ):
             self._damaged(f"the table {table} is no tree")
         for column in lists:
             column.insert(0, 0)

@@ -13,13 +13,20 @@ static size_t length(const char *text)
     return text ? strlen(text) : 0;
 }
 
+static size_t read_function(const struct source_function *function)
+{
+    return length(function->name) + length(function->file);
+}
+
 /* All that the answer points to is there. */
 static size_t read_position(const struct source_position *position)
 {
-    size_t n = length(position->directory) + length(position->file) + length(position->function);
+    size_t n = length(position->directory) + length(position->file);
+
+    n += read_function(&position->function);
 
     for (const struct inlined_call *call = position->inlined; call; call = call->caller)
-        n += length(call->function) + length(call->call_file);
+        n += read_function(&call->function) + length(call->call_file);
     return n;
 }
 

@@ -1,7 +1,8 @@
 """The readers of ELF files under libFuzzer: no crash, no leak, no hang, and memory in proportion.
 
-Each target runs for PYHYBRID_FUZZ_S seconds (3); `make fuzz` lets it run for a minute.  An input
-that fails is printed; once mended it goes to corpus/TARGET, which always runs first.
+Each target runs for PYHYBRID_FUZZ_S seconds (3) from the same seed on; `make fuzz` lets it run for
+a minute, each time from another one.  An input that fails is printed; once mended it goes to
+corpus/TARGET, which always runs first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.needs("clang", "plain_build")
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 SECONDS = int(os.environ.get("PYHYBRID_FUZZ_S", "3"))
+SEED = os.environ.get("PYHYBRID_FUZZ_SEED", "1")
 LIBRARIES = ("libelf", "libdw", "liblzma", "zlib")
 FLAGS = ("-g", "-O1", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
 SANITIZERS = "-fsanitize=fuzzer,address,undefined"
@@ -84,6 +86,7 @@ def test_target(target: str, objects: Path, seeds: dict[str, Path], tmp_path: Pa
         shutil.copytree(known, corpus, dirs_exist_ok=True)
     options = (
         f"-max_total_time={SECONDS}",
+        f"-seed={SEED}",
         f"-timeout={TIMEOUT_S}",
         f"-max_len={LARGEST}",
         "-rss_limit_mb=2048",
