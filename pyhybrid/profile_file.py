@@ -104,7 +104,9 @@ class Profile:
             if is_spool:
                 assemble(database, path, symbols)
             else:
-                longest = min(os.path.getsize(path), 1 << 30)  # of a value: no damage makes it longer
+                longest = min(
+                    os.path.getsize(path), 1 << 30
+                )  # of a value: no damage makes it longer
                 database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
                 _check(path, database)
         except _DAMAGED as error:

@@ -210,7 +210,7 @@ def _features(profile: Profile, images: Images, samples: _Samples) -> dict[int, 
         features[form.FEATURE_NRCPUS] = struct.pack("<II", n_cpus, n_cpus)
     if memory_kb := meta.get("memory_kb"):
         features[form.FEATURE_TOTAL_MEM] = struct.pack("<Q", memory_kb)
-    times = meta.get("start_unix_ns"), meta.get("start_ns")
-    if all(times):
-        features[form.FEATURE_CLOCK_DATA] = form.feature_clock_data(*times)
+    unix_ns, start_ns = meta.get("start_unix_ns"), meta.get("start_ns")
+    if unix_ns and start_ns:
+        features[form.FEATURE_CLOCK_DATA] = form.feature_clock_data(unix_ns, start_ns)
     return features
