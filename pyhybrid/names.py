@@ -4,6 +4,7 @@ import os
 import re
 from functools import cache
 
+from pyhybrid.callables import lambda_called
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
 
@@ -58,23 +59,29 @@ def _shorten_rust(name: str) -> str:
 
 
 def _shorten_cpp(name: str) -> str:
-    short = name.replace("(anonymous namespace)", "{anonymous}")
     operators: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
         operators.append(match.group())
         return f"\0{len(operators) - 1}\0"
 
-    short = _OPERATOR.sub(hide, short)
-    before = ""
-    while before != short:
-        before, short = short, _NESTED.sub("", short)
+    plain = _OPERATOR.sub(hide, name.replace("(anonymous namespace)", "{anonymous}"))
+    short = _without_arguments(plain)
+    short = lambda_called(plain, short, _without_arguments) or short
     for number, operator in enumerate(operators):
         short = short.replace(f"\0{number}\0", operator)
+    return short or name
+
+
+def _without_arguments(name: str) -> str:
+    """Operators, which may have brackets, are hidden."""
+    short, before = name, ""
+    while before != short:
+        before, short = short, _NESTED.sub("", short)
     short = re.sub(r" (?:const|volatile|&&?|\[clone [^]]*\])(?=$| |::)", "", short).strip()
     if not _CONVERSION.search(short):  # these have no return type, but a space
         short = short.rsplit(" ", 1)[-1]
-    return short or name
+    return short
 
 
 def _shorten_mangled(name: str) -> str:

@@ -32,7 +32,8 @@ class _Rules:
     """The table, as one pattern for each module's names, and one for all readable names."""
 
     def __init__(self) -> None:
-        table = tomllib.loads((Path(__file__).parent / "plumbing.toml").read_text())["rule"]
+        data = tomllib.loads((Path(__file__).parent / "plumbing.toml").read_text())
+        table = data["rule"]
 
         def by_module(key: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
             return [(_any_of([r["module"]]), _any_of(r[key])) for r in table if key in r]
@@ -40,6 +41,10 @@ class _Rules:
         self.symbols = by_module("symbols")
         self.python_names = by_module("python_names")
         self.names = _any_of([name for rule in table for name in rule.get("names", ())])
+        self.callables = [
+            (_any_of(rule["names"]), rule.get("only", ""), int(rule["argument"]))
+            for rule in data["callable"]
+        ]
 
 
 def _any_of(patterns: list[str]) -> re.Pattern[str]:
@@ -81,6 +86,15 @@ def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -
     if symbol is None:
         rules, name = _rules().python_names, python_name or ""
     return any(module.match(file) and names.match(name) for module, names in rules)
+
+
+def argument_called(name: str, short_name: str) -> int | None:
+    """Which of its last template arguments a C++ function, by its readable name and by that as views
+    show it, exists to call; None: it is none of these."""
+    for names, only, argument in _rules().callables:
+        if only in name and names.match(short_name):
+            return argument
+    return None
 
 
 def is_wrapper(short_name: str) -> bool:

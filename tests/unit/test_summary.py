@@ -292,7 +292,28 @@ def test_an_export_that_fails_does_not_stop_the_others(
         (
             "void at::parallel_for<at::f(int)::{lambda(long, long)#1}>(long, int const&)"
             "::{lambda()#1}::operator()() const [clone ._omp_fn.0]",
-            "at::parallel_for::{lambda#1}::operator()",
+            "at::f::{lambda}",
+        ),
+        (
+            "void c10::function_ref<void (char**, long const*, long, long)>::callback_fn<at::native"
+            "::AVX2::VectorizedLoop2d<at::native::(anonymous namespace)::mul_kernel(at::TensorIter"
+            "atorBase&)::{lambda()#2}::operator()() const::{lambda(float, float)#1} const&, int> >"
+            "(long, char**, long const*, long, long)",
+            "at::native::{anonymous}::mul_kernel::{lambda} [AVX2]",
+        ),
+        (
+            "std::_Function_handler<void (int, b<c>), a::start(int)::{lambda()#1}>::_M_invoke"
+            "(std::_Any_data const&)",
+            "a::start::{lambda}",
+        ),
+        (
+            "std::_Function_handler<void (), a::Task>::_M_invoke(std::_Any_data const&)",
+            "std::_Function_handler::_M_invoke",
+        ),
+        ("std::_Function_handler<>::_M_invoke(int)", "std::_Function_handler::_M_invoke"),
+        (
+            "void at::internal::invoke_parallel<a::f()::{lambda(long, long)#1}>(long, int)",
+            "at::internal::invoke_parallel",
         ),
         ("std::ostream& c10::operator<<(std::ostream&, c10::T)", "c10::operator<<"),
         ("X::operator std::string() const", "X::operator std::string"),
