@@ -36,6 +36,7 @@ struct cfi_rule {
     uint8_t cfa_kind; /* enum cfa_kind */
     uint8_t bp_kind;  /* enum saved_kind */
     uint8_t bx_kind;
+    bool is_no_trampoline; /* without unwind information: its bytes have been looked at */
 };
 
 /* A rule and the addresses for which it holds, one row of the table that .eh_frame encodes; the rule's
@@ -52,7 +53,7 @@ void cfi_find(uint64_t pc, struct cfi_rule *rule);
 void cfi_find_row(uint64_t pc, struct cfi_row *row);
 
 /* Is the call at `pc` (its return address - 1), of code without unwind information, CPython's perf trampoline's?
- * Then it fills `rule`. */
+ * Then it fills `rule`.  A system call. */
 bool cfi_find_trampoline(uint64_t pc, struct cfi_rule *rule);
 
 /* The function (FDE) around `pc`.  False if there is no unwind information. */

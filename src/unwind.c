@@ -72,8 +72,6 @@ find_row(struct unwind *u, uint64_t pc, struct cfi_rule *by_address, bool is_ret
     if (pc < row->start || pc >= row->end) {
         cfi_find_row(pc, &found);
         if (found.rule.cfa_kind == CFA_NONE) {
-            if (is_return)
-                cfi_find_trampoline(pc, &found.rule);
             *by_address = found.rule;
             return by_address;
         }
@@ -86,18 +84,35 @@ find_row(struct unwind *u, uint64_t pc, struct cfi_rule *by_address, bool is_ret
     return &row->rule;
 }
 
+static ALWAYS_INLINE size_t rule_place(uint64_t pc)
+{
+    return (pc ^ pc >> 12) % UNWIND_RULES;
+}
+
 /* `is_return`: `pc` is that of a call, which will be met again. */
 static ALWAYS_INLINE const struct cfi_rule *find_rule(struct unwind *u, uint64_t pc, bool is_return)
 {
-    struct cfi_rule *rule = &u->cache->rules[(pc ^ pc >> 12) % UNWIND_RULES];
+    struct cfi_rule *rule = &u->cache->rules[rule_place(pc)];
     if (LIKELY(rule->pc == pc))
         return rule;
     return find_row(u, pc, rule, is_return);
 }
 
+/* That of a call in code for which find_rule has just found none: CPython's trampoline has one all the same.  Only
+ * for frames, not for what a scan tries, which is anything: each is looked at once. */
+static __attribute__((noinline)) const struct cfi_rule *trampoline_rule(struct unwind *u,
+                                                                        uint64_t pc)
+{
+    struct cfi_rule *rule = &u->cache->rules[rule_place(pc)];
+    if (!rule->is_no_trampoline)
+        rule->is_no_trampoline = !cfi_find_trampoline(pc, rule);
+    return rule;
+}
+
 const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc)
 {
-    return find_rule(u, pc, true);
+    const struct cfi_rule *rule = find_rule(u, pc, true);
+    return rule->cfa_kind == CFA_NONE ? trampoline_rule(u, pc) : rule;
 }
 
 static ALWAYS_INLINE bool cfa_of(struct unwind *u, const struct cfi_rule *rule,
@@ -409,6 +424,8 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
             }
             continue;
         }
+        if (kind == CFA_NONE && n && trampoline_rule(u, pc)->cfa_kind != CFA_NONE)
+            continue; /* with its rule, now */
         *end = UNWIND_TRUNCATED;
         /* The frame itself is known even where its caller is not. */
         out[n++] = (struct native_frame){.pc = pc, .cfa = sp};

@@ -27,6 +27,7 @@
 #include "spool.h"
 
 #define TICK_NS 10000000ull
+#define LEAST_TICK_NS 2000000ull /* whatever nudges it, others get `lock` and the processor */
 #define DRAIN_NS 50000000ull
 #define QUIET_AFTER_NS 100000000ull
 #define SNAPSHOT_NS 1000000000ull
@@ -324,12 +325,19 @@ static bool is_quiet(const struct session *s, uint64_t now)
            !drain_keeps_logs(s->drain);
 }
 
+/* Until `time_ns`; until it is nudged, but for LEAST_TICK_NS. */
 static void wait_until(struct session *s, uint64_t time_ns)
 {
     struct timespec until = {(time_t)(time_ns / 1000000000), (long)(time_ns % 1000000000)};
+    uint64_t began = clock_now_ns();
     pthread_mutex_unlock(&s->lock);
     syscall(SYS_futex, &s->nudged, FUTEX_WAIT_BITSET_PRIVATE, 0, &until, NULL,
             FUTEX_BITSET_MATCH_ANY);
+    uint64_t waited = clock_now_ns() - began;
+    if (waited < LEAST_TICK_NS && atomic_load(&s->nudged) && !atomic_load(&s->stop_wanted)) {
+        struct timespec rest = {.tv_nsec = (long)(LEAST_TICK_NS - waited)};
+        nanosleep(&rest, NULL);
+    }
     pthread_mutex_lock(&s->lock);
     if (atomic_exchange(&s->nudged, 0))
         s->changed_ns = clock_now_ns();
@@ -348,9 +356,12 @@ static void *collect(void *arg)
     pthread_cond_broadcast(&s->is_ready);
     while (!atomic_load(&s->stop_wanted)) {
         now = clock_now_ns();
-        next += is_quiet(s, now) ? DRAIN_NS : TICK_NS;
+        uint64_t step = is_quiet(s, now) ? DRAIN_NS : TICK_NS;
+        next += step;
         if (next < now)
             next = now + TICK_NS / 4;
+        if (next > now + step) /* it was nudged */
+            next = now + step;
         wait_until(s, next);
         tick(s, clock_now_ns(), &drained, &snapped);
     }

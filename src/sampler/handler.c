@@ -42,7 +42,8 @@ static struct thread *own_record(struct session *s)
     mine.thread = registry_find(&s->registry, tid);
     if (!mine.thread && s->engine == ENGINE_SIGTRAP) {
         mine.thread = registry_claim(&s->registry, tid);
-        session_nudge(s); /* others may begin: the stock is small */
+        if (mine.thread)
+            session_nudge(s); /* others may begin: the stock is small */
     }
     mine.generation = s->generation;
     return mine.thread;

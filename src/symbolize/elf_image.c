@@ -163,10 +163,19 @@ void elf_image_close(struct elf_image *image)
     memset(image, 0, sizeof(*image));
 }
 
+static const char *section_name(const struct elf_image *image, const GElf_Shdr *header)
+{
+    size_t size = image->section_names_size, at = header->sh_name;
+
+    /* Where the last name is not ended, it has none. */
+    return at < size && memchr(image->section_names + at, 0, size - at) ? image->section_names + at
+                                                                        : "";
+}
+
 /* As libelf reads it: elf(5)'s Elf64_Chdr, or the older form "ZLIB" and the size, big-endian. */
 static uint64_t unpacked_size(const struct elf_image *image, size_t index)
 {
-    static const char magic[] = "ZLIB";
+    static const char magic[] = "ZLIB", names[] = ".zdebug";
     GElf_Shdr header;
     GElf_Chdr packed;
     Elf_Scn *section = get_section(image, index, &header);
@@ -175,7 +184,8 @@ static uint64_t unpacked_size(const struct elf_image *image, size_t index)
 
     if (section && header.sh_flags & SHF_COMPRESSED)
         return gelf_getchdr(section, &packed) ? packed.ch_size : 0;
-    if (elf_image_bytes(image, index, &bytes) < strlen(magic) + sizeof(size) ||
+    if (!section || strncmp(section_name(image, &header), names, strlen(names)) != 0 ||
+        elf_image_bytes(image, index, &bytes) < strlen(magic) + sizeof(size) ||
         memcmp(bytes, magic, strlen(magic)) != 0)
         return 0;
     memcpy(&size, bytes + strlen(magic), sizeof(size));
@@ -197,13 +207,11 @@ uint64_t elf_image_unpacked_size(const struct elf_image *image)
 size_t elf_image_find(const struct elf_image *image, Elf64_Word type, const char *name)
 {
     for (size_t i = 1; i < image->n_sections; i++) {
-        size_t size = image->section_names_size;
         GElf_Shdr header;
 
         if (!get_section(image, i, &header) || header.sh_type != type)
             continue;
-        if (!name || (header.sh_name < size && strlen(name) < size - header.sh_name &&
-                      strcmp(image->section_names + header.sh_name, name) == 0))
+        if (!name || strcmp(section_name(image, &header), name) == 0)
             return i;
     }
     return 0;

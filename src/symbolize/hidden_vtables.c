@@ -71,8 +71,8 @@ static const char *bytes_at(const struct elf_image *image, uint64_t address, siz
         if (address < s->start || address >= s->end)
             continue;
         size = elf_image_bytes(image, i, &bytes);
-        if (address - s->start >= size)
-            break;
+        if (address - s->start >= size) /* .tbss has the addresses of what comes after it */
+            continue;
         *rest = size - (address - s->start);
         return bytes + (address - s->start);
     }
