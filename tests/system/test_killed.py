@@ -50,6 +50,31 @@ def test_the_part_is_readable(pyhybrid: Callable[..., Run], tmp_path: Path, how:
     assert (tmp_path / "perf.data").stat().st_size > 10_000
 
 
+LOOKS = """
+import pathlib, re, threading, time
+def works():
+    end = time.thread_time() + 0.003
+    while time.thread_time() < end: pass
+def looks():
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text() == "pyhybrid\\n":
+            return int(re.search(r"\\nvolun.*\\s(\\d+)\\n", (task / "status").read_text())[1])
+for _ in range(300):
+    thread = threading.Thread(target=works)
+    thread.start()
+    thread.join()
+before, end = looks(), time.process_time() + 1
+while time.process_time() < end: pass
+print(looks() - before)
+"""
+
+
+def test_many_threads_put_nothing_off(pyhybrid: Callable[..., Run]) -> None:
+    """Each one nudges the collector (with sigtrap); after them it looks as often as before."""
+    run = pyhybrid("-q", "-c", LOOKS)
+    assert int(run.result.stdout) >= 15
+
+
 def test_a_killed_runs_part_is_moved_aside(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     pyhybrid("-q", "-c", BURN + "os._exit(0)")
     left = (tmp_path / "out.pyhybrid.part").read_bytes()
