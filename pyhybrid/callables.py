@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from pyhybrid.plumbing import argument_called
 
-LAMBDA = "::{lambda}"  # any of a function, or within one of its own
+CALLED_LAMBDA = "::{lambda}"  # any of a function, or within one of its own
 
 _BRACKETS = re.compile(r"[<>(){},]")
 _OPENING, _CLOSING = "<({", ">)}"
@@ -38,7 +38,7 @@ def lambda_called(name: str, short: str, shorten: Callable[[str], str]) -> str |
     function = _FIRST_LAMBDA.split(short, maxsplit=1)
     if name is outer or len(function) == 1:
         return None
-    label = function[0] + LAMBDA
+    label = function[0] + CALLED_LAMBDA
     capability = _CAPABILITY.search(outer)
     if capability and capability[1] not in label:
         label += f" [{capability[1]}]"

@@ -17,6 +17,7 @@ import os
 from itertools import count
 from weakref import WeakKeyDictionary
 
+from pyhybrid.callables import CALLED_LAMBDA
 from pyhybrid.names import shorten_native
 from pyhybrid.plumbing import (
     IMPORT_FILES,
@@ -34,7 +35,8 @@ from pyhybrid.rows import Frame, Nodes
 
 # What a frame is to folding.  WRAPPER: plumbing, unless its calls are counted; EXEC: the builtin;
 # MODULE_CODE: `<module>`; NAMELESS: a run of them is one frame; NAMELESS_START: the same, but
-# plumbing where it is the outermost; IMPORT: importlib's, plumbing with the exec that it calls.
+# plumbing where it is the outermost; IMPORT: importlib's, plumbing with the exec that it calls;
+# LAMBDA: what has a lambda's name (callables.py): so may what calls it, and a run of them is one.
 (
     KEPT,
     NATIVE,
@@ -47,7 +49,10 @@ from pyhybrid.rows import Frame, Nodes
     NAMELESS,
     NAMELESS_START,
     IMPORT,
-) = range(11)
+    LAMBDA,
+) = range(12)
+
+IN_RUNS = NAMELESS, NAMELESS_START, LAMBDA
 
 LEADING, OURS, OUR_WORK, PROGRAM = range(4)  # of a path, from the root on
 
@@ -71,7 +76,7 @@ class FoldedTree:
         counted = {row.node for row in profile.exact} if profile.meta.get("c_calls") else set()
         kinds = classify(profile)
         begins, _ = _program_begins(profile.nodes, kinds)
-        one = _one_of_nameless(profile, kinds)
+        one = _stand_ins(profile, kinds)
         ids: dict[tuple[int, int], int] = {}
         by_import: set[int] = set()  # importlib's frames, and what carries out its exec
         rows = zip(count(), profile.nodes.parent, profile.nodes.frame, strict=False)
@@ -87,7 +92,7 @@ class FoldedTree:
                 or (kind == WRAPPER and node not in counted)
                 or (kind == EXEC and (node in begins or node in by_import))
                 or (kind == NAMELESS_START and not above)
-                or (kind in (NAMELESS, NAMELESS_START) and self.frame[above] == shown)
+                or (kind in IN_RUNS and self.frame[above] == shown)
             ):
                 self.of_node.append(above)
                 continue
@@ -167,16 +172,16 @@ def _program_begins(nodes: Nodes, kinds: dict[int, int]) -> tuple[set[int], list
     return begins, state
 
 
-def _one_of_nameless(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:
-    """Which frame stands for all nameless ones of its library, of the kernel or of JIT code."""
-    first: dict[str, int] = {}
+def _stand_ins(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:
+    """Which frame stands for all nameless ones of its library, of the kernel or of JIT code; and
+    which for all that have the name of one lambda."""
+    first: dict[tuple[str, str], int] = {}
     one = {}
-    for frame in sorted(
-        frame for frame, kind in kinds.items() if kind in (NAMELESS, NAMELESS_START)
-    ):
-        module = profile.modules.get(profile.frames[frame].module or 0)
-        place = module.path if module else profile.frames[frame].kind
-        one[frame] = first.setdefault(place, frame)
+    for number in sorted(frame for frame, kind in kinds.items() if kind in IN_RUNS):
+        frame = profile.frames[number]
+        module = profile.modules.get(frame.module or 0)
+        name = shorten_native(frame.name) if kinds[number] == LAMBDA else ""
+        one[number] = first.setdefault((module.path if module else frame.kind, name), number)
     return one
 
 
@@ -200,7 +205,10 @@ def classify(profile: Profile) -> dict[int, int]:
             return EXEC
         if is_plumbing(file, frame.symbol, frame.python_name):
             return PLUMBING
-        return WRAPPER if is_wrapper(shorten_native(frame.name)) else NATIVE
+        short = shorten_native(frame.name)
+        if short.partition(" [")[0].endswith(CALLED_LAMBDA):
+            return LAMBDA
+        return WRAPPER if is_wrapper(short) else NATIVE
 
     def kind(frame: Frame) -> int:
         if frame.kind == "native":

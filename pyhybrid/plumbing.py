@@ -89,8 +89,8 @@ def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -
 
 
 def argument_called(name: str, short_name: str) -> int | None:
-    """Which of its last template arguments a C++ function, by its readable name and by that as views
-    show it, exists to call; None: it is none of these."""
+    """Which of its last template arguments a C++ function exists to call, by its readable name and
+    by that as views show it; None: it is no such function."""
     for names, only, argument in _rules().callables:
         if only in name and names.match(short_name):
             return argument

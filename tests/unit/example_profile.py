@@ -41,6 +41,8 @@ SYMBOLS: dict[str, list[Symbol]] = {
         ("_ZTV1A[3]", 0x5000, 0x40, "exported data"),
         ("_ZN3c1010Dispatcher4callE", 0x6000, 0x40, "symtab"),
         ("_ZN2at4_ops3add10redispatchE", 0x6100, 0x40, "symtab"),
+        ("_ZNSt8_HandlerE", 0x7000, 0x40, "symtab"),
+        ("_ZSt13__invoke_implE", 0x7100, 0x40, "symtab"),
     ],
 }
 DEMANGLED = {
@@ -48,6 +50,8 @@ DEMANGLED = {
     "_ZTV1A": "vtable for A",
     "_ZN3c1010Dispatcher4callE": "at::Tensor c10::Dispatcher::call<at::Tensor>(int) const",
     "_ZN2at4_ops3add10redispatchE": "at::_ops::add::redispatch(at::Tensor const&)",
+    "_ZNSt8_HandlerE": "std::_Function_handler<void (), f(int)::{lambda()#1}>::_M_invoke()",
+    "_ZSt13__invoke_implE": "void std::__invoke_impl<void, f(int)::{lambda()#1}&>(int)",
     "_ZN2at6native9add_stubE": "at::native::add_stub; odd\nname",
 }
 

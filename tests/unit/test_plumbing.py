@@ -26,12 +26,13 @@ MAIN, WORK = python(1, 1), python(2, 1)
 EVAL, SORTED = native(PYTHON, 0x810), native(PYTHON, 0x510)
 ADD, STUB = native(TORCH, 0x1010), native(TORCH, 0x2010)
 DISPATCH, REDISPATCH = native(TORCH, 0x6010), native(TORCH, 0x6110)
+INVOKES = [native(TORCH, 0x7010), native(TORCH, 0x7110)]
 NAMELESS = [native(TORCH, at) for at in (0x3010, 0x4010, 0x4110)]
 NAMELESS_PYTHON, NAMELESS_LIBC = native(PYTHON, 0x9010), native(LIBC, 0x10)
 JIT = [native(0, 0x7E0000000040), native(0, 0x7E0000000080)]
 WORDS = [
     *(MAIN, WORK, EVAL, SORTED, ADD, STUB, DISPATCH, REDISPATCH),
-    *(*NAMELESS, NAMELESS_PYTHON, NAMELESS_LIBC, *JIT),
+    *(*NAMELESS, NAMELESS_PYTHON, NAMELESS_LIBC, *JIT, *INVOKES),
 ]
 
 
@@ -140,6 +141,13 @@ def test_paths_that_differ_in_addresses_alone_are_one(tmp_path: Path) -> None:
     assert [line.split(";")[2] for line in everything] == [
         *("libtorch_cpu.so!+0x3000", "libtorch_cpu.so!+0x4000", "libtorch_cpu.so!+0x4100")
     ]
+
+
+def test_what_calls_a_lambda_is_one_with_its_name(tmp_path: Path) -> None:
+    with opened(written([MAIN, *INVOKES, STUB], [MAIN, INVOKES[1]]), tmp_path) as profile:
+        main = "python;main (/x/job.py:1);f::{lambda}"
+        assert sorted(folded(profile)) == [f"{main} 1", f"{main};at::native::add_stub: odd name 1"]
+        assert any("f::{lambda};f::{lambda};" in line for line in folded(profile, all_frames=True))
 
 
 def test_the_tree_shows_all_frames_and_full_names_on_demand(tmp_path: Path) -> None:
