@@ -80,16 +80,7 @@ def flamegraphs(folder: Path) -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize(
-    "collapse",
-    [
-        perfs_own,
-        pytest.param(
-            flamegraphs,
-            marks=pytest.mark.skipif(not STACKCOLLAPSE, reason="needs stackcollapse-perf.pl"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("collapse", [perfs_own, *([flamegraphs] if STACKCOLLAPSE else [])])
 def test_stackcollapse(
     perfed: Path, profile: Profile, tmp_path: Path, collapse: Callable[[Path], str]
 ) -> None:

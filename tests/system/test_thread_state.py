@@ -24,15 +24,18 @@ import threading, time, zlib
 end = time.monotonic() + 2
 data = bytes(range(256)) * 160_000
 
+def say(who):
+    print(f"{who} {open('/proc/thread-self/schedstat').read().split()[1]}\\n", end="")
+
 def computes():
     while time.monotonic() < end:
         sum(range(1000))
-    print("holds", open("/proc/thread-self/schedstat").read().split()[1])
+    say("holds")
 
 def compresses():
     while time.monotonic() < end:
         zlib.compress(data, 9)
-    print("compresses", open("/proc/thread-self/schedstat").read().split()[1])
+    say("compresses")
 
 def sleeps():
     time.sleep(end - time.monotonic())
