@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyhybrid.errors import PyhybridError
+from pyhybrid.damage import damage_in
 from pyhybrid.rows import Event
 
 if TYPE_CHECKING:
@@ -18,10 +18,8 @@ STEP_MASK, KIND_SHIFT, VALUE_SHIFT, STEP_BITS = 0xFFFFFFFF, 32, 35, 32
 
 def events(profile: "Profile") -> Iterator[Event]:
     """All of them, thread by thread in order of time.  Raises PyhybridError where it is damaged."""
-    try:
+    with damage_in(profile.path):
         yield from _events(profile)
-    except (LookupError, TypeError, ValueError) as error:
-        raise PyhybridError(f"{profile.path}: damaged: the event log: {error}") from error
 
 
 def _events(profile: "Profile") -> Iterator[Event]:

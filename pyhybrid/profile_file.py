@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pyhybrid.assemble import assemble
+from pyhybrid.damage import damage_in, one_line
 from pyhybrid.errors import PyhybridError
 from pyhybrid.event_log import events
 from pyhybrid.rows import (
@@ -54,11 +55,8 @@ def _table(read: "Callable[[Profile], _T]") -> "cached_property[_T]":
 
     @wraps(read)
     def checked(profile: "Profile") -> _T:
-        try:
+        with damage_in(profile.path):
             return read(profile)
-        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
-            message = f"{profile.path}: damaged: {type(error).__name__}: {_one_line(error)}"
-            raise PyhybridError(message) from error
 
     return cached_property(checked)
 
@@ -111,7 +109,7 @@ class Profile:
                 _check(path, database)
         except _DAMAGED as error:
             database.close()
-            raise PyhybridError(f"{path}: damaged: {_one_line(error)}") from error
+            raise PyhybridError(f"{path}: damaged: {one_line(error)}") from error
         except BaseException:
             database.close()
             raise
@@ -132,7 +130,7 @@ class Profile:
         try:
             return self._database.execute(sql, arguments).fetchall()
         except _DAMAGED as error:
-            raise PyhybridError(f"{self.path}: damaged: {_one_line(error)}") from error
+            raise PyhybridError(f"{self.path}: damaged: {one_line(error)}") from error
 
     @_table
     def meta(self) -> dict[str, Any]:
@@ -142,7 +140,8 @@ class Profile:
     @property
     def period_ns(self) -> int:
         """The weight of one sample that stands for one period."""
-        return int(self.meta.get("period_ns", 0)) or self._damaged("no period")
+        with damage_in(self.path):
+            return int(self.meta.get("period_ns", 0)) or self._damaged("no period")
 
     @_table
     def process(self) -> Process:
@@ -294,9 +293,12 @@ class Profile:
         rows = self.query("SELECT rowid FROM timeline ORDER BY thread, first_ns, rowid")
         sql = "SELECT thread, first_ns, dt_ns, place, weight, cpu FROM timeline WHERE rowid = ?"
         for (rowid,) in rows:
-            ((thread, first_ns, *blobs),) = self.query(sql, rowid)
-            dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
-            weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
+            with damage_in(self.path):
+                ((thread, first_ns, *blobs),) = self.query(sql, rowid)
+                dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
+                weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
+                if any(at >= len(place) for at in (*weights, *cpus)):
+                    self._damaged("a sample that is not there")
             yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)
 
     def _tree(self, table: str, *columns: str) -> list[list[Any]]:
@@ -324,10 +326,6 @@ class Profile:
         raise PyhybridError(f"{self.path}: damaged: {what}")
 
 
-def _one_line(what: object) -> str:
-    return " ".join(str(what).split())
-
-
 def _check(path: str, database: sqlite3.Connection) -> None:
     if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise PyhybridError(f"{path}: an SQLite database, but not a pyhybrid profile")
@@ -341,4 +339,4 @@ def _check(path: str, database: sqlite3.Connection) -> None:
     if os.path.getsize(path) <= CHECKED_BYTES:
         verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
-            raise PyhybridError(f"{path}: damaged: {_one_line(verdict)}")
+            raise PyhybridError(f"{path}: damaged: {one_line(verdict)}")

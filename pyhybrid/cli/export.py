@@ -8,6 +8,7 @@ from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
 from pyhybrid.cli.selecting import add_debug_info, add_selection, choice_of, with_debug_info
 from pyhybrid.compensate import COMPENSATED, compensate
+from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.bundle import write_bundle
@@ -81,7 +82,9 @@ class Export:
         """Write; returns the exit code.  Raises PyhybridError."""
         if args.output and len(args.format) > 1:
             raise UsageError("-o takes one format; without it each format has its own place")
-        if args.bundle and (args.format != [Perf.name] or args.output):
+        if args.bundle == "":
+            raise UsageError("--bundle takes the name of a folder")
+        if args.bundle is not None and (args.format != [Perf.name] or args.output):
             raise UsageError("--bundle is for perf, and takes the place of -o")
         if args.compensate and not set(args.format) <= {PStats.name, Callgrind.name}:
             raise UsageError("--compensate is for pstats and callgrind")
@@ -96,7 +99,7 @@ class Export:
 
     def _write(self, args: argparse.Namespace) -> None:
         prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
-        with Profile.open(args.file) as opened:
+        with Profile.open(args.file) as opened, damage_in(args.file):
             if args.compensate:
                 compensate(opened)
                 print(f"pyhybrid: {COMPENSATED}", file=sys.stderr)
@@ -106,7 +109,7 @@ class Export:
                 notes += more
             for note in notes:
                 print(f"pyhybrid: {note}", file=sys.stderr)
-            if args.bundle:
+            if args.bundle is not None:
                 _say(write_bundle(profile, args.bundle))
                 return
             for name in args.format:

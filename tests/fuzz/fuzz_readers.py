@@ -25,6 +25,7 @@ from example_profile import fake_symbols
 from mutate import Pieces, damage
 
 from pyhybrid.compensate import compensate
+from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.jit_maps import JitFunctions
@@ -86,12 +87,12 @@ def read_spool(data: bytes) -> None:
 
 TABLES = (
     *("meta", "process", "threads", "losses", "modules", "frames", "nodes", "stacks"),
-    *("sampled", "exact", "lines"),
+    *("sampled", "exact", "lines", "calls", "turns", "call_times", "c_names", "period_ns"),
 )
 
 
 def read_profile(data: bytes) -> None:
-    """All tables.  That rows refer to rows that are there is not looked at."""
+    """All tables, and what `export` makes of them."""
     try:
         profile = Profile.open(str(INPUT))
     except PyhybridError as error:
@@ -101,8 +102,12 @@ def read_profile(data: bytes) -> None:
         for table in TABLES:
             with contextlib.suppress(PyhybridError):
                 getattr(profile, table)
-        with contextlib.suppress(PyhybridError):
-            list(profile.events())
+        for rows in (profile.events, profile.timeline):
+            with contextlib.suppress(PyhybridError):
+                list(rows())
+        for name in ("perf", "folded"):
+            with contextlib.suppress(PyhybridError), damage_in(profile.path):
+                EXPORTERS[name]().write(profile, os.path.abspath(f"out.{name}"))
 
 
 TARGETS: dict[str, tuple[Callable[[], list[Pieces]], Callable[[bytes], None]]] = {

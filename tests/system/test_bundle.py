@@ -51,7 +51,7 @@ def test_nothing_of_the_run_is_needed(run: Run, pyhybrid: Callable[..., Run]) ->
     whole = shares(run.folder)
     pyhybrid("export", "-f", "perf", "--bundle", "bundle")
     shutil.rmtree(run.path("libraries"))
-    Path(f"/tmp/perf-{run.profile().process.pid}.map").unlink()
+    Path(f"/tmp/perf-{run.profile().process.pid}.map").unlink(missing_ok=True)
     assert not [name for _, name in shares(run.folder) if name.startswith("py::")]
     moved = run.path("elsewhere")
     run.path("bundle").rename(moved)
@@ -98,6 +98,7 @@ def test_it_is_small_and_says_how_to_read_it(run: Run, pyhybrid: Callable[..., R
 def test_only_what_was_chosen(run: Run, pyhybrid: Callable[..., Run]) -> None:
     pyhybrid("export", "-f", "perf", "--bundle", "bundle", "--python-only")
     bundled = shares(run.path("bundle"), "--buildid-dir", ".debug")
+    assert any(name.startswith("py::leaf:") for _, name in bundled)
     assert all(name.startswith(("py::", "[")) for _, name in bundled)
 
 
@@ -146,3 +147,6 @@ def test_usage(pyhybrid: Callable[..., Run]) -> None:
         failed = pyhybrid("export", *options, "--bundle", "b", check=False).result
         assert failed.returncode == 2
         assert "--bundle" in failed.stderr
+    failed = pyhybrid("export", "-f", "perf", "--bundle", "", check=False).result
+    assert failed.returncode == 2
+    assert failed.stderr == "pyhybrid: --bundle takes the name of a folder\n"

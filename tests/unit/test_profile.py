@@ -9,6 +9,7 @@ import pytest
 from example_profile import PATHS, PERIOD_NS, PID, SAMPLES, TORCH, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter, native
 
+from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.bundle import Bundle
@@ -157,6 +158,8 @@ def test_a_database_cut_anywhere(tmp_path: Path) -> None:
         "UPDATE segment SET module = 99",
         "INSERT INTO event_log VALUES (1, 1, 0, 1, 1, 0, x'0000000000000001')",
         "INSERT INTO event_log VALUES (1, 1, 0, 1, 1, 0, 'text')",
+        "UPDATE timeline SET place = x'010203'",
+        "UPDATE timeline SET cpu = x'00000000010000000000009001000000'",  # of sample 0x90000000
     ],
 )
 def test_damage_within_tables_is_one_line(tmp_path: Path, statement: str) -> None:
@@ -164,7 +167,32 @@ def test_damage_within_tables_is_one_line(tmp_path: Path, statement: str) -> Non
     finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
     database(path, statement)
     with Profile.open(str(path)) as profile, pytest.raises(PyhybridError, match="damaged: "):
-        _ = profile.frames, profile.modules, list(profile.events())
+        _ = profile.frames, profile.modules, list(profile.events()), list(profile.timeline())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE timeline SET place = x'010203'",
+        "UPDATE timeline SET thread = 99",
+        "UPDATE meta SET value = '\"often\"' WHERE key = 'period_ns'",
+        "INSERT OR REPLACE INTO meta VALUES ('kernel_build_id', '\"xyz\"')",
+        "UPDATE module SET build_id = 'xyz'",
+    ],
+)
+def test_export_says_what_is_damaged_in_one_line(
+    tmp_path: Path, statement: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    database(path, statement)
+    with pytest.raises(SystemExit) as ended:
+        main(["export", "-f", "perf", "--no-inlines", str(path)])
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"pyhybrid: {path}: damaged: ")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "perf.data").exists()
 
 
 def test_a_text_that_is_none_in_the_schema(tmp_path: Path) -> None:
