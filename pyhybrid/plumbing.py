@@ -13,7 +13,7 @@ from fnmatch import translate
 from functools import cache
 from pathlib import Path
 
-PYTHON = "*python*"  # libpython3.12.so.1.0, python3.13
+PYTHON = "python"  # CPython itself, among the table's [modules]
 KERNEL_MODULE = "[kernel]"
 
 # Distributions strip libc of the names of thread and program starts: its nameless functions are
@@ -33,11 +33,16 @@ class _Rules:
 
     def __init__(self) -> None:
         data = tomllib.loads((Path(__file__).parent / "plumbing.toml").read_text())
-        table = data["rule"]
+        table, modules = data["rule"], data["modules"]
 
         def by_module(key: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
-            return [(_any_of([r["module"]]), _any_of(r[key])) for r in table if key in r]
+            return [
+                (_any_of(modules.get(r["module"], [r["module"]])), _any_of(r[key]))
+                for r in table
+                if key in r
+            ]
 
+        self.interpreter = _any_of(modules[PYTHON])
         self.symbols = by_module("symbols")
         self.python_names = by_module("python_names")
         self.names = _any_of([name for rule in table for name in rule.get("names", ())])
@@ -58,7 +63,7 @@ def _rules() -> _Rules:
 
 def is_interpreter(path: str) -> bool:
     """Is the module CPython itself?"""
-    return re.match(translate(PYTHON), os.path.basename(path)) is not None
+    return _rules().interpreter.match(os.path.basename(path)) is not None
 
 
 @cache

@@ -1,5 +1,6 @@
 """The rules of plumbing.toml, and folding by them: sums stay, and folding twice is folding once."""
 
+import os
 import tomllib
 from collections import Counter
 from functools import cache
@@ -17,7 +18,7 @@ from pyhybrid.cli.report import Report
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels, shorten_native
-from pyhybrid.plumbing import is_plumbing, is_wrapper
+from pyhybrid.plumbing import is_interpreter, is_plumbing, is_wrapper
 from pyhybrid.profile_file import Profile
 from pyhybrid.tree_view import tree_lines
 
@@ -228,6 +229,23 @@ def test_every_rule_says_where_it_holds() -> None:
         for each in rule.get(key, ())
     ]
     assert [pattern for pattern, n in Counter(patterns).items() if n > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "is_it"),
+    [
+        ("/usr/bin/python", True),
+        ("/usr/bin/python3.13t", True),
+        ("/usr/lib/libpython3.12.so.1.0", True),
+        ("/usr/lib/libpython3.14d.so.1.0", True),
+        ("/torch/lib/libtorch_python.so", False),
+        ("/usr/lib/libboost_python312.so.1.83.0", False),
+        ("/usr/bin/ipython_kernel", False),
+    ],
+)
+def test_the_interpreter(path: str, is_it: bool) -> None:
+    assert is_interpreter(path) == is_it
+    assert is_plumbing(os.path.basename(path), "PyObject_CallMethod") == is_it
 
 
 def test_report_takes_the_options() -> None:
