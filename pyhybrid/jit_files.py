@@ -4,6 +4,7 @@ Imports are few and light: the program waits for it.
 """
 
 import os
+import stat
 import time
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,19 @@ def perf_map_path(pid: int) -> str:
 def is_of_this_process(path: str) -> bool:
     """Or did an older one of the same number leave the file?  Raises OSError."""
     return os.lstat(path).st_mtime >= _began() - _SLACK_S
+
+
+def why_not_ours(path: str) -> str:
+    """Why what is there must not be removed; "" where it may be, or nothing is there."""
+    try:
+        there = os.lstat(path)
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISREG(there.st_mode):
+        return "there is something else of that name"
+    if there.st_uid != os.geteuid():
+        return "the file there belongs to another user"
+    return ""
 
 
 def _perf_map(pid: int) -> str | None:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from pyhybrid import __version__
+from pyhybrid import __version__, host
 from pyhybrid.claim import check_folder, claim
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finisher import spawn, wait_for
@@ -111,6 +111,7 @@ class Profiling:
         backend = None
         if settings.unwinder == "libunwind":
             backend = os.path.join(os.path.dirname(_native.__file__), "_libunwind.so")
+        machine = host.describe()
         try:
             started = _native.start(
                 self.lock,
@@ -140,7 +141,7 @@ class Profiling:
             raise kind(f"cannot start: {reason}") from None
         self.streams = keep_whole(_native.whole_write) if settings.mode != "trace" else []
         self._hold_lock()
-        self._write_meta(started)
+        self._write_meta(started, machine)
         if settings.wall_threads:
             self._name_threads()
 
@@ -149,8 +150,6 @@ class Profiling:
         import fcntl  # noqa: F401
         import json  # noqa: F401
         import time  # noqa: F401
-
-        import pyhybrid.boot  # noqa: F401
 
     def _hold_lock(self) -> None:
         """Keep the spool's lock until it is finished, out of the program's way, not in children."""
@@ -178,12 +177,9 @@ class Profiling:
         except OSError:
             return False
 
-    def _write_meta(self, started: dict[str, Any]) -> None:
+    def _write_meta(self, started: dict[str, Any], machine: dict[str, Any]) -> None:
         import json
         import time
-
-        from pyhybrid import host
-        from pyhybrid.boot import boot_id
 
         period = started["period_ns"]
         now_ns, unix_ns = time.monotonic_ns(), time.time_ns()
@@ -208,7 +204,7 @@ class Profiling:
             "executable": self.python,
             "cwd": self.cwd,
             "pid": self.pid,
-            **host.describe(),
+            **machine,
             "python": sys.version.split()[0],
             "package_dir": os.path.dirname(os.path.abspath(__file__)),
             "clock": self.settings.clock,
@@ -218,7 +214,6 @@ class Profiling:
             "engine_reason": started["engine_reason"],
             "kernel_frames": started["no_kernel_frames"] is None,
             "no_kernel_frames": started["no_kernel_frames"] or "",
-            "boot_id": boot_id(),
             "hz_asked": self.settings.hz,
             "hz": 1_000_000_000 // period,
             "period_ns": period,
@@ -236,8 +231,9 @@ class Profiling:
             "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
             "unwinder": self.settings.unwinder,
             "notes": notes,
+            "custom_prefix": self.settings.prefix is not None,
             # ./perf.data is that of the `perf record` around us then.
-            "custom_prefix": self.settings.prefix is not None or self.settings.perf_trampoline,
+            "perf_trampoline": self.settings.perf_trampoline,
             "prefix_suffix": self.suffix,
         }
         self.native.write_meta(json.dumps(meta).encode())

@@ -13,11 +13,10 @@ instructions (cfi.h, cfi_find_trampoline); the perf map that we write keeps thei
 
 import contextlib
 import os
-import stat
 import sys
 
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.jit_files import is_of_this_process, perf_map_path
+from pyhybrid.jit_files import is_of_this_process, perf_map_path, why_not_ours
 
 _RUN = "-m pyhybrid --perf-trampoline ..."
 _DWARF = "perf record -F 999 -k mono --call-graph dwarf -- python -X perf_jit"
@@ -59,10 +58,9 @@ def _make_way() -> None:
     Raises PyhybridError where CPython could not write it.
     """
     path = perf_map_path(os.getpid())
+    if refused := why_not_ours(path):
+        raise PyhybridError(f"--perf-trampoline: {path}: {refused}")
     with contextlib.suppress(FileNotFoundError):
-        there = os.lstat(path)
-        if not stat.S_ISREG(there.st_mode) or there.st_uid != os.geteuid():
-            raise PyhybridError(f"--perf-trampoline: {path} is there, and not ours")
         if not is_of_this_process(path):
             os.unlink(path)
 

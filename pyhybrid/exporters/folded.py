@@ -10,7 +10,7 @@ from collections import Counter
 from heapq import heapify, heappop, heappush
 
 from pyhybrid.atomic import replacing
-from pyhybrid.exporters.output import Output
+from pyhybrid.exporters.output import SEPARATORS, Output
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels
 from pyhybrid.profile_file import Profile
@@ -18,7 +18,6 @@ from pyhybrid.pseudo import INTERPRETER
 
 MICROSECOND = 1000  # nanoseconds
 THREAD = -1  # where a node is expected: the thread itself, above all nodes
-_SEPARATORS = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 class Folded:
@@ -60,8 +59,8 @@ class Folded:
                 weights[row.thread, of_node[row.node]] += row.self_ns
         if self.min_time_ns:
             weights = _merged(weights, tree.parent, self.min_time_ns)
-        threads = {t.id: t.name.translate(_SEPARATORS) for t in profile.threads.values()}
-        names = {frame: label.translate(_SEPARATORS) for frame, label in labels.items()}
+        threads = {t.id: t.name.translate(SEPARATORS) for t in profile.threads.values()}
+        names = {frame: label.translate(SEPARATORS) for frame, label in labels.items()}
         counts: Counter[str] = Counter()
         for (thread, node), weight_ns in weights.items():
             path = [names[frame] for frame in tree.path(node)] if node != THREAD else []

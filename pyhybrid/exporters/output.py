@@ -1,6 +1,9 @@
-"""What an exporter has to say when it is done."""
+"""What exporters have in common: names without separators, and what to say when it is done."""
 
 from typing import NamedTuple
+
+# Readers of what is exported cut it at line ends, and stacks at semicolons.
+SEPARATORS = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 class Output(NamedTuple):

@@ -16,7 +16,7 @@ from pyhybrid.atomic import replacing
 from pyhybrid.exporters import perf_format as form
 from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.images import PF_X, Images
-from pyhybrid.exporters.output import Output
+from pyhybrid.exporters.output import SEPARATORS, Output
 from pyhybrid.exporters.perf_samples import (
     NodeChains,
     Record,
@@ -31,7 +31,6 @@ from pyhybrid.rows import Module
 
 EXACT_EVENT = "pyhybrid/exact-self-ns/"
 CLOCK_RESOLUTION_NS = 1
-_SEPARATORS = str.maketrans({";": ":", "\n": " ", "\r": " "})
 
 
 class Perf:
@@ -45,9 +44,9 @@ class Perf:
         self._images = images
 
     def default_path(self, profile: Profile, prefix: str) -> str:
-        """perf.data beside the profile, where perf looks; PREFIX.perf.data with -o PREFIX,
-        perf.data.PID where the usual prefix was in use."""
-        if profile.meta.get("custom_prefix"):
+        """perf.data beside the profile, where perf looks; PREFIX.perf.data with -o PREFIX or
+        in a `perf record` around the run, perf.data.PID where the usual prefix was in use."""
+        if profile.meta.get("custom_prefix") or profile.meta.get("perf_trampoline"):
             return prefix + ".perf.data"
         name = "perf.data" + str(profile.meta.get("prefix_suffix", ""))
         return os.path.join(os.path.dirname(prefix), name)
@@ -164,7 +163,7 @@ def _threads(profile: Profile) -> Iterator[Record]:
         seen.add(thread.tid)
         if thread.tid != pid:
             yield begin_ns, form.fork(pid, thread.tid, begin_ns)
-        name = thread.name.translate(_SEPARATORS)
+        name = thread.name.translate(SEPARATORS)
         yield begin_ns, form.comm(pid, thread.tid, name, begin_ns)
 
 

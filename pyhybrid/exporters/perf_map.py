@@ -11,13 +11,14 @@ perf reads the map of a process only where the reader's user owns it.  /tmp belo
 nothing is written through a link or over another user's file.
 """
 
+import contextlib
 import os
-import stat
 from typing import NamedTuple
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import FRAME_SIZE, SyntheticAddresses
-from pyhybrid.exporters.output import Output
+from pyhybrid.exporters.output import SEPARATORS, Output
+from pyhybrid.jit_files import perf_map_path, why_not_ours
 from pyhybrid.jit_maps import JIT_MAP, JitFunctions, read_trusted
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import JIT
@@ -25,8 +26,8 @@ from pyhybrid.rows import Frame
 
 _EARLIER_SIZE = 1 << 24  # bytes of synthetic addresses
 
-# Tools that read perf's output cut names at parentheses, and stacks at semicolons.
-UNSAFE = str.maketrans({"(": "[", ")": "]", ";": ":", "\n": " ", "\r": " "})
+# Tools that read perf's output cut names at parentheses, too.
+UNSAFE = SEPARATORS | str.maketrans({"(": "[", ")": "]"})
 
 
 class Entry(NamedTuple):
@@ -45,7 +46,7 @@ class PerfMap:
 
     def default_path(self, profile: Profile, prefix: str) -> str:
         """Where perf looks for it."""
-        return f"/tmp/perf-{profile.process.pid}.map"
+        return perf_map_path(profile.process.pid)
 
     def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
         """Write the map at `path`.
@@ -55,9 +56,11 @@ class PerfMap:
         """
         try:
             text = "".join(f"{line}\n" for line in self.lines(profile, _theirs(profile, path)))
-            if refused := _remove_stale(path):
+            if refused := why_not_ours(path):
                 note = f"{path} not written: {refused}; perf will not name Python functions"
                 return Output(None, [note])
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             with open(os.open(path, flags, 0o644), "wb") as file:
                 file.write(text.encode("utf-8", "backslashreplace"))
@@ -137,17 +140,3 @@ def _gaps(ranges: list[tuple[int, int]], taken: list[tuple[int, int]]) -> list[t
         if start < end:
             left.append((start, end - start))
     return left
-
-
-def _remove_stale(path: str) -> str:
-    """Remove our own old map; the reason where what is there is not ours to remove."""
-    try:
-        there = os.lstat(path)
-    except FileNotFoundError:
-        return ""
-    if not stat.S_ISREG(there.st_mode):
-        return "there is something else of that name"
-    if there.st_uid != os.geteuid():
-        return "the file there belongs to another user"
-    os.unlink(path)
-    return ""

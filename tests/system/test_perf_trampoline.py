@@ -94,9 +94,10 @@ def test_the_commands_that_it_advises(
     record = record.replace("perf record", "perf record -o perf.data")  # else into a pipe
     command = record.replace("-- python", f"-- {shlex.quote(sys.executable)} -P")
     printed = in_shell(tmp_path, command.replace("...", ours))
-    leftovers.append(int(printed.split()[0]))
+    pid = int(printed.split()[0])
+    leftovers.append(pid)
     read_it = read[0] if read else "perf report -i perf.data"
-    text = in_shell(tmp_path, f"{read_it} --stdio --children -g none --sort sym")
+    text = in_shell(tmp_path, f"{read_it} --pid {pid} --stdio --children -g none --sort sym")
     found = {
         match[2]: float(match[1])
         for match in re.finditer(r"([\d.]+)% +[\d.]+% +\[\.\] py::(\w+):\S*program\.py", text)
@@ -164,7 +165,8 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     path = Path(done.stdout.strip())
     try:
         assert done.returncode == 1
-        assert done.stderr == f"pyhybrid: --perf-trampoline: {path} is there, and not ours\n"
+        why = "there is something else of that name"
+        assert done.stderr == f"pyhybrid: --perf-trampoline: {path}: {why}\n"
         assert [each.name for each in tmp_path.iterdir()] == ["before.py"]
     finally:
         path.unlink()

@@ -1,6 +1,8 @@
 """What the profile says of the machine, and what it leaves out."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,15 @@ vendor_id\t: AnotherOne
 """
 
 
+def getconf(name: str) -> str:
+    return subprocess.run(["getconf", name], capture_output=True, text=True, check=True).stdout
+
+
 def test_this_machine() -> None:
     told = host.describe()
     assert told["hostname"] == os.uname().nodename
-    assert f"MemTotal: {told['memory_kb']:>14} kB" in Path("/proc/meminfo").read_text()
+    pages, page_size = map(int, (getconf("_PHYS_PAGES"), getconf("PAGE_SIZE")))
+    assert told["memory_kb"] == pages * page_size >> 10
 
 
 def test_the_first_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +43,24 @@ def test_the_first_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert told["cpuid"] == "GenuineIntel,6,85,7"
     file.write_text("processor\t: 0\n")
     assert "cpuid" not in host.describe()
+
+
+FORBIDS = """
+import sys
+
+def forbid(event, arguments):
+    if event == "open":
+        raise RuntimeError("no files")
+
+from pyhybrid import host
+sys.addaudithook(forbid)
+print(sorted(host.describe()))
+"""
+
+
+def test_a_program_that_forbids_to_open_files() -> None:
+    command = [sys.executable, "-P", "-c", FORBIDS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "hostname" in done.stdout
+    assert "cpu" not in done.stdout.replace("n_cpus", "")
+    assert "boot_id" not in done.stdout

@@ -13,6 +13,7 @@ from spool_writer import SpoolWriter, kernel, native, python
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.profile_file import Profile
@@ -145,6 +146,9 @@ def test_beyond_the_limit_periods_are_summed(tmp_path: Path) -> None:
 def test_where_it_goes(profile: Profile) -> None:
     assert Perf().default_path(profile, "out") == "perf.data"
     assert Perf().default_path(profile, "/x/out") == "/x/perf.data"
+    profile.meta["perf_trampoline"] = True  # ./perf.data is that of the `perf record` around
+    assert Perf().default_path(profile, "/x/out") == "/x/out.perf.data"
+    assert Callgrind().default_path(profile, "/x/out") == "/x/callgrind.out"
     profile.meta["custom_prefix"] = True
     assert Perf().default_path(profile, "/x/job") == "/x/job.perf.data"
 
