@@ -35,7 +35,7 @@ class DwarfLines:
 
     The DWARF is the file's own, or that of its split debug file: by build-id below the folders in
     `debug_roots` (separated by colons), else by `.gnu_debuglink`.  Never over the network.  Raises
-    what ElfSymbols raises, and LookupError if there is no DWARF.
+    what ElfSymbols raises, and OSError (ENODATA) if there is no DWARF.
     """
 
     def __new__(

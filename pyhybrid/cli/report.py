@@ -88,6 +88,8 @@ class Report:
             if args.lines and not args.json:
                 if selected.is_part and not selected.places:
                     raise UsageError("lines are not kept by time: --lines goes with --thread only")
+                if selected.is_part and profile.lines:
+                    notes.append("Python lines are not kept by time: left out")
                 for note in notes:
                     print(note)
                 print_lines(selected, sys.stdout)

@@ -124,9 +124,12 @@ def test_views_show_functions_and_lines(
 
 def test_a_time_window_has_native_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     build(tmp_path)
-    profile(pyhybrid)
+    pyhybrid("--mode", "hybrid", "--lines", "-t", "work", "-c", PROGRAM)
+    assert "\nwork (" in "\n" + pyhybrid("report", "--lines").result.stdout
     text = pyhybrid("report", "--lines", "--from", "1ns").result.stdout
     assert "innermost_[i]" in text
+    assert "\nPython lines are not kept by time: left out\n" in text
+    assert "\nwork (" not in text
 
 
 def test_perf_data_has_no_inlined_functions_of_ours(
