@@ -72,7 +72,7 @@ def in_shell(folder: Path, command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.needs("perf")
+@pytest.mark.needs("perf", "root")
 def test_the_commands_that_it_advises(
     pyhybrid: Callable[..., Run], program: Path, tmp_path: Path, leftovers: list[int]
 ) -> None:
