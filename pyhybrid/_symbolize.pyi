@@ -35,11 +35,16 @@ class DwarfLines:
 
     The DWARF is the file's own, or that of its split debug file: by build-id below the folders in
     `debug_roots` (separated by colons), else by `.gnu_debuglink`.  Never over the network.  Raises
-    what ElfSymbols raises, and OSError (ENODATA) if there is no DWARF.
+    what ElfSymbols raises, and OSError with ENODATA if there is no DWARF, or EFBIG if there is more
+    than `limit_bytes` (0: any size).
     """
 
     def __new__(
-        cls, path: str | bytes, build_id: str | None = None, debug_roots: str = "/usr/lib/debug"
+        cls,
+        path: str | bytes,
+        build_id: str | None = None,
+        debug_roots: str = "/usr/lib/debug",
+        limit_bytes: int = 0,
     ) -> DwarfLines: ...
     def resolve(
         self, addresses: Sequence[int]

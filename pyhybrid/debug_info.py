@@ -4,9 +4,11 @@ The file itself has it, or the debug file that was split from it; it must still 
 ran.  A file's addresses are looked up all at once (src/symbolize/dwarf_lines.h).
 """
 
+import errno
 import importlib
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from pyhybrid.errors import PyhybridError
@@ -36,20 +38,23 @@ class DebugInfo(Protocol):
 
 
 # (path, build-id in hexadecimal or None) -> the file's DWARF.  Raises OSError where the file cannot
-# be read or has none (ENODATA), LookupError where it is another build, ValueError where it is no
+# be read, has none (ENODATA) or more than is wanted now (EFBIG), LookupError where it is another build, ValueError where it is no
 # ELF file.
 OpenDebugInfo = Callable[[str, str | None], DebugInfo]
 # A build-id -> the path of a debug file, or None: one that was fetched (debuginfod.py).
 Fetch = Callable[[str], str | None]
 
 
-def default_reader() -> tuple[OpenDebugInfo, Demangle]:
-    """The extension module's; PyhybridError where it was not built."""
+def default_reader(limit_bytes: int = 0) -> tuple[OpenDebugInfo, Demangle]:
+    """The extension module's; PyhybridError where it was not built.
+
+    Files with more debug information than `limit_bytes` are not read; 0: any size.
+    """
     try:
         native = importlib.import_module("pyhybrid._symbolize")
     except ImportError as error:
         raise PyhybridError(f"debug information cannot be read: {error}") from error
-    return native.DwarfLines, native.demangle
+    return partial(native.DwarfLines, limit_bytes=limit_bytes), native.demangle
 
 
 class DebugFiles:
@@ -64,15 +69,11 @@ class DebugFiles:
         self._fetch = fetch
         self._open: dict[tuple[str, str | None], DebugInfo | None] = {}
 
-    def has(self, module: Module) -> bool:
-        """Is there DWARF of the build that ran?  Costs opening the file."""
-        return self._of(module) is not None
-
     def find(self, module: Module, addresses: Iterable[int]) -> dict[int, Position]:
         """The positions of absolute addresses in the module, as far as they are known."""
-        debug_info = self._of(module)
         absolute = sorted(address for address in addresses if address >= module.base)
-        if debug_info is None or not absolute:
+        debug_info = self._of(module) if absolute else None
+        if debug_info is None:
             return {}
         found = debug_info.resolve([address - module.base for address in absolute])
         return {at: position for at, position in zip(absolute, found, strict=True) if position}
@@ -93,8 +94,14 @@ class DebugFiles:
             self.notes.append(f"{path} is another build than the one that ran: no source lines")
         except ValueError as error:
             self.notes.append(f"{path}: no source lines: {error}")
-        except OSError:  # no DWARF; or the file is gone, which was noted when names were sought
-            pass
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                name = os.path.basename(path)
+                self.notes.append(
+                    f"{name}: its debug information is large: `pyhybrid report` reads it"
+                )
+                return None
+            # No DWARF; or the file is gone, which was noted when names were sought.
         fetched = self._fetch(build_id) if self._fetch and build_id else None
         if fetched:
             try:

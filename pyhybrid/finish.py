@@ -21,6 +21,9 @@ from pyhybrid.symbols import Demangle, Loader
 
 SUFFIX = ".pyhybrid"
 DEFAULT_LIMIT_BYTES = 256 << 20  # what one export may take that nobody asked for
+# A library's debug information may have so much for the end of a run to wait for it: libpython's
+# has 16 MB.
+LARGE_DEBUG_INFO_BYTES = 64 << 20
 
 
 def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None = None) -> str:
@@ -43,27 +46,36 @@ def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None
 def export(path: str, prefix: str, formats: list[str], summary: bool) -> int:
     """Write the exports of the profile at `path`, and print the summary on stderr if asked to.
 
-    An export that fails is a line on stderr; the others are still made.  Returns the exit code.
+    An export that fails is a line on stderr; the others are still made.  Those that need no debug
+    information come first, for reading it may take a while.  Returns the exit code.
     """
-    written, notes, code = [path], [], 0
+    written, code = [path], 0
+    notes: list[str] = []
     with Profile.open(path) as profile:
-        in_source = (
-            with_inlined(profile)[0] if summary or not AS_RECORDED.issuperset(formats) else profile
-        )
-        for name in formats:
+        in_source: Profile | None = None
+        for name in sorted(formats, key=lambda name: name not in AS_RECORDED):
+            if name not in AS_RECORDED and in_source is None:
+                in_source = _in_source(profile, notes)
             exporter = EXPORTERS[name]()
             target = exporter.default_path(profile, prefix)
             try:
-                read = profile if name in AS_RECORDED else in_source
-                output = exporter.write(read, target, DEFAULT_LIMIT_BYTES)
+                output = exporter.write(in_source or profile, target, DEFAULT_LIMIT_BYTES)
                 notes += output.notes
                 written += [output.path] if output.path else []
             except PyhybridError as error:
                 print(f"pyhybrid: {error}", file=sys.stderr)
                 code = error.exit_code
         if summary:
+            in_source = in_source or _in_source(profile, notes)
             print_summary(summarize(in_source, written, notes), sys.stderr)
     return code
+
+
+def _in_source(profile: Profile, notes: list[str]) -> Profile:
+    """The profile with inlined functions; what is to be said of them is added to `notes`."""
+    in_source, more = with_inlined(profile, limit_bytes=LARGE_DEBUG_INFO_BYTES)
+    notes += more
+    return in_source
 
 
 def main(argv: list[str] | None = None) -> int:

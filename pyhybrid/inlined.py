@@ -40,13 +40,14 @@ def with_inlined(
     profile: Profile,
     fetch: Fetch | None = None,
     reader: tuple[OpenDebugInfo, Demangle] | None = None,
+    limit_bytes: int = 0,
 ) -> tuple[Profile, list[str]]:
     """The profile with inlined functions, and notes; the profile itself where nothing tells any.
 
-    `fetch` gets debug files that are not on this machine.
+    `fetch` gets debug files that are not on this machine; `limit_bytes` as of default_reader().
     """
     try:
-        open_file, demangle = reader or default_reader()
+        open_file, demangle = reader or default_reader(limit_bytes)
     except PyhybridError as error:
         return profile, [str(error)]
     files = DebugFiles(profile, open_file, fetch)
@@ -57,7 +58,9 @@ def with_inlined(
 
 
 def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
-    """The positions of the sampled stacks' native rows."""
+    """The positions of the sampled stacks' native rows; only files that these are in are opened."""
+    if not profile.sampled:
+        return {}
     modules, kinds = profile.modules, classify(profile)
     loads: defaultdict[tuple[str, str | None], list[Module]] = defaultdict(list)
     for module in modules.values():
@@ -66,10 +69,7 @@ def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
     for frame in profile.frames.values():
         if kinds[frame.id] in WITH_PLACES and frame.module:
             module = modules[frame.module]
-            if files.has(module):
-                known[frame.id] = (frame.address or 0, loads[module.path, module.build_id])
-    if not known:
-        return {}
+            known[frame.id] = (frame.address or 0, loads[module.path, module.build_id])
     nodes, stacks = profile.nodes.frame, profile.stacks
     at: dict[int, tuple[int, int]] = {}  # module and address, by row
     for row in _rows_on_paths(profile):

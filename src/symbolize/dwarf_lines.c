@@ -23,16 +23,27 @@
 
 struct dwarf_lines {
     struct elf_image file, debug, alternate; /* `debug` is open if `file` has no DWARF */
+    uint64_t limit_bytes;
     Dwarf *dwarf, *alternate_dwarf;
     struct scope_chunk *scopes; /* of all look-ups */
 };
 
 /* Opening */
 
-static int has_dwarf(const struct elf_image *image)
+/* The section's index; 0: there is none. */
+static size_t find_dwarf(const struct elf_image *image)
 {
-    return elf_image_find(image, SHT_PROGBITS, ".debug_info") ||
-           elf_image_find(image, SHT_PROGBITS, ".zdebug_info");
+    size_t index = elf_image_find(image, SHT_PROGBITS, ".debug_info");
+
+    return index ? index : elf_image_find(image, SHT_PROGBITS, ".zdebug_info");
+}
+
+static int is_large(const struct elf_image *image, uint64_t limit_bytes)
+{
+    const char *bytes;
+
+    return limit_bytes && (elf_image_bytes(image, find_dwarf(image), &bytes) > limit_bytes ||
+                           elf_image_unpacked_size(image) > limit_bytes);
 }
 
 /* libelf alone would unpack 1032 times the sections' size. */
@@ -59,8 +70,10 @@ static void open_alternate(struct dwarf_lines *d, const struct elf_image *image,
 static int open_dwarf(struct dwarf_lines *d, const struct elf_image *image, const char *path,
                       const char *roots)
 {
-    if (!has_dwarf(image))
+    if (!find_dwarf(image))
         return -ENODATA;
+    if (is_large(image, d->limit_bytes))
+        return -EFBIG;
     if (is_bomb(image))
         return -EBADMSG;
     d->dwarf = dwarf_begin_elf(image->elf, DWARF_C_READ, NULL);
@@ -84,7 +97,7 @@ static int open_debug_file(struct dwarf_lines *d, const char *path, const char *
 }
 
 int dwarf_lines_new(struct dwarf_lines **out, const char *path, const char *build_id,
-                    const char *roots)
+                    const char *roots, uint64_t limit_bytes)
 {
     struct dwarf_lines *d = calloc(1, sizeof(*d));
     char own_build_id[ELF_BUILD_ID_HEX];
@@ -92,6 +105,7 @@ int dwarf_lines_new(struct dwarf_lines **out, const char *path, const char *buil
 
     if (!d)
         return -ENOMEM;
+    d->limit_bytes = limit_bytes;
     r = elf_image_open(&d->file, path);
     if (r)
         goto fail;
@@ -100,8 +114,8 @@ int dwarf_lines_new(struct dwarf_lines **out, const char *path, const char *buil
         r = -ESTALE;
         goto fail;
     }
-    r = has_dwarf(&d->file) ? open_dwarf(d, &d->file, path, roots)
-                            : open_debug_file(d, path, roots);
+    r = find_dwarf(&d->file) ? open_dwarf(d, &d->file, path, roots)
+                             : open_debug_file(d, path, roots);
     if (r)
         goto fail;
     *out = d;

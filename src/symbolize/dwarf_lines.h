@@ -57,10 +57,11 @@ struct source_position {
 struct dwarf_lines;
 
 /* Opens `path`, or the debug file that was split from it.  `build_id` (hex, or NULL) is what the
- * file must carry; `roots` as in debug_file.h.  Returns 0; -ENODATA: no DWARF here nor in a split
- * debug file; or what elf_symbols_new() returns. */
+ * file must carry; `roots` as in debug_file.h; `limit_bytes`: how large `.debug_info` may be, and all
+ * that is compressed once it is unpacked; 0: any size.  Returns 0; -ENODATA: no DWARF here nor in a
+ * split debug file; -EFBIG: over the limit; or what elf_symbols_new() returns. */
 int dwarf_lines_new(struct dwarf_lines **out, const char *path, const char *build_id,
-                    const char *roots);
+                    const char *roots, uint64_t limit_bytes);
 void dwarf_lines_free(struct dwarf_lines *d);
 
 /* Fills out[i] for addresses[i], in any order.  Returns 0 or -ENOMEM.  Damaged DWARF is no error:

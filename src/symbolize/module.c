@@ -152,20 +152,21 @@ static PyObject *symbols_build_id(PyObject *self, void *closure)
 
 static PyObject *lines_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = {"path", "build_id", "debug_roots", NULL};
+    static char *keywords[] = {"path", "build_id", "debug_roots", "limit_bytes", NULL};
     PyObject *given, *path = NULL;
     const char *build_id = NULL, *roots = DEBUG_FILE_ROOTS;
+    unsigned long long limit_bytes = 0;
     struct dwarf_lines *lines;
     struct dwarf_lines_object *self;
     const char *c_path;
     int r;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zs:DwarfLines", keywords, &given, &build_id,
-                                     &roots) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zsK:DwarfLines", keywords, &given, &build_id,
+                                     &roots, &limit_bytes) ||
         !PyUnicode_FSConverter(given, &path))
         return NULL;
     c_path = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS r = dwarf_lines_new(&lines, c_path, build_id, roots);
+    Py_BEGIN_ALLOW_THREADS r = dwarf_lines_new(&lines, c_path, build_id, roots, limit_bytes);
     Py_END_ALLOW_THREADS Py_DECREF(path);
     if (r) {
         set_error(-r, given);

@@ -87,7 +87,7 @@ static void check(const char *path, const char *code, const struct expected *exp
 
     assert_true(n <= N_COMPILED);
     labels_of(code, expected, n, addresses);
-    assert_int_equal(dwarf_lines_new(&lines, path, NULL, ""), 0);
+    assert_int_equal(dwarf_lines_new(&lines, path, NULL, "", 0), 0);
     assert_int_equal(dwarf_lines_find(lines, addresses, n, positions), 0);
     for (size_t i = 0; i < n; i++)
         assert_string_equal(written(&positions[i]), expected[i].position);
@@ -139,7 +139,7 @@ static void paths_are_relative_to_the_unit_s_directory(void **state)
     struct dwarf_lines *lines;
 
     labels_of(FIXTURES "/dwarf5.so", compiled, N_COMPILED, addresses);
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf5.so", NULL, ""), 0);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf5.so", NULL, "", 0), 0);
     assert_int_equal(dwarf_lines_find(lines, addresses, 1, &position), 0);
     assert_int_equal(position.directory[0], '/');
     assert_string_equal(position.file, "headers/chain.h");
@@ -154,7 +154,7 @@ static void what_no_unit_covers_is_not_found(void **state)
     struct source_position positions[5];
     struct dwarf_lines *lines;
 
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf5.so", NULL, ""), 0);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf5.so", NULL, "", 0), 0);
     assert_int_equal(dwarf_lines_find(lines, addresses, 5, positions), 0);
     for (int i = 0; i < 5; i++)
         assert_int_equal(positions[i].found, 0);
@@ -172,7 +172,7 @@ static void order_and_repetition_do_not_matter(void **state)
     labels_of(FIXTURES "/dwarf4.so", compiled, N_COMPILED, addresses);
     for (size_t i = 0; i < 3 * N_COMPILED; i++)
         shuffled[i] = addresses[i * 7 % N_COMPILED];
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf4.so", NULL, ""), 0);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf4.so", NULL, "", 0), 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(dwarf_lines_find(lines, shuffled, 3 * N_COMPILED, positions), 0);
         for (size_t i = 0; i < 3 * N_COMPILED; i++)
@@ -191,10 +191,10 @@ static void a_file_of_another_build_is_refused(void **state)
     assert_int_equal(elf_image_open(&image, FIXTURES "/dwarf5.so"), 0);
     elf_image_build_id(&image, build_id);
     elf_image_close(&image);
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf5.so", build_id, ""), 0);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf5.so", build_id, "", 0), 0);
     dwarf_lines_free(lines);
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf4.so", build_id, ""), -ESTALE);
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/unnamed.so", build_id, ""), -ESTALE);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/dwarf4.so", build_id, "", 0), -ESTALE);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/unnamed.so", build_id, "", 0), -ESTALE);
 }
 
 static void errors_say_what_is_missing(void **state)
@@ -202,10 +202,10 @@ static void errors_say_what_is_missing(void **state)
     (void)state;
     struct dwarf_lines *lines;
 
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/unlinked.so", NULL, ""), -ENODATA);
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/nonexistent.so", NULL, ""), -ENOENT);
-    assert_int_equal(dwarf_lines_new(&lines, FIXTURES, NULL, ""), -EISDIR);
-    assert_int_equal(dwarf_lines_new(&lines, __FILE__, NULL, ""), -ENOEXEC);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/unlinked.so", NULL, "", 0), -ENODATA);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/nonexistent.so", NULL, "", 0), -ENOENT);
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES, NULL, "", 0), -EISDIR);
+    assert_int_equal(dwarf_lines_new(&lines, __FILE__, NULL, "", 0), -ENOEXEC);
 }
 
 /* Opens a copy of a library whose compressed sections say that they hold `unpacked` bytes: that
@@ -230,11 +230,26 @@ static int open_with_sizes(const char *library, const char *mark, size_t mark_si
     assert_true(n > 0);
     assert_int_equal(write(fd, bytes, size), size);
     close(fd);
-    r = dwarf_lines_new(&lines, path, NULL, "");
+    r = dwarf_lines_new(&lines, path, NULL, "", 0);
     if (r == 0)
         dwarf_lines_free(lines);
     unlink(path);
     return r;
+}
+
+static void more_than_the_limit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {FIXTURES "/dwarf5.so", FIXTURES "/stripped.so",
+                                        FIXTURES "/packed.so", FIXTURES "/packed_gnu.so"};
+    struct dwarf_lines *lines;
+
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        assert_int_equal(dwarf_lines_new(&lines, paths[i], NULL, "", 100), -EFBIG);
+        assert_int_equal(dwarf_lines_new(&lines, paths[i], NULL, "", 1 << 20), 0);
+        dwarf_lines_free(lines);
+    }
+    assert_int_equal(dwarf_lines_new(&lines, FIXTURES "/unlinked.so", NULL, "", 100), -ENODATA);
 }
 
 static void what_would_fill_the_memory_is_refused(void **state)
@@ -260,7 +275,7 @@ static void look_around(const char *path, uint64_t size, const uint64_t *labels)
     uint64_t addresses[N_COMPILED + 64];
     struct dwarf_lines *lines;
 
-    if (dwarf_lines_new(&lines, path, NULL, "") != 0)
+    if (dwarf_lines_new(&lines, path, NULL, "", 0) != 0)
         return;
     memcpy(addresses, labels, N_COMPILED * sizeof *labels);
     for (uint64_t i = 0; i < 64; i++)
@@ -319,6 +334,7 @@ int main(void)
         cmocka_unit_test(order_and_repetition_do_not_matter),
         cmocka_unit_test(a_file_of_another_build_is_refused),
         cmocka_unit_test(errors_say_what_is_missing),
+        cmocka_unit_test(more_than_the_limit_is_refused),
         cmocka_unit_test(what_would_fill_the_memory_is_refused),
         cmocka_unit_test(damaged_files_do_no_harm),
     };

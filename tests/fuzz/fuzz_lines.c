@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     input_addresses(bytes, size, addresses);
     input_write(bytes, size);
     input_count_memory();
-    if (dwarf_lines_new(&lines, INPUT_PATH, NULL, DEBUG_ROOTS) == 0) {
+    if (dwarf_lines_new(&lines, INPUT_PATH, NULL, DEBUG_ROOTS, 0) == 0) {
         if (dwarf_lines_find(lines, addresses, N_ADDRESSES, positions) == 0)
             for (size_t i = 0; i < N_ADDRESSES; i++)
                 sink += read_position(&positions[i]);

@@ -158,6 +158,31 @@ def test_a_split_debug_file(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
     assert "_[i]" not in "".join(chains(run.path("out.folded")))
 
 
+def test_large_debug_information_is_left_to_the_report(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    empty = tmp_path / "large_unit.s"  # of DWARF 4
+    empty.write_text(".section .debug_info\n.long 64 << 20\n.short 4\n.long 0\n.byte 8\n"
+                     ".fill (64 << 20) - 7\n.section .note.GNU-stack\n")  # fmt: skip
+    build(tmp_path, str(empty))
+    run = profile(pyhybrid)
+    assert mostly(chains(run.path("out.folded")), PLAIN)
+    note = "libinlined.so: its debug information is large: `pyhybrid report` reads it"
+    assert note in run.result.stderr
+    tree = pyhybrid("report", "--tree").result.stdout
+    assert "is large" not in tree
+    assert "innermost_[i] (innermost.h:10)" in tree
+
+
+def test_the_summary_has_notes(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    build(tmp_path)
+    (tmp_path / "another").mkdir()
+    build(tmp_path / "another", "-DANOTHER")
+    replaced = f"{PROGRAM}\nimport os\nos.replace('another/libinlined.so', 'libinlined.so')\n"
+    result = pyhybrid("--mode", "sample", "-c", replaced).result
+    assert result.stderr.count("libinlined.so is another") == 2  # of names, and of lines
+
+
 @pytest.mark.parametrize("has_build_id", [True, False])
 def test_another_build_tells_nothing(
     pyhybrid: Callable[..., Run], tmp_path: Path, has_build_id: bool

@@ -78,8 +78,10 @@ class FakeDebugInfo:
     """Stands for `_symbolize.DwarfLines`, over the table above."""
 
     asked: ClassVar[Counter[str]] = Counter()
+    opened: ClassVar[list[str]] = []
 
     def __init__(self, path: str, build_id: str | None) -> None:
+        self.opened.append(path)
         if path not in POSITIONS:
             raise OSError(errno.ENODATA, "No data available", path)
         self._path = path
@@ -116,7 +118,8 @@ def spool(*stacks: tuple[int, ...], mode: str = "sample") -> SpoolWriter:
     ids = [writer.stack(*words) for words in stacks]
     writer.functions({at(0x310): at(0x300)})
     writer.stacks()
-    writer.samples(1, ids)
+    if ids:
+        writer.samples(1, ids)
     writer.counters(1, len(ids), len(ids))
     if mode == "sample":
         writer.end()
@@ -266,6 +269,20 @@ def test_files_are_asked_once_and_only_those_that_were_hit(opened: Opened) -> No
     profile = opened(spool((MAIN, at(0x110, module=3)), (MAIN,)))
     assert with_inlined(profile, reader=READER) == (profile, [])
     assert FakeDebugInfo.asked == {FAST: 1}
+
+
+def test_no_file_is_opened_that_no_row_needs(opened: Opened) -> None:
+    FakeDebugInfo.opened.clear()
+    expanded(opened(spool((MAIN, at(0x100, module=3), CALLED, at(0x110), MAIN))))
+    assert FakeDebugInfo.opened == [FAST]
+    traced = spool(mode="trace")
+    traced.exact_thread(1, 4242)
+    traced.exact_nodes(1, 1, (0, MAIN), (1, at(0x100)), (2, CALLED))
+    traced.exact_counts(1, {"node": 3, "calls": 1, "ticks": 9})
+    traced.end()
+    profile = opened(traced)
+    assert with_inlined(profile, reader=READER) == (profile, [])
+    assert FakeDebugInfo.opened == [FAST]
 
 
 def test_selections(opened: Opened) -> None:

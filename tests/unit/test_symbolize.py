@@ -576,6 +576,9 @@ def test_lines_say_what_is_wrong(with_dwarf: Path, tmp_path: Path) -> None:
         DwarfLines(str(tmp_path / "nonexistent"))
     with pytest.raises(ValueError, match="ELF64"):
         DwarfLines(__file__)
+    with pytest.raises(OSError) as large:
+        DwarfLines(str(with_dwarf), limit_bytes=100)
+    assert large.value.errno == errno.EFBIG
     lines = DwarfLines(str(with_dwarf))
     for wrong, error in (([-1], OverflowError), (["1"], TypeError), (1, TypeError)):
         with pytest.raises(error):
