@@ -38,8 +38,8 @@ class DebugInfo(Protocol):
 
 
 # (path, build-id in hexadecimal or None) -> the file's DWARF.  Raises OSError where the file cannot
-# be read, has none (ENODATA) or more than is wanted now (EFBIG), LookupError where it is another build, ValueError where it is no
-# ELF file.
+# be read, has none (ENODATA) or more than is wanted now (EFBIG), LookupError where it is
+# another build, ValueError where it is no ELF file.
 OpenDebugInfo = Callable[[str, str | None], DebugInfo]
 # A build-id -> the path of a debug file, or None: one that was fetched (debuginfod.py).
 Fetch = Callable[[str], str | None]

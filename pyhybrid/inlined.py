@@ -148,10 +148,10 @@ class _Expansion:
         for row, position in self._positions.items():
             told[nodes.frame[stacks.node[row]]].add(position[-1])
         for number, functions in told.items():
-            name, file, line = functions.pop()
-            if functions:
-                continue
             frame = self._frames[number]
+            name, file, line = functions.pop()
+            if functions or frame.address is None:  # all without a known start are one frame
+                continue
             if frame.symbol is None and name and frame.source != "method table":
                 frame = replace(frame, name=self._demangle(name), symbol=name, source=SOURCE)
             self._frames[number] = replace(frame, file=file, line=line or None)
