@@ -1,17 +1,19 @@
 """Source lines of native functions: how many of the samples were on each, all threads together.
 
 A view over `Profile.places`, so over what debug information tells (inlined.py).  A line has a
-sample's weight as its own where the innermost frame was on it, and in total where any frame was.
+sample's weight as its own where the innermost frame that views keep (fold.py) was on it, and in
+total where any frame was.
 """
 
 import os
 from collections import Counter
 from dataclasses import dataclass
 
-from pyhybrid.fold import NATIVE, classify
+from pyhybrid.fold import NATIVE, FoldedTree, classify
 from pyhybrid.names import Labels
 from pyhybrid.plumbing import is_interpreter
 from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Place
 
 LEAST_SHARE = 0.005  # of all samples, that a function must have as its own to be listed
 MAX_FUNCTIONS = 10
@@ -66,7 +68,7 @@ def _is_hidden(profile: Profile, frame: int, file: str) -> bool:
 
 
 def _weights(profile: Profile) -> tuple[Counter[Key], Counter[Key]]:
-    """By line: of samples whose innermost frame was on it, and of all that passed it, once each."""
+    """By line: of the samples that are its own, and of all that passed it, once each."""
     own: Counter[Key] = Counter()
     total: Counter[Key] = Counter()
     parents, places = profile.stacks.parent, profile.places
@@ -83,8 +85,19 @@ def _weights(profile: Profile) -> tuple[Counter[Key], Counter[Key]]:
             row = parents[row]
         for key in passed:
             total[key] += weight_ns
-        if stack in places:
-            frame, file, line = places[stack][-1]
-            if file and line:
-                own[frame, file, line] += weight_ns
+        place = _own_place(profile, stack)
+        if place and place.file and place.line:
+            own[place.frame, place.file, place.line] += weight_ns
     return own, total
+
+
+def _own_place(profile: Profile, stack: int) -> Place | None:
+    """Where the innermost frame was that is kept: what plumbing below it does is its own."""
+    tree, nodes = FoldedTree.of(profile), profile.stacks.node
+    kept, row = tree.of_node[nodes[stack]], stack
+    while row and tree.of_node[nodes[row]] == kept:
+        for place in reversed(profile.places.get(row, [])):
+            if place.frame == tree.frame[kept]:
+                return place
+        row = profile.stacks.parent[row]
+    return None

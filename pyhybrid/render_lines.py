@@ -6,7 +6,7 @@ from typing import TextIO
 from pyhybrid.errors import PyhybridError
 from pyhybrid.lines import FunctionLines, function_lines
 from pyhybrid.names import shorten_file
-from pyhybrid.native_lines import NativeFunctionLines, native_lines
+from pyhybrid.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import DIM, STRONG, WARN, Line, show
 from pyhybrid.source import find_source, read_source
@@ -25,9 +25,12 @@ def print_lines(profile: Profile, stream: TextIO) -> None:
     lines = [line for each in recorded for line in _function(each, folder, recorded_ns)]
     lines += [line for each in native for line in _native(each, folder, recorded_ns)]
     if not lines:
+        native_code = "code with debug information was sampled"
+        if profile.places:
+            least = f"{LEAST_SHARE:.1%} of the samples as its own"
+            native_code = f"function with known lines, but for the interpreter's, has {least}"
         raise PyhybridError(
-            f"{profile.path}: no lines were recorded (--lines -t NAME), and no native code with "
-            "debug information was sampled"
+            f"{profile.path}: no lines were recorded (--lines -t NAME), and no native {native_code}"
         )
     show(lambda columns: lines[:-1], stream)
 

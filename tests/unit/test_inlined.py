@@ -12,6 +12,7 @@ from spool_writer import SpoolWriter, c_call, native, python
 
 from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
 from pyhybrid.debug_info import Position, SourceFunction
+from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
 from pyhybrid.inlined import with_inlined
@@ -55,6 +56,8 @@ POSITIONS: dict[str, dict[int, Position]] = {
         0x140: ("/src/fast.h", 7, [(HELPER, "/src/fast.cc", 14), (OUTER, "?", 1)], OUTER),
         0x150: ("/usr/include/python3.12/object.h", 701, [(DECREF, "/src/fast.cc", 15)], OUTER),
         0x410: ("/src/fast.h", 7, [(HELPER, "functional", 91)], INVOKE),
+        0x420: ("functional", 95, [], INVOKE),
+        0x510: ("/src/fast.cc", 51, [], SourceFunction("_Zfive", "/src/fast.cc", 50)),
         0x310: ("/src/fast.cc", 31, [], SourceFunction("_Znameless", "/src/fast.cc", 30)),
     },
     OTHER: {},
@@ -261,6 +264,12 @@ def test_a_function_without_a_symbol_gets_its_name(opened: Opened) -> None:
     assert folded(expanded(profile)) == ["main;nameless 1"]
 
 
+def test_what_has_no_known_start_has_no_name(opened: Opened) -> None:
+    """All such addresses of a library are one frame, also those that debug information is silent of."""
+    profile = opened(spool((MAIN, at(0x510)), (MAIN, at(0x610))))
+    assert folded(expanded(profile)) == ["main;libfast.so [nameless] 2"]
+
+
 def test_files_are_asked_once_and_only_those_that_were_hit(opened: Opened) -> None:
     stacks = [(MAIN, at(0x110)), (MAIN, at(0x120), at(0x110, 3)), (MAIN, at(0x110), at(0x130))]
     FakeDebugInfo.asked.clear()
@@ -308,6 +317,28 @@ def test_lines(opened: Opened) -> None:
         ("helper_[i]", "/src/fast.h"): [(6, 0, 0.25), (7, 0.25, 0.25)],
         ("inner_[i]", "/src/fast.h"): [(21, 0.25, 0.25)],
     }
+
+
+def test_samples_in_what_is_folded_are_on_the_callers_line(opened: Opened) -> None:
+    in_plumbing = (MAIN, at(0x110), at(0x110, module=5))
+    in_wrapper = (MAIN, at(0x130), at(0x420))
+    of_python = (MAIN, at(0x110), CALLED, at(0x110, module=5))
+    stacks = ((MAIN, at(0x150)), in_plumbing, in_wrapper, of_python)
+    functions = native_lines(expanded(opened(spool(*stacks))))
+    found = {(each.name, x.line): x.self_share for each in functions for x in each.lines}
+    assert found == {
+        **{("outer", 11): 0.25, ("outer", 13): 0, ("outer", 15): 0.25},
+        ("helper_[i]", 7): 0.25,
+    }
+
+
+def test_too_few_samples_for_a_listing(opened: Opened) -> None:
+    without_lines = (MAIN, at(0x110, module=3))
+    profile = opened(spool((MAIN, at(0x110)), *[without_lines] * 200))
+    with pytest.raises(PyhybridError, match="has 0.5% of the samples as its own"):
+        print_lines(expanded(profile), io.StringIO())
+    with pytest.raises(PyhybridError, match="no native code with debug information was sampled"):
+        print_lines(profile, io.StringIO())
 
 
 def test_the_listing_of_lines(opened: Opened, tmp_path: Path) -> None:
