@@ -41,8 +41,9 @@ class DebugInfo(Protocol):
 # be read, has none (ENODATA) or more than is wanted now (EFBIG), LookupError where it is
 # another build, ValueError where it is no ELF file.
 OpenDebugInfo = Callable[[str, str | None], DebugInfo]
-# A build-id -> the path of a debug file, or None: one that was fetched (debuginfod.py).
-Fetch = Callable[[str], str | None]
+# A build-id and the path of what has it -> the path of a debug file, or None: one that was fetched
+# (debuginfod.py).
+Fetch = Callable[[str, str], str | None]
 
 
 def default_reader(limit_bytes: int = 0) -> tuple[OpenDebugInfo, Demangle]:
@@ -102,7 +103,7 @@ class DebugFiles:
                 )
                 return None
             # No DWARF; or the file is gone, which was noted when names were sought.
-        fetched = self._fetch(build_id) if self._fetch and build_id else None
+        fetched = self._fetch(build_id, path) if self._fetch and build_id else None
         if fetched:
             try:
                 return self._open_file(fetched, build_id)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -205,6 +208,8 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.has_been_asked, self.may_answer = threading.Event(), threading.Event()
+        self.may_answer.set()
         super().__init__(("127.0.0.1", 0), Handler)
 
     @property
@@ -217,6 +222,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
+        self.server.has_been_asked.set()
+        self.server.may_answer.wait()
         body = self.server.files.get(self.path)
         self.send_response(404 if body is None else 200)
         self.send_header("Content-Length", str(len(body or b"")))
@@ -233,6 +240,7 @@ def server() -> Iterator[Server]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
+        server.may_answer.set()
         server.shutdown()
         thread.join()
 
@@ -258,13 +266,42 @@ def test_debuginfod_is_asked_on_request_only(
     assert server.asked == []
     assert "middle" not in "".join(chains(run.path("out.folded")))
 
-    pyhybrid("export", "-f", "folded", "--debuginfod", env=env)
+    said = pyhybrid("export", "-f", "folded", "--debuginfod", env=env).result.stderr
     assert server.asked.count(request) == 1
+    assert "pyhybrid: asking debuginfod for libinlined.so ...\n" in said
     assert mostly(chains(run.path("out.folded")), CHAIN)
     asked = len(server.asked)
     tree = pyhybrid("report", "--tree", "--debuginfod", env=env).result.stdout
     assert "innermost_[i] (innermost.h:10)" in tree
     assert request not in server.asked[asked:]  # it is kept
+
+
+@pytest.mark.needs("debuginfod")
+def test_debuginfod_can_be_interrupted(
+    pyhybrid: Callable[..., Run], tmp_path: Path, server: Server
+) -> None:
+    library = build(tmp_path)
+    subprocess.run(["strip", "--strip-debug", library], check=True)
+    profile(pyhybrid)
+    server.may_answer.clear()
+    env = {
+        **os.environ,
+        "DEBUGINFOD_URLS": server.url,
+        "DEBUGINFOD_CACHE_PATH": str(tmp_path / "cache"),
+        "DEBUGINFOD_TIMEOUT": "1000",
+        "no_proxy": "127.0.0.1",
+    }
+    command = [sys.executable, "-P", "-m", "pyhybrid", "report", "--debuginfod"]
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE) as asking:
+        try:
+            assert server.has_been_asked.wait(60)
+            asking.send_signal(signal.SIGINT)
+            _, said = asking.communicate(timeout=60)
+        finally:
+            asking.kill()
+    assert asking.returncode == -signal.SIGINT
+    assert said.rstrip().endswith(b"KeyboardInterrupt")
+    assert said.count(b"asking debuginfod") == 1
 
 
 def test_what_debuginfod_needs_is_said(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:

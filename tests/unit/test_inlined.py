@@ -265,7 +265,7 @@ def test_a_function_without_a_symbol_gets_its_name(opened: Opened) -> None:
 
 
 def test_what_has_no_known_start_has_no_name(opened: Opened) -> None:
-    """All such addresses of a library are one frame, also those that debug information is silent of."""
+    """All such addresses of a library are one frame, with debug information or without."""
     profile = opened(spool((MAIN, at(0x510)), (MAIN, at(0x610))))
     assert folded(expanded(profile)) == ["main;libfast.so [nameless] 2"]
 
@@ -327,7 +327,9 @@ def test_samples_in_what_is_folded_are_on_the_callers_line(opened: Opened) -> No
     functions = native_lines(expanded(opened(spool(*stacks))))
     found = {(each.name, x.line): x.self_share for each in functions for x in each.lines}
     assert found == {
-        **{("outer", 11): 0.25, ("outer", 13): 0, ("outer", 15): 0.25},
+        ("outer", 11): 0.25,
+        ("outer", 13): 0,
+        ("outer", 15): 0.25,
         ("helper_[i]", 7): 0.25,
     }
 
@@ -335,7 +337,7 @@ def test_samples_in_what_is_folded_are_on_the_callers_line(opened: Opened) -> No
 def test_too_few_samples_for_a_listing(opened: Opened) -> None:
     without_lines = (MAIN, at(0x110, module=3))
     profile = opened(spool((MAIN, at(0x110)), *[without_lines] * 200))
-    with pytest.raises(PyhybridError, match="has 0.5% of the samples as its own"):
+    with pytest.raises(PyhybridError, match=r"has 0\.5% of the samples as its own"):
         print_lines(expanded(profile), io.StringIO())
     with pytest.raises(PyhybridError, match="no native code with debug information was sampled"):
         print_lines(profile, io.StringIO())
