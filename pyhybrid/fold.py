@@ -61,14 +61,16 @@ class FoldedTree:
     """The folded tree of one profile.
 
     `parent` and `frame` are indexed by folded node; 0 is the root, parents come first.  `of_node`
-    maps the profile's nodes to folded nodes: that of the nearest frame that is kept.  With
-    `all_frames` nothing is folded: the tree is the profile's.
+    maps the profile's nodes to folded nodes: that of the nearest frame that is kept; `stand_in`
+    says which frame is shown for another one.  With `all_frames` nothing is folded: the tree is the
+    profile's.
     """
 
     def __init__(self, profile: Profile, all_frames: bool = False) -> None:
         if all_frames:
             self.parent, self.frame = list(profile.nodes.parent), list(profile.nodes.frame)
             self.of_node = list(range(len(self.parent)))
+            self.stand_in: dict[int, int] = {}
             return
         self.parent = [0]
         self.frame = [0]
@@ -76,7 +78,7 @@ class FoldedTree:
         counted = {row.node for row in profile.exact} if profile.meta.get("c_calls") else set()
         kinds = classify(profile)
         begins, _ = _program_begins(profile.nodes, kinds)
-        one = _stand_ins(profile, kinds)
+        self.stand_in = _stand_ins(profile, kinds)
         ids: dict[tuple[int, int], int] = {}
         by_import: set[int] = set()  # importlib's frames, and what carries out its exec
         rows = zip(count(), profile.nodes.parent, profile.nodes.frame, strict=False)
@@ -84,7 +86,7 @@ class FoldedTree:
         for node, parent, frame in rows:
             above = 0 if node in begins else self.of_node[parent]
             kind = kinds[frame]
-            shown = frame if node in counted else one.get(frame, frame)
+            shown = frame if node in counted else self.stand_in.get(frame, frame)
             if kind == IMPORT or (kind in (PLUMBING, EXEC) and parent in by_import):
                 by_import.add(node)
             if (

@@ -27,13 +27,13 @@ from pyhybrid.debug_info import (
     default_reader,
 )
 from pyhybrid.errors import PyhybridError
-from pyhybrid.fold import NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
+from pyhybrid.fold import LAMBDA, NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame, Module, Nodes, Place
 from pyhybrid.symbols import Demangle
 
 SOURCE = "debug info"  # of a frame's name
-WITH_PLACES = NATIVE, WRAPPER, NAMELESS, NAMELESS_START  # in a wrapper lies what it wraps
+WITH_PLACES = NATIVE, LAMBDA, WRAPPER, NAMELESS, NAMELESS_START  # in a wrapper lies what it wraps
 
 
 def with_inlined(

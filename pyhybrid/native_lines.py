@@ -9,9 +9,9 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
-from pyhybrid.fold import NATIVE, FoldedTree, classify
+from pyhybrid.fold import LAMBDA, NATIVE, FoldedTree, classify
 from pyhybrid.names import Labels
-from pyhybrid.plumbing import is_interpreter
+from pyhybrid.plumbing import is_interpreter, starts_threads
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Place
 
@@ -52,7 +52,7 @@ def native_lines(profile: Profile) -> list[NativeFunctionLines]:
     functions: dict[tuple[int, str], NativeFunctionLines] = {}
     for key in sorted(total):
         frame, file, line = key
-        if kinds[frame] == NATIVE and not _is_hidden(profile, frame, file):
+        if kinds[frame] in (NATIVE, LAMBDA) and not _is_hidden(profile, frame, file):
             function = functions.setdefault(
                 (frame, file), NativeFunctionLines(labels[frame], file, [])
             )
@@ -62,9 +62,10 @@ def native_lines(profile: Profile) -> list[NativeFunctionLines]:
 
 
 def _is_hidden(profile: Profile, frame: int, file: str) -> bool:
-    """Is it the interpreter's own code, of which the source is not here?"""
-    module = profile.modules[profile.frames[frame].module or 0]
-    return is_interpreter(module.path) and not os.path.exists(file)
+    """Is it the interpreter's own code or the C library's, of which the source is not here?"""
+    path = profile.modules[profile.frames[frame].module or 0].path
+    is_systems = is_interpreter(path) or starts_threads(os.path.basename(path))
+    return is_systems and not os.path.exists(file)
 
 
 def _weights(profile: Profile) -> tuple[Counter[Key], Counter[Key]]:
@@ -97,7 +98,7 @@ def _own_place(profile: Profile, stack: int) -> Place | None:
     kept, row = tree.of_node[nodes[stack]], stack
     while row and tree.of_node[nodes[row]] == kept:
         for place in reversed(profile.places.get(row, [])):
-            if place.frame == tree.frame[kept]:
+            if tree.stand_in.get(place.frame, place.frame) == tree.frame[kept]:
                 return place
         row = profile.stacks.parent[row]
     return None

@@ -81,7 +81,7 @@ def read_spool(data: bytes) -> None:
             with contextlib.suppress(PyhybridError):
                 view(profile)
         for exporter in EXPORTERS.values():
-            with contextlib.suppress(PyhybridError):
+            with contextlib.suppress(PyhybridError), damage_in(profile.path):
                 exporter().write(profile, os.path.abspath(f"out.{exporter.name}"))
 
 
