@@ -308,6 +308,7 @@ class Profile:
         if (
             not types <= {int, type(None)}
             or None in lists[0]
+            or min(lists[0], default=0) < 0
             or ids != list(range(1, len(ids) + 1))
             or any(map(le, ids, lists[0]))
         ):
