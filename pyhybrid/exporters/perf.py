@@ -31,6 +31,7 @@ from pyhybrid.rows import Module
 
 EXACT_EVENT = "pyhybrid/exact-self-ns/"
 CLOCK_RESOLUTION_NS = 1
+EXACT_PART = 8  # of the limit: that of exact times, whose paths are many and mostly short
 
 
 class Perf:
@@ -94,9 +95,12 @@ class _Samples:
                 "one sample per thread and call path, with summed periods: all would take "
                 f"{size >> 20} MB {whole}"
             )
-        if (size := self._nodes.total_bytes()) > limit_bytes:
-            self._nodes.rows.clear()
-            yield f"no exact times: they would take {size >> 20} MB {whole}"
+        if (size := self._nodes.total_bytes()) > limit_bytes // EXACT_PART:
+            share = self._nodes.keep_longest(limit_bytes // EXACT_PART)
+            yield (
+                f"exact times of the longest paths, {share:.1%} of the time: all would take "
+                f"{size >> 20} MB {whole}"
+            )
 
     def times(self) -> tuple[int, int]:
         """Of the clock's first sample and its last one."""

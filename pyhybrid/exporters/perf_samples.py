@@ -10,6 +10,7 @@ Records are in order of time, in rounds: what reads the file need not keep it wh
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from operator import itemgetter
 
 from pyhybrid.chunks import times
@@ -122,10 +123,23 @@ class NodeChains:
 
     def total_bytes(self) -> int:
         """The size of all samples."""
+        return sum(self._sizes())
+
+    def keep_longest(self, limit_bytes: int) -> float:
+        """Leaves out the rows with least time, until all fit.  The share of time that stays."""
+        whole = sum(row.self_ns for row in self.rows)
+        sized = zip(self.rows, self._sizes(), strict=True)
+        by_time = sorted(sized, key=lambda each: -each[0].self_ns)
+        ends = accumulate(size for _, size in by_time)
+        kept = {row for (row, _), end in zip(by_time, ends, strict=True) if end <= limit_bytes}
+        self.rows = [row for row in self.rows if row in kept]
+        return sum(row.self_ns for row in self.rows) / (whole or 1)
+
+    def _sizes(self) -> Iterator[int]:
         depths = [0]
         for parent in self._parents[1:]:
             depths.append(depths[parent] + 1)
-        return sum(form.sample_size(depths[row.node]) for row in self.rows)
+        return (form.sample_size(depths[row.node]) for row in self.rows)
 
 
 def _path(leaf: int, parents: list[int], addresses: list[int]) -> list[int]:
