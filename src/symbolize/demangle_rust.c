@@ -6,19 +6,12 @@
 
 enum { HASH_BYTES = 17 }; /* "h" and 16 hexadecimal digits */
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool is_hash(const char *bytes, size_t length)
 {
     if (length != HASH_BYTES || bytes[0] != 'h')
         return false;
     for (size_t i = 1; i < length; i++)
-        if (hex_value(bytes[i]) < 0)
+        if (rust_hex_digit(bytes[i]) < 0)
             return false;
     return true;
 }
@@ -41,7 +34,7 @@ static bool put_escape(struct rust_text *t, const char *code, size_t length)
     if (length < 2 || length > 7 || code[0] != 'u')
         return false;
     for (size_t i = 1; i < length; i++) {
-        int digit = hex_value(code[i]);
+        int digit = rust_hex_digit(code[i]);
 
         if (digit < 0)
             return false;

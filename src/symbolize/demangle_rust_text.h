@@ -13,6 +13,14 @@ struct rust_text {
     bool full;
 };
 
+/* Of a lower-case digit; -1 for what is none. */
+static inline int rust_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 void rust_text_put(struct rust_text *t, const char *bytes, size_t length);
 
 /* Appends UTF-8; false if it is no Unicode scalar value. */

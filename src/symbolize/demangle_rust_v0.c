@@ -319,13 +319,6 @@ static void parse_type(struct v0_parser *p)
     v0_leave(p);
 }
 
-static int hex_digit(char c)
-{
-    int digit = v0_digit(c);
-
-    return digit < 16 ? digit : -1;
-}
-
 /* In Rust's notation of a character between quotes. */
 static void put_char_literal(struct v0_parser *p, uint64_t value)
 {
@@ -358,8 +351,8 @@ static void parse_const_data(struct v0_parser *p, char type)
 
     if (v0_eat(p, 'n'))
         v0_put(p, "-");
-    for (start = p->at; hex_digit(v0_peek(p)) >= 0; p->at++)
-        value = value << 4 | (uint64_t)hex_digit(v0_peek(p));
+    for (start = p->at; rust_hex_digit(v0_peek(p)) >= 0; p->at++)
+        value = value << 4 | (uint64_t)rust_hex_digit(v0_peek(p));
     n = p->at - start;
     if (n == 0 || !v0_eat(p, '_')) {
         p->failed = true;

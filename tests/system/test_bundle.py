@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from perf_support import perf
 from support import TARGETS, Run
 
 pytestmark = pytest.mark.needs("perf")
@@ -24,17 +25,9 @@ ROW = re.compile(r"\s+([\d.]+)%\s+\[([.k])\] (.*?)\s*$")
 def shares(folder: Path, *options: str) -> Counter[tuple[str, str]]:
     """Hundredths of a percent by (where, symbol without its version), as perf prints them about
     ./perf.data."""
-    done = subprocess.run(
-        ["perf", *options, *REPORT, "--sort", "sym", "-i", "perf.data"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed = perf(folder, *options, *REPORT, "--sort", "sym", "-i", "perf.data")
     percents: Counter[tuple[str, str]] = Counter()
-    for row in filter(None, map(ROW.match, done.stdout.splitlines())):
+    for row in filter(None, map(ROW.match, printed.splitlines())):
         percents[row[2], re.sub("@@?[A-Z].*", "", row[3])] += round(float(row[1]) * 100)
     return percents
 

@@ -1,12 +1,12 @@
 """What a bundle of the hand-made profile has for perf to ask for."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from example_profile import PID, example, fake_symbols
+from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.exporters.bundle import Bundle, write_bundle
@@ -22,16 +22,7 @@ def profile(tmp_path: Path) -> Iterator[Profile]:
 
 def script(folder: Path) -> str:
     """What perf makes of the bundle."""
-    done = subprocess.run(
-        ["perf", "--buildid-dir", ".debug", "script", "--no-inline", "-i", "perf.data"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return perf(folder, "--buildid-dir", ".debug", "script", "--no-inline", "-i", "perf.data")
 
 
 @pytest.mark.needs("perf")

@@ -2,13 +2,13 @@
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from example_profile import LIBRARY, PATHS, PERIOD_NS, PID, SAMPLES, WEIGHT, example, fake_symbols
+from perf_support import perf
 from spool_writer import SpoolWriter, kernel, native, python
 
 from pyhybrid.errors import PyhybridError
@@ -31,16 +31,6 @@ def profile(tmp_path: Path) -> Iterator[Profile]:
     """The example."""
     with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as opened:
         yield opened
-
-
-def perf(folder: Path, *arguments: str) -> str:
-    """What perf prints about ./perf.data (by -i: without it perf reads stdin if that is a pipe)."""
-    command = ["perf", *arguments, "-i", "perf.data"]
-    done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 import os
 import re
 import struct
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from example_profile import PID, example, fake_symbols
+from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.exporters import perf_samples
@@ -36,18 +36,6 @@ def records(path: Path) -> list[tuple[int, bytes]]:
 
 def sample_times(found: list[tuple[int, bytes]]) -> list[int]:
     return [struct.unpack_from("<Q", raw, 32)[0] for kind, raw in found if kind == SAMPLE]
-
-
-def perf(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["perf", *arguments, "-i", "perf.data"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
 
 
 def two_threads() -> SpoolWriter:
