@@ -12,6 +12,7 @@ import sqlite3
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, wraps
+from itertools import count
 from operator import le
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -44,6 +45,7 @@ from pyhybrid.symbols import Demangle, Loader
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s
+_BATCH = 1000  # rows: they are still in the processor's cache when they become columns
 # What SQLite raises: also where an integer has more than its 63 bits, and where a text is none.
 _DAMAGED = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
@@ -127,8 +129,14 @@ class Profile:
 
     def query(self, sql: str, *arguments: Any) -> list[tuple[Any, ...]]:
         """All rows of an SQL query."""
+        return [row for rows in self._batches(sql, *arguments) for row in rows]
+
+    def _batches(self, sql: str, *arguments: Any) -> Iterator[list[tuple[Any, ...]]]:
+        """The same, some rows at a time."""
         try:
-            return self._database.execute(sql, arguments).fetchall()
+            cursor = self._database.execute(sql, arguments)
+            while rows := cursor.fetchmany(_BATCH):
+                yield rows
         except _DAMAGED as error:
             raise PyhybridError(f"{self.path}: damaged: {one_line(error)}") from error
 
@@ -302,15 +310,19 @@ class Profile:
             yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)
 
     def _tree(self, table: str, *columns: str) -> list[list[Any]]:
-        rows = self.query(f"SELECT id, {', '.join(columns)} FROM {table} ORDER BY id")
-        ids, *lists = map(list, zip(*rows, strict=True)) if rows else [[] for _ in (0, *columns)]
-        types = set().union(*(map(type, column) for column in (ids, *lists)))
+        lists: list[list[Any]] = [[] for _ in columns]
+        for rows in self._batches(f"SELECT {', '.join(columns)} FROM {table} ORDER BY id"):
+            for column, values in zip(lists, zip(*rows, strict=True), strict=True):
+                column += values
+        (ids,) = self.query(f"SELECT count(id), min(id), max(id) FROM {table}")
+        parents = lists[0]
+        types = set().union(*(map(type, column) for column in lists))
         if (
             not types <= {int, type(None)}
-            or None in lists[0]
-            or min(lists[0], default=0) < 0
-            or ids != list(range(1, len(ids) + 1))
-            or any(map(le, ids, lists[0]))
+            or None in parents
+            or min(parents, default=0) < 0
+            or ids != ((len(parents), 1, len(parents)) if parents else (0, None, None))
+            or any(map(le, count(1), parents))
         ):
             self._damaged(f"the table {table} is no tree")
         for column in lists:

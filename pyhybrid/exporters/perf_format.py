@@ -5,6 +5,7 @@ records, include/uapi/linux/perf_event.h for `struct perf_event_attr`.  Little e
 """
 
 import struct
+from array import array
 from itertools import chain
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ _ATTR = struct.Struct("<IIQQQQQ44xi32x")
 _SAMPLE_ID = struct.Struct("<IIQIIQ")
 _SAMPLE_HEAD = struct.Struct("<IHHQQIIQIIQ")
 _FILE_HEADER = struct.Struct("<8sQQ6Q4Q")
+_CHAIN, _CONTEXT = struct.Struct("<QQ"), struct.Struct("<Q")
 
 MAX_CHAIN = (65535 - _SAMPLE_HEAD.size) // 8 - 3  # a record's size is 16 bits
 # (*sample_constants, pid, tid, time_ns, cpu, 0, period): a SAMPLE record up to its call chain.
@@ -72,19 +74,21 @@ def _attr(event: Event) -> bytes:
     return _ATTR.pack(*what, _SAMPLE_TYPE, _READ_FORMAT_ID, _FLAGS, _CLOCK_MONOTONIC)
 
 
-def chain_bytes(addresses: list[int]) -> bytes:
+def chain_bytes(addresses: "array[int]") -> bytes:
     """A sample's call chain, leaf first; what does not fit a record goes, from the root's side.
 
-    The kernel's addresses are negative, and come first (elsewhere in damaged files only).
+    Addresses are int64: the kernel's are negative, and come first (elsewhere in damaged files
+    only).
     """
     addresses = addresses[:MAX_CHAIN]
     n_kernel = 0
     while n_kernel < len(addresses) and addresses[n_kernel] < 0:
         n_kernel += 1
-    kernel = [address + (1 << 64) for address in addresses[:n_kernel]]
-    words = [CONTEXT_KERNEL, *kernel] if kernel else []
-    words += [CONTEXT_USER, *(address % (1 << 64) for address in addresses[n_kernel:])]
-    return struct.pack(f"<{len(words) + 1}Q", len(words), *words)
+    n = len(addresses) + 1
+    if not n_kernel:
+        return _CHAIN.pack(n, CONTEXT_USER) + addresses.tobytes()
+    kernel, user = addresses[:n_kernel].tobytes(), addresses[n_kernel:].tobytes()
+    return _CHAIN.pack(n + 1, CONTEXT_KERNEL) + kernel + _CONTEXT.pack(CONTEXT_USER) + user
 
 
 def sample_constants(event: int, size: int, ip: int) -> tuple[int, int, int, int, int]:

@@ -7,10 +7,11 @@ time of a call path on a thread, which is one sample.
 Records are in order of time, in rounds: what reads the file need not keep it whole to sort it.
 """
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect, bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, count
 from operator import itemgetter
 
 from pyhybrid.chunks import times
@@ -96,11 +97,11 @@ class StackChains:
 
     def __init__(self, profile: Profile, synthetic: SyntheticAddresses, event: int) -> None:
         """`event`: the place of the event whose samples they are."""
-        addresses = stack_addresses(profile, synthetic)
+        paths = _Paths(profile.stacks.parent, stack_addresses(profile, synthetic))
         self._profile = profile
         self.of_stack: dict[int, SampleParts] = {
-            stack: _parts(event, _path(stack, profile.stacks.parent, addresses))
-            for stack in {sampled.stack for sampled in profile.sampled}
+            stack: _parts(event, paths.to(stack))
+            for stack in sorted({sampled.stack for sampled in profile.sampled})
         }
 
     def total_bytes(self) -> int:
@@ -115,11 +116,12 @@ class NodeChains:
         """`event`: the place of the event whose samples they are."""
         self.rows: list[Exact] = [row for row in profile.exact if row.self_ns > 0]
         self._event, self._parents = event, profile.nodes.parent
-        self._addresses = node_addresses(profile, synthetic)
+        if self.rows:
+            self._paths = _Paths(self._parents, node_addresses(profile, synthetic))
 
     def of_node(self, node: int) -> SampleParts:
-        """What its record is made of."""
-        return _parts(self._event, _path(node, self._parents, self._addresses))
+        """What the record of a node of `rows` is made of."""
+        return _parts(self._event, self._paths.to(node))
 
     def total_bytes(self) -> int:
         """The size of all samples."""
@@ -142,15 +144,29 @@ class NodeChains:
         return (form.sample_size(depths[row.node]) for row in self.rows)
 
 
-def _path(leaf: int, parents: list[int], addresses: list[int]) -> list[int]:
-    path = []
-    while leaf:
-        path.append(addresses[leaf])
-        leaf = parents[leaf]
-    return path
+class _Paths:
+    """Addresses from rows of a tree to its root.
+
+    A new path's rows were numbered one after the other, so a path is a few runs of rows.
+    """
+
+    def __init__(self, parents: list[int], addresses: list[int]) -> None:
+        """Both by row."""
+        self._parents, self._addresses = parents, array("q", addresses)
+        neighbours = zip(parents[2:], count(1))
+        self._begins = [1, *(row + 1 for parent, row in neighbours if parent != row)]
+
+    def to(self, row: int) -> "array[int]":
+        """The addresses, leaf first."""
+        path = array("q")
+        while row:
+            begin = self._begins[bisect(self._begins, row) - 1]
+            path += self._addresses[row : begin - 1 : -1]
+            row = self._parents[begin]
+        return path
 
 
-def _parts(event: int, path: list[int]) -> SampleParts:
+def _parts(event: int, path: "array[int]") -> SampleParts:
     chain = form.chain_bytes(path)
     return form.sample_constants(event, len(chain), path[0]), chain
 

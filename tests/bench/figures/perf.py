@@ -1,22 +1,23 @@
 """perf.data of 100,000 samples, 40 frames deep: how long to write, and for `perf report` to read.
 
 perf's own file is a recording of a C program that is always 40 calls deep (workloads/deep.py).
-Ours is made by hand, of the same program's functions; each second frame is a Python function.
+Ours has the same samples with the same stacks, but that half of the functions are Python's: a
+call tree of the same shape, whose cost for `perf report` is the format's alone.
 """
 
 from __future__ import annotations
 
 import gc
-import random
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect
 from pathlib import Path
 from typing import Any
 
-from elf_functions import Function, readelf
+from elf_functions import readelf
 from method import Figure, alternate, bare, row, run
 
 ROOT = Path(__file__).parents[3]
@@ -30,10 +31,8 @@ from pyhybrid.finish import finish  # noqa: E402
 from pyhybrid.profile_file import Profile  # noqa: E402
 
 DEEP = Path(__file__).parents[1] / "workloads" / "deep.py"
-SAMPLES, DEPTH, STACKS = 100_000, 40, 30_000  # a training has as many stacks for its samples
-INNER = 8  # frames in which neighbouring stacks differ
 CHUNK = 5_000
-PERF_HZ, PERF_S = "20000", "5"
+PERF_HZ, PERF_S = "20000", "5.2"
 BASE = 0x5555_5555_4000
 SAMPLE_EVENTS = re.compile(r"^\s*SAMPLE events:\s+(\d+)", re.MULTILINE)
 PID = 5_000_000  # of no process: pid_max is 4,194,304
@@ -48,40 +47,48 @@ def build(folder: Path) -> Path:
     return program
 
 
-def made_by_hand(folder: Path, program: Path) -> str:
-    """The finished profile: threads' names, times and weights as real ones have them."""
-    chance = random.Random(1)
-    functions = [each for each in readelf(program) if re.fullmatch(r"f\d+", each.name)]
+def recorded_stacks(folder: Path, own: Path, program: Path) -> list[list[int]]:
+    """The stack of each sample, root first: addresses in the program, 0 elsewhere."""
+    command = ["perf", "script", "-F", "ip,sym,dso", "-i", str(own)]
+    said = run(command, folder).stdout.replace("[unknown]", "?")
+    stacks: list[list[int]] = []
+    for text in said.split("\n\n"):
+        frames = [line.split() for line in text.splitlines() if line.strip()]
+        stacks.append([int(f[0], 16) * (f[-1] == f"({program})") for f in reversed(frames)])
+    return [stack for stack in stacks if stack]
+
+
+def profile_of(folder: Path, program: Path, stacks: list[list[int]]) -> str:
+    """The finished profile of these samples."""
+    functions = [each for each in readelf(program) if each.size]
+    starts = sorted((each.start, number) for number, each in enumerate(functions, 1))
     note = subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=True)
     found = re.search(r"Build ID: (\w+)", note.stdout)
     assert found
     spool = SpoolWriter(PID)
     spool.meta(pid=PID)
     spool.module(1, str(program), BASE, build_id=bytes.fromhex(found[1]))
-    for number in range(1, len(functions) + 1):
-        spool.code(number, f"Module{number}.forward", f"/site-packages/module{number}.py", number)
+    for number in range(len(functions) + 1):
+        path = f"/site-packages/module{number}.py"
+        spool.code(number + 1, f"Module{number}.forward", path, 1 + number)
     spool.thread(1, PID, "python", "MainThread")
 
-    def frame(level: int, function: Function) -> int:
-        if level % 2:
-            return native(1, function.start + chance.randrange(function.size))
-        return python(chance.randrange(1, len(functions) + 1), chance.randrange(100))
+    def frame(address: int) -> int:
+        number = starts[bisect(starts, (address, len(functions))) - 1][1] if address else 0
+        return native(1, address) if number % 2 else python(number + 1, address % 100)
 
-    # Neighbours share their outer frames: some 10 new ones for each stack, as in a training.
-    stacks = []
-    while len(stacks) < STACKS:
-        chosen = chance.choices(functions, k=DEPTH - INNER)
-        outer = [frame(level, each) for level, each in enumerate(chosen)]
-        for _ in range(10):
-            chosen = chance.choices(functions, k=INNER)
-            inner = [frame(level, each) for level, each in enumerate(chosen)]
-            stacks.append(spool.stack(*outer, *inner))
+    seen: dict[tuple[int, ...], int] = {}
+    taken = []
+    for stack in stacks:
+        key = tuple(stack)
+        if key not in seen:
+            seen[key] = spool.stack(*map(frame, stack))
+        taken.append(seen[key])
     spool.stacks()
-    for first in range(0, SAMPLES, CHUNK):
-        taken = stacks if not first else chance.choices(stacks, k=CHUNK)
+    for first in range(0, len(taken), CHUNK):
         begin_ns = 2_000_000_000 + first * 1_000_000
-        spool.samples(1, taken[:CHUNK], first_ns=begin_ns)
-    spool.counters(1, SAMPLES, SAMPLES, cpu_ns=SAMPLES * 1_000_000)
+        spool.samples(1, taken[first : first + CHUNK], first_ns=begin_ns)
+    spool.counters(1, len(taken), len(taken), cpu_ns=len(taken) * 1_000_000)
     spool.end()
     return finish(spool.save(folder / "deep.part"), str(folder / "deep"))
 
@@ -100,7 +107,7 @@ def written(profile: str, path: Path) -> float:
 
 def record(folder: Path, program: Path) -> Path:
     path = folder / "perf.own"
-    command = ["perf", "record", "-q", "-e", "task-clock", "-F", PERF_HZ, "-g", "-o", str(path)]
+    command = ["perf", "record", "-q", "-e", "task-clock:u", "-F", PERF_HZ, "-g", "-o", str(path)]
     run([*command, str(program), PERF_S], folder)
     return path
 
@@ -121,13 +128,16 @@ def reported(folder: Path, path: Path) -> float:
 
 def measure_in(folder: Path, pairs: int) -> list[dict[str, Any]]:
     program = build(folder)
-    profile = made_by_hand(folder, program)
     ours, own = folder / "perf.ours", record(folder, program)
+    stacks = recorded_stacks(folder, own, program)
+    profile = profile_of(folder, program, stacks)
     with Profile.open(profile) as opened:
         perf_map = PerfMap().default_path(opened, "")
         PerfMap().write(opened, perf_map)
     writing = [written(profile, ours) for _ in range(pairs)]
     count = {"ours": n_samples(folder, ours), "own": n_samples(folder, own)}
+    count["depth"] = sum(map(len, stacks)) // len(stacks)
+    count["stacks"] = len(set(map(tuple, stacks)))
     try:
         sides = (lambda: reported(folder, ours), lambda: reported(folder, own))
         reports = list(alternate(min(pairs, 5), *sides))
@@ -144,7 +154,12 @@ def measure(pairs: int) -> list[Figure]:
     ours = [1e6 * each["ours_s"] / count["ours"] for each in reports]
     own = [1e6 * each["own_s"] / count["own"] for each in reports]
     rows = [
-        row("100,000 samples written", "s", first["written_s"], "<= 1"),
+        row(
+            "100,000 samples written",
+            "s",
+            [100_000 / count["ours"] * each for each in first["written_s"]],
+            "<= 1",
+        ),
         row(
             "perf report of a sample, over that of its own file",
             "x",
@@ -153,6 +168,8 @@ def measure(pairs: int) -> list[Figure]:
         ),
         row("perf report, a sample of ours", "µs", ours),
         row("perf report, a sample of its own file", "µs", own),
-        row("samples of its own file", "", [float(count["own"]) for _ in reports]),
+        row("samples", "", [float(count["ours"]) for _ in reports]),
+        row("frames of a stack", "", [float(count["depth"]) for _ in reports]),
+        row("different stacks", "", [float(count["stacks"]) for _ in reports]),
     ]
     return [Figure("perf", "perf.data of 100,000 samples, 40 frames deep", rows, rounds)]

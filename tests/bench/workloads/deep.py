@@ -6,7 +6,7 @@ It runs for the seconds that it is given.  Its descents take functions by chance
 turn, of which each ten differ in their inner frames alone.
 """
 
-FUNCTIONS, DEPTH = 400, 40 - 4  # below _start, libc's two frames and main
+FUNCTIONS, DEPTH = 400, 40 - 2  # below a frame of libc and main, above spin
 PATHS, INNER = 30_000, 8
 
 HEAD = f"""\
