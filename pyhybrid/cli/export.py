@@ -90,6 +90,10 @@ class Export:
             raise UsageError("--compensate is for pstats and callgrind")
         if args.min_time and not set(args.format) <= {Folded.name, PStats.name, Callgrind.name}:
             raise UsageError("--min-time is for folded, pstats and callgrind")
+        of_names = args.full_names or args.all_frames or args.no_inlines or args.debuginfod
+        if of_names and Folded.name not in args.format:
+            options = "--full-names, --all-frames, --no-inlines and --debuginfod"
+            raise UsageError(f"{options} are for folded")
         gc.disable()  # among so many rows it takes half the time, and finds nothing
         try:
             self._write(args)

@@ -9,6 +9,7 @@ from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
 from pyhybrid.cli.selecting import add_debug_info, add_selection, choice_of, with_debug_info
 from pyhybrid.compensate import compensate
+from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality_report import quality_lines, quality_report
@@ -78,35 +79,37 @@ class Report:
         """Print; returns the exit code.  Raises PyhybridError."""
         if args.tree and args.json:
             raise UsageError("the call tree is not given as JSON: --tree goes without --json")
-        with Profile.open(args.file) as profile:
-            if args.compensate:
-                compensate(profile)
-            selected, notes = choose(profile, choice_of(args))
-            if not args.quality:
-                selected, more = with_debug_info(selected, args)
-                notes += more
-            if args.lines and not args.json:
-                if selected.is_part and not selected.places:
-                    raise UsageError("lines are not kept by time: --lines goes with --thread only")
-                if selected.is_part and profile.lines:
-                    notes.append("Python lines are not kept by time: left out")
-                for note in notes:
-                    print(note)
-                print_lines(selected, sys.stdout)
-                return 0
-            if args.quality:
-                report = quality_report(selected)
-                text = json.dumps(asdict(report), indent=2)
-                print(text if args.json else "\n".join([*notes, *quality_lines(report)]))
-                return 0
-            if args.tree:
-                how = args.min_time, args.all_frames, args.full_names
-                print("\n".join([*notes, *tree_lines(selected, *how)]))
-                return 0
-            summary = summarize(selected, [], notes, args.min_time, args.all_frames)
+        with Profile.open(args.file) as profile, damage_in(args.file):
+            _print(profile, args)
+        return 0
+
+
+def _print(profile: Profile, args: argparse.Namespace) -> None:
+    if args.compensate:
+        compensate(profile)
+    selected, notes = choose(profile, choice_of(args))
+    if args.quality:
+        report = quality_report(selected)
+        text = json.dumps(asdict(report), indent=2)
+        print(text if args.json else "\n".join([*notes, *quality_lines(report)]))
+        return
+    selected, more = with_debug_info(selected, args)
+    notes += more
+    if args.lines and not args.json:
+        if selected.is_part and not selected.places:
+            raise UsageError("lines are not kept by time: --lines goes with --thread only")
+        if selected.is_part and profile.lines:
+            notes.append("Python lines are not kept by time: left out")
+        for note in notes:
+            print(note)
+        print_lines(selected, sys.stdout)
+    elif args.tree:
+        how = args.min_time, args.all_frames, args.full_names
+        print("\n".join([*notes, *tree_lines(selected, *how)]))
+    else:
+        summary = summarize(selected, [], notes, args.min_time, args.all_frames)
         if args.json:
             json.dump(as_json(summary), sys.stdout, indent=2)
             print()
         else:
             print_summary(summary, sys.stdout)
-        return 0

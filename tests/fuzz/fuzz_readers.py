@@ -92,7 +92,7 @@ TABLES = (
 
 
 def read_profile(data: bytes) -> None:
-    """All tables, and what `export` makes of them."""
+    """All tables, and what `report` and `export` make of them."""
     try:
         profile = Profile.open(str(INPUT))
     except PyhybridError as error:
@@ -105,6 +105,9 @@ def read_profile(data: bytes) -> None:
         for rows in (profile.events, profile.timeline):
             with contextlib.suppress(PyhybridError):
                 list(rows())
+        for view in VIEWS:
+            with contextlib.suppress(PyhybridError), damage_in(profile.path):
+                view(profile)
         for name in ("perf", "folded"):
             with contextlib.suppress(PyhybridError), damage_in(profile.path):
                 EXPORTERS[name]().write(profile, os.path.abspath(f"out.{name}"))

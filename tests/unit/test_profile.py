@@ -187,12 +187,28 @@ def test_export_says_what_is_damaged_in_one_line(
     finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
     database(path, statement)
     with pytest.raises(SystemExit) as ended:
-        main(["export", "-f", "perf", "--no-inlines", str(path)])
+        main(["export", "-f", "perf", str(path)])
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith(f"pyhybrid: {path}: damaged: ")
     assert said.count("\n") == 1
     assert not (tmp_path / "perf.data").exists()
+
+
+@pytest.mark.parametrize("view", [[], ["--tree"], ["--quality"], ["--lines"], ["--json"]])
+def test_report_says_what_is_damaged_in_one_line(
+    tmp_path: Path, view: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    database(path, "UPDATE sampled SET stack = stack + (1 << 40)")
+    with pytest.raises(SystemExit) as ended:
+        main(["report", *view, "--no-inlines", str(path)])
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(f"pyhybrid: {path}: damaged: ")
+    assert said.err.count("\n") == 1
+    assert not said.out
 
 
 def test_a_text_that_is_none_in_the_schema(tmp_path: Path) -> None:
