@@ -103,6 +103,8 @@ char *rust_demangle(const char *name)
 
     if (strncmp(name, "_R", 2) != 0 && strncmp(name, "_ZN", 3) != 0)
         return NULL;
+    if (strnlen(name, RUST_SYMBOL_BYTES + 1) > RUST_SYMBOL_BYTES)
+        return NULL;
     text.bytes = malloc(text.size);
     if (text.bytes &&
         (name[1] == 'R' ? rust_demangle_v0(name, &text) : rust_demangle_legacy(name, &text)) &&

@@ -7,8 +7,8 @@
  * instantiates; and so is what LLVM appended (".llvm.123", ".cold").  Nothing that is linked already
  * can do this; libiberty can, but it is GPL, and Debian has it as a static archive alone.
  *
- * A symbol is a file's, not trusted: what the grammar does not allow, a text longer than
- * RUST_NAME_BYTES and nesting deeper than the parser goes have no readable form.  Time and stack
+ * A symbol is a file's, not trusted: what the grammar does not allow, a symbol longer than
+ * RUST_SYMBOL_BYTES, a text longer than RUST_NAME_BYTES and nesting deeper than the parser goes have no readable form.  Time and stack
  * are bounded, and nothing is read beyond the symbol's NUL.  Any thread, no state.
  */
 #ifndef PYH_DEMANGLE_RUST_H
@@ -16,7 +16,7 @@
 
 #include "demangle_rust_text.h"
 
-enum { RUST_NAME_BYTES = 1 << 16 };
+enum { RUST_NAME_BYTES = 1 << 16, RUST_SYMBOL_BYTES = 1 << 14 };
 
 /* The readable form, for the caller to free(); NULL for what is no Rust symbol, or out of memory. */
 char *rust_demangle(const char *name);

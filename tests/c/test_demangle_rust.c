@@ -158,18 +158,36 @@ static void a_text_that_doubles_is_given_up(void **state)
 
 static void nesting_is_bounded(void **state)
 {
-    enum { N = 1 << 20 };
-    char *symbol = malloc(N + 32);
+    enum { N = 1 << 12 };
+    char symbol[N + 32] = "_RINvC1a1f";
 
     (void)state;
-    assert_non_null(symbol);
-    strcpy(symbol, "_RINvC1a1f");
     for (const char *nests = "STPRFIMXYN"; *nests; nests++) {
         memset(symbol + 10, *nests, N);
         strcpy(symbol + 10 + N, "hE");
         assert_null(rust_demangle(symbol));
     }
-    free(symbol);
+}
+
+static void length_is_bounded(void **state)
+{
+    char symbol[RUST_SYMBOL_BYTES + 32];
+
+    (void)state;
+    for (int excess = 0; excess < 2; excess++) {
+        int n = RUST_SYMBOL_BYTES - 12 + excess, head = sprintf(symbol, "_RNvC1a%d", n);
+        char *readable;
+
+        memset(symbol + head, 'x', (size_t)n);
+        symbol[head + n] = '\0';
+        assert_int_equal(strlen(symbol), RUST_SYMBOL_BYTES + excess);
+        readable = rust_demangle(symbol);
+        if (excess)
+            assert_null(readable);
+        else
+            assert_int_equal(strlen(readable), 3 + n);
+        free(readable);
+    }
 }
 
 static void binders_are_bounded(void **state)
@@ -220,6 +238,7 @@ int main(void)
         cmocka_unit_test(what_the_grammar_does_not_allow_is_no_symbol),
         cmocka_unit_test(a_text_that_doubles_is_given_up),
         cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(length_is_bounded),
         cmocka_unit_test(binders_are_bounded),
         cmocka_unit_test(no_symbol_does_harm),
     };

@@ -10,9 +10,12 @@ CODE = r"""
 namespace space {
 struct Base { virtual ~Base() {} virtual int first(int x) { return x; } };
 struct Derived : Base { int first(int x) override; virtual int second(int x); };
+struct Other { virtual ~Other() {} virtual int third(int x) { return x - 1; } };
+struct Both : virtual Base, Other { int third(int x) override; };
 __attribute__((noinline)) static int hidden(int x) { return x * 3; }
 static inline int inlined(int x) { return hidden(x) + 1; }
 int Derived::first(int x) { return inlined(x) + inlined(x + 1); }
+int Both::third(int x) { return x + 3; }
 int Derived::second(int x) { if (x < 0) throw x; return hidden(x); }
 template <typename T> struct Box { __attribute__((noinline)) T take(T x); };
 template <typename T> T Box<T>::take(T x) { return x + 1; }
@@ -90,15 +93,20 @@ def surroundings(seeds: Path, folder: Path) -> None:
 
 
 NAMES = (
-    b"N5space7Derived5firstEi",
-    b"N5space3BoxIiE4takeEi",
-    b"St4moveIRSt10unique_ptrIiSt14default_deleteIiEEEONSt16remove_referenceIT_E4typeEOS5_",
-    b"ZN1a1bIZNS_1cEvEUlT_E_EEvS1_ENKUlvE_clEv",
-    b"N2at6native12_GLOBAL__N_18templateIJflEEEvRKNS_6TensorEDpT_",
-    b"TV3Foo",
-    b"ZTIN1AE",
-    b"1fIXadL_Z1gvEEEvDTcl1gfp_EE",
-    b"1fSt4pairIiiES_IS0_S0_ES_IS1_S1_ES_IS2_S2_E",
+    b"ZN5space7Derived5firstEi",
+    b"ZN5space3BoxIiE4takeEi",
+    b"ZSt4moveIRSt10unique_ptrIiSt14default_deleteIiEEEONSt16remove_referenceIT_E4typeEOS5_",
+    b"ZZN1a1bIZNS_1cEvEUlT_E_EEvS1_ENKUlvE_clEv",
+    b"ZN2at6native12_GLOBAL__N_18templateIJflEEEvRKNS_6TensorEDpT_",
+    b"ZTV3Foo",
+    b"ZZTIN1AE",
+    b"Z1fIXadL_Z1gvEEEvDTcl1gfp_EE",
+    b"Z1fSt4pairIiiES_IS0_S0_ES_IS1_S1_ES_IS2_S2_E",
+    b"ZN61_$LT$$RF$T$u20$as$u20$core..fmt..Debug$GT$3fmt17h0123456789abcdefE",
+    b"RNvMs_Cs4Cv8Wi1oAIB_7mycrateINtB4_7ExamplemKj2_E4pushB4_",
+    b"RNvNtNtCsgOH4LzxkuMq_7mycrateu8gdel_5qa6escher4bach",
+    b"RINvC1a1fDG_INtC1a1TRL0_hEp4ItemtNtC1a4SendEL_Kc41_Kan80_FUKCvEuTlmEE",
+    b"RNCNvCsgStHSCytQ6I_7mycrate4mains_0B3_.llvm.77",
 )
 
 

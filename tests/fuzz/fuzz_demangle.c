@@ -1,4 +1,4 @@
-/* fuzz_demangle.c - damaged C++ names: the readable form may be exponentially longer. */
+/* fuzz_demangle.c - damaged names of C++ and Rust: the readable form may be exponentially longer. */
 #include "input.h"
 #include "symbolize/symbolize.h"
 
@@ -9,12 +9,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    char *name = malloc(size + 3);
+    char *name = malloc(size + 2);
 
     INPUT_CHECK(name);
-    memcpy(name, "_Z", 2);
-    memcpy(name + 2, bytes, size);
-    name[2 + size] = '\0';
+    name[0] = '_'; /* then Z or R, in what is of use */
+    memcpy(name + 1, bytes, size);
+    name[1 + size] = '\0';
     input_count_memory();
     free(symbol_demangle(name));
     input_check_memory(BYTES_AT_MOST);
