@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from itertools import zip_longest
+from textwrap import wrap
 from typing import TextIO
 
 from pyhybrid.lines import FunctionLines
@@ -19,6 +20,7 @@ Line = list[tuple[str, str]]
 MAX_LINES, MIN_COLUMNS, MAX_COLUMNS = 24, 80, 100
 N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS = 6, 3, 2, 2, 14, 2
 MIN_SELF = 4
+FACT_COLUMNS, NOTE_LINES = 9, 3
 MAX_NAME = 40  # of one frame in a path
 _PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
 DIM, STRONG, WARN = "dim", "bold", "yellow"
@@ -65,7 +67,7 @@ def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     last = [_fact("wrote", _files(summary.written))] if summary.written else []
     if summary.lines:
         last.append(_fact("lines", _lines(summary.lines, summary.file)))
-    facts, paths = [*_facts(summary), [("", "")]], _paths(summary, columns)
+    facts, paths = [*_facts(summary, columns), [("", "")]], _paths(summary, columns)
     room = MAX_LINES - len(facts) - len(last)
     n_self = max(MIN_SELF, min(N_SELF, room - 2 - N_PYTHON - len(paths)))
     lines = [*facts, *_functions(summary, columns, n_self), *paths][: MAX_LINES - len(last)]
@@ -98,7 +100,7 @@ def _files(paths: list[str]) -> str:
     return "; ".join([names, *(p for p in paths if p not in beside)])
 
 
-def _facts(s: Summary) -> list[Line]:
+def _facts(s: Summary, columns: int) -> list[Line]:
     argv = " ".join([os.path.basename(s.argv[0]), *s.argv[1:]]) if s.argv else "?"
     lines: list[Line] = [
         [("pyhybrid ", STRONG), (f"{argv}  ", STRONG), (f"pid {s.pid}, Python {s.python}", DIM)],
@@ -125,11 +127,17 @@ def _facts(s: Summary) -> list[Line]:
         lines.append(_fact("children", text, True))
     if not s.complete:
         lines.append(_fact("note", "the process was killed, or its end is missing", True))
-    lines += [_fact("note", note, True) for note in s.notes[:N_NOTES]]
+    for note in s.notes[:N_NOTES]:
+        lines += _note(note, columns)
     if len(s.notes) > N_NOTES:
-        more = f" (and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`)"
-        lines[-1].append((more, DIM))
+        more = f"and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`"
+        lines.append(_fact("", more))
     return lines
+
+
+def _note(note: str, columns: int) -> list[Line]:
+    parts = wrap(note, columns - FACT_COLUMNS, max_lines=NOTE_LINES, placeholder=" …")
+    return [_fact("" if i else "note", part, True) for i, part in enumerate(parts)]
 
 
 def _cost(s: Summary) -> str:
@@ -144,7 +152,7 @@ def _cost(s: Summary) -> str:
 
 
 def _fact(name: str, text: str, warn: bool = False) -> Line:
-    return [(f"{name:<9}", DIM), (text, WARN if warn else "")]
+    return [(f"{name:<{FACT_COLUMNS}}", DIM), (text, WARN if warn else "")]
 
 
 def _time(s: Summary) -> str:

@@ -166,6 +166,22 @@ def test_one_screen(tmp_path: Path, columns: int) -> None:
     assert not any("\n" in line for line in lines)
 
 
+def test_notes_are_whole(tmp_path: Path) -> None:
+    notes = [
+        f"/a/long/folder{'/name' * 12}/lib.so is another build than the one that ran: no names"
+    ]
+    writer = example()
+    writer.meta(notes=[*notes, "a second one", "a third one"])
+    with opened(writer, tmp_path) as profile:
+        lines = plain(summarize(profile, [], []))
+    first = next(i for i, line in enumerate(lines) if line.startswith("note"))
+    assert " ".join(line[9:] for line in lines[first : first + 2]) == notes[0]
+    assert lines[first + 2 : first + 4] == [
+        "note     a second one",
+        "         and 1 more in `pyhybrid report --json`",
+    ]
+
+
 def test_what_it_says(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     text = "\n".join(plain(summarize(profile, ["/out.pyhybrid", "/perf.data"], [])))
