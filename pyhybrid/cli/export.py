@@ -6,7 +6,13 @@ import sys
 
 from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
-from pyhybrid.cli.selecting import add_debug_info, add_selection, choice_of, with_debug_info
+from pyhybrid.cli.selecting import (
+    add_debug_info,
+    add_file,
+    add_selection,
+    choice_of,
+    with_debug_info,
+)
 from pyhybrid.compensate import COMPENSATED, compensate
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
@@ -28,12 +34,7 @@ class Export:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument(
-            "file",
-            nargs="?",
-            default="out.pyhybrid",
-            help="profile, or .part (default: %(default)s)",
-        )
+        add_file(parser)
         formats = "; ".join(f"{name}: {each.help}" for name, each in EXPORTERS.items())
         parser.add_argument(
             "-f",

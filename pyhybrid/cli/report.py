@@ -7,7 +7,13 @@ from dataclasses import asdict
 
 from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
-from pyhybrid.cli.selecting import add_debug_info, add_selection, choice_of, with_debug_info
+from pyhybrid.cli.selecting import (
+    add_debug_info,
+    add_file,
+    add_selection,
+    choice_of,
+    with_debug_info,
+)
 from pyhybrid.compensate import compensate
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
@@ -30,12 +36,7 @@ class Report:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument(
-            "file",
-            nargs="?",
-            default="out.pyhybrid",
-            help="profile, or .part (default: %(default)s)",
-        )
+        add_file(parser)
         parser.add_argument("--json", action="store_true", help="as JSON; not --tree")
         view = parser.add_mutually_exclusive_group()
         view.add_argument(

@@ -1,4 +1,4 @@
-"""The options of `report` and `export` that choose samples and frames."""
+"""What `report` and `export` share: the file, and the options that choose samples and frames."""
 
 import argparse
 
@@ -17,6 +17,16 @@ def slower_than(text: str) -> SlowerThan:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=DURATION (train_step=50ms)")
     return SlowerThan(name, Duration()(least))
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """The profile to read."""
+    parser.add_argument(
+        "file",
+        nargs="?",
+        default="out.pyhybrid",
+        help="profile, or .part (default: %(default)s)",
+    )
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
