@@ -10,15 +10,13 @@ Source: debuginfod_find_debuginfo(3).
 import ctypes
 import errno
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable
 
 from pyhybrid.errors import PyhybridError
 
 LIBRARY = "libdebuginfod.so.1"
-_PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_long, ctypes.c_long)
 
 
 class Debuginfod:
@@ -45,10 +43,7 @@ class Debuginfod:
         self._client = self._library.debuginfod_begin()
         if not self._client:
             raise PyhybridError(f"--debuginfod: {LIBRARY} does not start")
-        self._interrupted = False
-        self._progress = _PROGRESS(lambda *_: self._interrupted)  # the library asks: give up?
-        self._library.debuginfod_set_progressfn.argtypes = [ctypes.c_void_p, _PROGRESS]
-        self._library.debuginfod_set_progressfn(self._client, self._progress)
+        self._idle = True
 
     def find(self, build_id: str, module: str) -> str | None:
         """The path of the debug file of this build of `module`; None: no server has it.
@@ -59,8 +54,7 @@ class Debuginfod:
         print(f"pyhybrid: asking debuginfod for {name} ...", file=sys.stderr, flush=True)
         path = ctypes.c_void_p()
         raw = bytes.fromhex(build_id)
-        with self._interruptible():
-            found = self._find(self._client, raw, len(raw), ctypes.byref(path))
+        found = self._wait_for(self._find, self._client, raw, len(raw), ctypes.byref(path))
         if found < 0:
             if -found != errno.ENOENT:
                 self.notes.append(f"debuginfod: {build_id}: {os.strerror(-found)}")
@@ -71,31 +65,22 @@ class Debuginfod:
         finally:
             self._free(path)
 
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """SIGINT makes the library return, and has its usual effect then.
+    def _wait_for(self, call: Callable[..., int], *arguments: object) -> int:
+        """The call's result; the wait for it can be interrupted, the call cannot.
 
-        Python's handler runs in the library's callback, where nothing may be raised.
+        Newer libraries ask for minutes without a look at their progress function.
         """
-        usual = signal.getsignal(signal.SIGINT)
-        if not callable(usual):  # ignored, or deadly as it is
-            yield
-            return
-
-        def interrupt(*_: object) -> None:
-            self._interrupted = True
-
-        signal.signal(signal.SIGINT, interrupt)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, usual)
-        if self._interrupted:
-            self._interrupted = False
-            signal.raise_signal(signal.SIGINT)
+        results: list[int] = []
+        thread = threading.Thread(target=lambda: results.append(call(*arguments)), daemon=True)
+        self._idle = False
+        thread.start()
+        thread.join()
+        self._idle = True
+        return results[0]
 
     def __enter__(self) -> "Debuginfod":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._library.debuginfod_end(self._client)
+        if self._idle:  # else a thread is still in the library
+            self._library.debuginfod_end(self._client)

@@ -228,7 +228,8 @@ static int read_unit(struct dwarf_lines *d, struct target *targets, size_t n)
         const struct scope *scope = targets[i].scope;
 
         targets[i].out->directory = directory;
-        find_line(&unit, &targets[i]);
+        if (directory) /* without one libdw (0.196) dies of DW_LNE_define_file */
+            find_line(&unit, &targets[i]);
         if (!scope)
             continue;
         targets[i].out->found = 1;

@@ -4,7 +4,8 @@ Two stackcollapses are stock: FlameGraph's stackcollapse-perf.pl, where it is on
 $STACKCOLLAPSE), and perf's own, `perf script report stackcollapse`.  Between their stacks and
 ours lie, by design: names of Python functions (perf has no parentheses and whole paths), blanks
 in threads' names, versions of symbols (`clock_gettime@@GLIBC_2.17`), other names of one address,
-and the frames that folded stacks leave out (fold.py), which are in perf.data.
+names that are no symbols' (a stripped interpreter's functions, by the methods they are), and the
+frames that folded stacks leave out (fold.py), which are in perf.data.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ pytestmark = pytest.mark.needs("perf")
 STACKCOLLAPSE = os.environ.get("STACKCOLLAPSE") or shutil.which("stackcollapse-perf.pl")
 
 
+BY_SYMBOL = ("symtab", "dynsym", "debug file", "kallsyms")
+
+
 def comparable(name: str) -> str:
     """A native function's name without what perf and we write differently.
 
@@ -44,11 +48,16 @@ def comparable(name: str) -> str:
     """
     if name.startswith(("[", "__vdso_")) or "!" in name or name.endswith("@plt"):
         return "unnamed"
-    return name.split("@@")[0].removeprefix("__GI_").split("(")[0]
+    return name.split("@")[0].removeprefix("__GI_").split("(")[0]
 
 
 def is_own(frame: Frame) -> bool:
     return frame.kind not in ("native", "kernel")
+
+
+def native_name(frame: Frame) -> str:
+    """What of a native function's name perf has: nothing where no symbol says it."""
+    return comparable(frame.name) if frame.source in BY_SYMBOL else "unnamed"
 
 
 def perfs_thread(name: str) -> str:
@@ -63,7 +72,7 @@ def folded_of_paths(profile: Profile) -> dict[tuple[str, ...], str]:
     for row in profile.sampled:
         thread = profile.threads[row.thread].name
         frames = frames_of(profile, row.stack)[::-1]
-        path = [perf_name(f) if is_own(f) else comparable(f.name) for f in frames]
+        path = [perf_name(f) if is_own(f) else native_name(f) for f in frames]
         names = [labels[f] for f in tree.path(tree.of_node[profile.stacks.node[row.stack]])]
         key = (perfs_thread(thread), *path)
         folded[key] = ";".join((thread, *(n.replace(";", ":") for n in names)))

@@ -12,7 +12,7 @@
 
 static volatile long sink;
 
-static double cpu_us(void)
+__attribute__((noinline)) static double cpu_us(void) /* perf script shows inlined functions */
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
