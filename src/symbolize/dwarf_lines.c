@@ -9,11 +9,14 @@
 #include "debug_file.h"
 #include "dwarf_scopes.h"
 #include "elf_image.h"
+#include "line_program.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <errno.h>
+#include <gelf.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 /* Compressed sections of more than that are refused: of 273 debug files of Debian's the
@@ -214,21 +217,64 @@ static const char *directory_of(Dwarf_Die *unit)
     return dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
 }
 
+static const uint8_t *line_section(Dwarf *dwarf, size_t *size)
+{
+    Elf *elf = dwarf_getelf(dwarf);
+    Elf_Scn *section = NULL;
+    size_t names;
+
+    if (elf_getshdrstrndx(elf, &names) != 0)
+        return NULL;
+    while ((section = elf_nextscn(elf, section))) {
+        GElf_Shdr header;
+        const char *name =
+            gelf_getshdr(section, &header) ? elf_strptr(elf, names, header.sh_name) : NULL;
+
+        if (name && (strcmp(name, ".debug_line") == 0 || strcmp(name, ".zdebug_line") == 0)) {
+            Elf_Data *data = elf_getdata(section, NULL); /* libdw has unpacked it */
+
+            *size = data ? data->d_size : 0;
+            return data ? data->d_buf : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* libdw (0.196) puts the unit's directory before the name of a file that the line program defines,
+ * and dies where there is none. */
+static int may_read_lines(Dwarf *dwarf, Dwarf_Die *unit)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word begin;
+    Dwarf_Die die;
+    uint8_t address_size, offset_size;
+    size_t size = 0;
+    const uint8_t *section;
+
+    if (directory_of(unit))
+        return 1;
+    section = line_section(dwarf, &size);
+    return section && dwarf_diecu(unit, &die, &address_size, &offset_size) && address_size == 8 &&
+           dwarf_formudata(dwarf_attr(unit, DW_AT_stmt_list, &attribute), &begin) == 0 &&
+           !line_program_may_define_files(section, size, begin);
+}
+
 static int read_unit(struct dwarf_lines *d, struct target *targets, size_t n)
 {
     const char *directory;
     Dwarf_Die unit;
-    int r;
+    int r, has_lines;
 
     if (!dwarf_offdie(d->dwarf, targets[0].unit, &unit))
         return 0;
     directory = directory_of(&unit);
+    has_lines = may_read_lines(d->dwarf, &unit);
     r = scopes_find(&d->scopes, d->dwarf, &unit, targets, n);
     for (size_t i = 0; i < n; i++) {
         const struct scope *scope = targets[i].scope;
 
         targets[i].out->directory = directory;
-        if (directory) /* without one libdw (0.196) dies of DW_LNE_define_file */
+        if (has_lines)
             find_line(&unit, &targets[i]);
         if (!scope)
             continue;
