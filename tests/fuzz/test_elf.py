@@ -1,8 +1,8 @@
 """The readers of ELF files under libFuzzer: no crash, no leak, no hang, and memory in proportion.
 
-Each target runs for PYHYBRID_FUZZ_S seconds (8: a minute for all) from the same seed on; `make fuzz` lets it run for
-a minute, each time from another one.  An input that fails is printed; once mended it goes to
-corpus/TARGET, which always runs first.
+Each target runs for PYHYBRID_FUZZ_S seconds (8: a minute for all) from the same seed on; `make
+fuzz` lets it run for a minute, each time from another one.  An input that fails is printed; once
+mended it goes to corpus/TARGET, which always runs first.
 """
 
 from __future__ import annotations
