@@ -56,27 +56,48 @@ static const char *type_name(const struct search *s, PyTypeObject *type, char *t
     return length > 0 && length < NAME_MAX_BYTES ? text : qualname;
 }
 
-/* Slots without a wrapper. */
-static void look_at_type(struct search *s, PyTypeObject *type)
+/* NULL if the slot is inherited: it has its name from the base. */
+static void *own(void *slot, void *of_base)
 {
-    uint64_t *seen = map_put(&s->types, (uint64_t)type);
-    if (!seen || *seen)
-        return;
-    *seen = 1;
+    return slot == of_base ? NULL : slot;
+}
+
+/* Slots without a wrapper. */
+static void look_at_slots(struct search *s, PyTypeObject *type)
+{
+    static PyTypeObject no_type;
+    static PyBufferProcs no_buffer;
     char text[NAME_MAX_BYTES];
     const char *name = type_name(s, type, text);
-    const PyBufferProcs *buffer = type->tp_as_buffer;
-    tell(s, (void *)type->tp_new, name, "__new__");
-    tell(s, (void *)type->tp_dealloc, name, "tp_dealloc");
-    tell(s, (void *)type->tp_traverse, name, "tp_traverse");
-    tell(s, (void *)type->tp_clear, name, "tp_clear");
-    tell(s, (void *)type->tp_vectorcall, name, "tp_vectorcall");
-    tell(s, buffer ? (void *)buffer->bf_getbuffer : NULL, name, "bf_getbuffer");
-    tell(s, buffer ? (void *)buffer->bf_releasebuffer : NULL, name, "bf_releasebuffer");
+    const PyTypeObject *base = type->tp_base ? type->tp_base : &no_type;
+    const PyBufferProcs *buffer = type->tp_as_buffer ? type->tp_as_buffer : &no_buffer;
+    const PyBufferProcs *of_base = base->tp_as_buffer ? base->tp_as_buffer : &no_buffer;
+    tell(s, own((void *)type->tp_new, (void *)base->tp_new), name, "__new__");
+    tell(s, own((void *)type->tp_dealloc, (void *)base->tp_dealloc), name, "tp_dealloc");
+    tell(s, own((void *)type->tp_traverse, (void *)base->tp_traverse), name, "tp_traverse");
+    tell(s, own((void *)type->tp_clear, (void *)base->tp_clear), name, "tp_clear");
+    tell(s, own((void *)type->tp_vectorcall, (void *)base->tp_vectorcall), name, "tp_vectorcall");
+    tell(s, own((void *)buffer->bf_getbuffer, (void *)of_base->bf_getbuffer), name, "bf_getbuffer");
+    tell(s, own((void *)buffer->bf_releasebuffer, (void *)of_base->bf_releasebuffer), name,
+         "bf_releasebuffer");
+}
+
+/* The type and its bases. */
+static void look_at_type(struct search *s, PyTypeObject *type)
+{
+    for (; type; type = type->tp_base) {
+        uint64_t *seen = map_put(&s->types, (uint64_t)type);
+        if (!seen || *seen)
+            return;
+        *seen = 1;
+        look_at_slots(s, type);
+    }
 }
 
 static void look_at_builtin(struct search *s, const PyCFunctionObject *f)
 {
+    if (f->m_ml->ml_flags & METH_CLASS) /* bound to any subclass: its descriptor has the name */
+        return;
     char text[NAME_MAX_BYTES];
     const char *of = ascii(f->m_module);
     if (f->m_self && PyType_Check(f->m_self)) /* METH_STATIC */

@@ -39,6 +39,7 @@ class Hostile:
     def __eq__(self, other): print("hostile")
     def __class_getitem__(cls, item): print("hostile")
 hostile = [Hostile() for _ in range(10)]
+made = [type("Sub", (methods.Thing,), {{"__module__": str(i)}}).made for i in range(20)]
 n = 200_000
 thing = methods.Thing(n)
 for expression in {expressions!r}:
