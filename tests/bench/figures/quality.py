@@ -1,7 +1,8 @@
 """What the stacks of examples/train.py are worth, from its import of torch to its end.
 
 A stack is impossible if its Python functions are a path that no call has taken: by the exact tree
-of another run (what the program does is the same each time).
+of another run (what the program does is the same each time).  Our own functions at the end of a run
+are in no such tree: what is below `finish` is left out.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ from method import Figure, profiled, row, run
 
 from figures.training import TRAIN
 from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Frame
 
 HZ = 1999
 
 PythonPath = tuple[tuple[str, str | None, int | None], ...]  # (name, file, line), from the root on
+
+
+def is_shim(frame: Frame) -> bool:
+    """The interpreter's own code before an `__init__` is no function; sampled, it has its name."""
+    return frame.name == "__init__" and frame.line == 0
 
 
 def python_paths(profile: Profile) -> list[PythonPath | None]:
@@ -29,7 +36,7 @@ def python_paths(profile: Profile) -> list[PythonPath | None]:
         path, frame = paths[nodes.parent[node]], profile.frames[nodes.frame[node]]
         if frame.name == "[unknown python]":
             path = None
-        elif frame.kind == "python" and path is not None:
+        elif frame.kind == "python" and path is not None and not is_shim(frame):
             path = (*path, (frame.name, frame.file, frame.line))
         paths.append(path)
     return paths
@@ -46,7 +53,13 @@ def python_shares(folder: Path, possible: set[PythonPath | None]) -> dict[str, A
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         paths = python_paths(profile)
         found = [(row.samples, paths[profile.stacks.node[row.stack]]) for row in profile.sampled]
-    impossible = [(n, path) for n, path in found if path is not None and path not in possible]
+    impossible = [
+        (n, path)
+        for n, path in found
+        if path is not None
+        and path not in possible
+        and not any(name == "Profiling.finish" for name, *_ in path)
+    ]
     return {
         "impossible": sum(n for n, _ in impossible),
         "impossible paths": impossible,
