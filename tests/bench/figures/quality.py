@@ -2,7 +2,7 @@
 
 A stack is impossible if its Python functions are a path that no call has taken: by the exact tree
 of another run (what the program does is the same each time).  Our own functions at the end of a run
-are in no such tree: what is below `finish` is left out.
+are in no such tree: what is below OWN_END is left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
 
 HZ = 1999
+OWN_END = "Profiling.finish"
 
 PythonPath = tuple[tuple[str, str | None, int | None], ...]  # (name, file, line), from the root on
 
