@@ -8,8 +8,9 @@
  * can do this; libiberty can, but it is GPL, and Debian has it as a static archive alone.
  *
  * A symbol is a file's, not trusted: what the grammar does not allow, a symbol longer than
- * RUST_SYMBOL_BYTES, a text longer than RUST_NAME_BYTES and nesting deeper than the parser goes have no readable form.  Time and stack
- * are bounded, and nothing is read beyond the symbol's NUL.  Any thread, no state.
+ * RUST_SYMBOL_BYTES, a text longer than RUST_NAME_BYTES and nesting deeper than the parser goes
+ * have no readable form.  Time and stack are bounded, and nothing is read beyond the symbol's NUL.
+ * Any thread, no state.
  */
 #ifndef PYH_DEMANGLE_RUST_H
 #define PYH_DEMANGLE_RUST_H

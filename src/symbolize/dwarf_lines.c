@@ -14,9 +14,7 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <errno.h>
-#include <gelf.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 /* Compressed sections of more than that are refused: of 273 debug files of Debian's the
@@ -33,12 +31,17 @@ struct dwarf_lines {
 
 /* Opening */
 
-/* The section's index; 0: there is none. */
+/* The index of the section, which has another name where it is packed the GNU way; 0: there is none. */
+static size_t find_section(const struct elf_image *image, const char *name, const char *packed)
+{
+    size_t index = elf_image_find(image, SHT_PROGBITS, name);
+
+    return index ? index : elf_image_find(image, SHT_PROGBITS, packed);
+}
+
 static size_t find_dwarf(const struct elf_image *image)
 {
-    size_t index = elf_image_find(image, SHT_PROGBITS, ".debug_info");
-
-    return index ? index : elf_image_find(image, SHT_PROGBITS, ".zdebug_info");
+    return find_section(image, ".debug_info", ".zdebug_info");
 }
 
 static int is_large(const struct elf_image *image, uint64_t limit_bytes)
@@ -217,46 +220,21 @@ static const char *directory_of(Dwarf_Die *unit)
     return dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
 }
 
-static const uint8_t *line_section(Dwarf *dwarf, size_t *size)
-{
-    Elf *elf = dwarf_getelf(dwarf);
-    Elf_Scn *section = NULL;
-    size_t names;
-
-    if (elf_getshdrstrndx(elf, &names) != 0)
-        return NULL;
-    while ((section = elf_nextscn(elf, section))) {
-        GElf_Shdr header;
-        const char *name =
-            gelf_getshdr(section, &header) ? elf_strptr(elf, names, header.sh_name) : NULL;
-
-        if (name && (strcmp(name, ".debug_line") == 0 || strcmp(name, ".zdebug_line") == 0)) {
-            Elf_Data *data = elf_getdata(section, NULL); /* libdw has unpacked it */
-
-            *size = data ? data->d_size : 0;
-            return data ? data->d_buf : NULL;
-        }
-    }
-    return NULL;
-}
-
 /* libdw (0.196) puts the unit's directory before the name of a file that the line program defines,
  * and dies where there is none. */
-static int may_read_lines(Dwarf *dwarf, Dwarf_Die *unit)
+static int may_read_lines_without_directory(const struct dwarf_lines *d, Dwarf_Die *unit)
 {
+    const struct elf_image *image = d->debug.elf ? &d->debug : &d->file;
+    size_t index = find_section(image, ".debug_line", ".zdebug_line");
+    Elf_Data *lines = elf_getdata(elf_getscn(image->elf, index), NULL); /* libdw has unpacked it */
     Dwarf_Attribute attribute;
     Dwarf_Word begin;
     Dwarf_Die die;
     uint8_t address_size, offset_size;
-    size_t size = 0;
-    const uint8_t *section;
 
-    if (directory_of(unit))
-        return 1;
-    section = line_section(dwarf, &size);
-    return section && dwarf_diecu(unit, &die, &address_size, &offset_size) && address_size == 8 &&
+    return lines && dwarf_diecu(unit, &die, &address_size, &offset_size) && address_size == 8 &&
            dwarf_formudata(dwarf_attr(unit, DW_AT_stmt_list, &attribute), &begin) == 0 &&
-           !line_program_may_define_files(section, size, begin);
+           !line_program_may_define_files(lines->d_buf, lines->d_size, begin);
 }
 
 static int read_unit(struct dwarf_lines *d, struct target *targets, size_t n)
@@ -268,7 +246,7 @@ static int read_unit(struct dwarf_lines *d, struct target *targets, size_t n)
     if (!dwarf_offdie(d->dwarf, targets[0].unit, &unit))
         return 0;
     directory = directory_of(&unit);
-    has_lines = may_read_lines(d->dwarf, &unit);
+    has_lines = directory || may_read_lines_without_directory(d, &unit);
     r = scopes_find(&d->scopes, d->dwarf, &unit, targets, n);
     for (size_t i = 0; i < n; i++) {
         const struct scope *scope = targets[i].scope;

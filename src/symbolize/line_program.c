@@ -43,24 +43,28 @@ static int skip_leb128(struct program *p)
 static int extended_defines_no_file(struct program *p)
 {
     uint64_t length, opcode;
-    const uint8_t *end;
+    const uint8_t *begin;
 
-    if (!read_number(p, 1, &length) || length == 0 || length >= 0x80 || !read_number(p, 1, &opcode))
+    if (!read_number(p, 1, &length) || length >= 0x80)
         return 0;
-    end = p->at + length - 1;
-    if (!skip(p, length - 1))
+    begin = p->at;
+    if (!read_number(p, 1, &opcode))
         return 0;
     switch (opcode) {
     case DW_LNE_end_sequence:
-        return length == 1;
+        break;
     case DW_LNE_set_address:
-        return length == 1 + ADDRESS_SIZE;
+        if (!skip(p, ADDRESS_SIZE))
+            return 0;
+        break;
     case DW_LNE_set_discriminator:
-        p->at = end - (length - 1);
-        return skip_leb128(p) && p->at == end;
+        if (!skip_leb128(p))
+            return 0;
+        break;
     default:
         return 0;
     }
+    return p->at == begin + length;
 }
 
 static int standard_defines_no_file(struct program *p, unsigned opcode)
