@@ -21,6 +21,7 @@ export TMPDIR="$scratch"
 
 failed=
 report=
+export PYHYBRID_FAILURES="$scratch/failures"
 fuzzed=${SAN:-}
 
 run() { # PASS COMMAND...
@@ -28,6 +29,8 @@ run() { # PASS COMMAND...
     shift
     printf '\n=== %s\n' "$pass"
     code=0
+    : >"$PYHYBRID_FAILURES"
+    chmod 666 "$PYHYBRID_FAILURES"
     "$@" || code=$?
     word=passed
     if [ "$code" = 77 ] && [ "${CI:-}" != true ]; then
@@ -37,6 +40,8 @@ run() { # PASS COMMAND...
     fi
     report="$report
   $pass: $word"
+    [ ! -s "$PYHYBRID_FAILURES" ] || report="$report
+$(sed 's/^/    /' "$PYHYBRID_FAILURES")"
 }
 
 c_tests() {

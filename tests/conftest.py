@@ -53,6 +53,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
 }
 MAY_LACK = {"interpreter_symbols", "plain_build", *(["root"] if TEST_AS == "user" else [])}
 
+ERROR_LINES, ERROR_COLUMNS = 12, 300  # of a failed test, in PYHYBRID_FAILURES
+
 is_here = functools.cache(lambda need: NEEDS[need]())
 
 
@@ -117,6 +119,17 @@ if CI:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """What failed goes to the file PYHYBRID_FAILURES, too, which `make test` ends with: of a long
+    log, often only its end is kept."""
+    path = os.environ.get("PYHYBRID_FAILURES")
+    if path and report.failed:
+        why = report.longreprtext.splitlines()
+        lines = [line[:ERROR_COLUMNS] for line in why if line.startswith("E ")][:ERROR_LINES]
+        with open(path, "a") as file:
+            file.write("\n".join([f"{report.nodeid} ({report.when})", *lines, ""]))
 
 
 def open_files() -> list[str]:

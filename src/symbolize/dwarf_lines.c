@@ -232,7 +232,8 @@ static int may_read_lines_without_directory(const struct dwarf_lines *d, Dwarf_D
     Dwarf_Die die;
     uint8_t address_size, offset_size;
 
-    return lines && dwarf_diecu(unit, &die, &address_size, &offset_size) && address_size == 8 &&
+    return lines && lines->d_buf && dwarf_diecu(unit, &die, &address_size, &offset_size) &&
+           address_size == 8 &&
            dwarf_formudata(dwarf_attr(unit, DW_AT_stmt_list, &attribute), &begin) == 0 &&
            !line_program_may_define_files(lines->d_buf, lines->d_size, begin);
 }

@@ -103,4 +103,5 @@ def test_target(target: str, objects: Path, seeds: dict[str, Path], tmp_path: Pa
 
 def describe(target: str, log: str, found: Path) -> str:
     inputs = [f"{each.name}: {each.read_bytes().hex()}" for each in found.iterdir()]
-    return "\n".join([f"fuzz_{target}:", *log.splitlines()[-80:], *inputs])
+    told = [line for line in log.splitlines() if not line.startswith("#")]  # not its progress
+    return "\n".join([f"fuzz_{target}:", *told[-80:], *inputs])
