@@ -24,8 +24,9 @@ class ElfSymbols:
         The name is as the file spells it, without "@VERSION", and bytes that are not UTF-8 are
         written "\\xNN".  `size` is the symbol's own; for one without a size (hand-written assembly)
         it is the range that it was found to name.  `source` is "symtab", "debug file",
-        "debugdata", "dynsym" or "exported data": then the name is that of an object that points to
-        the function, with the place in it: "_ZTV1A[3]", "table[0]" (pyhybrid/exported_data.py).
+        "debugdata", "dynsym", "plt": a stub of the procedure linkage table, "NAME@plt" for what it
+        jumps to, or "exported data": then the name is that of an object that points to the
+        function, with the place in it: "_ZTV1A[3]", "table[0]" (pyhybrid/exported_data.py).
         Vtables of classes that are not exported have the names of their types.
         """
 

@@ -7,6 +7,7 @@ from functools import cache
 from pyhybrid.callables import lambda_called
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
+from pyhybrid.symbols import PLT
 
 KERNEL, INLINED = "_[k]", "_[i]"  # at the end of labels, as FlameGraph's tools mark these
 
@@ -39,8 +40,9 @@ def shorten_native(name: str) -> str:
     `void at::native::f<float, 4>(at::Tensor const&)::{lambda()#1}` -> `at::native::f::{lambda#1}`;
     `<Vec<u8> as std::io::Write>::write_all::<T>` -> `<Vec as std::io::Write>::write_all`.
     """
-    if name.endswith(INLINED):
-        return shorten_native(name.removesuffix(INLINED)) + INLINED
+    for suffix in (INLINED, PLT):
+        if name.endswith(suffix):
+            return shorten_native(name.removesuffix(suffix)) + suffix
     if name.startswith("_Z"):
         return _shorten_mangled(name)
     if "(" not in name and "<" not in name:

@@ -11,7 +11,7 @@ from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, 
 
 # Sources of a frame's name: schema.sql, `frame`.
 NAMED = (
-    *("symtab", "debug file", "debugdata", "dynsym"),
+    *("symtab", "debug file", "debugdata", "dynsym", "plt"),
     *("exported data", "method table", "role"),
     *jit_maps.SOURCES,
 )

@@ -50,7 +50,7 @@ CREATE TABLE frame (
     symbol TEXT,                          -- native, kernel: the name as it stands in the table; exported data:
                                           -- an object's name and the place in it (exported_data.py);
                                           -- pseudo: which, as a word (pseudo.py)
-    source TEXT NOT NULL,                 -- code, symtab, debug file, debugdata, dynsym, exported data, method table,
+    source TEXT NOT NULL,                 -- code, symtab, debug file, debugdata, dynsym, plt, exported data, method table,
                                           -- role (starts.py), fde, jit map, jitdump (jit_maps.py), kallsyms, none,
                                           -- pseudo, region
     python_name TEXT);                    -- native: by which Python reaches it (torch._C._nn.linear), as the

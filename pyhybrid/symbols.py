@@ -4,6 +4,7 @@ A native word is (module id, module-relative address), see src/frame.h.  Every d
 looked up once, all words of a module together.  What is known decides the name:
 
     symbol table       its symbol, demangled                  source symtab, debugdata, dynsym
+    linkage stub       at::Foo::run(int)@plt                  source plt
     exported object    at::Foo::{virtual#3}                   source exported data
     unwind table only  libfoo.so!+0x1a2b30 (function start)   source fde
     module only        libfoo.so!?                            source none
@@ -31,6 +32,8 @@ from pyhybrid.spool_rows import Module, Spool
 
 ADDRESS_BITS = 47
 ADDRESS_MASK = (1 << ADDRESS_BITS) - 1
+
+PLT = "@plt"  # at the end of a linkage stub's name
 
 Symbol = tuple[str, int, int, str]  # name as in the table, start, size (bytes), source
 
@@ -175,7 +178,11 @@ class Symbolizer:
     def _readable(self, raw: str, source: str) -> str:
         name = self._demangled.get(raw)
         if name is None:
-            exported = source == "exported data"
-            name = readable_place(raw, self._demangle) if exported else self._demangle(raw)
+            if source == "exported data":
+                name = readable_place(raw, self._demangle)
+            elif source == "plt":
+                name = self._demangle(raw.removesuffix(PLT)) + PLT
+            else:
+                name = self._demangle(raw)
             self._demangled[raw] = name
         return name

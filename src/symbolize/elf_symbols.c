@@ -9,6 +9,7 @@
 #include "elf_image.h"
 #include "exported_data.h"
 #include "fde.h"
+#include "plt_stubs.h"
 #include "symbol_table.h"
 
 #include <errno.h>
@@ -26,6 +27,7 @@ struct elf_symbols {
     struct elf_image debugdata;
     struct fde_index fdes;
     struct symbol_table *table;
+    struct plt_stubs *stubs;
     struct exported_data *exported; /* NULL until the first address that the table does not name */
     int exported_tried;
     char build_id[ELF_BUILD_ID_HEX];
@@ -53,7 +55,9 @@ static int make_entry(const struct elf_image *image, const struct fde_index *fde
     entry->size = symbol->st_size;
     entry->name = symbol->st_name;
     entry->unsized = symbol->st_size == 0;
-    entry->type = type == STT_FUNC ? 0 : type == STT_GNU_IFUNC ? 1 : 2;
+    entry->type = type == STT_FUNC        ? ENTRY_FUNCTION
+                  : type == STT_GNU_IFUNC ? ENTRY_IFUNC
+                                          : ENTRY_OTHER;
     entry->binding = binding == STB_LOCAL ? 2 : binding == STB_WEAK ? 1 : 0;
     if (entry->unsized) {
         fde = fde_index_next(fdes, symbol->st_value) - symbol->st_value;
@@ -157,6 +161,7 @@ static int build_table(struct elf_symbols *s, const char *path, const char *root
     r = r ? r : add_debug_file(s, path, roots);
     r = r ? r : add_debugdata(s);
     r = r ? r : add_symbols(s->table, &s->file, &s->fdes, SHT_DYNSYM, SOURCE_DYNSYM);
+    r = r ? r : plt_stubs_new(&s->stubs, &s->file);
     return r ? r : symbol_table_index(s->table);
 }
 
@@ -191,6 +196,7 @@ void elf_symbols_free(struct elf_symbols *s)
     if (!s)
         return;
     exported_data_free(s->exported);
+    plt_stubs_free(s->stubs);
     symbol_table_free(s->table);
     elf_image_close(&s->debugdata);
     elf_image_close(&s->debug);
@@ -203,7 +209,30 @@ const char *elf_symbols_build_id(const struct elf_symbols *s)
     return s->build_id[0] ? s->build_id : NULL;
 }
 
-/* What such a table does not name is no function: stubs (`.plt`), padding. */
+static int find_stub(struct elf_symbols *s, uint64_t address, struct symbol *out)
+{
+    struct plt_stub stub;
+    struct symbol chosen;
+
+    if (!plt_stubs_find(s->stubs, address, &stub))
+        return 0;
+    if (!stub.name) {
+        if (!symbol_table_find_chosen(s->table, stub.resolver, &chosen))
+            return 0;
+        stub.name = chosen.name;
+        stub.name_length = chosen.name_length;
+    }
+    *out = (struct symbol){
+        .name = stub.name,
+        .name_length = stub.name_length,
+        .start = stub.start,
+        .size = stub.size,
+        .source = SOURCE_PLT,
+    };
+    return 1;
+}
+
+/* What such a table does not name is no function: padding. */
 static int has_symtab(const struct elf_symbols *s)
 {
     return elf_image_find(&s->file, SHT_SYMTAB, NULL) ||
@@ -214,7 +243,7 @@ int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out
 {
     struct symbol own;
 
-    if (symbol_table_find(s->table, address, out))
+    if (symbol_table_find(s->table, address, out) || find_stub(s, address, out))
         return 1;
     if (!s->exported_tried) { /* without memory for it there are fewer names, no error */
         s->exported_tried = 1;

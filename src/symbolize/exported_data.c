@@ -118,6 +118,8 @@ static int add_relocation(void *context, const struct relocation *relocation)
     struct pointer p = {.place = relocation->place};
     Elf64_Sym symbol;
 
+    if (relocation->kind != RELOCATION_POINTER)
+        return 0;
     p.object = exported_objects_at(objects, p.place);
     if (p.object == NO_OBJECT)
         return 0;

@@ -96,6 +96,8 @@ static int add_relocation(void *context, const struct relocation *relocation)
     struct reader *r = context;
     struct word word = {relocation->place, relocation->addend};
 
+    if (relocation->kind != RELOCATION_POINTER)
+        return 0;
     if (relocation->symbol) {
         Elf64_Sym symbol = exported_objects_symbol(r->objects, relocation->symbol);
 

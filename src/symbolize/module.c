@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const source_names[N_SOURCES] = {"symtab", "debug file", "debugdata", "dynsym",
-                                                    "exported data"};
+static const char *const source_names[N_SOURCES] = {"symtab", "debug file", "debugdata",
+                                                    "dynsym", "plt",        "exported data"};
 
 struct symbols_object {
     PyObject_HEAD struct elf_symbols *symbols;
@@ -91,17 +91,18 @@ static void symbols_dealloc(PyObject *self)
     Py_DECREF(type); /* instances of heap types own their type */
 }
 
-/* The symbol's name; of an object, with the place in it: "_ZTV1A[3]", in its third virtual table
+/* The symbol's name; of a stub, "name@plt"; of an object, with the place in it: "_ZTV1A[3]", in its third virtual table
  * "_ZTV1A[2][3]". */
 static PyObject *spell(const struct symbol *s)
 {
     PyObject *name = decode(s->name, s->name_length), *element;
     const char *prefix = s->of_type ? "_ZTV" : "";
 
-    if (!name || s->source != SOURCE_EXPORTED_DATA)
+    if (!name || (s->source != SOURCE_EXPORTED_DATA && s->source != SOURCE_PLT))
         return name;
-    element = s->table ? PyUnicode_FromFormat("%s%U[%u][%u]", prefix, name, s->table, s->slot)
-                       : PyUnicode_FromFormat("%s%U[%u]", prefix, name, s->slot);
+    element = s->source == SOURCE_PLT ? PyUnicode_FromFormat("%U@plt", name)
+              : s->table ? PyUnicode_FromFormat("%s%U[%u][%u]", prefix, name, s->table, s->slot)
+                         : PyUnicode_FromFormat("%s%U[%u]", prefix, name, s->slot);
     Py_DECREF(name);
     return element;
 }

@@ -25,6 +25,31 @@ static int spend(struct reading *r, size_t words)
     return 1;
 }
 
+/* 0 if it is none of those that are told. */
+static int make_relocation(const Elf64_Rela *rela, struct relocation *out)
+{
+    uint32_t symbol = (uint32_t)ELF64_R_SYM(rela->r_info);
+
+    *out = (struct relocation){.place = rela->r_offset, .addend = (uint64_t)rela->r_addend};
+    switch (ELF64_R_TYPE(rela->r_info)) {
+    case R_X86_64_RELATIVE:
+        return 1;
+    case R_X86_64_IRELATIVE:
+        out->kind = RELOCATION_CHOSEN;
+        return 1;
+    case R_X86_64_JUMP_SLOT:
+    case R_X86_64_GLOB_DAT:
+        out->kind = RELOCATION_SLOT;
+        break;
+    case R_X86_64_64:
+        break;
+    default:
+        return 0;
+    }
+    out->symbol = symbol;
+    return symbol != 0;
+}
+
 static int read_rela(struct reading *r, const char *bytes, size_t size)
 {
     int error = 0;
@@ -32,19 +57,10 @@ static int read_rela(struct reading *r, const char *bytes, size_t size)
     for (Elf64_Rela rela; !error && size >= sizeof(rela) && spend(r, sizeof(rela) / WORD);
          bytes += sizeof(rela), size -= sizeof(rela)) {
         struct relocation found;
-        uint32_t type, symbol;
 
         memcpy(&rela, bytes, sizeof(rela));
-        type = ELF64_R_TYPE(rela.r_info);
-        symbol = (uint32_t)ELF64_R_SYM(rela.r_info);
-        if (type != R_X86_64_RELATIVE && (type != R_X86_64_64 || symbol == 0))
-            continue;
-        found = (struct relocation){
-            .place = rela.r_offset,
-            .addend = (uint64_t)rela.r_addend,
-            .symbol = type == R_X86_64_64 ? symbol : 0,
-        };
-        error = r->each(r->context, &found);
+        if (make_relocation(&rela, &found))
+            error = r->each(r->context, &found);
     }
     return error;
 }

@@ -1,7 +1,7 @@
 /* relocations.h - the words of an ELF file into which the loader writes addresses.
  *
- * `.rela.dyn` and its packed form `.relr.dyn`.  Of x86-64's relocations only those of whole
- * pointers in data: R_X86_64_RELATIVE and R_X86_64_64.
+ * `.rela.dyn` and its packed form `.relr.dyn`, `.rela.plt`.  Of x86-64's relocations those of whole
+ * pointers in data (R_X86_64_RELATIVE, R_X86_64_64), and of the global offset table.
  *
  * The file is not trusted: tables may lie in one another, but no more relocations are read than
  * would fit into the file.  Nothing is allocated.
@@ -13,7 +13,14 @@
 
 #include "elf_image.h"
 
+enum relocation_kind {
+    RELOCATION_POINTER,
+    RELOCATION_SLOT,   /* the symbol's address: R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT */
+    RELOCATION_CHOSEN, /* what the function at `addend` returns: R_X86_64_IRELATIVE */
+};
+
 struct relocation {
+    enum relocation_kind kind;
     uint64_t place;  /* virtual address of the word, anywhere */
     uint64_t addend; /* what is added to the symbol's or the file's address; 0 if `packed` */
     uint32_t symbol; /* index in the symbol table, which it may not have; 0: the file's address */

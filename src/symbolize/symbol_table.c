@@ -296,10 +296,16 @@ int symbol_table_index(struct symbol_table *t)
     return r ? r : flatten(t);
 }
 
+static int describe(const struct symbol_table *t, const struct symbol_entry *e, struct symbol *out)
+{
+    *out = (struct symbol){.start = e->start, .size = e->size, .source = e->source};
+    out->name = entry_name(t, e, NAME_LENGTH_MAX, &out->name_length);
+    return out->name_length > 0;
+}
+
 int symbol_table_find(const struct symbol_table *t, uint64_t address, struct symbol *out)
 {
     size_t low = 0, high = t->n_ranges; /* the last range that starts at or before the address */
-    const struct symbol_entry *e;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -311,12 +317,23 @@ int symbol_table_find(const struct symbol_table *t, uint64_t address, struct sym
     }
     if (low == 0 || t->range_symbol[low - 1] == NO_SYMBOL)
         return 0;
-    e = &t->entries[t->range_symbol[low - 1]];
-    out->name = entry_name(t, e, NAME_LENGTH_MAX, &out->name_length);
-    out->start = e->start;
-    out->size = e->size;
-    out->source = e->source;
-    out->of_type = 0;
-    out->table = out->slot = 0;
-    return out->name_length > 0;
+    return describe(t, &t->entries[t->range_symbol[low - 1]], out);
+}
+
+int symbol_table_find_chosen(const struct symbol_table *t, uint64_t start, struct symbol *out)
+{
+    size_t low = 0, high = t->n; /* the first entry that starts there or after */
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (t->entries[middle].start < start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (size_t i = low; i < t->n && t->entries[i].start == start; i++)
+        if (t->entries[i].type == ENTRY_IFUNC)
+            return describe(t, &t->entries[i], out);
+    return low < t->n && t->entries[low].start == start && describe(t, &t->entries[low], out);
 }

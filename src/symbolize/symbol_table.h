@@ -11,13 +11,19 @@
 
 #include "symbolize.h"
 
+enum entry_type {
+    ENTRY_FUNCTION,
+    ENTRY_IFUNC,
+    ENTRY_OTHER
+}; /* an IFUNC's address is its resolver's */
+
 struct symbol_entry { /* the four bytes rank aliases, smaller is better */
     uint64_t start;
     uint64_t size;  /* if `unsized`: the most it may name */
     uint32_t name;  /* offset into its source's strings */
     uint8_t source; /* enum symbol_source */
     uint8_t unsized;
-    uint8_t type;    /* function, ifunc (its resolver), anything else */
+    uint8_t type;    /* enum entry_type */
     uint8_t binding; /* global, weak, local */
 };
 
@@ -35,5 +41,8 @@ void symbol_table_add(struct symbol_table *t, struct symbol_entry entry);
 int symbol_table_index(struct symbol_table *t);
 
 int symbol_table_find(const struct symbol_table *t, uint64_t address, struct symbol *out);
+/* What the function is called that the resolver at `start` chooses: of the symbols that start there the
+ * best of an IFUNC, else the best one. */
+int symbol_table_find_chosen(const struct symbol_table *t, uint64_t start, struct symbol *out);
 
 #endif

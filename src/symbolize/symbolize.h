@@ -12,6 +12,8 @@
  *   3. at one start: the better source (enum symbol_source), then the smaller size, then what a
  *      reader knows it by (symbol_table.c, `compare`).  The order is total: one file, one answer.
  *
+ * A stub of the procedure linkage table is named by what it jumps to (plt_stubs.h).
+ *
  * Without `.symtab`, an address that no symbol names may get one from an exported object that points to its function
  * (exported_data.h), or from the type whose vtable does (hidden_vtables.h).
  *
@@ -35,6 +37,7 @@ enum symbol_source {
     SOURCE_DEBUG_FILE, /* the `.symtab` of the split debug file (debug_file.h) */
     SOURCE_DEBUGDATA,
     SOURCE_DYNSYM,
+    SOURCE_PLT, /* `name` is that of the function to which a stub jumps (plt_stubs.h) */
     SOURCE_EXPORTED_DATA,
     N_SOURCES
 };
@@ -66,7 +69,7 @@ void elf_symbols_free(struct elf_symbols *s);
 const char *elf_symbols_build_id(const struct elf_symbols *s);
 
 /* 1 and *out, or 0 if nothing names the address.  Where there is no `.symtab`, the first address that
- * no symbol names costs reading the relocations. */
+ * no symbol names costs reading the relocations; so does the first one in a stub. */
 int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out);
 
 /* The readable form of an Itanium C++ name or of Rust's (demangle_rust.h), for the caller to free();

@@ -22,6 +22,8 @@ import tables
 from method import Figure
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "unit"))  # what they share with the tests
+
 GROUPS = sorted(path.stem for path in (Path(__file__).parent / "figures").glob("[a-z]*.py"))
 
 

@@ -26,6 +26,8 @@ extern "C" {
 __attribute__((cold, noinline, used)) static void fails(int x) { throw x; }
 void *choose(void) { return (void *)implementation; }
 int chosen(int x) __attribute__((ifunc("choose")));
+__attribute__((visibility("hidden"), ifunc("choose"))) int chosen_here(int x);
+int calls_stubs(int x) { return chosen(x) + chosen_here(x); }
 int (*table[])(int) = {implementation, space::hidden};
 int guarded(int x) { if (__builtin_expect(x == 7, 0)) fails(x); return x; }
 __asm__(".text\n.globl unsized\n.type unsized, @function\nunsized: nop\nnop\n");
@@ -38,6 +40,7 @@ BUILDS: dict[str, tuple[str, ...]] = {
     "plain.so": (*SHARED, "-O1"),
     "cold.so": (*SHARED, "-O2", "-freorder-blocks-and-partition"),
     "packed_relocations.so": (*SHARED, "-O1", "-Wl,-z,pack-relative-relocs"),
+    "branch_tracking.so": (*SHARED, "-O1", "-fcf-protection", "-Wl,-z,ibtplt"),
     "program": ("-O1", "-no-pie"),
     "dwarf4.so": (*SHARED, "-O2", "-gdwarf-4"),
     "dwarf5.so": (*SHARED, "-O2", "-gdwarf-5"),

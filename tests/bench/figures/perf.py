@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from bisect import bisect
@@ -19,16 +18,12 @@ from typing import Any
 
 from elf_functions import readelf
 from method import Figure, alternate, bare, row, run
+from spool_writer import SpoolWriter, native, python
 
-ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "unit"))
-
-from spool_writer import SpoolWriter, native, python  # noqa: E402
-
-from pyhybrid.exporters.perf import Perf  # noqa: E402
-from pyhybrid.exporters.perf_map import PerfMap  # noqa: E402
-from pyhybrid.finish import finish  # noqa: E402
-from pyhybrid.profile_file import Profile  # noqa: E402
+from pyhybrid.exporters.perf import Perf
+from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.finish import finish
+from pyhybrid.profile_file import Profile
 
 DEEP = Path(__file__).parents[1] / "workloads" / "deep.py"
 CHUNK = 5_000

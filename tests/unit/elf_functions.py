@@ -1,13 +1,17 @@
-"""Functions of ELF files as readelf tells them: a reading that is not ours."""
+"""Functions of ELF files as readelf and objdump tell them: a reading that is not ours."""
 
 from __future__ import annotations
 
 import lzma
 import random
+import re
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+STUB_SECTIONS = [f"--section={name}" for name in (".plt", ".plt.sec", ".plt.got")]
+STUB = re.compile(r"^([0-9a-f]{16}) <(?:\*ABS\*\+0x([0-9a-f]+)|([^@>]+)[^>]*)@plt>:$", re.MULTILINE)
+STUB_SIZE = 8  # at least
 DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
 
 
@@ -29,6 +33,17 @@ def readelf(path: Path, *tables: str) -> list[Function]:
         if columns[3] in ("FUNC", "IFUNC", "NOTYPE"):
             name = columns[7].split()[0].split("@")[0]
             found.append(Function(int(columns[1], 16), int(columns[2], 0), name))
+    return found
+
+
+def stubs(path: Path, known: list[Function]) -> list[Function]:
+    """The linkage stubs, as `NAME@plt`; those of a resolver by all its names in `known`."""
+    command = ["objdump", "--disassemble", *STUB_SECTIONS, str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = []
+    for start, resolver, name in STUB.findall(text):
+        names = [name] if name else [f.name for f in known if f.start == int(resolver, 16)]
+        found += [Function(int(start, 16), STUB_SIZE, f"{each}@plt") for each in names]
     return found
 
 
@@ -54,7 +69,7 @@ def functions(path: Path, build_id: str | None, folder: Path) -> list[Function]:
         debug = DEBUG_ROOT / build_id[:2] / f"{build_id[2:]}.debug"
         if debug.exists():
             found += readelf(debug)
-    return found
+    return found + stubs(path, found)
 
 
 def random_addresses(path: Path, n: int, seed: int) -> list[int]:
