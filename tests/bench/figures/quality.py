@@ -1,15 +1,21 @@
 """What the stacks of examples/train.py are worth, from its import of torch to its end.
 
 A stack is impossible if its Python functions are a path that no call has taken: by the exact tree
-of another run (what the program does is the same each time).  Our own functions at the end of a run
-are in no such tree: what is below OWN_END is left out.
+of another run (what the program does is the same each time).  The innermost one may be on the way
+to be called: CPython enters its frame before it makes a generator of it, or its cells, and that is
+no call yet.  Our own functions at the end of a run are in no such tree: what is below OWN_END is
+left out.
 """
 
 from __future__ import annotations
 
+import dis
 import json
 import tempfile
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from method import Figure, profiled, row, run
@@ -50,17 +56,46 @@ def possible_paths(folder: Path) -> set[PythonPath | None]:
         return {paths[row.node] for row in profile.exact} | {()}
 
 
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_in(constant)
+
+
+@cache
+def begins_at(name: str, file: str, line: int) -> int:
+    """The code unit at which a call of the function begins: its first RESUME; 0: unknown."""
+    source = Path(file)
+    code = compile(source.read_bytes(), file, "exec") if source.exists() else None
+    for each in codes_in(code) if code else ():
+        if (each.co_qualname, each.co_firstlineno) == (name, line):
+            resumes = (i.offset for i in dis.get_instructions(each) if i.opname == "RESUME")
+            return next(resumes, 0) // 2
+    return 0
+
+
+def is_being_called(profile: Profile, stack: int) -> bool:
+    """Whether the innermost Python function of a stack had not begun."""
+    stacks, nodes = profile.stacks, profile.nodes
+    while stack and profile.frames[nodes.frame[stacks.node[stack]]].kind != "python":
+        stack = stacks.parent[stack]
+    frame, offset = profile.frames[nodes.frame[stacks.node[stack]]], stacks.offset[stack]
+    return offset is not None and offset < begins_at(frame.name, frame.file or "", frame.line or 0)
+
+
 def python_shares(folder: Path, possible: set[PythonPath | None]) -> dict[str, Any]:
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         paths = python_paths(profile)
         found = [(row.samples, paths[profile.stacks.node[row.stack]]) for row in profile.sampled]
-    impossible = [
-        (n, path)
-        for n, path in found
-        if path is not None
-        and path not in possible
-        and not any(name == "Profiling.finish" for name, *_ in path)
-    ]
+        impossible = [
+            (n, path)
+            for (n, path), row in zip(found, profile.sampled, strict=True)
+            if path is not None
+            and path not in possible
+            and not any(name == OWN_END for name, *_ in path)
+            and not (path[:-1] in possible and is_being_called(profile, row.stack))
+        ]
     return {
         "impossible": sum(n for n, _ in impossible),
         "impossible paths": impossible,
