@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -10,29 +11,45 @@
 
 #include "sigtrap.h"
 
+/* Headers before Linux 5.18 lack what this needs, kernels may have it: bits in the word of `disabled`,
+ * and the word sig_data.  Source: include/uapi/linux/perf_event.h, PERF_ATTR_SIZE_VER7. */
+enum { FLAGS_WORD = 5, SIG_DATA_WORD = 15, ATTR_WORDS = 16 };
+#define INHERIT_THREAD (1ull << 35)
+#define REMOVE_ON_EXEC (1ull << 36)
+#define SIGTRAP_SENT (1ull << 37)
+
+union event_attr {
+    struct perf_event_attr known;
+    uint64_t words[ATTR_WORDS];
+};
+
 int perf_event_open(const struct perf_event_wish *wish)
 {
-    struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
-                                   .size = sizeof attr,
-                                   .config = PERF_COUNT_SW_TASK_CLOCK,
-                                   .sample_period = wish->period_ns,
-                                   .disabled = 1,
-                                   .exclude_hv = 1,
-                                   .exclude_kernel = wish->exclude_kernel,
-                                   .wakeup_events = 1};
+    union event_attr all;
+    struct perf_event_attr *attr = &all.known;
+    memset(&all, 0, sizeof all);
+    *attr = (struct perf_event_attr){.type = PERF_TYPE_SOFTWARE,
+                                     .size = ATTR_WORDS * sizeof *all.words,
+                                     .config = PERF_COUNT_SW_TASK_CLOCK,
+                                     .sample_period = wish->period_ns,
+                                     .disabled = 1,
+                                     .exclude_hv = 1,
+                                     .exclude_kernel = wish->exclude_kernel,
+                                     .wakeup_events = 1};
     if (wish->sigtrap) {
-        attr.sigtrap = attr.remove_on_exec = attr.inherit = attr.inherit_thread = 1;
-        attr.sig_data = SIGTRAP_DATA;
+        attr->inherit = 1;
+        all.words[FLAGS_WORD] |= INHERIT_THREAD | REMOVE_ON_EXEC | SIGTRAP_SENT;
+        all.words[SIG_DATA_WORD] = SIGTRAP_DATA;
     }
     if (wish->samples) {
-        attr.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
-        attr.exclude_callchain_user = 1;
-        attr.use_clockid = 1;
-        attr.clockid = CLOCK_MONOTONIC;
-        attr.watermark = 1; /* nobody waits for the ring */
-        attr.wakeup_watermark = UINT32_MAX;
+        attr->sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+        attr->exclude_callchain_user = 1;
+        attr->use_clockid = 1;
+        attr->clockid = CLOCK_MONOTONIC;
+        attr->watermark = 1; /* nobody waits for the ring */
+        attr->wakeup_watermark = UINT32_MAX;
     }
-    long fd = syscall(SYS_perf_event_open, &attr, wish->tid, wish->cpu, -1, PERF_FLAG_FD_CLOEXEC);
+    long fd = syscall(SYS_perf_event_open, &all, wish->tid, wish->cpu, -1, PERF_FLAG_FD_CLOEXEC);
     return fd < 0 ? -errno : (int)fd;
 }
 
