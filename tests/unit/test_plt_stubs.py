@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -28,13 +29,15 @@ int call(int x) {
 """
 CALLED = {"_Z9elsewherei@plt", "_Z9sometimesi@plt", "_ZN5space3cppEd@plt", "_ZNK5space1S3getEv@plt"}
 CHOSEN = {"choose@plt", "chosen@plt"}  # the resolver's name, and what it chooses
-VARIANTS = {
+VARIANTS: dict[str, tuple[str, ...]] = {
     "lazy": ("-Wl,-z,lazy",),
     "now": ("-Wl,-z,now",),
     "branch tracking": ("-fcf-protection", "-Wl,-z,lazy,-z,ibtplt"),
     "packed relocations": ("-Wl,-z,pack-relative-relocs",),
-    "gold": ("-fuse-ld=gold",),
 }
+for linker in "gold", "lld", "mold":  # those that are here; newer binutils are without gold
+    if shutil.which(f"ld.{linker}"):
+        VARIANTS[linker] = (f"-fuse-ld={linker}",)
 
 
 def build(folder: Path, *options: str) -> Path:
