@@ -122,6 +122,14 @@ if CI:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    note_failure(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    note_failure(report)
+
+
+def note_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
     """What failed goes to the file PYHYBRID_FAILURES, too, which `make test` ends with: of a long
     log, often only its end is kept."""
     path = os.environ.get("PYHYBRID_FAILURES")

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define STUB_SIZE 16 /* where the section does not say */
-#define MAX_SECTIONS 8
+#define N_SECTIONS 4
 #define NAME_LENGTH_MAX (1u << 20)
 
 struct slot {
@@ -24,7 +24,7 @@ struct plt_section {
 
 struct plt_stubs {
     const struct elf_image *image;
-    struct plt_section sections[MAX_SECTIONS];
+    struct plt_section sections[N_SECTIONS];
     size_t n_sections;
     size_t dynsym;      /* 0: none */
     int slots_read;     /* or tried to */
@@ -32,7 +32,7 @@ struct plt_stubs {
     size_t n_slots, capacity;
 };
 
-static const char *const section_names[] = {".plt", ".plt.sec", ".plt.got", ".iplt"};
+static const char *const section_names[N_SECTIONS] = {".plt", ".plt.sec", ".plt.got", ".iplt"};
 
 static void add_section(struct plt_stubs *p, const char *name)
 {
@@ -58,7 +58,7 @@ int plt_stubs_new(struct plt_stubs **out, const struct elf_image *image)
     if (!p)
         return -ENOMEM;
     p->image = image;
-    for (size_t i = 0; i < sizeof(section_names) / sizeof(*section_names); i++)
+    for (size_t i = 0; i < N_SECTIONS; i++)
         add_section(p, section_names[i]);
     p->dynsym = elf_image_find(image, SHT_DYNSYM, NULL);
     *out = p;
@@ -168,13 +168,14 @@ int plt_stubs_find(struct plt_stubs *p, uint64_t address, struct plt_stub *out)
 {
     for (size_t i = 0; p && i < p->n_sections; i++) {
         const struct plt_section *section = &p->sections[i];
-        uint64_t at = address - section->start;
+        uint64_t at = address - section->start, place;
         const struct slot *slot;
 
         if (address < section->start || at >= section->size)
             continue;
         at -= at % section->stub_size;
-        slot = find_slot(p, read_slot(section, at));
+        place = read_slot(section, at);
+        slot = place ? find_slot(p, place) : NULL;
         if (!slot)
             return 0;
         *out = (struct plt_stub){
