@@ -31,7 +31,7 @@ STRIPPED = ("libtorch_cpu.so", "libtorch_python.so")
 TRAINING = ("libtorch", "libc10", "libgomp", "libpython", "python3")  # how their files begin
 STARTS = {"clone3", "start_thread", "libc_start_call_main"}  # of threads and of the process
 N_HOTTEST = 50
-ALIASES = 64  # symbols before an address among which those that hold it are sought
+EARLIER = 64  # symbols: how far before those that start last one is sought that holds an address
 BY_OBJECT = ("exported data", "method table")  # names that are no symbol of the function
 
 Variant = dict[str, Any]
@@ -87,9 +87,10 @@ class Truth:
         known = self._functions(module)
         end = bisect_right(known, address, key=lambda each: each.start)
         last = known[end - 1].start if end else 0
+        first = bisect_left(known, last, key=lambda each: each.start)
         return [
             each
-            for each in known[max(0, end - ALIASES) : end]
+            for each in known[max(0, first - EARLIER) : end]
             if each.start + each.size > address or (each.start == last and not each.size)
         ]
 
