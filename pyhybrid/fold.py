@@ -27,6 +27,7 @@ from pyhybrid.plumbing import (
     is_plumbing,
     is_trampoline,
     is_wrapper,
+    plain_symbol,
     starts_threads,
 )
 from pyhybrid.profile_file import Profile
@@ -202,7 +203,7 @@ def classify(profile: Profile) -> dict[int, int]:
             return NAMELESS_START if starts_threads(file) else NAMELESS
         if frame.inlined and is_inlined_plumbing(frame.file):
             return PLUMBING
-        symbol = (frame.symbol or "").split(".")[0]
+        symbol = plain_symbol(frame.symbol)
         if symbol == "builtin_exec" or frame.python_name == "builtins.exec":
             return EXEC
         if is_plumbing(file, frame.symbol, frame.python_name):

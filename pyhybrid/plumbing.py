@@ -13,6 +13,8 @@ from fnmatch import translate
 from functools import cache
 from pathlib import Path
 
+from pyhybrid.symbols import PLT
+
 PYTHON = "python"  # CPython itself, among the table's [modules]
 KERNEL_MODULE = "[kernel]"
 
@@ -82,12 +84,17 @@ def is_inlined_plumbing(file: str | None) -> bool:
     return file is not None and _HEADERS.search(file) is not None
 
 
+def plain_symbol(symbol: str | None) -> str:
+    """Without the compiler's suffixes (`.cold`), and of a stub what it jumps to."""
+    return (symbol or "").removesuffix(PLT).split(".")[0]
+
+
 def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -> bool:
     """Is it, by the name of the module's file (without folder) and by the symbol?
 
     `python_name` counts where there is no symbol.
     """
-    rules, name = _rules().symbols, (symbol or "").split(".")[0]
+    rules, name = _rules().symbols, plain_symbol(symbol)
     if symbol is None:
         rules, name = _rules().python_names, python_name or ""
     return any(module.match(file) and names.match(name) for module, names in rules)
@@ -104,4 +111,4 @@ def argument_called(name: str, short_name: str) -> int | None:
 
 def is_wrapper(short_name: str) -> bool:
     """Is it, by its readable name as views show it, a wrapper or dispatcher of C++ or Rust?"""
-    return _rules().names.match(short_name) is not None
+    return _rules().names.match(short_name.removesuffix(PLT)) is not None

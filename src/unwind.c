@@ -412,7 +412,9 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
             break;
         }
         if (stepped) {
-            out[n++] = (struct native_frame){.pc = pc, .cfa = cfa};
+            /* Nobody calls a signal's trampoline: it returns to where that begins. */
+            bool is_begin = kind == CFA_SIGNAL && n;
+            out[n++] = (struct native_frame){.pc = pc + is_begin, .cfa = cfa};
             if (cfa == u->stop_cfa) {
                 *end = UNWIND_COMPLETE;
                 break;

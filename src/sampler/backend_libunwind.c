@@ -21,7 +21,7 @@ EXPORT size_t pyh_unwind_backend(void *context, struct native_frame *out, size_t
 {
     unw_cursor_t cursor;
     size_t n = 0;
-    int step = 1, exact = 1;
+    int step = 1, exact = 1, was_exact;
     *end = UNWIND_TRUNCATED;
     if (unw_init_local2(&cursor, context, UNW_INIT_SIGNAL_FRAME))
         return 0;
@@ -33,8 +33,11 @@ EXPORT size_t pyh_unwind_backend(void *context, struct native_frame *out, size_t
         if (step < 0 || unw_get_reg(&cursor, UNW_REG_SP, &cfa))
             cfa = ~0ull;
         out[n++] = (struct native_frame){.pc = pc - !exact, .cfa = step > 0 ? cfa : ~0ull};
-        /* True of the frame that a signal interrupted, not of the trampoline (x86_64/Gstep.c). */
+        /* True of the frame that a signal interrupted, not of the trampoline (x86_64/Gstep.c), which
+         * nobody calls: it is returned to at its begin. */
+        was_exact = exact;
         exact = step > 0 && unw_is_signal_frame(&cursor) > 0;
+        out[n - 1].pc += exact && !was_exact;
     }
     if (step == 0)
         *end = UNWIND_COMPLETE;

@@ -149,15 +149,21 @@ const char *chain_difference(const struct walk *a, const struct walk *b)
     return NULL;
 }
 
+/* Where a frame stands to which is returned: in the call, or at the begin of a signal's trampoline. */
+static uint64_t place_of(uint64_t return_address)
+{
+    return return_address - (walk_kind(return_address) != CFA_SIGNAL);
+}
+
 void chain_check_notes(void)
 {
     size_t at = 0;
     for (size_t i = n_notes; i-- > 0;) {
         while (i + 1 < n_notes && notes[i + 1].by_other_code && at + 1 < ours.n &&
-               ours.frames[at + 1].pc != notes[i].return_address - 1)
+               ours.frames[at + 1].pc != place_of(notes[i].return_address))
             at++;
         if (at + 1 >= ours.n || (notes[i].cfa && ours.frames[at].cfa != notes[i].cfa) ||
-            ours.frames[at + 1].pc != notes[i].return_address - 1) {
+            ours.frames[at + 1].pc != place_of(notes[i].return_address)) {
             walk_print("ours", &ours);
             fail_msg("link %zu: its CFA is %#lx, it returns to %#lx", i,
                      (unsigned long)notes[i].cfa, (unsigned long)notes[i].return_address);

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Thread
+from pyhybrid.symbols import PLT
 
 # The path that tests/targets/nested.py walks, outermost first.
 NESTED = [
@@ -49,6 +50,12 @@ def is_stripped() -> bool:
     mapped = re.findall(r"/\S*/libpython3\.\S*", Path("/proc/self/maps").read_text())
     file = Path(mapped[0] if mapped else sys.executable).resolve()
     return not subprocess.run(["nm", file], capture_output=True, check=True).stdout
+
+
+def eval_frames(names: list[str]) -> list[str]:
+    """Of eval loops that run; a stub that jumps to one comes before that."""
+    loops = [name for name in names if name.startswith("_PyEval_EvalFrameDefault")]
+    return [name for name in loops if not name.endswith(PLT)]
 
 
 @dataclass

@@ -15,6 +15,7 @@ from support import (
     Run,
     check_invariants,
     covered_ns,
+    eval_frames,
     is_stripped,
     paths,
 )
@@ -27,10 +28,6 @@ FORCED = ("--hz", "5000", "--format", "folded")
 
 def only(names: list[str], kept: set[str]) -> list[str]:
     return [name for name in names if name in kept]
-
-
-def eval_frames(names: list[str]) -> list[str]:
-    return [name for name in names if name.startswith("_PyEval_EvalFrameDefault")]
 
 
 def total(profile: object, *columns: str) -> list[int]:

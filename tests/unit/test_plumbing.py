@@ -185,6 +185,8 @@ def test_a_wrapper_whose_calls_are_counted_stays(tmp_path: Path) -> None:
         ("c10::impl::make_boxed_from_unboxed_functor::call", True),
         ("at::_ops::addmm::redispatch", True),
         ("at::_ops::addmm::call", False),
+        ("at::_ops::addmm::redispatch@plt", True),
+        ("at::_ops::addmm::call@plt", False),
         ("at::redispatch::addmm", True),
         ("torch::autograd::VariableType::{anonymous}::addmm", False),
         ("at::{anonymous}::wrapper_CPU_addmm", False),
@@ -212,6 +214,11 @@ def test_wrappers_are_known_by_short_names() -> None:
     )
     assert is_wrapper(shorten_native(name))
     assert not is_plumbing("libtorch_cpu.so", name)
+
+
+def test_a_stub_is_what_it_jumps_to() -> None:
+    assert is_plumbing("libpython3.13.so.1.0", "_PyEval_EvalFrameDefault@plt")
+    assert not is_plumbing("libpython3.13.so.1.0", "PyObject_Repr@plt")
 
 
 def test_every_rule_says_where_it_holds() -> None:
