@@ -227,7 +227,7 @@ static bool is_return_address(struct unwind *u, uint64_t ra)
     if (ra < 4096 || ra >> 47)
         return false;
     uint8_t kind = find_rule(u, ra - 1, false)->cfa_kind;
-    return kind != CFA_NONE && kind != CFA_SIGNAL && cfi_is_mapped(ra - 8) &&
+    return kind != CFA_NONE && kind != CFA_SIGNAL && kind != CFA_PLT && cfi_is_mapped(ra - 8) &&
            arch_follows_call((const unsigned char *)ra);
 }
 
