@@ -22,7 +22,8 @@
  *
  * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for the
  * innermost frame and for frames that a signal interrupted, the calling one (return address - 1)
- * for all others but a signal's trampoline, which nobody calls: its first.  An instruction offset counts 16-bit code units from co_code_adaptive.
+ * for all others but a signal's trampoline, which nobody calls: its first.  An instruction offset
+ * counts 16-bit code units from co_code_adaptive.
  *
  * Context: constants and arithmetic only, usable everywhere.
  */

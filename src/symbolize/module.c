@@ -91,8 +91,8 @@ static void symbols_dealloc(PyObject *self)
     Py_DECREF(type); /* instances of heap types own their type */
 }
 
-/* The symbol's name; of a stub, "name@plt"; of an object, with the place in it: "_ZTV1A[3]", in its third virtual table
- * "_ZTV1A[2][3]". */
+/* The symbol's name; of a stub, "name@plt"; of an object, with the place in it: "_ZTV1A[3]", in its
+ * third virtual table "_ZTV1A[2][3]". */
 static PyObject *spell(const struct symbol *s)
 {
     PyObject *name = decode(s->name, s->name_length), *element;
