@@ -36,6 +36,28 @@ static inline void arch_regs_from_context(struct unwind_regs *r, const ucontext_
     r->r10 = (uint64_t)g[REG_R10];
 }
 
+/* Registers that a function keeps for its caller, by DWARF number. */
+#define ARCH_KEPT_REGISTERS {3, 6, 12, 13, 14, 15}
+
+/* One of them; 0 for any other number. */
+static inline uint64_t arch_kept_register(const ucontext_t *uc, int number)
+{
+    const greg_t *g = uc->uc_mcontext.gregs;
+    switch (number) {
+    case DW_RBX:
+        return (uint64_t)g[REG_RBX];
+    case DW_RBP:
+        return (uint64_t)g[REG_RBP];
+    case 12:
+    case 13:
+    case 14:
+    case 15:
+        return (uint64_t)g[REG_R12 + number - 12];
+    default:
+        return 0;
+    }
+}
+
 /* Argument `i` (0 or 1) of the system call, if the context is in one. */
 static inline uint64_t arch_argument(const ucontext_t *uc, int i)
 {

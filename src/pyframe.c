@@ -152,17 +152,45 @@ static uint64_t find_eval_cfa(struct unwind *u, struct unwind_regs regs,
  * next eval loop up the C stack, whose place in its native frame is constant. */
 #define PROLOGUE_BYTES 256
 
+static bool in_prologue(const struct unwind_regs *regs, const struct py_layout *layout)
+{
+    return regs->pc - layout->eval_entry.start < PROLOGUE_BYTES;
+}
+
 static uint64_t innermost_frame(struct unwind *u, const struct unwind_regs *regs,
                                 const struct py_layout *layout, const PyThreadState *ts)
 {
     uint64_t cframe = (uint64_t)ts->cframe;
-    if (regs->pc - layout->eval_entry.start < PROLOGUE_BYTES) {
+    if (in_prologue(regs, layout)) {
         uint64_t cfa = find_eval_cfa(u, *regs, layout, true);
         cframe = cfa ? cfa - (uint64_t)layout->cframe_to_cfa : 0;
     }
     if (cframe == (uint64_t)&ts->root_cframe || in_stack(u, cframe, sizeof(_PyCFrame)))
         return (uint64_t)((const _PyCFrame *)cframe)->current_frame;
     return 0;
+}
+
+/* Is `held` a frame that the current one calls, and which is just being made? */
+static bool is_beyond(struct reader r, uint64_t held, uint64_t first)
+{
+    if (!in_chunk(&r, held))
+        return false;
+    const _PyStackChunk *chunk = r.chunk;
+    return in_chunk(&r, first) && (r.chunk != chunk || held > first);
+}
+
+/* 3.12 makes a frame the current one some ten instructions before it stores its `previous`: until then that link
+ * is stale, often plausible, and leads past a caller.  The register in which the eval loop keeps its frame has the
+ * caller still, or again, where a frame ends.  So what is `held` there is to be followed; 0: `first` is. */
+static uint64_t held_instead(uint64_t held, uint64_t first, struct reader r,
+                             const struct unwind_regs *regs, const struct py_layout *layout)
+{
+    if (!held || held == first || !pyframe_is_eval(layout, regs->pc) || in_prologue(regs, layout))
+        return 0;
+    struct reader other = r;
+    const frame_t *f = read_frame(&other, first);
+    bool is_linked = f && (uint64_t)f->previous == held;
+    return is_linked || is_beyond(r, held, first) ? 0 : held;
 }
 
 #else
@@ -174,6 +202,17 @@ static uint64_t innermost_frame(struct unwind *u, const struct unwind_regs *regs
     (void)regs;
     (void)layout;
     return (uint64_t)ts->current_frame;
+}
+
+static uint64_t held_instead(uint64_t held, uint64_t first, struct reader r,
+                             const struct unwind_regs *regs, const struct py_layout *layout)
+{
+    (void)held;
+    (void)first;
+    (void)r;
+    (void)regs;
+    (void)layout;
+    return 0; /* linked first, in all builds seen (tests/system/test_frame_steps.py) */
 }
 
 #endif
@@ -211,6 +250,14 @@ void pyframe_walk(struct unwind *u, const struct unwind_regs *regs, const struct
     if (!first)
         return;
     struct reader fresh = {.u = u, .chunk = ts->datastack_chunk}, r = fresh;
+    uint64_t held = held_instead(chain->in_register, first, fresh, regs, layout);
+    if (held) {
+        follow(&r, held, regs->sp, chain);
+        if (chain->n_entries)
+            return;
+        chain->n_frames = 0;
+        r = fresh;
+    }
     follow(&r, first, regs->sp, chain);
     if (chain->state == PY_BROKEN && !chain->n_entries)
         follow_from_entry(u, regs, layout, fresh, chain);

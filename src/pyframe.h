@@ -44,6 +44,7 @@ struct py_chain {
     uint64_t *anchors; /* the entry frames' addresses, ascending */
     size_t max_entries, n_entries;
     enum py_chain_state state;
+    uint64_t in_register; /* what the interrupted thread has in py_layout's frame_register */
     /* Where the walk may end: a frame, and the entry frame of its eval loop.  0: at the chain's end. */
     uint64_t stop_frame, stop_entry;
 };
@@ -59,6 +60,9 @@ struct py_layout {
      * (Debian's 3.14); else both are the whole. */
     struct code_range eval, eval_entry;
     int64_t cframe_to_cfa; /* CPython 3.12: from its _PyCFrame to the eval loop's CFA */
+    /* CPython 3.12: the register in which the eval loop keeps the frame that it runs, by its DWARF number.  0: in
+     * none that it keeps over calls. */
+    int frame_register;
 };
 
 static inline bool pyframe_is_eval(const struct py_layout *layout, uint64_t pc)

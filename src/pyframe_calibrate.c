@@ -29,6 +29,42 @@ static bool is_current_code(uint64_t found)
     return (uint64_t)code == found;
 }
 
+#if PY_VERSION_HEX < 0x030d0000
+
+/* libgcc's unwinder restores all the registers that functions keep, ours those alone that it needs itself.  From the
+ * Itanium C++ ABI: Exception Handling, 1.3 to 1.5; its header has the name of ours. */
+struct _Unwind_Context;
+uintptr_t _Unwind_GetCFA(struct _Unwind_Context *context);
+uintptr_t _Unwind_GetGR(struct _Unwind_Context *context, int number);
+int _Unwind_Backtrace(int (*look)(struct _Unwind_Context *, void *), void *argument);
+
+struct register_search {
+    uint64_t value, sp; /* at the call that is to be looked into */
+    int found;
+};
+
+static int look_into(struct _Unwind_Context *context, void *argument)
+{
+    static const int kept[] = ARCH_KEPT_REGISTERS;
+    struct register_search *search = argument;
+    if (_Unwind_GetCFA(context) != search->sp)
+        return 0; /* _URC_NO_REASON: go on */
+    for (size_t i = 0; i < sizeof kept / sizeof *kept && !search->found; i++)
+        if (_Unwind_GetGR(context, kept[i]) == search->value)
+            search->found = kept[i];
+    return 5; /* _URC_END_OF_STACK */
+}
+
+/* The register that has `value` in the function whose stack pointer is `sp`; 0: none. */
+static int register_of(uint64_t value, uint64_t sp)
+{
+    struct register_search search = {.value = value, .sp = sp};
+    _Unwind_Backtrace(look_into, &search);
+    return search.found;
+}
+
+#endif
+
 static const char wrong_build[] =
     "this CPython differs from the one that pyhybrid was built for: build it again";
 
@@ -65,6 +101,7 @@ const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout)
         cfi_find(pc, &layout->anchor.saved);
 #if PY_VERSION_HEX < 0x030d0000
         layout->cframe_to_cfa = (int64_t)(cfa - (uint64_t)PyThreadState_Get()->cframe);
+        layout->frame_register = register_of(frames[0].frame, low);
 #endif
         if (!cfi_function(pc, &layout->eval.start, &layout->eval.end) ||
             !cfi_function((uint64_t)_PyEval_EvalFrameDefault, &layout->eval_entry.start,

@@ -160,6 +160,7 @@ static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
                    const struct unwind_regs *regs, const struct exact_frame *top)
 {
     uint64_t stop_cfa = top ? top->entry + (uint64_t)s->layout.anchor.cfa : 0;
+    t->chain.in_register = arch_kept_register(context, s->layout.frame_register);
     t->chain.stop_frame = top ? top->frame : 0;
     t->chain.stop_entry = top ? top->entry : 0;
     pyframe_walk(&t->unwind, regs, &s->layout, &t->chain);

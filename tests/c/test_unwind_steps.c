@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "memread.h"
+#include "step_through.h"
 
 #ifdef __SANITIZE_THREAD__
 
@@ -71,19 +72,10 @@ __attribute__((noipa)) static void nothing(void)
     NOTE(false);
 }
 
-/* Runs `links` with the processor's trap flag set. */
-void step_through(void (*f)(link_function *const *), link_function *const *links);
-__asm__(".text\n.globl step_through\n.hidden step_through\n.type step_through, @function\n"
-        "step_through: .cfi_startproc\n"
-        "push %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"
-        "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"
-        "mov %rdi, %rax\n"
-        "mov %rsi, %rdi\n"
-        "pushfq\n orq $0x100, (%rsp)\n popfq\n"
-        "call *%rax\n"
-        "pushfq\n andq $~0x100, (%rsp)\n popfq\n"
-        "pop %rbp\n.cfi_def_cfa %rsp, 8\n"
-        "ret\n.cfi_endproc\n.size step_through, . - step_through\n");
+static void run(void *links)
+{
+    chain_run((link_function *const *)links);
+}
 
 static void every_instruction(void **state)
 {
@@ -98,7 +90,7 @@ static void every_instruction(void **state)
     memset(&stepping, 0, sizeof stepping);
     stepping.outer_cfa = (uint64_t)__builtin_dwarf_cfa();
     sigaction(SIGTRAP, &action, &old);
-    step_through(chain_run, links);
+    step_through(run, (void *)links);
     sigaction(SIGTRAP, &old, NULL);
     if (stepping.wrong)
         fail_msg("%lu of %lu steps, first at %#lx: %s", (unsigned long)stepping.wrong,

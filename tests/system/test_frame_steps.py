@@ -1,0 +1,43 @@
+"""Python calls of all kinds, instruction by instruction: no stack leaves a caller out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import TARGETS
+
+pytestmark = [pytest.mark.once, pytest.mark.needs("plain_build")]
+
+STEPS = TARGETS / "frame_steps.py"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("steps") / "steps.so"
+    subprocess.run([sys.executable, STEPS, "build", path], check=True)
+    return path
+
+
+@pytest.mark.parametrize("monitored", [(), ("monitored",)], ids=["plain", "monitored"])
+def test_every_instruction(library: Path, monitored: tuple[str, ...]) -> None:
+    result = library.with_suffix(".json")
+    command = [sys.executable, STEPS, "run", library, result, *monitored]
+    subprocess.run(list(map(str, command)), check=True, timeout=300)
+    found = json.loads(result.read_text())
+    callers, stacks = found["callers"], found["stacks"]
+    met = set()
+    for count, places, names in stacks:
+        assert names[0] == "<module>", (count, places, names)
+        for caller, callee in pairwise(names):
+            # CPython puts a frame of its own, "__init__", before a constructor's.
+            if "__init__" not in (caller, callee):
+                assert callers.get(callee) == caller, (count, places, names)
+        met.update(names)
+    assert met - {"__init__"} == {"<module>", *callers}
+    print(sum(count for count, _, _ in stacks), "instructions")
+    assert sum(count for count, _, _ in stacks) > 200_000
