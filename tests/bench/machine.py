@@ -11,10 +11,17 @@ from pathlib import Path
 
 
 def commit(root: Path) -> str:
-    """As `git describe` says it: the commit, with -dirty when files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    answer = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    return answer.stdout.strip() or "none"
+    """The commit, with -dirty when files differ from it (docs do not count)."""
+
+    def git(*command: str) -> str:
+        done = subprocess.run(
+            ["git", *command], cwd=root, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    number = git("rev-parse", "--short=12", "HEAD")
+    differ = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!docs")
+    return number + "-dirty" * bool(differ) if number else "none"
 
 
 def cpu_model() -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 STUB_SECTIONS = [f"--section={name}" for name in (".plt", ".plt.sec", ".plt.got")]
 STUB = re.compile(r"^([0-9a-f]{16}) <(?:\*ABS\*\+0x([0-9a-f]+)|([^@>]+)[^>]*)@plt>:$", re.MULTILINE)
-STUB_SIZE = 8  # at least
+SECTION = re.compile(r"^Disassembly of section (\S+):$", re.MULTILINE)
 DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
 
 
@@ -40,11 +40,24 @@ def stubs(path: Path, known: list[Function]) -> list[Function]:
     """The linkage stubs, as `NAME@plt`; those of a resolver by all its names in `known`."""
     command = ["objdump", "--disassemble", *STUB_SECTIONS, str(path)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    sizes = entry_sizes(path)
+    _, *parts = SECTION.split(text)
     found = []
-    for start, resolver, name in STUB.findall(text):
-        names = [name] if name else [f.name for f in known if f.start == int(resolver, 16)]
-        found += [Function(int(start, 16), STUB_SIZE, f"{each}@plt") for each in names]
+    for section, part in zip(parts[::2], parts[1::2], strict=True):
+        for start, resolver, name in STUB.findall(part):
+            names = [name] if name else [f.name for f in known if f.start == int(resolver, 16)]
+            size = sizes.get(section) or 16  # linkers do not always say
+            found += [Function(int(start, 16), size, f"{each}@plt") for each in names]
     return found
+
+
+def entry_sizes(path: Path) -> dict[str, int]:
+    """The sections of program code whose entries are of one size."""
+    command = ["readelf", "--section-headers", "--wide", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    #                     name    type        address   offset    size      entry size
+    line = re.compile(r"\] (\S+) +PROGBITS +[\da-f]+ +[\da-f]+ +[\da-f]+ +([\da-f]+)")
+    return {name: int(size, 16) for name, size in line.findall(text)}
 
 
 def unpacked_debugdata(path: Path, folder: Path) -> Path | None:
