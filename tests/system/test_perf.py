@@ -219,7 +219,7 @@ def test_kernel_frames_are_the_kernels(perfed: Path, profile: Profile) -> None:
 
 
 def test_diff(pyhybrid: Callable[..., Run], chain: Path) -> None:
-    """Between two runs Python grew and C shrank, as in their profiles; between a file and itself nothing did."""
+    """Python grew and C shrank, as in the profiles; between a file and itself nothing did."""
     files = []
     own = []  # percent of the time, by symbol
     options = ("--format", "perf", "--format", "perf-map", "-c", SHARES)
