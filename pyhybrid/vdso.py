@@ -2,12 +2,13 @@
 
 import os
 import re
+import tempfile
 
 NAME = "[vdso]"  # in /proc/PID/maps, and of its module in a spool
 
 
 def open_vdso() -> int:
-    """A descriptor of a file in memory with this process's vdso.
+    """A descriptor of a file without a name with this process's vdso.
 
     Raises OSError where there is none.  It is the profiled process's if the build-id is the same.
     """
@@ -19,9 +20,9 @@ def open_vdso() -> int:
     with open("/proc/self/mem", "rb", buffering=0) as memory:
         memory.seek(start)
         image = memory.read(end - start)
-    file = os.memfd_create("vdso")
-    os.write(file, image)
-    return file
+    with tempfile.TemporaryFile(buffering=0) as file:  # not all builds of CPython have memfd_create
+        file.write(image)
+        return os.dup(file.fileno())
 
 
 def full_name(symbol: str) -> str:

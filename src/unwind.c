@@ -190,10 +190,12 @@ static ALWAYS_INLINE bool step(struct unwind *u, struct unwind_regs *r, bool is_
         !restore(u, rule->bp_kind, rule->bp_offset, at, r->bp, r->sp, &bp) ||
         !restore(u, rule->bx_kind, rule->bx_offset, at, r->bp, r->sp, &bx))
         return false;
-    *r = (struct unwind_regs){.pc = ra - 1, .sp = at, .bp = bp, .bx = bx};
     *cfa = at;
-    if (!ra)
+    if (!ra) {
         *kind = CFA_END;
+        return true;
+    }
+    *r = (struct unwind_regs){.pc = ra - 1, .sp = at, .bp = bp, .bx = bx};
     return true;
 }
 
@@ -404,14 +406,16 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
         uint64_t pc = r.pc, sp = r.sp, cfa;
         enum cfa_kind kind;
         bool stepped = step(u, &r, n != 0, &cfa, &kind);
-        if (kind == CFA_END) {
+        /* A return address of zero below an anchor is none: the CFA was wrong.  clang's unwind information is, between
+         * the `add` to rsp and the first `pop` of an epilogue that ends in a jump. */
+        if (kind == CFA_END && !(stepped && anchor_above(u, cfa))) {
             if (!stepped)
                 cfa = ~0ull;
             out[n++] = (struct native_frame){.pc = pc, .cfa = cfa};
             *end = UNWIND_COMPLETE;
             break;
         }
-        if (stepped) {
+        if (stepped && kind != CFA_END) {
             /* Nobody calls a signal's trampoline: it returns to where that begins. */
             bool is_begin = kind == CFA_SIGNAL && n;
             out[n++] = (struct native_frame){.pc = pc + is_begin, .cfa = cfa};

@@ -466,6 +466,40 @@ static void else_the_walk_goes_on_at_the_anchor(void **state)
     expect_outer(3, 1);
 }
 
+/* Its rules say, which is wrong, that its return address is where it keeps a zero. */
+void ends_in_zero(callback *);
+extern const unsigned char ends_in_zero_return[] __attribute__((visibility("hidden")));
+__asm__(".text\n.globl ends_in_zero\n.hidden ends_in_zero\n.type ends_in_zero, @function\n"
+        "ends_in_zero: .cfi_startproc\n"
+        "sub $24, %rsp\n movq $0, (%rsp)\n"
+        "call *%rdi\n"
+        ".globl ends_in_zero_return\n.hidden ends_in_zero_return\nends_in_zero_return:\n"
+        "add $24, %rsp\n"
+        "ret\n.cfi_endproc\n.size ends_in_zero, . - ends_in_zero\n");
+
+static void (*volatile call_to_zero)(callback *) = ends_in_zero;
+
+NOINLINE static void through_zero(void)
+{
+    between_cfa = (uint64_t)__builtin_dwarf_cfa();
+    scrub();
+    call_to_zero(walk_inside);
+    NO_TAIL_CALL();
+}
+
+/* Zero ends a stack; below an anchor it cannot. */
+static void no_stack_ends_below_an_anchor(void **state)
+{
+    (void)state;
+    load_code(ordinary[0]); /* for the messages */
+    below_the_anchor = through_zero;
+    below_a_frame_pointer(anchored);
+    assert_int_equal(inner.frames[1].pc, (uint64_t)ends_in_zero_return - 1);
+    assert_int_equal(inner.frames[2].flags, NATIVE_GAP_SCANNED);
+    assert_int_equal(inner.frames[3].cfa, between_cfa);
+    expect_outer(4, 0);
+}
+
 /* As a JIT may. */
 static const struct machine_code using_rbp = {
     "that uses rbp for something else",
@@ -577,6 +611,7 @@ int main(void)
         cmocka_unit_test(too_few_frames_are_not_believed),
         cmocka_unit_test(frames_below_an_anchor_survive_where_a_scan_meets_it),
         cmocka_unit_test(else_the_walk_goes_on_at_the_anchor),
+        cmocka_unit_test(no_stack_ends_below_an_anchor),
         cmocka_unit_test(a_false_frame_ends_at_the_anchor),
         cmocka_unit_test(without_a_rule_anchors_are_not_used),
         cmocka_unit_test(gaps_with_an_anchor_between_are_bridged_each),

@@ -14,6 +14,9 @@ from support import TARGETS
 pytestmark = [pytest.mark.once, pytest.mark.needs("plain_build")]
 
 STEPS = TARGETS / "frame_steps.py"
+BRIDGED = (
+    "3"  # a native frame: clang's unwind information is wrong at some instructions (unwind_walk)
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,8 @@ def test_every_instruction(library: Path, monitored: tuple[str, ...]) -> None:
     found = json.loads(result.read_text())
     callers, stacks = found["callers"], found["stacks"]
     met = set()
-    for count, places, names in stacks:
+    for count, places, each in stacks:
+        names = [name for name in each if name != BRIDGED]
         assert names[0] == "<module>", (count, places, names)
         for caller, callee in pairwise(names):
             # CPython puts a frame of its own, "__init__", before a constructor's.
