@@ -41,6 +41,14 @@ static void emit_eval(struct output *o, enum py_chain_state state)
     }
 }
 
+/* Called by the frame that holds the next entry frame, where an eval loop is one of handlers?  Then it is part of it. */
+static bool is_handler(const struct merge_input *in, size_t i, size_t entry)
+{
+    const struct native_frame *caller = &in->native[i + 1];
+    return in->layout->by_handlers && i + 1 < in->n_native && !caller->flags &&
+           entry < in->chain->n_entries && in->chain->anchors[entry] < caller->cfa;
+}
+
 size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
 {
     const struct py_chain *chain = in->chain;
@@ -49,12 +57,15 @@ size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
     for (size_t i = 0; i < in->n_native; i++) {
         const struct native_frame *f = &in->native[i];
         size_t entries_before = entry;
-        if (f->flags)
+        bool is_left_out = in->is_leaf_only && python;
+        if (f->flags && !is_left_out)
             emit(&o, frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
         for (; entry < chain->n_entries && chain->anchors[entry] < f->cfa; entry++)
             for (; python < chain->entries[entry].n_frames; python++)
                 emit_python(&o, in, python);
-        if (entry != entries_before || f->flags)
+        if (entry == chain->n_entries && chain->state == PY_STOPPED)
+            break; /* what lies beyond is known */
+        if (entry != entries_before || f->flags || is_left_out || is_handler(in, i, entry))
             continue;
         if (!pyframe_is_eval(in->layout, f->pc)) {
             emit(&o, frame_native(f->pc));
@@ -66,7 +77,7 @@ size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
         } /* else in its prologue or epilogue: the next entry frame is further out */
     }
     /* The native walk ended early: what Python knows further out still holds. */
-    if (in->end != UNWIND_COMPLETE) {
+    if (in->end != UNWIND_COMPLETE && (entry < chain->n_entries || chain->state != PY_STOPPED)) {
         for (; entry < chain->n_entries; entry++) {
             emit(&o, frame_pseudo(PSEUDO_GAP));
             for (; python < chain->entries[entry].n_frames; python++)

@@ -224,7 +224,7 @@ static void follow_from_entry(struct unwind *u, const struct unwind_regs *regs,
                               const struct py_layout *layout, struct reader r,
                               struct py_chain *chain)
 {
-    uint64_t cfa = find_eval_cfa(u, *regs, layout, false);
+    uint64_t cfa = layout->anchor.cfa ? find_eval_cfa(u, *regs, layout, false) : 0;
     if (!cfa)
         return;
     chain->n_frames =

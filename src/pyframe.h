@@ -59,6 +59,10 @@ struct py_layout {
     /* The eval loop's code: where calls are made from, and where it begins.  Compilers may split it
      * (Debian's 3.14); else both are the whole. */
     struct code_range eval, eval_entry;
+    /* The interpreter of tail calls (3.14+, clang): the eval loop only calls the first instruction's handler, which
+     * jumps to the next one's.  It is so small that compilers inline it, so the CFA of its frame lies at another
+     * distance from the entry frame in each copy: anchor.cfa is 0. */
+    bool by_handlers;
     int64_t cframe_to_cfa; /* CPython 3.12: from its _PyCFrame to the eval loop's CFA */
     /* CPython 3.12: the register in which the eval loop keeps the frame that it runs, by its DWARF number.  0: in
      * none that it keeps over calls. */

@@ -65,6 +65,10 @@ static int register_of(uint64_t value, uint64_t sp)
 
 #endif
 
+/* A loop over all instructions takes tens of kilobytes; a function that calls the first one's handler, some hundred
+ * bytes. */
+#define LOOP_BYTES_MIN 8192
+
 static const char wrong_build[] =
     "this CPython differs from the one that pyhybrid was built for: build it again";
 
@@ -107,6 +111,10 @@ const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout)
             !cfi_function((uint64_t)_PyEval_EvalFrameDefault, &layout->eval_entry.start,
                           &layout->eval_entry.end))
             return "the eval loop has no unwind information";
+        if (layout->eval.end - layout->eval.start < LOOP_BYTES_MIN) {
+            layout->by_handlers = true;
+            layout->anchor.cfa = 0;
+        }
         return NULL;
     }
 }

@@ -166,6 +166,8 @@ static bool same_words(const struct memo_entry *m, uint64_t origin)
 struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
                                uint64_t entry, uint64_t outer_entry)
 {
+    if (!x->layout->anchor.cfa)
+        return parent; /* pyframe.h, by_handlers */
     uint64_t c = (uint64_t)x->layout->anchor.cfa, e0 = entry + c, e1 = outer_entry + c;
     if (entry < t->unwind.stack_low || e0 >= t->unwind.stack_high)
         stack_bounds_update(&t->unwind, entry, x->main_stack_high);

@@ -159,7 +159,8 @@ static bool in_callback(const struct session *s)
 static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
                    const struct unwind_regs *regs, const struct exact_frame *top)
 {
-    uint64_t stop_cfa = top ? top->entry + (uint64_t)s->layout.anchor.cfa : 0;
+    bool has_anchors = s->layout.anchor.cfa;
+    uint64_t stop_cfa = top && has_anchors ? top->entry + (uint64_t)s->layout.anchor.cfa : 0;
     t->chain.in_register = arch_kept_register(context, s->layout.frame_register);
     t->chain.stop_frame = top ? top->frame : 0;
     t->chain.stop_entry = top ? top->entry : 0;
@@ -174,12 +175,16 @@ static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
                              .chain = &t->chain,
                              .python = t->python,
                              .regions = regions_mine,
-                             .layout = &s->layout};
+                             .layout = &s->layout,
+                             .is_leaf_only = s->exact && !has_anchors};
     if (s->backend)
         in.n_native = s->backend(context, t->native, t->limits.max_frames, &in.end);
     else
         in.n_native = unwind_walk(&t->unwind, regs, t->native, t->limits.max_frames, &in.end);
-    if (top && (in.end != UNWIND_COMPLETE || t->native[in.n_native - 1].cfa != stop_cfa))
+    uint64_t last_cfa = t->native[in.n_native - 1].cfa;
+    bool is_met = has_anchors ? in.end == UNWIND_COMPLETE && last_cfa == stop_cfa
+                              : top && last_cfa > top->entry;
+    if (top && !is_met)
         return 0;
     name_python_frames(s, t);
     return merge_stack(&in, t->words, t->limits.max_frames);
