@@ -182,8 +182,12 @@ bool fde_find(uint64_t pc, struct fde *f)
     struct loaded_object object;
     if (!loaded_find(pc, &object) || !object.eh_frame)
         return false;
-    const uint8_t *base = (const uint8_t *)object.start, *limit = (const uint8_t *)object.end;
+    /* Of an executable with holes between its segments libc tells the one of the address. */
     const uint8_t *header = object.eh_frame;
+    uint64_t at = (uint64_t)header;
+    if ((at < object.start || at >= object.end) && !loaded_find(at, &object))
+        return false;
+    const uint8_t *base = (const uint8_t *)object.start, *limit = (const uint8_t *)object.end;
     struct cursor c = {header, limit, false};
     uint64_t version = cursor_u(&c, 1);
     uint8_t frame_encoding = (uint8_t)cursor_u(&c, 1), count_encoding = (uint8_t)cursor_u(&c, 1),

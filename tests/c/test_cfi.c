@@ -373,6 +373,25 @@ static void functions_of_other_modules_are_found(void **state)
     dlclose(libc);
 }
 
+__attribute__((noipa, section(".far"))) static int far_away(int x)
+{
+    volatile int y[8] = {x};
+    return y[x & 7];
+}
+
+/* Of an executable with holes (BOLT makes such) _dl_find_object tells the segment of the address, and the unwind
+ * information of all. */
+static void modules_with_holes_are_whole(void **state)
+{
+    (void)state;
+    uint64_t near = (uint64_t)modules_with_holes_are_whole, far = (uint64_t)far_away, start, end;
+    assert_true(far - near > 0x7000000);
+    assert_true(cfi_function(near, &start, &end));
+    assert_int_equal(start, near);
+    assert_true(cfi_function(far, &start, &end));
+    assert_int_equal(start, far);
+}
+
 static void addresses_outside_all_modules_are_unknown(void **state)
 {
     (void)state;
@@ -409,6 +428,7 @@ int main(void)
         cmocka_unit_test(a_function_is_its_fde),
         cmocka_unit_test(rows_hold_for_all_their_addresses),
         cmocka_unit_test(functions_of_other_modules_are_found),
+        cmocka_unit_test(modules_with_holes_are_whole),
         cmocka_unit_test(addresses_outside_all_modules_are_unknown),
     };
     return cmocka_run_group_tests_name("cfi", tests, NULL, NULL);
