@@ -154,6 +154,13 @@ static bool in_callback(const struct session *s)
            atomic_load_explicit(&exact_mine.busy, memory_order_relaxed);
 }
 
+/* Did the native walk come to `top`'s eval loop?  `stop_cfa`: its CFA; 0: not known. */
+static bool is_met(const struct merge_input *in, const struct exact_frame *top, uint64_t stop_cfa)
+{
+    uint64_t last_cfa = in->n_native ? in->native[in->n_native - 1].cfa : 0;
+    return stop_cfa ? in->end == UNWIND_COMPLETE && last_cfa == stop_cfa : last_cfa > top->entry;
+}
+
 /* Walks both halves and joins them, down to `top`'s eval loop or, if that is NULL, to the thread's root.
  * Returns the number of words in t->words; 0: `top` was not met. */
 static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
@@ -181,10 +188,7 @@ static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
         in.n_native = s->backend(context, t->native, t->limits.max_frames, &in.end);
     else
         in.n_native = unwind_walk(&t->unwind, regs, t->native, t->limits.max_frames, &in.end);
-    uint64_t last_cfa = t->native[in.n_native - 1].cfa;
-    bool is_met = has_anchors ? in.end == UNWIND_COMPLETE && last_cfa == stop_cfa
-                              : top && last_cfa > top->entry;
-    if (top && !is_met)
+    if (top && !is_met(&in, top, stop_cfa))
         return 0;
     name_python_frames(s, t);
     return merge_stack(&in, t->words, t->limits.max_frames);
