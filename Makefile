@@ -18,7 +18,7 @@ demo: ## profile examples/train.py with everything set up for it; the result is 
 test: ## all tests on every CPython >= 3.12 found (PYTHON=, SAN=, ARGS=)
 	@scripts/test.sh
 
-matrix: ## all tests on CPython 3.14 and 3.15, of Debian sid in a chroot (root only)
+matrix: ## all tests on CPython 3.14 and 3.15, of Debian sid in a chroot, and on a 3.14 of tail calls (root only)
 	@scripts/matrix.sh
 
 check: ## compiler warnings as errors, static analysis, types, format, signal-side symbols

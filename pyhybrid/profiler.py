@@ -194,9 +194,6 @@ class Profiling:
             notes.append("no free code watcher: names of code objects that die may be wrong")
         if self.settings.kernel and started["no_kernel_frames"]:
             notes.append(f"no frames of the kernel: {started['no_kernel_frames']}")
-        if started["no_native_paths"] and self.settings.mode != "sample":
-            why = "this CPython's eval loop is one of tail calls (--mode sample has them)"
-            notes.append(f"no native frames between Python frames: {why}")
         inexact = self.settings.c_calls and sys.version_info < (3, 12, 5)
         if inexact:
             lost = "bound methods called with *args are missing (CPython < 3.12.5)"

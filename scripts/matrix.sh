@@ -1,9 +1,10 @@
 #!/bin/sh
-# make matrix: `make test` on the interpreters of Debian sid (CPython 3.14 and 3.15), in a chroot.
+# make matrix: `make test` on the interpreters of Debian sid (CPython 3.14 and 3.15), in a chroot, and on one of tail
+# calls, which these are not: 3.14, built there.
 #
 # Needs root and debootstrap.  The chroot is made once, in $XDG_CACHE_HOME/pyhybrid/matrix (default
-# ~/.cache; 1.3 GB, and 5.4 GB of torch for each interpreter); remove the folder to have it made anew.
-# MIRROR= is where Debian's packages come from.
+# ~/.cache; 1.3 GB, and 5.4 GB of torch for each version); remove the folder to have it made anew.
+# MIRROR= is where Debian's packages come from, SOURCE= CPython's source (empty: without it).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,6 +12,8 @@ clone=$PWD
 chroot=${XDG_CACHE_HOME:-$HOME/.cache}/pyhybrid/matrix
 mirror=${MIRROR:-http://deb.debian.org/debian}
 versions="3.14 3.15"
+source=${SOURCE-https://www.python.org/ftp/python/3.14.7/Python-3.14.7.tar.xz}
+tail_calls=/opt/tail-calls
 
 say() { echo "matrix: $*" >&2; }
 
@@ -73,11 +76,38 @@ if [ "$(cat "$chroot/.complete" 2>/dev/null)" != "$packages" ]; then
     echo "$packages" >"$chroot/.complete"
 fi
 
+# As it is released by those who build with clang: with link-time optimization, which inlines the eval loop.
+# shellcheck disable=SC2016  # words of the shell inside
+if [ -n "$source" ] && [ ! -e "$chroot$tail_calls/.complete" ]; then
+    say "building CPython with tail calls"
+    inside PREFIX="$tail_calls" SOURCE="$source" sh -euc '
+        apt-get -q -y --no-install-recommends install gcc make pkg-config xz-utils \
+            libbz2-dev libffi-dev liblzma-dev libsqlite3-dev libssl-dev zlib1g-dev
+        rm -rf "$PREFIX" /usr/src/cpython
+        mkdir /usr/src/cpython
+        cd /usr/src/cpython
+        python3.14 -c "import os, urllib.request as u; u.urlretrieve(os.environ[\"SOURCE\"], \"source.tar.xz\")"
+        tar -xf source.tar.xz --strip-components 1
+        ./configure -q --prefix="$PREFIX" --with-tail-call-interp --with-lto
+        make -s -j "$(nproc)"
+        make -s install
+        cd "$PREFIX"
+        rm -rf /usr/src/cpython
+        bin/python3 -c "import bz2, ctypes, lzma, sqlite3, ssl, sysconfig
+assert sysconfig.get_config_var(\"Py_TAIL_CALL_INTERP\")"
+        touch .complete
+    ' >>"$chroot.log" 2>&1 || {
+        tail "$chroot.log"
+        exit 1
+    }
+fi
+
 # The files as they are here; what was built there before stays.
 mkdir -p "$chroot/srv/pyhybrid"
 (cd "$chroot/srv/pyhybrid" && find . -mindepth 1 -maxdepth 1 ! -name build ! -name .venvs -exec rm -rf {} +)
 git -C "$clone" ls-files -z --cached --others --exclude-standard |
     xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\0" "$f"; done' - |
     tar --create --null --files-from=- | tar --extract --directory "$chroot/srv/pyhybrid" --no-same-owner
-inside env PYTHON="$(for v in $versions; do printf '/usr/bin/python%s ' "$v"; done)" \
+pythons=$(for v in $versions; do echo "/usr/bin/python$v"; done)
+inside env PYTHON="$pythons${source:+ $tail_calls/bin/python3}" \
     sh -c 'cd /srv/pyhybrid && scripts/test.sh'

@@ -36,6 +36,14 @@ static inline void arch_regs_from_context(struct unwind_regs *r, const ucontext_
     r->r10 = (uint64_t)g[REG_R10];
 }
 
+/* Those of the function that asks. */
+static inline __attribute__((always_inline)) void arch_regs_here(struct unwind_regs *r)
+{
+    *r = (struct unwind_regs){0};
+    __asm__ volatile("movq %%rsp, %1\n\tmovq %%rbp, %2\n\tmovq %%rbx, %3\n\tleaq (%%rip), %0"
+                     : "=r"(r->pc), "=m"(r->sp), "=m"(r->bp), "=m"(r->bx));
+}
+
 /* Registers that a function keeps for its caller, by DWARF number. */
 #define ARCH_KEPT_REGISTERS {3, 6, 12, 13, 14, 15}
 

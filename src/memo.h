@@ -2,7 +2,8 @@
  *
  * A walk from one eval loop's CFA (E0) up to the next one's (E1) is a function of the few stack words
  * it read: return addresses, and frame pointers where a CFA depended on one.  If all of them are what
- * they were, relative to E0, the walk would end as it did.  Two ways, the older one is replaced.
+ * they were, relative to E0, the walk would end as it did, as long as the eval loop that was called saves rbp where it
+ * did.  Two ways, the older one is replaced.
  *
  * Context: the exact half's callbacks; per thread.
  */
@@ -27,7 +28,7 @@ struct memo_word {
 
 struct memo_entry {
     const struct exact_node *parent; /* NULL: free */
-    uint64_t distance;               /* E1 - E0 */
+    uint64_t distance;               /* to where the walk stops, and in the upper 16 bits to rbp */
     struct exact_node *node;         /* where the walk led */
     uint32_t reach;                  /* how far below E0 the lowest address lies */
     uint32_t n_plain, n_relative;    /* words: return addresses, then addresses in the stack */

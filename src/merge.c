@@ -57,15 +57,12 @@ size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
     for (size_t i = 0; i < in->n_native; i++) {
         const struct native_frame *f = &in->native[i];
         size_t entries_before = entry;
-        bool is_left_out = in->is_leaf_only && python;
-        if (f->flags && !is_left_out)
+        if (f->flags)
             emit(&o, frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
         for (; entry < chain->n_entries && chain->anchors[entry] < f->cfa; entry++)
             for (; python < chain->entries[entry].n_frames; python++)
                 emit_python(&o, in, python);
-        if (entry == chain->n_entries && chain->state == PY_STOPPED)
-            break; /* what lies beyond is known */
-        if (entry != entries_before || f->flags || is_left_out || is_handler(in, i, entry))
+        if (entry != entries_before || f->flags || is_handler(in, i, entry))
             continue;
         if (!pyframe_is_eval(in->layout, f->pc)) {
             emit(&o, frame_native(f->pc));
@@ -77,7 +74,7 @@ size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
         } /* else in its prologue or epilogue: the next entry frame is further out */
     }
     /* The native walk ended early: what Python knows further out still holds. */
-    if (in->end != UNWIND_COMPLETE && (entry < chain->n_entries || chain->state != PY_STOPPED)) {
+    if (in->end != UNWIND_COMPLETE) {
         for (; entry < chain->n_entries; entry++) {
             emit(&o, frame_pseudo(PSEUDO_GAP));
             for (; python < chain->entries[entry].n_frames; python++)

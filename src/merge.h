@@ -23,7 +23,6 @@ struct merge_input {
     const uint64_t *python;        /* frame words of chain->frames */
     const struct regions *regions; /* that the thread is in; NULL: none */
     const struct py_layout *layout;
-    bool is_leaf_only; /* leave out what is native beyond the innermost Python frame */
 };
 
 /* Writes at most `max` frame words (raw, innermost first; at least 1) and returns how many.  What

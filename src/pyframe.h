@@ -60,14 +60,25 @@ struct py_layout {
      * (Debian's 3.14); else both are the whole. */
     struct code_range eval, eval_entry;
     /* The interpreter of tail calls (3.14+, clang): the eval loop only calls the first instruction's handler, which
-     * jumps to the next one's.  It is so small that compilers inline it, so the CFA of its frame lies at another
-     * distance from the entry frame in each copy: anchor.cfa is 0. */
+     * jumps to the next one's.  So the frame that an eval loop calls is part of it.  It is so small that compilers
+     * inline it, so the CFA of its frame lies at another distance from the entry frame in each copy: anchor.cfa is 0. */
     bool by_handlers;
     int64_t cframe_to_cfa; /* CPython 3.12: from its _PyCFrame to the eval loop's CFA */
     /* CPython 3.12: the register in which the eval loop keeps the frame that it runs, by its DWARF number.  0: in
      * none that it keeps over calls. */
     int frame_register;
 };
+
+/* What an eval loop has on the stack at most, where its CFA is at no constant distance. */
+#define PYFRAME_EVAL_MAX 65536
+
+/* Walks of `u` are to be complete with the eval loop that has the entry frame at `entry`; 0: at the thread's root. */
+static inline void pyframe_stop_at(const struct py_layout *layout, struct unwind *u, uint64_t entry)
+{
+    uint64_t cfa = (uint64_t)layout->anchor.cfa;
+    u->stop_cfa = entry ? entry + (cfa ? cfa : 8) : 0;
+    u->stop_slack = entry && !cfa ? PYFRAME_EVAL_MAX : 0;
+}
 
 static inline bool pyframe_is_eval(const struct py_layout *layout, uint64_t pc)
 {

@@ -419,7 +419,7 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
             /* Nobody calls a signal's trampoline: it returns to where that begins. */
             bool is_begin = kind == CFA_SIGNAL && n;
             out[n++] = (struct native_frame){.pc = pc + is_begin, .cfa = cfa};
-            if (cfa == u->stop_cfa) {
+            if (unwind_is_stop(u, cfa)) {
                 *end = UNWIND_COMPLETE;
                 break;
             }

@@ -61,10 +61,16 @@ struct unwind {
     const uint64_t *anchors;        /* ascending */
     size_t n_anchors;
     const struct anchor_rule *anchor_rule;
-    uint64_t stop_cfa; /* the walk is complete with the frame that has this CFA; 0: at the root */
+    /* The walk is complete with the frame whose CFA is `stop_cfa`, or up to `stop_slack` above it; 0: at the root. */
+    uint64_t stop_cfa, stop_slack;
     unsigned guarded_loads, scan_steps; /* spent in this walk */
     uint64_t loaded;                    /* what the last guarded load found */
 };
+
+static inline bool unwind_is_stop(const struct unwind *u, uint64_t cfa)
+{
+    return cfa - u->stop_cfa <= u->stop_slack;
+}
 
 /* One frame outwards.  CFA_NONE etc. as in the rule.  False: it is not possible; `cfa` means nothing then. */
 bool unwind_step(struct unwind *u, struct unwind_regs *regs, uint64_t *cfa, enum cfa_kind *kind);

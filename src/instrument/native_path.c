@@ -9,6 +9,13 @@
 #define DISTANCE_MAX (64ull << 20) /* between two eval loops: more is another stack */
 #define TRACE_MAX MEMO_WORDS
 
+/* The eval loop that was called. */
+struct callee {
+    uint64_t cfa; /* E0 */
+    struct cfi_rule saved;
+    struct unwind_regs caller; /* its caller's registers; pc 0: not known yet */
+};
+
 /* A walk that notes what it depends on. */
 struct trace {
     uint64_t origin; /* E0 - 8 */
@@ -45,13 +52,12 @@ static bool note_frame_pointer(struct trace *tr, uint64_t address)
     return true;
 }
 
-/* Steps from E0 to `target` by plain rules only.  False: something else is needed. */
-static bool trace_walk(struct exact_thread *t, const struct anchor_rule *rule, uint64_t e0,
-                       uint64_t target, struct trace *tr)
+/* Steps from E0 to the outer eval loop (unwind_stop_at) by plain rules only.  False: something else is needed. */
+static bool trace_walk(struct exact_thread *t, const struct callee *callee, struct trace *tr)
 {
-    uint64_t sp = e0, bp = 0, bp_slot = 0;
-    if (rule->saved.bp_kind == SAVED_AT_CFA) {
-        bp_slot = e0 + (uint64_t)(int64_t)rule->saved.bp_offset;
+    uint64_t e0 = callee->cfa, sp = e0, bp = 0, bp_slot = 0;
+    if (callee->saved.bp_kind == SAVED_AT_CFA) {
+        bp_slot = e0 + (uint64_t)(int64_t)callee->saved.bp_offset;
         bp = word_at(bp_slot);
     }
     tr->origin = bp_slot && bp_slot < e0 - 8 ? bp_slot : e0 - 8;
@@ -70,10 +76,10 @@ static bool trace_walk(struct exact_thread *t, const struct anchor_rule *rule, u
             return false;
         }
         cfa += (uint64_t)(int64_t)r->cfa_offset;
-        if (cfa <= sp || cfa > target || cfa & 7)
+        if (cfa <= sp || cfa & 7)
             return false;
-        if (cfa == target)
-            return true;
+        if (cfa >= t->unwind.stop_cfa)
+            return unwind_is_stop(&t->unwind, cfa);
         tr->pcs[tr->n_pcs++] = pc;
         if (r->bp_kind == SAVED_AT_RBP || !note_return_address(tr, cfa - 8))
             return false;
@@ -94,6 +100,12 @@ static uint64_t function_start(uint64_t pc)
     return cfi_function(pc, &start, &end) ? start : pc;
 }
 
+/* The outermost of `n` frames below an eval loop may be part of it. */
+static size_t without_handler(const struct exact *x, size_t n)
+{
+    return n - (n && x->layout->by_handlers);
+}
+
 /* Is `pc` in the C function whose call `node` stands for?  What lies between that and its Python caller
  * is how it was called. */
 static bool is_called(const struct exact_node *node, uint64_t pc)
@@ -111,26 +123,33 @@ static struct exact_node *native_child(struct exact *x, struct exact_thread *t,
     return exact_child(x, t, parent, frame_native(function_start(pc)));
 }
 
+/* How many of the `n` frames that were walked lie below the outer eval loop. */
+static size_t below_outer(const struct exact *x, const struct exact_thread *t, size_t n)
+{
+    const struct native_frame *f = t->native;
+    for (size_t i = 0; i < n && t->unwind.stop_cfa; i++)
+        if (!f[i].flags && f[i].cfa >= t->unwind.stop_cfa)
+            return i && !f[i - 1].flags ? without_handler(x, i) : i;
+    return n;
+}
+
 /* The general way: whatever the sampler's walk would find. */
 static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
-                                    struct exact_node *node, uint64_t e0, uint64_t outer_entry)
+                                    struct exact_node *node, struct callee *callee,
+                                    uint64_t outer_entry)
 {
-    struct unwind_regs regs = {0};
     struct unwind *u = &t->unwind;
     unwind_refresh(u);
-    uint64_t anchors[1] = {outer_entry};
-    u->anchors = anchors;
+    u->anchors = &outer_entry;
     u->n_anchors = outer_entry != 0;
     u->anchor_rule = &x->layout->anchor;
-    u->stop_cfa = outer_entry ? outer_entry + (uint64_t)x->layout->anchor.cfa : 0;
-    enum unwind_end end;
+    enum unwind_end end = UNWIND_TRUNCATED;
     size_t n = 0;
-    if (unwind_from_anchor(u, e0, &regs))
-        n = unwind_walk(u, &regs, t->native, EXACT_NATIVE_MAX, &end);
-    else
-        end = UNWIND_TRUNCATED;
+    if (callee->caller.pc || unwind_from_anchor(u, callee->cfa, &callee->caller))
+        n = unwind_walk(u, &callee->caller, t->native, EXACT_NATIVE_MAX, &end);
     u->anchors = NULL;
     u->n_anchors = 0;
+    n = below_outer(x, t, n);
     for (size_t i = n; i--;)
         if (!t->native[i].flags && is_called(node, t->native[i].pc)) {
             n = i;
@@ -145,7 +164,7 @@ static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
             node = exact_child(
                 x, t, node,
                 frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
-        else if (!u->stop_cfa || f->cfa < u->stop_cfa)
+        else
             node = native_child(x, t, node, f->pc);
     }
     return node;
@@ -163,18 +182,47 @@ static bool same_words(const struct memo_entry *m, uint64_t origin)
     return !differences;
 }
 
+/* The eval loop that has `entry`, where its CFA is at no constant distance: stepped to from here. */
+static __attribute__((noinline)) bool find_callee(struct exact *x, struct exact_thread *t,
+                                                  uint64_t entry, struct callee *callee)
+{
+    struct unwind_regs *regs = &callee->caller;
+    uint64_t pc;
+    enum cfa_kind kind;
+    unwind_refresh(&t->unwind);
+    arch_regs_here(regs);
+    stack_bounds_update(&t->unwind, regs->sp, x->main_stack_high);
+    if (entry < regs->sp || entry >= t->unwind.stack_high)
+        return false; /* on another stack */
+    do {
+        pc = regs->pc;
+        if (!unwind_step(&t->unwind, regs, &callee->cfa, &kind) || kind == CFA_END)
+            return false;
+    } while (callee->cfa <= entry);
+    callee->saved = *unwind_rule(&t->unwind, pc);
+    return callee->cfa - entry <= PYFRAME_EVAL_MAX;
+}
+
 struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
                                uint64_t entry, uint64_t outer_entry)
 {
-    if (!x->layout->anchor.cfa)
-        return parent; /* pyframe.h, by_handlers */
-    uint64_t c = (uint64_t)x->layout->anchor.cfa, e0 = entry + c, e1 = outer_entry + c;
-    if (entry < t->unwind.stack_low || e0 >= t->unwind.stack_high)
-        stack_bounds_update(&t->unwind, entry, x->main_stack_high);
-    if (!outer_entry || e1 <= e0 || e1 - e0 > DISTANCE_MAX || e1 > t->unwind.stack_high ||
-        entry < t->unwind.stack_low)
-        return full_walk(x, t, parent, e0, outer_entry > entry ? outer_entry : 0);
-    uint64_t distance = e1 - e0, ra = word_at(e0 - 8);
+    const struct anchor_rule *rule = &x->layout->anchor;
+    struct unwind *u = &t->unwind;
+    if (entry < u->stack_low || entry >= u->stack_high)
+        stack_bounds_update(u, entry, x->main_stack_high);
+    if (outer_entry <= entry)
+        outer_entry = 0;
+    struct callee callee = {.cfa = entry + (uint64_t)rule->cfa, .saved = rule->saved};
+    if (!rule->cfa && !find_callee(x, t, entry, &callee))
+        return exact_child(x, t, parent, frame_pseudo(PSEUDO_GAP));
+    uint64_t e0 = callee.cfa;
+    pyframe_stop_at(x->layout, u, outer_entry);
+    uint64_t distance = u->stop_cfa - e0;
+    if (!outer_entry || u->stop_cfa <= e0 || distance > DISTANCE_MAX ||
+        u->stop_cfa > u->stack_high || entry < u->stack_low)
+        return full_walk(x, t, parent, &callee, outer_entry);
+    distance |= (uint64_t)(uint16_t)callee.saved.bp_offset << 48;
+    uint64_t ra = word_at(e0 - 8);
     uint64_t hash = map_hash((uint64_t)parent ^ distance << 48 ^ ra * 0x9e3779b97f4a7c15ull);
     struct memo_entry *set = t->memo->entry[hash % MEMO_SETS];
     for (int i = 0; i < 2; i++)
@@ -182,12 +230,12 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
             same_words(&set[i], e0 - set[i].reach))
             return set[i].node;
     struct trace tr;
-    unwind_refresh(&t->unwind);
-    if (!trace_walk(t, &x->layout->anchor, e0, e1, &tr))
-        return full_walk(x, t, parent, e0, outer_entry);
+    unwind_refresh(u);
+    if (!trace_walk(t, &callee, &tr))
+        return full_walk(x, t, parent, &callee, outer_entry);
     struct exact_node *node = parent;
-    uint32_t n = tr.n_pcs;
-    for (uint32_t i = n; i--;)
+    size_t n = without_handler(x, tr.n_pcs);
+    for (size_t i = n; i--;)
         if (is_called(parent, tr.pcs[i])) {
             n = i;
             break;

@@ -154,11 +154,11 @@ static bool in_callback(const struct session *s)
            atomic_load_explicit(&exact_mine.busy, memory_order_relaxed);
 }
 
-/* Did the native walk come to `top`'s eval loop?  `stop_cfa`: its CFA; 0: not known. */
-static bool is_met(const struct merge_input *in, const struct exact_frame *top, uint64_t stop_cfa)
+/* Did the native walk come to where it was to stop? */
+static bool is_met(const struct unwind *u, const struct merge_input *in)
 {
-    uint64_t last_cfa = in->n_native ? in->native[in->n_native - 1].cfa : 0;
-    return stop_cfa ? in->end == UNWIND_COMPLETE && last_cfa == stop_cfa : last_cfa > top->entry;
+    return in->end == UNWIND_COMPLETE && in->n_native &&
+           unwind_is_stop(u, in->native[in->n_native - 1].cfa);
 }
 
 /* Walks both halves and joins them, down to `top`'s eval loop or, if that is NULL, to the thread's root.
@@ -166,15 +166,13 @@ static bool is_met(const struct merge_input *in, const struct exact_frame *top, 
 static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
                    const struct unwind_regs *regs, const struct exact_frame *top)
 {
-    bool has_anchors = s->layout.anchor.cfa;
-    uint64_t stop_cfa = top && has_anchors ? top->entry + (uint64_t)s->layout.anchor.cfa : 0;
     t->chain.in_register = arch_kept_register(context, s->layout.frame_register);
     t->chain.stop_frame = top ? top->frame : 0;
     t->chain.stop_entry = top ? top->entry : 0;
     pyframe_walk(&t->unwind, regs, &s->layout, &t->chain);
     if (top && t->chain.state != PY_STOPPED)
         return 0;
-    t->unwind.stop_cfa = stop_cfa;
+    pyframe_stop_at(&s->layout, &t->unwind, t->chain.stop_entry);
     t->unwind.anchors = t->chain.anchors;
     t->unwind.n_anchors = t->chain.n_entries;
     t->unwind.anchor_rule = &s->layout.anchor;
@@ -182,13 +180,12 @@ static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
                              .chain = &t->chain,
                              .python = t->python,
                              .regions = regions_mine,
-                             .layout = &s->layout,
-                             .is_leaf_only = s->exact && !has_anchors};
+                             .layout = &s->layout};
     if (s->backend)
         in.n_native = s->backend(context, t->native, t->limits.max_frames, &in.end);
     else
         in.n_native = unwind_walk(&t->unwind, regs, t->native, t->limits.max_frames, &in.end);
-    if (top && !is_met(&in, top, stop_cfa))
+    if (top && !is_met(&t->unwind, &in))
         return 0;
     name_python_frames(s, t);
     return merge_stack(&in, t->words, t->limits.max_frames);

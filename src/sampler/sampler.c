@@ -217,7 +217,6 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         cost_limit_rate(s, wanted, info);
     info->period_ns = atomic_load(&s->period_ns);
     info->start_ns = s->start_ns;
-    info->no_native_paths = s->layout.by_handlers;
     return 0;
 }
 

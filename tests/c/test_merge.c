@@ -121,33 +121,6 @@ static void a_handler_of_an_instruction_is_the_eval_loop(void **state)
     expect(WORDS(P(1), N(0x101), X(BRIDGED), P(2), N(0x105)));
 }
 
-static void native_frames_beyond_python_can_be_left_out(void **state)
-{
-    (void)state;
-    eval_loop(250, 1);
-    eval_loop(550, 2);
-    input.is_leaf_only = true;
-    native(NATIVE({0x101, 100, 0}, {0x102, 200, 0}, {EVAL, 300, 0}, {0x103, 400, 0},
-                  {0, 500, NATIVE_GAP_SCANNED}, {EVAL, 600, 0}, {0x105, ~0ull, 0}));
-    expect(WORDS(N(0x101), N(0x102), P(1), P(2), P(3)));
-}
-
-/* The native walk may have gone on. */
-static void where_the_chain_stopped_the_stack_ends(void **state)
-{
-    (void)state;
-    eval_loop(150, 1);
-    eval_loop(350, 1);
-    chain.state = PY_STOPPED;
-    native(NATIVE({EVAL, 200, 0}, {0x101, 300, 0}, {EVAL, 400, 0}, {0x102, 500, 0}, {EVAL, 600, 0},
-                  {0x103, ~0ull, 0}));
-    expect(WORDS(P(1), N(0x101), P(2)));
-    input.end = UNWIND_TRUNCATED;
-    expect(WORDS(P(1), N(0x101), P(2)));
-    native(NATIVE({EVAL, 200, 0}, {0x101, 300, 0}));
-    expect(WORDS(P(1), N(0x101), X(GAP), P(2), X(TRUNCATED)));
-}
-
 static void a_frame_owns_the_bytes_below_its_cfa(void **state)
 {
     (void)state;
@@ -299,8 +272,6 @@ int main(void)
         cmocka_unit_test_setup(the_frame_that_holds_the_entry_is_replaced_wherever_it_executes,
                                set_up),
         cmocka_unit_test_setup(a_handler_of_an_instruction_is_the_eval_loop, set_up),
-        cmocka_unit_test_setup(native_frames_beyond_python_can_be_left_out, set_up),
-        cmocka_unit_test_setup(where_the_chain_stopped_the_stack_ends, set_up),
         cmocka_unit_test_setup(a_frame_owns_the_bytes_below_its_cfa, set_up),
         cmocka_unit_test_setup(an_eval_loop_before_its_first_python_frame_is_dropped, set_up),
         cmocka_unit_test_setup(where_it_begins_may_lie_elsewhere, set_up),
