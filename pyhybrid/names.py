@@ -16,6 +16,8 @@ _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)")
 _CONVERSION = re.compile(r"\boperator \w")
 _MANGLED_START = re.compile(r"_ZZ*NK?|_ZZ*")
 _LENGTH = re.compile(r"\d{1,4}")
+# Copies, parts and renamed locals, by gcc and LLVM; a demangler writes them as `[clone .cold]`.
+_CLONE = re.compile(r"(?:\.(?:cold|constprop|isra|llvm|lto_priv|part)(?:\.\d+)*)+$")
 # What only Rust's names have; C++'s begin with a name, and have no `::` before arguments.
 _RUST = re.compile(r"^<|::<")
 _RUST_ARGUMENTS = re.compile(r"\bfor<[^<>]*> |(?:(?<=[\w}])|::)<(?!impl )[^<>]*>")
@@ -35,10 +37,11 @@ def shorten_file(file: str, directory: str) -> str:
 
 @cache
 def shorten_native(name: str) -> str:
-    """A readable C++ or Rust name without parameters, generic arguments and return type.
+    """A readable name without parameters, generic arguments, return type and compilers' suffixes.
 
     `void at::native::f<float, 4>(at::Tensor const&)::{lambda()#1}` -> `at::native::f::{lambda#1}`;
-    `<Vec<u8> as std::io::Write>::write_all::<T>` -> `<Vec as std::io::Write>::write_all`.
+    `<Vec<u8> as std::io::Write>::write_all::<T>` -> `<Vec as std::io::Write>::write_all`;
+    `builtin_abs.lto_priv.0` -> `builtin_abs`.
     """
     for suffix in (INLINED, PLT):
         if name.endswith(suffix):
@@ -46,7 +49,7 @@ def shorten_native(name: str) -> str:
     if name.startswith("_Z"):
         return _shorten_mangled(name)
     if "(" not in name and "<" not in name:
-        return name
+        return _CLONE.sub("", name)
     return _shorten_rust(name) if _RUST.search(name) else _shorten_cpp(name)
 
 

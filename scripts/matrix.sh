@@ -76,7 +76,7 @@ if [ "$(cat "$chroot/.complete" 2>/dev/null)" != "$packages" ]; then
     echo "$packages" >"$chroot/.complete"
 fi
 
-# As it is released by those who build with clang: with link-time optimization, which inlines the eval loop.
+# Much as those release it who build with clang: with link-time optimization, which inlines the eval loop, and stripped.
 # shellcheck disable=SC2016  # words of the shell inside
 if [ -n "$source" ] && [ ! -e "$chroot$tail_calls/.complete" ]; then
     say "building CPython with tail calls"
@@ -91,6 +91,7 @@ if [ -n "$source" ] && [ ! -e "$chroot$tail_calls/.complete" ]; then
         ./configure -q --prefix="$PREFIX" --with-tail-call-interp --with-lto
         make -s -j "$(nproc)"
         make -s install
+        strip --strip-debug "$PREFIX"/bin/python3.14
         cd "$PREFIX"
         rm -rf /usr/src/cpython
         bin/python3 -c "import bz2, ctypes, lzma, sqlite3, ssl, sysconfig

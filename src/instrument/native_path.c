@@ -187,7 +187,6 @@ static __attribute__((noinline)) bool find_callee(struct exact *x, struct exact_
                                                   uint64_t entry, struct callee *callee)
 {
     struct unwind_regs *regs = &callee->caller;
-    uint64_t pc;
     enum cfa_kind kind;
     unwind_refresh(&t->unwind);
     arch_regs_here(regs);
@@ -195,11 +194,10 @@ static __attribute__((noinline)) bool find_callee(struct exact *x, struct exact_
     if (entry < regs->sp || entry >= t->unwind.stack_high)
         return false; /* on another stack */
     do {
-        pc = regs->pc;
+        callee->saved = *unwind_rule(&t->unwind, regs->pc); /* knows CPython's trampoline, too */
         if (!unwind_step(&t->unwind, regs, &callee->cfa, &kind) || kind == CFA_END)
             return false;
     } while (callee->cfa <= entry);
-    callee->saved = *unwind_rule(&t->unwind, pc);
     return callee->cfa - entry <= PYFRAME_EVAL_MAX;
 }
 

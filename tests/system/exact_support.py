@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from pyhybrid.fold import own_nodes
+from pyhybrid.names import shorten_native
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Exact
 
@@ -95,10 +96,11 @@ def check_halves(profile: Profile) -> None:
 
 
 def path_of(profile: Profile, node: int) -> list[str]:
-    """Names from the root to the node."""
+    """Names from the root to the node, without compilers' suffixes."""
     names = []
     while node:
-        names.append(profile.frames[profile.nodes.frame[node]].name)
+        frame = profile.frames[profile.nodes.frame[node]]
+        names.append(shorten_native(frame.name) if frame.kind == "native" else frame.name)
         node = profile.nodes.parent[node]
     return names[::-1]
 
