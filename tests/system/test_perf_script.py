@@ -80,7 +80,7 @@ def folded_of_paths(profile: Profile) -> dict[tuple[str, ...], str]:
 
 
 def perfs_own(folder: Path) -> str:
-    return perf(folder, "script", "report", "stackcollapse", *CLOCK_ONLY)
+    return perf(folder, "script", "report", "stackcollapse", "--no-inline", *CLOCK_ONLY)
 
 
 def flamegraphs(folder: Path) -> str:

@@ -47,14 +47,15 @@ def test_both_halves(pyhybrid: Callable[..., Run], mode: str) -> None:
     pyhybrid("--mode", mode, "--format", "folded", "-c", PROGRAM)
     tree = lines_of(pyhybrid)
     assert tree["outer"][0] == 1
-    assert tree["functools_reduce"][0] == 2
+    (reduce,) = tree.keys() & {"functools_reduce", "_functools_reduce"}  # until 3.13, from 3.14 on
+    assert tree[reduce][0] == 2
     assert tree["add"][0] == 3
     if mode != "sample":
         total, unit, calls, *shares = tree["add"][1].split()
         assert float(total) >= 0.3
         assert (unit, calls) == ("s", "30")
         assert len(shares) == (mode == "hybrid")
-        above = tree["functools_reduce"][1].split()  # no calls: it is not counted
+        above = tree[reduce][1].split()  # no calls: it is not counted
         assert len(above) == len(shares)
         assert [float(each.rstrip("%")) for each in above] >= [
             float(each.rstrip("%")) for each in shares
