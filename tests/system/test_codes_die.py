@@ -18,7 +18,7 @@ def generations(seconds, first):
         exec(f'''
 def h_{i}():
     n = 0
-    for _ in range(1500): n += 1
+    for _ in range(6000): n += 1
 def g_{i}():
     h_{i}()
     return 0

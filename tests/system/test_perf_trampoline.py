@@ -104,7 +104,7 @@ def test_the_commands_that_it_advises(
     }
     assert found["spin"] > 20, text
     if whole:
-        assert all(found[name] > 40 for name in PATH), found
+        assert all(found[name] > max(40, 0.95 * found["spin"]) for name in PATH), found
     assert (tmp_path / "out.perf.data").exists()
     assert not (tmp_path / "perf.data.old").exists()  # perf's own has not been moved away
 
