@@ -57,6 +57,12 @@ struct thread_limits {
     size_t ring_bytes; /* a power of two */
 };
 
+/* sampler/pace.h: by which part, in 1/1024, the event's period is shorter, and since when that is watched. */
+struct pace {
+    uint64_t cpu_ns, signals; /* 0: not yet */
+    int32_t shorter;
+};
+
 struct thread {
     pid_t tid;
     uint32_t index; /* in the spool, from 1; 0: claimed, and not numbered yet */
@@ -94,7 +100,8 @@ struct thread {
     uint64_t missed_ns;     /* CPU time before that, if the thread is younger than the profile */
     uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;
-    bool has_event;                 /* a perf event of its own */
+    bool has_event; /* a perf event of its own */
+    struct pace pace;
     uint64_t look_ns, look_wait_ns; /* names.h: when, and how long after the last time */
     uint64_t watched_cpu_ns;        /* asleep.h: its CPU clock at the last look, and n_sleeps */
     uint32_t watched_sleeps;

@@ -22,6 +22,7 @@
 #include "drain.h"
 #include "loaded.h"
 #include "names.h"
+#include "pace.h"
 #include "session.h"
 #include "signals.h"
 #include "spool.h"
@@ -58,6 +59,14 @@ static void snapshot(struct session *s, struct thread *t)
 {
     uint64_t cpu = engine_cpu_ns(s, t);
     drain_snapshot(s->drain, t, cpu - t->base_cpu_ns + t->missed_ns, missed_weight(s, t, cpu));
+}
+
+static void keep_pace(struct session *s, struct thread *t)
+{
+    if (s->engine == ENGINE_PERF_EVENT && t->has_event &&
+        pace_learn(&t->pace, t->last_cpu_ns, counter_get(&t->counters.signals),
+                   atomic_load(&s->period_ns)))
+        perf_clocks_set_period(s, t);
 }
 
 static void for_each(struct session *s, void (*f)(struct session *, struct thread *))
@@ -302,6 +311,8 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     if (now - *snapped >= SNAPSHOT_NS) {
         *snapped = now;
         for_each(s, snapshot);
+        if (!paused)
+            for_each(s, keep_pace);
         drain_exact(s->drain, &s->registry, false);
         spool_flush(s->spool);
     }

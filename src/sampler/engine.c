@@ -118,9 +118,14 @@ int engine_probe(struct session *s, const struct sampler_options *options,
     return error;
 }
 
-static int arm(void *timer, uint64_t period_ns)
+/* The first expiry comes after any part of a period, each as likely: after a whole one, a thread would always have
+ * fewer samples than periods, none if it lives shorter than that; and threads would be sampled in step. */
+static int arm(const struct session *s, struct thread *t)
 {
-    return session_set_timer(timer, period_ns, period_ns);
+    uint64_t period_ns = atomic_load(&s->period_ns), x = clock_now_ns() ^ (uint64_t)t->tid << 32;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9; /* the finalizer of SplitMix64 */
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return session_set_timer(t->timer, 1 + (x ^ x >> 31) % period_ns, period_ns);
 }
 
 static int create_timer(void *value, pid_t tid, clockid_t clock, void **timer)
@@ -146,7 +151,7 @@ static int open_timer(struct session *s, struct thread *t)
         return error;
     t->has_timer = 1;
     t->has_cpu_timer = wall && !create_timer(session_waking(s), t->tid, cpu, &t->cpu_timer);
-    return arm(t->timer, atomic_load(&s->period_ns));
+    return arm(s, t);
 }
 
 int engine_open(struct session *s, struct thread *t)
@@ -184,7 +189,7 @@ void engine_close_all(struct session *s)
 void engine_set_period(struct session *s, struct thread *t)
 {
     if (t->has_timer)
-        arm(t->timer, atomic_load(&s->period_ns));
+        arm(s, t);
     perf_clocks_set_period(s, t);
 }
 
@@ -193,9 +198,11 @@ void engine_enable_all(struct session *s, bool enable)
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         if (t->has_cpu_timer && !enable)
-            arm(t->cpu_timer, 0);
-        if (t->has_timer)
-            arm(t->timer, enable ? atomic_load(&s->period_ns) : 0);
+            session_set_timer(t->cpu_timer, 0, 0);
+        if (t->has_timer && enable)
+            arm(s, t);
+        else if (t->has_timer)
+            session_set_timer(t->timer, 0, 0);
     }
     perf_clocks_enable(s, enable);
 }

@@ -2,6 +2,7 @@
 
 #include "asleep.h"
 #include "clock.h"
+#include "pace.h"
 #include "session.h"
 
 /* What the threads did since they were paused counts nowhere. */
@@ -20,6 +21,7 @@ void session_skip_pause(struct session *s)
         t->n_waits = 0;
         t->owed_ns = 0;
         t->covered_cpu_ns = now;
+        pace_restart(&t->pace);
     }
     s->skips_new = true;
     collector_scan(s); /* those that began in the pause, before signals come */

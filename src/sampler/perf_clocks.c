@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "map.h"
+#include "pace.h"
 #include "perf_event.h"
 #include "session.h"
 
@@ -183,7 +184,7 @@ void perf_clocks_abandon(struct session *s)
 /* Events that were inherited meanwhile keep theirs: their samples' weights are right all the same. */
 void perf_clocks_set_period(struct session *s, struct thread *t)
 {
-    uint64_t period = atomic_load(&s->period_ns);
+    uint64_t period = pace_period(&t->pace, atomic_load(&s->period_ns));
     struct perf_clocks *p = &s->perf;
     for (int i = 0; t->has_event && i < p->n; i++)
         if (p->of[i].thread == t->index && is_open(&p->of[i]))

@@ -106,6 +106,29 @@ def test_a_thread_that_blocks_the_signal_is_missed_and_accounted_for(
     assert "without a signal" in run.result.stderr
 
 
+def test_short_threads_have_their_share_of_a_timers_samples(pyhybrid: Callable[..., Run]) -> None:
+    """The first sample comes after any part of a period, not always a whole one."""
+    code = (
+        "import threading, time\n"
+        "def work():\n"
+        "    time.sleep(0.1)\n"  # it has its timer by then
+        "    end = time.thread_time() + 0.03\n"
+        "    while time.thread_time() < end: pass\n"
+        "for _ in range(12):\n"
+        "    threads = [threading.Thread(target=work) for _ in range(10)]\n"
+        "    for t in threads: t.start()\n"
+        "    for t in threads: t.join()\n"
+    )
+    options = ("--mode", "sample", "--engine", "timer", "--hz", 50, "--format", "folded")
+    profile = pyhybrid(*options, "-c", code).profile()
+    check_invariants(profile)
+    main = min(profile.threads.values(), key=lambda t: t.id)
+    short = [t.recorded_weight_ns for t in profile.threads.values() if t is not main]
+    assert len(short) == 120
+    # Less what a tick (1 to 10 ms) sees too late: the timers are looked at in ticks.
+    assert 0.75 <= sum(short) / (120 * 0.03e9) <= 1.15
+
+
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
 def test_others_have_the_processor(pyhybrid: Callable[..., Run], clock: str) -> None:
     """That is no loss: a handler that waited for it has not cost what it took."""
