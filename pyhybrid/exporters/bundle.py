@@ -2,7 +2,7 @@
 
     DIR/perf.data
     DIR/.debug/.build-id/xx/yyyy.../elf        one for each module, one for Python, one for JIT code
-    DIR/.debug/[kernel.kallsyms]/ID/kallsyms   the kernel's functions
+    DIR/.debug/.build-id/xx/yyyy.../kallsyms   the kernel's, likewise
     DIR/README.txt                             the command that reads it
 
 `.debug` is laid out like perf's build-id cache (tools/perf/util/build-id.c), but an image holds
@@ -12,7 +12,6 @@ other files at a module's path, and other processes' perf maps, are not believed
 """
 
 import contextlib
-import hashlib
 import os
 import shlex
 import shutil
@@ -108,21 +107,23 @@ class Bundle(Images):
         return identity
 
     def _add_kernel(self, hits: Hits) -> None:
-        """The kernel's functions as /proc/kallsyms would tell them.
+        """The kernel's functions, in an image that perf takes for its vmlinux.
 
-        That has no sizes: what lies between them needs a name, too, and perf takes one with a
-        bracket for a kernel module's.  The build-id is the text's: by the kernel's own perf takes
-        what runs there, if it is the same kernel.
+        A list like /proc/kallsyms is for perf 6 alone: 7.2 prefers that of the kernel it runs on, whatever
+        the build-id.  `_text` tells perf where the kernel was loaded; what lies between the functions
+        has a name, too.  The build-id is the image's: by the kernel's own perf takes what runs there, if
+        it is the same kernel.
         """
         start, end = self.kernel_text
-        self.kernel_text = start, max(end, (max(hits.kernel) // PAGE + 1) * PAGE)
-        lines = {start: "_text", start + 1: _BETWEEN}
+        end = max(end, (max(hits.kernel) // PAGE + 1) * PAGE)
+        self.kernel_text = start, end
+        names = {start: "_text", start + 1: _BETWEEN}
         for symbol in hits.kernel_symbols():
-            lines[symbol.start] = symbol.name
-            lines.setdefault(symbol.start + symbol.size, _BETWEEN)
-        text = "".join(f"{at:016x} T {name}\n" for at, name in sorted(lines.items())).encode()
-        self.kernel_build_id = hashlib.sha1(text, usedforsecurity=False).digest()
-        self.files[f"{_CACHE}/[kernel.kallsyms]/{self.kernel_build_id.hex()}/kallsyms"] = text
+            names[symbol.start] = symbol.name
+            names.setdefault(symbol.start + symbol.size, _BETWEEN)
+        symbols = [Symbol(name, at, end - at) for at, name in names.items() if at < end]
+        segment = Segment(start, end - start, PAGE)
+        self.kernel_build_id = self._add_image([segment], symbols, kind="kallsyms")
 
 
 def write_bundle(profile: Profile, folder: str) -> Output:
