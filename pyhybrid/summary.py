@@ -114,7 +114,7 @@ class Summary:
     overhead: float | None  # share of the CPU time that sampling took, by that
     turns: int | None  # what events counted: calls, and generators' goings on
     call_cost_ns: float | None  # what counting one of them costs, measured at start
-    counting_ns: int | None  # what counting took, estimated: turns times that
+    counting_ns: int | None  # what counting took: turns times that, own_weight_ns if it is more
     compensated: bool  # it is subtracted from exact times (--compensate)
     min_time_ns: int  # functions with a total below are left out (--min-time)
     left_out: int  # how many
@@ -197,7 +197,7 @@ def summarize(
         overhead=cost.overhead(),
         turns=turns,
         call_cost_ns=call_cost_ns,
-        counting_ns=None if turns is None or not call_cost_ns else round(turns * call_cost_ns),
+        counting_ns=_counting_ns(profile, turns, call_cost_ns, hot.own_ns),
         compensated=profile.compensated,
         min_time_ns=min_time_ns,
         left_out=left_out,
@@ -208,6 +208,15 @@ def summarize(
         notes=[*views, *meta.get("notes", ()), *notes],
         written=written,
     )
+
+
+def _counting_ns(
+    profile: Profile, turns: int | None, call_cost_ns: float | None, own_weight_ns: int
+) -> int | None:
+    """A call on a new path costs more than those that were measured: samples of CPU time saw that."""
+    if turns is None or not call_cost_ns:
+        return None
+    return max(round(turns * call_cost_ns), own_weight_ns * (profile.meta.get("clock") == "cpu"))
 
 
 def _durations(profile: Profile) -> list[CallDurations]:

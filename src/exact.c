@@ -322,7 +322,7 @@ uint64_t exact_intern_code(struct exact *x, uint64_t code)
     if (id)
         return id;
     struct code_record *r = reserve_code(x);
-    size_t bytes = r ? code_record_fill(r, code) : 0;
+    size_t bytes = r ? code_record_fill(r, code, memread_known) : 0;
     if (!bytes)
         return 0;
     bool added;

@@ -263,10 +263,10 @@ void pyframe_walk(struct unwind *u, const struct unwind_regs *regs, const struct
         follow_from_entry(u, regs, layout, fresh, chain);
 }
 
-static bool read_text(uint64_t address, struct py_code_text *text)
+static bool read_text(uint64_t address, struct py_code_text *text, memread_way *read)
 {
     PyCompactUnicodeObject s;
-    if (!memread(&s._base, address, sizeof s._base) || !s._base.state.compact)
+    if (!read(&s._base, address, sizeof s._base) || !s._base.state.compact)
         return false;
     text->length = s._base.length > 4096 ? 4096 : (uint32_t)s._base.length;
     text->kind = s._base.state.kind;
@@ -274,20 +274,20 @@ static bool read_text(uint64_t address, struct py_code_text *text)
     return true;
 }
 
-bool pyframe_read_code(uint64_t address, struct py_code_info *info)
+bool pyframe_read_code(uint64_t address, struct py_code_info *info, memread_way *read)
 {
     PyCodeObject code;
     PyBytesObject table;
-    if (!memread(&code, address, offsetof(PyCodeObject, co_code_adaptive)) ||
+    if (!read(&code, address, offsetof(PyCodeObject, co_code_adaptive)) ||
         code.ob_base.ob_base.ob_type != &PyCode_Type)
         return false;
     *info = (struct py_code_info){.first_line = (uint32_t)code.co_firstlineno,
                                   .first_traceable = (uint32_t)code._co_firsttraceable};
-    if (memread(&table, (uint64_t)code.co_linetable, offsetof(PyBytesObject, ob_sval)) &&
+    if (read(&table, (uint64_t)code.co_linetable, offsetof(PyBytesObject, ob_sval)) &&
         table.ob_base.ob_base.ob_type == &PyBytes_Type && table.ob_base.ob_size > 0) {
         info->line_table = (uint64_t)code.co_linetable + offsetof(PyBytesObject, ob_sval);
         info->line_table_length = (uint32_t)table.ob_base.ob_size;
     }
-    return read_text((uint64_t)code.co_qualname, &info->qualname) &&
-           read_text((uint64_t)code.co_filename, &info->file_name);
+    return read_text((uint64_t)code.co_qualname, &info->qualname, read) &&
+           read_text((uint64_t)code.co_filename, &info->file_name, read);
 }

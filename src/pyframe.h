@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "memread.h"
 #include "unwind.h"
 
 struct py_frame {
@@ -110,7 +111,7 @@ struct py_code_info {
     uint32_t line_table_length;
 };
 
-/* Reads, guarded, what names the code object at `code`.  False if it is none. */
-bool pyframe_read_code(uint64_t code, struct py_code_info *info);
+/* Reads what names the code object at `code`.  False if it is none. */
+bool pyframe_read_code(uint64_t code, struct py_code_info *info, memread_way *read);
 
 #endif

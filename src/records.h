@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "memread.h"
 #include "ring.h"
 
 struct exact_thread;
@@ -51,8 +52,8 @@ struct code_record {
     unsigned char text[]; /* qualname, file name, line table */
 };
 
-/* Copies, guarded, what names the code object at `code` into `r` (CODE_RECORD_MAX bytes), but for its
- * id.  Returns the record's bytes; 0: there is no code object. */
-size_t code_record_fill(struct code_record *r, uint64_t code);
+/* Copies what names the code object at `code` into `r` (CODE_RECORD_MAX bytes), but for its id.  `read`: guarded, or
+ * (it is alive, and the caller has the GIL) not.  Returns the record's bytes; 0: there is no code object. */
+size_t code_record_fill(struct code_record *r, uint64_t code, memread_way *read);
 
 #endif

@@ -113,7 +113,7 @@ static void owe_time(struct session *s, struct thread *t, uint64_t began_cpu_ns,
 static uint64_t intern_code(struct session *s, struct thread *t, uint64_t code)
 {
     struct code_record *r = ring_reserve(&t->ring, CODE_RECORD_MAX);
-    size_t bytes = r ? code_record_fill(r, code) : 0;
+    size_t bytes = r ? code_record_fill(r, code, memread) : 0;
     if (!bytes)
         return 0;
     bool added;

@@ -24,10 +24,11 @@ static struct thread *thread;
 static int file;
 
 /* There are no code objects here. */
-size_t code_record_fill(struct code_record *r, uint64_t code)
+size_t code_record_fill(struct code_record *r, uint64_t code, memread_way *read)
 {
     (void)r;
     (void)code;
+    (void)read;
     return 0;
 }
 

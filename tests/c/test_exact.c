@@ -7,8 +7,9 @@
 #include "records.h"
 
 /* Stands for the interpreter: a code object's name is its address. */
-size_t code_record_fill(struct code_record *r, uint64_t code)
+size_t code_record_fill(struct code_record *r, uint64_t code, memread_way *read)
 {
+    (void)read;
     size_t length = 8 + code % 3000;
     memset(r->text, 0, length);
     memcpy(r->text, &code, sizeof code);

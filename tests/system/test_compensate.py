@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pstats
 import re
 import sqlite3
@@ -159,3 +160,15 @@ def test_an_older_file_cannot_be_compensated(pyhybrid: Callable[..., Run]) -> No
         run = pyhybrid(*command, "--compensate", check=False)
         assert run.result.returncode == 1
         assert re.fullmatch(r"pyhybrid: .*was not measured there.*\n", run.result.stderr)
+
+
+def test_counting_took_no_less_than_samples_saw(pyhybrid: Callable[..., Run]) -> None:
+    """Functions that are called once: each is a new path, and none is as cheap as a known one."""
+    code = (
+        "exec('\\n'.join(f'def f{i}(): pass' for i in range(30000)))\n"
+        "for i in range(30000): globals()[f'f{i}']()"
+    )
+    pyhybrid("--mode", "hybrid", "--hz", 5000, "--format", "folded", "-c", code)
+    summary = json.loads(pyhybrid("report", "--json").result.stdout)
+    estimate = summary["turns"] * summary["call_cost_ns"]
+    assert summary["counting_ns"] == max(round(estimate), summary["own_weight_ns"]) > estimate

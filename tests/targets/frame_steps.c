@@ -153,7 +153,7 @@ static void put_word(FILE *f, int64_t word)
     struct py_code_info code;
     if (word < 0)
         fprintf(f, " %ld", (long)-word);
-    else if (pyframe_read_code((uint64_t)word, &code) && code.qualname.kind == 1)
+    else if (pyframe_read_code((uint64_t)word, &code, memread) && code.qualname.kind == 1)
         fprintf(f, " %.*s", (int)code.qualname.length, (const char *)code.qualname.address);
     else
         fputs(" ?", f);

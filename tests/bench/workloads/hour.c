@@ -20,10 +20,11 @@
 static uint64_t stacks[STACKS][FRAMES]; /* innermost first; the outer half is shared by many */
 
 /* There are no code objects here. */
-size_t code_record_fill(struct code_record *r, uint64_t code)
+size_t code_record_fill(struct code_record *r, uint64_t code, memread_way *read)
 {
     (void)r;
     (void)code;
+    (void)read;
     return 0;
 }
 
