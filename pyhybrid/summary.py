@@ -213,7 +213,7 @@ def summarize(
 def _counting_ns(
     profile: Profile, turns: int | None, call_cost_ns: float | None, own_weight_ns: int
 ) -> int | None:
-    """A call on a new path costs more than those that were measured: samples of CPU time saw that."""
+    """On a new path a call costs more than those that were measured: samples saw that."""
     if turns is None or not call_cost_ns:
         return None
     return max(round(turns * call_cost_ns), own_weight_ns * (profile.meta.get("clock") == "cpu"))

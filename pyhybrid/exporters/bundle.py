@@ -110,9 +110,9 @@ class Bundle(Images):
         """The kernel's functions, in an image that perf takes for its vmlinux.
 
         A list like /proc/kallsyms is for perf 6 alone: 7.2 prefers that of the kernel it runs on,
-        whatever the build-id.  `_text` tells perf where the kernel was loaded; what lies between the
-        functions has a name, too.  The build-id is the image's: by the kernel's own perf takes what
-        runs there, if it is the same kernel.
+        whatever the build-id.  `_text` tells perf where the kernel was loaded; what lies between
+        the functions has a name, too.  The build-id is the image's: by the kernel's own perf takes
+        what runs there, if it is the same kernel.
         """
         start, end = self.kernel_text
         end = max(end, (max(hits.kernel) // PAGE + 1) * PAGE)

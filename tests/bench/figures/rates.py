@@ -24,7 +24,7 @@ RATES = (100, 999, 10_000)
 
 
 def one_round(folder: Path, engine: str, threads: int, hz: int) -> dict[str, float]:
-    """Over what a perfect clock would give: whole periods of each thread."""
+    """Samples over those of a perfect clock, whole periods of each thread; weights over CPU time."""
     options = ["--mode", "sample", "--hz", str(hz), "--engine", engine, "--format", "folded"]
     seconds = max(CPU_S / threads, EACH_S, PERIODS / hz)
     arguments = (str(threads), str(seconds), str(PIECE_MB))
@@ -38,7 +38,7 @@ def one_round(folder: Path, engine: str, threads: int, hz: int) -> dict[str, flo
     return {
         "hz": hz_set,
         "samples": sum(n for n, _ in found.values()) / periods,
-        "weight": sum(ns for _, ns in found.values()) / 1e9 * hz_set / periods,
+        "weight": sum(ns for _, ns in found.values()) / 1e9 / sum(cpu_s.values()),
     }
 
 
