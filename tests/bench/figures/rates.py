@@ -24,7 +24,7 @@ RATES = (100, 999, 10_000)
 
 
 def one_round(folder: Path, engine: str, threads: int, hz: int) -> dict[str, float]:
-    """Samples over those of a perfect clock, whole periods of each thread; weights over CPU time."""
+    """Samples over whole periods of each thread, as a perfect clock has; weights over CPU time."""
     options = ["--mode", "sample", "--hz", str(hz), "--engine", engine, "--format", "folded"]
     seconds = max(CPU_S / threads, EACH_S, PERIODS / hz)
     arguments = (str(threads), str(seconds), str(PIECE_MB))
