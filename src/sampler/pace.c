@@ -4,8 +4,8 @@
 #define SHORTER_MAX (ONE / 16)
 #define DUE_LEAST 128 /* periods: among so many, signals that are missing are known to 1 % */
 #define OFF_LEAST (ONE / 100)
-#define OFF_MOST                                                                                   \
-    (ONE / 10) /* more has other reasons: the signal was blocked, or overflows coalesced */
+/* More has other reasons: the signal was blocked, or overflows coalesced. */
+#define OFF_MOST (ONE / 10)
 
 /* Parts of ONE by which the signals that came were too few (below 0: too many); 0: nothing to learn from. */
 static int32_t too_few(uint64_t due, uint64_t came)
