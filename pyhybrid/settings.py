@@ -66,6 +66,8 @@ class Settings:
             raise UsageError("an event log needs the mode trace or hybrid")
         self.events = events or last_events is not None
         self.keep_events_ns = round((last_events or 0) * 1e9)
+        if clock == "wall" and engine != "auto":
+            raise UsageError("an engine drives the CPU clock: clock wall has its own")
         if wall_threads and (clock != "wall" or mode == "trace"):
             raise UsageError("wall_threads are sampled by the clock on the wall: use clock wall")
         patterns = [os.fsencode(name) for name in wall_threads]

@@ -11,6 +11,7 @@ from pyhybrid.cli.selecting import (
     add_file,
     add_selection,
     choice_of,
+    open_profile,
     with_debug_info,
 )
 from pyhybrid.compensate import COMPENSATED, compensate
@@ -23,7 +24,6 @@ from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.profile_file import Profile
 
 
 class Export:
@@ -104,7 +104,7 @@ class Export:
 
     def _write(self, args: argparse.Namespace) -> None:
         prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
-        with Profile.open(args.file) as opened, damage_in(args.file):
+        with open_profile(args.file) as opened, damage_in(args.file):
             if args.compensate:
                 compensate(opened)
                 print(f"pyhybrid: {COMPENSATED}", file=sys.stderr)

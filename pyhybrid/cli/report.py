@@ -12,6 +12,7 @@ from pyhybrid.cli.selecting import (
     add_file,
     add_selection,
     choice_of,
+    open_profile,
     with_debug_info,
 )
 from pyhybrid.compensate import compensate
@@ -80,7 +81,7 @@ class Report:
         """Print; returns the exit code.  Raises PyhybridError."""
         if args.tree and args.json:
             raise UsageError("the call tree is not given as JSON: --tree goes without --json")
-        with Profile.open(args.file) as profile, damage_in(args.file):
+        with open_profile(args.file) as profile, damage_in(args.file):
             _print(profile, args)
         return 0
 

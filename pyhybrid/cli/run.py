@@ -206,6 +206,8 @@ def run(arguments: list[str]) -> Program:
         raise UsageError("--include, --exclude and -t choose what is traced: use --mode hybrid")
     if options.wall_thread and (options.clock != "wall" or options.mode == "trace"):
         raise UsageError("--wall-thread chooses what --clock wall samples")
+    if options.clock == "wall" and options.engine != "auto":
+        raise UsageError("--engine is for the CPU clock: --clock wall has its own")
     if options.c_calls and options.mode == "sample":
         raise UsageError("--c-calls are traced: use --mode hybrid")
     if options.ring_bytes & (options.ring_bytes - 1):

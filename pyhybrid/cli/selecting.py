@@ -1,11 +1,13 @@
 """What `report` and `export` share: the file, and the options that choose samples and frames."""
 
 import argparse
+import os
+import sys
 
 from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice
 from pyhybrid.cli.parser import Duration
 from pyhybrid.debuginfod import Debuginfod
-from pyhybrid.errors import UsageError
+from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file import Profile
 from pyhybrid.slow import SlowerThan
@@ -27,6 +29,25 @@ def add_file(parser: argparse.ArgumentParser) -> None:
         default="out.pyhybrid",
         help="profile, or .part (default: %(default)s)",
     )
+
+
+def open_profile(path: str) -> Profile:
+    """The profile; on stderr, that a later run has not ended in order.  Raises PyhybridError."""
+    part = path + ".part"
+    if _written_ns(part) > _written_ns(path):
+        whose = f"{part} is of a run that was killed, or goes on: name it to read it"
+        if not os.path.exists(path):
+            raise PyhybridError(f"there is no {path}, but {whose}")
+        print(f"pyhybrid: {path} is older: {whose}", file=sys.stderr)
+    return Profile.open(path)
+
+
+def _written_ns(path: str) -> int:
+    """0: not there."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:

@@ -37,6 +37,10 @@ USAGE = {
     "option without value": (["--hz"], "--hz"),
     "unknown format": (["--format", "pdf", "-c", "1"], "pdf"),
     "unknown clock": (["--clock", "sand", "-c", "1"], "sand"),
+    "engine of another clock": (
+        ["--clock", "wall", "--engine", "timer", "-c", "1"],
+        "--clock wall has its own",
+    ),
     "mode": (["--mode", "fast", "-c", "1"], "fast"),
     "-m without a name": (["-m"], "-m"),
     "export without format": (["export", "out.pyhybrid"], "-f"),

@@ -83,6 +83,21 @@ def test_a_killed_runs_part_is_moved_aside(pyhybrid: Callable[..., Run], tmp_pat
     assert not (tmp_path / "out.pyhybrid.part").exists()
 
 
+@pytest.mark.parametrize("command", [("report",), ("export", "-f", "folded")])
+def test_an_older_profile_is_not_taken_for_the_killed_runs(
+    pyhybrid: Callable[..., Run], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    pyhybrid("-q", "-c", BURN + "os._exit(0)")
+    lone = pyhybrid(*command, check=False).result
+    assert (lone.returncode, lone.stdout) == (1, "")
+    assert lone.stderr.startswith("pyhybrid: there is no out.pyhybrid, but out.pyhybrid.part is")
+    pyhybrid("-q", "-c", "pass")
+    assert "out.pyhybrid.part" not in pyhybrid(*command).result.stderr
+    pyhybrid("-q", "-c", BURN + "os._exit(0)")
+    older = pyhybrid(*command).result
+    assert older.stderr.startswith("pyhybrid: out.pyhybrid is older: out.pyhybrid.part is of a run")
+
+
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C: the program gets it as without us, and the profile is made."""
     code = (
