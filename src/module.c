@@ -234,6 +234,7 @@ static PyObject *stop(PyObject *self, PyObject *args)
     if (!sampler_running())
         Py_RETURN_NONE;
     instrument_stop();
+    sampler_pause(); /* what we do from here on is not the program's */
     if (describe != Py_None)
         write_last_meta(describe);
     stop_watching();

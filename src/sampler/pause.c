@@ -38,6 +38,8 @@ void session_pause_until(struct session *s, uint64_t time_ns)
 
 void session_pause(struct session *s)
 {
+    if (atomic_load(&s->paused_until_ns) == UINT64_MAX)
+        return;
     session_pause_until(s, UINT64_MAX);
     collector_scan(s);
     wait_for_handlers(); /* they fall asleep no more */

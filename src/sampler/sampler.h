@@ -78,7 +78,7 @@ int sampler_stop(sampler_namer *namer, struct sampler_result *result);
 
 int sampler_running(void);
 
-/* No samples from now on, or again.  What a thread does meanwhile counts nowhere. */
+/* No samples from now on, or again.  What a thread does meanwhile counts nowhere; pauses do not nest. */
 void sampler_pause(void);
 void sampler_resume(void);
 

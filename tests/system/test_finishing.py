@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run
+from support import Run, paths
 
 OUTPUTS = ["out.folded", "out.pyhybrid", "perf.data"]
 
@@ -160,6 +160,20 @@ def test_the_program_ends_while_its_profile_is_finished(
     assert "out.pyhybrid.part" in run.result.stdout.split()
     assert "out.pyhybrid" not in run.result.stdout.split()
     assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
+
+
+def test_what_we_do_at_the_end_is_not_sampled(pyhybrid: Callable[..., Run]) -> None:
+    """We read the list of mappings before the clocks are closed: tens of milliseconds, here."""
+    program = """
+        import mmap
+        ways = mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE
+        kept = [mmap.mmap(-1, mmap.PAGESIZE, prot=ways[i & 1]) for i in range(30_000)]
+    """
+    hz_and_mode = ("--hz", "4999", "--mode", "sample")
+    profile = pyhybrid("-q", *hz_and_mode, "-c", textwrap.dedent(program)).profile()
+    seen = {name for _, _, names in paths(profile) for name in names}
+    assert "Program._execute" in seen
+    assert not seen & {"jit_files", "_jitdumps", "_read"}
 
 
 def test_what_a_failing_program_printed_stands_before_our_summary(
