@@ -107,7 +107,10 @@ static void read_proc(pid_t tid, struct spool_thread *record)
     for (int field = 3; *p && field < 22; p++)
         field += *p == ' ' && p > close_paren + 1;
     sscanf(p, "%llu", &ticks);
-    record->start_ns = ticks * (1000000000ull / (unsigned long long)sysconf(_SC_CLK_TCK));
+    uint64_t booted_ns = ticks * (1000000000ull / (unsigned long long)sysconf(_SC_CLK_TCK));
+    /* Suspended, or what a namespace of time adds. */
+    uint64_t ahead_ns = clock_read_ns(CLOCK_BOOTTIME) - clock_now_ns();
+    record->start_ns = (int64_t)(booted_ns - ahead_ns) > 0 ? booted_ns - ahead_ns : 0;
 }
 
 int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)

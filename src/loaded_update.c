@@ -5,6 +5,7 @@
 
 #include "build_id.h"
 #include "loaded.h"
+#include "loader.h"
 
 static unsigned long long adds, subs; /* of the loader, when the table was made */
 
@@ -74,9 +75,9 @@ bool loaded_update(void)
 {
     uint64_t version = atomic_load(&loaded_tables.version);
     uint32_t n = 0;
-    if (!loaded_by_table || (dl_iterate_phdr(changed, NULL) == 1 && version))
+    if (!loaded_by_table || (loader_iterate(changed, NULL) == 1 && version))
         return false;
-    dl_iterate_phdr(add, &n);
+    loader_iterate(add, &n);
     qsort(loaded_tables.table[(version + 1) & 1].entry, n, sizeof(struct loaded_entry), by_start);
     loaded_tables.table[(version + 1) & 1].n = n;
     atomic_store(&loaded_tables.version, version + 1);

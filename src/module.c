@@ -11,6 +11,7 @@
 #include "instrument/instrument.h"
 #include "instrument/method_names.h"
 #include "instrument/region.h"
+#include "loader.h"
 #include "program.h"
 #include "sampler/sampler.h"
 #include "spool.h"
@@ -21,10 +22,25 @@
 #endif
 
 static int watcher = -1;
+
+static void without_gil(void (*what)(void *), void *arg)
+{
+    PyThreadState *state = PyEval_SaveThread();
+    what(arg);
+    PyEval_RestoreThread(state);
+}
+
 static int hooks_installed;
+
+static void after_fork_parent(void)
+{
+    loader_after_fork_parent();
+    sampler_after_fork_parent();
+}
 
 static void after_fork_child(void)
 {
+    loader_after_fork_child();
     instrument_after_fork_child();
     sampler_after_fork_child();
 }
@@ -72,7 +88,8 @@ static int install_hooks(void)
         return 0;
     if (PySys_AddAuditHook(on_audit, NULL))
         return -1;
-    pthread_atfork(NULL, sampler_after_fork_parent, after_fork_child);
+    pthread_atfork(loader_before_fork, after_fork_parent, after_fork_child);
+    sampler_set_blocking(without_gil);
     hooks_installed = 1;
     return 0;
 }
@@ -119,8 +136,8 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only, bo
     PyObject *error = PyErr_GetRaisedException();
     struct sampler_result unused;
     filter_clear();
-    stop_watching();
     sampler_stop(NULL, &unused);
+    stop_watching();
     PyErr_SetRaisedException(error);
     return -1;
 }
@@ -237,8 +254,8 @@ static PyObject *stop(PyObject *self, PyObject *args)
     sampler_pause(); /* what we do from here on is not the program's */
     if (describe != Py_None)
         write_last_meta(describe);
-    stop_watching();
     error = sampler_stop(method_names_collect, &result);
+    stop_watching(); /* now: codes could die before samples were read */
     if (error)
         Py_RETURN_NONE;
     return Py_BuildValue("{sKsKsIsIsKsNszsi}", "end_ns", (unsigned long long)result.end_ns,

@@ -10,6 +10,7 @@
 #include "build_id.h"
 #include "clock.h"
 #include "frame.h"
+#include "loader.h"
 #include "map.h"
 #include "spool.h"
 
@@ -155,12 +156,12 @@ static void announce(const struct module *m, uint32_t id, struct spool *s)
 
 enum modules_change modules_update(struct modules *m, struct spool *s)
 {
-    enum modules_change change = (enum modules_change)(dl_iterate_phdr(changed, m) - 1);
+    enum modules_change change = (enum modules_change)(loader_iterate(changed, m) - 1);
     if (change == MODULES_SAME)
         return change;
     for (uint32_t id = 1; id <= m->n; id++)
         m->module[id].seen = false;
-    dl_iterate_phdr(collect, m);
+    loader_iterate(collect, m);
     uint64_t now = clock_now_ns();
     for (uint32_t id = 1; id <= m->n; id++) {
         struct module *it = &m->module[id];

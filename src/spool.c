@@ -1,6 +1,7 @@
 #include "spool.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #define BUFFER (256 * 1024)
 
 struct spool {
+    pthread_mutex_t lock;
     struct own_fd file; /* never is a file written to that is not ours */
     int error;          /* the first one; nothing is written after it */
     size_t used;
@@ -35,12 +37,20 @@ static int write_out(struct spool *s, const void *data, size_t length)
     return s->error;
 }
 
-int spool_flush(struct spool *s)
+static void flush(struct spool *s)
 {
     if (s->used)
         write_out(s, s->buffer, s->used);
     s->used = 0;
-    return s->error;
+}
+
+int spool_flush(struct spool *s)
+{
+    pthread_mutex_lock(&s->lock);
+    flush(s);
+    int error = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return error;
 }
 
 static void put(struct spool *s, const void *data, size_t length)
@@ -48,7 +58,7 @@ static void put(struct spool *s, const void *data, size_t length)
     if (!length)
         return;
     if (s->used + length > BUFFER)
-        spool_flush(s);
+        flush(s);
     if (length > BUFFER) {
         write_out(s, data, length);
         return;
@@ -67,6 +77,7 @@ int spool_open(struct spool **out, int fd, int fd_floor)
         map_memory_free(s, sizeof *s);
         return error;
     }
+    pthread_mutex_init(&s->lock, NULL);
     struct spool_header header = {.magic = SPOOL_MAGIC, .version = SPOOL_VERSION};
     header.pid = (uint32_t)getpid();
     put(s, &header, sizeof header);
@@ -80,11 +91,14 @@ int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_l
     static const char zeros[8];
     size_t length = head_length + body_length;
     struct spool_record record = {type, (uint32_t)length};
+    pthread_mutex_lock(&s->lock);
     put(s, &record, sizeof record);
     put(s, head, head_length);
     put(s, body, body_length);
     put(s, zeros, -length & 7);
-    return s->error;
+    int error = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return error;
 }
 
 void spool_close(struct spool *s)

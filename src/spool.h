@@ -8,7 +8,7 @@
  * Times are CLOCK_MONOTONIC nanoseconds.  Weights count sampling periods (meta `period_ns`).
  * Frame words are canonical (frame.h).
  *
- * Context: the drain thread, and the thread that starts and stops the profiler; never a signal
+ * Context: any thread, by a lock that is held while a record is copied or written; never a signal
  * handler.  Functions return 0 or -errno; after the first failed write the spool stays closed,
  * and every later call returns that error (the program goes on).
  */

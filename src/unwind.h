@@ -58,6 +58,7 @@ struct unwind {
     struct unwind_cache *cache;
     uint32_t epoch;                 /* of the cache; 0: not used yet */
     uint64_t stack_low, stack_high; /* proven readable */
+    bool stack_is_foreign;          /* not the thread's own (stack_bounds.h) */
     const uint64_t *anchors;        /* ascending */
     size_t n_anchors;
     const struct anchor_rule *anchor_rule;

@@ -6,6 +6,7 @@
 
 #include "cfi.h"
 #include "frame.h"
+#include "loader.h"
 #include "map.h"
 #include "modules.h"
 #include "records.h"
@@ -144,7 +145,7 @@ static void flush_functions(struct words *w)
 {
     if (!w->n_functions)
         return;
-    dl_iterate_phdr(find_functions, w);
+    loader_iterate(find_functions, w);
     for (uint32_t i = 0; i < w->n_functions; i++) {
         w->found[i] = w->functions[i].function;
         note_start(w, w->functions[i].pc, &w->found[i]);

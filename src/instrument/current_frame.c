@@ -1,34 +1,61 @@
 #include "current_frame.h"
 
-#include <link.h>
+#include "loader.h"
 
 int64_t current_state_offset;
 
+#define BLOCKS_MAX 512
+#define STATIC_MAX 65536 /* below the thread pointer */
+
+struct tls_blocks {
+    struct {
+        uint64_t start, end;
+    } block[BLOCKS_MAX];
+    uint32_t n;
+};
+
+static int add_block(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct tls_blocks *blocks = data;
+    uint64_t start = (uint64_t)info->dlpi_tls_data;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum && start && blocks->n < BLOCKS_MAX; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type != PT_TLS)
+            continue;
+        blocks->block[blocks->n].start = start;
+        blocks->block[blocks->n++].end = start + p->p_memsz;
+    }
+    return 0;
+}
+
 /* The interpreter's thread-local block has the pointer once, and lies below the thread pointer if it
  * is part of the static block, which is the same in all threads. */
-static int find_in_block(struct dl_phdr_info *info, size_t size, void *data)
+static int64_t offset_of(uint64_t state, const struct tls_blocks *blocks)
 {
-    uint64_t state = (uint64_t)current_state_by_call(), self = arch_thread_pointer(), found = 0;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum && info->dlpi_tls_data; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        for (uint64_t at = 0; p->p_type == PT_TLS && at + 8 <= p->p_memsz; at += 8) {
-            uint64_t address = (uint64_t)info->dlpi_tls_data + at;
-            if (*(const uint64_t *)address != state)
-                continue;
-            found++;
-            *(int64_t *)data = (int64_t)(address - self);
-        }
+    uint64_t self = arch_thread_pointer();
+    for (uint32_t i = 0; i < blocks->n; i++) {
+        uint64_t found = 0, n_found = 0;
+        for (uint64_t at = blocks->block[i].start; at + 8 <= blocks->block[i].end; at += 8)
+            if (*(const uint64_t *)at == state) {
+                found = at;
+                n_found++;
+            }
+        if (n_found)
+            return n_found == 1 && found < self && self - found <= STATIC_MAX
+                       ? (int64_t)(found - self)
+                       : 0;
     }
-    if (found != 1 || *(int64_t *)data >= 0 || *(int64_t *)data < -65536)
-        *(int64_t *)data = 0;
-    return found != 0;
+    return 0;
 }
 
 void current_frame_init(void)
 {
-    current_state_offset = 0;
-    dl_iterate_phdr(find_in_block, &current_state_offset);
+    struct tls_blocks blocks = {.n = 0};
+    PyThreadState *state = PyEval_SaveThread();
+    loader_iterate(add_block, &blocks);
+    PyEval_RestoreThread(state); /* the pointer is there again */
+    current_state_offset = offset_of((uint64_t)state, &blocks);
 }
 
 void current_frame_check(void)

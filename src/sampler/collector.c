@@ -4,8 +4,9 @@
  * when a ring fills up) it drains the rings; every second it writes counters and flushes the spool.
  * Where threads inherit their clock and none came or went of late, it looks only when it drains: each look
  * takes a processor from a thread that others may wait for, which costs a parallel program twice.
- * It holds no lock that the program could want, needs no GIL, allocates with mmap only, and blocks
- * all signals.
+ * It needs no GIL, allocates with mmap only, and blocks all signals.  Of locks that the program could want it
+ * takes the loader's alone, briefly, with loader.h, and nobody waits for it with the GIL meanwhile
+ * (session_lock).
  *
  * Context: everything here but collector_start and collector_stop runs in that thread; collector_scan
  * also in sampler_pause, sampler_resume and sampler_stop.
@@ -28,7 +29,7 @@
 #include "spool.h"
 
 #define TICK_NS 10000000ull
-#define LEAST_TICK_NS 2000000ull /* whatever nudges it, others get `lock` and the processor */
+#define LEAST_TICK_NS 2000000ull /* whatever nudges it, others get session_lock and the processor */
 #define DRAIN_NS 50000000ull
 #define QUIET_AFTER_NS 100000000ull
 #define SNAPSHOT_NS 1000000000ull
@@ -341,7 +342,7 @@ static void wait_until(struct session *s, uint64_t time_ns)
 {
     struct timespec until = {(time_t)(time_ns / 1000000000), (long)(time_ns % 1000000000)};
     uint64_t began = clock_now_ns();
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&session_lock);
     syscall(SYS_futex, &s->nudged, FUTEX_WAIT_BITSET_PRIVATE, 0, &until, NULL,
             FUTEX_BITSET_MATCH_ANY);
     uint64_t waited = clock_now_ns() - began;
@@ -349,7 +350,7 @@ static void wait_until(struct session *s, uint64_t time_ns)
         struct timespec rest = {.tv_nsec = (long)(LEAST_TICK_NS - waited)};
         nanosleep(&rest, NULL);
     }
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&session_lock);
     if (atomic_exchange(&s->nudged, 0))
         s->changed_ns = clock_now_ns();
 }
@@ -362,7 +363,7 @@ static void *collect(void *arg)
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */
     collector_scan(s);
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&session_lock);
     atomic_store(&s->ready, 1);
     pthread_cond_broadcast(&s->is_ready);
     while (!atomic_load(&s->stop_wanted)) {
@@ -376,7 +377,7 @@ static void *collect(void *arg)
         wait_until(s, next);
         tick(s, clock_now_ns(), &drained, &snapped);
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&session_lock);
     collector_scan(s);
     atomic_store(&s->state, SESSION_STOPPING);
     for_each(s, names_look_now);
@@ -395,9 +396,17 @@ static void *collect(void *arg)
     return NULL;
 }
 
+static void wait_until_ready(void *session)
+{
+    struct session *s = session;
+    pthread_mutex_lock(&session_lock);
+    while (!atomic_load(&s->ready))
+        pthread_cond_wait(&s->is_ready, &session_lock);
+    pthread_mutex_unlock(&session_lock);
+}
+
 int collector_start(struct session *s)
 {
-    pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->is_ready, NULL);
     sigset_t all, old;
     sigfillset(&all);
@@ -407,10 +416,7 @@ int collector_start(struct session *s)
     if (error)
         return -error;
     pthread_setname_np(s->collector, "pyhybrid");
-    pthread_mutex_lock(&s->lock);
-    while (!atomic_load(&s->ready))
-        pthread_cond_wait(&s->is_ready, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    session_block(wait_until_ready, s);
     return 0;
 }
 
@@ -420,5 +426,4 @@ void collector_stop(struct session *s)
     session_nudge(s);
     pthread_join(s->collector, NULL);
     pthread_cond_destroy(&s->is_ready);
-    pthread_mutex_destroy(&s->lock);
 }

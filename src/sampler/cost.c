@@ -45,17 +45,12 @@ static uint64_t measure_cost(struct session *s, uint64_t n_signals, uint64_t max
     return n ? gaps[n / 4] : 0;
 }
 
-void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info)
+/* From here on samples count. */
+static void begin(void *session)
 {
-    bool limits = wanted_ns < COST_PERIOD_NS;
-    info->cost_ns =
-        measure_cost(s, limits ? LIMIT_SIGNALS : COST_SIGNALS, limits ? LIMIT_MAX_NS : COST_MAX_NS);
-    uint64_t least = limits ? info->cost_ns * COST_SHARE : 0;
-    if (limits && !least)
-        least = COST_PERIOD_NS; /* no signal came: this thread blocks them */
+    struct session *s = session;
     uint32_t at = 0;
-    pthread_mutex_lock(&s->lock);
-    atomic_store(&s->period_ns, least > wanted_ns ? least : wanted_ns);
+    pthread_mutex_lock(&session_lock);
     session_pause_until(s, UINT64_MAX);
     wait_for_handlers();
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
@@ -67,5 +62,17 @@ void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info 
     s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
     session_resume(s);
     s->start_ns = s->counted_from_ns;
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&session_lock);
+}
+
+void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info)
+{
+    bool limits = wanted_ns < COST_PERIOD_NS;
+    info->cost_ns =
+        measure_cost(s, limits ? LIMIT_SIGNALS : COST_SIGNALS, limits ? LIMIT_MAX_NS : COST_MAX_NS);
+    uint64_t least = limits ? info->cost_ns * COST_SHARE : 0;
+    if (limits && !least)
+        least = COST_PERIOD_NS; /* no signal came: this thread blocks them */
+    atomic_store(&s->period_ns, least > wanted_ns ? least : wanted_ns);
+    session_block(begin, s);
 }

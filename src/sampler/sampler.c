@@ -23,8 +23,42 @@
 
 #define EXEC_PAUSE_NS 50000000ull
 
-static struct session *the_session; /* guarded by the GIL */
+/* Changed with the GIL and session_lock: one of them is enough to read it. */
+static struct session *the_session;
 static uint32_t generations;
+static sampler_blocking *blocking;
+pthread_mutex_t session_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void sampler_set_blocking(sampler_blocking *call)
+{
+    blocking = call;
+}
+
+void session_block(void (*what)(void *), void *arg)
+{
+    if (blocking)
+        blocking(what, arg);
+    else
+        what(arg);
+}
+
+static void set_session(struct session *s)
+{
+    pthread_mutex_lock(&session_lock); /* no collector runs: it is not held for long */
+    the_session = s;
+    pthread_mutex_unlock(&session_lock);
+}
+
+/* Locked; NULL: there is none, or it ends. */
+static struct session *lock_session(void)
+{
+    pthread_mutex_lock(&session_lock);
+    struct session *s = the_session;
+    if (s && !atomic_load(&s->stop_wanted))
+        return s;
+    pthread_mutex_unlock(&session_lock);
+    return NULL;
+}
 
 static int fail(struct sampler_info *info, int error, const char *what)
 {
@@ -87,6 +121,12 @@ static int load_backend(struct session *s, const char *path, struct sampler_info
     return -ENOENT;
 }
 
+static void update_table(void *unused)
+{
+    (void)unused;
+    loaded_update();
+}
+
 static int prepare(struct session *s, struct sampler_options *o, struct sampler_info *info)
 {
     struct rlimit files;
@@ -94,7 +134,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     if (error)
         return fail(info, error, "guarded reads of memory");
     loaded_use_table(o->module_table);
-    loaded_update();
+    session_block(update_table, NULL);
     s->main_stack_high = find_main_stack_high();
     if ((error = calibrate(s, info)))
         return error;
@@ -170,6 +210,11 @@ static void give_back_signals(struct session *s)
         signal_give_back(SIGTRAP);
 }
 
+static void stop_collector(void *session)
+{
+    collector_stop(session);
+}
+
 int sampler_start(struct sampler_options *o, struct sampler_info *info)
 {
     memset(info, 0, sizeof *info);
@@ -199,17 +244,17 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     atomic_store(&s->calibrating, measure);
     atomic_store(&s->state, SESSION_RUNNING);
     atomic_store(&session_current, s);
-    the_session = s;
+    set_session(s);
     error = collector_start(s);
     if (!error && s->first_error) {
-        collector_stop(s);
+        session_block(stop_collector, s);
         error = s->first_error;
     }
     if (error) {
         atomic_store(&session_current, NULL);
         wait_for_handlers();
         give_back_signals(s);
-        the_session = NULL;
+        set_session(NULL);
         dispose(s);
         return fail(info, error, "the sampling clock");
     }
@@ -232,19 +277,30 @@ static void write_function_name(void *session, uint64_t start, const char *name,
     spool_append(s->spool, SPOOL_FUNCTION_NAME, &head, sizeof head, name, length);
 }
 
-int sampler_stop(sampler_namer *namer, struct sampler_result *result)
+/* No samples come after it; the session is still there, for whoever has the GIL. */
+static void end_sampling(void *session)
 {
-    struct session *s = the_session;
+    struct session *s = *(struct session **)session = lock_session();
     if (!s)
-        return -EINVAL;
-    pthread_mutex_lock(&s->lock);
+        return;
     if (atomic_load(&s->paused_until_ns) == UINT64_MAX)
         session_skip_pause(s);
-    pthread_mutex_unlock(&s->lock);
+    atomic_store(&s->stop_wanted, 1);
+    pthread_mutex_unlock(&session_lock);
     collector_stop(s);
     atomic_store(&session_current, NULL);
     wait_for_handlers();
     give_back_signals(s);
+    atomic_store(&s->has_ended, 1);
+}
+
+int sampler_stop(sampler_namer *namer, struct sampler_result *result)
+{
+    struct session *s = NULL;
+    if (the_session)
+        session_block(end_sampling, &s);
+    if (!s)
+        return -EINVAL;
     if (namer)
         namer(&(struct function_names){is_function, write_function_name, s});
     *result = (struct sampler_result){.end_ns = clock_now_ns(),
@@ -263,7 +319,7 @@ int sampler_stop(sampler_namer *namer, struct sampler_result *result)
                             .n_mute = s->perf.n_mute};
     spool_append(s->spool, SPOOL_END, &end, sizeof end, NULL, 0);
     result->write_error = spool_flush(s->spool);
-    the_session = NULL;
+    set_session(NULL);
     dispose(s);
     return 0;
 }
@@ -289,24 +345,34 @@ int sampler_write(uint32_t type, const void *head, uint32_t head_length, const v
     struct session *s = the_session;
     if (!s)
         return -EINVAL;
-    pthread_mutex_lock(&s->lock);
     int error = spool_append(s->spool, type, head, head_length, body, body_length);
     if (!error && type == SPOOL_META)
         error = spool_flush(s->spool); /* from now on it can be read, whatever happens */
-    pthread_mutex_unlock(&s->lock);
     return error;
+}
+
+struct thread_name {
+    int tid;
+    const char *name;
+    uint32_t length;
+};
+
+static void name_thread(void *arg)
+{
+    const struct thread_name *it = arg;
+    struct session *s = lock_session();
+    if (!s)
+        return;
+    struct thread *t = registry_find(&s->registry, it->tid);
+    if (t && t->index)
+        names_tell(s, t, it->name, it->length);
+    pthread_mutex_unlock(&session_lock);
 }
 
 void sampler_name_thread(int tid, const char *name, uint32_t length)
 {
-    struct session *s = the_session;
-    if (!s)
-        return;
-    pthread_mutex_lock(&s->lock);
-    struct thread *t = registry_find(&s->registry, tid);
-    if (t && t->index)
-        names_tell(s, t, name, length);
-    pthread_mutex_unlock(&s->lock);
+    if (the_session)
+        session_block(name_thread, &(struct thread_name){tid, name, length});
 }
 
 void sampler_code_destroyed(uint64_t code)
@@ -331,6 +397,7 @@ void sampler_after_fork_child(void)
     atomic_store(&session_current, NULL);
     atomic_store(&handlers_running, 0);
     the_session = NULL;
+    pthread_mutex_init(&session_lock, NULL);
     if (signal_is_taken(SIGPROF))
         signal_give_back(SIGPROF);
     if (signal_is_taken(SIGTRAP))
@@ -341,40 +408,76 @@ void sampler_after_fork_child(void)
     spool_abandon(s->spool);
 }
 
-/* A signal still pending at exec would kill the new program: its handler is gone by then. */
-void sampler_before_exec(void)
+/* The session, locked; or it ends, and has closed its clocks: NULL. */
+static struct session *lock_session_or_its_end(void)
 {
-    struct session *s = the_session;
+    for (;;) {
+        struct session *s = lock_session();
+        if (s)
+            return s;
+        pthread_mutex_lock(&session_lock);
+        bool ended = !the_session || atomic_load(&the_session->has_ended);
+        pthread_mutex_unlock(&session_lock);
+        if (ended)
+            return NULL;
+        usleep(1000);
+    }
+}
+
+static void prepare_exec(void *unused)
+{
+    (void)unused;
+    struct session *s = lock_session_or_its_end();
     if (!s)
         return;
-    pthread_mutex_lock(&s->lock);
     if (atomic_load(&s->paused_until_ns) != UINT64_MAX) {
         s->exec_tid = (pid_t)syscall(SYS_gettid);
         s->exec_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
         session_pause_until(s, clock_now_ns() + EXEC_PAUSE_NS);
     }
+    if (s->signal)
+        signal_drop_pending(s->signal); /* this thread's, if it blocks them */
     spool_flush(s->spool);
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&session_lock);
+}
+
+/* A signal still pending at exec would kill the new program: its handler is gone by then. */
+void sampler_before_exec(void)
+{
+    if (the_session)
+        session_block(prepare_exec, NULL);
+}
+
+static void pause_session(void *unused)
+{
+    (void)unused;
+    struct session *s = lock_session();
+    if (!s)
+        return;
+    session_pause(s);
+    pthread_mutex_unlock(&session_lock);
 }
 
 void sampler_pause(void)
 {
-    struct session *s = the_session;
+    if (the_session)
+        session_block(pause_session, NULL);
+}
+
+static void resume_session(void *unused)
+{
+    (void)unused;
+    struct session *s = lock_session();
     if (!s)
         return;
-    pthread_mutex_lock(&s->lock);
-    session_pause(s);
-    pthread_mutex_unlock(&s->lock);
+    session_resume(s);
+    pthread_mutex_unlock(&session_lock);
 }
 
 void sampler_resume(void)
 {
-    struct session *s = the_session;
-    if (!s)
-        return;
-    pthread_mutex_lock(&s->lock);
-    session_resume(s);
-    pthread_mutex_unlock(&s->lock);
+    if (the_session)
+        session_block(resume_session, NULL);
 }
 
 void sampler_spawned(void)

@@ -67,6 +67,12 @@ struct sampler_result {
 /* 0 or -errno with info->error. */
 int sampler_start(struct sampler_options *options, struct sampler_info *info);
 
+/* How what may block is called, for as long as it takes: without the GIL.  Before the first start; unset: simply
+ * called.  A thread may have to wait here for the collector, that for the loader's lock, and who holds that for
+ * the GIL. */
+typedef void sampler_blocking(void (*what)(void *), void *arg);
+void sampler_set_blocking(sampler_blocking *call);
+
 /* Asked for names once all samples are in; it may be NULL. */
 struct function_names;
 typedef void sampler_namer(const struct function_names *to);

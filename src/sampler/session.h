@@ -61,8 +61,8 @@ struct session {
     uint64_t asked_period_ns; /* period_ns may be longer while a sample's cost is measured */
     pthread_t collector;
     _Atomic int collector_tid, ready, stop_wanted;
+    _Atomic int has_ended;   /* after stop_wanted: no signal comes any more */
     _Atomic uint32_t nudged; /* session_nudge */
-    pthread_mutex_t lock;
     pthread_cond_t is_ready;
     int fd_floor;
     struct own_fd tasks, status; /* /proc/self/task, /proc/self/status */
@@ -81,6 +81,13 @@ struct session {
 
 /* The session that handlers use, or NULL. */
 extern _Atomic(struct session *) session_current;
+
+/* Held by the collector but while it waits, so also while it waits for the loader, whose lock a thread
+ * may hold that waits for the GIL.  So nobody may wait for it with the GIL (session_block). */
+extern pthread_mutex_t session_lock;
+
+/* what(arg), without the GIL. */
+void session_block(void (*what)(void *), void *arg);
 
 /* How many handlers are running, and until none is. */
 extern _Atomic int handlers_running;
@@ -150,6 +157,6 @@ void session_resume(struct session *s);
 int collector_start(struct session *s);
 void collector_stop(struct session *s);
 void collector_scan(struct session *s);  /* looks for new and ended threads; under `lock` */
-void collector_drain(struct session *s); /* the rings; under `lock` */
+void collector_drain(struct session *s); /* the rings; under session_lock */
 
 #endif

@@ -1,5 +1,7 @@
 #include "signals.h"
 
+#include <string.h>
+
 #include "session.h"
 
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
@@ -8,8 +10,9 @@ void signal_take(int number)
 {
     struct sigaction action = {.sa_sigaction = handler_on_signal,
                                .sa_flags = SA_SIGINFO | SA_RESTART};
-    /* No handler of the program may jump out of ours; its faults stay its own. */
-    sigfillset(&action.sa_mask);
+    /* No handler of the program may jump out of ours; its faults stay its own.  Not sigfillset, which
+     * leaves out the signal by which glibc cancels a thread: it would unwind ours, too. */
+    memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         sigdelset(&action.sa_mask, faults[i]);
     if (signal_is_taken(number))
@@ -37,6 +40,15 @@ void signal_discard(int number)
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     if (signal_is_taken(number))
         sigaction(number, &ignore, NULL);
+}
+
+void signal_drop_pending(int number)
+{
+    struct sigaction ours, ignore = {.sa_handler = SIG_IGN};
+    if (!signal_is_taken(number))
+        return;
+    sigaction(number, &ignore, &ours);
+    sigaction(number, &ours, NULL);
 }
 
 void signal_give_back(int number)

@@ -22,6 +22,9 @@ bool signal_is_free(int number);
  * may have one under way. */
 void signal_discard(int number);
 
+/* Pending ones are gone; else nothing changes.  Nothing, if it is not ours. */
+void signal_drop_pending(int number);
+
 /* What it did before, and again nothing is pending. */
 void signal_give_back(int number);
 

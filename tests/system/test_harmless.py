@@ -1,0 +1,152 @@
+"""What a program may be in the middle of while we do something: it goes on as without us."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import TARGETS, Run
+
+ENGINES = ("sigtrap", "perf_event", "timer")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("harmless") / "libharmless.so"
+    command = ["gcc", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-o", path]
+    subprocess.run([*command, TARGETS / "harmless.c", "-ldl"], check=True)
+    return path
+
+
+@pytest.mark.needs("plain_build")
+def test_a_fork_while_we_look_at_the_libraries(
+    pyhybrid: Callable[..., Run], library: Path, tmp_path: Path
+) -> None:
+    """glibc's fork leaves the lock of dl_iterate_phdr as it is: the child could load nothing."""
+    not_loaded = shutil.copy(library, tmp_path / "another.so")
+    program = f"""
+        import ctypes, os, signal, time
+        codes = []
+        for i in range(20):
+            end = time.monotonic() + 0.007
+            while time.monotonic() < end:
+                pass
+            child = os.fork()
+            if not child:
+                signal.alarm(10)
+                ctypes.CDLL({str(not_loaded)!r})
+                os._exit(0)
+            codes.append(os.waitpid(child, 0)[1])
+        print(codes)
+    """
+    environment = {"LD_PRELOAD": str(library)}
+    run = pyhybrid("--format", "folded", "-c", textwrap.dedent(program), env=environment)
+    assert run.result.stdout == f"{[0] * 20}\n"
+
+
+# A thread is in dl_iterate_phdr, by a function of Python's, and needs the GIL to leave it.  Soon
+# the thread of ours that drains waits for the same lock.
+IN_THE_LOADER = """
+import ctypes, os, sys, threading, time
+import pyhybrid
+inside = threading.Event()
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+def look(info, size, data):
+    inside.set()
+    time.sleep(0.6)
+    return 1
+profiler = pyhybrid.Profiler(hz=999, mode=sys.argv[1])
+profiler.start()
+if sys.argv[2] == "profiler.start()":  # again: imports would wait in any program
+    profiler.stop()
+thread = threading.Thread(target=ctypes.CDLL(None).dl_iterate_phdr, args=(look, None))
+thread.start()
+inside.wait()
+end = time.monotonic() + 0.2
+while time.monotonic() < end:
+    pass
+eval(sys.argv[2], globals())
+print("went on", not thread.is_alive())
+thread.join()
+if profiler.running:
+    profiler.stop()
+"""
+DEEDS = (
+    "profiler.start()",
+    "profiler.stop()",
+    "profiler.pause()",
+    "profiler.pause() or profiler.resume()",
+    "pyhybrid.region('new').__enter__()",
+    "os.execv('/bin/echo', ['echo', 'went on'])",
+)
+
+
+@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_thread_in_the_loader_that_waits_for_the_gil(
+    tmp_path: Path, mode: str, deed: str
+) -> None:
+    command = [sys.executable, "-P", "-c", IN_THE_LOADER, mode, deed]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert done.stdout.startswith("went on"), done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads_are_cancelled(pyhybrid: Callable[..., Run], library: Path, engine: str) -> None:
+    """Also in our handler, if glibc's signal for it came through: it would unwind it."""
+    program = f"import ctypes; print(ctypes.CDLL({str(library)!r}).cancel_readers(300))"
+    options = ("--mode", "sample", "--format", "folded", "--engine", engine, "--hz", 20000)
+    run = pyhybrid(*options, "-c", program, timeout=60)
+    assert run.result.stdout == "300\n"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_exec_with_all_signals_blocked(pyhybrid: Callable[..., Run], engine: str) -> None:
+    """What is pending there the new program would get, by which it would die."""
+    program = """
+        import os, signal, sys, time
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        end = time.process_time() + 0.1
+        while time.process_time() < end:
+            pass
+        then = "import signal; signal.pthread_sigmask(signal.SIG_SETMASK, []); print('alive')"
+        os.execv(sys.executable, [sys.executable, "-c", then])
+    """
+    run = pyhybrid("--engine", engine, "-c", textwrap.dedent(program))
+    assert run.result.stdout == "alive\n"
+
+
+@pytest.mark.needs("root")
+def test_after_a_suspended_time(tmp_path: Path) -> None:
+    """CLOCK_BOOTTIME, by which threads begin, is ahead then: a day, in a namespace of time."""
+    program = """
+        import threading, time
+        from pyhybrid import Profiler
+        done, go_on = threading.Event(), threading.Event()
+        def burn():
+            end = time.thread_time() + 0.5
+            while time.thread_time() < end:
+                pass
+            done.set()
+            go_on.wait()
+        thread = threading.Thread(target=burn)
+        thread.start()
+        done.wait()
+        with Profiler(engine="perf_event", mode="sample") as p:
+            sum(range(10**6))
+        go_on.set()
+        (it,) = (t for t in p.profile.threads.values() if t.tid == thread.native_id)
+        print(it.missed_weight_ns + (it.cpu_ns or 0) < 100_000_000)
+    """
+    moved = ["unshare", "--time", "--boottime", "86400", "--fork"]
+    if subprocess.run([*moved, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no namespaces of time here")
+    command = [*moved, sys.executable, "-P", "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
