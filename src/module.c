@@ -22,6 +22,7 @@
 #endif
 
 static int watcher = -1;
+static bool starting;
 
 static void without_gil(void (*what)(void *), void *arg)
 {
@@ -40,6 +41,7 @@ static void after_fork_parent(void)
 
 static void after_fork_child(void)
 {
+    starting = false;
     loader_after_fork_child();
     instrument_after_fork_child();
     sampler_after_fork_child();
@@ -206,14 +208,22 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
                                       .backend_path = backend};
     struct sampler_info info;
     struct call_cost cost = {0};
-    int error = install_hooks() ? -ENOMEM : sampler_start(&options, &info);
-    if (PyErr_Occurred())
+    if (install_hooks())
         return NULL;
-    if (error)
-        return raise_start_error(error, info.error);
-    watcher = PyCode_AddWatcher(on_code_event);
+    if (starting || sampler_running())
+        return raise_start_error(-EBUSY, "a profiler is already running");
+    starting = true; /* others may run meanwhile */
+    if (watcher < 0) /* a forked child has its parent's */
+        watcher =
+            PyCode_AddWatcher(on_code_event); /* before the first sample: codes may die after it */
     if (watcher < 0)
         PyErr_Clear(); /* all eight are taken: said in the file */
+    int error = sampler_start(&options, &info);
+    starting = false;
+    if (error) {
+        stop_watching();
+        return raise_start_error(error, info.error);
+    }
     if (exact && (tool_id = start_events(include, exclude, only, lines, c_calls, &cost)) < 0)
         return NULL;
     return Py_BuildValue(
@@ -255,9 +265,9 @@ static PyObject *stop(PyObject *self, PyObject *args)
     if (describe != Py_None)
         write_last_meta(describe);
     error = sampler_stop(method_names_collect, &result);
-    stop_watching(); /* now: codes could die before samples were read */
-    if (error)
+    if (error) /* another thread has stopped it */
         Py_RETURN_NONE;
+    stop_watching(); /* now: codes could die before samples were read */
     return Py_BuildValue("{sKsKsIsIsKsNszsi}", "end_ns", (unsigned long long)result.end_ns,
                          "process_cpu_ns", (unsigned long long)result.process_cpu_ns, "n_forked",
                          result.n_forked, "n_spawned", result.n_spawned, "n_not_ready",

@@ -59,7 +59,9 @@ static int look_into(struct _Unwind_Context *context, void *argument)
 static int register_of(uint64_t value, uint64_t sp)
 {
     struct register_search search = {.value = value, .sp = sp};
+    PyThreadState *state = PyEval_SaveThread(); /* it may wait for the loader: loader.h */
     _Unwind_Backtrace(look_into, &search);
+    PyEval_RestoreThread(state);
     return search.found;
 }
 

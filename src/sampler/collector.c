@@ -319,14 +319,14 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     }
 }
 
-/* After this no SIGPROF of ours can come: pending ones are discarded by ignoring the signal. */
+/* After this no SIGPROF of ours is pending; one that is still under way finds SESSION_STOPPING. */
 static void close_clocks(struct session *s)
 {
     engine_enable_all(s, false);
     read_kernel(s);
     engine_close_all(s);
     if (s->signal == SIGPROF && !s->signal_taken)
-        signal_discard(SIGPROF);
+        signal_drop_pending(SIGPROF);
 }
 
 /* May it look no more often than it drains?  What cannot wait nudges it. */
@@ -360,10 +360,10 @@ static void *collect(void *arg)
     struct session *s = arg;
     uint64_t now = clock_now_ns(), drained = now, snapped = now, next = now;
     atomic_store(&s->collector_tid, (int)syscall(SYS_gettid));
+    pthread_mutex_lock(&session_lock);
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */
     collector_scan(s);
-    pthread_mutex_lock(&session_lock);
     atomic_store(&s->ready, 1);
     pthread_cond_broadcast(&s->is_ready);
     while (!atomic_load(&s->stop_wanted)) {

@@ -54,6 +54,10 @@ void session_pause(struct session *s)
 void session_resume(struct session *s)
 {
     session_skip_pause(s);
+    if (s->exec_until_ns > clock_now_ns()) {
+        session_pause_until(s, s->exec_until_ns);
+        return;
+    }
     atomic_store(&s->paused_until_ns, 0);
     atomic_store(&s->state, SESSION_RUNNING);
     engine_enable_all(s, true);

@@ -22,6 +22,7 @@
 #include "spool.h"
 
 #define EXEC_PAUSE_NS 50000000ull
+#define END_MAX_NS 5000000000ull
 
 /* Changed with the GIL and session_lock: one of them is enough to read it. */
 static struct session *the_session;
@@ -203,10 +204,13 @@ static void dispose(struct session *s)
 /* A SIGTRAP may still come to threads that are in a system call: its handler stays with them. */
 static void give_back_signals(struct session *s)
 {
-    if (s->signal == SIGPROF && !s->signal_taken)
+    if (s->signal == SIGPROF && !s->signal_taken && signal_is_taken(SIGPROF))
         signal_give_back(SIGPROF);
-    if (s->holds_trap && signal_is_taken(SIGTRAP) &&
-        !sigtrap_others_live(atomic_load(&s->collector_tid)))
+    if (!s->holds_trap || !signal_is_taken(SIGTRAP))
+        return;
+    if (sigtrap_others_live(atomic_load(&s->collector_tid)))
+        signal_drop_pending(SIGTRAP); /* of those that block it, which may exec later */
+    else
         signal_give_back(SIGTRAP);
 }
 
@@ -291,7 +295,6 @@ static void end_sampling(void *session)
     atomic_store(&session_current, NULL);
     wait_for_handlers();
     give_back_signals(s);
-    atomic_store(&s->has_ended, 1);
 }
 
 int sampler_stop(sampler_namer *namer, struct sampler_result *result)
@@ -357,22 +360,32 @@ struct thread_name {
     uint32_t length;
 };
 
-static void name_thread(void *arg)
+static void name_thread(struct session *s, const struct thread_name *it)
 {
-    const struct thread_name *it = arg;
-    struct session *s = lock_session();
-    if (!s)
-        return;
     struct thread *t = registry_find(&s->registry, it->tid);
     if (t && t->index)
         names_tell(s, t, it->name, it->length);
     pthread_mutex_unlock(&session_lock);
 }
 
+static void wait_and_name_thread(void *arg)
+{
+    struct session *s = lock_session();
+    if (s)
+        name_thread(s, arg);
+}
+
+/* With the GIL if possible: it is done for hundreds of threads, and each change of the GIL may take 5 ms. */
 void sampler_name_thread(int tid, const char *name, uint32_t length)
 {
-    if (the_session)
-        session_block(name_thread, &(struct thread_name){tid, name, length});
+    struct thread_name it = {tid, name, length};
+    struct session *s = the_session;
+    if (!s || atomic_load(&s->stop_wanted))
+        return;
+    if (pthread_mutex_trylock(&session_lock))
+        session_block(wait_and_name_thread, &it);
+    else
+        name_thread(s, &it);
 }
 
 void sampler_code_destroyed(uint64_t code)
@@ -392,12 +405,12 @@ void sampler_after_fork_parent(void)
 void sampler_after_fork_child(void)
 {
     struct session *s = the_session;
+    pthread_mutex_init(&session_lock, NULL); /* whoever held it is not here */
     if (!s)
         return;
     atomic_store(&session_current, NULL);
     atomic_store(&handlers_running, 0);
     the_session = NULL;
-    pthread_mutex_init(&session_lock, NULL);
     if (signal_is_taken(SIGPROF))
         signal_give_back(SIGPROF);
     if (signal_is_taken(SIGTRAP))
@@ -408,20 +421,20 @@ void sampler_after_fork_child(void)
     spool_abandon(s->spool);
 }
 
-/* The session, locked; or it ends, and has closed its clocks: NULL. */
+/* The session, locked; NULL once there is none, or where it takes too long to end. */
 static struct session *lock_session_or_its_end(void)
 {
-    for (;;) {
+    for (uint64_t from = clock_now_ns(); clock_now_ns() - from < END_MAX_NS; usleep(1000)) {
         struct session *s = lock_session();
         if (s)
             return s;
         pthread_mutex_lock(&session_lock);
-        bool ended = !the_session || atomic_load(&the_session->has_ended);
+        bool ended = !the_session;
         pthread_mutex_unlock(&session_lock);
         if (ended)
             return NULL;
-        usleep(1000);
     }
+    return NULL;
 }
 
 static void prepare_exec(void *unused)
@@ -430,11 +443,11 @@ static void prepare_exec(void *unused)
     struct session *s = lock_session_or_its_end();
     if (!s)
         return;
-    if (atomic_load(&s->paused_until_ns) != UINT64_MAX) {
-        s->exec_tid = (pid_t)syscall(SYS_gettid);
-        s->exec_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
-        session_pause_until(s, clock_now_ns() + EXEC_PAUSE_NS);
-    }
+    s->exec_tid = (pid_t)syscall(SYS_gettid);
+    s->exec_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    s->exec_until_ns = clock_now_ns() + EXEC_PAUSE_NS;
+    if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
+        session_pause_until(s, s->exec_until_ns);
     if (s->signal)
         signal_drop_pending(s->signal); /* this thread's, if it blocks them */
     spool_flush(s->spool);

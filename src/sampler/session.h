@@ -61,7 +61,6 @@ struct session {
     uint64_t asked_period_ns; /* period_ns may be longer while a sample's cost is measured */
     pthread_t collector;
     _Atomic int collector_tid, ready, stop_wanted;
-    _Atomic int has_ended;   /* after stop_wanted: no signal comes any more */
     _Atomic uint32_t nudged; /* session_nudge */
     pthread_cond_t is_ready;
     int fd_floor;
@@ -73,7 +72,8 @@ struct session {
     _Atomic uint32_t n_forked, n_spawned;
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */
     _Atomic uint64_t paused_until_ns;
-    pid_t exec_tid; /* the thread that is to exec, and its CPU clock then */
+    uint64_t exec_until_ns; /* before this, one is about to: nobody enables the clocks */
+    pid_t exec_tid;         /* the thread that is to exec, and its CPU clock then */
     uint64_t exec_cpu_ns;
     bool signal_taken; /* the program took our signal: sampling ended early */
     int first_error;

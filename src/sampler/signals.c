@@ -35,13 +35,6 @@ bool signal_is_free(int number)
                                        !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL);
 }
 
-void signal_discard(int number)
-{
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    if (signal_is_taken(number))
-        sigaction(number, &ignore, NULL);
-}
-
 void signal_drop_pending(int number)
 {
     struct sigaction ours, ignore = {.sa_handler = SIG_IGN};

@@ -17,12 +17,8 @@ bool signal_is_taken(int number);
 /* Whether it may be taken: its disposition is the default one, or still ours. */
 bool signal_is_free(int number);
 
-/* Ignored from now on, and what is pending is gone; nothing, if it is not ours.  A thread that blocks
- * the signal may still get one: the kernel ignores none that is blocked, and an event that was closed
- * may have one under way. */
-void signal_discard(int number);
-
-/* Pending ones are gone; else nothing changes.  Nothing, if it is not ours. */
+/* Pending ones are gone; else nothing changes.  Nothing, if it is not ours.  A thread that blocks the signal may
+ * still get one: an event that was closed may have one under way. */
 void signal_drop_pending(int number);
 
 /* What it did before, and again nothing is pending. */

@@ -10,9 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import LINUX, TARGETS, Run
 
-ENGINES = ("sigtrap", "perf_event", "timer")
+ROOT = pytest.mark.needs("root")
+NEW = pytest.mark.skipif(LINUX < (6, 15), reason="sigtrap needs Linux 6.15")
+ENGINES = (
+    pytest.param("sigtrap", marks=[ROOT, NEW]),
+    pytest.param("perf_event", marks=ROOT),
+    "timer",
+)
 
 
 @pytest.fixture(scope="module")
