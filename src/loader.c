@@ -13,10 +13,20 @@ static _Atomic long forking; /* the thread that holds it for a fork; 0: none */
 
 int loader_iterate(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data)
 {
-    pthread_mutex_lock(&iterating);
+    loader_keep_forks_out();
     int result = dl_iterate_phdr(callback, data);
-    pthread_mutex_unlock(&iterating);
+    loader_let_forks_in();
     return result;
+}
+
+void loader_keep_forks_out(void)
+{
+    pthread_mutex_lock(&iterating);
+}
+
+void loader_let_forks_in(void)
+{
+    pthread_mutex_unlock(&iterating);
 }
 
 void loader_before_fork(void)

@@ -12,6 +12,10 @@
 
 int loader_iterate(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data);
 
+/* Around what may call it by itself, as libgcc's unwinder does. */
+void loader_keep_forks_out(void);
+void loader_let_forks_in(void);
+
 /* For pthread_atfork.  The first waits until no thread of ours is in it, but not for long: the loader's
  * lock may be held by one that waits for the thread that forks. */
 void loader_before_fork(void);

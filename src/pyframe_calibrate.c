@@ -1,6 +1,8 @@
 #include "pyframe.h"
 #include "pyframe_version.h"
 
+#include "loader.h"
+
 /* The offsets that CPython publishes for profilers (3.13+), against those we were compiled with. */
 static bool offsets_agree(void)
 {
@@ -59,8 +61,10 @@ static int look_into(struct _Unwind_Context *context, void *argument)
 static int register_of(uint64_t value, uint64_t sp)
 {
     struct register_search search = {.value = value, .sp = sp};
-    PyThreadState *state = PyEval_SaveThread(); /* it may wait for the loader: loader.h */
+    PyThreadState *state = PyEval_SaveThread();
+    loader_keep_forks_out();
     _Unwind_Backtrace(look_into, &search);
+    loader_let_forks_in();
     PyEval_RestoreThread(state);
     return search.found;
 }

@@ -380,10 +380,12 @@ void sampler_name_thread(int tid, const char *name, uint32_t length)
 {
     struct thread_name it = {tid, name, length};
     struct session *s = the_session;
-    if (!s || atomic_load(&s->stop_wanted))
+    if (!s)
         return;
     if (pthread_mutex_trylock(&session_lock))
         session_block(wait_and_name_thread, &it);
+    else if (atomic_load(&s->stop_wanted))
+        pthread_mutex_unlock(&session_lock);
     else
         name_thread(s, &it);
 }
