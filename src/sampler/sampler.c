@@ -427,13 +427,12 @@ void sampler_after_fork_child(void)
 static struct session *lock_session_or_its_end(void)
 {
     for (uint64_t from = clock_now_ns(); clock_now_ns() - from < END_MAX_NS; usleep(1000)) {
-        struct session *s = lock_session();
-        if (s)
-            return s;
         pthread_mutex_lock(&session_lock);
-        bool ended = !the_session;
+        struct session *s = the_session;
+        if (s && !atomic_load(&s->stop_wanted))
+            return s;
         pthread_mutex_unlock(&session_lock);
-        if (ended)
+        if (!s)
             return NULL;
     }
     return NULL;
@@ -463,36 +462,29 @@ void sampler_before_exec(void)
         session_block(prepare_exec, NULL);
 }
 
-static void pause_session(void *unused)
+typedef void session_deed(struct session *s);
+
+static void do_locked(void *deed)
 {
-    (void)unused;
     struct session *s = lock_session();
     if (!s)
         return;
-    session_pause(s);
+    (*(session_deed **)deed)(s);
     pthread_mutex_unlock(&session_lock);
 }
 
 void sampler_pause(void)
 {
+    session_deed *deed = session_pause;
     if (the_session)
-        session_block(pause_session, NULL);
-}
-
-static void resume_session(void *unused)
-{
-    (void)unused;
-    struct session *s = lock_session();
-    if (!s)
-        return;
-    session_resume(s);
-    pthread_mutex_unlock(&session_lock);
+        session_block(do_locked, &deed);
 }
 
 void sampler_resume(void)
 {
+    session_deed *deed = session_resume;
     if (the_session)
-        session_block(resume_session, NULL);
+        session_block(do_locked, &deed);
 }
 
 void sampler_spawned(void)

@@ -156,7 +156,7 @@ void session_resume(struct session *s);
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
 int collector_start(struct session *s);
 void collector_stop(struct session *s);
-void collector_scan(struct session *s);  /* looks for new and ended threads; under `lock` */
+void collector_scan(struct session *s);  /* looks for new and ended threads; under session_lock */
 void collector_drain(struct session *s); /* the rings; under session_lock */
 
 #endif
