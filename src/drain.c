@@ -12,11 +12,12 @@
 #include "frame.h"
 #include "map.h"
 #include "records.h"
+#include "sample_chunk.h"
 #include "spool.h"
 #include "ticks.h"
 #include "words.h"
 
-#define CHUNK 1024  /* samples in one SPOOL_SAMPLES record */
+#define CHUNK 1024  /* stacks in one SPOOL_STACKS record */
 #define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
@@ -31,13 +32,9 @@ struct last_stack {
 struct drain_thread {
     struct last_stack last;
     struct ticks ticks; /* their places: in `kernel` below */
-    uint32_t n, n_weights, n_cpus, waited;
-    uint64_t first_ns, last_ns;
-    uint32_t last_place, last_cpu;
+    uint32_t waited;
     uint64_t n_repeated, repeated_weight; /* samples that no signal stands behind */
-    uint32_t dt[CHUNK], stack[CHUNK];
-    struct spool_weight weights[CHUNK];
-    struct spool_cpu cpus[CHUNK];
+    struct sample_chunk samples;
 };
 
 struct drain {
@@ -45,11 +42,12 @@ struct drain {
     struct words *words;
     struct exact_drain *exact; /* NULL: only samples */
     struct calltree tree;
-    struct calltree kernel;      /* the kernel's call chains alone, outermost first */
-    uint64_t until_ns;           /* samples up to here can be drained */
-    uint32_t n_flushed;          /* stacks that the spool has */
-    uint32_t epoch;              /* counts unloads: addresses may mean other libraries */
-    uint32_t scratch[6 * CHUNK]; /* not on the stack: sampler_pause runs on one of the program's */
+    struct calltree kernel; /* the kernel's call chains alone, outermost first */
+    uint64_t until_ns;      /* samples up to here can be drained */
+    uint32_t n_flushed;     /* stacks that the spool has */
+    uint32_t epoch;         /* counts unloads: addresses may mean other libraries */
+    struct sample_scratch
+        scratch; /* not on the stack: sampler_pause runs on one of the program's */
 };
 
 struct drain *drain_new(struct spool *s, uint32_t max_nodes)
@@ -225,55 +223,26 @@ static void flush_stacks(struct drain *d)
     }
 }
 
-static uint32_t *put_array(uint32_t *to, const void *array, size_t bytes)
-{
-    memcpy(to, array, bytes);
-    return to + bytes / sizeof *to;
-}
-
+/* After the stacks that they are of. */
 static void flush_samples(struct drain *d, struct thread *t)
 {
-    struct drain_thread *own = t->drain;
-    if (!own->n)
-        return;
-    flush_stacks(d);
-    struct spool_samples head = {.thread = t->index,
-                                 .n = own->n,
-                                 .n_weights = own->n_weights,
-                                 .n_cpus = own->n_cpus,
-                                 .first_ns = own->first_ns};
-    uint32_t *data = d->scratch, *end = data;
-    end = put_array(end, own->dt, own->n * sizeof *own->dt);
-    end = put_array(end, own->stack, own->n * sizeof *own->stack);
-    end = put_array(end, own->weights, own->n_weights * sizeof *own->weights);
-    end = put_array(end, own->cpus, own->n_cpus * sizeof *own->cpus);
-    spool_append(d->spool, SPOOL_SAMPLES, &head, sizeof head, data,
-                 (size_t)(end - data) * sizeof *data);
-    own->n = own->n_weights = own->n_cpus = 0;
+    if (t->drain->samples.n)
+        flush_stacks(d);
+    sample_chunk_write(&t->drain->samples, d->spool, t->index, &d->scratch);
 }
 
 static void put_sample(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight,
                        uint32_t place, uint32_t cpu)
 {
-    struct drain_thread *own = t->drain;
-    if (own->n == CHUNK || (own->n && time_ns - own->last_ns > UINT32_MAX))
+    if (sample_chunk_is_full(&t->drain->samples, time_ns))
         flush_samples(d, t);
-    if (!own->n)
-        own->first_ns = own->last_ns = time_ns;
-    own->dt[own->n] = (uint32_t)(time_ns - own->last_ns);
-    own->stack[own->n] = own->last_place = place;
-    if (!own->n || cpu != own->last_cpu)
-        own->cpus[own->n_cpus++] = (struct spool_cpu){own->n, cpu};
-    if (weight != 1)
-        own->weights[own->n_weights++] = (struct spool_weight){own->n, weight};
-    own->last_ns = time_ns;
-    own->last_cpu = cpu;
-    own->n++;
+    sample_chunk_add(&t->drain->samples, time_ns, weight, place, cpu);
 }
 
 static void repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight)
 {
-    put_sample(d, t, time_ns, weight, t->drain->last_place, t->drain->last_cpu);
+    const struct sample_chunk *c = &t->drain->samples;
+    put_sample(d, t, time_ns, weight, c->last_place, c->last_cpu);
 }
 
 void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight)

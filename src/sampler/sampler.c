@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -21,45 +20,7 @@
 #include "signals.h"
 #include "spool.h"
 
-#define EXEC_PAUSE_NS 50000000ull
-#define END_MAX_NS 5000000000ull
-
-/* Changed with the GIL and session_lock: one of them is enough to read it. */
-static struct session *the_session;
 static uint32_t generations;
-static sampler_blocking *blocking;
-pthread_mutex_t session_lock = PTHREAD_MUTEX_INITIALIZER;
-
-void sampler_set_blocking(sampler_blocking *call)
-{
-    blocking = call;
-}
-
-void session_block(void (*what)(void *), void *arg)
-{
-    if (blocking)
-        blocking(what, arg);
-    else
-        what(arg);
-}
-
-static void set_session(struct session *s)
-{
-    pthread_mutex_lock(&session_lock); /* no collector runs: it is not held for long */
-    the_session = s;
-    pthread_mutex_unlock(&session_lock);
-}
-
-/* Locked; NULL: there is none, or it ends. */
-static struct session *lock_session(void)
-{
-    pthread_mutex_lock(&session_lock);
-    struct session *s = the_session;
-    if (s && !atomic_load(&s->stop_wanted))
-        return s;
-    pthread_mutex_unlock(&session_lock);
-    return NULL;
-}
 
 static int fail(struct sampler_info *info, int error, const char *what)
 {
@@ -222,10 +183,6 @@ static void stop_collector(void *session)
 int sampler_start(struct sampler_options *o, struct sampler_info *info)
 {
     memset(info, 0, sizeof *info);
-    if (the_session) {
-        snprintf(info->error, sizeof info->error, "a profiler is already running");
-        return -EBUSY;
-    }
     struct session *s = map_memory(sizeof *s);
     if (!s)
         return fail(info, -ENOMEM, "memory");
@@ -248,7 +205,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     atomic_store(&s->calibrating, measure);
     atomic_store(&s->state, SESSION_RUNNING);
     atomic_store(&session_current, s);
-    set_session(s);
+    session_set(s);
     error = collector_start(s);
     if (!error && s->first_error) {
         session_block(stop_collector, s);
@@ -258,7 +215,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         atomic_store(&session_current, NULL);
         wait_for_handlers();
         give_back_signals(s);
-        set_session(NULL);
+        session_set(NULL);
         dispose(s);
         return fail(info, error, "the sampling clock");
     }
@@ -284,7 +241,7 @@ static void write_function_name(void *session, uint64_t start, const char *name,
 /* No samples come after it; the session is still there, for whoever has the GIL. */
 static void end_sampling(void *session)
 {
-    struct session *s = *(struct session **)session = lock_session();
+    struct session *s = *(struct session **)session = session_lock_running();
     if (!s)
         return;
     if (atomic_load(&s->paused_until_ns) == UINT64_MAX)
@@ -300,7 +257,7 @@ static void end_sampling(void *session)
 int sampler_stop(sampler_namer *namer, struct sampler_result *result)
 {
     struct session *s = NULL;
-    if (the_session)
+    if (session_get())
         session_block(end_sampling, &s);
     if (!s)
         return -EINVAL;
@@ -322,173 +279,36 @@ int sampler_stop(sampler_namer *namer, struct sampler_result *result)
                             .n_mute = s->perf.n_mute};
     spool_append(s->spool, SPOOL_END, &end, sizeof end, NULL, 0);
     result->write_error = spool_flush(s->spool);
-    set_session(NULL);
+    session_set(NULL);
     dispose(s);
     return 0;
 }
 
 int sampler_running(void)
 {
-    return the_session != NULL;
+    return session_get() != NULL;
 }
 
 uint32_t sampler_generation(void)
 {
-    return the_session ? the_session->generation : 0;
+    struct session *s = session_get();
+    return s ? s->generation : 0;
 }
 
 struct exact *sampler_exact(void)
 {
-    return the_session ? the_session->exact : NULL;
+    struct session *s = session_get();
+    return s ? s->exact : NULL;
 }
 
 int sampler_write(uint32_t type, const void *head, uint32_t head_length, const void *body,
                   uint32_t body_length)
 {
-    struct session *s = the_session;
+    struct session *s = session_get();
     if (!s)
         return -EINVAL;
     int error = spool_append(s->spool, type, head, head_length, body, body_length);
     if (!error && type == SPOOL_META)
         error = spool_flush(s->spool); /* from now on it can be read, whatever happens */
     return error;
-}
-
-struct thread_name {
-    int tid;
-    const char *name;
-    uint32_t length;
-};
-
-static void name_thread(struct session *s, const struct thread_name *it)
-{
-    struct thread *t = registry_find(&s->registry, it->tid);
-    if (t && t->index)
-        names_tell(s, t, it->name, it->length);
-    pthread_mutex_unlock(&session_lock);
-}
-
-static void wait_and_name_thread(void *arg)
-{
-    struct session *s = lock_session();
-    if (s)
-        name_thread(s, arg);
-}
-
-/* With the GIL if possible: it is done for hundreds of threads, and each change of the GIL may take 5 ms. */
-void sampler_name_thread(int tid, const char *name, uint32_t length)
-{
-    struct thread_name it = {tid, name, length};
-    struct session *s = the_session;
-    if (!s)
-        return;
-    if (pthread_mutex_trylock(&session_lock))
-        session_block(wait_and_name_thread, &it);
-    else if (atomic_load(&s->stop_wanted))
-        pthread_mutex_unlock(&session_lock);
-    else
-        name_thread(s, &it);
-}
-
-void sampler_code_destroyed(uint64_t code)
-{
-    if (the_session)
-        codes_forget(the_session->codes, code);
-}
-
-void sampler_after_fork_parent(void)
-{
-    if (the_session)
-        atomic_fetch_add(&the_session->n_forked, 1);
-}
-
-/* The child is not profiled: it has the parent's descriptors, handler and memory, but neither its
- * clocks nor its collector. */
-void sampler_after_fork_child(void)
-{
-    struct session *s = the_session;
-    pthread_mutex_init(&session_lock, NULL); /* whoever held it is not here */
-    if (!s)
-        return;
-    atomic_store(&session_current, NULL);
-    atomic_store(&handlers_running, 0);
-    the_session = NULL;
-    if (signal_is_taken(SIGPROF))
-        signal_give_back(SIGPROF);
-    if (signal_is_taken(SIGTRAP))
-        signal_give_back(SIGTRAP);
-    perf_clocks_abandon(s);
-    own_fd_close(&s->tasks);
-    own_fd_close(&s->status);
-    spool_abandon(s->spool);
-}
-
-/* The session, locked; NULL once there is none, or where it takes too long to end. */
-static struct session *lock_session_or_its_end(void)
-{
-    for (uint64_t from = clock_now_ns(); clock_now_ns() - from < END_MAX_NS; usleep(1000)) {
-        pthread_mutex_lock(&session_lock);
-        struct session *s = the_session;
-        if (s && !atomic_load(&s->stop_wanted))
-            return s;
-        pthread_mutex_unlock(&session_lock);
-        if (!s)
-            return NULL;
-    }
-    return NULL;
-}
-
-static void prepare_exec(void *unused)
-{
-    (void)unused;
-    struct session *s = lock_session_or_its_end();
-    if (!s)
-        return;
-    s->exec_tid = (pid_t)syscall(SYS_gettid);
-    s->exec_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
-    s->exec_until_ns = clock_now_ns() + EXEC_PAUSE_NS;
-    if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
-        session_pause_until(s, s->exec_until_ns);
-    if (s->signal)
-        signal_drop_pending(s->signal); /* this thread's, if it blocks them */
-    spool_flush(s->spool);
-    pthread_mutex_unlock(&session_lock);
-}
-
-/* A signal still pending at exec would kill the new program: its handler is gone by then. */
-void sampler_before_exec(void)
-{
-    if (the_session)
-        session_block(prepare_exec, NULL);
-}
-
-typedef void session_deed(struct session *s);
-
-static void do_locked(void *deed)
-{
-    struct session *s = lock_session();
-    if (!s)
-        return;
-    (*(session_deed **)deed)(s);
-    pthread_mutex_unlock(&session_lock);
-}
-
-void sampler_pause(void)
-{
-    session_deed *deed = session_pause;
-    if (the_session)
-        session_block(do_locked, &deed);
-}
-
-void sampler_resume(void)
-{
-    session_deed *deed = session_resume;
-    if (the_session)
-        session_block(do_locked, &deed);
-}
-
-void sampler_spawned(void)
-{
-    if (the_session)
-        atomic_fetch_add(&the_session->n_spawned, 1);
 }

@@ -82,12 +82,21 @@ struct session {
 /* The session that handlers use, or NULL. */
 extern _Atomic(struct session *) session_current;
 
-/* Held by the collector but while it waits, so also while it waits for the loader, whose lock a thread
- * may hold that waits for the GIL.  So nobody may wait for it with the GIL (session_block). */
+/* session.c: which one runs.  Held by the collector but while it waits, so also while it waits for the loader,
+ * whose lock a thread may hold that waits for the GIL.  So nobody may wait for it with the GIL (session_block). */
 extern pthread_mutex_t session_lock;
 
 /* what(arg), without the GIL. */
 void session_block(void (*what)(void *), void *arg);
+
+/* The one that runs or ends, or NULL.  With the GIL or session_lock. */
+struct session *session_get(void);
+/* With the GIL, and before or after its collector runs. */
+void session_set(struct session *s);
+/* The one that runs, with session_lock held; NULL, and not held: there is none, or it ends. */
+struct session *session_lock_running(void);
+/* In a forked child: the lock is free and no session runs.  Returns the parent's, or NULL. */
+struct session *session_forget_in_child(void);
 
 /* How many handlers are running, and until none is. */
 extern _Atomic int handlers_running;

@@ -1,0 +1,154 @@
+/* What the program does while a session runs, and asks of it: it names its threads, forks, execs, spawns, frees
+ * codes, pauses. */
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "names.h"
+#include "session.h"
+#include "signals.h"
+#include "spool.h"
+
+#define EXEC_PAUSE_NS 50000000ull
+#define END_MAX_NS 5000000000ull
+
+struct thread_name {
+    int tid;
+    const char *name;
+    uint32_t length;
+};
+
+static void name_thread(struct session *s, const struct thread_name *it)
+{
+    struct thread *t = registry_find(&s->registry, it->tid);
+    if (t && t->index)
+        names_tell(s, t, it->name, it->length);
+    pthread_mutex_unlock(&session_lock);
+}
+
+static void wait_and_name_thread(void *arg)
+{
+    struct session *s = session_lock_running();
+    if (s)
+        name_thread(s, arg);
+}
+
+/* With the GIL if possible: it is done for hundreds of threads, and each change of the GIL may take 5 ms. */
+void sampler_name_thread(int tid, const char *name, uint32_t length)
+{
+    struct thread_name it = {tid, name, length};
+    struct session *s = session_get();
+    if (!s)
+        return;
+    if (pthread_mutex_trylock(&session_lock))
+        session_block(wait_and_name_thread, &it);
+    else if (atomic_load(&s->stop_wanted))
+        pthread_mutex_unlock(&session_lock);
+    else
+        name_thread(s, &it);
+}
+
+void sampler_code_destroyed(uint64_t code)
+{
+    struct session *s = session_get();
+    if (s)
+        codes_forget(s->codes, code);
+}
+
+void sampler_after_fork_parent(void)
+{
+    struct session *s = session_get();
+    if (s)
+        atomic_fetch_add(&s->n_forked, 1);
+}
+
+/* The child is not profiled: it has the parent's descriptors, handler and memory, but neither its
+ * clocks nor its collector. */
+void sampler_after_fork_child(void)
+{
+    struct session *s = session_forget_in_child();
+    if (!s)
+        return;
+    atomic_store(&session_current, NULL);
+    atomic_store(&handlers_running, 0);
+    if (signal_is_taken(SIGPROF))
+        signal_give_back(SIGPROF);
+    if (signal_is_taken(SIGTRAP))
+        signal_give_back(SIGTRAP);
+    perf_clocks_abandon(s);
+    own_fd_close(&s->tasks);
+    own_fd_close(&s->status);
+    spool_abandon(s->spool);
+}
+
+/* The session, locked; NULL once there is none, or where it takes too long to end. */
+static struct session *lock_session_or_its_end(void)
+{
+    for (uint64_t from = clock_now_ns(); clock_now_ns() - from < END_MAX_NS; usleep(1000)) {
+        pthread_mutex_lock(&session_lock);
+        struct session *s = session_get();
+        if (s && !atomic_load(&s->stop_wanted))
+            return s;
+        pthread_mutex_unlock(&session_lock);
+        if (!s)
+            return NULL;
+    }
+    return NULL;
+}
+
+static void prepare_exec(void *unused)
+{
+    (void)unused;
+    struct session *s = lock_session_or_its_end();
+    if (!s)
+        return;
+    s->exec_tid = (pid_t)syscall(SYS_gettid);
+    s->exec_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    s->exec_until_ns = clock_now_ns() + EXEC_PAUSE_NS;
+    if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
+        session_pause_until(s, s->exec_until_ns);
+    if (s->signal)
+        signal_drop_pending(s->signal); /* this thread's, if it blocks them */
+    spool_flush(s->spool);
+    pthread_mutex_unlock(&session_lock);
+}
+
+/* A signal still pending at exec would kill the new program: its handler is gone by then. */
+void sampler_before_exec(void)
+{
+    if (session_get())
+        session_block(prepare_exec, NULL);
+}
+
+typedef void session_deed(struct session *s);
+
+static void do_locked(void *deed)
+{
+    struct session *s = session_lock_running();
+    if (!s)
+        return;
+    (*(session_deed **)deed)(s);
+    pthread_mutex_unlock(&session_lock);
+}
+
+void sampler_pause(void)
+{
+    session_deed *deed = session_pause;
+    if (session_get())
+        session_block(do_locked, &deed);
+}
+
+void sampler_resume(void)
+{
+    session_deed *deed = session_resume;
+    if (session_get())
+        session_block(do_locked, &deed);
+}
+
+void sampler_spawned(void)
+{
+    struct session *s = session_get();
+    if (s)
+        atomic_fetch_add(&s->n_spawned, 1);
+}
