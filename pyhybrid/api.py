@@ -33,6 +33,15 @@ __all__ = ["Profiler", "disable", "enable", "profile", "region"]
 _lock = threading.Lock()  # of starting and stopping
 
 
+def _new_lock() -> None:
+    """In a forked child: the thread that held it is not here."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
+
+
 class Profiler:
     """Profiles the process between `start` and `stop`, or within `with`.
 
@@ -104,20 +113,23 @@ class Profiler:
     def start(self) -> None:
         """Begin; what was measured before is forgotten."""
         with _lock:
-            folder = None
-            try:
-                if self._output is None:
-                    folder = tempfile.mkdtemp(prefix="pyhybrid-")
-                self._settings.prefix = os.path.join(folder, "out") if folder else self._output
-                profiling = Profiling(self._settings, _argv())
-                profiling.start()
-            except BaseException:
-                if folder:
-                    shutil.rmtree(folder, ignore_errors=True)
-                raise
-            self._folder = folder
-            self._profiling, self._profile = profiling, None
-            atexit.register(self._stop_at_exit)
+            self._start()
+
+    def _start(self) -> None:
+        folder = None
+        try:
+            if self._output is None:
+                folder = tempfile.mkdtemp(prefix="pyhybrid-")
+            self._settings.prefix = os.path.join(folder, "out") if folder else self._output
+            profiling = Profiling(self._settings, _argv())
+            profiling.start()
+        except BaseException:
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._folder = folder
+        self._profiling, self._profile = profiling, None
+        atexit.register(self._stop_if_running)
 
     def stop(self) -> None:
         """End, and make the files; `profile` is there when it returns."""
@@ -126,7 +138,7 @@ class Profiler:
             if profiling is None:
                 raise PyhybridError("this profiler does not run")
             self._profiling = None
-            atexit.unregister(self._stop_at_exit)
+            atexit.unregister(self._stop_if_running)
             try:
                 path = profiling.finish()
                 if path is not None:
@@ -164,7 +176,7 @@ class Profiler:
             raise PyhybridError("there is no result: the profiler has not run, or is still running")
         return self._profile
 
-    def _stop_at_exit(self) -> None:
+    def _stop_if_running(self) -> None:
         if self.running:
             self.stop()
 
@@ -178,12 +190,25 @@ class Profiler:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.running:
-            self.stop()
+        self._stop_if_running()
 
 
 def _argv() -> list[str]:
     return [sys.executable or "python", *getattr(sys, "argv", ())]
+
+
+def _start_alone(options: dict[str, Any]) -> Profiler | None:
+    """One that runs; None where another one runs, starts or makes its files."""
+    if running() or not _lock.acquire(blocking=False):
+        return None
+    try:
+        if running():
+            return None
+        own = Profiler(**options)
+        own._start()
+        return own
+    finally:
+        _lock.release()
 
 
 @overload
@@ -195,7 +220,7 @@ def profile(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     The options are Profiler's.  Without `output` the files are named after the function in the
     current folder, a later call replaces them, and a summary is printed on stderr.  A call during
-    which another profiler runs is just a call.
+    which another profiler runs, or makes its files, is just a call.
     """
     if function is None:
         return functools.partial(profile, **options)
@@ -206,18 +231,22 @@ def profile(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
         @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if running():
+            own = _start_alone(settings)
+            try:
                 return await function(*args, **kwargs)
-            with Profiler(**settings):
-                return await function(*args, **kwargs)
+            finally:
+                if own:
+                    own._stop_if_running()
     else:
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if running():
+            own = _start_alone(settings)
+            try:
                 return function(*args, **kwargs)
-            with Profiler(**settings):
-                return function(*args, **kwargs)
+            finally:
+                if own:
+                    own._stop_if_running()
 
     return wrapper
 

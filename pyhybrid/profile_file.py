@@ -11,6 +11,7 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, wraps
 from itertools import count
 from operator import le
@@ -40,6 +41,7 @@ from pyhybrid.rows import (
     Turn,
 )
 from pyhybrid.spool_format import MAGIC as SPOOL_MAGIC
+from pyhybrid.sqlite_forks import in_sqlite
 from pyhybrid.store import APPLICATION_ID, SCHEMA_VERSION
 from pyhybrid.symbols import Demangle, Loader
 
@@ -63,8 +65,19 @@ def _table(read: "Callable[[Profile], _T]") -> "cached_property[_T]":
     return cached_property(checked)
 
 
+class _Database(sqlite3.Connection):
+    """Any thread may use it, within `in_sqlite`."""
+
+    def __del__(self, within: Any = in_sqlite) -> None:
+        with within, suppress(sqlite3.ProgrammingError):  # it could not be opened
+            self.close()
+
+
 class Profile:
-    """One profile file.  Every method raises PyhybridError where the file is damaged."""
+    """One profile file.  Every method raises PyhybridError where the file is damaged.
+
+    Any thread may use it.
+    """
 
     compensated = False  # `exact` is what compensate.compensate made of it
     is_part = False  # only some of the threads' samples are in it (choose.Selection)
@@ -99,27 +112,31 @@ class Profile:
             raise PyhybridError(f"{path}: not a pyhybrid profile")
         quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         name = ":memory:" if is_spool else f"file:{quoted}?mode=ro&immutable=1"
-        database = sqlite3.connect(name, uri=not is_spool, isolation_level=None)
-        try:
-            if is_spool:
-                assemble(database, path, symbols)
-            else:
-                longest = min(
-                    os.path.getsize(path), 1 << 30
-                )  # of a value: no damage makes it longer
-                database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
-                _check(path, database)
-        except _DAMAGED as error:
-            database.close()
-            raise PyhybridError(f"{path}: damaged: {one_line(error)}") from error
-        except BaseException:
-            database.close()
-            raise
-        return cls(path, database)
+        with in_sqlite:
+            database = _Database(
+                name, uri=not is_spool, isolation_level=None, check_same_thread=False
+            )
+            try:
+                if is_spool:
+                    assemble(database, path, symbols)
+                else:
+                    longest = min(
+                        os.path.getsize(path), 1 << 30
+                    )  # of a value: no damage makes it longer
+                    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+                    _check(path, database)
+            except _DAMAGED as error:
+                database.close()
+                raise PyhybridError(f"{path}: damaged: {one_line(error)}") from error
+            except BaseException:
+                database.close()
+                raise
+            return cls(path, database)
 
     def close(self) -> None:
         """Close the file; what was read stays."""
-        self._database.close()
+        with in_sqlite:
+            self._database.close()
 
     def __enter__(self) -> "Profile":
         return self
@@ -134,9 +151,13 @@ class Profile:
     def _batches(self, sql: str, *arguments: Any) -> Iterator[list[tuple[Any, ...]]]:
         """The same, some rows at a time."""
         try:
-            cursor = self._database.execute(sql, arguments)
-            while rows := cursor.fetchmany(_BATCH):
+            with in_sqlite:
+                cursor = self._database.execute(sql, arguments)
+                rows = cursor.fetchmany(_BATCH)
+            while rows:
                 yield rows
+                with in_sqlite:
+                    rows = cursor.fetchmany(_BATCH)
         except _DAMAGED as error:
             raise PyhybridError(f"{self.path}: damaged: {one_line(error)}") from error
 
@@ -287,10 +308,11 @@ class Profile:
             },
             index=pandas.Index(ids, name="node"),
         )
-        sampled = "SELECT node, samples, weight_ns FROM node_self"
+        columns = ["node", "samples", "weight_ns"]
+        sampled = self.query("SELECT node, samples, weight_ns FROM node_self")
         counted = pandas.DataFrame(self.exact, columns=Exact._fields).groupby("node").sum()
         for figures in (
-            pandas.read_sql_query(sampled, self._database, index_col="node"),
+            pandas.DataFrame(sampled, columns=columns).set_index("node"),
             counted[["calls", "resumes", "raised", "total_ns", "self_ns"]],
         ):
             table = table.join(figures.astype("Int64"))
