@@ -261,6 +261,107 @@ def test_a_forked_child_has_no_profiler(tmp_path: Path) -> None:
     )
 
 
+def test_a_fork_while_another_thread_stops(tmp_path: Path) -> None:
+    """The child has none of the locks that are held then."""
+    run(
+        """
+        import signal, threading
+        p = Profiler(mode="trace")
+        p.start()
+        stopper = threading.Thread(target=p.stop)
+        stopper.start()
+        while p.running:
+            pass
+        child = os.fork()  # the files are being made
+        if not child:
+            signal.alarm(20)
+            enable()
+            with Profiler(mode="trace") as own:
+                fib(15)
+            assert calls(own, "fib") == 1973
+            os._exit(0)
+        assert stopper.is_alive()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        stopper.join()
+        """,
+        tmp_path,
+    )
+
+
+def test_forks_while_another_thread_reads_a_profile(tmp_path: Path) -> None:
+    """SQLite's locks are of the whole process, and forks leave them as they are."""
+    run(
+        """
+        import signal, threading
+        from pyhybrid.profile_file import Profile
+        with Profiler(mode="trace", output="out") as p:
+            fib(15)
+        stopped = threading.Event()
+        def reads():
+            while not stopped.is_set():
+                with Profile.open("out.pyhybrid") as profile:
+                    profile.frames, profile.nodes
+        readers = [threading.Thread(target=reads) for _ in range(2)]
+        for reader in readers: reader.start()
+        sys.setswitchinterval(1e-5)
+        codes = []
+        for _ in range(150):
+            child = os.fork()
+            if not child:
+                signal.alarm(20)
+                assert calls(p, "fib") == 1973
+                with Profile.open("out.pyhybrid") as profile:
+                    assert profile.threads
+                os._exit(0)
+            codes.append(os.waitpid(child, 0)[1])
+            if codes[-1]:
+                break
+        stopped.set()
+        for reader in readers: reader.join()
+        assert codes == [0] * 150, codes
+        """,
+        tmp_path,
+    )
+
+
+def test_another_thread_reads_the_profile(tmp_path: Path) -> None:
+    run(
+        """
+        import threading
+        p = Profiler(mode="trace")
+        p.start()
+        fib(15)
+        stopper = threading.Thread(target=p.stop)
+        stopper.start()
+        stopper.join()
+        assert calls(p, "fib") == 1973
+        """,
+        tmp_path,
+    )
+
+
+def test_decorated_functions_called_by_several_threads(tmp_path: Path) -> None:
+    """One call is profiled, the others go on as if they were not decorated."""
+    run(
+        """
+        import threading
+        @profile(mode="trace", summary=False, formats=())
+        def work(n):
+            return fib(n)
+        together, results = threading.Barrier(4), []
+        def calls_it():
+            together.wait()
+            for _ in range(3):
+                results.append(work(10))
+        threads = [threading.Thread(target=calls_it) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert results == [55] * 12, results
+        """,
+        tmp_path,
+    )
+
+
 def test_at_exit(tmp_path: Path) -> None:
     run('Profiler(output="late", formats=["folded"]).start(); fib(20)', tmp_path)
     assert (tmp_path / "late.pyhybrid").exists()

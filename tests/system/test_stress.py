@@ -245,3 +245,18 @@ def test_interpreters_begin_and_end(tmp_path: Path, mode: str) -> None:
     while time.monotonic() < end:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+@pytest.mark.parametrize("command", [(), ("-m", "pyhybrid", "--hz", str(HZ), "-q")])
+def test_all_at_once(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Profilers within the program, or one of all of it, whose threads do what they like."""
+    program = (str(TARGETS / "all_at_once.py"), str(HALF), str(HALF))
+    quiet = ("-W", "ignore::DeprecationWarning")  # of forks
+    done = subprocess.run(
+        [sys.executable, *quiet, "-P", *command, *program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=3 * HALF + 100,
+    )
+    assert (done.returncode, done.stdout) == (0, "failed: none\n"), done.stderr
