@@ -11,7 +11,6 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import cached_property, wraps
 from itertools import count
 from operator import le
@@ -68,9 +67,8 @@ def _table(read: "Callable[[Profile], _T]") -> "cached_property[_T]":
 class _Database(sqlite3.Connection):
     """Any thread may use it, within `in_sqlite`."""
 
-    def __del__(self, within: Any = in_sqlite) -> None:
-        with within, suppress(sqlite3.ProgrammingError):  # it could not be opened
-            self.close()
+    def __del__(self, inside: Any = in_sqlite) -> None:
+        inside.abandon(self)
 
 
 class Profile:

@@ -6,7 +6,9 @@ were it only a Profile that dies (sqlite.org, "How To Corrupt An SQLite Database
 """
 
 import os
+import sqlite3
 import threading
+from contextlib import suppress
 from types import TracebackType
 
 WAIT_S = 1.0  # a fork does not wait longer
@@ -16,19 +18,32 @@ class _InSqlite:
     """`with in_sqlite:` around whatever calls SQLite; a thread may nest it."""
 
     def __init__(self) -> None:
-        self._forking = threading.local()
         self._lock = threading.RLock()
+        self._forking = threading.local()
+        self._abandoned: list[sqlite3.Connection] = []
 
     def __enter__(self) -> None:
         self._lock.acquire()
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
     ) -> None:
+        while self._abandoned:
+            with suppress(sqlite3.ProgrammingError):  # it could not be opened
+                self._abandoned.pop().close()
         self._lock.release()
+
+    def abandon(self, database: sqlite3.Connection) -> None:
+        """Close it; where another thread is inside, that one does, or who comes next.
+
+        So it can be called by the garbage collector, anywhere in the program: it never waits.
+        """
+        self._abandoned.append(database)
+        if self._lock.acquire(blocking=False):
+            self.__exit__()
 
     def before_fork(self) -> None:
         self._forking.holds = self._lock.acquire(timeout=WAIT_S)
@@ -38,7 +53,10 @@ class _InSqlite:
             self._lock.release()
 
     def after_in_child(self) -> None:
-        self.__init__()  # type: ignore[misc]  # who held it is not here
+        if getattr(self._forking, "holds", False):
+            self._lock.release()
+        else:  # who held it is not here
+            self._lock = threading.RLock()
 
 
 in_sqlite = _InSqlite()
