@@ -199,7 +199,7 @@ def _argv() -> list[str]:
 
 def _start_alone(options: dict[str, Any]) -> Profiler | None:
     """One that runs; None where another one runs, starts or makes its files."""
-    if running() or not _lock.acquire(blocking=False):
+    if not _lock.acquire(blocking=False):
         return None
     try:
         if running():

@@ -153,7 +153,7 @@ uint64_t engine_cpu_ns(struct session *s, struct thread *t);
 int engine_probe(struct session *s, const struct sampler_options *options,
                  struct sampler_info *info);
 
-/* pause.c, under `lock`.  Until `time_ns`, or (UINT64_MAX) session_resume, no clock ticks: */
+/* pause.c, under session_lock.  Until `time_ns`, or (UINT64_MAX) session_resume, no clock ticks: */
 void session_pause_until(struct session *s, uint64_t time_ns);
 /* the same, with all that was sampled before written out and counted; */
 void session_pause(struct session *s);

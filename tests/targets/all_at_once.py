@@ -122,7 +122,8 @@ def reads(chance: Random) -> None:
         profile = current.profile
     except PyhybridError:
         return
-    assert profile.threads and profile.nodes and len(list(profile.timeline())) >= 0
+    recorded = sum(thread.recorded for thread in profile.threads.values())
+    assert profile.nodes and recorded == sum(len(chunk.place) for chunk in profile.timeline())
 
 
 @pyhybrid.profile(output=None, formats=(), summary=False)
