@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import sysconfig
@@ -19,13 +20,36 @@ from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.profile_file import Profile
 
 
-def where_it_hangs(pid: int) -> str:
-    """All threads' stacks, for the report of a test that timed out."""
-    command = ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 30"]
+def ask_gdb(of: list[object], *commands: str) -> str:
+    line = ["gdb", "-batch", *(word for each in commands for word in ("-ex", each)), *map(str, of)]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return subprocess.run(line, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:
         return "(no gdb here)"
+
+
+def where_it_hangs(pid: int) -> str:
+    """All threads' stacks, for the report of a test that timed out."""
+    return ask_gdb(["-p", pid], "thread apply all bt 30")
+
+
+@contextlib.contextmanager
+def core_files() -> Iterator[None]:
+    """A program started meanwhile leaves one in its working directory when it crashes, where the
+    kernel's core_pattern is its default."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+def where_it_crashed(folder: Path) -> str:
+    """The stacks, and what the instruction worked on, for the report of a test."""
+    asked = ["bt 60", "info registers", "x/12i $pc-24", "thread apply all bt 12"]
+    told = [ask_gdb([sys.executable, core], *asked) for core in folder.glob("core*")]
+    return "\n".join(told) or "(it left no core file)"
 
 
 @pytest.fixture
@@ -45,7 +69,9 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
         pipe = subprocess.PIPE
         options = {"stdin": pipe if input else None, "stdout": pipe, "stderr": pipe, **options}
-        with subprocess.Popen(command, text=True, **options) as process:
+        with core_files() if check else contextlib.nullcontext():
+            process = subprocess.Popen(command, text=True, **options)
+        with process:
             try:
                 stdout, stderr = process.communicate(input, timeout)
             except subprocess.TimeoutExpired:
@@ -54,6 +80,10 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
                 pytest.fail(f"{command} hangs:\n{stacks}")
         result = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
         runs.append(Run(Path(options["cwd"]), result))
+        if check and result.returncode < 0:
+            pytest.fail(
+                f"{command}: {result.returncode}\n{where_it_crashed(runs[-1].folder)}\n{stderr}"
+            )
         if check:
             assert result.returncode == 0, stderr
         return runs[-1]
