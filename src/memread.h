@@ -36,6 +36,13 @@ static inline bool memread_known(void *to, uint64_t address, size_t n)
 /* One of the two. */
 typedef bool memread_way(void *to, uint64_t address, size_t n);
 
+/* Do the `n` bytes at `address` lie between `start` and `end`?  For any values: what is taken for an address may be
+ * a small negative number, to which nothing can be added. */
+static inline bool memread_within(uint64_t start, uint64_t end, uint64_t address, size_t n)
+{
+    return address >= start && address <= end && end - address >= n;
+}
+
 /* How many of the `n` pages from page-aligned `address` upward can be read, in one run. */
 size_t memread_pages(uint64_t address, size_t n);
 

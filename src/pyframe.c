@@ -20,14 +20,14 @@ struct reader {
 
 static bool in_stack(const struct unwind *u, uint64_t address, size_t n)
 {
-    return address >= u->stack_low && address + n <= u->stack_high && !(address & 7);
+    return memread_within(u->stack_low, u->stack_high, address, n) && !(address & 7);
 }
 
 static bool in_chunk(struct reader *r, uint64_t address)
 {
     _PyStackChunk *c = r->chunk;
     for (int i = 0; c && i < CHUNKS_MAX; i++, c = c->previous) {
-        if (address >= (uint64_t)c && address + FRAME_HEAD <= (uint64_t)c + c->size) {
+        if (memread_within((uint64_t)c, (uint64_t)c + c->size, address, FRAME_HEAD)) {
             if (r->chunk != c)
                 r->callee = 0;
             r->chunk = c; /* outer frames lie in this one or in older ones */

@@ -35,8 +35,7 @@ static __attribute__((noinline)) bool load_guarded(struct unwind *u, uint64_t ad
 /* `value` is never in memory for this, where the next step would wait for it. */
 static ALWAYS_INLINE bool load(struct unwind *u, uint64_t address, uint64_t *value)
 {
-    if (LIKELY(address >= u->stack_low && address + 8 <= u->stack_high && address + 8 > address &&
-               !(address & 7))) {
+    if (LIKELY(memread_within(u->stack_low, u->stack_high, address, 8) && !(address & 7))) {
         *value = stack_word(address);
         return true;
     }

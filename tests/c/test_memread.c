@@ -125,6 +125,19 @@ static const char *addresses_that_no_program_has_are_refused(void)
     return NULL;
 }
 
+static const char *what_lies_between_two_addresses_is_told_for_any_values(void)
+{
+    CHECK(memread_within(100, 200, 100, 100) && memread_within(100, 200, 150, 50));
+    CHECK(memread_within(100, 200, 200, 0));
+    CHECK(!memread_within(100, 200, 99, 1) && !memread_within(100, 200, 100, 101));
+    CHECK(!memread_within(100, 200, 201, 0));
+    CHECK(!memread_within(0, 0, 0, 1));
+    for (uint64_t n = 8; n <= 80; n += 8)
+        CHECK(!memread_within(100, 200, -n, 72)); /* its end wraps */
+    CHECK(memread_within(~7ull, ~0ull, ~7ull, 7) && !memread_within(~7ull, ~0ull, ~7ull, 8));
+    return NULL;
+}
+
 static const char *pages_are_counted_up_to_the_first_hole(void)
 {
     CHECK(memread_pages(at(0), 0) == 0);
@@ -242,6 +255,7 @@ BEFORE(unreadable_memory_is_refused)
 BEFORE(pages_are_probed)
 BEFORE(a_read_into_unreadable_memory_is_refused)
 BEFORE(addresses_that_no_program_has_are_refused)
+BEFORE(what_lies_between_two_addresses_is_told_for_any_values)
 BEFORE(pages_are_counted_up_to_the_first_hole)
 
 int main(void)
@@ -253,6 +267,7 @@ int main(void)
         BOTH_WAYS(pages_are_probed),
         BOTH_WAYS(a_read_into_unreadable_memory_is_refused),
         BOTH_WAYS(addresses_that_no_program_has_are_refused),
+        BOTH_WAYS(what_lies_between_two_addresses_is_told_for_any_values),
         BOTH_WAYS(pages_are_counted_up_to_the_first_hole),
         cmocka_unit_test(init_says_so_where_no_way_works),
     };

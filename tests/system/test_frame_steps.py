@@ -44,3 +44,28 @@ def test_every_instruction(library: Path, monitored: tuple[str, ...]) -> None:
     assert met - {"__init__"} == {"<module>", *callers}
     print(sum(count for count, _, _ in stacks), "instructions")
     assert sum(count for count, _, _ in stacks) > 200_000
+
+
+GARBAGE = """
+import ctypes, sys
+walks = ctypes.PyDLL(sys.argv[1])
+walks.garbage_init.restype = ctypes.c_char_p
+wrong = walks.garbage_init()
+if wrong:
+    sys.exit(wrong.decode())
+
+def in_a_generator():
+    yield from (walks.garbage_walk(seed, 20000) for seed in range(20))
+
+print(sum(in_a_generator()) + sum([walks.garbage_walk(seed, 20000) for seed in range(20, 40)]))
+"""
+
+
+def test_links_that_lead_anywhere(tmp_path: Path) -> None:
+    """Small negative numbers, too: frame_steps.displays."""
+    source = TARGETS / "frame_garbage.c"
+    subprocess.run([sys.executable, STEPS, "build", tmp_path / "garbage.so", source], check=True)
+    command = [sys.executable, "-c", GARBAGE, tmp_path / "garbage.so"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert 0 < int(done.stdout) < 800_000

@@ -17,13 +17,10 @@
 #include <string.h>
 
 #include "frame.h"
-#include "loaded.h"
+#include "frame_walk.h"
 #include "memread.h"
 #include "merge.h"
-#include "pyframe.h"
-#include "stack_bounds.h"
 #include "step_through.h"
-#include "unwind.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define DEPTH 256
@@ -41,10 +38,6 @@ struct stack {
 };
 
 static struct stack stacks[STACKS];
-static struct unwind_cache cache;
-static struct unwind unwinder = {.cache = &cache};
-static struct py_layout layout;
-static uint64_t main_stack_high;
 static unsigned lost;
 
 static struct stack *slot_of(const int64_t *words, unsigned n)
@@ -130,21 +123,7 @@ static void on_step(int signal, siginfo_t *info, void *context)
 
 const char *steps_init(void)
 {
-    char line[512];
-    uint64_t low, high;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    while (maps && fgets(line, sizeof line, maps))
-        if (strstr(line, "[stack]") && sscanf(line, "%lx-%lx", &low, &high) == 2)
-            main_stack_high = high;
-    if (maps)
-        fclose(maps);
-    if (memread_init() || !main_stack_high)
-        return "no stack, or it cannot be read";
-    loaded_use_table(false);
-    loaded_update();
-    stack_bounds_update(&unwinder, (uint64_t)__builtin_frame_address(0), main_stack_high);
-    unwind_refresh(&unwinder);
-    return pyframe_calibrate(&unwinder, &layout);
+    return frame_walk_init();
 }
 
 /* The code objects must live still. */

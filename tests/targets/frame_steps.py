@@ -1,6 +1,6 @@
 """Every instruction of Python calls of all kinds, and the stack there (frame_steps.c).
 
-python frame_steps.py build LIBRARY
+python frame_steps.py build LIBRARY [SOURCE]
 python frame_steps.py run LIBRARY RESULT [monitored]
 
 RESULT: JSON, "callers": of each function the only one; "stacks": of each how often, its first
@@ -25,8 +25,8 @@ FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec", "-I", str(SRC)]
 FLAGS += ["-I", str(Path(__file__).parents[1] / "c"), "-I", sysconfig.get_path("include")]
 
 
-def build(library: str) -> None:
-    sources = [Path(__file__).with_suffix(".c"), *(SRC / name for name in SOURCES)]
+def build(library: str, source: str = __file__.replace(".py", ".c")) -> None:
+    sources = [source, *(SRC / name for name in SOURCES)]
     subprocess.run(["gcc", *FLAGS, "-shared", "-o", library, *sources], check=True)
 
 
@@ -367,6 +367,39 @@ def in_recursion(n):
     return n
 
 
+@called_by("main")
+def builds():
+    list(displays(1, 2, [3, 4]))
+
+
+@called_by("builds")
+def displays(a, b, c):
+    """A generator, whose frame is no neighbour of its caller's.  While 3.12 builds a set, it counts
+    in the register that has the frame else."""
+    yield {a}, {a, b}, {a, b, in_display(a)}, {*c, a}, [a, b], [*c, a], (a, *c), slice(a, b)
+    yield (
+        {a: b, b: a},
+        {**NAMED, b: a},
+        {x: x + b for x in c},
+        [x + b for x in c],
+        {x + b for x in c},
+    )
+    yield f"{a}{b!r}{a:>3}", f"{a}", c[a:b], c[a - 1], a < b < 3, not a, -b, a is b, a in c
+    d, *e = c
+    (f, g), c[0], c[0:1] = (a, d), b, e
+    match [f, g]:
+        case [int(), 3]:
+            yield lambda: f
+        case {"a": _} | None:
+            pass
+    del d
+
+
+@called_by("displays")
+def in_display(x):
+    return x
+
+
 EXECUTED = compile("in_exec(3)", "executed", "exec").replace(co_qualname="executed")
 CALLERS["executed"] = "executes"
 
@@ -396,6 +429,7 @@ def main(rounds):
             pass
         unpacks(1, 2, a=3)
         consumes()
+        builds()
         unpacks(*NUMBERS, **NAMED)
         large(1)
         abandons()
@@ -448,6 +482,6 @@ def run(library: str, result: str, monitored: bool) -> None:
 
 
 if sys.argv[1] == "build":
-    build(sys.argv[2])
+    build(*sys.argv[2:])
 else:
     run(sys.argv[2], sys.argv[3], "monitored" in sys.argv)
