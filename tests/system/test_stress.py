@@ -6,6 +6,7 @@ run for minutes.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -189,6 +190,44 @@ def test_generators_and_coroutines(storm: Callable[..., Profile]) -> None:
         asyncio.run(main())
         """,
         seconds=SECONDS,
+    )
+
+
+# CPython's own tests of the language: nearly all instructions, in functions and in generators.
+LANGUAGE = """
+    asyncgen augassign baseexception call class collections contextlib coroutines dataclasses
+    decorators dict dictcomps enum except_star extcall fstring functools generators genexps grammar
+    iter json keywordonlyarg listcomps named_expressions opcodes patma re richcmp scope set setcomps
+    slice sort string_literals super type_params typing unpack unpack_ex with yield_from
+"""
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("test.test_grammar"),
+    reason="this interpreter came without the package `test`",
+)
+@pytest.mark.parametrize("options", VARIANTS, ids=IDS)
+def test_all_of_the_language(storm: Callable[..., Profile], options: tuple[str, ...]) -> None:
+    storm(
+        f"""
+        import contextlib, io, random, time, unittest
+        def single(suite):
+            for each in suite:
+                yield from single(each) if isinstance(each, unittest.TestSuite) else [each]
+        names = ["test.test_" + name for name in {LANGUAGE.split()}]
+        end = time.monotonic() + SECONDS
+        outcome, ran = unittest.TestResult(), 0
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            while time.monotonic() < end:
+                for name in random.sample(names, 10):
+                    tests = list(single(unittest.defaultTestLoader.loadTestsFromName(name)))
+                    for test in random.sample(tests, min(50, len(tests))):
+                        if time.monotonic() < end:
+                            unittest.TestSuite([test]).run(outcome)
+                            ran += 1
+        assert ran > 50 and len(outcome.errors) + len(outcome.failures) < ran / 2
+        """,
+        *options,
     )
 
 
