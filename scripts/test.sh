@@ -65,11 +65,15 @@ run_pytest() { # FOLDER [LAUNCHER...]
         -c "$clone/pyproject.toml" "$clone/tests/$folder" ${ARGS:-})
 }
 
-# ASan's library must be the first of a program that is not built with it.  CPython leaves memory behind.
+# ASan's library must be the first of a program that is not built with it.  CPython leaves memory behind,
+# and with its own allocator ASan would not see where an object ends.
 under_sanitizer() { # COMMAND...
-    preload=
-    case ${SAN:-} in *address*) preload=LD_PRELOAD=$(cc -print-file-name=libasan.so) ;; esac
-    env ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $preload "$@"
+    for_asan=
+    case ${SAN:-} in
+    *address*) for_asan="LD_PRELOAD=$(cc -print-file-name=libasan.so) PYTHONMALLOC=malloc" ;;
+    esac
+    # shellcheck disable=SC2086  # two words or none
+    env ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $for_asan "$@"
 }
 
 as_root() {

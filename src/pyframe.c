@@ -3,6 +3,7 @@
  * Objects/frameobject.c (PyFrame_GetLineNumber), of CPython 3.12 to 3.15. */
 #include "pyframe.h"
 
+#include "compiler.h"
 #include "memread.h"
 #include "pyframe_version.h"
 
@@ -59,7 +60,7 @@ static const frame_t *read_frame(struct reader *r, uint64_t address)
 /* Is this the frame of a running function: in its generator, or on the data stack below those that
  * it called?  The eval loop may make a frame the current one before it stores its `previous`, so a
  * link can lead to any object, even round in circles. */
-static bool is_running(struct reader *r, uint64_t address, const frame_t *f)
+NO_ASAN static bool is_running(struct reader *r, uint64_t address, const frame_t *f)
 {
     if (f->owner == FRAME_OWNED_BY_GENERATOR)
         return (uint64_t)f->previous != address;
@@ -72,7 +73,7 @@ static bool is_running(struct reader *r, uint64_t address, const frame_t *f)
 
 /* Follows `previous` from `address`.  Entry frames must lie on the C stack, each above the one
  * before it; all else is a stale or half-built link. */
-static void follow(struct reader *r, uint64_t address, uint64_t sp, struct py_chain *chain)
+NO_ASAN static void follow(struct reader *r, uint64_t address, uint64_t sp, struct py_chain *chain)
 {
     uint64_t last_entry = sp;
     chain->state = PY_COMPLETE;
@@ -87,7 +88,7 @@ static void follow(struct reader *r, uint64_t address, uint64_t sp, struct py_ch
             return;
         }
         uint64_t next = (uint64_t)f->previous;
-        at_entry = frame_is_entry(f);
+        at_entry = FRAME_IS_ENTRY(f);
         if (at_entry) {
 #if PY_VERSION_HEX >= 0x030f0000
             if (!next && !in_stack(r->u, address, FRAME_HEAD))
@@ -182,8 +183,8 @@ static bool is_beyond(struct reader r, uint64_t held, uint64_t first)
 /* 3.12 makes a frame the current one some ten instructions before it stores its `previous`: until then that link
  * is stale, often plausible, and leads past a caller.  The register in which the eval loop keeps its frame has the
  * caller still, or again, where a frame ends.  So what is `held` there is to be followed; 0: `first` is. */
-static uint64_t held_instead(uint64_t held, uint64_t first, struct reader r,
-                             const struct unwind_regs *regs, const struct py_layout *layout)
+NO_ASAN static uint64_t held_instead(uint64_t held, uint64_t first, struct reader r,
+                                     const struct unwind_regs *regs, const struct py_layout *layout)
 {
     if (!held || held == first || !pyframe_is_eval(layout, regs->pc) || in_prologue(regs, layout))
         return 0;

@@ -53,10 +53,7 @@ typedef _PyInterpreterFrame frame_t;
 #endif
 
 /* The entry frame of an eval loop (pyframe.h)? */
-static inline bool frame_is_entry(const frame_t *f)
-{
-    return f->owner == OWNED_BY_EVAL;
-}
+#define FRAME_IS_ENTRY(f) ((f)->owner == OWNED_BY_EVAL)
 
 /* Of `instruction` in the code object at `code`, in code units; 0 before the first. */
 static inline uint32_t instruction_offset(uint64_t code, uint64_t instruction)

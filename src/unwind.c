@@ -19,7 +19,7 @@
 #define SCAN_STEPS_GUESS 4 /* frames that make a candidate believable where neither is reached */
 
 /* AddressSanitizer would object to what lies between other functions' locals. */
-__attribute__((no_sanitize("address"))) static uint64_t stack_word(uint64_t address)
+NO_ASAN static uint64_t stack_word(uint64_t address)
 {
     return *(const uint64_t *)address;
 }

@@ -29,7 +29,7 @@ static frame_t *caller_of(const frame_t *f, uint64_t *entry)
     frame_t *p = f->previous;
     *entry = 0;
     while (p) {
-        if (frame_is_entry(p)) {
+        if (FRAME_IS_ENTRY(p)) {
 #if PY_VERSION_HEX >= 0x030f0000
             if (!p->previous)
                 return NULL; /* ts->base_frame ends every chain */
@@ -218,7 +218,7 @@ static ALWAYS_INLINE bool is_called_by_c_of(const struct exact_thread *t, const 
 {
     const frame_t *entry = f->previous;
     const struct exact_frame *top = &t->stack[t->depth - 1];
-    return t->depth && entry && frame_is_entry(entry) && (uint64_t)entry->previous == top->frame &&
+    return t->depth && entry && FRAME_IS_ENTRY(entry) && (uint64_t)entry->previous == top->frame &&
            (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED;
 }
 

@@ -14,7 +14,7 @@ static PyObject *thread_object(void)
     const frame_t *outermost = NULL;
     int n = 0;
     for (const frame_t *f = current_frame(); f && n < FRAMES_MAX; f = f->previous, n++)
-        if (!frame_is_entry(f))
+        if (!FRAME_IS_ENTRY(f))
             outermost = f;
     const PyCodeObject *code = outermost ? (const PyCodeObject *)FRAME_CODE(outermost) : NULL;
     if (!code || !PyCode_Check((PyObject *)FRAME_CODE(outermost)) || code->co_argcount < 1 ||
