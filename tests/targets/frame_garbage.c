@@ -56,21 +56,12 @@ static uint64_t anywhere(const PyThreadState *ts)
     return ends[below(sizeof ends / sizeof *ends)] + near + odd;
 }
 
-static void set_current(PyThreadState *ts, frame_t *f)
+static frame_t **current(PyThreadState *ts)
 {
 #if PY_VERSION_HEX >= 0x030d0000
-    ts->current_frame = f;
+    return &ts->current_frame;
 #else
-    ts->cframe->current_frame = f;
-#endif
-}
-
-static frame_t *current(const PyThreadState *ts)
-{
-#if PY_VERSION_HEX >= 0x030d0000
-    return ts->current_frame;
-#else
-    return ts->cframe->current_frame;
+    return &ts->cframe->current_frame;
 #endif
 }
 
@@ -112,7 +103,7 @@ unsigned garbage_walk(unsigned seed, unsigned rounds)
     static uint64_t anchors[DEPTH];
     struct unwind_regs regs = in_eval();
     PyThreadState *ts = PyThreadState_Get();
-    frame_t *real = current(ts);
+    frame_t *real = *current(ts);
     unsigned n_complete = 0;
     random_state = seed;
     for (unsigned i = 0; i < rounds; i++) {
@@ -122,11 +113,10 @@ unsigned garbage_walk(unsigned seed, unsigned rounds)
                                  .anchors = anchors,
                                  .max_entries = DEPTH,
                                  .in_register = anywhere(ts)};
-        frame_t *first = below(4) ? (frame_t *)anywhere(ts) : real;
         fill(ts, real);
-        set_current(ts, first);
+        *current(ts) = below(4) ? (frame_t *)anywhere(ts) : real;
         pyframe_walk(&unwinder, &regs, &layout, &chain);
-        set_current(ts, real);
+        *current(ts) = real;
         if (chain.n_frames > DEPTH || chain.n_entries > DEPTH)
             abort();
         for (size_t n = 0; n < chain.n_entries; n++)
