@@ -50,7 +50,8 @@ static inline uint64_t codes_at(const struct codes *c, uint32_t slot)
     return atomic_load_explicit(&c->slot[slot], memory_order_relaxed) >> CODES_GENERATION_BITS << 3;
 }
 
-/* The object at `address` is about to be freed. */
+/* The object at `address` is about to be freed, or just made: a sample whose links are stale may have met the one
+ * before it after its death. */
 void codes_forget(struct codes *c, uint64_t address);
 
 #endif

@@ -47,12 +47,12 @@ static void after_fork_child(void)
     sampler_after_fork_child();
 }
 
+/* It dies, or begins where one died: a sample whose links are stale may have met that one after its death. */
 static int on_code_event(PyCodeEvent event, PyCodeObject *code)
 {
-    if (event == PY_CODE_EVENT_DESTROY) {
-        sampler_code_destroyed((uint64_t)code);
-        instrument_code_destroyed((uint64_t)code);
-    }
+    (void)event;
+    sampler_forget_code((uint64_t)code);
+    instrument_forget_code((uint64_t)code);
     return 0;
 }
 

@@ -264,13 +264,19 @@ void pyframe_walk(struct unwind *u, const struct unwind_regs *regs, const struct
         follow_from_entry(u, regs, layout, fresh, chain);
 }
 
+/* Of an object that may be gone: another one in its place can look like a string of any kind. */
 static bool read_text(uint64_t address, struct py_code_text *text, memread_way *read)
 {
     PyCompactUnicodeObject s;
-    if (!read(&s._base, address, sizeof s._base) || !s._base.state.compact)
+    if (!read(&s._base, address, sizeof s._base) || s._base.ob_base.ob_type != &PyUnicode_Type ||
+        !s._base.state.compact || s._base.length < 0)
+        return false;
+    unsigned kind = s._base.state.kind;
+    if (kind != PyUnicode_1BYTE_KIND && kind != PyUnicode_2BYTE_KIND &&
+        kind != PyUnicode_4BYTE_KIND)
         return false;
     text->length = s._base.length > 4096 ? 4096 : (uint32_t)s._base.length;
-    text->kind = s._base.state.kind;
+    text->kind = kind;
     text->address = address + (s._base.state.ascii ? sizeof s._base : sizeof s);
     return true;
 }

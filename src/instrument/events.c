@@ -125,7 +125,7 @@ void instrument_add_lines(uint64_t code)
         set_lines_of(monitoring, code, true);
 }
 
-void instrument_code_destroyed(uint64_t code)
+void instrument_forget_code(uint64_t code)
 {
     if (with_lines)
         codes_forget(with_lines, code);

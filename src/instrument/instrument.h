@@ -21,10 +21,10 @@ struct call_cost {
 int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls,
                      struct call_cost *cost);
 
-/* The code object at `code` has LINE events from now on, or is about to be freed.  Not with an
- * exception set; they leave none. */
+/* The code object at `code` has LINE events from now on; is about to be freed, or just made.  Not
+ * with an exception set; they leave none. */
 void instrument_add_lines(uint64_t code);
-void instrument_code_destroyed(uint64_t code);
+void instrument_forget_code(uint64_t code);
 
 /* Switches them off, ends what still runs, gives the id back.  Leaves no exception set. */
 void instrument_stop(void);

@@ -49,7 +49,7 @@ void sampler_name_thread(int tid, const char *name, uint32_t length)
         name_thread(s, &it);
 }
 
-void sampler_code_destroyed(uint64_t code)
+void sampler_forget_code(uint64_t code)
 {
     struct session *s = session_get();
     if (s)

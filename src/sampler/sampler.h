@@ -104,7 +104,7 @@ int sampler_write(uint32_t type, const void *head, uint32_t head_length, const v
 void sampler_name_thread(int tid, const char *name, uint32_t length);
 
 /* Hooks: CPython's code watcher, fork (pthread_atfork), exec and spawn (audit hook). */
-void sampler_code_destroyed(uint64_t code);
+void sampler_forget_code(uint64_t code);
 void sampler_after_fork_parent(void);
 void sampler_after_fork_child(void);
 void sampler_before_exec(void);

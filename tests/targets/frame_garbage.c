@@ -1,7 +1,10 @@
-/* Python frames that are none: what the walk makes of links and of a register that hold anything.
+/* Python frames and code objects that are none: what the walk makes of links and of a register that hold anything, and
+ * what is taken for names.
  *
- *     garbage_init()               before all; NULL, or what is wrong
- *     garbage_walk(seed, rounds)   walks that often; how many walks found an end that is there
+ *     garbage_init()                      before all; NULL, or what is wrong
+ *     garbage_walk(seed, rounds)          walks that often; how many walks found an end that is there
+ *     garbage_names(code, seed, rounds)   a code object's names, with another object in the place of one; how often
+ *                                         they were taken
  *
  * Links the files of frame_steps.c.  Called with the GIL (ctypes.PyDLL).
  */
@@ -11,6 +14,7 @@
 #include <sys/mman.h>
 
 #include "frame_walk.h"
+#include "records.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define PAGE 4096ul
@@ -19,6 +23,7 @@
 
 EXPORT const char *garbage_init(void);
 EXPORT unsigned garbage_walk(unsigned seed, unsigned rounds);
+EXPORT unsigned garbage_names(PyCodeObject *code, unsigned seed, unsigned rounds);
 
 static unsigned char *page; /* one that can be read, between two that cannot */
 static unsigned random_state;
@@ -126,4 +131,40 @@ unsigned garbage_walk(unsigned seed, unsigned rounds)
         n_complete += chain.state == PY_COMPLETE && chain.n_entries;
     }
     return n_complete;
+}
+
+static bool is_kind(uint32_t kind)
+{
+    return kind == PyUnicode_1BYTE_KIND || kind == PyUnicode_2BYTE_KIND ||
+           kind == PyUnicode_4BYTE_KIND;
+}
+
+unsigned garbage_names(PyCodeObject *code, unsigned seed, unsigned rounds)
+{
+    static uint64_t buffer[CODE_RECORD_MAX / 8 + 1];
+    struct code_record *record = (struct code_record *)buffer;
+    PyCodeObject *fake_code = (PyCodeObject *)page;
+    PyCompactUnicodeObject *text = (PyCompactUnicodeObject *)(page + PAGE / 2);
+    unsigned n_taken = 0;
+    random_state = seed;
+    for (unsigned i = 0; i < rounds; i++) {
+        memcpy(fake_code, code, offsetof(PyCodeObject, co_code_adaptive));
+        memcpy(text, code->co_qualname, sizeof *text);
+        *(below(2) ? &fake_code->co_qualname : &fake_code->co_filename) = (PyObject *)text;
+        unsigned char *state = (unsigned char *)&text->_base.state;
+        for (size_t n = 0; n < sizeof text->_base.state; n++)
+            state[n] = (unsigned char)below(256);
+        if (!below(4))
+            text->_base.length = (Py_ssize_t)below(1u << 16) - (1 << 15);
+        bool is_text = below(4);
+        if (!is_text)
+            text->_base.ob_base.ob_type = &PyTuple_Type;
+        if (!code_record_fill(record, (uint64_t)fake_code, memread))
+            continue;
+        if (!is_text || text->_base.length < 0 || !is_kind(record->qualname_kind) ||
+            !is_kind(record->file_name_kind))
+            abort();
+        n_taken++;
+    }
+    return n_taken;
 }
