@@ -355,10 +355,19 @@ static PyObject *make(PyObject *type, PyObject *const *args, size_t n_flags, PyO
     return (PyObject *)self;
 }
 
+/* One that nobody left: perhaps an exception is on its way, which is not to be cleared. */
+static void leave_unseen(struct region *self)
+{
+    PyObject *raised = PyErr_GetRaisedException();
+    leave(self);
+    PyErr_SetRaisedException(raised);
+}
+
 static void destroy(PyObject *o)
 {
     struct region *self = (struct region *)o;
-    leave(self); /* a coroutine that was never finished */
+    if (self->entered)
+        leave_unseen(self);
     Py_DECREF(self->name);
     Py_XDECREF(self->attributes);
     if (spare)

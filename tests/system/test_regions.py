@@ -153,6 +153,16 @@ assert names(p)["x"] == names(p)["y\\u00e9"] == names(p)["twice"] == (1, 0)
 assert names(p)["stacked"] == names(p)["unbound"] == (1, 0)
 assert sum(n.startswith("m") for n in names(p)) == 500
 
+# Dropped while an exception is on its way, which stays.
+with Profiler(mode="trace") as p:
+    try:
+        print(region("lost", shape=(1, 2)).__enter__(), 1 / 0)
+    except ZeroDivisionError:
+        pass
+    else:
+        raise AssertionError
+assert names(p)["lost"] == (1, 0)
+
 # A generator that another thread finishes, and one that nobody does.
 def g():
     with region("moved"):
