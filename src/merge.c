@@ -17,8 +17,9 @@ static void emit(struct output *o, uint64_t word)
 /* A Python frame, below the regions that it has entered. */
 static void emit_python(struct output *o, const struct merge_input *in, size_t at)
 {
+    const struct py_frame *f = &in->chain->frames[at];
     for (uint32_t i = in->regions ? in->regions->n : 0; i--;)
-        if (in->regions->slots[i].frame == in->chain->frames[at].frame)
+        if (region_is_of(&in->regions->slots[i], f->frame, f->code))
             emit(o, in->regions->slots[i].word);
     emit(o, in->python[at]);
 }

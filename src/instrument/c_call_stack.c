@@ -31,16 +31,16 @@ static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, 
 bool c_call_begins(uint64_t code, uint64_t function)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x || (!function && x->all_events))
+    const frame_t *f = x ? frame_of_code(current_frame(), code) : NULL;
+    if (!f || (!function && x->all_events))
         return true;
     shadow_enter();
-    if (!LIKELY(x->all_events) && shadow_left_out(x, code)) {
+    if (!LIKELY(x->all_events) && shadow_left_out(x, f)) {
         shadow_leave();
         return false;
     }
     struct exact_thread *t = function ? shadow_record(x) : NULL;
-    const frame_t *f = current_frame();
-    if (LIKELY(t && FRAME_CODE(f) == code)) { /* another one's: see left_out */
+    if (LIKELY(t)) {
         struct exact_frame *top = &t->stack[t->depth - 1];
         if (!LIKELY(t->depth && top->frame == (uint64_t)f && top->flags & EXACT_RECORDED))
             top = shadow_on_top(x, t, f);
@@ -54,13 +54,13 @@ bool c_call_begins(uint64_t code, uint64_t function)
 void c_call_returns(uint64_t code, bool raised)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x || exact_mine.generation != x->generation)
+    const frame_t *f = x ? frame_of_code(current_frame(), code) : NULL;
+    if (!f || exact_mine.generation != x->generation)
         return;
     uint64_t now = exact_ticks(x);
     shadow_enter();
     struct exact_thread *t = exact_mine.thread;
-    const frame_t *f = current_frame();
-    uint32_t depth = FRAME_CODE(f) == code ? t->depth : 0;
+    uint32_t depth = t->depth;
     while (depth && t->stack[depth - 1].frame != (uint64_t)f)
         depth--; /* left out by a filter, their ends are not seen */
     if (depth && t->stack[depth - 1].flags & EXACT_IN_C) {

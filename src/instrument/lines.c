@@ -92,15 +92,14 @@ PyObject *lines_on_line(PyObject *self, PyObject *const *args, size_t n, PyObjec
     (void)self;
     (void)n;
     (void)names;
-    uint64_t code = (uint64_t)args[0];
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x)
+    const frame_t *f = x ? frame_of_code(current_frame(), (uint64_t)args[0]) : NULL;
+    if (!f)
         Py_RETURN_NONE;
     uint64_t now = exact_ticks(x);
     shadow_enter();
     struct exact_thread *t = shadow_record(x);
-    const frame_t *f = current_frame();
-    if (LIKELY(t && FRAME_CODE(f) == code)) {
+    if (LIKELY(t)) {
         int64_t i = (int64_t)t->depth - 1;
         if (!LIKELY(i >= 0 && t->stack[i].frame == (uint64_t)f &&
                     (t->stack[i].flags & (ON_LINE | EXACT_LINKED | EXACT_REGION)) == ON_LINE))

@@ -75,6 +75,7 @@ static bool make_room(struct regions *r)
     atomic_signal_fence(memory_order_seq_cst);
     for (uint32_t i = 0; i < n; i++)
         if (r->slots[i].frame) {
+            r->slots[kept].code = r->slots[i].code;
             r->slots[kept].word = r->slots[i].word;
             r->slots[kept].call = r->slots[i].call;
             r->slots[kept].generation = r->slots[i].generation;
@@ -131,6 +132,7 @@ static PyObject *enter(PyObject *o)
     self->entered = r;
     self->frame = (uint64_t)frame;
     struct region_slot *slot = &r->slots[r->n];
+    slot->code = FRAME_CODE(frame);
     slot->word = word;
     slot->generation = 0;
     slot->frame = (uint64_t)frame;

@@ -5,8 +5,8 @@
 #include "c_call_stack.h"
 #include "regions.h"
 
-struct exact_frame *region_push(struct exact *x, struct exact_thread *t, struct region_slot *slot,
-                                bool is_new)
+static struct exact_frame *push_region(struct exact *x, struct exact_thread *t,
+                                       struct region_slot *slot, uint64_t since, bool is_new)
 {
     if (t->depth == t->capacity && !exact_grow_stack(t))
         return NULL;
@@ -15,7 +15,7 @@ struct exact_frame *region_push(struct exact *x, struct exact_thread *t, struct 
     struct exact_node *node = exact_child(x, t, below->node, slot->word);
     *s = *below;
     s->node = node;
-    s->since = exact_ticks(x);
+    s->since = since;
     if (slot->generation != x->generation) {
         slot->call = open_calls_begin(&x->open, s->since, !is_new);
         slot->generation = x->generation;
@@ -28,14 +28,35 @@ struct exact_frame *region_push(struct exact *x, struct exact_thread *t, struct 
     return s;
 }
 
+/* The region in slot `i`, if it is one of `f`; NULL: it is not, or there is no memory. */
+static struct exact_frame *push_of(struct exact *x, struct exact_thread *t, const frame_t *f,
+                                   uint32_t i, uint64_t since)
+{
+    struct region_slot *slot = &regions_mine->slots[i];
+    return region_is_of(slot, (uint64_t)f, FRAME_CODE(f)) ? push_region(x, t, slot, since, false)
+                                                          : NULL;
+}
+
 void region_resume(struct exact *x, struct exact_thread *t, const frame_t *f)
 {
     for (uint32_t i = 0; i < regions_mine->n; i++) {
-        if (regions_mine->slots[i].frame != (uint64_t)f)
-            continue;
-        struct exact_frame *s = region_push(x, t, &regions_mine->slots[i], false);
+        struct exact_frame *s = push_of(x, t, f, i, exact_ticks(x));
         if (s)
             count(&s->node->resumes, 1);
+    }
+}
+
+void region_seed(struct exact *x, struct exact_thread *t, const frame_t *f, bool linked)
+{
+    for (uint32_t i = 0; regions_mine && i < regions_mine->n; i++) {
+        /* Since its function was: what that calls may have been found running since the same moment. */
+        struct exact_frame *s = push_of(x, t, f, i, t->stack[t->depth - 1].since);
+        if (s && linked) {
+            s->flags |= EXACT_LINKED;
+            count(&s->node->resumes, 1);
+        } else if (s) {
+            atomic_fetch_add_explicit(&s->node->seeded, 1, memory_order_relaxed);
+        }
     }
 }
 
@@ -50,7 +71,7 @@ void region_enter(const frame_t *f, struct region_slot *slot)
         const struct exact_frame *top = shadow_on_top(x, t, f);
         if (top && top->flags & EXACT_IN_C)
             c_call_ends(t, t->depth - 1, exact_ticks(x)); /* `__enter__`, called by name */
-        struct exact_frame *s = top ? region_push(x, t, slot, true) : NULL;
+        struct exact_frame *s = top ? push_region(x, t, slot, exact_ticks(x), true) : NULL;
         if (s)
             count(&s->node->calls, 1);
     }

@@ -16,11 +16,12 @@ void region_enter(const struct _PyInterpreterFrame *f, struct region_slot *slot)
 uint32_t region_leave(const struct region_slot *slot);
 void region_note_attributes(uint32_t serial, const char *text, uint32_t length);
 
-/* A region, on top of the frame that has entered it.  `is_new`: it is entered now.  NULL: no memory. */
-struct exact_frame *region_push(struct exact *x, struct exact_thread *t, struct region_slot *slot,
-                                bool is_new);
-
 /* The generator or coroutine `f`, which is on top, goes on within the regions that it had entered. */
 void region_resume(struct exact *x, struct exact_thread *t, const struct _PyInterpreterFrame *f);
+
+/* `f`, which is on top, was found running, within regions.  `linked`: as a generator through which `throw` went; the
+ * regions' turns end with its own. */
+void region_seed(struct exact *x, struct exact_thread *t, const struct _PyInterpreterFrame *f,
+                 bool linked);
 
 #endif

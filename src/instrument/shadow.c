@@ -154,10 +154,7 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
     } else {
         atomic_fetch_add_explicit(&s->node->seeded, 1, memory_order_relaxed);
     }
-    for (uint32_t i = 0; regions_mine && i < regions_mine->n; i++)
-        if (regions_mine->slots[i].frame == (uint64_t)f &&
-            (s = region_push(x, t, &regions_mine->slots[i], false)))
-            atomic_fetch_add_explicit(&s->node->seeded, 1, memory_order_relaxed);
+    region_seed(x, t, f, resumed);
     return true;
 }
 
@@ -175,14 +172,16 @@ void shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
     }
     while (t->depth > kept)
         shadow_drop(x, t, now, RETURNED);
-    while (kept + missing > t->capacity)
+    /* They are listed so far up that with their regions they do not reach what is still to be read. */
+    uint32_t list = kept + (regions_mine ? regions_mine->n : 0);
+    while (list + missing > t->capacity)
         if (!exact_grow_stack(t))
             return;
     const frame_t *p = first;
     for (uint32_t i = missing; i--; p = caller_of(p, &entry))
-        t->stack[kept + i].frame = (uint64_t)p;
+        t->stack[list + i].frame = (uint64_t)p;
     for (uint32_t i = 0; i < missing; i++)
-        if (!push_unseen(x, t, (const frame_t *)t->stack[kept + i].frame, now))
+        if (!push_unseen(x, t, (const frame_t *)t->stack[list + i].frame, now))
             return;
 }
 
@@ -206,11 +205,9 @@ static bool names_a_thread(const struct exact *x, uint64_t code)
            !PyUnicode_CompareWithASCIIString(c->co_qualname, "Thread._bootstrap");
 }
 
-bool shadow_left_out(struct exact *x, uint64_t code)
+bool shadow_left_out(struct exact *x, const frame_t *f)
 {
-    const frame_t *f = current_frame();
-    /* A callback that C code fires (PyMonitoring_Fire...) may come with another frame's globals. */
-    return !filter_selects(x, code, FRAME_CODE(f) == code ? f->f_globals : NULL);
+    return !filter_selects(x, FRAME_CODE(f), f->f_globals);
 }
 
 /* Did the top of the stack call C, which called `f`? */
@@ -230,7 +227,9 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     if (!LIKELY(x && x->plain && exact_mine.generation == x->generation))
         return false;
     struct exact_thread *t = exact_mine.thread;
-    const frame_t *f = current_frame_at(current_state_offset);
+    const frame_t *f = frame_of_code(current_frame_at(current_state_offset), code);
+    if (!LIKELY(f))
+        return false;
     uint32_t depth = t->depth;
     struct exact_frame *top = &t->stack[depth - 1];
     if (!LIKELY(depth && depth != t->capacity && (uint64_t)f->previous == top->frame &&
@@ -257,17 +256,17 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
 static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x)
+    const frame_t *f = x ? frame_of_code(current_frame(), code) : NULL;
+    if (!f)
         return true;
     shadow_enter();
-    if (!LIKELY(x->all_events) && shadow_left_out(x, code)) {
+    if (!LIKELY(x->all_events) && shadow_left_out(x, f)) {
         bool again = names_a_thread(x, code) && shadow_record(x);
         shadow_leave();
         return again;
     }
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
-        const frame_t *f = current_frame();
         const struct exact_frame *top = &t->stack[t->depth - 1];
         struct exact_node *parent;
         uint64_t entry;
@@ -322,27 +321,31 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
     return false;
 }
 
-/* The generators that wait for what just ended, `throw` having gone through them.  A value that it
- * yields ends all of them, without an event.  A generator's return or exception goes to the next one
- * alone, as an event, while those further out still wait. */
+/* The generators that wait for what just ended, `throw` having gone through them: their turn ends, with their
+ * regions'.  A value that it yields goes out through all of them, without an event.  A generator's return or exception
+ * goes to the next one alone, as an event, while those further out still wait. */
 static __attribute__((noinline)) void pop_linked(struct exact *x, struct exact_thread *t,
                                                  uint64_t code, enum ending how, uint64_t now)
 {
     bool one = how == RAISED || (how == RETURNED && is_generator((const PyCodeObject *)code));
-    do
-        shadow_drop(x, t, now, how);
-    while (!one && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
+    bool is_region;
+    do {
+        is_region = t->stack[t->depth - 1].flags & EXACT_REGION;
+        shadow_drop(x, t, now, YIELDED);
+    } while ((!one || is_region) && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
 }
 
 /* The usual case: the top of the stack ends. */
-static ALWAYS_INLINE bool ends_plainly(enum ending how)
+static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
 {
     uint64_t now = arch_ticks();
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     if (!LIKELY(x && x->plain && exact_mine.generation == x->generation))
         return false;
     struct exact_thread *t = exact_mine.thread;
-    const frame_t *f = current_frame_at(current_state_offset);
+    const frame_t *f = frame_of_code(current_frame_at(current_state_offset), code);
+    if (!LIKELY(f))
+        return false;
     uint32_t depth = t->depth;
     const struct exact_frame *top = &t->stack[depth - 1];
     if (!LIKELY(depth > 1 && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED &&
@@ -361,17 +364,17 @@ static ALWAYS_INLINE bool ends_plainly(enum ending how)
 static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    if (!x)
+    const frame_t *f = x ? frame_of_code(current_frame(), code) : NULL;
+    if (!f)
         return true;
     uint64_t now = exact_ticks(x);
     shadow_enter();
-    if (!LIKELY(x->all_events) && shadow_left_out(x, code)) {
+    if (!LIKELY(x->all_events) && shadow_left_out(x, f)) {
         shadow_leave();
         return false;
     }
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
-        const frame_t *f = current_frame();
         const struct exact_frame *top = &t->stack[t->depth - 1];
         if (LIKELY(t->depth && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED) ||
             unwind_to(x, t, f, now)) {
@@ -405,8 +408,8 @@ PyObject *shadow_disable = Py_None;
 CALLBACK(shadow_on_start, begins_plainly(CODE, true), begin(CODE, true), true)
 CALLBACK(shadow_on_resume, begins_plainly(CODE, false), begin(CODE, false), true)
 CALLBACK(shadow_on_throw, false, begin(CODE, false), false)
-CALLBACK(shadow_on_return, ends_plainly(RETURNED), end(CODE, RETURNED), true)
-CALLBACK(shadow_on_yield, ends_plainly(YIELDED), end(CODE, YIELDED), true)
+CALLBACK(shadow_on_return, ends_plainly(CODE, RETURNED), end(CODE, RETURNED), true)
+CALLBACK(shadow_on_yield, ends_plainly(CODE, YIELDED), end(CODE, YIELDED), true)
 CALLBACK(shadow_on_unwind, false, end(CODE, RAISED), false)
 
 void shadow_close_all(struct exact *x, uint64_t ticks)

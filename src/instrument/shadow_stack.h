@@ -68,7 +68,7 @@ void shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
  * the top, or NULL: no memory. */
 struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const frame_t *f);
 
-/* Is the function left out by a filter?  Then its events at this place can be switched off. */
-bool shadow_left_out(struct exact *x, uint64_t code);
+/* Is the function that runs in `f` left out by a filter?  Then its events at this place can be switched off. */
+bool shadow_left_out(struct exact *x, const frame_t *f);
 
 #endif

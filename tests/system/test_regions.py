@@ -102,6 +102,35 @@ def test_samples_outside_are_outside(run: Run) -> None:
         assert inside[True] > 5 < inside[False]
 
 
+HELPED = """
+import contextlib, time
+from pyhybrid import region
+
+def burn():
+    end = time.thread_time() + 0.1
+    while time.thread_time() < end: pass
+
+def within():
+    burn()
+
+def main():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(region("helped"))
+        within()
+
+for _ in range(3):
+    main()
+"""
+
+
+@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+def test_a_region_that_a_helper_entered(pyhybrid: Callable[..., Run], mode: str) -> None:
+    """It is the helper's, which has returned: not the next function's in the same memory."""
+    run = pyhybrid("--mode", mode, "--format", "folded", "-c", HELPED)
+    inside = [names for _, kinds, names in paths(run.profile()) if "region" in kinds]
+    assert not [names for names in inside if {"within", "burn"} & {*names}]
+
+
 def test_api(tmp_path: object) -> None:
     script = """
 import contextlib, gc, sys, threading
