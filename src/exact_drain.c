@@ -19,15 +19,25 @@ struct exact_drain {
     struct exact *exact;
     struct exact_log log;
     uint32_t n_threads;
+    /* Records being made.  Not on the stack: sampler_pause runs on one of the program's. */
+    struct {
+        struct spool_exact_nodes head;
+        uint32_t parent[CHUNK];
+    } part;
+    uint64_t nodes[CHUNK];
+    struct spool_exact_count counts[CHUNK];
 };
 
 struct exact_drain *exact_drain_new(struct spool *s, struct words *w, struct exact *x,
                                     uint64_t keep_events_ns)
 {
     struct exact_drain *d = map_memory(sizeof *d);
-    if (d)
-        *d = (struct exact_drain){
-            .spool = s, .words = w, .exact = x, .log = {.keep_ns = keep_events_ns}};
+    if (!d)
+        return NULL;
+    d->spool = s;
+    d->words = w;
+    d->exact = x;
+    d->log.keep_ns = keep_events_ns;
     return d;
 }
 
@@ -54,37 +64,31 @@ static void write_clock(struct exact_drain *d)
 
 static void write_exact_nodes(struct exact_drain *d, struct exact_thread *t, bool last)
 {
-    struct {
-        struct spool_exact_nodes head;
-        uint32_t parent[CHUNK];
-    } part;
-    uint64_t words[CHUNK];
     uint32_t n_known = atomic_load_explicit(&t->n, memory_order_acquire), n;
     do {
-        part.head = (struct spool_exact_nodes){.thread = t->index, .first_id = t->n_written + 1};
+        d->part.head = (struct spool_exact_nodes){.thread = t->index, .first_id = t->n_written + 1};
         for (n = 0; n < CHUNK && t->n_written + n < n_known; n++) {
             const struct exact_node *node = exact_read_node(t, t->n_written + n + 1);
             uint64_t word = words_canonical(d->words, node->word);
             if (!word && !last)
                 break; /* its code object's record has not come yet */
-            words[n] = word ? word : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
-            part.parent[n] = node->parent;
+            d->nodes[n] = word ? word : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
+            d->part.parent[n] = node->parent;
         }
         if (!n)
             return;
-        part.head.n = n;
+        d->part.head.n = n;
         if (n & 1)
-            part.parent[n] = 0;
-        spool_append(d->spool, SPOOL_EXACT_NODES, &part,
-                     sizeof part.head + (n + (n & 1)) * sizeof *part.parent, words,
-                     n * sizeof *words);
+            d->part.parent[n] = 0;
+        spool_append(d->spool, SPOOL_EXACT_NODES, &d->part,
+                     sizeof d->part.head + (n + (n & 1)) * sizeof *d->part.parent, d->nodes,
+                     n * sizeof *d->nodes);
         t->n_written += n;
     } while (n == CHUNK);
 }
 
 static void write_exact_counters(struct exact_drain *d, struct exact_thread *t)
 {
-    struct spool_exact_count counts[CHUNK];
     struct spool_exact_counters head = {.thread = t->index};
     if (!map_memory_grow(&t->written, &t->written_bytes, (size_t)t->n_written + 1,
                          sizeof *t->written))
@@ -102,16 +106,16 @@ static void write_exact_counters(struct exact_drain *d, struct exact_thread *t)
         if (digest == t->written[id])
             continue;
         t->written[id] = digest;
-        counts[head.n++] = c;
+        d->counts[head.n++] = c;
         if (head.n == CHUNK) {
-            spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, counts,
-                         head.n * sizeof *counts);
+            spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, d->counts,
+                         head.n * sizeof *d->counts);
             head.n = 0;
         }
     }
     if (head.n)
-        spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, counts,
-                     head.n * sizeof *counts);
+        spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, d->counts,
+                     head.n * sizeof *d->counts);
 }
 
 static void announce(struct exact_drain *d, struct exact_thread *t)

@@ -82,6 +82,13 @@ uint64_t *map_put(struct map *m, uint64_t key)
     return slot + 1;
 }
 
+void map_zero_below(struct map *m, uint64_t limit)
+{
+    for (size_t i = 0; m->slots && i <= m->mask; i++)
+        if (m->slots[2 * i + 1] < limit)
+            m->slots[2 * i + 1] = 0;
+}
+
 void map_clear(struct map *m)
 {
     map_memory_free(m->slots, m->slots ? 16 * (m->mask + 1) : 0);

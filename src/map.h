@@ -22,6 +22,9 @@ uint64_t *map_get(const struct map *m, uint64_t key);
 /* The value's place; a new one is 0.  NULL: no memory. */
 uint64_t *map_put(struct map *m, uint64_t key);
 
+/* Values less than `limit` are 0 from now on. */
+void map_zero_below(struct map *m, uint64_t limit);
+
 void map_clear(struct map *m); /* forgets all, gives the memory back */
 
 /* Mixes 64 bits well enough for a table of a power of two. */

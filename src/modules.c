@@ -36,6 +36,7 @@ struct modules {
     unsigned long long adds, subs; /* of the loader, when last looked at */
     uint32_t n;
     struct module module[PYH_MODULE_MAX + 1]; /* [id], from 1 */
+    char tail[BUILD_ID_BYTES + 8192]; /* of a record being made; not on the stack: see words.c */
 };
 
 struct modules *modules_new(void)
@@ -135,7 +136,7 @@ static size_t full_path(const struct module *m, char *path, size_t size)
     return (size_t)(stpcpy(path + n, m->path) - path);
 }
 
-static void announce(const struct module *m, uint32_t id, struct spool *s)
+static void announce(const struct module *m, uint32_t id, struct spool *s, char *tail, size_t size)
 {
     struct {
         struct spool_module head;
@@ -145,10 +146,9 @@ static void announce(const struct module *m, uint32_t id, struct spool *s)
                          .base = m->base,
                          .load_ns = m->load_ns,
                          .build_id_length = m->build_id_length}};
-    char tail[BUILD_ID_BYTES + 8192];
     memcpy(record.segments, m->segments, m->n_segments * sizeof *m->segments);
     memcpy(tail, m->build_id, m->build_id_length);
-    size_t path = full_path(m, tail + m->build_id_length, sizeof tail - BUILD_ID_BYTES);
+    size_t path = full_path(m, tail + m->build_id_length, size - BUILD_ID_BYTES);
     record.head.path_length = (uint32_t)path;
     spool_append(s, SPOOL_MODULE, &record, sizeof record.head + m->n_segments * sizeof *m->segments,
                  tail, m->build_id_length + path);
@@ -170,7 +170,7 @@ enum modules_change modules_update(struct modules *m, struct spool *s)
         if (!it->announced) {
             it->load_ns = now;
             it->announced = true;
-            announce(it, id, s);
+            announce(it, id, s, m->tail, sizeof m->tail);
         }
         if (!it->seen) {
             struct spool_module_end end = {.id = id, .unload_ns = now};

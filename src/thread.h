@@ -56,6 +56,7 @@ struct thread_limits {
     size_t max_frames; /* words in a recorded stack */
     size_t ring_bytes; /* a power of two */
 };
+#define RING_SMALL (256u << 10)
 
 /* sampler/pace.h: by which part, in 1/1024, the event's period is shorter, and since when that is watched. */
 struct pace {

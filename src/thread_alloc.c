@@ -5,6 +5,8 @@
 #include <time.h>
 
 #define ENTRIES_MAX 1024
+#define RINGS_LARGE                                                                                \
+    32 /* how many: samples are divided among the threads, and thousands of them would take gigabytes */
 
 /* Cuts aligned pieces off one mapping: counted first (base NULL), then laid out. */
 struct layout {
@@ -45,18 +47,21 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
     return t;
 }
 
-static struct thread *make(const struct thread_limits *limits)
+static struct thread *make(const struct registry *r, struct thread_limits limits)
 {
     struct layout l = {0};
-    lay_out(&l, limits);
+    if (atomic_load_explicit(&r->n, memory_order_relaxed) >= RINGS_LARGE &&
+        limits.ring_bytes > RING_SMALL)
+        limits.ring_bytes = RING_SMALL;
+    lay_out(&l, &limits);
     size_t bytes = l.used;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     l = (struct layout){p, 0};
-    struct thread *t = lay_out(&l, limits);
-    t->limits = *limits;
+    struct thread *t = lay_out(&l, &limits);
+    t->limits = limits;
     t->mapping_bytes = bytes;
     return t;
 }
@@ -78,7 +83,7 @@ static void end_change(struct registry *r)
 struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
                             const struct thread_limits *limits)
 {
-    struct thread *fresh = registry_find(r, tid) ? NULL : make(limits), *t = fresh;
+    struct thread *fresh = registry_find(r, tid) ? NULL : make(r, *limits), *t = fresh;
     begin_change(r);
     struct thread *claimed = registry_find(r, tid);
     if (claimed)
@@ -113,7 +118,7 @@ void registry_stock(struct registry *r, const struct thread_limits *limits)
     for (int i = 0; i < THREADS_STOCK; i++) {
         if (r->stock[i]) /* only we put one there */
             continue;
-        struct thread *t = make(limits);
+        struct thread *t = make(r, *limits);
         begin_change(r);
         r->stock[i] = t;
         end_change(r);

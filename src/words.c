@@ -28,6 +28,9 @@ struct words {
         struct spool_function function;
     } functions[FUNCTIONS];
     struct spool_function found[FUNCTIONS];
+    bool has_unknown; /* words in no module */
+    /* Not on the stack: sampler_pause runs on one of the program's. */
+    unsigned char text[4 * 2 * CODE_TEXT_MAX + CODE_LINE_TABLE_MAX];
 };
 
 struct words *words_new(struct spool *s)
@@ -99,7 +102,7 @@ void words_take_code(struct words *w, const struct code_record *r)
     if (!index || !same)
         return;
     if (!*same) {
-        unsigned char text[4 * 2 * CODE_TEXT_MAX + CODE_LINE_TABLE_MAX];
+        unsigned char *text = w->text;
         const unsigned char *p = r->text;
         size_t qualname = to_utf8(text, p, r->qualname_bytes, r->qualname_kind);
         p += r->qualname_bytes;
@@ -161,6 +164,7 @@ static uint64_t native_word(struct words *w, uint64_t pc)
         return frame_module(0, pc);
     if (!*word) {
         *word = modules_word(w->modules, pc);
+        w->has_unknown |= !(*word >> PYH_ADDR_BITS);
         if (w->n_functions == FUNCTIONS)
             flush_functions(w);
         w->functions[w->n_functions].pc = pc;
@@ -186,17 +190,20 @@ uint64_t words_canonical(struct words *w, uint64_t raw)
 
 uint64_t words_function(const struct words *w, uint64_t start)
 {
-    const uint64_t *word = map_get(&w->starts, start);
-    return word ? *word : 0;
+    const uint64_t *word = map_get(&w->starts, start); /* perhaps of a library that went since */
+    return word && modules_word(w->modules, start) == *word ? *word : 0;
 }
 
 enum modules_change words_begin(struct words *w)
 {
     enum modules_change change = modules_update(w->modules, w->spool);
-    if (change == MODULES_WENT) {
+    if (change == MODULES_CAME && w->has_unknown) {
+        map_zero_below(&w->native, 1ull << PYH_ADDR_BITS); /* they may be in that one */
+        change = MODULES_WENT;
+    } else if (change == MODULES_WENT) {
         map_clear(&w->native);
-        map_clear(&w->starts);
     }
+    w->has_unknown &= change == MODULES_SAME;
     return change;
 }
 

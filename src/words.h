@@ -27,8 +27,8 @@ uint64_t words_canonical(struct words *w, uint64_t raw);
 /* The canonical word of the function that starts there, if a word was of it; else 0. */
 uint64_t words_function(const struct words *w, uint64_t start);
 
-/* Before and after a pass.  words_begin says whether libraries were loaded, or unloaded: what was
- * known by address holds no more. */
+/* Before and after a pass.  words_begin says whether libraries were loaded, or what was known by address holds no
+ * more (MODULES_WENT). */
 enum modules_change words_begin(struct words *w);
 void words_end(struct words *w);
 

@@ -199,10 +199,24 @@ static bool any_ended(struct session *s)
     return false;
 }
 
+int collector_open_tasks(struct session *s)
+{
+    return own_fd_keep(&s->tasks, open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                       s->fd_floor);
+}
+
+/* The program may have closed it, and have a file of its own there.  False: it cannot be had again. */
+static bool has_tasks(struct session *s)
+{
+    return own_fd_is(&s->tasks) || !collector_open_tasks(s);
+}
+
 void collector_scan(struct session *s)
 {
-    char buffer[8192];
+    char buffer[2048];
     uint32_t at = 0;
+    if (!has_tasks(s))
+        return;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         t->seen = 0;
     lseek(s->tasks.fd, 0, SEEK_SET);

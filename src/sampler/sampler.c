@@ -42,12 +42,12 @@ static uint64_t find_main_stack_high(void)
 }
 
 /* About the stacks of a tenth of a second, twice over, but at least one of any size. */
-static uint32_t ring_size(const struct sampler_options *o)
+static uint32_t ring_size(const struct sampler_options *o, uint64_t period_ns)
 {
-    uint32_t size = 256 * 1024;
+    uint32_t size = RING_SMALL;
     if (o->ring_bytes)
         return o->ring_bytes;
-    while (size < (4u << 20) && size < 200000000ull / o->period_ns * 1024)
+    while (size < (4u << 20) && size < 200000000ull / period_ns * 1024)
         size *= 2;
     return size;
 }
@@ -115,7 +115,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     s->clock = o->clock;
     if ((error = names_prepare(s, o)))
         return fail(info, error, "the names of threads");
-    s->limits = (struct thread_limits){o->max_frames, ring_size(o)};
+    s->limits = (struct thread_limits){o->max_frames, ring_size(o, s->asked_period_ns)};
     s->generation = ++generations;
     atomic_store(&s->period_ns, o->period_ns);
     if (!(s->codes = codes_new()))
@@ -133,8 +133,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         if (drain_set_exact(s->drain, s->exact, o->keep_events_ns))
             return fail(info, -ENOMEM, "memory");
     }
-    error = own_fd_keep(&s->tasks, open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                        s->fd_floor);
+    error = collector_open_tasks(s);
     if (!error && s->signal == SIGTRAP)
         error =
             own_fd_keep(&s->status, open("/proc/self/status", O_RDONLY | O_CLOEXEC), s->fd_floor);
@@ -187,12 +186,12 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     if (!s)
         return fail(info, -ENOMEM, "memory");
     s->tasks.fd = s->status.fd = -1;
-    uint64_t wanted = o->period_ns;
+    uint64_t wanted = s->asked_period_ns = o->period_ns;
     bool measure = o->engine != ENGINE_NONE;
     if (measure)
         o->period_ns = COST_PERIOD_NS;
     int error = prepare(s, o, info);
-    o->period_ns = s->asked_period_ns = wanted;
+    o->period_ns = wanted;
     if (error) {
         dispose(s);
         return error;

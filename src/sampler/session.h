@@ -163,6 +163,7 @@ void session_skip_pause(struct session *s);
 void session_resume(struct session *s);
 
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
+int collector_open_tasks(struct session *s); /* before it; 0 or -errno */
 int collector_start(struct session *s);
 void collector_stop(struct session *s);
 void collector_scan(struct session *s);  /* looks for new and ended threads; under session_lock */

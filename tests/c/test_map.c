@@ -36,6 +36,18 @@ static void a_new_value_is_zero_and_an_old_one_stays(void **state)
     assert_int_equal(((struct map *)*state)->n, 1);
 }
 
+static void small_values_become_zero(void **state)
+{
+    struct map *m = *state;
+    map_zero_below(m, 10); /* empty */
+    for (uint64_t i = 1; i <= 2000; i++)
+        *map_put(m, i) = i;
+    map_zero_below(m, 10);
+    for (uint64_t i = 1; i <= 2000; i++)
+        assert_int_equal(*map_get(m, i), i < 10 ? 0 : i);
+    assert_int_equal(m->n, 2000);
+}
+
 static void all_is_kept_while_it_grows(void **state)
 {
     struct map *m = *state;
@@ -110,6 +122,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_empty_map_has_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_value_is_zero_and_an_old_one_stays, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(small_values_become_zero, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_is_kept_while_it_grows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(keys_of_one_place_are_told_apart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(extreme_keys_are_keys, set_up, tear_down),

@@ -72,6 +72,21 @@ static void there_is_an_end_to_threads(void **state)
     assert_non_null(registry_add(registry, THREADS_MAX + 1, 1, &limits));
 }
 
+static void rings_of_many_threads_are_small(void **state)
+{
+    (void)state;
+    const struct thread_limits large = {.max_frames = 100, .ring_bytes = 2u << 20};
+    for (pid_t tid = 1; tid <= 100; tid++)
+        assert_non_null(registry_add(registry, tid, 1, &large));
+    const struct thread *first = registry_find(registry, 1), *last = registry_find(registry, 100);
+    assert_int_equal(first->limits.ring_bytes, 2u << 20);
+    assert_int_equal(first->ring.mask, (2u << 20) - 1);
+    assert_int_equal(last->limits.ring_bytes, RING_SMALL);
+    assert_int_equal(last->ring.mask, RING_SMALL - 1);
+    assert_true(last->mapping_bytes < 2u << 20);
+    assert_int_equal(registry_add(registry, 101, 1, &limits)->limits.ring_bytes, 4096);
+}
+
 struct piece {
     const void *at;
     size_t size;
@@ -240,6 +255,7 @@ int main(void)
         CASE(a_record_is_found_by_its_tid),
         CASE(a_removed_record_is_not_found_and_its_place_is_used_again),
         CASE(there_is_an_end_to_threads),
+        CASE(rings_of_many_threads_are_small),
         CASE(the_pieces_of_a_record_do_not_overlap),
         CASE(a_thread_finds_itself_while_others_come_and_go),
         CASE(a_claimed_record_is_numbered_later),

@@ -129,6 +129,25 @@ def test_exec_with_all_signals_blocked(pyhybrid: Callable[..., Run], engine: str
 
 
 @pytest.mark.needs("root")
+def test_a_descriptor_that_is_the_programs_now(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """Ours is closed, and its number is that of a file of the program, which is left alone."""
+    target = TARGETS / "own_descriptor.py"
+    run = pyhybrid("-q", "--format", "folded", target, tmp_path / "file")
+    lines = [f"line {i}" for i in range(20)]
+    assert (tmp_path / "file").read_text().split("\n") == [*lines, "end", ""]
+    profile = run.profile()
+    (later,) = (thread for thread in profile.threads.values() if thread.name == "later")
+    assert later.recorded > 100  # threads are still found
+
+
+def test_a_pause_on_a_small_stack(pyhybrid: Callable[..., Run]) -> None:
+    """What is written out there takes no large part of it."""
+    run = pyhybrid("-q", "--format", "folded", TARGETS / "small_stack.py")
+    assert run.result.stdout == "done\n"
+
+
 def test_after_a_suspended_time(tmp_path: Path) -> None:
     """CLOCK_BOOTTIME, by which threads begin, is ahead then: a day, in a namespace of time."""
     program = """

@@ -44,6 +44,25 @@ def test_ring_full(pyhybrid: Callable[..., Run], chain: Path) -> None:
     assert "ring full" in run.result.stderr
 
 
+def test_rings_have_room_for_the_rate(tmp_path: Path) -> None:
+    """The stacks of a tenth of a second, twice over."""
+    program = """
+import re
+from pyhybrid import Profiler
+def bytes_of(hz):
+    def size():
+        return 1024 * int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1])
+    before = size()
+    with Profiler(mode="sample", hz=hz):
+        return size() - before
+bytes_of(999)
+print(bytes_of(10_000) - bytes_of(999))
+"""
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= (2 << 20) - (256 << 10)
+
+
 def test_depth_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
     run = nested(pyhybrid, chain, "--mode", "sample", "--max-depth", 4, seconds=4)
     covered(run)

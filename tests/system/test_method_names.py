@@ -75,8 +75,23 @@ def hot(profile: Profile) -> dict[str, tuple[str, str | None]]:
     return found
 
 
-def run(pyhybrid: Callable[..., Run], folder: Path, *expressions: str) -> Profile:
-    program = PROGRAM.format(folder=str(folder), expressions=expressions)
+LIBRARIES_GO = """
+import ctypes, _ctypes
+def wait():  # for all that was sampled, and for what has gone, to be noticed
+    end = time.process_time() + 0.3
+    while time.process_time() < end: pass
+wait()
+for name in {names!r}:
+    try:
+        _ctypes.dlclose(ctypes.CDLL(name)._handle)
+    except OSError:  # it cannot be loaded: that counts as one that went
+        assert name.endswith("needy.so")
+wait()
+"""
+
+
+def run(pyhybrid: Callable[..., Run], folder: Path, *expressions: str, after: str = "") -> Profile:
+    program = PROGRAM.format(folder=str(folder), expressions=expressions) + after
     result = pyhybrid("--mode", "sample", "--hz", 999, "--format", "folded", "-c", program)
     assert result.result.stdout == "done\n"  # no code of the program has run for this
     return result.profile()
@@ -88,6 +103,20 @@ def test_a_stripped_extension(pyhybrid: Callable[..., Run], methods: Callable[..
     (shared,) = (name for name in found if "!+0x" in name)  # nobody knows which of them
     assert found.pop(shared) == ("fde", None)
     assert found == {name: ("method table", name) for name in NAMES.values()}
+
+
+@pytest.mark.parametrize("which", ["plain", "needy"])
+def test_names_stay_when_another_library_goes(
+    pyhybrid: Callable[..., Run], methods: Callable[..., Path], tmp_path: Path, which: str
+) -> None:
+    """One that is unloaded, and one that lacks a symbol."""
+    source = {"plain": "int f;", "needy": "int nowhere(void); int f(void) { return nowhere(); }"}
+    library = tmp_path / f"{which}.so"
+    command = ["gcc", "-shared", "-fPIC", "-Wl,-z,now", "-xc", "-", "-o", library]
+    subprocess.run(command, input=source[which], text=True, check=True)
+    after = LIBRARIES_GO.format(names=[str(library)])
+    found = hot(run(pyhybrid, methods("-s"), "methods.spin(n)", after=after))
+    assert found == {"methods.spin": ("method table", "methods.spin")}
 
 
 def test_beside_symbols(pyhybrid: Callable[..., Run], methods: Callable[..., Path]) -> None:
