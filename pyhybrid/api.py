@@ -135,7 +135,7 @@ class Profiler:
         """End, and make the files; `profile` is there when it returns."""
         with _lock:
             profiling = self._profiling
-            if profiling is None:
+            if profiling is None or not self.running:
                 raise PyhybridError("this profiler does not run")
             self._profiling = None
             atexit.unregister(self._stop_if_running)
@@ -152,14 +152,14 @@ class Profiler:
     def pause(self) -> None:
         """Neither samples nor events until `resume`; what happens meanwhile counts nowhere."""
         with _lock:
-            if self._profiling is None or self._profiling.paused:
+            if self._profiling is None or not self.running or self._profiling.paused:
                 raise PyhybridError("this profiler does not run, or is paused already")
             self._profiling.pause()
 
     def resume(self) -> None:
         """Go on after `pause`.  Functions that run now count as if profiling had begun now."""
         with _lock:
-            if self._profiling is None or not self._profiling.paused:
+            if self._profiling is None or not self.running or not self._profiling.paused:
                 raise PyhybridError("this profiler is not paused")
             self._profiling.resume()
 
@@ -173,7 +173,10 @@ class Profiler:
     def profile(self) -> "Profile":
         """The result of the last run."""
         if self._profile is None:
-            raise PyhybridError("there is no result: the profiler has not run, or is still running")
+            raise PyhybridError(
+                "there is no result: the profiler has not run, is still running, or its file could "
+                "not be made"
+            )
         return self._profile
 
     def _stop_if_running(self) -> None:

@@ -1,7 +1,7 @@
 """Which samples and frames a view is about: by call, time, thread, the GIL, Python or native."""
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -109,7 +109,10 @@ class Selection(Profile):
         chosen = {key: thread for key, thread in profile.threads.items() if key in threads}
         self.threads = chosen
         if by_time or choice.frames:
-            self.threads = {key: self._restricted(thread) for key, thread in chosen.items()}
+            rows: dict[int, list[Sampled]] = defaultdict(list)
+            for row in self.sampled:
+                rows[row.thread].append(row)
+            self.threads = {key: _restricted(each, rows[each.id]) for key, each in chosen.items()}
 
     @cached_property
     def sampled(self) -> list[Sampled]:
@@ -185,19 +188,19 @@ class Selection(Profile):
     def _wants(self, gil: str, off_cpu: int) -> bool:
         return self._choice.gil in (None, gil) and self._choice.off_cpu in (None, bool(off_cpu))
 
-    def _restricted(self, thread: Thread) -> Thread:
-        rows = [row for row in self.sampled if row.thread == thread.id]
-        lost = thread.signals - thread.recorded
-        recorded = sum(row.samples for row in rows)
-        weight_ns = sum(row.weight_ns for row in rows)
-        return replace(
-            thread,
-            signals=recorded + lost,
-            recorded=recorded,
-            recorded_weight_ns=weight_ns,
-            missed_weight_ns=0,
-            cpu_ns=weight_ns,
-        )
+
+def _restricted(thread: Thread, rows: list[Sampled]) -> Thread:
+    lost = thread.signals - thread.recorded
+    recorded = sum(row.samples for row in rows)
+    weight_ns = sum(row.weight_ns for row in rows)
+    return replace(
+        thread,
+        signals=recorded + lost,
+        recorded=recorded,
+        recorded_weight_ns=weight_ns,
+        missed_weight_ns=0,
+        cpu_ns=weight_ns,
+    )
 
 
 class _Rows:

@@ -4,6 +4,8 @@ import os
 
 from pyhybrid.errors import PyhybridError
 
+LONGEST_SUFFIX = len(".4194304.pyhybrid.4194304.tmp-journal")  # SQLite's, of a file being written
+
 
 def check_folder(prefix: str) -> None:
     """Find out now, not after an hour, that nothing can be written there."""
@@ -12,6 +14,9 @@ def check_folder(prefix: str) -> None:
         raise PyhybridError(f"the output folder {folder!r} does not exist")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PyhybridError(f"the output folder {folder!r} is not writable")
+    name = os.fsencode(os.path.basename(prefix))
+    if len(name) + LONGEST_SUFFIX > os.pathconf(folder, "PC_NAME_MAX"):
+        raise PyhybridError(f"the output name {os.path.basename(prefix)!r} is too long")
     if os.path.isdir(prefix + ".pyhybrid"):
         raise PyhybridError(f"{prefix}.pyhybrid is a folder")
 

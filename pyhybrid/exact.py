@@ -8,6 +8,7 @@ Self times are found in the events' own trees: there calls of a C function and t
 where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,26 +51,27 @@ def match_threads(spool: Spool) -> dict[int, int]:
     for number, thread in spool.threads.items():
         by_tid.setdefault(thread.tid, []).append((thread.first_seen_ns, number))
     matched: dict[int, int] = {}
+    taken: set[int] = set()
+    fresh = itertools.count(max(spool.threads, default=0) + 1)
     for index, exact in spool.exact_threads.items():
         seen = sorted(by_tid.get(exact.tid, ()))
-        taken = set(matched.values())
         free = [(first_ns - exact.first_ns, number) for first_ns, number in seen]
         free = [each for each in free if each[1] not in taken and each[0] <= LATEST_NS]
         soon = [number for late_ns, number in free if late_ns <= SOON_NS]
         candidates = soon[::-1] or [number for _, number in free]
-        matched[index] = candidates[0] if candidates else _add_thread(spool, exact)
-        thread = spool.threads[matched[index]]
+        number = candidates[0] if candidates else next(fresh)
+        matched[index] = number
+        taken.add(number)
+        thread = spool.threads.get(number) or _add_thread(spool, number, exact)
         if exact.name and thread.name_source < NAME_THREADING:
             thread.name, thread.name_source = exact.name, NAME_THREADING
     return matched
 
 
-def _add_thread(spool: Spool, exact: ExactThread) -> int:
-    number = max(spool.threads, default=0) + 1
-    spool.threads[number] = Thread(
-        exact.tid, exact.first_ns, exact.first_ns, exact.comm, exact.comm
-    )
-    return number
+def _add_thread(spool: Spool, number: int, exact: ExactThread) -> Thread:
+    added = Thread(exact.tid, exact.first_ns, exact.first_ns, exact.comm, exact.comm)
+    spool.threads[number] = added
+    return added
 
 
 class Ticks:

@@ -13,6 +13,7 @@ from pyhybrid.assemble import assemble
 from pyhybrid.atomic import replacing
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
+from pyhybrid.finisher import EXPORT_FAILED
 from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
@@ -81,7 +82,8 @@ def _in_source(profile: Profile, notes: list[str]) -> Profile:
 def main(argv: list[str] | None = None) -> int:
     """`python -m pyhybrid.finish SPOOL PREFIX`: returns the exit code.
 
-    The spool is removed once its profile file is whole, unless --keep.
+    The spool is removed once its profile file is whole, unless --keep.  With EXPORT_FAILED it is,
+    but an export is missing.
     """
     import argparse
 
@@ -98,7 +100,8 @@ def main(argv: list[str] | None = None) -> int:
         path = finish(options.spool, options.prefix)
         if not options.keep:
             os.unlink(options.spool)
-        return export(path, options.prefix, options.format or [], options.summary)
+        failed = export(path, options.prefix, options.format or [], options.summary)
+        return EXPORT_FAILED if failed else 0
     except PyhybridError as error:
         print(f"pyhybrid: {error}", file=sys.stderr)
         return error.exit_code

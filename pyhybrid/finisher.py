@@ -29,6 +29,7 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 _INTERRUPTED = 130
+EXPORT_FAILED = 3  # the profile is whole, an export could not be made
 
 
 def _streams() -> list[tuple[Any, ...]]:
@@ -39,6 +40,16 @@ def _streams() -> list[tuple[Any, ...]]:
     except OSError:
         closed = [0, 1, 2]
     return [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in closed]
+
+
+def _environment() -> dict[str, str]:
+    """As far as it can be passed on: names may be empty, and the program may have replaced it."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if isinstance(name, str) and isinstance(value, str) and name
+        if "=" not in name[1:] and "\0" not in name + value
+    }
 
 
 def spawn(python: str, arguments: list[str], lock: int) -> int:
@@ -55,14 +66,17 @@ def spawn(python: str, arguments: list[str], lock: int) -> int:
     return os.posix_spawn(
         python,
         [python, "-I", "-c", _FINISH, root, *arguments],
-        os.environ,
+        _environment(),
         file_actions=actions,
         setsigmask=[_SIGINT],
     )
 
 
-def wait_for(finisher: int) -> None:
-    """Until it has ended.  Raises OSError if it was killed, KeyboardInterrupt if interrupted."""
+def wait_for(finisher: int, spool: str) -> bool:
+    """Until it has ended: is there a profile?  If not, it has said why.
+
+    Raises OSError if it was killed, KeyboardInterrupt if interrupted.
+    """
     while True:
         try:
             status = os.waitpid(finisher, 0)[1]
@@ -70,8 +84,10 @@ def wait_for(finisher: int) -> None:
         except KeyboardInterrupt:
             os.kill(finisher, _SIGINT)  # from a terminal it has got it, too
         except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
-            return
+            return not os.path.exists(spool)  # removed once the profile is whole
     if os.WIFSIGNALED(status):
         raise OSError(0, f"killed by signal {os.WTERMSIG(status)}")
-    if os.waitstatus_to_exitcode(status) == _INTERRUPTED:
+    code = os.waitstatus_to_exitcode(status)
+    if code == _INTERRUPTED:
         raise KeyboardInterrupt
+    return code in (0, EXPORT_FAILED)

@@ -33,9 +33,12 @@ class QuietFork:
     def before(self) -> None:
         """Add the filter, or take it away where the program has threads of its own."""
         self.forget()
-        if os.getpid() == self.pid and _n_threads() == 2:
+        try:
+            alone = os.getpid() == self.pid and _n_threads() == 2
             import _warnings  # without `warnings`, its list is the one that counts
-
+        except Exception:  # no descriptor is free, or the program forbids it
+            return
+        if alone:
             self.filters = getattr(sys.modules.get("warnings", _warnings), "filters", [])
             # Not announced (_filters_mutated): that would show the program's own warnings again.
             self.filters[:0] = self.entries

@@ -109,11 +109,16 @@ class Profile:
         if not is_spool and magic != SQLITE_MAGIC:
             raise PyhybridError(f"{path}: not a pyhybrid profile")
         quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        if quoted.startswith("/"):
+            quoted = "//" + quoted  # no host, also where the path begins with two
         name = ":memory:" if is_spool else f"file:{quoted}?mode=ro&immutable=1"
         with in_sqlite:
-            database = _Database(
-                name, uri=not is_spool, isolation_level=None, check_same_thread=False
-            )
+            try:
+                database = _Database(
+                    name, uri=not is_spool, isolation_level=None, check_same_thread=False
+                )
+            except sqlite3.Error as error:
+                raise PyhybridError(f"cannot read {path}: {one_line(error)}") from error
             try:
                 if is_spool:
                     assemble(database, path, symbols)

@@ -274,19 +274,24 @@ class Profiling:
             self._name_threads()
 
     def _name_threads(self) -> None:
+        """As far as they can be had: `name` and `enumerate` may be the program's own."""
         threading = sys.modules.get("threading")
-        for thread in threading.enumerate() if threading else ():
+        try:
+            threads = threading.enumerate() if threading else []
+        except Exception:
+            return
+        for thread in threads:
             try:
                 if thread.native_id:
                     self.native.name_thread(thread.native_id, thread.name)
-            except UnicodeEncodeError:  # (no contextlib: the program may have forbidden imports)
+            except Exception:  # (no contextlib: the program may have forbidden imports)
                 continue
 
     def finish(self, *, waits: bool = True) -> str | None:
         """Stop, and let another process make the profile file, the exports and the summary.
 
         Returns the profile's path; None where there is none, and why has been said on stderr.
-        Without `waits` the files come later, before this process ends (`prepare_exit`).
+        Without `waits` there is none yet: the files come before this process ends (`prepare_exit`).
         """
         if os.getpid() != self.pid or not self.native.running():
             return None
@@ -308,11 +313,10 @@ class Profiling:
         path = None
         try:
             finisher = self._spawn_finisher()
-            if waits:
-                wait_for(finisher)
-            else:
+            if not waits:
                 self.native.wait_at_exit(finisher, os.fsencode(self.spool))
-            path = self.prefix + ".pyhybrid"
+            elif wait_for(finisher, self.spool):
+                path = self.prefix + ".pyhybrid"
         except OSError as error:
             _say(f"{self.spool} could not be finished: {error.strerror}")
         except KeyboardInterrupt:

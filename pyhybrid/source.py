@@ -1,7 +1,9 @@
 """The source text of a function that ran, if its file is there and still has it in its place."""
 
 import ast
+import errno
 import os
+import stat
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ def find_source(path: str, name: str, first: int, last: int, recorded_ns: int) -
     file changed later is used, with a note, as long as such a function stands there.
     """
     try:
+        _refuse_pipes(path)
         with tokenize.open(path) as file:
             changed = os.fstat(file.fileno()).st_mtime_ns > recorded_ns
             text = file.read()
@@ -47,6 +50,7 @@ def find_source(path: str, name: str, first: int, last: int, recorded_ns: int) -
 def read_source(path: str, wanted: Iterable[int], recorded_ns: int) -> Source:
     """The text of these lines, as far as the file has them; `recorded_ns` as above."""
     try:
+        _refuse_pipes(path)
         with open(path, encoding="utf-8", errors="replace") as file:
             changed = os.fstat(file.fileno()).st_mtime_ns > recorded_ns
             lines = file.read().split("\n")
@@ -54,6 +58,12 @@ def read_source(path: str, wanted: Iterable[int], recorded_ns: int) -> Source:
         return Source({}, "source not found")
     numbers = (number for number in wanted if 0 < number <= len(lines))
     return Source({number: lines[number - 1] for number in numbers}, _CHANGED if changed else "")
+
+
+def _refuse_pipes(path: str) -> None:
+    """A program may have been read from one, and would not come again.  Raises OSError."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a file")
 
 
 def _end(tree: ast.Module, name: str, first: int) -> int | None:

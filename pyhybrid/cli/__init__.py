@@ -13,9 +13,14 @@ SUBCOMMANDS = {"report": "report", "export": "export", "compare-cprofile": "comp
 
 def _subcommand(name: str, arguments: list[str]) -> int:
     from importlib import import_module
+    from io import TextIOWrapper
 
     from pyhybrid.cli.parser import Parser
 
+    if sys.stdout is None:
+        raise PyhybridError("standard output is closed")
+    if isinstance(sys.stdout, TextIOWrapper):  # whatever names hold, and whatever it can show
+        sys.stdout.reconfigure(errors="backslashreplace")
     module = SUBCOMMANDS[name]
     command = getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())()
     parser = Parser(prog=f"pyhybrid {name}", description=command.__doc__)

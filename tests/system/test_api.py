@@ -154,6 +154,54 @@ def test_used_wrongly(tmp_path: Path) -> None:
     assert "does not exist" in out
 
 
+def test_a_file_that_cannot_be_made_is_not_the_one_of_before(tmp_path: Path) -> None:
+    out = run(
+        """
+        p = Profiler(mode="trace", output="x")
+        with p:
+            fib(15)
+        assert calls(p, "fib") == 1973
+        with p:
+            os.unlink("x.pyhybrid.part")
+        print(refused(lambda: p.profile))
+        """,
+        tmp_path,
+    )
+    assert "could not be made" in out
+    assert "cannot read" in out
+
+
+def test_names_of_threads_that_are_none(tmp_path: Path) -> None:
+    """What `threading` says is the program's."""
+    run(
+        """
+        import threading
+        class Nameless(threading.Thread):
+            name = None
+        class Raising(threading.Thread):
+            @property
+            def name(self):
+                raise LookupError
+            @name.setter
+            def name(self, value):
+                pass
+        end = threading.Event()
+        threads = [cls(target=end.wait) for cls in (Nameless, Raising)]
+        for enumerate in (threading.enumerate, None):
+            threading.enumerate = enumerate
+            with Profiler(mode="trace") as p:
+                if enumerate:
+                    for thread in threads:
+                        thread.start()
+                fib(15)
+            assert calls(p, "fib") == 1973
+        end.set()
+        os._exit(0)  # `threading` itself has lost a function
+        """,
+        tmp_path,
+    )
+
+
 def test_results_replace_each_other(tmp_path: Path) -> None:
     run(
         """
@@ -248,6 +296,8 @@ def test_a_forked_child_has_no_profiler(tmp_path: Path) -> None:
         if not child:
             fib(18)
             assert not p.running
+            for deed in (p.stop, p.pause, p.resume):  # the parent's files stay
+                refused(deed)
             with Profiler(mode="trace") as own:
                 fib(15)
             assert calls(own, "fib") == 1973

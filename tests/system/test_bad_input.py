@@ -72,6 +72,8 @@ def test_output_folder(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Found before the program starts."""
     program = ["-c", "open('ran', 'w')"]
     one_line(pyhybrid("-o", "nowhere/out", *program, check=False), 1, "nowhere")
+    longest = os.pathconf(tmp_path, "PC_NAME_MAX")
+    one_line(pyhybrid("-o", "n" * (longest - 14), *program, check=False), 1, "too long")
     (tmp_path / "closed").mkdir(mode=0o555)
     if os.geteuid() != 0:
         one_line(pyhybrid("-o", "closed/out", *program, check=False), 1, "closed")

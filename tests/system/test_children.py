@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,6 +131,28 @@ def test_multiprocessing(pyhybrid: Callable[..., Run], tmp_path: Path, method: s
     run = compare(pyhybrid, tmp_path, MULTIPROCESSING, method)
     if method == "fork":
         assert children(run)[0] == 2
+
+
+def test_a_fork_without_a_free_descriptor(pyhybrid: Callable[..., Run]) -> None:
+    program = """
+        import os, resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+        files = []
+        try:
+            while True:
+                files.append(os.dup(0))
+        except OSError:
+            pass
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        code = os.waitpid(child, 0)[1]
+        for file in files:
+            os.close(file)
+        print(code)
+    """
+    run = pyhybrid("-q", "--format", "folded", "-c", textwrap.dedent(program))
+    assert (run.result.stdout, run.result.stderr) == ("0\n", "")
 
 
 def test_spawned(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:

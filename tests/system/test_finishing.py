@@ -183,6 +183,50 @@ def test_what_a_failing_program_printed_stands_before_our_summary(
     assert stderr.index("ZeroDivisionError: ") < stderr.index("999 Hz asked")
 
 
+@pytest.mark.parametrize(
+    "environment", ["{**os.environ, '': 'no name', 'N': 5, b'bytes': 'x', 'a=b': ''}", "{}"]
+)
+def test_an_environment_that_cannot_be_passed_on(
+    pyhybrid: Callable[..., Run], environment: str
+) -> None:
+    """`posix_spawn` refuses it; the program may have left anything in its place."""
+    run = pyhybrid("--format", "folded", "-c", f"import os; os.environ = {environment}")
+    assert run.profile().process.pid
+    assert "999 Hz asked" in run.result.stderr
+
+
+@pytest.mark.parametrize("view", [("--json",), ("--tree",), ()])
+def test_a_report_on_a_closed_output(
+    pyhybrid: Callable[..., Run], tmp_path: Path, view: tuple[str, ...]
+) -> None:
+    pyhybrid("-q", "--format", "folded", "-c", "sum(range(10**6))")
+    command = f"exec {sys.executable} -P -m pyhybrid report {' '.join(view)} >&-"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "pyhybrid: standard output is closed\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii:strict", "latin-1:strict", "utf-8:strict"])
+def test_a_report_of_names_that_cannot_be_shown(
+    pyhybrid: Callable[..., Run], tmp_path: Path, encoding: str
+) -> None:
+    """Neither the file's fault nor a reason to show nothing."""
+    name = "\u4e2d" * 100  # longer than a column
+    program = f"def {name}():\n for i in range(3): sum(range(10**6))\n{name}()"
+    pyhybrid("-q", "--format", "folded", "-c", program, os.fsdecode(b"\xff"))
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    for view in ([], ["--tree"]):
+        command = [sys.executable, "-P", "-m", "pyhybrid", "report", *view]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        text = done.stdout.decode(encoding.partition(":")[0])
+        assert ("\u4e2d" in text) == (encoding == "utf-8:strict")
+        assert ("\\u4e2d" in text) != (encoding == "utf-8:strict")
+
+
 def test_a_report_that_cannot_be_written(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """`pyhybrid report --json | head -1`, and a full disk behind `>`."""
     pyhybrid("-q", "--format", "folded", "-c", "sum(range(10**6))")

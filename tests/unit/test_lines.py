@@ -14,7 +14,7 @@ from pyhybrid.frames import LINE_LIMIT
 from pyhybrid.lines import FunctionLines, LineFigures, function_lines
 from pyhybrid.profile_file import Profile
 from pyhybrid.render_lines import print_lines
-from pyhybrid.source import find_source
+from pyhybrid.source import find_source, read_source
 from pyhybrid.summary import as_json, summarize
 
 MAIN, WORK, SORTED = python(1, 0), python(2, 0), native(1, 0x100)
@@ -208,3 +208,11 @@ def test_source_that_cannot_be_read(file: Path, content: bytes | None) -> None:
     else:
         file.write_bytes(content)
     assert find_source(str(file), "f", 1, 1, NEVER).note == "source not found"
+
+
+def test_a_pipe_is_no_source(file: Path) -> None:
+    """A program read from one has ended with it: to open it again would wait for ever."""
+    file.unlink()
+    os.mkfifo(file)
+    assert find_source(str(file), "f", 1, 1, NEVER).note == "source not found"
+    assert read_source(str(file), [1], NEVER).note == "source not found"

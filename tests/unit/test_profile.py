@@ -1,5 +1,6 @@
 """Opening profiles: what is read, and one clear line for everything that is no profile."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,6 +28,15 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Profile]
         path = finish(path, str(tmp_path / "out"), fake_symbols())
     with Profile.open(path, fake_symbols()) as opened:
         yield opened
+
+
+@pytest.mark.parametrize("name", ["out", "a?b#c%20d", "ö\\n"])
+def test_names_of_files(tmp_path: Path, name: str) -> None:
+    spool = example().save(tmp_path / "x.part")
+    path = finish(spool, str(tmp_path / name), fake_symbols())
+    for each in (path, "/" + path, "//" + path, os.path.relpath(path)):
+        with Profile.open(each) as opened:
+            assert opened.process.pid == PID
 
 
 def test_reads_all_of_it(profile: Profile) -> None:
