@@ -144,8 +144,12 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
     const PyCodeObject *code = (const PyCodeObject *)FRAME_CODE(f);
     bool resumed = t->started && is_generator(code);
     s->since = t->started ? now : x->start_ticks;
-    if (!(s->flags & EXACT_RECORDED))
-        return true; /* left out by a filter: a node without figures */
+    if (!(s->flags & EXACT_RECORDED)) { /* left out by a filter: a node without figures */
+        if (resumed && t->depth > 1 && s[-1].flags & EXACT_LINKED)
+            s->flags |=
+                EXACT_LINKED; /* the turn of those below ends with what it calls: its own end is not seen */
+        return true;
+    }
     if (x->log_events || x->keep_calls)
         turns_begin(x, t, s, false);
     if (resumed) {

@@ -133,6 +133,38 @@ def test_waiting_is_no_time_of_theirs(run: Run) -> None:
     assert all(totals[name] < 10e6 for name in named), totals
 
 
+LEFT_OUT = """
+import asyncio
+
+def chosen(): pass
+
+async def left_out():
+    try: await asyncio.sleep(5)
+    finally:
+        chosen()
+        await asyncio.sleep(0.05)
+
+async def outer():
+    try:
+        async with asyncio.timeout(0.01): await left_out()
+    except TimeoutError: pass
+    await asyncio.sleep(0.02)
+
+for _ in range(3): asyncio.run(outer())
+"""
+
+
+def test_one_in_between_is_left_out(pyhybrid: Callable[..., Run]) -> None:
+    """Whose turn ends without an event."""
+    run = pyhybrid("-t", "outer", "-t", "chosen", "--format", "folded", "-c", LEFT_OUT)
+    profile = run.profile()
+    check_exact(profile)
+    calls = [call for call in profile.calls if name_of(profile, call.node) == "outer"]
+    assert [call.state for call in calls] == ["returned"] * 3
+    assert all(call.busy_ns < 10e6 for call in calls), calls
+    assert sum(row.calls for row in profile.exact if name_of(profile, row.node) == "chosen") == 3
+
+
 @pytest.mark.parametrize("run", [["--events"]], indirect=True, ids=["log"])
 def test_the_log_has_one_end_each(run: Run) -> None:
     profile = run.profile()
