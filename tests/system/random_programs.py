@@ -3,7 +3,7 @@
 A program is a list of functions, a function a list of actions (tuples).  Any function may call any
 other one: the program's fuel bounds it, each action takes one.  `source` is the program in Python;
 `Model` carries the same actions out on paper and knows what CPython's frames do meanwhile, so its
-counts are the truth for the exact half: path of functions -> calls, resumes, raised.
+counts are the truth for the exact half: path of functions and regions -> calls, resumes, raised.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ HANDLERS = (*ERRORS, "BaseException")
 
 PRELUDE = """\
 import functools, gc, json, re, sys, _thread
+from pyhybrid import region
 gc.disable()
 sys.unraisablehook = repr
 NAME = re.compile("[a-z]")
@@ -91,7 +92,7 @@ def _actions(draw: st.DrawFn, program: tuple[int, int], generator: bool, depth: 
     kinds = ["call"] * 4 + ["raise", "return", "drain", "peek", "new", "next", "next"]
     kinds += ["send", "throw", "throw", "throws", "throws", "close"]
     if depth < 2:
-        kinds += ["try", "try", "finally", "for", "for", "with", "genexpr"]
+        kinds += ["try", "try", "finally", "for", "for", "with", "region", "region", "genexpr"]
     if generator:
         kinds += ["yield"] * 5 + ["from"] * 4 + ["from_map"] + ["catch"] * 4
     small = st.integers(0, 7)
@@ -122,6 +123,8 @@ def _actions(draw: st.DrawFn, program: tuple[int, int], generator: bool, depth: 
                 values = (draw(inside), draw(inside))
             case "for":
                 values = (draw(other), draw(st.integers(1, 3)), draw(inside))
+            case "region":
+                values = (draw(st.sampled_from(REGIONS)), draw(inside))
             case "with":
                 values = (draw(function), draw(function), draw(inside))
             case "genexpr" | "from_map":
@@ -222,6 +225,8 @@ def _action(kind: str, values: list[Any], p: str, name: str, depth: int) -> list
             ]
         case "with", enter, leave, body:
             return _block(f"with {p}with_{enter}_{leave}():", body, p, name, depth)
+        case "region", region, body:
+            return _block(f"with region('{region}'):", body, p, name, depth)
         case "genexpr", f:
             return [f"any({p}f{f}() for _ in (1, 2))"]
         case ("yield",):
@@ -315,6 +320,10 @@ class Truth:
     raised: int = 0
 
 
+REGIONS = ("r0", "r1")
+MAY_YIELD = ("try", "finally", "for", "with", "region", "yield", "catch", "from", "from_map")
+
+
 class Raised(Exception):
     """An exception of the program's."""
 
@@ -380,7 +389,7 @@ class Model:
         for kind, *values in actions:
             if self.fuel > 0:
                 self.fuel -= 1
-                if kind in ("try", "finally", "for", "with", "yield", "catch", "from", "from_map"):
+                if kind in MAY_YIELD:
                     yield from getattr(self, f"do_{kind}")(me, depth, *values)
                 else:
                     getattr(self, f"do_{kind}")(*values)
@@ -452,7 +461,8 @@ class Model:
 
     def do_genexpr(self, number: int) -> None:
         outside = self.path
-        self.path = (*outside, f"{outside[-1]}.<locals>.<genexpr>")
+        function = next(name for name in reversed(outside) if name not in REGIONS)
+        self.path = (*outside, f"{function}.<locals>.<genexpr>")
         count = self.count()
         count.calls += 1
         try:
@@ -509,6 +519,24 @@ class Model:
             self.call(leave)
             raise
         self.call(leave)
+
+    def do_region(
+        self, me: Generator | None, depth: int, name: str, body: Actions
+    ) -> Iterator[None]:
+        regions = me.regions if me else []
+        regions.append(name)
+        self.path = (*self.path, name)
+        self.count().calls += 1
+        try:
+            yield from self.body(me, body, depth + 1)
+        except (Raised, Returned):
+            self.leave(regions)
+            raise
+        self.leave(regions)
+
+    def leave(self, regions: list[str]) -> None:
+        assert self.path[-1] == regions.pop()
+        self.path = self.path[:-1]
 
     def do_for(
         self, me: Generator | None, depth: int, number: int, most: int, body: Actions
@@ -575,6 +603,7 @@ class Generator:
         self.handling = 0  # exceptions whose handlers run
         self.inner: Generator | None = None  # that of `yield from`
         self.held: list[Generator] = []  # on its own stack: loops, `yield from`
+        self.regions: list[str] = []  # that it is in
         model.kept.append(self)
 
     def _turn(self, thrown: Raised | None) -> bool:
@@ -589,6 +618,7 @@ class Generator:
             model.log.append(self.name)
         try:
             self.running = True
+            self.enter_regions()
             if thrown:
                 self.body.throw(thrown)
             else:
@@ -606,6 +636,12 @@ class Generator:
             self.running = False
             model.path = outside
 
+    def enter_regions(self) -> None:
+        """Again: they are suspended with it."""
+        for name in self.regions:
+            self.model.path = (*self.model.path, name)
+            self.model.count().resumes += 1
+
     def resume(self) -> bool:
         return not self.ended and self._turn(None)
 
@@ -619,6 +655,7 @@ class Generator:
         model.path = (*outside, self.name)
         model.count().resumes += 1
         self.running = True
+        self.enter_regions()
         try:
             if self.inner.throw(error):
                 return True

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from random_programs import Model, Program, Truth, programs, source
 
 from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Frame
 
 pytestmark = pytest.mark.once
 
@@ -30,20 +31,33 @@ THROWN_THROUGH = Program(
         [("try", [("yield",)], "E0", [("from", 2)]), ("yield",), ("from", 0)],
     ],
 )
+# The same through regions: of one generator two, one in the other, and of the next one in turn.
+THROWN_THROUGH_REGIONS = Program(
+    [[("throws", 0, "E0"), ("call", "plain", 0)]],
+    [
+        [("region", "r0", [("region", "r1", [("from", 1), ("yield",)]), ("yield",)])],
+        [("try", [("region", "r0", [("from", 2), ("yield",)])], "E0", [("from", 2)])],
+        [("catch", "E0"), ("region", "r1", [("catch", "E0")]), ("call", "plain", 0)],
+    ],
+)
 
 
 def measured(profile: Profile, file: str) -> dict[tuple[str, ...], Truth]:
-    """Counts by path of the program's functions, those of all threads added up."""
+    """Counts by path of the program's functions and regions, those of all threads added up."""
     frames, nodes = profile.frames, profile.nodes
+
+    def is_ours(frame: Frame) -> bool:
+        in_file = frame.kind == "python" and frame.file == file and frame.name != "<module>"
+        return in_file or frame.kind == "region"
+
     paths: list[tuple[str, ...]] = [()]
     for parent, number in zip(nodes.parent[1:], nodes.frame[1:], strict=True):
         frame = frames[number]
-        ours = frame.kind == "python" and frame.file == file and frame.name != "<module>"
-        paths.append((*paths[parent], frame.name) if ours else paths[parent])
+        paths.append((*paths[parent], frame.name) if is_ours(frame) else paths[parent])
     found: dict[tuple[str, ...], Truth] = {}
     for row in profile.exact:
         frame = frames[nodes.frame[row.node]]
-        if frame.kind == "python" and frame.file == file and frame.name != "<module>":
+        if is_ours(frame):
             of = found.setdefault(paths[row.node], Truth())
             of.calls += row.calls
             of.resumes += row.resumes
@@ -74,7 +88,7 @@ def test_random_programs(options: str, tmp_path: Path) -> None:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @example([THROWN_THROUGH])
+    @example([THROWN_THROUGH, THROWN_THROUGH_REGIONS])
     @given(st.lists(programs(), min_size=1, max_size=30))
     def check(batch: list[Program]) -> None:
         model = Model()
