@@ -5,8 +5,8 @@
 #include <time.h>
 
 #define ENTRIES_MAX 1024
-#define RINGS_LARGE                                                                                \
-    32 /* how many: samples are divided among the threads, and thousands of them would take gigabytes */
+/* How many: samples are divided among the threads, and thousands of such rings would take gigabytes. */
+#define RINGS_LARGE 32
 
 /* Cuts aligned pieces off one mapping: counted first (base NULL), then laid out. */
 struct layout {

@@ -145,9 +145,9 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
     bool resumed = t->started && is_generator(code);
     s->since = t->started ? now : x->start_ticks;
     if (!(s->flags & EXACT_RECORDED)) { /* left out by a filter: a node without figures */
+        /* Its end is not seen: the turns of those below end with what it calls. */
         if (resumed && t->depth > 1 && s[-1].flags & EXACT_LINKED)
-            s->flags |=
-                EXACT_LINKED; /* the turn of those below ends with what it calls: its own end is not seen */
+            s->flags |= EXACT_LINKED;
         return true;
     }
     if (x->log_events || x->keep_calls)
