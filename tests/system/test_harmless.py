@@ -145,7 +145,7 @@ def test_a_descriptor_that_is_the_programs_now(
 def test_a_pause_on_a_small_stack(pyhybrid: Callable[..., Run]) -> None:
     """What is written out there takes no large part of it."""
     run = pyhybrid("-q", "--format", "folded", TARGETS / "small_stack.py")
-    assert run.result.stdout == "done\n"
+    assert (run.result.stdout, run.result.stderr) == ("done\n", "")
 
 
 def test_after_a_suspended_time(tmp_path: Path) -> None:
