@@ -134,8 +134,8 @@ class Profiler:
     def stop(self) -> None:
         """End, and make the files; `profile` is there when it returns."""
         with _lock:
-            profiling = self._profiling
-            if profiling is None or not self.running:
+            profiling = self._current()
+            if profiling is None:
                 raise PyhybridError("this profiler does not run")
             self._profiling = None
             atexit.unregister(self._stop_if_running)
@@ -152,22 +152,27 @@ class Profiler:
     def pause(self) -> None:
         """Neither samples nor events until `resume`; what happens meanwhile counts nowhere."""
         with _lock:
-            if self._profiling is None or not self.running or self._profiling.paused:
+            profiling = self._current()
+            if profiling is None or profiling.paused:
                 raise PyhybridError("this profiler does not run, or is paused already")
-            self._profiling.pause()
+            profiling.pause()
 
     def resume(self) -> None:
         """Go on after `pause`.  Functions that run now count as if profiling had begun now."""
         with _lock:
-            if self._profiling is None or not self.running or not self._profiling.paused:
+            profiling = self._current()
+            if profiling is None or not profiling.paused:
                 raise PyhybridError("this profiler is not paused")
-            self._profiling.resume()
+            profiling.resume()
 
     @property
     def running(self) -> bool:
         """Has it been started, and not stopped?  In a forked child: no."""
+        return self._current() is not None
+
+    def _current(self) -> Profiling | None:
         profiling = self._profiling
-        return profiling is not None and profiling.pid == os.getpid()
+        return profiling if profiling and profiling.pid == os.getpid() else None
 
     @property
     def profile(self) -> "Profile":

@@ -34,14 +34,15 @@ class QuietFork:
         """Add the filter, or take it away where the program has threads of its own."""
         self.forget()
         try:
-            alone = os.getpid() == self.pid and _n_threads() == 2
+            if os.getpid() != self.pid or _n_threads() != 2:
+                return
             import _warnings  # without `warnings`, its list is the one that counts
-        except Exception:  # no descriptor is free, or the program forbids it
-            return
-        if alone:
+
             self.filters = getattr(sys.modules.get("warnings", _warnings), "filters", [])
             # Not announced (_filters_mutated): that would show the program's own warnings again.
             self.filters[:0] = self.entries
+        except Exception:  # no descriptor is free, or the program forbids it
+            return
 
     def forget(self) -> None:
         """Take the filter away; in the parent only at the next fork: the warning comes last."""

@@ -136,8 +136,10 @@ static size_t full_path(const struct module *m, char *path, size_t size)
     return (size_t)(stpcpy(path + n, m->path) - path);
 }
 
-static void announce(const struct module *m, uint32_t id, struct spool *s, char *tail, size_t size)
+static void announce(struct modules *all, uint32_t id, struct spool *s)
 {
+    const struct module *m = &all->module[id];
+    char *tail = all->tail;
     struct {
         struct spool_module head;
         struct spool_segment segments[SEGMENTS_MAX];
@@ -148,7 +150,7 @@ static void announce(const struct module *m, uint32_t id, struct spool *s, char 
                          .build_id_length = m->build_id_length}};
     memcpy(record.segments, m->segments, m->n_segments * sizeof *m->segments);
     memcpy(tail, m->build_id, m->build_id_length);
-    size_t path = full_path(m, tail + m->build_id_length, size - BUILD_ID_BYTES);
+    size_t path = full_path(m, tail + m->build_id_length, sizeof all->tail - BUILD_ID_BYTES);
     record.head.path_length = (uint32_t)path;
     spool_append(s, SPOOL_MODULE, &record, sizeof record.head + m->n_segments * sizeof *m->segments,
                  tail, m->build_id_length + path);
@@ -170,7 +172,7 @@ enum modules_change modules_update(struct modules *m, struct spool *s)
         if (!it->announced) {
             it->load_ns = now;
             it->announced = true;
-            announce(it, id, s, m->tail, sizeof m->tail);
+            announce(m, id, s);
         }
         if (!it->seen) {
             struct spool_module_end end = {.id = id, .unload_ns = now};

@@ -7,14 +7,13 @@ import os
 import resource
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, Run
+from support import TARGETS, Run, build_extension
 
 from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.profile_file import Profile
@@ -112,10 +111,7 @@ def no_perf_maps_left() -> Iterator[None]:
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the C extension tests/targets/chain.c, built for this interpreter."""
     folder = tmp_path_factory.mktemp("chain")
-    target = folder / f"chain{sysconfig.get_config_var('EXT_SUFFIX')}"
-    include = sysconfig.get_path("include")
-    command = ["gcc", "-O2", "-g", "-fPIC", "-shared", "-pthread", f"-I{include}"]
-    subprocess.run([*command, "-o", target, TARGETS / "chain.c"], check=True)
+    build_extension(folder, "chain", "-g", "-pthread")
     return folder
 
 

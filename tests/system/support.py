@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,14 @@ NESTED = [
 LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
 TARGETS = Path(__file__).parent.parent / "targets"
+
+
+def build_extension(folder: Path, name: str, *options: str) -> None:
+    """The C extension tests/targets/NAME.c, for this interpreter."""
+    target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    include = f"-I{sysconfig.get_path('include')}"
+    command = ["gcc", "-O2", "-fPIC", "-shared", *options, include, "-o", target]
+    subprocess.run([*command, TARGETS / f"{name}.c"], check=True)
 
 
 # Is CPython's own JIT on (3.14+, PYTHON_JIT=1)?

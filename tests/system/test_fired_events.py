@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, Run
+from support import Run, build_extension
 
 from pyhybrid.calls import function_calls
 
@@ -38,10 +36,7 @@ for _ in range(3):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fires_events")
-    target = folder / f"fires_events{sysconfig.get_config_var('EXT_SUFFIX')}"
-    include = f"-I{sysconfig.get_path('include')}"
-    command = ["gcc", "-O2", "-fPIC", "-shared", "-pthread", include, "-o", target]
-    subprocess.run([*command, TARGETS / "fires_events.c"], check=True)
+    build_extension(folder, "fires_events", "-pthread")
     return folder
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import Run, build_extension
 
 from pyhybrid.profile_file import Profile
 
@@ -56,10 +55,7 @@ def methods(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def build(*options: str) -> Path:
         folder = tmp_path_factory.mktemp("methods")
-        target = folder / f"methods{sysconfig.get_config_var('EXT_SUFFIX')}"
-        include = f"-I{sysconfig.get_path('include')}"
-        command = ["gcc", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", *options, include]
-        subprocess.run([*command, "-o", target, TARGETS / "methods.c"], check=True)
+        build_extension(folder, "methods", "-fvisibility=hidden", *options)
         return folder
 
     return build
