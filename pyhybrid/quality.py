@@ -93,10 +93,10 @@ def hz_reached(profile: Profile) -> float | None:
     return samples / seconds if seconds > 0 else None
 
 
-def _bucket_ns(bucket: int) -> float:
-    """The middle of a bucket of the handler's histogram: src/spool.h, SPOOL_HISTOGRAM."""
+def _bucket_from_ns(bucket: int) -> float:
+    """Where a bucket of the handler's histogram begins: src/spool.h, SPOOL_HISTOGRAM."""
     power, quarter = divmod(bucket, 4)
-    return 64 * exp2(power) * (1 + (quarter + 0.5) / 4)
+    return 64 * exp2(power) * (1 + quarter / 4)
 
 
 class HandlerCost:
@@ -113,21 +113,21 @@ class HandlerCost:
         self._cpu_ns = profile.process.cpu_ns or threads
 
     def quantile_ns(self, q: float) -> int | None:
-        """The `q`-quantile (0..1) of the handler's time, to 19 % (a bucket); None: unknown."""
+        """The `q`-quantile (0..1) of the handler's time; None: unknown.
+
+        As if the samples of a bucket, a seventh to a quarter of its time wide, were spread evenly.
+        """
         rank, seen = q * self._counts.total(), 0
         for bucket, count in sorted(self._counts.items()):
+            if count and seen + count >= rank:
+                begin, end = _bucket_from_ns(bucket), _bucket_from_ns(bucket + 1)
+                return round(begin + (rank - seen) / count * (end - begin))
             seen += count
-            if count and seen >= rank:
-                return round(_bucket_ns(bucket))
         return None
 
     def histogram(self) -> list[tuple[int, int]]:
         """(from_ns, samples) of the buckets that have any."""
-        return [
-            (round(64 * exp2(bucket // 4) * (1 + bucket % 4 / 4)), n)
-            for bucket, n in sorted(self._counts.items())
-            if n
-        ]
+        return [(round(_bucket_from_ns(b)), n) for b, n in sorted(self._counts.items()) if n]
 
     def overhead(self) -> float | None:
         """The share (0..1) of the CPU time that sampling took, estimated; None: unknown.

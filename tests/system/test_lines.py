@@ -700,7 +700,7 @@ def test_the_report(lined: Lined, pyhybrid: Callable[..., Run], tmp_path: Path) 
     (tmp_path / "program.py").unlink()
     out = pyhybrid("report", "--lines").result.stdout.splitlines()
     assert out[0].endswith("; source not found")
-    assert [row[:18].split() for row in out[2:]] == [
+    assert [row[:18].split() for row in takewhile(bool, out[2:])] == [
         ["3", "1"],
         ["4", "101"],
         ["5", "100"],

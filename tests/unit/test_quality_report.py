@@ -28,9 +28,9 @@ def test_the_example(profile: Profile) -> None:
     assert report.missed_weight_ns == PERIOD_NS
     assert sum(report.stacks.values()) == pytest.approx(1)
     assert report.gil == {"held": 0, "waiting": 0, "neither": 1}
-    # Ten samples of the handler, all in bucket 16.
+    # Ten samples of the handler, all in bucket 16, which ends at 1280.
     assert report.handler_histogram == [(1024, 10)]
-    assert report.handler_p50_ns == report.handler_max_ns == 1152
+    assert (report.handler_p50_ns, report.handler_max_ns) == (1152, 1280)
 
 
 def test_names_by_library(profile: Profile) -> None:

@@ -138,8 +138,8 @@ def test_rate(tmp_path: Path) -> None:
 def test_handler_cost(tmp_path: Path) -> None:
     with busy("cpu", tmp_path) as profile:
         cost = HandlerCost(profile)
-    assert cost.quantile_ns(0.5) == 64 * 2**5 * 1.125  # bucket 20
-    assert cost.quantile_ns(0.99) == 64 * 2**7 * 1.625  # bucket 30
+    assert cost.quantile_ns(0.5) == round(2048 + 500 / 985 * 512)  # in bucket 20
+    assert cost.quantile_ns(0.99) == round(12288 + 5 / 15 * 2048)  # in bucket 30
     assert cost.overhead() == pytest.approx(0.00117, rel=0.1)
     with busy("cpu", tmp_path, cost_ns=20_000) as profile:
         assert HandlerCost(profile).overhead() == pytest.approx(0.01, rel=0.01)
