@@ -7,7 +7,6 @@ weights nanoseconds of the sampling clock.
 """
 
 import json
-import os
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +16,11 @@ from operator import le
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pyhybrid.assemble import assemble
 from pyhybrid.damage import damage_in, one_line
+from pyhybrid.database import DAMAGED, open_database
 from pyhybrid.errors import PyhybridError
 from pyhybrid.event_log import events
+from pyhybrid.pandas_table import data_frame
 from pyhybrid.rows import (
     Call,
     CallTime,
@@ -39,16 +39,10 @@ from pyhybrid.rows import (
     Thread,
     Turn,
 )
-from pyhybrid.spool_format import MAGIC as SPOOL_MAGIC
 from pyhybrid.sqlite_forks import in_sqlite
-from pyhybrid.store import APPLICATION_ID, SCHEMA_VERSION
 from pyhybrid.symbols import Demangle, Loader
 
-SQLITE_MAGIC = b"SQLite format 3\0"
-CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
-# What SQLite raises: also where an integer has more than its 63 bits, and where a text is none.
-_DAMAGED = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
 _T = TypeVar("_T")
 
@@ -62,13 +56,6 @@ def _table(read: "Callable[[Profile], _T]") -> "cached_property[_T]":
             return read(profile)
 
     return cached_property(checked)
-
-
-class _Database(sqlite3.Connection):
-    """Any thread may use it, within `in_sqlite`."""
-
-    def __del__(self, inside: Any = in_sqlite) -> None:
-        inside.abandon(self)
 
 
 class Profile:
@@ -100,41 +87,7 @@ class Profile:
         Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of
         another version than this program's.
         """
-        try:
-            with open(path, "rb") as file:
-                magic = file.read(16)
-        except OSError as error:
-            raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
-        is_spool = magic.startswith(SPOOL_MAGIC)
-        if not is_spool and magic != SQLITE_MAGIC:
-            raise PyhybridError(f"{path}: not a pyhybrid profile")
-        quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-        if quoted.startswith("/"):
-            quoted = "//" + quoted  # no host, also where the path begins with two
-        name = ":memory:" if is_spool else f"file:{quoted}?mode=ro&immutable=1"
-        with in_sqlite:
-            try:
-                database = _Database(
-                    name, uri=not is_spool, isolation_level=None, check_same_thread=False
-                )
-            except sqlite3.Error as error:
-                raise PyhybridError(f"cannot read {path}: {one_line(error)}") from error
-            try:
-                if is_spool:
-                    assemble(database, path, symbols)
-                else:
-                    longest = min(
-                        os.path.getsize(path), 1 << 30
-                    )  # of a value: no damage makes it longer
-                    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
-                    _check(path, database)
-            except _DAMAGED as error:
-                database.close()
-                raise PyhybridError(f"{path}: damaged: {one_line(error)}") from error
-            except BaseException:
-                database.close()
-                raise
-            return cls(path, database)
+        return cls(path, open_database(path, symbols))
 
     def close(self) -> None:
         """Close the file; what was read stays."""
@@ -161,7 +114,7 @@ class Profile:
                 yield rows
                 with in_sqlite:
                     rows = cursor.fetchmany(_BATCH)
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise PyhybridError(f"{self.path}: damaged: {one_line(error)}") from error
 
     @_table
@@ -293,33 +246,7 @@ class Profile:
         figures); of events: calls, resumes, raised, total_ns, self_ns (NA where nothing was
         counted).  Raises PyhybridError where pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise PyhybridError("to_pandas() needs pandas, which is not installed") from None
-        nodes, frames, modules = self.nodes, self.frames, self.modules
-        ids = range(1, len(nodes.parent))
-        rows = [frames[nodes.frame[node]] for node in ids]
-        table = pandas.DataFrame(
-            {
-                "parent": nodes.parent[1:],
-                "kind": [row.kind for row in rows],
-                "name": [row.name for row in rows],
-                "file": [row.file for row in rows],
-                "line": pandas.array([row.line for row in rows], dtype="Int64"),
-                "module": [modules[row.module].path if row.module else None for row in rows],
-            },
-            index=pandas.Index(ids, name="node"),
-        )
-        columns = ["node", "samples", "weight_ns"]
-        sampled = self.query("SELECT node, samples, weight_ns FROM node_self")
-        counted = pandas.DataFrame(self.exact, columns=Exact._fields).groupby("node").sum()
-        for figures in (
-            pandas.DataFrame(sampled, columns=columns).set_index("node"),
-            counted[["calls", "resumes", "raised", "total_ns", "self_ns"]],
-        ):
-            table = table.join(figures.astype("Int64"))
-        return table.fillna({"samples": 0, "weight_ns": 0})
+        return data_frame(self)
 
     def timeline(self) -> Iterator[Chunk]:
         """Every sample, in chunks by thread and time."""
@@ -362,19 +289,3 @@ class Profile:
 
     def _damaged(self, what: str) -> Any:
         raise PyhybridError(f"{self.path}: damaged: {what}")
-
-
-def _check(path: str, database: sqlite3.Connection) -> None:
-    if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise PyhybridError(f"{path}: an SQLite database, but not a pyhybrid profile")
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version != SCHEMA_VERSION:
-        age = "a newer" if version > SCHEMA_VERSION else "an older"
-        raise PyhybridError(
-            f"{path}: schema version {version}, written by {age} pyhybrid "
-            f"(this one reads {SCHEMA_VERSION})"
-        )
-    if os.path.getsize(path) <= CHECKED_BYTES:
-        verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise PyhybridError(f"{path}: damaged: {one_line(verdict)}")

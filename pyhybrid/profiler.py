@@ -8,17 +8,15 @@ import os
 import sys
 from typing import Any
 
-from pyhybrid import __version__, host
+from pyhybrid import host
 from pyhybrid.claim import check_folder, claim
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finisher import spawn, wait_for
 from pyhybrid.forks import QuietFork
 from pyhybrid.jit_files import jit_files
-from pyhybrid.settings import CLOCKS, ENGINES, Settings
+from pyhybrid.meta import describe
+from pyhybrid.settings import CLOCKS, ENGINES, NO_SAMPLES, Settings
 from pyhybrid.streams import keep_whole, release
-
-ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
-NO_SAMPLES = 4
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
@@ -149,7 +147,6 @@ class Profiling:
         """What is needed after the clocks start, so that it is not sampled as the program's."""
         import fcntl  # noqa: F401
         import json  # noqa: F401
-        import time  # noqa: F401
 
     def _hold_lock(self) -> None:
         """Keep the spool's lock until it is finished, out of the program's way, not in children."""
@@ -179,62 +176,15 @@ class Profiling:
 
     def _write_meta(self, started: dict[str, Any], machine: dict[str, Any]) -> None:
         import json
-        import time
 
-        period = started["period_ns"]
-        now_ns, unix_ns = time.monotonic_ns(), time.time_ns()
-        notes = []
-        if period > 1_000_000_000 // self.settings.hz:
-            cost = started["cost_ns"] / 1000
-            why = f"would cost more than 20 % of a core ({cost:.0f} us a sample)"
-            if not cost:
-                why = "may cost too much (no signal came when that was to be measured)"
-            notes.append(f"{self.settings.hz} Hz {why}: {1_000_000_000 // period} Hz")
-        if not started["watches_code"]:
-            notes.append("no free code watcher: names of code objects that die may be wrong")
-        if self.settings.kernel and started["no_kernel_frames"]:
-            notes.append(f"no frames of the kernel: {started['no_kernel_frames']}")
-        inexact = self.settings.c_calls and sys.version_info < (3, 12, 5)
-        if inexact:
-            lost = "bound methods called with *args are missing (CPython < 3.12.5)"
-            notes.append(f"calls of C functions: {lost}")
         meta = {
-            "version": __version__,
             "argv": self.argv,
             "executable": self.python,
             "cwd": self.cwd,
             "pid": self.pid,
-            **machine,
-            "python": sys.version.split()[0],
-            "package_dir": os.path.dirname(os.path.abspath(__file__)),
-            "clock": self.settings.clock,
-            "wall_threads": [os.fsdecode(each) for each in self.settings.wall_threads],
-            "mode": self.settings.mode,
-            "engine": ENGINE_NAMES[started["engine"]],
-            "engine_reason": started["engine_reason"],
-            "kernel_frames": started["no_kernel_frames"] is None,
-            "no_kernel_frames": started["no_kernel_frames"] or "",
-            "hz_asked": self.settings.hz,
-            "hz": 1_000_000_000 // period,
-            "period_ns": period,
-            "cost_ns": started["cost_ns"],
-            "tool_id": started["tool_id"],
-            "call_cost_ns": round(started["call_cost_ns"], 2) or None,
-            "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2)
-            if started["call_cost_ns"]
-            else None,
-            "functions": self.settings.functions,
-            "lines": self.settings.lines,
-            "c_calls": self.settings.c_calls,
-            "c_calls_inexact": inexact,
-            "start_ns": started["start_ns"],
-            "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
-            "unwinder": self.settings.unwinder,
-            "notes": notes,
-            "custom_prefix": self.settings.prefix is not None,
-            # ./perf.data is that of the `perf record` around us then.
-            "perf_trampoline": self.settings.perf_trampoline,
             "prefix_suffix": self.suffix,
+            **machine,
+            **describe(self.settings, started),
         }
         self.native.write_meta(json.dumps(meta).encode())
         self._to_json = json.dumps  # at the end imports may be forbidden

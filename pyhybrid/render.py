@@ -7,12 +7,12 @@ is not even imported then, the finishing process has no time to lose.
 import os
 import re
 from collections.abc import Callable
-from itertools import zip_longest
 from textwrap import wrap
 from typing import TextIO
 
 from pyhybrid.lines import FunctionLines
 from pyhybrid.names import losses_text, shares_text, short_time, shorten_native
+from pyhybrid.shorten import elided, middle
 from pyhybrid.summary import CallDurations, Function, Summary
 
 Line = list[tuple[str, str]]
@@ -225,7 +225,7 @@ def _row(first_ns: int, function: Function, s: Summary, columns: int) -> Line:
     calls = "" if s.calls is None else f" {_count(function.calls)}"
     shares = f"{_percent(first_ns, s)} {_percent(function.total_ns, s)}{calls}  "
     name = _short(function)
-    return [(shares, ""), (_middle(name, columns - len(shares)), STRONG)]
+    return [(shares, ""), (middle(name, columns - len(shares)), STRONG)]
 
 
 def _count(calls: int | None) -> str:
@@ -243,7 +243,7 @@ def _traced(s: Summary, columns: int) -> list[Line]:
         own_ns, total_ns = f.exact_self_ns or 0, f.exact_total_ns or 0
         shares = f"{own_ns / all_ns:7.1%} {total_ns / all_ns:7.1%} {own_ns / 1e9:12.4f}"
         head = f"{shares} {_count(f.calls)}  "
-        lines.append([(head, ""), (_middle(f.name, columns - len(head)), STRONG)])
+        lines.append([(head, ""), (middle(f.name, columns - len(head)), STRONG)])
     return lines
 
 
@@ -264,8 +264,8 @@ def _paths(s: Summary, columns: int) -> list[Line]:
     lines: list[Line] = [[("   self  call path", DIM)]]
     for path in s.paths[:N_PATHS]:
         share = f"{_percent(path.weight_ns, s)}  "
-        names = [_middle(_bare(name), MAX_NAME) for name in path.frames]
-        lines.append([(share, ""), (_elided(names, columns - len(share)), "")])
+        names = [middle(_bare(name), MAX_NAME) for name in path.frames]
+        lines.append([(share, ""), (elided(names, columns - len(share)), "")])
     return lines
 
 
@@ -273,30 +273,6 @@ def _bare(label: str) -> str:
     """A label without file and line, or without C++ arguments."""
     python = _PYTHON_LABEL.fullmatch(label)
     return python[1] if python else shorten_native(label)
-
-
-def _elided(names: list[str], columns: int) -> str:
-    """`a > b > … > y > z` within `columns`: both ends, the leaf's end first."""
-    if len(" > ".join(names)) <= columns:
-        return " > ".join(names)
-    head: list[str] = []
-    tail: list[str] = []
-    for front, back in zip_longest(names[:2], reversed(names[2:])):
-        for side, name in ((tail, back), (head, front)):
-            if name is None:
-                continue
-            if len(" > ".join([*head, "…", *tail, name])) > columns:
-                return " > ".join([*head, "…", *reversed(tail)])
-            side.append(name)
-    return _middle(" > ".join([*head, *reversed(tail)]), columns)
-
-
-def _middle(text: str, columns: int) -> str:
-    """Text with its middle left out where it is longer than `columns`."""
-    if len(text) <= columns:
-        return text
-    half = (columns - 1) // 2
-    return f"{text[: columns - 1 - half]}…{text[-half:]}"
 
 
 def _cut(line: Line, columns: int) -> Line:

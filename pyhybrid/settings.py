@@ -11,6 +11,7 @@ from pyhybrid.errors import UsageError
 MODES = ("sample", "trace", "hybrid")
 CLOCKS = {"cpu": 0, "wall": 1}
 ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}
+NO_SAMPLES = 4  # the engine of mode trace
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
 PATTERN_MAX, PATTERNS_MAX = 200, 1000  # bytes, src/sampler/sampler.h

@@ -1,0 +1,75 @@
+"""What a run says of itself in its profile's meta data, once its clocks have started.
+
+Imports are few and light: the program waits for them.
+"""
+
+import os
+import sys
+import time
+from typing import Any
+
+from pyhybrid import __version__
+from pyhybrid.settings import Settings
+
+ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
+
+
+def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
+    """What was asked, and what came of it; `started` is what `_native.start` returned."""
+    period = started["period_ns"]
+    now_ns, unix_ns = time.monotonic_ns(), time.time_ns()
+    call_cost_ns = started["call_cost_ns"]
+    return {
+        "version": __version__,
+        "python": sys.version.split()[0],
+        "package_dir": os.path.dirname(os.path.abspath(__file__)),
+        "clock": settings.clock,
+        "wall_threads": [os.fsdecode(each) for each in settings.wall_threads],
+        "mode": settings.mode,
+        "engine": ENGINE_NAMES[started["engine"]],
+        "engine_reason": started["engine_reason"],
+        "kernel_frames": started["no_kernel_frames"] is None,
+        "no_kernel_frames": started["no_kernel_frames"] or "",
+        "hz_asked": settings.hz,
+        "hz": 1_000_000_000 // period,
+        "period_ns": period,
+        "cost_ns": started["cost_ns"],
+        "tool_id": started["tool_id"],
+        "call_cost_ns": round(call_cost_ns, 2) or None,
+        "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2) if call_cost_ns else None,
+        "functions": settings.functions,
+        "lines": settings.lines,
+        "c_calls": settings.c_calls,
+        "c_calls_inexact": _c_calls_inexact(settings),
+        "start_ns": started["start_ns"],
+        "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
+        "unwinder": settings.unwinder,
+        "notes": _notes(settings, started),
+        "custom_prefix": settings.prefix is not None,
+        # ./perf.data is that of the `perf record` around us then.
+        "perf_trampoline": settings.perf_trampoline,
+    }
+
+
+def _c_calls_inexact(settings: Settings) -> bool:
+    return settings.c_calls and sys.version_info < (3, 12, 5)
+
+
+def _notes(settings: Settings, started: dict[str, Any]) -> list[str]:
+    """What is not as asked, a line each."""
+    notes = []
+    period = started["period_ns"]
+    if period > 1_000_000_000 // settings.hz:
+        cost = started["cost_ns"] / 1000
+        why = f"would cost more than 20 % of a core ({cost:.0f} us a sample)"
+        if not cost:
+            why = "may cost too much (no signal came when that was to be measured)"
+        notes.append(f"{settings.hz} Hz {why}: {1_000_000_000 // period} Hz")
+    if not started["watches_code"]:
+        notes.append("no free code watcher: names of code objects that die may be wrong")
+    if settings.kernel and started["no_kernel_frames"]:
+        notes.append(f"no frames of the kernel: {started['no_kernel_frames']}")
+    if _c_calls_inexact(settings):
+        lost = "bound methods called with *args are missing (CPython < 3.12.5)"
+        notes.append(f"calls of C functions: {lost}")
+    return notes

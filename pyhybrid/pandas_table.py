@@ -1,0 +1,40 @@
+"""The call tree as a pandas DataFrame, where pandas is installed."""
+
+from typing import TYPE_CHECKING, Any
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.rows import Exact
+
+if TYPE_CHECKING:
+    from pyhybrid.profile_file import Profile
+
+
+def data_frame(profile: "Profile") -> Any:
+    """A row for each call path: see `Profile.to_pandas`."""
+    try:
+        import pandas
+    except ImportError:
+        raise PyhybridError("to_pandas() needs pandas, which is not installed") from None
+    nodes, frames, modules = profile.nodes, profile.frames, profile.modules
+    ids = range(1, len(nodes.parent))
+    rows = [frames[nodes.frame[node]] for node in ids]
+    table = pandas.DataFrame(
+        {
+            "parent": nodes.parent[1:],
+            "kind": [row.kind for row in rows],
+            "name": [row.name for row in rows],
+            "file": [row.file for row in rows],
+            "line": pandas.array([row.line for row in rows], dtype="Int64"),
+            "module": [modules[row.module].path if row.module else None for row in rows],
+        },
+        index=pandas.Index(ids, name="node"),
+    )
+    columns = ["node", "samples", "weight_ns"]
+    sampled = profile.query("SELECT node, samples, weight_ns FROM node_self")
+    counted = pandas.DataFrame(profile.exact, columns=Exact._fields).groupby("node").sum()
+    for figures in (
+        pandas.DataFrame(sampled, columns=columns).set_index("node"),
+        counted[["calls", "resumes", "raised", "total_ns", "self_ns"]],
+    ):
+        table = table.join(figures.astype("Int64"))
+    return table.fillna({"samples": 0, "weight_ns": 0})

@@ -1,0 +1,27 @@
+"""Texts cut to a number of columns."""
+
+from itertools import zip_longest
+
+
+def elided(names: list[str], columns: int) -> str:
+    """`a > b > … > y > z` within `columns`: both ends, the leaf's end first."""
+    if len(" > ".join(names)) <= columns:
+        return " > ".join(names)
+    head: list[str] = []
+    tail: list[str] = []
+    for front, back in zip_longest(names[:2], reversed(names[2:])):
+        for side, name in ((tail, back), (head, front)):
+            if name is None:
+                continue
+            if len(" > ".join([*head, "…", *tail, name])) > columns:
+                return " > ".join([*head, "…", *reversed(tail)])
+            side.append(name)
+    return middle(" > ".join([*head, *reversed(tail)]), columns)
+
+
+def middle(text: str, columns: int) -> str:
+    """Text with its middle left out where it is longer than `columns`."""
+    if len(text) <= columns:
+        return text
+    half = (columns - 1) // 2
+    return f"{text[: columns - 1 - half]}…{text[-half:]}"
