@@ -15,10 +15,15 @@ def replacing(path: str) -> Iterator[str]:
     """
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
+        _forget(temporary)  # of a process of this number that was killed
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
         raise PyhybridError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+        _forget(temporary)
+
+
+def _forget(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -46,7 +46,8 @@ def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
 
     With `slower_than` a call's samples are those of its thread while it ran there, or with
     `any_thread` of all threads.  Exact figures stay where the choice is by thread or frame: they
-    are not kept by time.  Raises PyhybridError where no such call or thread is in the profile.
+    are not kept by time, nor are losses.  Raises PyhybridError where no such call or thread is in
+    the profile.
     """
     if choice == Choice():
         return profile, []
@@ -105,14 +106,24 @@ class Selection(Profile):
         self.turns = [turn for turn in profile.turns if turn.thread in threads]
         self.call_times = [each for each in profile.call_times if each.thread in threads]
         self.lines = [] if by_time else [line for line in profile.lines if line.thread in threads]
-        self.losses = [loss for loss in profile.losses if loss.thread in threads]
+        # When a signal was lost is not known.
+        lost = [] if self.is_part else [loss for loss in profile.losses if loss.thread in threads]
+        self.losses = lost
         chosen = {key: thread for key, thread in profile.threads.items() if key in threads}
         self.threads = chosen
         if by_time or choice.frames:
             rows: dict[int, list[Sampled]] = defaultdict(list)
             for row in self.sampled:
                 rows[row.thread].append(row)
-            self.threads = {key: _restricted(each, rows[each.id]) for key, each in chosen.items()}
+            n_lost = Counter[int]()
+            for loss in lost:
+                n_lost[loss.thread] += loss.samples
+            self.threads = {
+                key: _restricted(each, rows[key], n_lost[key]) for key, each in chosen.items()
+            }
+        if self.is_part or len(chosen) < len(profile.threads):
+            cpu_ns = sum(thread.cpu_ns or 0 for thread in self.threads.values())
+            self.process = replace(profile.process, cpu_ns=cpu_ns or None)
 
     @cached_property
     def sampled(self) -> list[Sampled]:
@@ -189,8 +200,7 @@ class Selection(Profile):
         return self._choice.gil in (None, gil) and self._choice.off_cpu in (None, bool(off_cpu))
 
 
-def _restricted(thread: Thread, rows: list[Sampled]) -> Thread:
-    lost = thread.signals - thread.recorded
+def _restricted(thread: Thread, rows: list[Sampled], lost: int) -> Thread:
     recorded = sum(row.samples for row in rows)
     weight_ns = sum(row.weight_ns for row in rows)
     return replace(

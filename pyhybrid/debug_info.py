@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Module
+from pyhybrid.same_file import is_newer
 from pyhybrid.symbols import Demangle
 
 
@@ -87,7 +88,7 @@ class DebugFiles:
 
     def _read(self, module: Module) -> DebugInfo | None:
         path, build_id = module.path, module.build_id
-        if not build_id and self._changed(path):
+        if not build_id and is_newer(path, module.load_ns, self._profile.meta):
             return None
         try:
             return self._open_file(path, build_id)
@@ -110,11 +111,3 @@ class DebugFiles:
             except (OSError, LookupError, ValueError) as error:
                 self.notes.append(f"{fetched}: no source lines: {error}")
         return None
-
-    def _changed(self, path: str) -> bool:
-        """May it be another file than the one that ran?  Asked where no build-id tells."""
-        try:
-            changed_ns = os.stat(path).st_ctime_ns
-        except OSError:
-            return True
-        return changed_ns > int(self._profile.meta.get("start_unix_ns") or 0)

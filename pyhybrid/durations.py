@@ -121,6 +121,10 @@ class Durations:
             seen += n
         return self.max_ns
 
+    def calls_from(self, least_ns: int) -> int:
+        """How many took `least_ns` or longer, without those of the bucket that it lies in."""
+        return sum(n for begin, n in self.histogram.items() if begin >= least_ns)
+
 
 def function_durations(profile: "Profile") -> dict[int, Durations]:
     """By frame id; all paths and threads together."""

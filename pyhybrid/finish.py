@@ -82,8 +82,8 @@ def _in_source(profile: Profile, notes: list[str]) -> Profile:
 def main(argv: list[str] | None = None) -> int:
     """`python -m pyhybrid.finish SPOOL PREFIX`: returns the exit code.
 
-    The spool is removed once its profile file is whole, unless --keep.  With EXPORT_FAILED it is,
-    but an export is missing.
+    The spool is removed once all files are made, unless --keep.  With EXPORT_FAILED the profile is
+    whole, but an export is missing.
     """
     import argparse
 
@@ -98,9 +98,9 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         path = finish(options.spool, options.prefix)
-        if not options.keep:
-            os.unlink(options.spool)
         failed = export(path, options.prefix, options.format or [], options.summary)
+        if not options.keep:
+            os.unlink(options.spool)  # only now: while it is there no other run takes these names
         return EXPORT_FAILED if failed else 0
     except PyhybridError as error:
         print(f"pyhybrid: {error}", file=sys.stderr)

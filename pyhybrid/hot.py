@@ -74,6 +74,7 @@ class Hot:
         functions = [
             HotFunction(frame, samples[frame], self_ns[frame], total, python[frame])
             for frame, total in totals.items()
+            if total
         ]
         return sorted(functions, key=lambda f: (-f.self_ns, -f.total_ns, f.frame))
 

@@ -39,6 +39,12 @@ def is_of_this_process(path: str) -> bool:
     return os.lstat(path).st_mtime >= _began() - _SLACK_S
 
 
+def began_since_boot(process: str) -> float:
+    """When a process of /proc began, in seconds of CLOCK_BOOTTIME.  Raises OSError."""
+    ticks = int(_read(f"/proc/{process}/stat").rpartition(b")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def why_not_ours(path: str) -> str:
     """Why what is there must not be removed; "" where it may be, or nothing is there."""
     try:
@@ -59,9 +65,7 @@ def _perf_map(pid: int) -> str | None:
 
 def _began() -> float:
     """When this process began, in seconds of the clock on the wall."""
-    ticks = int(_read("/proc/self/stat").rpartition(b")")[2].split()[19])
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - age
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + began_since_boot("self")
 
 
 def _jitdumps(pid: int) -> list[str]:

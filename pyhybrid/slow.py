@@ -47,13 +47,7 @@ def spans_of(
 
 
 def _calls(profile: Profile, limit: SlowerThan) -> tuple[list[Call], str]:
-    nodes, frames = profile.nodes.frame, profile.frames
-    named = {
-        number
-        for number, frame in frames.items()
-        if frame.kind in ("python", "region")
-        and (frame.name == limit.name or limit.name.endswith(f".{frame.name}"))
-    }
+    nodes, named = profile.nodes.frame, _named(profile, limit.name)
     of_name = [call for call in profile.calls if nodes[call.node] in named]
     if not of_name:
         raise PyhybridError(
@@ -62,9 +56,29 @@ def _calls(profile: Profile, limit: SlowerThan) -> tuple[list[Call], str]:
         )
     slow = [call for call in of_name if call.end_ns - call.begin_ns >= limit.least_ns]
     durations = function_durations(profile)
-    n = sum(durations[frame].calls for frame in named if frame in durations)
+    counted = [durations[frame] for frame in named if frame in durations]
+    n = sum(each.calls for each in counted)
     text = f"only samples within {len(slow):,} of {n:,} calls of {limit.name}"
-    return slow, f"{text} that took {short_time(limit.least_ns)} or longer"
+    text += f" that took {short_time(limit.least_ns)} or longer"
+    n_slow = sum(each.calls_from(limit.least_ns) for each in counted)
+    if n_slow > len(slow):
+        text += f" ({n_slow:,} or more did, of which the slowest were kept)"
+    return slow, text
+
+
+def _named(profile: Profile, name: str) -> set[int]:
+    """The frames of a function, as `-t` takes it, or of a region; of functions of the same name in
+    several modules those whose file is the module's, if there are any."""
+    frames = [f for f in profile.frames.values() if f.kind in ("python", "region")]
+    exactly = {frame.id for frame in frames if frame.name == name}
+    ends = [f for f in frames if f.kind == "python" and name.endswith(f".{f.name}")]
+    in_module = [f for f in ends if _is_module(f.file or "", name.removesuffix(f".{f.name}"))]
+    return exactly | {frame.id for frame in in_module or ends}
+
+
+def _is_module(file: str, module: str) -> bool:
+    path = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f".{path}".endswith(f".{module}")
 
 
 def _united(spans: Spans) -> Spans:

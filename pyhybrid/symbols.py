@@ -28,6 +28,7 @@ from pyhybrid.exported_data import readable_place
 from pyhybrid.jit_maps import read_jit_functions
 from pyhybrid.kallsyms import KernelFunction, KernelSymbols, kernel_build_id
 from pyhybrid.pseudo import JIT
+from pyhybrid.same_file import is_newer
 from pyhybrid.spool_rows import Module, Spool
 
 ADDRESS_BITS = 47
@@ -152,6 +153,8 @@ class Symbolizer:
             try:
                 if module.path == vdso.NAME:
                     return self._resolve_vdso(self._load, module, addresses)
+                if not module.build_id and is_newer(module.path, module.load_ns, self._spool.meta):
+                    raise LookupError
                 return self._load(module.path, module.build_id or None).resolve(addresses)
             except LookupError:
                 self._note(f"{module.path} is another build than the one that ran: no names")

@@ -24,6 +24,7 @@ from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.pstats import PStats
+from pyhybrid.in_place import into
 
 
 class Export:
@@ -124,8 +125,13 @@ class Export:
                     exporter.all_frames = args.all_frames
                 if isinstance(exporter, Folded | PStats | Callgrind):
                     exporter.min_time_ns = args.min_time
-                path = args.output or exporter.default_path(profile, prefix)
-                _say(exporter.write(profile if name in AS_RECORDED else in_source, path))
+                chosen = profile if name in AS_RECORDED else in_source
+                if args.output:
+                    with into(args.output) as path:
+                        output = exporter.write(chosen, path)
+                    _say(Output(output.path and args.output, output.notes))
+                else:
+                    _say(exporter.write(chosen, exporter.default_path(profile, prefix)))
 
 
 def _say(output: Output) -> None:

@@ -1,9 +1,9 @@
 """Addresses for frames that have none, so that perf can name them.
 
-perf knows addresses only.  Python functions and pseudo-frames get synthetic ones: 16 bytes each in
-a region where nothing was mapped and nothing was sampled, which perf.data declares as `//anon` and
-/tmp/perf-PID.map names.  The same profile always gives the same addresses, so the two files fit
-whichever is made first, or again.
+perf knows addresses only. Python functions, pseudo-frames and the kernel where nobody knows where
+in it get synthetic ones: 16 bytes each in a region where nothing was mapped and nothing was
+sampled, which perf.data declares as `//anon` and /tmp/perf-PID.map names. The same profile always
+gives the same addresses, so the two files fit whichever is made first, or again.
 
 Code in no module (JIT compilers' output) keeps its addresses; the pages that were sampled, or where
 its functions start, are declared the same way, and the map calls them [jit] where no runtime named
@@ -11,6 +11,7 @@ them.
 """
 
 from pyhybrid.profile_file import Profile
+from pyhybrid.pseudo import KERNEL
 
 FRAME_SIZE = 16  # bytes of address space per frame
 PAGE = 4096
@@ -41,7 +42,7 @@ class SyntheticAddresses:
         self.of_frame = {
             frame.id: self.base + FRAME_SIZE * frame.id
             for frame in frames.values()
-            if frame.kind not in ("native", "kernel")
+            if frame.kind not in ("native", "kernel") or frame.name == KERNEL
         }
 
 

@@ -7,6 +7,7 @@ the clock skipped some); in a profile without samples it is exact self time in m
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from pyhybrid.atomic import replacing
@@ -61,12 +62,23 @@ class Folded:
             weights = _merged(weights, tree.parent, self.min_time_ns)
         threads = {t.id: t.name.translate(SEPARATORS) for t in profile.threads.values()}
         names = {frame: label.translate(SEPARATORS) for frame, label in labels.items()}
-        counts: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
         for (thread, node), weight_ns in weights.items():
             path = [names[frame] for frame in tree.path(node)] if node != THREAD else []
             path = path if node else [INTERPRETER]
-            counts[";".join((threads[thread], *path))] += weight_ns // unit_ns
-        return sorted(f"{path} {n}" for path, n in counts.items())
+            totals[";".join((threads[thread], *path))] += weight_ns
+        return sorted(f"{path} {n}" for path, n in _in_units(totals, unit_ns))
+
+
+def _in_units(totals: Counter[str], unit_ns: int) -> Iterator[tuple[str, int]]:
+    """In whole units; what a path has more is the next one's.
+
+    So the sums of all functions, whose paths follow each other, are right to a unit.
+    """
+    rest_ns = 0
+    for path, total_ns in sorted(totals.items()):
+        n, rest_ns = divmod(rest_ns + total_ns, unit_ns)
+        yield path, n
 
 
 def _merged(

@@ -27,7 +27,7 @@ from pyhybrid.exporters.perf_samples import (
     summed_samples,
 )
 from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Module
+from pyhybrid.rows import Module, Thread
 
 EXACT_EVENT = "pyhybrid/exact-self-ns/"
 CLOCK_RESOLUTION_NS = 1
@@ -116,7 +116,7 @@ class _Samples:
         got come while it is still its own.
         """
         profile, nodes = self._profile, self._nodes
-        latest = {thread.tid: thread.id for thread in profile.threads.values()}.values()
+        latest = {thread.tid: thread.id for thread in _by_begin(profile)}.values()
         gone = [row for row in nodes.rows if row.thread not in latest]
         early = exact_samples(profile, nodes, gone, None)
         make = summed_samples if self._summed else clock_samples
@@ -160,15 +160,22 @@ def _threads(profile: Profile) -> Iterator[Record]:
     """Begins and names of threads; those that got a number again begin when they were seen."""
     pid = profile.process.pid
     seen: set[int] = set()
-    for thread in profile.threads.values():
-        begin_ns = 0
-        if thread.tid in seen:
-            begin_ns = min(thread.start_ns, thread.first_ns or thread.start_ns)
+    for thread in _by_begin(profile):
+        begin_ns = _begin_ns(thread) if thread.tid in seen else 0
         seen.add(thread.tid)
         if thread.tid != pid:
             yield begin_ns, form.fork(pid, thread.tid, begin_ns)
         name = thread.name.translate(SEPARATORS)
         yield begin_ns, form.comm(pid, thread.tid, name, begin_ns)
+
+
+def _by_begin(profile: Profile) -> list[Thread]:
+    """(Those that were never sampled have the last ids, whenever they were.)"""
+    return sorted(profile.threads.values(), key=_begin_ns)
+
+
+def _begin_ns(thread: Thread) -> int:
+    return min(thread.start_ns, thread.first_ns or thread.start_ns)
 
 
 def _overlapping(modules: list[Module]) -> set[int]:

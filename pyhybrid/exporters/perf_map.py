@@ -11,20 +11,24 @@ perf reads the map of a process only where the reader's user owns it.  /tmp belo
 nothing is written through a link or over another user's file.
 """
 
-import contextlib
 import os
-from typing import NamedTuple
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from pyhybrid.atomic import replacing
+from pyhybrid.boot import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import FRAME_SIZE, SyntheticAddresses
 from pyhybrid.exporters.output import SEPARATORS, Output
-from pyhybrid.jit_files import perf_map_path, why_not_ours
+from pyhybrid.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.jit_maps import JIT_MAP, JitFunctions, read_trusted
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import JIT
 from pyhybrid.rows import Frame
 
 _EARLIER_SIZE = 1 << 24  # bytes of synthetic addresses
+_SLACK_S = 0.1
 
 # Tools that read perf's output cut names at parentheses, too.
 UNSAFE = SEPARATORS | str.maketrans({"(": "[", ")": "]"})
@@ -51,21 +55,20 @@ class PerfMap:
     def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
         """Write the map at `path`.
 
-        A link or another user's file is left alone, which is a note and not an error.  Raises
-        PyhybridError where the file cannot be written.
+        A link, another user's file and another process's map are left alone, which is a note and
+        not an error.  Raises PyhybridError where the file cannot be written.
         """
+        text = "".join(f"{line}\n" for line in self.lines(profile, _theirs(profile, path)))
         try:
-            text = "".join(f"{line}\n" for line in self.lines(profile, _theirs(profile, path)))
-            if refused := why_not_ours(path):
+            if refused := _why_not(profile, path):
                 note = f"{path} not written: {refused}; perf will not name Python functions"
                 return Output(None, [note])
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(path, flags, 0o644), "wb") as file:
-                file.write(text.encode("utf-8", "backslashreplace"))
         except OSError as error:
             raise PyhybridError(f"cannot write {path}: {error.strerror}") from error
+        with replacing(path) as temporary:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(temporary, flags, 0o644), "wb") as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
         return Output(path, [])
 
     def lines(self, profile: Profile, theirs: bytes = b"") -> list[str]:
@@ -94,6 +97,25 @@ def _name(frame: Frame) -> str:
     elif frame.kind == "region":
         name = f"[{name}]"
     return name.translate(UNSAFE)
+
+
+def _why_not(profile: Profile, path: str) -> str:
+    """Why nothing may be written there; "" where it may.  Raises OSError."""
+    pid = profile.process.pid
+    if path == perf_map_path(pid) and _is_another(pid, profile.meta):
+        return f"process {pid} is another one now"
+    return why_not_ours(path)
+
+
+def _is_another(pid: int, meta: Mapping[str, Any]) -> bool:
+    """Is there a process of that number that began after the profile did?"""
+    try:
+        began = began_since_boot(str(pid))
+    except OSError:
+        return False
+    asleep = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()  # the machine, at most
+    start = int(meta.get("start_ns") or 0) / 1e9 + asleep
+    return began > start + _SLACK_S or meta.get("boot_id", boot_id()) != boot_id()
 
 
 def _theirs(profile: Profile, path: str) -> bytes:

@@ -115,3 +115,9 @@ def test_a_cut_off_keeps_the_sum_of_folded_stacks(run: Run, pyhybrid: Callable[.
     cut = folded_counts(run)
     assert sum(cut) == sum(whole)
     assert 1 <= len(cut) < len(whole)
+
+
+def test_to_a_pipe(run: Run, pyhybrid: Callable[..., Run]) -> None:
+    piped = pyhybrid("export", run.path(), "-f", "folded", "-o", "/dev/fd/1").result
+    assert piped.stdout == run.path("out.folded").read_text()
+    assert piped.stderr == "pyhybrid: wrote /dev/fd/1\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -236,3 +237,35 @@ def test_bad_selections(steps: Run, pyhybrid: Callable[..., Run]) -> None:
         assert result.returncode == code, result.stderr
         assert reason in result.stderr
         assert result.stderr.count("\n") == 1
+
+
+def test_slow_calls_of_which_only_the_slowest_were_kept(pyhybrid: Callable[..., Run]) -> None:
+    program = "def step(): sum(range(200))\nfor _ in range(20_000): step()"
+    run = pyhybrid("-t", "step", "-c", program)
+    told = pyhybrid("report", run.path(), "--slower-than", "step=100ns").result.stdout
+    note = re.search(
+        r"within (\S+) of 20,000 calls of step that took 100 ns or longer "
+        r"\((\S+) or more did, of which the slowest were kept\)",
+        " ".join(told.split()),
+    )
+    assert note
+    kept, slow = (int(each.replace(",", "")) for each in note.groups())
+    assert 4096 <= kept < slow == 20_000
+
+
+TWINS = """
+import importlib, sys
+sys.path.insert(0, ".")
+for name in ("alpha", "beta"):
+    open(f"{name}.py", "w").write("def step(): sum(range(20_000))")
+modules = [importlib.import_module(name) for name in ("alpha", "beta")]
+for _ in range(30): modules[0].step()
+for _ in range(10): modules[1].step()
+"""
+
+
+def test_functions_of_one_name_in_several_modules(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("-t", "alpha.step", "-t", "beta.step", "-c", TWINS)
+    for name, n in (("alpha.step", 30), ("beta.step", 10), ("step", 40)):
+        told = pyhybrid("report", run.path(), "--slower-than", f"{name}=1ns").result.stdout
+        assert f"only samples within {n} of {n} calls of {name} that" in " ".join(told.split())

@@ -331,3 +331,62 @@ def test_a_spool_that_cannot_be_finished_stays(
     assert main([spool, str(tmp_path / "no" / "out")]) == 1
     assert capsys.readouterr().err.startswith("pyhybrid: cannot write ")
     assert os.path.exists(spool)
+
+
+def test_what_a_killed_finisher_left_is_no_obstacle(tmp_path: Path) -> None:
+    """(Process numbers come again, in containers at once.)"""
+    prefix = str(tmp_path / "out")
+    spool = example().save(tmp_path / "out.pyhybrid.part")
+    path = finish(spool, prefix, fake_symbols())
+    good = Path(path).read_bytes()
+    os.rename(path, f"{path}.{os.getpid()}.tmp")
+    assert Path(finish(spool, prefix, fake_symbols())).read_bytes() == good
+    assert sorted(os.listdir(tmp_path)) == ["out.pyhybrid", "out.pyhybrid.part"]
+
+
+def test_the_names_stay_claimed_until_all_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = example().save(tmp_path / "out.pyhybrid.part")
+    seen = []
+
+    def export(*arguments: object) -> int:
+        seen.append(os.path.exists(spool))
+        return 0
+
+    monkeypatch.setattr("pyhybrid.finish.export", export)
+    assert main([spool, str(tmp_path / "out"), "-f", "folded"]) == 0
+    assert seen == [True]
+    assert not os.path.exists(spool)
+
+
+class OneFunction:
+    """A library that is all one function."""
+
+    def resolve(self, addresses: list[int]) -> list[tuple[str, int, int, str]]:
+        return [("work", 0, 0x1000, "symtab")] * len(addresses)
+
+
+@pytest.mark.parametrize(("age_s", "build_id"), [(10, b""), (-10, b""), (-10, b"\xab" * 20)])
+def test_a_library_that_changed_after_it_was_loaded(
+    tmp_path: Path, age_s: int, build_id: bytes
+) -> None:
+    """A build-id would tell; without one names could be those of other functions."""
+    library = tmp_path / "x.so"
+    library.write_bytes(b"")
+    writer = SpoolWriter()
+    writer.meta(start_unix_ns=library.stat().st_ctime_ns + age_s * 10**9)
+    writer.module(1, str(library), 0x7F0000000000, build_id=build_id)
+    writer.thread(1, 1, "python")
+    row = writer.stack(native(1, 0x10))
+    writer.stacks()
+    writer.samples(1, [row])
+    spool = writer.save(tmp_path / "x.part")
+    with Profile.open(spool, (lambda path, build_id: OneFunction(), str)) as profile:
+        (name,) = (frame.name for frame in profile.frames.values())
+        if age_s > 0 or build_id:
+            assert name == "work"
+            assert profile.meta["notes"] == []
+        else:
+            assert name == "x.so!?"
+            assert "is another build than the one that ran" in profile.meta["notes"][0]

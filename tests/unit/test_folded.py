@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from example_profile import LIBRARY, PATHS, PYTHON, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter, native, python
+from traces import trace
 
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
@@ -170,3 +171,15 @@ def test_an_import_is_one_frame(tmp_path: Path) -> None:
         (line,) = Folded().lines(profile, FoldedTree(profile), Labels(profile).of_frame)
     names = [frame.split(" ")[0] for frame in line.split(";")]
     assert names == ["MainThread", "<module>", "_find_and_load", "<module>"]
+
+
+def test_no_exact_time_is_lost_to_rounding(tmp_path: Path) -> None:
+    """Microseconds are what lines count in; sums are right to one, those of each function too."""
+    small = [(1, f"f{i}", {"calls": 1, "ticks": 900}) for i in range(1000)]
+    rows = [(0, "main", {"calls": 1, "ticks": 1_000_000}), *small]
+    with trace(tmp_path, rows) as profile:
+        lines = folded_lines(profile)
+    counts = {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in lines}
+    assert sum(counts.values()) == 1000
+    assert sum(n for path, n in counts.items() if ";f" in path) in (900, 901)
+    assert set(counts.values()) == {0, 1, 100}

@@ -2,6 +2,7 @@
 
 import os
 import re
+import struct
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from example_profile import LIBRARY, PATHS, PERIOD_NS, PID, SAMPLES, WEIGHT, example, fake_symbols
 from perf_support import perf
-from spool_writer import SpoolWriter, kernel, native, python
+from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import SyntheticAddresses
@@ -280,3 +281,34 @@ def test_long_thread_names_are_whole(tmp_path: Path) -> None:
     with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
     assert "ThreadPoolExecutor-0_worker_31 \u00e9" in perf(tmp_path, "script", "-F", "comm")
+
+
+def test_the_kernel_has_an_address_where_nobody_knows_which(tmp_path: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta()
+    writer.code(1, "work", "/x/job.py", 4)
+    row = writer.stack(python(1, 1), pseudo(8))
+    writer.stacks()
+    writer.thread(1, 1, "python")
+    writer.samples(1, [row])
+    writer.end()
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+        lines = PerfMap().lines(profile)
+    named = {name: int(start, 16) for start, _, name in (line.split(None, 2) for line in lines)}
+    chain = struct.pack("<QQ", named["[kernel]"], named["py::work:/x/job.py:4"])
+    assert (tmp_path / "perf.data").read_bytes().count(chain) == 1
+
+
+def test_the_map_of_a_process_that_got_the_number_later_stays(tmp_path: Path) -> None:
+    writer = SpoolWriter(os.getpid())
+    writer.meta(pid=os.getpid(), start_ns=1)
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        path = Path(PerfMap().default_path(profile, ""))
+        path.write_text("1000 10 of_that_process\n")
+        try:
+            (note,) = PerfMap().write(profile, str(path)).notes
+            assert path.read_text() == "1000 10 of_that_process\n"
+        finally:
+            path.unlink()
+        assert f"process {os.getpid()} is another one now" in note

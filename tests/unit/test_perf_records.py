@@ -174,3 +174,25 @@ def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
     lacking = {"HOSTNAME", "NRCPUS", "CPUDESC", "CPUID", "TOTAL_MEM", "CLOCK_DATA"}
     assert lacking <= set(missing.split())
     assert not {"OSRELEASE", "ARCH", "EVENT_DESC", "SAMPLE_TIME", "BUILD_ID"} & set(missing.split())
+
+
+@pytest.mark.needs("perf")
+def test_a_thread_that_was_never_sampled_may_have_come_first(tmp_path: Path) -> None:
+    """It has the last id nevertheless."""
+    writer = SpoolWriter(PID)
+    writer.meta(pid=PID, mode="hybrid")
+    writer.code(1, "f", "/f.py", 1)
+    row = writer.stack(python(1, 0))
+    writer.stacks()
+    writer.thread(1, 4321, "later", first_ns=5 * SECOND)
+    writer.samples(1, [row] * 4, first_ns=5 * SECOND)
+    for index, (comm, begin_ns) in enumerate((("early", 2 * SECOND), ("later", 5 * SECOND)), 1):
+        writer.exact_thread(index, 4321, begin_ns, comm)
+        writer.exact_nodes(index, 1, (0, python(1, 0)))
+        writer.exact_counts(index, {"node": 1, "calls": 1, "ticks": 700 + index})
+    writer.end(time_ns=9 * SECOND)
+    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        Perf().write(profile, str(tmp_path / "perf.data"))
+    text = perf(tmp_path, "script", "-F", "comm,period,event")
+    found = Counter(re.findall(r"^ *(\w+) +(\d+) ", text, re.M))
+    assert found == {("later", "1000000"): 4, ("early", "701"): 1, ("later", "702"): 1}
