@@ -11,6 +11,7 @@ from pyhybrid.errors import UsageError
 MODES = ("sample", "trace", "hybrid")
 CLOCKS = {"cpu": 0, "wall": 1}
 ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}
+MAX_DEPTH, MAX_NODES = 1 << 16, 100_000_000
 NO_SAMPLES = 4  # the engine of mode trace
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
@@ -61,6 +62,12 @@ class Settings:
                 raise UsageError(f"unknown {name} {value!r}: there are {', '.join(known)}")
         if not (isinstance(hz, int) and 1 <= hz <= 1_000_000_000):
             raise UsageError(f"hz must be a whole number from 1 on, not {hz!r}")
+        for name, n, most in (
+            ("max_depth", max_depth, MAX_DEPTH),
+            ("max_nodes", max_nodes, MAX_NODES),
+        ):
+            if not (isinstance(n, int) and 1 <= n <= most):
+                raise UsageError(f"{name} must be a whole number from 1 to {most}, not {n!r}")
         if last_events is not None and not 0 < last_events < 1e9:
             raise UsageError(f"last_events must be a number of seconds, not {last_events!r}")
         if (events or last_events) and mode == "sample":

@@ -76,7 +76,8 @@ uint32_t calltree_child(struct calltree *t, uint32_t parent, uint64_t word, int 
     if (t->n < t->max) {
         if (t->n >= t->mask / 4 * 3 && !grow(t))
             slot = find(t, parent, word);
-        if (t->n < t->mask)
+        if (t->n + 1 <
+            t->mask) /* one place stays free for the last, and one for `find` to end at */
             return add(t, slot, parent, word);
     }
     *full = 1;
@@ -86,7 +87,7 @@ uint32_t calltree_child(struct calltree *t, uint32_t parent, uint64_t word, int 
     known = *slot;
     if (known)
         return known;
-    if (t->n + 1 < t->capacity && t->n < t->mask)
+    if (t->n + 1 < t->capacity && t->n + 1 < t->mask)
         return add(t, slot, parent, word);
     slot = find(t, 0, word); /* the last one stands under the root */
     return *slot ? *slot : add(t, slot, 0, word);

@@ -134,26 +134,32 @@ static bool is_full(const struct drain *d, uint32_t stack)
     return d->tree.word[stack] == frame_pseudo(PSEUDO_TREE_FULL);
 }
 
+#define WAY_DOWN                                                                                   \
+    (1u << 31) /* in stack_id: not a stack, but the node by which stack_of_node came here */
+
 /* The stack of an exact node, where no instruction is known.  False: not yet. */
 static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node, bool now,
                           uint32_t *stack)
 {
-    uint32_t chain[1024], n = 0, target = node;
+    uint32_t below = 0;
+    bool waits = false;
     *stack = 0;
     if (!map_memory_grow(&t->stack_id, &t->stack_id_bytes, (size_t)node + 1, sizeof *t->stack_id))
         return true;
-    /* Up to a node that has one, then down again: in pieces, if it is far. */
+    /* Up to a node that has one, then down again. */
     while (node && !(*stack = t->stack_id[node])) {
-        if (n == sizeof chain / sizeof *chain)
-            memmove(chain, chain + 1, --n * sizeof *chain);
-        chain[n++] = node;
+        t->stack_id[node] = WAY_DOWN | below;
+        below = node;
         node = exact_read_node(t, node)->parent;
     }
-    while (n--) {
-        uint64_t word = words_canonical(d->words, exact_read_node(t, chain[n])->word);
+    for (node = below; node; node = below) {
+        below = t->stack_id[node] & ~WAY_DOWN;
+        t->stack_id[node] = 0;
+        uint64_t word = waits ? 0 : words_canonical(d->words, exact_read_node(t, node)->word);
         int full;
-        if (!word && !now)
-            return false;
+        waits |= !word && !now;
+        if (waits)
+            continue;
         if (!word)
             word = frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
         if (frame_tag(word) == PYH_TAG_PYTHON)
@@ -162,9 +168,9 @@ static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node
             word ^= frame_c_call(0);
         if (!is_full(d, *stack))
             *stack = calltree_child(&d->tree, *stack, word, &full);
-        t->stack_id[chain[n]] = *stack;
+        t->stack_id[node] = *stack;
     }
-    return !target || t->stack_id[target] || stack_of_node(d, t, target, now, stack);
+    return !waits;
 }
 
 /* Interns the sample's stack.  0: not yet. */

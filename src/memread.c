@@ -13,6 +13,18 @@
 static int self_pid; /* 0: process_vm_readv is refused here */
 static bool probe_works;
 
+/* The reads, as process_vm_readv returns.  (Where the main thread has ended, the process has no memory by its
+ * number, but by those of its other threads.) */
+static long read_own(const struct iovec *local, const struct iovec *remote, size_t n)
+{
+    long got =
+        arch_syscall6(SYS_process_vm_readv, self_pid, (long)local, 1, (long)remote, (long)n, 0);
+    if (got != -ESRCH)
+        return got;
+    long tid = arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    return arch_syscall6(SYS_process_vm_readv, tid, (long)local, 1, (long)remote, (long)n, 0);
+}
+
 static bool page_readable(uint64_t address)
 {
     long r = arch_syscall6(SYS_rt_sigprocmask, ~0l, (long)(address & ~7ull), 0, 8, 0, 0);
@@ -44,8 +56,7 @@ bool memread(void *to, uint64_t address, size_t n)
     if (!self_pid)
         return copy_probed(to, address, n);
     struct iovec local = {to, n}, remote = {(void *)address, n};
-    return arch_syscall6(SYS_process_vm_readv, self_pid, (long)&local, 1, (long)&remote, 1, 0) ==
-           (long)n;
+    return read_own(&local, &remote, 1) == (long)n;
 }
 
 size_t memread_pages(uint64_t address, size_t n)
@@ -64,8 +75,7 @@ size_t memread_pages(uint64_t address, size_t n)
         for (size_t i = 0; i < now; i++)
             remote[i] = (struct iovec){(void *)(address + (done + i) * PAGE), 1};
         struct iovec local = {sink, now};
-        long got = arch_syscall6(SYS_process_vm_readv, self_pid, (long)&local, 1, (long)remote,
-                                 (long)now, 0);
+        long got = read_own(&local, remote, now);
         if (got <= 0)
             return done;
         done += (size_t)got;

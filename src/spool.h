@@ -158,8 +158,8 @@ struct spool_counters {
     uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (sampler/asleep.h) */
     uint64_t recorded;
     uint64_t recorded_weight;
-    uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, blocked
-                               signals; by the clock on the wall: just after a long wait), in periods */
+    uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, signals
+                               blocked for ever; by the clock on the wall: just after a long wait), in periods */
     uint64_t cpu_ns;        /* the kernel's CPU time for the thread, as last read */
     uint64_t lost[8];
     uint64_t lost_weight[8];

@@ -53,8 +53,8 @@ struct thread_counters {
 };
 
 struct thread_limits {
-    size_t max_frames; /* words in a recorded stack */
-    size_t ring_bytes; /* a power of two */
+    size_t max_frames;                   /* words in a recorded stack */
+    size_t ring_bytes, ring_least_bytes; /* powers of two: usual, and where threads are many */
 };
 #define RING_SMALL (256u << 10)
 

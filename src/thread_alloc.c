@@ -50,9 +50,8 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
 static struct thread *make(const struct registry *r, struct thread_limits limits)
 {
     struct layout l = {0};
-    if (atomic_load_explicit(&r->n, memory_order_relaxed) >= RINGS_LARGE &&
-        limits.ring_bytes > RING_SMALL)
-        limits.ring_bytes = RING_SMALL;
+    if (atomic_load_explicit(&r->n, memory_order_relaxed) >= RINGS_LARGE)
+        limits.ring_bytes = limits.ring_least_bytes;
     lay_out(&l, &limits);
     size_t bytes = l.used;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,

@@ -8,7 +8,7 @@ from pyhybrid.cli.parser import Duration, Number, Parser
 from pyhybrid.errors import UsageError
 from pyhybrid.profiler import Profiling
 from pyhybrid.program import Program
-from pyhybrid.settings import CLOCKS, ENGINES, MODES, Settings
+from pyhybrid.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES, Settings
 
 USAGE = """\
 python -m pyhybrid [options] script.py [args...]
@@ -151,14 +151,14 @@ def make_parser() -> Parser:
     add("--unwinder", choices=["own", "table", "libunwind"], default="own", help=argparse.SUPPRESS)
     add(
         "--max-depth",
-        type=Number(1, 1 << 16),
+        type=Number(1, MAX_DEPTH),
         default=2048,
         metavar="N",
         help="frames kept of a stack (default: 2048)",
     )
     add(
         "--max-nodes",
-        type=Number(1, 100_000_000),
+        type=Number(1, MAX_NODES),
         default=2_000_000,
         metavar="N",
         help="distinct stacks and traced paths kept (default: 2000000)",

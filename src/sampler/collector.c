@@ -162,7 +162,8 @@ static void admit(struct session *s, pid_t tid)
     if (s->engine == ENGINE_SIGTRAP) /* the event's count is that of all who inherit it */
         t->last_cpu_ns = t->base_cpu_ns;
     int error = engine_open(s, t);
-    if (error && error != -ESRCH && !s->first_error)
+    /* One that has ended is EINVAL to timer_create; a main thread that has is listed as long as others live. */
+    if (error && error != -ESRCH && !s->first_error && lives(tid))
         s->first_error = error;
 }
 
@@ -173,12 +174,12 @@ static void admit_claimed(struct session *s)
         admit(s, t->tid);
 }
 
-/* Gives an event of its own to a thread that ran for long and had no signal: one that no covered
- * thread created, or whose creator's event is gone. */
+/* Gives a clock of its own to a thread that ran for long and had no signal: one that no covered thread created,
+ * whose creator's event is gone, or for which there was no clock to be had. */
 static void cover(struct session *s, struct thread *t)
 {
     uint64_t signals = counter_get(&t->counters.signals), cpu = t->last_cpu_ns;
-    if (t->has_event || !t->seen)
+    if (t->has_event || t->has_timer || !t->seen)
         return;
     if (signals != t->covered_signals || !t->covered_cpu_ns) {
         t->covered_signals = signals;
@@ -318,7 +319,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
         *drained = now;
         perf_clocks_drop_closed(s);
         drain_all(s, false);
-        if (s->engine == ENGINE_SIGTRAP && !paused)
+        if (!paused)
             for_each(s, cover);
         if (s->engine == ENGINE_SIGTRAP && sigtrap_watched(&s->status))
             leave_sigtrap(s, "a debugger watches");

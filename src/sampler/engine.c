@@ -4,12 +4,14 @@
  * perf_event: a task-clock software event per thread (man 2 perf_event_open); every overflow sends
  * SIGPROF to the thread that it counts (F_SETSIG, F_SETOWN_EX).  Fair, at any rate, but refused by
  * many containers, and unprivileged users' events do not see time in the kernel.
+ * Of threads for which descriptors are too few some have timers.
  * Timers: timer_create on the thread's CPU clock (or CLOCK_MONOTONIC) with SIGEV_THREAD_ID; bound to
  * the kernel's tick, so a sample stands for 1 + overrun periods.
  *
  * Context: the collector thread, and under the session's lock sampler_start, _pause, _resume, _stop.
  */
 #include <errno.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,6 +53,19 @@ static int probe_perf(struct session *s, const struct sampler_options *options,
     return 0;
 }
 
+#define THREADS_SOON 8 /* that begin meanwhile */
+
+/* Why there cannot be a perf event for each thread that lives; NULL: there can.  The folder has a link for each
+ * (fs/proc/base.c, proc_task_getattr). */
+static const char *threads_refused(struct session *s)
+{
+    struct stat tasks;
+    s->perf.n_expected = stat("/proc/self/task", &tasks) ? 0 : (int)tasks.st_nlink - 2;
+    return s->perf.n_expected + THREADS_SOON > s->perf.max
+               ? "there are more threads than file descriptors for them (ulimit -n)"
+               : NULL;
+}
+
 static int choose(struct session *s, const struct sampler_options *options,
                   struct sampler_info *info)
 {
@@ -68,7 +83,14 @@ static int choose(struct session *s, const struct sampler_options *options,
     }
     if (options->engine == ENGINE_PERF_EVENT)
         return probe_perf(s, options, info);
-    const char *refused = sigtrap_refused(options->period_ns);
+    const char *refused = threads_refused(s);
+    if (refused && options->engine == ENGINE_AUTO) {
+        info->engine = ENGINE_TIMER;
+        info->engine_reason = refused;
+        return 0;
+    }
+    if (!refused)
+        refused = sigtrap_refused(options->period_ns);
     if (!refused) {
         info->engine = ENGINE_SIGTRAP;
         return 0;
@@ -158,7 +180,13 @@ int engine_open(struct session *s, struct thread *t)
 {
     if (s->engine == ENGINE_NONE || s->signal_taken)
         return 0;
-    return engine_by_timer(s->engine) ? open_timer(s, t) : perf_clocks_open(s, t);
+    if (engine_by_timer(s->engine))
+        return open_timer(s, t);
+    int error = perf_clocks_open(s, t);
+    if (error != -EMFILE || s->engine != ENGINE_PERF_EVENT)
+        return error;
+    s->perf.n_mute += s->perf.kernel_frames;
+    return open_timer(s, t);
 }
 
 void engine_close(struct session *s, struct thread *t)

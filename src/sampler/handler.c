@@ -54,10 +54,30 @@ static uint64_t own_cpu_ns(void)
     return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+#define BLOCKED_NS 10000000ull
+
+/* A SIGTRAP of this or an earlier session, which may have ended while the thread was in a system call. */
+static bool is_our_trap(const siginfo_t *info)
+{
+    uint64_t data; /* si_perf_data, which older C libraries do not name */
+    memcpy(&data, (const char *)info + 24, sizeof data);
+    return info->si_code == TRAP_OF_PERF && data == SIGTRAP_DATA;
+}
+
+/* Did it come only now that the thread does not block it any more?  (si_perf_flags: TRAP_PERF_FLAG_ASYNC, Linux
+ * 5.18.  That of our handler is no time to speak of.) */
+static bool was_blocked(const siginfo_t *info)
+{
+    uint32_t flags;
+    memcpy(&flags, (const char *)info + 36, sizeof flags);
+    return is_our_trap(info) && flags & 1;
+}
+
 /* By a perf event, which tells of an overflow, not of how many there were (signals coalesce while the kernel
  * works for the thread): the thread's CPU clock does.  To read it is a system call, which would be a third of
  * a sample's cost, and after which the thread may have to wait for a processor. */
-static uint32_t weight_by_clock(struct session *s, struct thread *t, uint64_t now, uint64_t *cpu)
+static uint32_t weight_by_clock(struct session *s, struct thread *t, const siginfo_t *info,
+                                uint64_t now, uint64_t *cpu)
 {
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
     uint64_t since = now - t->sampled_ns;
@@ -73,6 +93,10 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, uint64_t no
     t->cpu_ns = *cpu;
     counter_set(&t->counters.n_unread, 0);
     counter_set(&t->counters.cpu_ns, *cpu);
+    if (spent > BLOCKED_NS + 8 * period && was_blocked(info)) {
+        t->carry_ns = 0; /* nobody knows where the time was spent: it is missed */
+        return 1;
+    }
     return weight_take(&t->carry_ns, spent, period);
 }
 
@@ -83,7 +107,7 @@ static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *
 {
     *cpu = 0;
     if (!engine_by_timer(atomic_load_explicit(&s->engine, memory_order_relaxed)))
-        return weight_by_clock(s, t, now, cpu);
+        return weight_by_clock(s, t, info, now, cpu);
     if (s->clock == CLOCK_CPU || !t->sampled_ns)
         *cpu = own_cpu_ns();
     if (s->clock == CLOCK_CPU)
@@ -413,14 +437,6 @@ static void pass_on(int signal, siginfo_t *info, void *context)
     }
 }
 
-/* A SIGTRAP of this or an earlier session, which may have ended while the thread was in a system call. */
-static bool is_our_trap(const siginfo_t *info)
-{
-    uint64_t data; /* si_perf_data, which older C libraries do not name */
-    memcpy(&data, (const char *)info + 24, sizeof data);
-    return info->si_code == TRAP_OF_PERF && data == SIGTRAP_DATA;
-}
-
 /* Whether it is to be sampled: 1; to be dropped: 0; another's: -1. */
 static int whose(struct session *s, int signal, const siginfo_t *info)
 {
@@ -429,8 +445,8 @@ static int whose(struct session *s, int signal, const siginfo_t *info)
         return !is_our_trap(info) ? -1 : engine == ENGINE_SIGTRAP;
     if (!s)
         return 0;
-    if (engine == ENGINE_PERF_EVENT)
-        return info->si_code >= POLL_IN && info->si_code <= POLL_HUP ? 1 : -1;
+    if (engine == ENGINE_PERF_EVENT && info->si_code >= POLL_IN && info->si_code <= POLL_HUP)
+        return 1;
     bool is_ours = info->si_ptr == s || info->si_ptr == session_waking(s);
     return info->si_code == SI_TIMER && is_ours ? 1 : -1;
 }
@@ -441,10 +457,10 @@ void handler_on_signal(int signal, siginfo_t *info, void *context)
     atomic_fetch_add(&handlers_running, 1);
     struct session *s = atomic_load(&session_current);
     int ours = whose(s, signal, info);
-    if (ours < 0)
-        pass_on(signal, info, context);
-    else if (ours && atomic_load(&s->state) == SESSION_RUNNING)
+    if (ours > 0 && atomic_load(&s->state) == SESSION_RUNNING)
         sample(s, info, context);
     atomic_fetch_sub(&handlers_running, 1);
     errno = saved_errno;
+    if (ours < 0)
+        pass_on(signal, info, context); /* which may not return */
 }

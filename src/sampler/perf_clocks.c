@@ -87,6 +87,11 @@ static int open_one(struct session *s, struct thread *t, int cpu, bool with_ring
         return -EMFILE;
     struct perf_clock c = {.thread = t->index, .cpu = cpu};
     int low = perf_event_open(&wish);
+    if (low == -EACCES && !wish.exclude_kernel) { /* privileges were given up */
+        wish.exclude_kernel = true;
+        wish.samples = with_ring = false;
+        low = perf_event_open(&wish);
+    }
     c.fd = low < 0 ? low : perf_event_settle(low, s->fd_floor, &c.id);
     if (c.fd < 0)
         return c.fd;
@@ -126,8 +131,10 @@ int perf_clocks_open(struct session *s, struct thread *t)
     struct perf_clocks *p = &s->perf;
     if (!p->kernel_frames || s->engine != ENGINE_SIGTRAP)
         return open_one(s, t, -1, p->kernel_frames);
-    /* Half of them is for threads that come after. */
-    int error = p->n + p->n_cpus <= p->max / 2 ? open_on_all(s, t) : -EMFILE;
+    /* Half of them is for threads that come after; and each that is there needs one. */
+    p->n_expected -= p->n_expected > 0;
+    int n = p->n + p->n_cpus;
+    int error = n <= p->max / 2 && n + p->n_expected <= p->max ? open_on_all(s, t) : -EMFILE;
     return error && error != -ESRCH ? open_one(s, t, -1, false) : error;
 }
 

@@ -29,6 +29,7 @@ struct perf_clocks {
     int n, max;
     int n_kept;           /* threads that have ended whose events are kept */
     int n_cpus;           /* of the machine, also those that are not online now */
+    int n_expected;       /* threads that wait for their first clock, about */
     bool kernel_frames;   /* the events write where in the kernel they came, too */
     uint32_t n_mute;      /* those that should and do not: too many, or too little locked memory */
     uint64_t kernel_lost; /* ticks of which it is not known where in the kernel they came */

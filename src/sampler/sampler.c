@@ -16,6 +16,7 @@
 #include "map.h"
 #include "memread.h"
 #include "names.h"
+#include "records.h"
 #include "session.h"
 #include "signals.h"
 #include "spool.h"
@@ -41,15 +42,20 @@ static uint64_t find_main_stack_high(void)
     return high;
 }
 
-/* About the stacks of a tenth of a second, twice over, but at least one of any size. */
-static uint32_t ring_size(const struct sampler_options *o, uint64_t period_ns)
+/* About the stacks of a tenth of a second, twice over, but at least one of any size wherever the ring's end is. */
+static struct thread_limits thread_limits(const struct sampler_options *o, uint64_t period_ns)
 {
-    uint32_t size = RING_SMALL;
+    size_t longest = sizeof(struct sample_record) + o->max_frames * sizeof(uint64_t);
+    size_t least = RING_SMALL, size;
     if (o->ring_bytes)
-        return o->ring_bytes;
+        return (struct thread_limits){o->max_frames, o->ring_bytes,
+                                      least < o->ring_bytes ? least : o->ring_bytes};
+    while (least < 2 * longest + CODE_RECORD_MAX)
+        least *= 2;
+    size = least;
     while (size < (4u << 20) && size < 200000000ull / period_ns * 1024)
         size *= 2;
-    return size;
+    return (struct thread_limits){o->max_frames, size, least};
 }
 
 static int calibrate(struct session *s, struct sampler_info *info)
@@ -115,7 +121,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     s->clock = o->clock;
     if ((error = names_prepare(s, o)))
         return fail(info, error, "the names of threads");
-    s->limits = (struct thread_limits){o->max_frames, ring_size(o, s->asked_period_ns)};
+    s->limits = thread_limits(o, s->asked_period_ns);
     s->generation = ++generations;
     atomic_store(&s->period_ns, o->period_ns);
     if (!(s->codes = codes_new()))

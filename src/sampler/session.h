@@ -103,8 +103,13 @@ extern _Atomic int handlers_running;
 
 static inline void wait_for_handlers(void)
 {
-    while (atomic_load(&handlers_running))
-        sched_yield();
+    struct timespec a_while = {.tv_nsec = 20000};
+    for (int tries = 0; atomic_load(&handlers_running); tries++)
+        if (tries < 100)
+            sched_yield();
+        else
+            nanosleep(&a_while,
+                      NULL); /* our priority may be higher than that of a handler's thread */
 }
 
 /* handler.c, signal side. */

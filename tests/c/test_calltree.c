@@ -1,5 +1,7 @@
 #include "unit.h"
 
+#include <sys/resource.h>
+
 #include "calltree.h"
 #include "frame.h"
 
@@ -169,6 +171,26 @@ static void totals_are_kept_beyond_the_bound(void **state)
     }
 }
 
+static void memory_may_be_refused_for_ever(void **state)
+{
+    (void)state;
+    make(1000000);
+    struct rlimit before, none;
+    getrlimit(RLIMIT_AS, &before);
+    none = (struct rlimit){1 << 20, before.rlim_max};
+    setrlimit(RLIMIT_AS, &none);
+    uint32_t n_full = 0;
+    int full;
+    for (uint64_t word = 1; word <= 20000; word++) {
+        calltree_child(&tree, word > 200 ? (uint32_t)word % 100 : 0, word, &full);
+        n_full += (uint32_t)full;
+    }
+    setrlimit(RLIMIT_AS, &before);
+    assert_true(n_full > 10000);
+    assert_int_equal(tree.n_full, n_full);
+    check_tree();
+}
+
 static void the_last_place_is_under_the_root(void **state)
 {
     (void)state;
@@ -209,6 +231,7 @@ int main(void)
         cmocka_unit_test_teardown(at_the_bound_a_path_ends_in_tree_full, tear_down),
         cmocka_unit_test_teardown(totals_are_kept_beyond_the_bound, tear_down),
         cmocka_unit_test_teardown(the_last_place_is_under_the_root, tear_down),
+        cmocka_unit_test_teardown(memory_may_be_refused_for_ever, tear_down),
         cmocka_unit_test_teardown(a_freed_tree_may_be_freed_again, tear_down),
     };
     return cmocka_run_group_tests_name("calltree", tests, NULL, NULL);

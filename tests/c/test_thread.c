@@ -8,7 +8,8 @@
 
 #include "thread.h"
 
-static const struct thread_limits limits = {.max_frames = 100, .ring_bytes = 4096};
+static const struct thread_limits limits = {
+    .max_frames = 100, .ring_bytes = 4096, .ring_least_bytes = 4096};
 static struct registry *registry;
 
 static int set_up(void **state)
@@ -75,7 +76,8 @@ static void there_is_an_end_to_threads(void **state)
 static void rings_of_many_threads_are_small(void **state)
 {
     (void)state;
-    const struct thread_limits large = {.max_frames = 100, .ring_bytes = 2u << 20};
+    const struct thread_limits large = {
+        .max_frames = 100, .ring_bytes = 2u << 20, .ring_least_bytes = RING_SMALL};
     for (pid_t tid = 1; tid <= 100; tid++)
         assert_non_null(registry_add(registry, tid, 1, &large));
     const struct thread *first = registry_find(registry, 1), *last = registry_find(registry, 100);

@@ -140,7 +140,8 @@ def test_used_wrongly(tmp_path: Path) -> None:
         p.stop()
         print(refused(p.stop))
         print(refused(lambda: Profiler(mode="fast")))
-        print(refused(lambda: Profiler(hz=0)))
+        for wrong in ({"hz": 0}, {"max_depth": 0}, {"max_depth": 1 << 17}, {"max_nodes": 0.5}):
+            print(refused(lambda: Profiler(**wrong)))
         print(refused(Profiler(output="no/such/folder/x").start))
         with Profiler(mode="trace") as q:
             fib(15)
@@ -151,6 +152,7 @@ def test_used_wrongly(tmp_path: Path) -> None:
         tmp_path,
     )
     assert out.count("already running") == 2
+    assert out.count("must be a whole number") == 4
     assert "does not exist" in out
 
 

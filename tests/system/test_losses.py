@@ -80,6 +80,23 @@ def test_depth_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
     assert whole < cut / 10
 
 
+def test_a_stack_as_deep_as_is_asked_for_fits_a_ring(pyhybrid: Callable[..., Run]) -> None:
+    program = """
+import sys, time
+sys.setrecursionlimit(60_000)
+def down(n):
+    if n: return down(n - 1)
+    end = time.thread_time() + 0.5
+    while time.thread_time() < end: pass
+down(40_000)
+"""
+    run = pyhybrid("--mode", "sample", "--max-depth", 1 << 16, "--format", "folded", "-c", program)
+    profile = run.profile()
+    assert not [loss for loss in profile.losses if loss.reason == "ring_full"]
+    deep = sum(samples for samples, _, names in paths(profile) if names.count("down") == 40_001)
+    assert deep > 0.9 * sum(t.recorded for t in profile.threads.values())
+
+
 def test_tree_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
     run = nested(pyhybrid, chain, "--max-nodes", 40)
     covered(run)

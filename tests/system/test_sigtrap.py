@@ -302,3 +302,29 @@ def test_threads_of_a_pause(tmp_path: Path) -> None:
             command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100
         )
         assert done.returncode == 0, (engine, done.stderr)
+
+
+def test_time_with_the_signal_blocked_is_missed(script: Script) -> None:
+    """And not the sample's that comes when it ends."""
+    run = script("""
+        def unblock():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTRAP})
+        burn(0.3)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTRAP})
+        burn(0.5)
+        unblock()
+        burn(0.3)
+    """)
+    profile = run.profile()
+    (thread,) = profile.threads.values()
+    assert 0.45e9 < thread.missed_weight_ns < 0.6e9
+    in_unblock = 0
+    for row in profile.sampled:
+        node = profile.stacks.node[row.stack]
+        while node:
+            frame = profile.frames[profile.nodes.frame[node]]
+            if frame.name == "unblock":
+                in_unblock += row.weight_ns
+                break
+            node = profile.nodes.parent[node]
+    assert in_unblock < 0.02e9

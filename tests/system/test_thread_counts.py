@@ -1,0 +1,192 @@
+"""Any number of threads, however short they live, by every engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import LINUX
+
+
+def run(folder: Path, program: str, *arguments: object) -> Any:
+    """What it prints, which is JSON."""
+    command = [sys.executable, "-P", "-c", textwrap.dedent(program), *map(str, arguments)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("options", [{"engine": "timer"}, {"clock": "wall"}, {"engine": "auto"}])
+def test_threads_that_end_while_it_starts(tmp_path: Path, options: dict[str, str]) -> None:
+    """A thread that has ended since it was seen can have no clock, which is no failure."""
+    program = """
+        import _thread, json, sys, threading
+        from pyhybrid import Profiler
+        done = False
+        def spawn():
+            while not done:
+                try: _thread.start_new_thread(int, ())
+                except RuntimeError: pass
+        for _ in range(2): threading.Thread(target=spawn).start()
+        try:
+            for _ in range(5):
+                with Profiler(mode="sample", **json.loads(sys.argv[1])): pass
+        finally:
+            done = True
+        print("null")
+    """
+    run(tmp_path, program, json.dumps(options))
+
+
+MANY = """
+    import json, resource, sys, threading, time
+    from pyhybrid import Profiler
+    engine, before, later = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    go = threading.Event()
+    def work():
+        go.wait()
+        end = time.thread_time() + 0.04
+        while time.thread_time() < end: pass
+    def begin(n):
+        new = [threading.Thread(target=work, daemon=True) for _ in range(n)]
+        for thread in new: thread.start()
+        return new
+    pool = begin(before)
+    with Profiler(engine=engine, mode="sample") as p:
+        pool += begin(later)
+        go.set()
+        for thread in pool: thread.join()
+    profile = p.profile
+    known = {t.tid: t.recorded_weight_ns for t in profile.threads.values()}
+    for loss in profile.losses: known[profile.threads[loss.thread].tid] += loss.weight_ns
+    print(json.dumps({
+        "engine": profile.meta["engine"], "reason": profile.meta["engine_reason"],
+        "least_ns": min(known[thread.native_id] for thread in pool),
+    }))
+"""
+
+
+@pytest.mark.parametrize(("before", "later"), [(100, 0), (10, 100)])
+def test_more_threads_than_descriptors_for_events(tmp_path: Path, before: int, later: int) -> None:
+    """Of 256 descriptors a quarter may be events: the other threads have timers."""
+    told = run(tmp_path, MANY, "auto", before, later)
+    assert told["least_ns"] > 0.02e9
+    if before == 100:
+        assert told["engine"] == "timer"
+        assert "not permitted" in told["reason"] or "more threads than file" in told["reason"]
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(("before", "later"), [(100, 0), (10, 100)])
+def test_events_for_some_threads_timers_for_others(tmp_path: Path, before: int, later: int) -> None:
+    told = run(tmp_path, MANY, "perf_event", before, later)
+    assert told["engine"] == "perf_event"
+    assert told["least_ns"] > 0.02e9
+
+
+@pytest.mark.needs("root")
+@pytest.mark.skipif(LINUX < (6, 15), reason="sigtrap needs Linux 6.15")
+def test_some_events_for_each_processor_are_no_reason_for_too_few(tmp_path: Path) -> None:
+    told = run(tmp_path, MANY, "auto", 50, 10)
+    assert told["engine"] == "sigtrap"
+    assert told["least_ns"] > 0.02e9
+
+
+def test_a_moment_without_timers(tmp_path: Path) -> None:
+    """A thread that could have no clock when it began gets one when it has run for a while."""
+    program = """
+        import json, resource, threading, time
+        from pyhybrid import Profiler
+        before = resource.getrlimit(resource.RLIMIT_SIGPENDING)
+        began, went_on = threading.Event(), threading.Event()
+        def burn(seconds):
+            end = time.thread_time() + seconds
+            while time.thread_time() < end: pass
+        def work():
+            burn(0.1)
+            began.set()
+            went_on.wait()
+            burn(0.5)
+        with Profiler(engine="timer", mode="sample") as p:
+            resource.setrlimit(resource.RLIMIT_SIGPENDING, (0, before[1]))
+            thread = threading.Thread(target=work)
+            thread.start()
+            began.wait()
+            resource.setrlimit(resource.RLIMIT_SIGPENDING, before)
+            went_on.set()
+            thread.join()
+        (found,) = (t for t in p.profile.threads.values() if t.tid == thread.native_id)
+        print(json.dumps([found.recorded_weight_ns, found.missed_weight_ns]))
+    """
+    recorded_ns, missed_ns = run(tmp_path, program)
+    assert recorded_ns > 0.3e9
+    assert 0.05e9 < missed_ns < 0.3e9
+
+
+@pytest.mark.needs("root")
+def test_a_moment_without_descriptors(tmp_path: Path) -> None:
+    """A timer needs none."""
+    program = """
+        import json, os, resource, threading, time
+        from pyhybrid import Profiler
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        def burn():
+            end = time.thread_time() + 0.2
+            while time.thread_time() < end: pass
+        with Profiler(engine="perf_event", mode="sample") as p:
+            taken = []
+            try:
+                while True: taken.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                pass
+            thread = threading.Thread(target=burn)
+            thread.start()
+            thread.join()
+            for each in taken: os.close(each)
+        (found,) = (t for t in p.profile.threads.values() if t.tid == thread.native_id)
+        print(json.dumps(found.recorded_weight_ns))
+    """
+    assert run(tmp_path, program) > 0.15e9
+
+
+def test_the_main_thread_may_end_before_others(tmp_path: Path) -> None:
+    """Then its number is still the process's, and has no memory."""
+    program = """
+        import ctypes, json, os, threading, time
+        from pyhybrid import Profiler
+        main = threading.get_native_id()
+        def gone():
+            with open(f"/proc/self/task/{main}/stat") as file: return file.read().split()[2] == "Z"
+        def inner():
+            end = time.thread_time() + 0.5
+            while time.thread_time() < end: pass
+        def late():
+            with Profiler(mode="sample") as p:
+                started.set()
+                while not gone(): time.sleep(0.001)
+                inner()
+            profile, whole, all_ns = p.profile, 0, 0
+            for row in profile.sampled:
+                names, node = set(), profile.stacks.node[row.stack]
+                while node:
+                    names.add(profile.frames[profile.nodes.frame[node]].name)
+                    node = profile.nodes.parent[node]
+                all_ns += row.weight_ns
+                whole += row.weight_ns * ({"late", "inner"} <= names and "[truncated]" not in names)
+            print(json.dumps([whole, all_ns]), flush=True)
+            os._exit(0)
+        started = threading.Event()
+        threading.Thread(target=late).start()
+        started.wait()
+        ctypes.CDLL(None).pthread_exit(None)
+    """
+    whole_ns, all_ns = run(tmp_path, program)
+    assert whole_ns > 0.9 * all_ns > 0.3e9
