@@ -163,8 +163,8 @@ static void name_python_frames(struct session *s, struct thread *t)
 static const struct exact_frame *shadow_top(const struct session *s)
 {
     const struct exact_thread *e = exact_mine.thread;
-    if (!s->exact || s->backend || exact_mine.generation != s->exact->generation)
-        return NULL;
+    if (!e || !s->exact || s->backend || exact_mine.generation != s->exact->generation)
+        return NULL; /* (at the end of a thread the two go one after the other) */
     /* Those that a filter left out may have ended. */
     for (uint32_t i = *(const volatile uint32_t *)&e->depth; i--;)
         if (e->stack[i].flags & EXACT_RECORDED && !(e->stack[i].flags & EXACT_REGION))

@@ -43,6 +43,8 @@ void session_pause(struct session *s)
     session_pause_until(s, UINT64_MAX);
     collector_scan(s);
     wait_for_handlers(); /* they fall asleep no more */
+    if (s->clock == CLOCK_WALL)
+        engine_enable_all(s, false); /* one that woke may have set its timer again */
     collector_drain(s);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
