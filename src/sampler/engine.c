@@ -53,15 +53,13 @@ static int probe_perf(struct session *s, const struct sampler_options *options,
     return 0;
 }
 
-#define THREADS_SOON 8 /* that begin meanwhile */
-
-/* Why there cannot be a perf event for each thread that lives; NULL: there can.  The folder has a link for each
- * (fs/proc/base.c, proc_task_getattr). */
+/* Why there cannot be a perf event for each thread that lives, and some that begin meanwhile; NULL: there can.
+ * The folder has a link for each (fs/proc/base.c, proc_task_getattr). */
 static const char *threads_refused(struct session *s)
 {
     struct stat tasks;
     s->perf.n_expected = stat("/proc/self/task", &tasks) ? 0 : (int)tasks.st_nlink - 2;
-    return s->perf.n_expected + THREADS_SOON > s->perf.max
+    return s->perf.n_expected > s->perf.max - s->perf.max / 8
                ? "there are more threads than file descriptors for them (ulimit -n)"
                : NULL;
 }
