@@ -74,6 +74,9 @@ def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
     if choice.off_cpu is not None:
         notes.append(f"only samples {'off' if choice.off_cpu else 'on'} the CPU")
     selection = Selection(profile, choice, threads, spans)
+    lost = sum(loss.samples for loss in profile.losses if loss.thread in threads)
+    if selection.is_part and lost:
+        notes.append(f"of these threads {lost:,} samples were lost in all, it is not known when")
     if choice.frames:
         what = "Python functions" if choice.frames == PYTHON_ONLY else "native code"
         notes.append(f"only {what}{selection.frameless_note()}")
@@ -209,7 +212,7 @@ def _restricted(thread: Thread, rows: list[Sampled], lost: int) -> Thread:
         recorded=recorded,
         recorded_weight_ns=weight_ns,
         missed_weight_ns=0,
-        cpu_ns=weight_ns,
+        cpu_ns=sum(row.weight_ns for row in rows if not row.waits),
     )
 
 

@@ -98,9 +98,14 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         path = finish(options.spool, options.prefix)
-        failed = export(path, options.prefix, options.format or [], options.summary)
-        if not options.keep:
-            os.unlink(options.spool)  # only now: while it is there no other run takes these names
+        try:
+            failed = export(path, options.prefix, options.format or [], options.summary)
+        except KeyboardInterrupt:
+            options.keep = True
+            raise
+        finally:  # not before: while it is there no other run takes these names
+            if not options.keep:
+                os.unlink(options.spool)
         return EXPORT_FAILED if failed else 0
     except PyhybridError as error:
         print(f"pyhybrid: {error}", file=sys.stderr)

@@ -84,7 +84,7 @@ def wait_for(finisher: int, spool: str) -> bool:
         except KeyboardInterrupt:
             os.kill(finisher, _SIGINT)  # from a terminal it has got it, too
         except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
-            return not os.path.exists(spool)  # removed once the profile is whole
+            return not os.path.exists(spool)  # removed at the end
     if os.WIFSIGNALED(status):
         raise OSError(0, f"killed by signal {os.WTERMSIG(status)}")
     code = os.waitstatus_to_exitcode(status)

@@ -57,7 +57,7 @@ class QualityReport:
     modules: list[ModuleNames]  # most weight first
     handler_p50_ns: int | None
     handler_p99_ns: int | None
-    handler_max_ns: int | None  # at most; where its bucket ends
+    handler_max_ns: int | None  # at most: where its bucket ends, the last of which has none
     handler_histogram: list[tuple[int, int]]  # (from_ns, samples)
     # Time on the wall from one sample of a busy thread to its next, in periods: p1, p50, p90, p99.
     interval: dict[str, float]

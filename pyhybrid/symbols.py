@@ -154,7 +154,7 @@ class Symbolizer:
                 if module.path == vdso.NAME:
                     return self._resolve_vdso(self._load, module, addresses)
                 if not module.build_id and is_newer(module.path, module.load_ns, self._spool.meta):
-                    raise LookupError
+                    raise ValueError("it has no build-id, and was changed since it was loaded")
                 return self._load(module.path, module.build_id or None).resolve(addresses)
             except LookupError:
                 self._note(f"{module.path} is another build than the one that ran: no names")

@@ -33,6 +33,12 @@ static void without_gil(void (*what)(void *), void *arg)
 
 static int hooks_installed;
 
+static void before_fork(void)
+{
+    loader_before_fork();
+    sampler_before_fork();
+}
+
 static void after_fork_parent(void)
 {
     loader_after_fork_parent();
@@ -90,7 +96,7 @@ static int install_hooks(void)
         return 0;
     if (PySys_AddAuditHook(on_audit, NULL))
         return -1;
-    pthread_atfork(loader_before_fork, after_fork_parent, after_fork_child);
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     sampler_set_blocking(without_gil);
     hooks_installed = 1;
     return 0;

@@ -175,7 +175,7 @@ def _by_begin(profile: Profile) -> list[Thread]:
 
 
 def _begin_ns(thread: Thread) -> int:
-    return min(thread.start_ns, thread.first_ns or thread.start_ns)
+    return min(filter(None, (thread.start_ns, thread.first_ns)), default=0)  # 0: not known
 
 
 def _overlapping(modules: list[Module]) -> set[int]:

@@ -110,6 +110,9 @@ def _why_not(profile: Profile, path: str) -> str:
 def _is_another(pid: int, meta: Mapping[str, Any]) -> bool:
     """Is there a process of that number that began after the profile did?"""
     try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            if b"\nTgid:\t%d\n" % pid not in file.read():
+                return False  # a thread of another one
         began = began_since_boot(str(pid))
     except OSError:
         return False

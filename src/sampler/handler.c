@@ -32,7 +32,13 @@ _Atomic int handlers_running;
 static __thread struct {
     struct thread *thread;
     uint32_t generation;
+    bool forks;
 } mine;
+
+void handler_forks(bool forks)
+{
+    mine.forks = forks;
+}
 
 static struct thread *own_record(struct session *s)
 {
@@ -65,12 +71,12 @@ static bool is_our_trap(const siginfo_t *info)
 }
 
 /* Did it come only now that the thread does not block it any more?  (si_perf_flags: TRAP_PERF_FLAG_ASYNC, Linux
- * 5.18.  That of our handler is no time to speak of.) */
+ * 5.18.  Our handler does so for no time to speak of.)  fork() does, too, and the time is its own. */
 static bool was_blocked(const siginfo_t *info)
 {
     uint32_t flags;
     memcpy(&flags, (const char *)info + 36, sizeof flags);
-    return is_our_trap(info) && flags & 1;
+    return is_our_trap(info) && flags & 1 && !mine.forks;
 }
 
 /* By a perf event, which tells of an overflow, not of how many there were (signals coalesce while the kernel
@@ -93,7 +99,7 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, const sigin
     t->cpu_ns = *cpu;
     counter_set(&t->counters.n_unread, 0);
     counter_set(&t->counters.cpu_ns, *cpu);
-    if (spent > BLOCKED_NS + 8 * period && was_blocked(info)) {
+    if ((int64_t)spent + t->carry_ns > (int64_t)(BLOCKED_NS + 8 * period) && was_blocked(info)) {
         t->carry_ns = 0; /* nobody knows where the time was spent: it is missed */
         return 1;
     }

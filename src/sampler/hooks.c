@@ -56,8 +56,14 @@ void sampler_forget_code(uint64_t code)
         codes_forget(s->codes, code);
 }
 
+void sampler_before_fork(void)
+{
+    handler_forks(true);
+}
+
 void sampler_after_fork_parent(void)
 {
+    handler_forks(false);
     struct session *s = session_get();
     if (s)
         atomic_fetch_add(&s->n_forked, 1);
@@ -67,6 +73,7 @@ void sampler_after_fork_parent(void)
  * clocks nor its collector. */
 void sampler_after_fork_child(void)
 {
+    handler_forks(false);
     struct session *s = session_forget_in_child();
     if (!s)
         return;

@@ -105,6 +105,7 @@ void sampler_name_thread(int tid, const char *name, uint32_t length);
 
 /* Hooks: CPython's code watcher, fork (pthread_atfork), exec and spawn (audit hook). */
 void sampler_forget_code(uint64_t code);
+void sampler_before_fork(void);
 void sampler_after_fork_parent(void);
 void sampler_after_fork_child(void);
 void sampler_before_exec(void);

@@ -114,6 +114,7 @@ static inline void wait_for_handlers(void)
 
 /* handler.c, signal side. */
 void handler_on_signal(int signal, siginfo_t *info, void *context);
+void handler_forks(bool forks);              /* is the calling thread in fork()? */
 struct sigaction *signal_former(int number); /* what SIGPROF or SIGTRAP did before (signals.h) */
 
 /* What signals of the timers that wake a thread (asleep.h) bring along; the others': the session. */

@@ -35,14 +35,18 @@ def test_a_device(tmp_path: Path) -> None:
         Path(path).write_bytes(b"all of it")
 
 
-def test_a_descriptor_of_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["/dev/fd", "/proc/self/fd", f"/proc/{os.getpid()}/fd"])
+def test_a_descriptor_of_a_file(tmp_path: Path, place: str) -> None:
+    """Nothing that is in the file goes (`>> file`, or `(echo; pyhybrid export ...) > file`)."""
     file = tmp_path / "file"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
-    with into(f"/dev/fd/{descriptor}") as path:
-        assert not path.startswith("/dev")
+    os.write(descriptor, b"before, ")
+    with into(f"{place}/{descriptor}") as path:
+        assert not path.startswith(place)
         Path(path).write_bytes(b"all of it")
+    os.write(descriptor, b", after")
     os.close(descriptor)
-    assert file.read_bytes() == b"all of it"
+    assert file.read_bytes() == b"before, all of it, after"
 
 
 @pytest.mark.parametrize("name", ["new", "old", "folder", "link"])
