@@ -14,11 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "exact.h"
+
 #define MEMO_SETS 512
 #define MEMO_WORDS 40
 #define MEMO_RELATIVE 20
-
-struct exact_node;
 
 /* A stack word that a walk read. */
 struct memo_word {
@@ -35,8 +35,19 @@ struct memo_entry {
     struct memo_word plain[MEMO_WORDS], relative[MEMO_RELATIVE];
 };
 
+/* The last path that was too long for an entry, outermost frame first.  In a recursion of C code that calls Python
+ * at each level the next one is mostly the same and a little more. */
+struct memo_path {
+    const struct exact_node *parent;
+    uint32_t epoch; /* struct unwind's */
+    uint32_t n;
+    uint64_t pc[EXACT_NATIVE_MAX]; /* or struct native_frame's flags */
+    struct exact_node *node[EXACT_NATIVE_MAX];
+};
+
 struct memo {
     struct memo_entry entry[MEMO_SETS][2];
+    struct memo_path path;
 };
 
 #endif

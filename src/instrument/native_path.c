@@ -133,6 +133,36 @@ static size_t below_outer(const struct exact *x, const struct exact_thread *t, s
     return n;
 }
 
+/* The node of the `n` frames that were walked, below `node`. */
+static struct exact_node *walked_child(struct exact *x, struct exact_thread *t,
+                                       struct exact_node *node, size_t n)
+{
+    struct memo_path *last = &t->memo->path;
+    if (last->parent != node || last->epoch != t->unwind.epoch)
+        last->n = 0;
+    last->parent = node;
+    last->epoch = t->unwind.epoch;
+    uint32_t at = 0;
+    while (n--) {
+        const struct native_frame *f = &t->native[n];
+        uint64_t pc = f->flags ? f->flags : f->pc;
+        if (at < last->n && last->pc[at] == pc) {
+            node = last->node[at++];
+            continue;
+        }
+        if (f->flags)
+            node = exact_child(
+                x, t, node,
+                frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
+        else
+            node = native_child(x, t, node, f->pc);
+        last->pc[at] = pc;
+        last->node[at] = node;
+        last->n = ++at;
+    }
+    return node;
+}
+
 /* The general way: whatever the sampler's walk would find. */
 static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
                                     struct exact_node *node, struct callee *callee,
@@ -158,16 +188,7 @@ static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
         }
     if (end != UNWIND_COMPLETE)
         node = exact_child(x, t, node, frame_pseudo(outer_entry ? PSEUDO_GAP : PSEUDO_TRUNCATED));
-    while (n--) {
-        const struct native_frame *f = &t->native[n];
-        if (f->flags)
-            node = exact_child(
-                x, t, node,
-                frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
-        else
-            node = native_child(x, t, node, f->pc);
-    }
-    return node;
+    return walked_child(x, t, node, n);
 }
 
 /* Mostly all are the same: no branch but the loops'. */

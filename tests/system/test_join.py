@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,47 @@ def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> Non
             abs(covered_ns(profile, thread) - thread.cpu_ns)
             <= 0.01 * thread.cpu_ns + 2 * profile.period_ns
         )
+
+
+RECURSION = """
+import json, pickle
+
+class Node:
+    def __init__(self, inner): self.inner = inner
+    def __reduce__(self): return Node, (self.inner,)
+
+def inner_of(node): return [node.inner]
+
+def both(node):
+    for _ in range(30):
+        pickle.dumps(node)
+        json.dumps(node, default=inner_of)
+
+node = None
+for _ in range(100): node = Node(node)
+both(node)
+"""
+
+
+def test_a_recursion_of_c_code(pyhybrid: Callable[..., Run]) -> None:
+    """It calls Python at each level, so each call has more native frames above it than the last."""
+    profile = pyhybrid("--mode", "trace", "-c", RECURSION).profile()
+    nodes, frames = profile.nodes, profile.frames
+    for name, other in (("Node.__reduce__", "json"), ("inner_of", "pickle")):
+        above: dict[int, int] = {}
+        for row in profile.exact:
+            if frames[nodes.frame[row.node]].name != name:
+                continue
+            path, node = [], nodes.parent[row.node]
+            while frames[nodes.frame[node]].name not in ("dumps", "JSONEncoder.encode", "both"):
+                path.append(frames[nodes.frame[node]])
+                node = nodes.parent[node]
+            above[len(path)] = above.get(len(path), 0) + row.calls
+            if not is_stripped():
+                assert not any(frame.kind == "pseudo" for frame in path)
+                modules = {profile.modules[f.module].path for f in path if f.module}
+                assert not any(f"_{other}" in module for module in modules)
+        assert sum(above.values()) == 3000
+        usual = sorted(n for n, calls in above.items() if calls >= 20)  # once it is specialized
+        assert len(usual) == 100
+        assert len({b - a for a, b in pairwise(usual[1:])}) == 1

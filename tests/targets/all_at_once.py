@@ -32,7 +32,7 @@ N_THREADS = 6
 CHILD_S = 30
 MODES = ("sample", "hybrid", "trace")
 ENGINES = ("auto", "timer")
-ANSWER = re.compile(r"another profiler|does not run|not paused|(en|dis)abled already")
+ANSWER = re.compile(r"already running|does not run|not paused|(en|dis)abled already")
 
 faulthandler.register(signal.SIGALRM, chain=True)
 sys.setswitchinterval(1e-5)
