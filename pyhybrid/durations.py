@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyhybrid.exact import Ticks
+from pyhybrid.histogram import value_at
 from pyhybrid.rows import Call, Turn
 from pyhybrid.spool_rows import CallTurn, Spool
 
@@ -111,15 +112,15 @@ class Durations:
 
     def quantile_ns(self, q: float) -> int:
         """The `q`-quantile (0..1), to a bucket's width: 12 %."""
-        rank, seen = q * self.calls, 0
         begins = sorted(self.histogram)
-        for begin, end in zip(begins, [*begins[1:], self.max_ns], strict=True):
-            n = self.histogram[begin]
-            if seen + n >= rank:
-                end = min(end, begin + begin // PARTS, self.max_ns)
-                return round(begin + (end - begin) * (rank - seen) / n) if end > begin else begin
-            seen += n
-        return self.max_ns
+        found = value_at(
+            q * self.calls,
+            (
+                (begin, min(end, begin + begin // PARTS, self.max_ns), self.histogram[begin])
+                for begin, end in zip(begins, [*begins[1:], self.max_ns], strict=True)
+            ),
+        )
+        return self.max_ns if found is None else found
 
     def calls_from(self, least_ns: int) -> int:
         """How many took `least_ns` or longer, without those of the bucket that it lies in."""

@@ -4,6 +4,7 @@ from collections import Counter
 from math import exp2
 
 from pyhybrid import pseudo
+from pyhybrid.histogram import value_at
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Thread
 
@@ -117,13 +118,14 @@ class HandlerCost:
 
         As if the samples of a bucket, a seventh to a quarter of its time wide, were spread evenly.
         """
-        rank, seen = q * self._counts.total(), 0
-        for bucket, count in sorted(self._counts.items()):
-            if count and seen + count >= rank:
-                begin, end = _bucket_from_ns(bucket), _bucket_from_ns(bucket + 1)
-                return round(begin + (rank - seen) / count * (end - begin))
-            seen += count
-        return None
+        return value_at(
+            q * self._counts.total(),
+            (
+                (_bucket_from_ns(bucket), _bucket_from_ns(bucket + 1), n)
+                for bucket, n in sorted(self._counts.items())
+                if n
+            ),
+        )
 
     def histogram(self) -> list[tuple[int, int]]:
         """(from_ns, samples) of the buckets that have any."""
