@@ -157,6 +157,12 @@ static inline bool arch_is_jump_stub(const unsigned char *p)
     return p[0] == 0xff && p[1] == 0x25;
 }
 
+/* While another thread is waited for. */
+static inline void arch_pause(void)
+{
+    __builtin_ia32_pause();
+}
+
 static inline long arch_syscall6(long n, long a, long b, long c, long d, long e, long f)
 {
     long r;

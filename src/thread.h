@@ -7,7 +7,8 @@
  * (registry_claim), which the drain thread numbers later.
  *
  * Context: registry_find and registry_claim are async-signal-safe; the rest belongs to the drain
- * thread.  No handler ever waits.
+ * thread.  No handler waits, but for some tens of microseconds at most in registry_claim, while
+ * others claim.
  */
 #ifndef PYH_THREAD_H
 #define PYH_THREAD_H
@@ -142,7 +143,7 @@ void registry_stock(struct registry *r, const struct thread_limits *limits);
 void registry_unstock(struct registry *r);
 
 /* The record of `tid`, the calling thread: its own or one from stock.  NULL: none in stock, or the
- * registry is being changed.  Async-signal-safe. */
+ * registry is being changed for long.  Async-signal-safe. */
 struct thread *registry_claim(struct registry *r, pid_t tid);
 
 /* Makes the record of thread `tid` and publishes it, or numbers the one that it has claimed.  NULL:

@@ -1,6 +1,7 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -249,6 +250,61 @@ static void a_thread_has_one_record_whoever_makes_it(void **state)
         assert_int_equal(n_of[tid], 1);
 }
 
+#define N_ROUNDS 10
+
+static _Atomic int told, begun, done; /* rounds */
+
+static void *claim_when_told(void *unused)
+{
+    (void)unused;
+    intptr_t n = 0;
+    for (int round = 1; round <= N_ROUNDS; round++) {
+        while (told != round)
+            sched_yield();
+        begun = round;
+        n += registry_claim(registry, round) != NULL;
+        done = round;
+    }
+    return (void *)n;
+}
+
+/* Holds the registry for a moment each time that another thread claims; how many claims succeeded. */
+static intptr_t claims_while_held(void)
+{
+    pthread_t thread;
+    void *n;
+    told = begun = done = 0;
+    assert_int_equal(pthread_create(&thread, NULL, claim_when_told, NULL), 0);
+    for (int round = 1; round <= N_ROUNDS; round++) {
+        registry_stock(registry, &limits);
+        assert_false(atomic_flag_test_and_set(&registry->changing));
+        told = round;
+        while (begun != round)
+            ;
+        for (volatile int i = 0; i < 3000; i++)
+            ;
+        atomic_flag_clear(&registry->changing);
+        while (done != round)
+            sched_yield();
+    }
+    pthread_join(thread, &n);
+    registry_unstock(registry);
+    return (intptr_t)n;
+}
+
+/* As on a machine of many processors, where threads begin together.  On a busy one the thread that holds it may
+ * lose its processor: not again and again. */
+static void a_claim_waits_for_a_short_change(void **state)
+{
+    intptr_t n = 0;
+    for (int i = 0; i < 500 && n <= N_ROUNDS / 2; i++) {
+        set_up(state);
+        n = claims_while_held();
+        tear_down(state);
+    }
+    assert_in_range(n, N_ROUNDS / 2 + 1, N_ROUNDS);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -262,6 +318,7 @@ int main(void)
         CASE(a_thread_finds_itself_while_others_come_and_go),
         CASE(a_claimed_record_is_numbered_later),
         CASE(a_thread_has_one_record_whoever_makes_it),
+        CASE(a_claim_waits_for_a_short_change),
     };
     return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
 }
