@@ -1,7 +1,6 @@
 """`pyhybrid export`: a profile in another program's format."""
 
 import argparse
-import gc
 import sys
 
 from pyhybrid.choose import choose
@@ -96,11 +95,7 @@ class Export:
         if of_names and Folded.name not in args.format:
             options = "--full-names, --all-frames, --no-inlines and --debuginfod"
             raise UsageError(f"{options} are for folded")
-        gc.disable()  # among so many rows it takes half the time, and finds nothing
-        try:
-            self._write(args)
-        finally:
-            gc.enable()
+        self._write(args)
         return 0
 
     def _write(self, args: argparse.Namespace) -> None:
