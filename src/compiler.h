@@ -5,6 +5,8 @@
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define NO_ASAN                                                                                    \
     __attribute__((no_sanitize("address"))) /* reads what may be no object, or another's */
+#define NO_TSAN                                                                                    \
+    __attribute__((no_sanitize("thread"))) /* reads what is being written to, and forgets it then */
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 
 #endif

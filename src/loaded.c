@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "compiler.h"
 #include "memread.h"
 
 #ifndef DLFO_STRUCT_HAS_EH_DBASE /* headers before glibc 2.35: its layout on x86-64, dlfcn.h */
@@ -41,7 +42,7 @@ static bool ask_libc(uint64_t address, struct loaded_object *o)
 }
 
 /* The last entry that starts at or below the address; NULL: there is none. */
-static const struct loaded_entry *search(unsigned which, uint64_t address)
+NO_TSAN static const struct loaded_entry *search(unsigned which, uint64_t address)
 {
     const struct loaded_entry *entry = loaded_tables.table[which].entry;
     uint32_t low = 0, high = loaded_tables.table[which].n;
@@ -56,7 +57,7 @@ static const struct loaded_entry *search(unsigned which, uint64_t address)
 }
 
 /* A version whose table was being written to meanwhile tells nothing. */
-static bool look_up(uint64_t address, struct loaded_entry *found)
+NO_TSAN static bool look_up(uint64_t address, struct loaded_entry *found)
 {
     for (int i = 0; i < TRIES; i++) {
         uint64_t version = atomic_load(&loaded_tables.version);
