@@ -184,7 +184,11 @@ def test_what_a_failing_program_printed_stands_before_our_summary(
 
 
 @pytest.mark.parametrize(
-    "environment", ["{**os.environ, '': 'no name', 'N': 5, b'bytes': 'x', 'a=b': ''}", "{}"]
+    "environment",
+    [
+        "{**os.environ, '': 'no name', 'N': 5, b'bytes': 'x', 'a=b': ''}",
+        pytest.param("{}", marks=PLAIN),
+    ],
 )
 def test_an_environment_that_cannot_be_passed_on(
     pyhybrid: Callable[..., Run], environment: str
