@@ -33,7 +33,7 @@ bool registry_put(struct registry *r, struct thread *t)
  * 50 ns.  But one that holds it may have to wait for a processor. */
 #define TRIES 1000
 
-static bool try_change(struct registry *r)
+bool registry_try_change(struct registry *r)
 {
     for (int tries = 0; tries < TRIES; tries++) {
         if (!atomic_flag_test_and_set(&r->changing))
@@ -47,7 +47,7 @@ struct thread *registry_claim(struct registry *r, pid_t tid)
 {
     char comm[sizeof((struct thread *)NULL)->comm];
     arch_syscall6(SYS_prctl, PR_GET_NAME, (long)comm, 0, 0, 0, 0);
-    if (!try_change(r))
+    if (!registry_try_change(r))
         return NULL;
     struct thread *t = registry_find(r, tid); /* just made by the drain thread? */
     int at = 0;

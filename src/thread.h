@@ -135,6 +135,9 @@ struct registry {
     _Atomic(struct thread *) stock[THREADS_STOCK]; /* taken out under `changing` */
 };
 
+/* Sets `changing`, and waits some tens of microseconds for it at most.  Async-signal-safe. */
+bool registry_try_change(struct registry *r);
+
 /* Publishes `t`, whose tid has no record; `changing` is held.  False: too many threads. */
 bool registry_put(struct registry *r, struct thread *t);
 

@@ -65,13 +65,12 @@ static struct thread *make(const struct registry *r, struct thread_limits limits
     return t;
 }
 
-/* Handlers hold it for less than a microsecond, unless their thread must wait for a CPU. */
+/* A handler that holds it may have to wait for a processor. */
 static void begin_change(struct registry *r)
 {
     struct timespec a_while = {.tv_nsec = 20000};
-    for (int tries = 0; atomic_flag_test_and_set(&r->changing); tries++)
-        if (tries >= 100)
-            nanosleep(&a_while, NULL); /* not sched_yield: our priority may be the higher one */
+    while (!registry_try_change(r))
+        nanosleep(&a_while, NULL); /* not sched_yield: our priority may be the higher one */
 }
 
 static void end_change(struct registry *r)

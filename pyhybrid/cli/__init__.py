@@ -26,7 +26,7 @@ def _subcommand(name: str, arguments: list[str]) -> int:
     command = getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())()
     parser = Parser(prog=f"pyhybrid {name}", description=command.__doc__)
     command.prepare_parser(parser)
-    gc.disable()  # among so many rows it takes up to half the time, and finds nothing
+    gc.disable()  # among a profile's rows it takes up to half the time, and finds nothing
     try:
         code: int = command.run(parser.parse_args(arguments))
         sys.stdout.flush()
