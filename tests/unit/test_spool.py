@@ -1,7 +1,6 @@
 """The spool's reader: what was written is read, and whatever is cut off is not missed."""
 
 import resource
-import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 from example_profile import PID, example
 from spool_writer import SpoolWriter, native, python
+from steps import steps
 
 from pyhybrid import spool, spool_format
 from pyhybrid.errors import PyhybridError
@@ -165,7 +165,7 @@ def test_zeros_of_a_crash_are_the_end(tmp_path: Path) -> None:
 
 
 def test_an_hour_is_not_decoded_sample_by_sample(tmp_path: Path) -> None:
-    """3.6 M samples: read in far less time than any loop over them takes."""
+    """3.6 M samples, in 3,600 chunks."""
     writer = SpoolWriter()
     writer.meta()
     writer.thread(1, 1, "python")
@@ -174,8 +174,7 @@ def test_an_hour_is_not_decoded_sample_by_sample(tmp_path: Path) -> None:
     for second in range(3600):
         writer.samples(1, [row] * 1000, first_ns=second * 10**9)
     path = writer.save(tmp_path / "x.part")
-    before = time.process_time()
-    read = spool.read(path)
-    assert time.process_time() - before < 1.0
-    assert sum(len(chunk.place) for chunk in read.chunks) == 3_600_000
+    read = []
+    assert steps(lambda: read.append(spool.read(path))) < 100 * 3600
+    assert sum(len(chunk.place) for chunk in read[0].chunks) == 3_600_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20
