@@ -12,8 +12,6 @@
  * also in sampler_pause, sampler_resume and sampler_stop.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,14 +34,6 @@
 #define COVER_NS 20000000ull
 #define EXEC_CPU_NS 10000000ull
 #define EXEC_MAX_NS 2000000000ull
-
-struct dirent64_head { /* man 2 getdents64 */
-    uint64_t inode;
-    int64_t offset;
-    uint16_t length;
-    uint8_t type;
-    char name[];
-};
 
 static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_ns)
 {
@@ -135,15 +125,15 @@ static void retire(struct session *s, struct thread *t)
     registry_remove(&s->registry, t);
 }
 
-/* Makes the record of a thread just seen, or numbers the one that it claimed. */
-static void admit(struct session *s, pid_t tid)
+/* Makes the record of a thread just seen, or numbers the one that it claimed.  False: there is no memory. */
+static bool admit(struct session *s, pid_t tid)
 {
     uint64_t now = clock_now_ns();
     struct thread *t = registry_add(&s->registry, tid, s->n_threads + 1, &s->limits);
     if (!t || drain_add_thread(s->drain, t, now)) {
         if (t)
             t->index = 0;
-        return;
+        return false;
     }
     s->n_threads++;
     s->changed_ns = now;
@@ -153,25 +143,28 @@ static void admit(struct session *s, pid_t tid)
     bool covered = s->engine == ENGINE_SIGTRAP && atomic_load(&s->ready) &&
                    (young || t->claimed || s->skips_new);
     if (covered && !s->skips_new)
-        return;
+        return true;
     t->base_cpu_ns = t->cpu_ns = t->covered_cpu_ns = clock_read_ns(clock_of_thread(tid));
     if (young && !s->skips_new)
         t->missed_ns = t->base_cpu_ns;
     if (covered)
-        return;
+        return true;
     if (s->engine == ENGINE_SIGTRAP) /* the event's count is that of all who inherit it */
         t->last_cpu_ns = t->base_cpu_ns;
     int error = engine_open(s, t);
     /* One that has ended is EINVAL to timer_create; a main thread that has is listed as long as others live. */
     if (error && error != -ESRCH && !s->first_error && lives(tid))
         s->first_error = error;
+    return true;
 }
 
 static void admit_claimed(struct session *s)
 {
     uint32_t at = 0;
-    for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));)
+    for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));) {
         admit(s, t->tid);
+        s->settled = false; /* it may have ended before the list was read */
+    }
 }
 
 /* Gives a clock of its own to a thread that ran for long and had no signal: one that no covered thread created,
@@ -200,52 +193,39 @@ static bool any_ended(struct session *s)
     return false;
 }
 
-int collector_open_tasks(struct session *s)
+static void see(void *session, pid_t tid)
 {
-    return own_fd_keep(&s->tasks, open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                       s->fd_floor);
+    struct session *s = session;
+    if (tid == atomic_load(&s->collector_tid))
+        return;
+    struct thread *t = registry_find(&s->registry, tid);
+    if (t && t->index)
+        t->seen = 1;
+    else
+        s->settled &= admit(s, tid);
 }
 
-/* The program may have closed it, and have a file of its own there.  False: it cannot be had again. */
-static bool has_tasks(struct session *s)
+static void presume_alive(struct session *s, struct thread *t)
 {
-    return own_fd_is(&s->tasks) || !collector_open_tasks(s);
+    (void)s;
+    t->seen = 1;
 }
 
 void collector_scan(struct session *s)
 {
-    char buffer[2048];
     uint32_t at = 0;
-    if (!has_tasks(s))
-        return;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         t->seen = 0;
-    lseek(s->tasks.fd, 0, SEEK_SET);
-    bool complete = false;
-    for (;;) {
-        long bytes = syscall(SYS_getdents64, s->tasks.fd, buffer, sizeof buffer);
-        if (bytes <= 0) {
-            complete = !bytes;
-            break;
-        }
-        for (long read = 0; read < bytes;) {
-            const struct dirent64_head *d = (const void *)(buffer + read);
-            read += d->length;
-            pid_t tid = atoi(d->name);
-            if (!tid || tid == atomic_load(&s->collector_tid))
-                continue;
-            struct thread *t = registry_find(&s->registry, tid);
-            if (t && t->index)
-                t->seen = 1;
-            else
-                admit(s, tid);
-        }
-    }
-    admit_claimed(s); /* that have ended already */
+    s->settled = true;
+    bool complete = task_list_read(&s->tasks, see, s);
+    admit_claimed(s);
     if (s->engine == ENGINE_SIGTRAP)
         registry_stock(&s->registry, &s->limits);
-    if (!complete || !any_ended(s))
+    if (!complete)
+        for_each(s, presume_alive);
+    if (!any_ended(s))
         return;
+    s->settled = false; /* it may have to wait */
     s->changed_ns = clock_now_ns();
     drain_all(s, false);
     for_each(s, retire);
@@ -309,7 +289,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     check_signal_owner(s);
     if (loaded_update())
         unwind_forget_all();
-    if (!s->signal_taken && !paused)
+    if (!s->signal_taken && !paused && (!s->settled || task_list_changed(&s->tasks)))
         collector_scan(s);
     if (!s->signal_taken && !paused)
         for_each(s, names_look);

@@ -139,7 +139,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         if (drain_set_exact(s->drain, s->exact, o->keep_events_ns))
             return fail(info, -ENOMEM, "memory");
     }
-    error = collector_open_tasks(s);
+    error = task_list_open(&s->tasks, s->fd_floor);
     if (!error && s->signal == SIGTRAP)
         error =
             own_fd_keep(&s->status, open("/proc/self/status", O_RDONLY | O_CLOEXEC), s->fd_floor);
@@ -148,7 +148,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
 
 static void dispose(struct session *s)
 {
-    own_fd_close(&s->tasks);
+    task_list_close(&s->tasks);
     own_fd_close(&s->status);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
@@ -191,7 +191,7 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     struct session *s = map_memory(sizeof *s);
     if (!s)
         return fail(info, -ENOMEM, "memory");
-    s->tasks.fd = s->status.fd = -1;
+    s->tasks.folder.fd = s->tasks.last_pid.fd = s->status.fd = -1;
     uint64_t wanted = s->asked_period_ns = o->period_ns;
     bool measure = o->engine != ENGINE_NONE;
     if (measure)

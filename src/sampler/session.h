@@ -23,6 +23,7 @@
 #include "perf_clocks.h"
 #include "sampler.h"
 #include "sigtrap.h"
+#include "task_list.h"
 #include "thread.h"
 
 enum session_state { SESSION_STARTING, SESSION_RUNNING, SESSION_PAUSED, SESSION_STOPPING };
@@ -64,7 +65,9 @@ struct session {
     _Atomic uint32_t nudged; /* session_nudge */
     pthread_cond_t is_ready;
     int fd_floor;
-    struct own_fd tasks, status; /* /proc/self/task, /proc/self/status */
+    struct task_list tasks;
+    struct own_fd status; /* /proc/self/status */
+    bool settled; /* all threads of the last look have records, and no records are of others */
     uint64_t start_ns, start_cpu_ns;
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
@@ -169,7 +172,6 @@ void session_skip_pause(struct session *s);
 void session_resume(struct session *s);
 
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
-int collector_open_tasks(struct session *s); /* before it; 0 or -errno */
 int collector_start(struct session *s);
 void collector_stop(struct session *s);
 void collector_scan(struct session *s);  /* looks for new and ended threads; under session_lock */

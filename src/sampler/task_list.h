@@ -1,0 +1,40 @@
+/* task_list.h - the threads of this process by the kernel's list, and whether it may have changed.
+ *
+ * Listing 64 threads takes 0.2 ms.  For 2 µs two numbers tell that they are the same still: how many there are
+ * (the folder's links: fs/proc/base.c, proc_task_getattr), and the number that the newest thread of the pid
+ * namespace got (kernel/pid_namespace.c, ns_last_pid; CONFIG_CHECKPOINT_RESTORE), which another one has where one
+ * began while one ended.  Where the kernel does not tell the second, the list may always have changed.
+ *
+ * Context: one thread at a time, or before and after it; not async-signal-safe.
+ */
+#ifndef PYH_TASK_LIST_H
+#define PYH_TASK_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "own_fd.h"
+
+struct task_count {
+    uint64_t threads, newest;
+};
+
+struct task_list {
+    struct own_fd folder, last_pid; /* /proc/self/task, /proc/sys/kernel/ns_last_pid */
+    int fd_floor; /* of the descriptors, which the program may close: they are opened again */
+    bool known;
+    struct task_count count; /* when all were listed; if known */
+};
+
+/* 0 or -errno; the list is closed either way before task_list_open, and after a failure. */
+int task_list_open(struct task_list *l, int fd_floor);
+void task_list_close(struct task_list *l);
+
+/* Calls each(context, tid) for every thread.  False: some may be missing. */
+bool task_list_read(struct task_list *l, void (*each)(void *context, pid_t tid), void *context);
+
+/* May a thread have begun or ended since task_list_read began? */
+bool task_list_changed(struct task_list *l);
+
+#endif
