@@ -137,7 +137,8 @@ static bool admit(struct session *s, pid_t tid)
     }
     s->n_threads++;
     s->changed_ns = now;
-    t->seen = 1; /* it may have begun after this look at the list of threads */
+    s->look_ns = 0; /* at once */
+    t->seen = 1;    /* it may have begun after this look at the list of threads */
     bool young = t->start_ns + 20000000 > s->counted_from_ns && tid != getpid();
     /* A thread that a covered one created is covered from its begin; `cover` finds others. */
     bool covered = s->engine == ENGINE_SIGTRAP && atomic_load(&s->ready) &&
@@ -231,12 +232,14 @@ void collector_scan(struct session *s)
     for_each(s, retire);
 }
 
+/* A handler tells when its ring gets so full; after a drain it may be so still. */
 static bool ring_urgent(struct session *s)
 {
     uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+    for (struct thread *t; s->ring_urgent && (t = registry_next(&s->registry, &at));)
         if (thread_is_urgent(t))
             return true;
+    s->ring_urgent = false;
     return drain_logs_urgent(s->drain);
 }
 
@@ -292,12 +295,12 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     if (!s->signal_taken && !paused && (!s->settled || task_list_changed(&s->tasks)))
         collector_scan(s);
     if (!s->signal_taken && !paused)
-        for_each(s, names_look);
+        names_look(s, now);
     if (s->clock == CLOCK_WALL && !paused)
         for_each(s, asleep_look);
     if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
         *drained = now;
-        perf_clocks_drop_closed(s);
+        perf_clocks_seek_closed(s);
         drain_all(s, false);
         if (!paused)
             for_each(s, cover);
@@ -346,8 +349,10 @@ static void wait_until(struct session *s, uint64_t time_ns)
         nanosleep(&rest, NULL);
     }
     pthread_mutex_lock(&session_lock);
-    if (atomic_exchange(&s->nudged, 0))
+    if (atomic_exchange(&s->nudged, 0)) {
         s->changed_ns = clock_now_ns();
+        s->ring_urgent = true;
+    }
 }
 
 static void *collect(void *arg)

@@ -97,9 +97,8 @@ void names_look_now(struct session *s, struct thread *t)
         engine_open(s, t);
 }
 
-void names_look(struct session *s, struct thread *t)
+static void look(struct session *s, struct thread *t, uint64_t now)
 {
-    uint64_t now = clock_now_ns();
     if (now < t->look_ns)
         return;
     bool first = !t->look_wait_ns; /* its name has just been read */
@@ -109,6 +108,19 @@ void names_look(struct session *s, struct thread *t)
     t->look_ns = now + t->look_wait_ns;
     if (!first)
         names_look_now(s, t);
+}
+
+void names_look(struct session *s, uint64_t now)
+{
+    if (now < s->look_ns)
+        return;
+    uint32_t at = 0;
+    s->look_ns = UINT64_MAX;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+        look(s, t, now);
+        if (t->look_ns < s->look_ns)
+            s->look_ns = t->look_ns;
+    }
 }
 
 void names_settle(struct session *s)

@@ -24,8 +24,9 @@ int names_prepare(struct session *s, const struct sampler_options *options);
 /* `threading` has this name for it: told to the spool, and it may be chosen by it. */
 void names_tell(struct session *s, struct thread *t, const char *name, size_t length);
 
-/* Looks, if it is time to.  A new name is told to the spool; a thread that is chosen by it gets its clock. */
-void names_look(struct session *s, struct thread *t);
+/* Looks at those threads for which it is time to.  A new name is told to the spool; a thread that is chosen by it
+ * gets its clock. */
+void names_look(struct session *s, uint64_t now);
 
 /* Looks, whenever the last time was. */
 void names_look_now(struct session *s, struct thread *t);

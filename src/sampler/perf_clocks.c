@@ -15,6 +15,7 @@
  * and the kernel counts locked memory (kernel.perf_event_mlock_kb). */
 #define RING_OF_CPU (128 * 1024)
 #define RING_OF_THREAD (32 * 1024)
+#define SOUGHT_AT_ONCE 16
 #define FAST_NS 250000 /* shorter periods need more */
 
 int perf_clocks_init(struct perf_clocks *p, int max)
@@ -198,19 +199,38 @@ void perf_clocks_set_period(struct session *s, struct thread *t)
             ioctl(p->of[i].fd, PERF_EVENT_IOC_PERIOD, &period);
 }
 
-void perf_clocks_drop_closed(struct session *s)
+static bool drop_if_closed(struct perf_clock *c)
+{
+    if (!c->ring.pages || is_open(c))
+        return false;
+    kernel_ring_unmap(&c->ring);
+    return true;
+}
+
+static void drop_closed(struct perf_clocks *p)
+{
+    for (int i = 0; i < p->n; i++)
+        drop_if_closed(&p->of[i]);
+}
+
+void perf_clocks_seek_closed(struct session *s)
 {
     struct perf_clocks *p = &s->perf;
-    for (int i = 0; i < p->n; i++)
-        if (p->of[i].ring.pages && !is_open(&p->of[i]))
-            kernel_ring_unmap(&p->of[i].ring);
+    for (int i = 0; i < p->n && i < SOUGHT_AT_ONCE; i++, p->next_sought++) {
+        if (p->next_sought >= p->n)
+            p->next_sought = 0;
+        if (drop_if_closed(&p->of[p->next_sought])) {
+            drop_closed(p);
+            return;
+        }
+    }
 }
 
 /* Also those that were inherited from them. */
 void perf_clocks_enable(struct session *s, bool enable)
 {
     struct perf_clocks *p = &s->perf;
-    perf_clocks_drop_closed(s);
+    drop_closed(p);
     for (int i = 0; i < p->n; i++)
         if (is_open(&p->of[i]))
             ioctl(p->of[i].fd, enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);

@@ -29,6 +29,7 @@ struct perf_clocks {
     int n, max;
     int n_kept;           /* threads that have ended whose events are kept */
     int n_cpus;           /* of the machine, also those that are not online now */
+    int next_sought;      /* perf_clocks_seek_closed */
     int n_expected;       /* threads that wait for their first clock, about */
     bool kernel_frames;   /* the events write where in the kernel they came, too */
     uint32_t n_mute;      /* those that should and do not: too many, or too little locked memory */
@@ -52,8 +53,9 @@ void perf_clocks_abandon(struct session *s);
 void perf_clocks_set_period(struct session *s, struct thread *t);
 void perf_clocks_enable(struct session *s, bool enable);
 
-/* Ends events whose descriptor the program has closed: a ring would keep them. */
-void perf_clocks_drop_closed(struct session *s);
+/* Ends events whose descriptor the program has closed: a ring would keep them.  Looks at a few, each time at others;
+ * at all where one is closed: who closes one closes more. */
+void perf_clocks_seek_closed(struct session *s);
 
 /* What the thread's events counted, nanoseconds. */
 uint64_t perf_clocks_counted_ns(struct session *s, const struct thread *t);

@@ -71,6 +71,8 @@ struct session {
     uint64_t start_ns, start_cpu_ns;
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
+    uint64_t look_ns;         /* names.h: the first thread's next look */
+    bool ring_urgent;         /* one may be: it was nudged */
     uint32_t n_threads;
     _Atomic uint32_t n_forked, n_spawned;
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */

@@ -53,14 +53,14 @@ def where_it_crashed(folder: Path) -> str:
 
 @pytest.fixture
 def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """pyhybrid(*arguments, check=True, input=None, timeout=120, **options of Popen) -> Run"""
+    """pyhybrid(*arguments, check=True, input=None, timeout=600, **options of Popen) -> Run"""
     runs: list[Run] = []
 
     def run(
         *arguments: object,
         check: bool = True,
         input: str | None = None,
-        timeout: float = 120,
+        timeout: float = 600,  # OpenMP programs take ten times as long beside one another
         **options: Any,
     ) -> Run:
         options.setdefault("cwd", tmp_path)
