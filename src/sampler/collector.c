@@ -164,7 +164,7 @@ static void admit_claimed(struct session *s)
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));) {
         admit(s, t->tid);
-        s->settled = false; /* it may have ended before the list was read */
+        s->look_again = true; /* it may have ended before the list was read */
     }
 }
 
@@ -203,7 +203,7 @@ static void see(void *session, pid_t tid)
     if (t && t->index)
         t->seen = 1;
     else
-        s->settled &= admit(s, tid);
+        s->look_again |= !admit(s, tid);
 }
 
 static void presume_alive(struct session *s, struct thread *t)
@@ -217,7 +217,7 @@ void collector_scan(struct session *s)
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         t->seen = 0;
-    s->settled = true;
+    s->look_again = false;
     bool complete = task_list_read(&s->tasks, see, s);
     admit_claimed(s);
     if (s->engine == ENGINE_SIGTRAP)
@@ -226,20 +226,21 @@ void collector_scan(struct session *s)
         for_each(s, presume_alive);
     if (!any_ended(s))
         return;
-    s->settled = false; /* it may have to wait */
+    s->look_again = true; /* it may have to wait */
     s->changed_ns = clock_now_ns();
     drain_all(s, false);
     for_each(s, retire);
 }
 
-/* A handler tells when its ring gets so full; after a drain it may be so still. */
 static bool ring_urgent(struct session *s)
 {
     uint32_t at = 0;
-    for (struct thread *t; s->ring_urgent && (t = registry_next(&s->registry, &at));)
-        if (thread_is_urgent(t))
+    bool fills = atomic_exchange(&s->ring_fills, false);
+    for (struct thread *t; fills && (t = registry_next(&s->registry, &at));)
+        if (thread_is_urgent(t)) {
+            atomic_store(&s->ring_fills, true); /* a drain may leave it so */
             return true;
-    s->ring_urgent = false;
+        }
     return drain_logs_urgent(s->drain);
 }
 
@@ -292,7 +293,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     check_signal_owner(s);
     if (loaded_update())
         unwind_forget_all();
-    if (!s->signal_taken && !paused && (!s->settled || task_list_changed(&s->tasks)))
+    if (!s->signal_taken && !paused && (s->look_again || task_list_changed(&s->tasks)))
         collector_scan(s);
     if (!s->signal_taken && !paused)
         names_look(s, now);
@@ -314,6 +315,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
             for_each(s, keep_pace);
         drain_exact(s->drain, &s->registry, false);
         spool_flush(s->spool);
+        s->look_again = true;
     }
 }
 
@@ -351,7 +353,7 @@ static void wait_until(struct session *s, uint64_t time_ns)
     pthread_mutex_lock(&session_lock);
     if (atomic_exchange(&s->nudged, 0)) {
         s->changed_ns = clock_now_ns();
-        s->ring_urgent = true;
+        s->look_again = true;
     }
 }
 

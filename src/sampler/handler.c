@@ -269,10 +269,12 @@ static bool was_off_cpu(struct session *s, const ucontext_t *context, uint32_t w
             2 * spent_ns < weight * atomic_load_explicit(&s->period_ns, memory_order_relaxed));
 }
 
-/* Once each time that the ring passes the mark. */
-static void nudge_if_urgent(struct session *s, struct thread *t)
+/* The collector knows at its next look, and is called once for each time that a sample finds it so anew. */
+static void tell_if_urgent(struct session *s, struct thread *t)
 {
     bool urgent = thread_is_urgent(t);
+    if (urgent)
+        atomic_store_explicit(&s->ring_fills, true, memory_order_release);
     if (urgent && !t->is_urgent)
         session_nudge(s);
     t->is_urgent = urgent;
@@ -414,7 +416,7 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
     }
     struct sample_record head = {.time_ns = start, .weight = weight, .n_words = (uint32_t)n};
     record_with_state(s, t, &head, context, top);
-    nudge_if_urgent(s, t);
+    tell_if_urgent(s, t);
     uint64_t took = clock_now_ns() - start;
     count_time(t, took);
     owe_time(s, t, cpu, took);

@@ -216,9 +216,10 @@ static void drop_closed(struct perf_clocks *p)
 void perf_clocks_seek_closed(struct session *s)
 {
     struct perf_clocks *p = &s->perf;
-    for (int i = 0; i < p->n && i < SOUGHT_AT_ONCE; i++, p->next_sought++) {
+    for (int i = 0, looks = 0; i < p->n && looks < SOUGHT_AT_ONCE; i++, p->next_sought++) {
         if (p->next_sought >= p->n)
             p->next_sought = 0;
+        looks += p->of[p->next_sought].ring.pages != NULL;
         if (drop_if_closed(&p->of[p->next_sought])) {
             drop_closed(p);
             return;

@@ -48,6 +48,7 @@ struct session {
     _Atomic uint64_t not_ready; /* signals that found no record */
     _Atomic int calibrating;    /* do the work, record nothing */
     _Atomic uint64_t calibration_signals;
+    _Atomic bool ring_fills; /* thread_is_urgent, of some thread; the collector takes it back */
 
     /* Below: not for the handler. */
     struct spool *spool;
@@ -67,12 +68,11 @@ struct session {
     int fd_floor;
     struct task_list tasks;
     struct own_fd status; /* /proc/self/status */
-    bool settled; /* all threads of the last look have records, and no records are of others */
+    bool look_again;      /* for threads, whatever the list says */
     uint64_t start_ns, start_cpu_ns;
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
     uint64_t look_ns;         /* names.h: the first thread's next look */
-    bool ring_urgent;         /* one may be: it was nudged */
     uint32_t n_threads;
     _Atomic uint32_t n_forked, n_spawned;
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */

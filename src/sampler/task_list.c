@@ -28,8 +28,7 @@ int task_list_open(struct task_list *l, int fd_floor)
 {
     *l = (struct task_list){.last_pid.fd = -1, .fd_floor = fd_floor};
     int error = open_folder(l);
-    if (!error)
-        open_last_pid(l); /* or it is not told */
+    l->has_last = !error && !open_last_pid(l);
     return error;
 }
 
@@ -47,9 +46,9 @@ static bool count(struct task_list *l, struct task_count *c)
     if (!own_fd_is(&l->last_pid) || fstat(l->folder.fd, &st))
         return false;
     ssize_t n = pread(l->last_pid.fd, text, sizeof text - 1, 0);
-    if (n < 1)
+    text[n > 0 ? n : 0] = 0;
+    if (*text < '0' || *text > '9') /* also -1 */
         return false;
-    text[n] = 0;
     *c = (struct task_count){st.st_nlink, strtoull(text, NULL, 10)};
     return true;
 }
@@ -62,15 +61,15 @@ static bool equal(struct task_count a, struct task_count b)
 bool task_list_read(struct task_list *l, void (*each)(void *context, pid_t tid), void *context)
 {
     char buffer[2048];
-    struct task_count before, after;
+    struct task_count before = {0}, after;
     uint64_t links = 2; /* a folder's own */
     long bytes;
     l->known = false;
     if (!own_fd_is(&l->folder) && open_folder(l))
         return false;
-    if (l->last_pid.fd >= 0 && !own_fd_is(&l->last_pid))
+    if (l->has_last && !own_fd_is(&l->last_pid))
         open_last_pid(l);
-    bool counted = count(l, &before);
+    bool told = count(l, &before) && before.newest == l->count.newest;
     lseek(l->folder.fd, 0, SEEK_SET);
     while ((bytes = syscall(SYS_getdents64, l->folder.fd, buffer, sizeof buffer)) > 0)
         for (long at = 0; at < bytes;) {
@@ -82,7 +81,7 @@ bool task_list_read(struct task_list *l, void (*each)(void *context, pid_t tid),
                 each(context, tid);
         }
     l->known =
-        !bytes && counted && links == before.threads && count(l, &after) && equal(before, after);
+        !bytes && told && links == before.threads && count(l, &after) && equal(before, after);
     l->count = before;
     return !bytes;
 }

@@ -2,8 +2,12 @@
  *
  * Listing 64 threads takes 0.2 ms.  For 2 µs two numbers tell that they are the same still: how many there are
  * (the folder's links: fs/proc/base.c, proc_task_getattr), and the number that the newest thread of the pid
- * namespace got (kernel/pid_namespace.c, ns_last_pid; CONFIG_CHECKPOINT_RESTORE), which another one has where one
+ * namespace got (kernel/pid_namespace.c, ns_last_pid; CONFIG_CHECKPOINT_RESTORE), which is another one where one
  * began while one ended.  Where the kernel does not tell the second, the list may always have changed.
+ *
+ * A thread has its number before it is counted and listed (kernel/fork.c, copy_process), so only a number that the
+ * read before saw, too, is taken for that of a thread in the list.  Still, list them once in a while: a thread that
+ * is being made may have to wait for longer.
  *
  * Context: one thread at a time, or before and after it; not async-signal-safe.
  */
@@ -22,12 +26,13 @@ struct task_count {
 
 struct task_list {
     struct own_fd folder, last_pid; /* /proc/self/task, /proc/sys/kernel/ns_last_pid */
-    int fd_floor; /* of the descriptors, which the program may close: they are opened again */
-    bool known;
-    struct task_count count; /* when all were listed; if known */
+    int fd_floor;  /* of the descriptors, which the program may close: they are opened again */
+    bool has_last; /* the kernel tells it */
+    bool known;    /* `count` is that of the threads that were listed */
+    struct task_count count; /* before the last read */
 };
 
-/* 0 or -errno; the list is closed either way before task_list_open, and after a failure. */
+/* 0 or -errno.  task_list_close is allowed after a failure, too, and where both descriptors are -1. */
 int task_list_open(struct task_list *l, int fd_floor);
 void task_list_close(struct task_list *l);
 

@@ -88,7 +88,13 @@ static struct task_list opened(void)
     struct task_list l;
     assert_int_equal(task_list_open(&l, FLOOR), 0);
     assert_true(task_list_changed(&l)); /* nothing is known yet */
-    if (l.last_pid.fd < 0)
+    return l;
+}
+
+static struct task_list opened_with_numbers(void)
+{
+    struct task_list l = opened();
+    if (!l.has_last)
         skip(); /* a kernel without CONFIG_CHECKPOINT_RESTORE */
     return l;
 }
@@ -98,24 +104,26 @@ static void all_threads_are_listed_once(void **state)
     (void)state;
     struct task_list l = opened();
     static struct worker workers[100]; /* more than one buffer holds */
+    begin(workers);
+    end(workers); /* with the first thread TSan begins one, too */
     size_t before = listed(&l).n;
     for (size_t i = 0; i < 100; i++)
         begin(workers + i);
-    struct tids found = settled(&l);
+    struct tids found = listed(&l);
     assert_int_equal(found.n, before + 100);
     assert_true(has(&found, getpid()));
     for (size_t i = 0; i < 100; i++) {
         assert_true(has(&found, workers[i].tid));
         end(workers + i);
     }
-    assert_int_equal(settled(&l).n, before);
+    assert_int_equal(listed(&l).n, before);
     task_list_close(&l);
 }
 
 static void each_change_is_told(void **state)
 {
     (void)state;
-    struct task_list l = opened();
+    struct task_list l = opened_with_numbers();
     struct worker first;
     settled(&l);
     begin(&first);
@@ -129,7 +137,7 @@ static void each_change_is_told(void **state)
 static void one_that_begins_as_another_ends_is_told(void **state)
 {
     (void)state;
-    struct task_list l = opened();
+    struct task_list l = opened_with_numbers();
     struct worker first, second;
     begin(&first);
     size_t n = settled(&l).n;
@@ -145,7 +153,7 @@ static void one_that_begins_as_another_ends_is_told(void **state)
 static void descriptors_that_the_program_closed_are_opened_again(void **state)
 {
     (void)state;
-    struct task_list l = opened();
+    struct task_list l = opened_with_numbers();
     size_t n = settled(&l).n;
     int folder = l.folder.fd, number = l.last_pid.fd;
     int program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -169,8 +177,11 @@ static void without_the_newest_number_it_may_always_have_changed(void **state)
     (void)state;
     struct task_list l = opened();
     own_fd_close(&l.last_pid);
-    assert_int_not_equal(listed(&l).n, 0);
-    assert_true(task_list_changed(&l));
+    l.has_last = false;
+    for (int i = 0; i < 100; i++) {
+        assert_int_not_equal(listed(&l).n, 0);
+        assert_true(task_list_changed(&l));
+    }
     task_list_close(&l);
 }
 
