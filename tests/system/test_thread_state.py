@@ -38,11 +38,16 @@ def compresses():
     say("compresses")
 
 def sleeps():
+    falls_asleep.set()
     time.sleep(end - time.monotonic())
 
+# The sleeper first, while nobody else wants the GIL.
+falls_asleep = threading.Event()
 threads = [threading.Thread(target=f, name=n) for f, n in (
-    (computes, "first"), (computes, "second"), (compresses, "compresses"), (sleeps, "sleeps"))]
-for thread in threads: thread.start()
+    (sleeps, "sleeps"), (computes, "first"), (computes, "second"), (compresses, "compresses"))]
+for thread in threads:
+    thread.start()
+    falls_asleep.wait()
 for thread in threads: thread.join()
 """
 
