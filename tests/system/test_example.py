@@ -85,22 +85,16 @@ def test_a_fifth_of_its_time_is_python(pyhybrid: Callable[..., Run]) -> None:
 
 
 def python_share(profile: Profile) -> float:
-    """Of the samples whose innermost frame is a Python function or the interpreter itself.
-
-    OpenMP's own are left out: how long threads wait for each other, other programs decide.
-    """
+    """Of the samples whose innermost frame is a Python function or the interpreter itself."""
     executable = os.path.realpath(sys.executable)
     interpreter = {
         module.id
         for module in profile.modules.values()
         if "libpython" in module.path or os.path.realpath(module.path) == executable
     }
-    openmp = {module.id for module in profile.modules.values() if "libgomp" in module.path}
     python = total = 0
     for row in profile.sampled:
         frame = profile.frames[profile.nodes.frame[profile.stacks.node[row.stack]]]
-        if frame.module in openmp:
-            continue
         total += row.weight_ns
         if frame.kind == "python" or frame.module in interpreter:
             python += row.weight_ns

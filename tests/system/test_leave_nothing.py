@@ -31,10 +31,8 @@ def look():
     }
 
 def anonymous():
-    # Memory without a file; not code, which is the JIT compiler's of the interpreter.
     with open("/proc/self/maps") as file:
-        maps = [line.split() for line in file]
-    return sum(1 for m in maps if len(m) == 5 and "x" not in m[1])
+        return sum(1 for line in file if len(line.split()) == 5)
 
 def once(path, **options):
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
