@@ -292,10 +292,12 @@ def test_unwind_tables_of_a_type_of_their_own(sound: Path, tmp_path: Path) -> No
 
 WITHIN_A_GIGABYTE = """
 import os, resource, sys
-from pyhybrid._symbolize import ElfSymbols
+from pyhybrid._symbolize import ElfSymbols, demangle
 
 if not os.environ.get("SAN"):  # ASan maps terabytes
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+"""
+NAME_AT = """
 print(ElfSymbols(sys.argv[1]).resolve([int(sys.argv[2])])[0][0])
 """
 
@@ -317,17 +319,14 @@ def test_relocation_tables_in_one_another_stay_cheap(sound: Path, tmp_path: Path
     elf.bytes += headers
     (tmp_path / "elf").write_bytes(elf.bytes)
     address = functions(sound)["in_table_2"][0]
-    code = [sys.executable, "-P", "-c", WITHIN_A_GIGABYTE]
+    code = [sys.executable, "-P", "-c", WITHIN_A_GIGABYTE + NAME_AT]
     assert run(*code, tmp_path / "elf", str(address)) == "table[3]\n"
 
 
 DAMAGE = r"""
-import os, random, resource, sys
-from pyhybrid._symbolize import ElfSymbols, demangle
+import random
 from pyhybrid.exported_data import readable_place
 
-if not os.environ.get("SAN"):  # ASan maps terabytes
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 sound = open(sys.argv[1], "rb").read()
 regions = [tuple(map(int, region.split(":"))) for region in sys.argv[3:]]
 done = {"raised": 0, "named": 0, "not": 0}
@@ -362,7 +361,14 @@ def test_damaged_files_never_crash(library: Path, tmp_path: Path) -> None:
     regions = [f"{at}:{at + size}" for at, size in found.values() if size]
     length = stripped.stat().st_size
     regions += ["0:64", f"{Elf(stripped).headers}:{length}", f"0:{length}"]
-    command = [sys.executable, "-P", "-c", DAMAGE, str(stripped), str(tmp_path / "bad.so")]
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        WITHIN_A_GIGABYTE + DAMAGE,
+        str(stripped),
+        str(tmp_path / "bad.so"),
+    ]
     process = subprocess.run(
         [*command, *regions], check=False, capture_output=True, text=True, timeout=120
     )

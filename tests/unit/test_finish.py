@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from example_profile import PERIOD_NS, SAMPLES, TORCH, WEIGHT, example, fake_symbols
+from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
+from large_inputs import many_stacks
 from spool_writer import SpoolWriter, native, pseudo, python
 from steps import steps
 
@@ -290,21 +291,7 @@ def test_views(finished: Finished) -> None:
 
 def test_work_grows_with_the_stacks_and_not_with_the_samples(tmp_path: Path) -> None:
     def work(n_stacks: int, n_seconds: int) -> int:
-        writer = SpoolWriter()
-        writer.meta()
-        writer.module(TORCH, "[vdso]", 0x7F0000000000)
-        writer.thread(1, 1, "python")
-        for code in range(1, 1001):
-            writer.code(code, f"function_{code}", f"/src/file_{code % 50}.py", code)
-        leaves = [
-            writer.stack(python(1, 1), python(1 + i // 20, i % 64), native(TORCH, i % 5000))
-            for i in range(n_stacks)
-        ]
-        writer.stacks()
-        for second in range(n_seconds):
-            taken = [leaves[(second * 1000 + i) % n_stacks] for i in range(1000)]
-            writer.samples(1, taken, first_ns=second * 10**9)
-        spool = writer.save(tmp_path / "x.part")
+        spool = many_stacks(tmp_path / "x.part", n_stacks, n_seconds)
         return steps(lambda: finish(spool, str(tmp_path / "out"), fake_symbols()))
 
     few = work(5_000, 20)

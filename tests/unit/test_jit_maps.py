@@ -14,6 +14,7 @@ import pytest
 from example_profile import PID, example, fake_symbols
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from large_inputs import CODE, many_functions
 from spool_writer import SpoolWriter, native, python
 from steps import steps
 
@@ -27,7 +28,6 @@ from pyhybrid.profile_file import Profile
 from pyhybrid.quality_report import quality_report
 
 LOAD, MOVE, DEBUG_INFO, CLOSE, UNWINDING_INFO = range(5)
-CODE = 0x7E0000000000
 
 
 def of_map(data: bytes) -> JitFunctions:
@@ -258,7 +258,7 @@ def test_a_function_among_many_is_no_more_work(size: int) -> None:
     def work(n: int) -> tuple[int, int]:
         numbers = list(range(n))
         random.Random(1).shuffle(numbers)
-        data = b"".join(b"%x %x some::name_%d\n" % (CODE + 64 * i, size, i) for i in numbers)
+        data = many_functions(numbers, size)
         functions = JitFunctions()
 
         def make() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from example_profile import PID, example
-from spool_writer import SpoolWriter, native, python
+from large_inputs import many_samples
+from spool_writer import SpoolWriter, native
 from steps import steps
 
 from pyhybrid import spool, spool_format
@@ -166,14 +167,7 @@ def test_zeros_of_a_crash_are_the_end(tmp_path: Path) -> None:
 
 def test_an_hour_is_not_decoded_sample_by_sample(tmp_path: Path) -> None:
     """3.6 M samples, in 3,600 chunks."""
-    writer = SpoolWriter()
-    writer.meta()
-    writer.thread(1, 1, "python")
-    row = writer.stack(python(1, 1))
-    writer.stacks()
-    for second in range(3600):
-        writer.samples(1, [row] * 1000, first_ns=second * 10**9)
-    path = writer.save(tmp_path / "x.part")
+    path = many_samples(tmp_path / "x.part", 3600)
     read = []
     assert steps(lambda: read.append(spool.read(path))) < 100 * 3600
     assert sum(len(chunk.place) for chunk in read[0].chunks) == 3_600_000
