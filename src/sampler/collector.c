@@ -4,6 +4,8 @@
  * when a ring fills up) it drains the rings; every second it writes counters and flushes the spool.
  * Where threads inherit their clock and none came or went of late, it looks only when it drains: each look
  * takes a processor from a thread that others may wait for, which costs a parallel program twice.
+ * It may wake up 2 ms late, with an interrupt that comes anyway: one of its own would cost a virtual machine about as
+ * much as what it wakes up for.
  * It needs no GIL, allocates with mmap only, and blocks all signals.  Of locks that the program could want it
  * takes the loader's alone, briefly, with loader.h, and nobody waits for it with the GIL meanwhile
  * (session_lock).
@@ -13,6 +15,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,6 +30,7 @@
 #include "spool.h"
 
 #define TICK_NS 10000000ull
+#define SLACK_NS 2000000ul       /* more than a sample's period at the usual rate */
 #define LEAST_TICK_NS 2000000ull /* whatever nudges it, others get session_lock and the processor */
 #define DRAIN_NS 50000000ull
 #define QUIET_AFTER_NS 100000000ull
@@ -362,6 +366,7 @@ static void *collect(void *arg)
     struct session *s = arg;
     uint64_t now = clock_now_ns(), drained = now, snapped = now, next = now;
     atomic_store(&s->collector_tid, (int)syscall(SYS_gettid));
+    prctl(PR_SET_TIMERSLACK, SLACK_NS);
     pthread_mutex_lock(&session_lock);
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */

@@ -175,3 +175,26 @@ def test_after_a_suspended_time(tmp_path: Path) -> None:
     command = [*moved, sys.executable, "-P", "-c", textwrap.dedent(program)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "True\n", done.stderr
+
+
+@ROOT
+def test_our_wake_ups_wait_for_an_interrupt(pyhybrid: Callable[..., Run]) -> None:
+    """What is asked of the kernel for the collector holds for no thread of the program."""
+    program = """
+        import ctypes, os, threading
+        GET_TIMERSLACK = 30  # prctl
+        def get_slack():
+            return ctypes.CDLL(None).prctl(GET_TIMERSLACK)
+        def name_of(tid):
+            with open(f"/proc/self/task/{tid}/comm") as file:
+                return file.read().strip()
+        ours, = (tid for tid in os.listdir("/proc/self/task") if name_of(tid) == "pyhybrid")
+        with open(f"/proc/{ours}/timerslack_ns") as file:
+            slacks = [int(file.read()), get_slack()]
+        thread = threading.Thread(target=lambda: slacks.append(get_slack()))
+        thread.start()
+        thread.join()
+        print(slacks)
+    """
+    run = pyhybrid("--format", "folded", "-c", textwrap.dedent(program))
+    assert run.result.stdout == "[2000000, 50000, 50000]\n"
