@@ -26,6 +26,7 @@ def times(process: Process) -> dict[str, float]:
         "command_wall_s": process.ended - process.started,
         "exit_s": process.ended - said["end"],
         "end_date": said["end_date"],
+        "collector_s": said["collector_s"],
     }
 
 
@@ -41,7 +42,13 @@ def measure_in(folder: Path, pairs: int) -> list[Figure]:
         written = max(path.stat().st_mtime for path in folder.iterdir() if path.name in FILES)
         result["files_s"] = written - result["end_date"]
         report = json.loads(run(profiled("report", "out.pyhybrid", "--json"), folder).stdout)
-        return {**result, "handler_us": report["handler_median_ns"] / 1e3}
+        handlers_s = report["handler_median_ns"] * report["signals"] / 1e9
+        return {
+            **result,
+            "handler_us": report["handler_median_ns"] / 1e3,
+            "handlers_share": handlers_s / result["program_cpu_s"],
+            "collector_share": result["collector_s"] / result["program_cpu_s"],
+        }
 
     def without() -> dict[str, float]:
         return times(run(bare(WORKLOAD, TRAIN), folder))
@@ -86,12 +93,22 @@ def measure_in(folder: Path, pairs: int) -> list[Figure]:
         ],
         raw,
     )
+
+    def percent(side: int, key: str) -> list[float]:
+        return [100 * each[side][key] for each in rounds]
+
+    shares = [
+        row(f"{engine}: {what}, of the CPU time", "%", percent(side, key))
+        for side, engine in ((1, "sigtrap"), (2, "perf_event"), (4, "timers"))
+        for what, key in (("handlers", "handlers_share"), ("the collector", "collector_share"))
+    ]
     handler = Figure(
         "handler",
         "The signal handler in live training",
         [
             row("median of a run", "µs", [each[1]["handler_us"] for each in rounds], "<= 6"),
             row("with perf_event", "µs", [each[2]["handler_us"] for each in rounds], "<= 6"),
+            *shares,
         ],
         raw,
     )
