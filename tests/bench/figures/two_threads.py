@@ -1,0 +1,44 @@
+"""Slowdown of a PyTorch training of two compute threads, by engine and with 64 threads alive."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from method import Figure, Row, bare, compiled, row, run
+
+WORKLOADS = Path(__file__).parents[1] / "workloads"
+HZ = 999
+ROUNDS = 16  # for each pair that is asked for: 4 s each
+WHAT = "process CPU time", "wall time"
+
+
+def measure(pairs: int) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        library = str(compiled(WORKLOADS / "empty_handler.c", folder))
+        arguments = str(ROUNDS * pairs), str(HZ), library
+        done = run(bare(str(WORKLOADS / "two_threads.py"), *arguments), folder)
+    raw = json.loads(done.stdout.splitlines()[-1])
+
+    def rows(side: str, alive: str, reach: str) -> list[Row]:
+        return [
+            row(
+                f"{side}{alive}, {WHAT[i]}",
+                "x",
+                [each[side + alive][i] / each["off" + alive][i] for each in raw],
+                reach,
+            )
+            for i in (0, 1)
+        ]
+
+    reaches = {"sigtrap": "", "perf_event": "<= 1.04", "timer": "<= 1.025"}
+    table = []
+    for alive in ("", ", 64 threads"):
+        for side in ("sigtrap", "perf_event", "timer"):
+            table += rows(side, alive, "<= 1.05" if alive else reaches[side])
+        for side in ("sigtrap, empty handler", "perf_event, empty handler", "interrupts"):
+            table += rows(side, alive, "")
+    title = f"Slowdown of a training of two compute threads at {HZ} Hz"
+    return [Figure("two_threads", title, table, raw)]

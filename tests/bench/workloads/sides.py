@@ -1,0 +1,68 @@
+"""What steps.py and two_threads.py compare: a piece of work with and without samples."""
+
+import contextlib
+import ctypes
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from pyhybrid import _native
+
+N_THREADS = 64  # alive beside those that compute, where a side says so
+
+hz = int(sys.argv[2])
+PERIOD_NS = 1_000_000_000 // hz
+floor = ctypes.CDLL(sys.argv[3])
+floor.begin.argtypes = ctypes.c_ulong, ctypes.c_int
+
+
+@contextlib.contextmanager
+def sampled(**options: Any) -> Iterator[None]:
+    with tempfile.TemporaryFile() as spool:
+        _native.start(spool.fileno(), period_ns=PERIOD_NS, **options)
+        yield
+        _native.stop()
+
+
+@contextlib.contextmanager
+def events(kind: int) -> Iterator[None]:
+    """By SIGPROF or by SIGTRAP with an empty handler; or without signals (empty_handler.c)."""
+    floor.begin(PERIOD_NS, kind)
+    yield
+    floor.end()
+
+
+# Engines: src/sampler/sampler.h.
+SIGTRAP = partial(sampled, engine=5)
+SIGTRAP_EMPTY = partial(events, 1)
+INTERRUPTS = partial(events, 2)
+PERF_EVENT = partial(sampled, engine=1)
+PERF_EVENT_EMPTY = partial(events, 0)
+TIMER = partial(sampled, engine=2)
+
+
+@contextlib.contextmanager
+def threads_alive(n: int = N_THREADS) -> Iterator[None]:
+    """`n` threads that wait, each with 10 ms of work behind it."""
+    ready, done = threading.Barrier(n + 1), threading.Event()
+
+    def works_and_waits() -> None:
+        while time.thread_time() < 0.01:
+            pass
+        ready.wait()
+        done.wait()
+
+    threads = [threading.Thread(target=works_and_waits) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
