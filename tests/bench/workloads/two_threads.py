@@ -29,7 +29,7 @@ from sides import (
 )
 from torch import nn
 
-WARM_UP, STEPS = 4, 10
+WARM_UP, STEPS = 20, 10  # the collector gets quiet after 100 ms, and caches fill
 
 torch.manual_seed(0)
 torch.set_num_threads(2)
