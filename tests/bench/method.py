@@ -72,6 +72,20 @@ def row(what: str, unit: str, values: Sequence[float], reach: str = "") -> Row:
     return Row(what, unit, statistics.median(ordered), low, high, n, reach)
 
 
+def over(
+    raw: Sequence[Mapping[str, Sequence[float]]],
+    what: str,
+    side: str,
+    base: str = "off",
+    reach: str = "",
+) -> list[Row]:
+    """CPU and wall time of one side over another's, of rounds {side: [CPU s, wall s]}."""
+    return [
+        row(f"{what}, {clock}", "x", [each[side][i] / each[base][i] for each in raw], reach)
+        for i, clock in enumerate(("process CPU time", "wall time"))
+    ]
+
+
 def alternate[T](rounds: int, *sides: Callable[[], T]) -> Iterator[tuple[T, ...]]:
     """`rounds` times all sides, in their order; each round another one goes first."""
     n = len(sides)

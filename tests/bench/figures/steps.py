@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from method import Figure, Row, bare, compiled, python_include, row, run
+from method import Figure, bare, compiled, over, python_include, run
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 HZ = 999
 ROUNDS = 2  # for each pair that is asked for: they are short
-WHAT = "process CPU time", "wall time"
 
 
 def measure(pairs: int) -> list[Figure]:
@@ -25,13 +25,7 @@ def measure(pairs: int) -> list[Figure]:
         done = run(command, folder, {"PYTHONPATH": name})
     raw = json.loads(done.stdout.splitlines()[-1])
 
-    def rows(what: str, side: str, base: str = "off", reach: str = "") -> list[Row]:
-        """CPU and wall time of one side over another's."""
-        return [
-            row(f"{what}, {WHAT[i]}", "x", [each[side][i] / each[base][i] for each in raw], reach)
-            for i in (0, 1)
-        ]
-
+    rows = partial(over, raw)
     table = []
     for engine in ("sigtrap", "perf_event"):
         empty = f"{engine}, empty handler"

@@ -6,12 +6,11 @@ import json
 import tempfile
 from pathlib import Path
 
-from method import Figure, Row, bare, compiled, row, run
+from method import Figure, Row, bare, compiled, over, run
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 HZ = 999
 ROUNDS = 12  # for each pair that is asked for: 8 s each
-WHAT = "process CPU time", "wall time"
 
 
 def measure(pairs: int) -> list[Figure]:
@@ -23,15 +22,7 @@ def measure(pairs: int) -> list[Figure]:
     raw = json.loads(done.stdout.splitlines()[-1])
 
     def rows(side: str, alive: str, reach: str) -> list[Row]:
-        return [
-            row(
-                f"{side}{alive}, {WHAT[i]}",
-                "x",
-                [each[side + alive][i] / each["off" + alive][i] for each in raw],
-                reach,
-            )
-            for i in (0, 1)
-        ]
+        return over(raw, side + alive, side + alive, "off" + alive, reach)
 
     reaches = {"sigtrap": "", "perf_event": "<= 1.04", "timer": "<= 1.025"}
     table = []

@@ -38,8 +38,11 @@ def busy(until: float) -> None:
         thread.join()
 
 
+def counts() -> tuple[float, int, int]:
+    return time.process_time(), interrupts("LOC"), interrupts("IWI")
+
+
 busy(0.3)  # the collector finds out that nothing changes
-before = time.process_time(), interrupts("LOC"), interrupts("IWI")
+before = counts()
 busy(seconds)
-after = time.process_time(), interrupts("LOC"), interrupts("IWI")
-print(json.dumps([b - a for a, b in zip(before, after, strict=True)]))
+print(json.dumps([b - a for a, b in zip(before, counts(), strict=True)]))

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -36,13 +36,17 @@ def events(kind: int) -> Iterator[None]:
     floor.end()
 
 
-# Engines: src/sampler/sampler.h.
-SIGTRAP = partial(sampled, engine=5)
-SIGTRAP_EMPTY = partial(events, 1)
-INTERRUPTS = partial(events, 2)
-PERF_EVENT = partial(sampled, engine=1)
-PERF_EVENT_EMPTY = partial(events, 0)
-TIMER = partial(sampled, engine=2)
+Sides = Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]
+SIDES: Sides = {  # engines: src/sampler/sampler.h
+    "off": contextlib.nullcontext,
+    "sigtrap": partial(sampled, engine=5),
+    "sigtrap, empty handler": partial(events, 1),
+    "interrupts": partial(events, 2),
+    "perf_event": partial(sampled, engine=1),
+    "perf_event, empty handler": partial(events, 0),
+    "timer": partial(sampled, engine=2),
+}
+WITH_THREADS: Sides = {f"{side}, {N_THREADS} threads": each for side, each in SIDES.items()}
 
 
 @contextlib.contextmanager
@@ -66,3 +70,20 @@ def threads_alive(n: int = N_THREADS) -> Iterator[None]:
         done.set()
         for thread in threads:
             thread.join()
+
+
+def took(work: Callable[[], object]) -> list[float]:
+    """CPU and wall time, seconds."""
+    wall, cpu = time.monotonic(), time.process_time()
+    work()
+    return [time.process_time() - cpu, time.monotonic() - wall]
+
+
+def in_turn(
+    sides: Sides, number: int, take: Callable[[str], list[float]]
+) -> dict[str, list[float]]:
+    """take(side) for each; each `number` another one goes first."""
+    names = list(sides)
+    first = number % len(names)
+    taken = {name: take(name) for name in names[first:] + names[:first]}
+    return {name: taken[name] for name in names}

@@ -9,24 +9,12 @@ do not vary less), so pieces are short, and there are many.  The order of the si
 LIBRARY is empty_handler.c.
 """
 
-import contextlib
 import json
 import os
 import sys
-import time
-from collections.abc import Callable, Mapping
 
 import torch
-from sides import (
-    INTERRUPTS,
-    N_THREADS,
-    PERF_EVENT,
-    PERF_EVENT_EMPTY,
-    SIGTRAP,
-    SIGTRAP_EMPTY,
-    TIMER,
-    threads_alive,
-)
+from sides import SIDES, WITH_THREADS, in_turn, threads_alive, took
 from torch import nn
 
 WARM_UP, STEPS = 20, 10  # the collector gets quiet after 100 ms, and caches fill
@@ -39,18 +27,6 @@ model = nn.Sequential(
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 inputs, labels = torch.rand(256, 512), torch.randint(0, 10, (256,))
 
-Sides = Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]
-FEW: Sides = {
-    "off": contextlib.nullcontext,
-    "sigtrap": SIGTRAP,
-    "sigtrap, empty handler": SIGTRAP_EMPTY,
-    "interrupts": INTERRUPTS,
-    "perf_event": PERF_EVENT,
-    "perf_event, empty handler": PERF_EVENT_EMPTY,
-    "timer": TIMER,
-}
-MANY: Sides = {f"{side}, {N_THREADS} threads": each for side, each in FEW.items()}
-
 
 def train(steps: int) -> None:
     for _ in range(steps):
@@ -59,26 +35,17 @@ def train(steps: int) -> None:
         optimizer.step()
 
 
-def take(side: contextlib.AbstractContextManager[None]) -> list[float]:
-    with side:
+def take(side: str) -> list[float]:
+    with {**SIDES, **WITH_THREADS}[side]():
         train(WARM_UP)
-        wall, cpu = time.monotonic(), time.process_time()
-        train(STEPS)
-        return [time.process_time() - cpu, time.monotonic() - wall]
-
-
-def take_all(sides: Sides, number: int) -> dict[str, list[float]]:
-    names = list(sides)
-    first = number % len(names)
-    taken = {name: take(sides[name]()) for name in names[first:] + names[:first]}
-    return {name: taken[name] for name in names}
+        return took(lambda: train(STEPS))
 
 
 train(WARM_UP)
 result = []
 for number in range(int(sys.argv[1])):
-    few = take_all(FEW, number)
+    few = in_turn(SIDES, number, take)
     with threads_alive():
-        result.append({**few, **take_all(MANY, number)})
+        result.append({**few, **in_turn(WITH_THREADS, number, take)})
 print(json.dumps(result), flush=True)
 os._exit(0)
