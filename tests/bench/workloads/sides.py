@@ -73,10 +73,10 @@ def threads_alive(n: int = N_THREADS) -> Iterator[None]:
 
 
 def took(work: Callable[[], object]) -> list[float]:
-    """CPU and wall time, seconds."""
+    """CPU and wall time, seconds, to the microsecond."""
     wall, cpu = time.monotonic(), time.process_time()
     work()
-    return [time.process_time() - cpu, time.monotonic() - wall]
+    return [round(time.process_time() - cpu, 6), round(time.monotonic() - wall, 6)]
 
 
 def in_turn(
@@ -87,3 +87,22 @@ def in_turn(
     first = number % len(names)
     taken = {name: take(name) for name in names[first:] + names[:first]}
     return {name: taken[name] for name in names}
+
+
+def beside(sides: Sides, number: int, take: Callable[[str], list[float]]) -> dict[str, list[float]]:
+    """The same, each between two pieces of the first side, "off"; `NAME, off` is their mean.
+
+    "off" itself is among those that are taken so: it tells what else makes ratios differ from 1.
+    """
+    off = next(iter(sides))
+    before = take(off)
+    beside = {}
+
+    def take_one(side: str) -> list[float]:
+        nonlocal before
+        taken, after = take(side), take(off)
+        beside[f"{side}, off"] = [round((b + a) / 2, 6) for b, a in zip(before, after, strict=True)]
+        before = after
+        return taken
+
+    return {**in_turn(sides, number, take_one), **beside}

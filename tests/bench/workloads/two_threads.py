@@ -1,6 +1,7 @@
 """A PyTorch training of two compute threads and nothing else, with and without samples.
 
-python two_threads.py ROUNDS HZ LIBRARY: its last line is a list of rounds, {side: [CPU s, wall s]}.
+python two_threads.py ROUNDS HZ LIBRARY: its last line is a list of rounds, {side: [CPU s, wall s]};
+`SIDE, off` is what the pieces without a profiler before and after it took, their mean.
 
 A multilayer perceptron: nearly all its time is matrix products, which vary by a twentieth where
 Python code on a shared processor varies by a seventh.  Noise is slow here (ten times longer pieces
@@ -14,10 +15,11 @@ import os
 import sys
 
 import torch
-from sides import SIDES, WITH_THREADS, in_turn, threads_alive, took
+from sides import SIDES, WITH_THREADS, beside, threads_alive, took
 from torch import nn
 
-WARM_UP, STEPS = 20, 10  # the collector gets quiet after 100 ms, and caches fill
+STEPS = 6
+AFTER_START, AFTER_STOP = 10, 3  # the collector gets quiet after 100 ms, and caches fill
 
 torch.manual_seed(0)
 torch.set_num_threads(2)
@@ -37,15 +39,15 @@ def train(steps: int) -> None:
 
 def take(side: str) -> list[float]:
     with {**SIDES, **WITH_THREADS}[side]():
-        train(WARM_UP)
+        train(AFTER_STOP if side.startswith("off") else AFTER_START)
         return took(lambda: train(STEPS))
 
 
-train(WARM_UP)
+train(10 * STEPS)
 result = []
 for number in range(int(sys.argv[1])):
-    few = in_turn(SIDES, number, take)
+    few = beside(SIDES, number, take)
     with threads_alive():
-        result.append({**few, **in_turn(WITH_THREADS, number, take)})
+        result.append({**few, **beside(WITH_THREADS, number, take)})
 print(json.dumps(result), flush=True)
 os._exit(0)
