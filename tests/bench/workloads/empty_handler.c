@@ -1,6 +1,7 @@
 /* The floor under every profiler with this clock: a task-clock event per thread whose signal runs a
- * handler that does nothing; or that brings no signal, so that the kernel's interrupts alone are left.  Between `begin` and `end`; or LD_PRELOAD it, PERIOD_NS in the environment
- * is the period of SIGPROF then, until the program ends.
+ * handler that does nothing; or that brings no signal, so that the kernel's interrupts alone are left.
+ * Between `begin` and `end`; or LD_PRELOAD it, PERIOD_NS in the environment is the period of SIGPROF
+ * then, until the program ends.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
