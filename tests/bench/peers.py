@@ -245,9 +245,7 @@ def main() -> None:
         "columns": measure(options.pairs),
         **machine.describe(ROOT),
     }
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    path = ROOT / "docs" / "bench" / f"peers-{python}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    tables.store(ROOT / "docs", result)
     tables.write(ROOT / "docs")
 
 

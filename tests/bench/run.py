@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import sys
 from pathlib import Path
@@ -28,11 +27,7 @@ GROUPS = sorted(path.stem for path in (Path(__file__).parent / "figures").glob("
 
 
 def save(figure: Figure, pairs: int, where: dict[str, object]) -> None:
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    path = ROOT / "docs" / "bench" / f"{figure.name}-{python}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    result = {**figure.as_json(), "pairs": pairs, **where}
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    path = tables.store(ROOT / "docs", {**figure.as_json(), "pairs": pairs, **where})
     print(f"wrote {path.relative_to(ROOT)}", flush=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,17 @@ def read_all(folder: Path) -> dict[str, list[dict[str, Any]]]:
     for results in found.values():
         results.sort(key=lambda r: [int(part) for part in r["machine"]["python"].split(".")])
     return found
+
+
+def store(docs: Path, result: Mapping[str, Any]) -> Path:
+    """bench/NAME-PYTHON.json; of the raw rounds each has one line: there may be hundreds."""
+    python = ".".join(result["machine"]["python"].split(".")[:2])
+    path = docs / "bench" / f"{result['name']}-{python}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({**result, "raw": []} if result.get("raw") else result, indent=1)
+    rounds = ",\n  ".join(json.dumps(each) for each in result.get("raw", ()))
+    path.write_text(text.replace('"raw": []', f'"raw": [\n  {rounds}\n ]') + "\n")
+    return path
 
 
 def write(docs: Path) -> None:

@@ -96,13 +96,13 @@ def beside(sides: Sides, number: int, take: Callable[[str], list[float]]) -> dic
     """
     off = next(iter(sides))
     before = take(off)
-    beside = {}
+    bases = {}
 
     def take_one(side: str) -> list[float]:
         nonlocal before
         taken, after = take(side), take(off)
-        beside[f"{side}, off"] = [round((b + a) / 2, 6) for b, a in zip(before, after, strict=True)]
+        bases[f"{side}, off"] = [round((b + a) / 2, 6) for b, a in zip(before, after, strict=True)]
         before = after
         return taken
 
-    return {**in_turn(sides, number, take_one), **beside}
+    return {**in_turn(sides, number, take_one), **bases}
