@@ -191,25 +191,17 @@ class Profiling:
 
     def finish_at_exit(self) -> None:
         """Finish when the interpreter ends: registered first, so it runs last."""
+        import _signal  # type: ignore[import-not-found]
         import atexit
 
         global of_command_line
         of_command_line = self
         self.native.prepare_exit()
-        atexit.register(self._finish_and_go)
+        atexit.register(self.native.at_exit, _signal, self._finish_and_go)
 
-    def _finish_and_go(self) -> None:
-        """Finish while the interpreter is taken down; one that then dies of SIGINT waits now."""
-        dies = isinstance(getattr(sys, "last_exc", None), KeyboardInterrupt)
-        self.finish(waits=dies or not self._at_end())
-
-    def _at_end(self) -> bool:
-        """Or does the program run its exit functions itself, to exec another one or to go on?"""
-        try:
-            caller = sys._getframe(2)
-        except ValueError:  # none
-            return True
-        return caller.f_code.co_qualname == "Program._execute"  # SystemExit ends the program there
+    def _finish_and_go(self, ends: bool) -> None:
+        """Finish; where the interpreter `ends`, while it is taken down."""
+        self.finish(waits=not ends)
 
     def pause(self) -> None:
         """Neither samples nor events until `resume`."""

@@ -14,8 +14,10 @@
 int exit_wait_prepare(void);
 
 /* For `child`, which makes the profile of `spool` (copied); if it is killed, a line on standard error says so.
- * Signals that the program handles now do not end the wait: the interpreter will have put back the default.
- * A SIGINT that is sent to this process alone goes on to the child. */
+ * Signals that are held (late_signals.h) do not end the wait; an interrupt goes on to the child. */
 void exit_wait_for(int child, const char *spool);
+
+/* Waits at once: the process will not come to exit(). */
+void exit_wait_now(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "at_exit.h"
 #include "exit_wait.h"
 #include "instrument/filter.h"
 #include "instrument/instrument.h"
@@ -392,6 +393,20 @@ static PyObject *wait_at_exit(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(at_exit_doc, "at_exit(signal, finish) -> None\n\n"
+                          "An exit function: finish(ends), with signals held; see at_exit.h.");
+
+static PyObject *at_exit(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *signal, *finish;
+    if (!PyArg_ParseTuple(args, "OO", &signal, &finish))
+        return NULL;
+    if (!sampler_running())
+        Py_RETURN_NONE;
+    return at_exit_call(signal, finish);
+}
+
 static PyMethodDef methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
     {"stop", stop, METH_VARARGS, stop_doc},
@@ -403,6 +418,7 @@ static PyMethodDef methods[] = {
     {"name_thread", name_thread, METH_VARARGS, name_thread_doc},
     {"prepare_exit", prepare_exit, METH_NOARGS, prepare_exit_doc},
     {"wait_at_exit", wait_at_exit, METH_VARARGS, wait_at_exit_doc},
+    {"at_exit", at_exit, METH_VARARGS, at_exit_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", program_run_command, METH_O, run_command_doc},
     {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},

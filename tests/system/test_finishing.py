@@ -124,6 +124,75 @@ def test_an_interrupted_finish_keeps_the_old_profile_and_the_spool(
     assert "999 Hz asked" in report.result.stdout
 
 
+TIMERS = {"SIGALRM": "ITIMER_REAL", "SIGVTALRM": "ITIMER_VIRTUAL", "SIGPROF": "ITIMER_PROF"}
+
+
+@pytest.mark.parametrize("number", TIMERS)
+def test_a_timer_that_still_runs_at_the_end(
+    pyhybrid: Callable[..., Run], tmp_path: Path, number: str
+) -> None:
+    """The interpreter has put back its signal's default by then; its end is longer by ours."""
+    program = f"""
+        import signal
+        signal.signal(signal.{number}, lambda *_: None)
+        signal.setitimer(signal.{TIMERS[number]}, 0.001, 0.001)
+    """
+    pyhybrid("-c", textwrap.dedent(program))
+    assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
+
+
+def test_signals_that_come_until_the_program_is_gone(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    program = """
+        import os, signal, time
+        numbers = signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGRTMIN
+        for number in numbers:
+            signal.signal(number, lambda *_: None)
+        program = os.getpid()
+        if not os.fork():
+            while os.getppid() == program:
+                for number in numbers:
+                    os.kill(program, number)
+                time.sleep(0.001)
+            os._exit(0)
+        raise SystemExit(3)
+    """
+    run = pyhybrid("-c", textwrap.dedent(program), check=False)
+    assert run.result.returncode == 3, run.result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
+
+
+# The program's audit hook is called in the midst of what we do at its end.
+SENDS_ITSELF = """
+import os, signal, sys
+def handler(*_):
+    raise RuntimeError("from the program's handler")
+def hook(event, arguments):
+    if event == "os.posix_spawn":
+        os.kill(os.getpid(), signal.NUMBER)
+if "NUMBER" != "SIGINT":
+    signal.signal(signal.NUMBER, handler)
+sys.addaudithook(hook)
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGUSR1", "SIGTERM", "SIGALRM"])
+def test_handlers_do_not_run_in_our_code(
+    pyhybrid: Callable[..., Run], tmp_path: Path, number: str
+) -> None:
+    run = pyhybrid("-c", SENDS_ITSELF.replace("NUMBER", number))
+    assert "Traceback" not in run.result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
+
+
+def test_an_interrupt_while_we_stop(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    run = pyhybrid("-c", SENDS_ITSELF.replace("NUMBER", "SIGINT"))
+    assert run.result.stderr.startswith("pyhybrid: interrupted; ")
+    assert len(run.result.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out.pyhybrid.part"]
+
+
 ENDS = {
     "returns": ("pass", 0),
     "exits": ("import sys; sys.exit(3)", 3),
