@@ -6,16 +6,21 @@ Python functions above, whatever C lies between, or C functions whose calls were
 (--c-calls).
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Buffer, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import add, attrgetter
 
+from pyhybrid._profile import add_up, nearest, outermost, pairs, take
 from pyhybrid.errors import PyhybridError
 from pyhybrid.fold import own_nodes
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Exact
 
 ROOT = 0  # stands for "no Python caller" where a frame id is expected
+
+_NODE = attrgetter("node")
 
 
 @dataclass(slots=True)
@@ -42,7 +47,9 @@ class FunctionCalls(Tally):
     callers: dict[int, Tally] = field(default_factory=dict)
 
 
-def function_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCalls]:
+def function_calls(
+    profile: Profile, min_time_ns: int = 0, with_callers: bool = True
+) -> dict[int, FunctionCalls]:
     """What events counted of every function of the program, by frame id.
 
     Functions with a total below `min_time_ns` are part of their callers: their self time is
@@ -50,10 +57,11 @@ def function_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, Function
     one of the program called on some thread stay, too.
     """
     hidden = own_nodes(profile)
-    rows = {(row.thread, row.node): row for row in profile.exact if row.node not in hidden}
-    functions = _sums(profile, rows.values(), hidden)
+    seen = [row for row in profile.exact if row.node not in hidden]
+    functions = _sums(profile, seen, hidden, with_callers)
     if not min_time_ns:
         return functions
+    rows = {(row.thread, row.node): row for row in seen}
     above = {key: _row_above(profile, rows, *key) for key in rows}
     frame_of = profile.nodes.frame
     outermost = {frame_of[node] for (_, node), key in above.items() if key is None}
@@ -64,7 +72,7 @@ def function_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, Function
             self_ns = rows.pop(key).self_ns
             rows[to] = rows[to]._replace(self_ns=rows[to].self_ns + self_ns)
     hidden |= {node for node, frame in enumerate(frame_of) if frame in small}
-    return _sums(profile, rows.values(), hidden)
+    return _sums(profile, list(rows.values()), hidden, with_callers)
 
 
 def _row_above(
@@ -78,30 +86,68 @@ def _row_above(
     return None
 
 
-def _sums(profile: Profile, exact: Iterable[Exact], hidden: set[int]) -> dict[int, FunctionCalls]:
+def _sums(
+    profile: Profile, exact: Sequence[Exact], hidden: set[int], with_callers: bool
+) -> dict[int, FunctionCalls]:
     """By function; the frames of hidden nodes call nothing, and are called by nothing."""
-    functions: dict[int, FunctionCalls] = {}
-    frame_of = profile.nodes.frame
-    rows = defaultdict(list)
-    for row in exact:
-        rows[row.node].append(row)
-    for node, caller, is_outer, is_outer_here in _walk(profile, set(rows), hidden):
-        function = functions.setdefault(frame_of[node], FunctionCalls())
-        here = function.callers.setdefault(caller, Tally())
-        for row in rows[node]:
-            for tally, outer in ((function, is_outer), (here, is_outer_here)):
-                turns = row.calls + row.resumes
-                tally.calls += row.calls
-                tally.turns += turns
-                tally.raised += row.raised
-                tally.seeded += row.seeded
-                tally.self_ns += row.self_ns
-                if outer:
-                    tally.outer_turns += turns
-                    tally.total_ns += row.total_ns
-                if is_outer:
-                    tally.entered_ns += row.total_ns
+    if not exact:
+        return {}
+    parent, frame = array("I", profile.nodes.parent), array("I", profile.nodes.frame)
+    node = array("I", map(_NODE, exact))
+    calls = _calling(profile, node, hidden)
+    caller = take(frame, take(nearest(parent, calls), parent))
+    pair, first = pairs(frame, caller)
+    is_outer = take(outermost(parent, frame, calls), node)
+    rows = _Rows(exact, is_outer)
+    functions = dict(rows.tallies(FunctionCalls, take(frame, node), is_outer))
+    if with_callers:
+        is_outer_here = take(outermost(parent, pair, calls), node)
+        for number, tally in rows.tallies(Tally, take(pair, node), is_outer_here):
+            at = first[number]
+            functions[frame[at]].callers[caller[at]] = tally
     return functions
+
+
+def _calling(profile: Profile, counted: "array[int]", hidden: set[int]) -> bytearray:
+    """1 for each node that calls what is below it: Python functions, regions, and C functions
+    whose calls were `counted`."""
+    callers = {f.id for f in profile.frames.values() if f.kind in ("python", "region")}
+    marked = bytearray(map(callers.__contains__, profile.nodes.frame))
+    for node in counted:
+        marked[node] = 1
+    for node in hidden:
+        marked[node] = 0
+    return marked
+
+
+class _Rows:
+    """The figures of the table `exact` in columns, to be added up by groups of its rows."""
+
+    def __init__(self, exact: Sequence[Exact], is_outer: Buffer) -> None:
+        """`is_outer`: 1 for rows that are no recursion."""
+        columns = [array("q", each) for each in islice(zip(*exact, strict=True), 2, None)]
+        self._calls, resumes, self._raised, self._seeded, self._total_ns, self._self_ns = columns
+        self._turns = array("q", map(add, self._calls, resumes))
+        self._is_outer = is_outer
+
+    def tallies[T: Tally](
+        self, kind: type[T], group: memoryview, is_outer: Buffer
+    ) -> Iterator[tuple[int, T]]:
+        """Each group of rows with its sums, as a `kind` of tally, in order of their first rows;
+        `is_outer`: 1 for rows that are no recursion within the group."""
+        n = max(group) + 1
+        of_group = (
+            add_up(group, self._calls, n),
+            add_up(group, self._turns, n),
+            add_up(group, self._turns, n, is_outer),
+            add_up(group, self._raised, n),
+            add_up(group, self._seeded, n),
+            add_up(group, self._self_ns, n),
+            add_up(group, self._total_ns, n, is_outer),
+            add_up(group, self._total_ns, n, self._is_outer),
+        )
+        for number in dict.fromkeys(group):  # parents before what they call
+            yield number, kind(*(column[number] for column in of_group))
 
 
 def traced_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCalls]:
@@ -111,38 +157,3 @@ def traced_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCa
         why = "exact figures are not kept by time" if profile.is_part else "--mode trace or hybrid"
         raise PyhybridError(f"{profile.path}: no calls were traced ({why})")
     return functions
-
-
-def _walk(
-    profile: Profile, recorded: set[int], hidden: set[int]
-) -> Iterator[tuple[int, int, bool, bool]]:
-    """(node, the calling function, is this its outermost activation on the path, and is it so among
-    those by this caller) for every node with figures, parents first."""
-    nodes, frames = profile.nodes, profile.frames
-    children: defaultdict[int, list[int]] = defaultdict(list)
-    placed = {ROOT}
-    for node in recorded:
-        while node not in placed:
-            placed.add(node)
-            children[nodes.parent[node]].append(node)
-            node = nodes.parent[node]
-    active: defaultdict[int, int] = defaultdict(int)
-    active_by: defaultdict[tuple[int, int], int] = defaultdict(int)
-    todo = [(node, ROOT) for node in children[ROOT]]
-    while todo:
-        node, caller = todo.pop()
-        frame = nodes.frame[~node if node < 0 else node]
-        if node < 0:  # all below it is done
-            active[frame] -= 1
-            active_by[frame, caller] -= 1
-            continue
-        if node in recorded:
-            yield node, caller, not active[frame], not active_by[frame, caller]
-        counted = frames[frame].kind in ("python", "region") or node in recorded
-        if counted and node not in hidden:
-            active[frame] += 1
-            active_by[frame, caller] += 1
-            todo.append((~node, caller))
-            todo += [(child, frame) for child in children[node]]
-        else:
-            todo += [(child, caller) for child in children[node]]

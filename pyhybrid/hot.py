@@ -3,9 +3,11 @@
 All weights are nanoseconds of the sampling clock, all threads together.
 """
 
-from collections import Counter, defaultdict
+from array import array
 from dataclasses import dataclass
+from heapq import nsmallest
 
+from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
 from pyhybrid.fold import FoldedTree
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
@@ -60,56 +62,28 @@ class Hot:
 
     def paths(self, n: int) -> list[HotPath]:
         """The `n` call paths with most self weight."""
-        heaviest = sorted(range(1, len(self._self_ns)), key=lambda i: (-self._self_ns[i], i))[:n]
-        return [HotPath(self._tree.path(i), self._self_ns[i]) for i in heaviest if self._self_ns[i]]
+        weights = [(-weight_ns, i) for i, weight_ns in enumerate(self._self_ns) if weight_ns and i]
+        return [HotPath(self._tree.path(i), -weight_ns) for weight_ns, i in nsmallest(n, weights)]
 
     def functions(self) -> list[HotFunction]:
         """All functions that were sampled, most self weight first."""
-        totals, python = self._totals(), self._python()
-        self_ns: Counter[int] = Counter()
-        samples: Counter[int] = Counter()
-        for node, frame in enumerate(self._tree.frame):
-            self_ns[frame] += self._self_ns[node]
-            samples[frame] += self._samples[node]
+        parent, frame = array("I", self._tree.parent), array("I", self._tree.frame)
+        n_frames = max(frame) + 1
+        self_ns, samples = array("q", self._self_ns), array("q", self._samples)
+        everywhere = b"\1" * len(parent)
+        is_outer = outermost(parent, frame, everywhere)
+        is_python = {f.id for f in self._profile.frames.values() if f.kind == "python"}
+        innermost = nearest(parent, bytes(map(is_python.__contains__, frame)))
+        columns = zip(
+            add_up(frame, samples, n_frames),
+            add_up(frame, self_ns, n_frames),
+            add_up(frame, inclusive(parent, self_ns), n_frames, is_outer),
+            add_up(take(frame, innermost), self_ns, n_frames),
+            strict=True,
+        )
         functions = [
-            HotFunction(frame, samples[frame], self_ns[frame], total, python[frame])
-            for frame, total in totals.items()
-            if total
+            HotFunction(number, *weights)
+            for number, weights in enumerate(columns)
+            if number and weights[2]
         ]
         return sorted(functions, key=lambda f: (-f.self_ns, -f.total_ns, f.frame))
-
-    def _python(self) -> Counter[int]:
-        """Weight by the innermost Python frame."""
-        frames = self._profile.frames
-        innermost = [0]
-        weights: Counter[int] = Counter()
-        for node in range(1, len(self._tree.parent)):
-            frame = self._tree.frame[node]
-            is_python = frames[frame].kind == "python"
-            innermost.append(frame if is_python else innermost[self._tree.parent[node]])
-            weights[innermost[node]] += self._self_ns[node]
-        return weights
-
-    def _totals(self) -> dict[int, int]:
-        """Inclusive weight by frame: of each path only the outermost activation counts."""
-        parent, frame_of = self._tree.parent, self._tree.frame
-        inclusive = self._self_ns.copy()
-        children: list[list[int]] = [[] for _ in parent]
-        for node in range(len(parent) - 1, 0, -1):
-            inclusive[parent[node]] += inclusive[node]
-            children[parent[node]].append(node)
-        totals: dict[int, int] = {}
-        active: defaultdict[int, int] = defaultdict(int)
-        todo = children[0].copy()
-        while todo:
-            node = todo.pop()
-            if node < 0:  # all below it is done
-                active[frame_of[~node]] -= 1
-                continue
-            frame = frame_of[node]
-            if not active[frame]:
-                totals[frame] = totals.get(frame, 0) + inclusive[node]
-            active[frame] += 1
-            todo.append(~node)
-            todo += children[node]
-        return totals

@@ -146,7 +146,7 @@ def summarize(
     end_ns = process.end_ns or max((t.last_ns or 0 for t in threads), default=0)
     cost = HandlerCost(profile)
     hot = Hot(profile, all_frames)
-    traced = function_calls(profile)
+    traced = function_calls(profile, with_callers=False)
     python = [f for frame, f in traced.items() if profile.frames[frame].kind == "python"]
     native = [f for frame, f in traced.items() if profile.frames[frame].kind == "native"]
     functions, paths, left_out = _hot(profile, hot, traced, min_time_ns, all_frames)

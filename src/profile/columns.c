@@ -1,0 +1,196 @@
+#include "columns.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Open addressing; a slot holds a group's number plus 1, so that zeroed memory is empty. */
+struct pairs {
+    uint32_t *slots;
+    size_t mask;
+};
+
+static uint64_t mix(uint64_t key)
+{
+    key ^= key >> 32;
+    key *= 0x9e3779b97f4a7c15ull; /* 2^64 over the golden ratio: Knuth, TAOCP 6.4 */
+    return key ^ key >> 29;
+}
+
+static int pairs_new(struct pairs *p, size_t n_slots)
+{
+    p->mask = n_slots - 1;
+    p->slots = calloc(n_slots, sizeof *p->slots);
+    return p->slots ? 0 : -ENOMEM;
+}
+
+/* The slot of the pair in row i: its group's, or an empty one. */
+static uint32_t *find(const struct pairs *p, const uint32_t *a, const uint32_t *b,
+                      const uint32_t *first, size_t i)
+{
+    size_t at = mix((uint64_t)a[i] << 32 | b[i]) & p->mask;
+    for (;; at = (at + 1) & p->mask) {
+        uint32_t *slot = &p->slots[at];
+        if (!*slot)
+            return slot;
+        uint32_t row = first[*slot - 1];
+        if (a[row] == a[i] && b[row] == b[i])
+            return slot;
+    }
+}
+
+static int grow(struct pairs *p, const uint32_t *a, const uint32_t *b, const uint32_t *first,
+                size_t n_groups)
+{
+    struct pairs larger;
+    int r = pairs_new(&larger, 2 * (p->mask + 1));
+    if (r)
+        return r;
+    for (size_t g = 0; g < n_groups; g++)
+        *find(&larger, a, b, first, first[g]) = (uint32_t)g + 1;
+    free(p->slots);
+    *p = larger;
+    return 0;
+}
+
+int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *group, uint32_t *first,
+                  size_t *n_groups)
+{
+    struct pairs p;
+    size_t m = 0;
+    int r = n < UINT32_MAX ? pairs_new(&p, 1024) : -EINVAL;
+    if (r)
+        return r;
+    for (size_t i = 0; !r && i < n; i++) {
+        uint32_t *slot = find(&p, a, b, first, i);
+        if (*slot) {
+            group[i] = *slot - 1;
+            continue;
+        }
+        first[m] = (uint32_t)i;
+        group[i] = (uint32_t)m++;
+        *slot = (uint32_t)m;
+        if (2 * m > p.mask)
+            r = grow(&p, a, b, first, m);
+    }
+    free(p.slots);
+    *n_groups = m;
+    return r;
+}
+
+int columns_take(const void *table, size_t size, size_t n_table, const uint32_t *index, size_t n,
+                 void *taken)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (index[i] >= n_table)
+            return -EINVAL;
+        if (size == 1)
+            ((uint8_t *)taken)[i] = ((const uint8_t *)table)[index[i]];
+        else if (size == 4)
+            ((uint32_t *)taken)[i] = ((const uint32_t *)table)[index[i]];
+        else
+            ((uint64_t *)taken)[i] = ((const uint64_t *)table)[index[i]];
+    }
+    return 0;
+}
+
+int columns_nearest(const uint32_t *parent, const uint8_t *marked, size_t n, uint32_t *at)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i && parent[i] >= i)
+            return -EINVAL;
+        at[i] = !i ? 0 : marked[i] ? (uint32_t)i : at[parent[i]];
+    }
+    return 0;
+}
+
+/* Children as lists: below[i] is a row's first child, beside[i] the next child of the same parent. */
+struct children {
+    uint32_t *below, *beside;
+};
+
+static void children_free(struct children *c)
+{
+    free(c->below);
+    free(c->beside);
+}
+
+static int children_new(struct children *c, const uint32_t *parent, size_t n)
+{
+    *c = (struct children){.below = calloc(n, sizeof *c->below),
+                           .beside = calloc(n, sizeof *c->beside)};
+    if (!c->below || !c->beside) {
+        children_free(c);
+        return -ENOMEM;
+    }
+    for (size_t i = n; i-- > 1;) {
+        if (parent[i] >= i) {
+            children_free(c);
+            return -EINVAL;
+        }
+        c->beside[i] = c->below[parent[i]];
+        c->below[parent[i]] = (uint32_t)i;
+    }
+    return 0;
+}
+
+/* In depth-first order, with the number of marked rows of each label on the way from the root. */
+int columns_outermost(const uint32_t *parent, const uint32_t *label, const uint8_t *marked,
+                      size_t n, uint8_t *outer)
+{
+    if (!n)
+        return 0;
+    uint32_t n_labels = 0;
+    for (size_t i = 0; i < n; i++)
+        n_labels = label[i] > n_labels ? label[i] : n_labels;
+    struct children c;
+    uint32_t *active = calloc((size_t)n_labels + 1, sizeof *active);
+    int r = active ? children_new(&c, parent, n) : -ENOMEM;
+    if (r) {
+        free(active);
+        return r;
+    }
+    outer[0] = 1;
+    for (uint32_t row = c.below[0]; row;) {
+        outer[row] = !active[label[row]];
+        active[label[row]] += marked[row] != 0;
+        if (c.below[row]) {
+            row = c.below[row];
+            continue;
+        }
+        for (;; row = parent[row]) {
+            active[label[row]] -= row && marked[row];
+            if (!row || c.beside[row])
+                break;
+        }
+        row = row ? c.beside[row] : 0;
+    }
+    children_free(&c);
+    free(active);
+    return 0;
+}
+
+int columns_inclusive(const uint32_t *parent, int64_t *value, size_t n)
+{
+    for (size_t i = n; i-- > 1;) {
+        if (parent[i] >= i)
+            return -EINVAL;
+        int64_t *up = &value[parent[i]];
+        if (__builtin_add_overflow(*up, value[i], up))
+            return -EOVERFLOW;
+    }
+    return 0;
+}
+
+int columns_add_up(const uint32_t *group, const int64_t *value, const uint8_t *where, size_t n,
+                   int64_t *sum, size_t n_groups)
+{
+    memset(sum, 0, n_groups * sizeof *sum);
+    for (size_t i = 0; i < n; i++) {
+        if (group[i] >= n_groups)
+            return -EINVAL;
+        if ((!where || where[i]) && __builtin_add_overflow(sum[group[i]], value[i], &sum[group[i]]))
+            return -EOVERFLOW;
+    }
+    return 0;
+}

@@ -1,0 +1,39 @@
+/* columns.h - passes over the columns of a tree, which views are made of.
+ *
+ * A tree of n rows is a column of parents: row 0 is the root, and parent[i] < i.  Other columns have a value
+ * for each row.  Every pass is linear in the rows, and none knows what a column means.
+ *
+ * Context: any thread of the finishing process or of a reader, without the GIL.  Functions return 0, -ENOMEM, -EINVAL
+ * where a column cannot be what it should be (a parent that is not above its row, a group that is not there), or
+ * -EOVERFLOW where a sum has more than 63 bits.  Results are undefined then.
+ */
+#ifndef PYH_COLUMNS_H
+#define PYH_COLUMNS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* group[i] numbers the distinct pairs (a[i], b[i]) from 0 on in order of their first rows, which are first[group].
+ * Both have room for n; *n_groups is how many there are. */
+int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *group, uint32_t *first,
+                  size_t *n_groups);
+
+/* taken[i] = table[index[i]], of a table whose values have `size` bytes: 1, 4 or 8. */
+int columns_take(const void *table, size_t size, size_t n_table, const uint32_t *index, size_t n,
+                 void *taken);
+
+/* at[i]: i itself if it is marked, else the nearest row above it that is, or 0. */
+int columns_nearest(const uint32_t *parent, const uint8_t *marked, size_t n, uint32_t *at);
+
+/* outer[i] is 1 where no marked row above i has its label. */
+int columns_outermost(const uint32_t *parent, const uint32_t *label, const uint8_t *marked,
+                      size_t n, uint8_t *outer);
+
+/* Adds to each row's value those of all rows below it. */
+int columns_inclusive(const uint32_t *parent, int64_t *value, size_t n);
+
+/* sum[g] = the values of the rows of group g; `where` NULL: all rows, else those where it is not 0.  `sum` is zeroed. */
+int columns_add_up(const uint32_t *group, const int64_t *value, const uint8_t *where, size_t n,
+                   int64_t *sum, size_t n_groups);
+
+#endif
