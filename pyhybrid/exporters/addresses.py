@@ -5,10 +5,14 @@ in it get synthetic ones: 16 bytes each in a region where nothing was mapped and
 sampled, which perf.data declares as `//anon` and /tmp/perf-PID.map names. The same profile always
 gives the same addresses, so the two files fit whichever is made first, or again.
 
+So do native functions of which perf finds no name (images.py), whatever the address in them.
+
 Code in no module (JIT compilers' output) keeps its addresses; the pages that were sampled, or where
 its functions start, are declared the same way, and the map calls them [jit] where no runtime named
 them.
 """
+
+from collections.abc import Collection
 
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import KERNEL
@@ -19,10 +23,13 @@ _FIRST_BASE, _BASE_STEP = 0x2000_0000_0000, 0x0100_0000_0000
 
 
 class SyntheticAddresses:
-    """The plan for one profile: `of_frame` by frame id, `jit` as (start, size) of page ranges."""
+    """The plan for one profile: `of_frame` by frame id, `jit` as (start, size) of page ranges.
 
-    def __init__(self, profile: Profile) -> None:
-        """Lay out the addresses."""
+    `moved` are those of native frames, which have addresses of their own, too.
+    """
+
+    def __init__(self, profile: Profile, moved: Collection[int] = ()) -> None:
+        """Lay out the addresses; `moved`: native frames that get one."""
         stacks, nodes, frames = profile.stacks, profile.nodes, profile.frames
         homeless = {
             f.id: f.address or 0 for f in frames.values() if f.kind == "native" and f.module is None
@@ -44,22 +51,25 @@ class SyntheticAddresses:
             for frame in frames.values()
             if frame.kind not in ("native", "kernel") or frame.name == KERNEL
         }
+        self.moved = {frame: self.base + FRAME_SIZE * frame for frame in moved}
 
 
 def stack_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int]:
     """Where the frame of each row of `profile.stacks` is."""
     stacks, frames = profile.stacks, profile.nodes.frame
+    homes = [synthetic.of_frame.get(frame, 0) for frame in frames]
+    moved = [synthetic.moved.get(frame, 0) for frame in frames]
     return [
-        synthetic.of_frame.get(frames[node], 0) if address is None else address
+        moved[node] or (homes[node] if address is None else address)
         for node, address in zip(stacks.node, stacks.address, strict=True)
     ]
 
 
 def node_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int]:
     """Where the frame of each node is; native functions are at their starts."""
-    starts = dict(synthetic.of_frame)
+    starts = synthetic.of_frame | synthetic.moved
     for frame in profile.frames.values():
-        if frame.kind == "native":
+        if frame.kind == "native" and frame.id not in starts:
             module = profile.modules.get(frame.module or 0)
             starts[frame.id] = (module.base if module else 0) + (frame.address or 0)
     return [starts.get(frame, 0) for frame in profile.nodes.frame]

@@ -47,7 +47,7 @@ class Bundle(Images):
     """The images of one profile; `files`: what perf asks for, contents by path below DIR."""
 
     def __init__(self, profile: Profile) -> None:
-        super().__init__(profile)
+        super().__init__(profile, moved=())
         self.files: dict[str, bytes] = {}
         self._build_ids: dict[ModuleKey, bytes] = {}
         hits = Hits(profile, self.synthetic)

@@ -1,13 +1,18 @@
 """Where perf finds the names of what perf.data has addresses of."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
+from pyhybrid import vdso
 from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf_format import BUILD_ID_SIZE
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Module
 
 PF_X = 1
+# Where every perf finds names: the tables of a file and of its split debug file.  6.1 reads no
+# `.gnu_debugdata`, and knows linkage stubs of `.plt` only.
+_PERFS_SOURCES = frozenset(("symtab", "debug file", "dynsym"))
 KERNEL_TEXT = 0xFFFF_FFFF_8100_0000, 0xFFFF_FFFF_8200_0000  # without KASLR
 
 
@@ -21,6 +26,20 @@ class Mapping(NamedTuple):
     build_id: bytes
 
 
+def nameless(profile: Profile) -> list[int]:
+    """The frames of libraries of which perf finds no names: the perf map tells them.
+
+    Of a vdso it has names only where its build-id is in perf's cache.
+    """
+    modules = profile.modules
+    return [
+        frame.id
+        for frame in profile.frames.values()
+        if frame.kind == "native" and frame.module is not None
+        if frame.source not in _PERFS_SOURCES or modules[frame.module].path == vdso.NAME
+    ]
+
+
 class Images:
     """The files and the kernel of the machine that was profiled, and the perf map.
 
@@ -28,8 +47,10 @@ class Images:
     known; `anonymous`: the memory of synthetic addresses and of code in no module.
     """
 
-    def __init__(self, profile: Profile) -> None:
-        self.synthetic = SyntheticAddresses(profile)
+    def __init__(self, profile: Profile, moved: Collection[int] | None = None) -> None:
+        """`moved`: native frames that the perf map names; None: those that are `nameless`."""
+        moved = nameless(profile) if moved is None else moved
+        self.synthetic = SyntheticAddresses(profile, moved)
         self.kernel_text: tuple[int, int] = tuple(profile.meta.get("kernel_text") or KERNEL_TEXT)
         self.kernel_build_id = bytes.fromhex(profile.meta.get("kernel_build_id") or "")
         ranges = [*self.synthetic.jit, (self.synthetic.base, self.synthetic.size)]

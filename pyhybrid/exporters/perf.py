@@ -1,10 +1,11 @@
 """perf.data: every sample for `perf report`, `perf script` and whatever reads their output.
 
 Format: perf_format.py.  Native frames are their addresses, named by perf from the files (by
-build-id); Python functions and pseudo-frames are synthetic addresses (addresses.py), named by the
-perf map (perf_map.py).  A sample's period is its weight in nanoseconds.  Where calls were traced, a
-second event tells exact self times (perf_samples.py).  perf shows at most 127 frames of a call
-chain unless told otherwise (`--max-stack`).
+build-id); Python functions, pseudo-frames and native functions of which perf would find no name
+(images.py) are synthetic addresses (addresses.py), named by the perf map (perf_map.py).  A sample's
+period is its weight in nanoseconds.  Where calls were traced, a second event tells exact self times
+(perf_samples.py).  perf shows at most 127 frames of a call chain unless told otherwise
+(`--max-stack`).
 """
 
 import os

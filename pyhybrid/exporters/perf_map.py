@@ -2,7 +2,8 @@
 
 Format: tools/perf/Documentation/jit-interface.txt in the Linux source - `START SIZE name` a line,
 hexadecimal.  Python functions are written as CPython's perf trampoline does, `py::qualname:file`,
-and with the first line: `py::Linear.forward:/path/linear.py:130`.
+and with the first line: `py::Linear.forward:/path/linear.py:130`.  Native functions of which perf
+finds no name (images.py) have their library's with them: `gomp_barrier_wait_end [libgomp.so.1]`.
 
 A runtime of the program may have written the same file about its own code (jit_maps.py): its
 functions stay in it.
@@ -20,9 +21,11 @@ from pyhybrid.atomic import replacing
 from pyhybrid.boot import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import FRAME_SIZE, SyntheticAddresses
+from pyhybrid.exporters.images import nameless
 from pyhybrid.exporters.output import SEPARATORS, Output
 from pyhybrid.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.jit_maps import JIT_MAP, JitFunctions, read_trusted
+from pyhybrid.names import shorten_native
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import JIT
 from pyhybrid.rows import Frame
@@ -78,11 +81,11 @@ class PerfMap:
 
 def entries(profile: Profile, theirs: bytes = b"") -> list[Entry]:
     """Names of synthetic addresses and of code in no module, by address; `theirs`: as `lines`."""
-    addresses = SyntheticAddresses(profile)
+    addresses = SyntheticAddresses(profile, nameless(profile))
     jit = _jit_functions(profile, addresses, theirs)
     found = [
-        Entry(address, FRAME_SIZE, _name(profile.frames[frame]))
-        for frame, address in addresses.of_frame.items()
+        Entry(address, FRAME_SIZE, _name(profile, profile.frames[frame]))
+        for frame, address in (addresses.of_frame | addresses.moved).items()
     ]
     found += [Entry(start, size, name.translate(UNSAFE)) for name, start, size in jit]
     taken = [(start, start + size) for _, start, size in jit]
@@ -90,12 +93,17 @@ def entries(profile: Profile, theirs: bytes = b"") -> list[Entry]:
     return sorted(found)
 
 
-def _name(frame: Frame) -> str:
+def _name(profile: Profile, frame: Frame) -> str:
     name = frame.name
     if frame.kind == "python":
         name = f"py::{name}:{frame.file}:{frame.line}"
     elif frame.kind == "region":
         name = f"[{name}]"
+    elif frame.kind == "native" and frame.module is not None:
+        library = os.path.basename(profile.modules[frame.module].path)
+        name = shorten_native(name)
+        if not frame.is_nameless:  # else the name begins with it
+            name = f"{name} [{library.strip('[]')}]"
     return name.translate(UNSAFE)
 
 

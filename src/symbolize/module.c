@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const source_names[N_SOURCES] = {"symtab", "debug file", "debugdata",
-                                                    "dynsym", "plt",        "exported data"};
+static const char *const source_names[N_SOURCES] = {"symtab",    "debug file", "dynsym",
+                                                    "debugdata", "plt",        "exported data"};
 
 struct symbols_object {
     PyObject_HEAD struct elf_symbols *symbols;

@@ -35,8 +35,8 @@
 enum symbol_source {
     SOURCE_SYMTAB,
     SOURCE_DEBUG_FILE, /* the `.symtab` of the split debug file (debug_file.h) */
+    SOURCE_DYNSYM,     /* before `.gnu_debugdata`: other tools know these names, too */
     SOURCE_DEBUGDATA,
-    SOURCE_DYNSYM,
     SOURCE_PLT, /* `name` is that of the function to which a stub jumps (plt_stubs.h) */
     SOURCE_EXPORTED_DATA,
     N_SOURCES

@@ -25,8 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     import sys
 
     folder = tmp_path_factory.mktemp("torch")
-    command = [sys.executable, "-P", "-m", "pyhybrid", "--format", "folded", "--hz", "1777"]
-    command += ["--mode", request.param]
+    command = [sys.executable, "-P", "-m", "pyhybrid", "--hz", "1777", "--mode", request.param]
     done = subprocess.run(
         [*command, TARGETS / "tiny_torch.py", "6", "400" if FAIR else "2500"],
         cwd=folder,
@@ -136,3 +135,16 @@ def test_no_impossible_stack(stacks: list) -> None:
 def test_the_threads_of_openmp_are_there(stacks: list) -> None:
     if len(os.sched_getaffinity(0)) > 1:
         assert having(stacks, "gomp_thread_start") > having(stacks, "main", "step") // 50
+
+
+@pytest.mark.needs("perf")
+def test_perf_names_every_function(folder: Path) -> None:
+    """PyTorch's own libgomp has names in `.gnu_debugdata` only."""
+    from perf_support import CLOCK_EVENT, CLOCK_ONLY, report
+
+    columns = ("--children", "-F", "overhead_children,sym", "--sort", "sym")
+    symbols = [symbol for _, symbol in report(folder, *columns, *CLOCK_ONLY)[CLOCK_EVENT]]
+    assert len(symbols) > 100
+    assert not [symbol for symbol in symbols if "] 0x" in symbol]
+    if len(os.sched_getaffinity(0)) > 1:
+        assert "[.] gomp_thread_start [libgomp.so.1]" in symbols

@@ -77,6 +77,22 @@ def fake_symbols() -> tuple[Loader, Demangle]:
     return FakeSymbols, lambda name: DEMANGLED.get(name, name)
 
 
+class AllInTables:
+    """A file whose symbol table has a function at every 256 bytes."""
+
+    def __init__(self, path: str, build_id: str | None) -> None:
+        pass
+
+    def resolve(self, addresses: Iterable[int]) -> list[Symbol | None]:
+        """The symbols that cover `addresses`."""
+        return [(f"f{at >> 8:x}", at & -256, 256, "symtab") for at in addresses]
+
+
+def all_in_tables() -> tuple[Loader, Demangle]:
+    """Symbols that perf finds, too: it is told the addresses."""
+    return AllInTables, str
+
+
 def example(end: bool = True) -> SpoolWriter:
     """The profile's spool; without `end` as a killed process leaves it."""
     spool = SpoolWriter(PID)

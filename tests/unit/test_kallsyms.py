@@ -13,6 +13,7 @@ from pyhybrid import symbols
 from pyhybrid.boot import boot_id
 from pyhybrid.exporters import perf_format
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.exporters.images import Images
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.fold import FoldedTree
 from pyhybrid.kallsyms import KernelSymbols, kernel_build_id
@@ -164,7 +165,7 @@ def test_perf_learns_where_the_kernel_was(tmp_path: Path) -> None:
 
 def test_call_chains_of_perf_data(tmp_path: Path) -> None:
     with recorded(tmp_path, boot_id="another") as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        Perf(Images(profile, moved=())).write(profile, str(tmp_path / "perf.data"))
     data = (tmp_path / "perf.data").read_bytes()
     inner = [0xFFFFFFFFC0000010, 0xFFFFFFFF81000310, 0xFFFFFFFF81000110]
     chain = struct.pack("<4Q", perf_format.CONTEXT_KERNEL, *inner)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from example_profile import PID, example, fake_symbols
+from example_profile import PID, all_in_tables, example, fake_symbols
 from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
@@ -130,7 +130,7 @@ def test_exact_paths_with_native_functions(tmp_path: Path) -> None:
     counts = ({"node": 1, "calls": 1, "ticks": 50}, {"node": 3, "calls": 2, "ticks": 20})
     writer.exact_counts(1, *counts)
     writer.end()
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with Profile.open(writer.save(tmp_path / "x.part"), all_in_tables()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
     chains = re.findall(
         r"^ *(\d+).*\n((?:\t.*\n)+)", perf(tmp_path, "script", "-F", "period,ip,dso"), re.M
