@@ -7,16 +7,23 @@
 #                       target (60; 8 in `make test`)
 #   PAIRS=3             rounds of each benchmark (default 15)
 #   ARGS='-k join'      more arguments for pytest or for the bench
+#   WORKERS=4           how many tests run at once (default: one a processor)
 
-export PYTHON SAN DURATION PAIRS ARGS
+export PYTHON SAN DURATION PAIRS ARGS WORKERS
 
 .DEFAULT_GOAL := help
 
 demo: ## profile examples/train.py with everything set up for it; the result is in demo/
 	@scripts/demo.sh
 
-test: ## all tests on every CPython >= 3.12 found (PYTHON=, SAN=, ARGS=)
+test: ## the tests to run while working, on every CPython >= 3.12 found (PYTHON=, SAN=, ARGS=, WORKERS=)
 	@scripts/test.sh
+
+test-all: ## all tests: the slow ones, and all of them as an ordinary user and on every interpreter (as above)
+	@scripts/test.sh all
+
+test-slice: ## a part of what test-all has beyond test, ten minutes (SLICE=2/4)
+	@scripts/test.sh slice "$(SLICE)"
 
 matrix: ## all tests on CPython 3.14 and 3.15, of Debian sid in a chroot, and on a 3.14 of tail calls (root only)
 	@scripts/matrix.sh
@@ -47,4 +54,4 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 help: ## this text
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-11s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo test matrix check stress fuzz bench bench-peers build clean help
+.PHONY: demo test test-all test-slice matrix check stress fuzz bench bench-peers build clean help

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make matrix: `make test` on the interpreters of Debian sid (CPython 3.14 and 3.15), in a chroot, and on one of tail
+# make matrix: `make test-all` on the interpreters of Debian sid (CPython 3.14 and 3.15), in a chroot, and on one of tail
 # calls, which these are not: 3.14, built there.
 #
 # Needs root and debootstrap.  The chroot is made once, in $XDG_CACHE_HOME/pyhybrid/matrix (default
@@ -111,4 +111,4 @@ git -C "$clone" ls-files -z --cached --others --exclude-standard |
     tar --create --null --files-from=- | tar --extract --directory "$chroot/srv/pyhybrid" --no-same-owner
 pythons=$(for v in $versions; do echo "/usr/bin/python$v"; done)
 inside env PYTHON="$pythons${source:+ $tail_calls/bin/python3}" \
-    sh -c 'cd /srv/pyhybrid && scripts/test.sh'
+    sh -c 'cd /srv/pyhybrid && scripts/test.sh all'

@@ -1,14 +1,48 @@
 #!/bin/sh
-# make test: for every interpreter, the C unit tests, tests/unit, and tests/system twice, as root
-# and as an ordinary user whom perf_event is refused; some of it again with the interpreter's JIT, where
-# there is one; tests/fuzz with the first.  Runs everything, then fails if anything did.
+# make test, make test-all, make test-slice: the C unit tests, tests/unit, tests/fuzz and tests/system.
+#
+#     scripts/test.sh              what is run while one works: minutes
+#     scripts/test.sh all          everything, on every interpreter, as root and as an ordinary user
+#     scripts/test.sh slice K/N    of what `all` has beyond the first, the K-th of N parts
+#
+# Tests are chosen by their markers (pyproject.toml), here alone, in `choose`.  A pass of tests/system runs
+# in parallel (WORKERS=, by default one a processor); those marked `alone` come after it, one by one.  The
+# ordinary user has no privileges, and perf_event is refused.  Some of it runs again with the
+# interpreter's JIT, where there is one.  Runs everything, then fails if anything did.
 #
 # PYHYBRID_TEST_AS (root or user) tells a test which pass it is in.  With CI=true nothing that a
 # pass must have (torch, perf, root) may be missing.  With SAN=address, undefined or both the extension
 # is built with these sanitizers, too, and runs the tests that they can; with SAN=thread, which puts off
-# signals, the C tests alone.
+# signals, the C tests alone.  A slice begins no test after LIMIT_S= seconds (600), and says which it left.
 set -eu
 cd "$(dirname "$0")/.."
+
+what=${1:-most}
+case $what in
+most | all) ;;
+slice) export PYHYBRID_SLICE="${2:?which one: K/N}" PYHYBRID_UNTIL=$(($(date +%s) + ${LIMIT_S:-600})) ;;
+*)
+    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
+
+# Prints the marker expression of a pass of tests/system; nothing: the pass is left out.
+#   first   as root on the first interpreter       further   as root on each further one
+#   user    as an ordinary user on the first       others    as an ordinary user on each further one
+choose() { # PASS
+    case $what-$1 in
+    all-*) echo 'slow or not slow' ;;
+    most-first) echo 'not slow' ;;
+    most-user) [ "$(id -u)" = 0 ] && echo 'engine and not slow' || echo 'not slow' ;;
+    most-further) echo 'version and not slow' ;;
+    most-others) ;;
+    slice-first) echo 'slow' ;;
+    slice-user) echo 'slow or not engine' ;;
+    slice-further) echo 'slow or not version' ;;
+    slice-others) echo 'slow or not slow' ;;
+    esac
+}
 
 scripts/packages.sh build view test
 pythons=$(scripts/pythons.sh)
@@ -19,10 +53,11 @@ trap 'rm -rf "$scratch"' EXIT
 chmod 755 "$scratch"
 export TMPDIR="$scratch"
 
+workers=${WORKERS:-$(nproc)}
 failed=
 report=
 export PYHYBRID_FAILURES="$scratch/failures"
-fuzzed=${SAN:-}
+NOTHING_CHOSEN=5 LEFT_OUT=77 # pytest's own, tests/as_user.py's
 
 run() { # PASS COMMAND...
     pass=$1
@@ -33,7 +68,9 @@ run() { # PASS COMMAND...
     chmod 666 "$PYHYBRID_FAILURES"
     "$@" || code=$?
     word=passed
-    if [ "$code" = 77 ] && [ "${CI:-}" != true ]; then
+    if [ "$code" = $NOTHING_CHOSEN ]; then
+        word='nothing chosen'
+    elif [ "$code" = $LEFT_OUT ] && [ "${CI:-}" != true ]; then
         word='left out'
     elif [ "$code" != 0 ]; then
         word=FAILED failed=1
@@ -57,12 +94,30 @@ c_tests() {
 
 # From another folder, because in the clone `import pyhybrid` finds the folder of that name, which
 # lacks what was compiled; and nothing is written there, because an ordinary user could not.
-run_pytest() { # FOLDER [LAUNCHER...]
+run_pytest() { # FOLDER ARGUMENT...
     folder=$1
     shift
-    # shellcheck disable=SC2086  # ARGS is a list of words
-    (cd "$scratch" && under_sanitizer "$@" "$python" -P -m pytest -rs -p no:cacheprovider \
-        -c "$clone/pyproject.toml" "$clone/tests/$folder" ${ARGS:-})
+    # shellcheck disable=SC2086  # ARGS and launcher are lists of words
+    (cd "$scratch" && under_sanitizer ${launcher:-} "$python" -P -m pytest -rs -p no:cacheprovider \
+        -c "$clone/pyproject.toml" "$clone/tests/$folder" "$@" ${ARGS:-})
+}
+
+# One pass of tests/system: NAME for the report, then how it is chosen.
+system() { # NAME PASS
+    chosen=$(choose "$2")
+    [ -n "$chosen" ] || return 0
+    name="$tag: tests/system $1"
+    if [ "$PYHYBRID_TEST_AS" = root ] && [ "$(id -u)" != 0 ]; then
+        run "$name" not_root
+        return
+    fi
+    run "$name" run_pytest system -n "$workers" --dist worksteal -m "($chosen) and not alone"
+    run "$name, alone" run_pytest system -m "($chosen) and alone"
+}
+
+not_root() {
+    echo "not root: the pass as root is left out"
+    return $LEFT_OUT
 }
 
 # ASan's library must be the first of a program that is not built with it.  CPython leaves memory behind,
@@ -76,47 +131,44 @@ under_sanitizer() { # COMMAND...
     env ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $for_asan "$@"
 }
 
-as_root() {
-    if [ "$(id -u)" != 0 ]; then
-        echo "not root: the pass as root is left out"
-        return 77
-    fi
-    PYHYBRID_TEST_AS=root run_pytest system
-}
-
 # What depends on how the interpreter executes code.
 has_jit() { "$python" -c 'import sys; sys.exit(not sys._jit.is_available())' 2>/dev/null; }
 
 with_jit() {
     files='test_join or test_counts or test_truths or test_halves or test_codes_die or test_c_calls'
-    PYTHON_JIT=1 PYTEST_ADDOPTS="-k '$files or test_lines'" as_root
-}
-
-as_user() {
-    PYHYBRID_TEST_AS=user run_pytest system "$python" -P "$clone/tests/as_user.py"
+    export PYTHON_JIT=1 PYTEST_ADDOPTS="-k '$files or test_lines'"
+    system "as root, with the interpreter's JIT" "$1"
+    unset PYTHON_JIT PYTEST_ADDOPTS
 }
 
 [ -z "$perf" ] || PATH=$(dirname "$perf"):$PATH
 export PYTHONDONTWRITEBYTECODE=1
 plain_path=$PATH
 san=${SAN:+-$(echo "$SAN" | tr ',' '-')}
+as_root=first as_user=user
 while read -r tag interpreter <&3; do
     printf '\n=== %s: set-up (%s)\n' "$tag" "$interpreter"
     venv=.venvs/$tag$san
     tools=$(scripts/venv.sh "$interpreter" "$venv" build test torch)
     python=$clone/$venv/bin/python
     PATH=$clone/$venv/bin:$tools:$plain_path
-    run "$tag: tests/c" c_tests
-    case ${SAN:-} in *thread*) continue ;; esac
-    run "$tag: tests/unit" run_pytest unit
-    [ -n "$fuzzed" ] || run "$tag: tests/fuzz" run_pytest fuzz
-    fuzzed=1
-    run "$tag: tests/system as root" as_root
-    ! has_jit || run "$tag: tests/system as root, with the interpreter's JIT" with_jit
-    run "$tag: tests/system as an ordinary user, without perf_event" as_user
+    if [ "$what" != slice ]; then
+        run "$tag: tests/c" c_tests
+        case ${SAN:-} in *thread*) continue ;; esac
+        run "$tag: tests/unit" run_pytest unit -n "$workers"
+        [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz
+    fi
+    export PYHYBRID_TEST_AS=root
+    system "as root" $as_root
+    ! has_jit || with_jit $as_root
+    export PYHYBRID_TEST_AS=user
+    launcher="$python -P $clone/tests/as_user.py"
+    system "as an ordinary user, without perf_event" $as_user
+    unset PYHYBRID_TEST_AS launcher
+    as_root=further as_user=others
 done 3<<EOF
 $pythons
 EOF
 
-printf '\n=== make test%s\n' "$report"
+printf '\n=== scripts/test.sh%s%s\n' "${1:+ $*}" "$report"
 [ -z "$failed" ]

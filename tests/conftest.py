@@ -4,9 +4,9 @@
     @pytest.mark.once                             privileges change nothing here: in one pass only
     @pytest.mark.leaves("threads", "fds")         this test's process keeps some: import torch does
 
-`make test` runs tests/system twice, and PYHYBRID_TEST_AS says which pass it is: `root`, or `user`
-(no privileges, perf_event refused).  With CI=true a test may skip only for what its pass cannot
-have; a skip for torch, perf or root where they must be there fails the session.
+tests/system runs as root and as an ordinary user, and PYHYBRID_TEST_AS says which pass it is:
+`root`, or `user` (no privileges, perf_event refused).  With CI=true a test may skip only for what
+its pass cannot have; a skip for torch, perf or root where they must be there fails the session.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import shutil
 import signal
 import subprocess
 import time
+import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
-from support import is_stripped
+from support import WORKER, is_stripped
 
 settings.register_profile("untimed", deadline=None)  # how long a test takes, other programs decide
 settings.load_profile("untimed")
@@ -72,13 +73,22 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if TEST_AS == "user":
-        again = [item for item in items if item.get_closest_marker("once")]
-        config.hook.pytest_deselected(items=again)
-        items[:] = [item for item in items if item not in again]
+    chosen = {item: is_chosen(item) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
+    items[:] = [item for item in items if chosen[item]]
+
+
+def is_chosen(item: pytest.Item) -> bool:
+    """Neither one that another pass has run, nor one of another slice (PYHYBRID_SLICE, K/N)."""
+    if TEST_AS == "user" and item.get_closest_marker("once"):
+        return False
+    part, _, parts = os.environ.get("PYHYBRID_SLICE", "1/1").partition("/")
+    return zlib.crc32(item.nodeid.encode()) % int(parts) + 1 == int(part)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() > float(os.environ.get("PYHYBRID_UNTIL", "inf")):
+        pytest.skip("no time left in this slice")
     for mark in item.iter_markers("needs"):
         for need in mark.args:
             if not is_here(need):
@@ -133,7 +143,7 @@ def note_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
     """What failed goes to the file PYHYBRID_FAILURES, too, which `make test` ends with: of a long
     log, often only its end is kept."""
     path = os.environ.get("PYHYBRID_FAILURES")
-    if path and report.failed:
+    if path and report.failed and not WORKER:  # whose reports come again
         why = report.longreprtext.splitlines()
         lines = [line[:ERROR_COLUMNS] for line in why if line.startswith("E ")][:ERROR_LINES]
         with open(path, "a") as file:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, Run, build_extension
+from support import TARGETS, WORKER, Run, build_extension
 
 from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.profile_file import Profile
+
+BEGAN = time.time()
 
 
 def ask_gdb(of: list[object], *commands: str) -> str:
@@ -93,16 +95,14 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
             profile.close()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_perf_maps_left() -> Iterator[None]:
-    """The pass as another user could not replace them when a number comes again."""
-    began = time.time()
-    yield
-    for path in Path("/tmp").glob("perf-*.map"):
+def pytest_sessionfinish() -> None:
+    """No perf map is left: the pass as another user could not replace it when a number comes again.
+    Not before every worker has ended: they read maps of processes that are gone."""
+    for path in [] if WORKER else Path("/tmp").glob("perf-*.map"):
         pid = path.stem.removeprefix("perf-")
         with contextlib.suppress(OSError):
             file = path.lstat()
-            ours = file.st_uid == os.geteuid() and file.st_mtime >= began
+            ours = file.st_uid == os.geteuid() and file.st_mtime >= BEGAN
             if ours and not Path("/proc", pid).exists():
                 path.unlink()
 

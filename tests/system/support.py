@@ -38,6 +38,9 @@ NESTED = [
 
 LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
 
+# Is this process one of several that share a session's tests?
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
 TARGETS = Path(__file__).parent.parent / "targets"
 
 

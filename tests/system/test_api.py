@@ -45,6 +45,7 @@ def run(text: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.engine
 def test_what_a_sample_costs(tmp_path: Path) -> None:
     """Where it is not known, because the thread that starts blocks the signals, rates stay low."""
     run(
@@ -78,6 +79,7 @@ def test_what_a_sample_costs(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
 def test_with_profiler(tmp_path: Path, mode: str) -> None:
     run(
@@ -440,6 +442,7 @@ def test_paused_until_enabled(pyhybrid: Callable[..., Run]) -> None:
     assert rows == [(FIB_15,)]
 
 
+@pytest.mark.version
 def test_in_a_subinterpreter_it_is_refused(tmp_path: Path) -> None:
     out = run(
         """
@@ -463,6 +466,7 @@ def test_in_a_subinterpreter_it_is_refused(tmp_path: Path) -> None:
     assert "refused:" in out
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("engine", ["auto", "timer"])
 def test_a_program_that_takes_the_signal_keeps_it(tmp_path: Path, engine: str) -> None:
     """No clock is opened again for it: not for new threads, not by pause and resume."""

@@ -80,6 +80,7 @@ def test_output_folder(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.engine
 def test_a_rate_that_costs_too_much(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--hz", 1_000_000, "--format", "folded", "-c", "sum(range(10**7))")
     meta = run.profile().meta
@@ -146,6 +147,7 @@ def test_an_older_interpreter(tmp_path: Path) -> None:
     assert "3.12" in line
 
 
+@pytest.mark.engine
 def test_an_existing_profile_is_replaced_by_a_whole_one_or_not_at_all(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_nothing_of_the_run_is_needed(run: Run, pyhybrid: Callable[..., Run]) ->
     assert {key: bundled[key] for key in known} == known
 
 
+@pytest.mark.engine
 def test_the_kernel_has_its_names(run: Run, pyhybrid: Callable[..., Run]) -> None:
     profile = run.profile()
     names = {f.name for f in profile.frames.values() if f.kind == "kernel" and f.symbol}

@@ -21,7 +21,7 @@ from pyhybrid.calls import function_calls
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Exact
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.version, pytest.mark.once]
 
 WITHOUT_C = {"recursion", "closures"}
 PROGRAMS = sorted(p for p in (TARGETS / "counted").glob("*.py") if p.stem not in WITHOUT_C)

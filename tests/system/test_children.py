@@ -115,6 +115,7 @@ def children(run: Run) -> tuple[int | None, int | None]:
     return process.n_forked, process.n_spawned
 
 
+@pytest.mark.engine
 def test_fork(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     run = compare(pyhybrid, tmp_path, FORK)
     assert children(run) == (3, 0)
@@ -133,6 +134,7 @@ def test_multiprocessing(pyhybrid: Callable[..., Run], tmp_path: Path, method: s
         assert children(run)[0] == 2
 
 
+@pytest.mark.engine
 def test_a_fork_without_a_free_descriptor(pyhybrid: Callable[..., Run]) -> None:
     program = """
         import os, resource
@@ -178,6 +180,7 @@ def test_a_daemon_that_closes_and_reuses_all_descriptors(
     assert set(sizes.values()) == {0}
 
 
+@pytest.mark.engine
 @pytest.mark.needs("torch")
 def test_data_loader(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert children(compare(pyhybrid, tmp_path, LOADER))[0] == 2

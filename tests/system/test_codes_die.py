@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from support import Run, check_invariants, paths
+
+pytestmark = pytest.mark.version
 
 PROGRAM = """
 import threading, time

@@ -17,7 +17,7 @@ from support import Run
 
 from pyhybrid.profile_file import Profile
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.version, pytest.mark.once]
 
 MODES = ["trace", "hybrid"]
 
@@ -331,6 +331,7 @@ def test_some_tool_ids_are_taken(
     check_work(profile)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("torch")
 def test_torch_compile(same: Same) -> None:
     profile = same("""

@@ -12,7 +12,7 @@ import pytest
 from exact_support import check_exact, counts_below
 from support import TARGETS, Run
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.version, pytest.mark.once]
 
 PROGRAMS = sorted((TARGETS / "counted").glob("*.py"))
 

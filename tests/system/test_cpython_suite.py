@@ -14,6 +14,7 @@ from exact_support import check_exact
 from pyhybrid.profile_file import Profile
 
 pytestmark = [
+    pytest.mark.version,
     pytest.mark.skipif(
         not importlib.util.find_spec("test.test_generators"),
         reason="this interpreter came without the package `test`",
@@ -92,7 +93,12 @@ if os.getpid() == main:
 """
 
 
-@pytest.mark.parametrize("name", MODULES)
+LONG = ("threading", "asyncio")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in MODULES]
+)
 def test_outcomes(name: str, tmp_path: Path) -> None:
     runner = tmp_path / "runner.py"
     runner.write_text(RUNNER)

@@ -11,7 +11,7 @@ from support import TARGETS, Run
 
 from pyhybrid.profile_file import Profile
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.version, pytest.mark.once]
 
 PROGRAM = """
 import asyncio, threading, time

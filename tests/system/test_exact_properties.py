@@ -17,7 +17,7 @@ from random_programs import Model, Program, Truth, programs, source
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.version, pytest.mark.once]
 
 EXAMPLES = 50  # each a run of the profiler
 
@@ -76,7 +76,13 @@ def differences(
     ]
 
 
-@pytest.mark.parametrize("options", ["trace", "hybrid", "trace --c-calls", "hybrid --c-calls"])
+SLOW = [
+    pytest.param(options, marks=pytest.mark.slow)
+    for options in ("trace", "hybrid", "trace --c-calls")
+]
+
+
+@pytest.mark.parametrize("options", [*SLOW, "hybrid --c-calls"])
 def test_random_programs(options: str, tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "pstats", "--mode"]

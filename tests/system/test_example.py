@@ -15,7 +15,7 @@ from support import Run
 
 from pyhybrid.profile_file import Profile
 
-pytestmark = pytest.mark.needs("torch")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("torch")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
 
@@ -58,6 +58,7 @@ def best_of(attempts: int, measure: Callable[[], float], enough: float) -> float
     return best
 
 
+@pytest.mark.alone
 def test_keeps_both_cores_busy(tmp_path: Path) -> None:
     def busy() -> float:
         """CPU time over what two cores had to give: what others used is not counted."""
@@ -77,6 +78,7 @@ def test_learns_the_same_again(tmp_path: Path) -> None:
     assert first == again
 
 
+@pytest.mark.alone
 def test_a_fifth_of_its_time_is_python(pyhybrid: Callable[..., Run]) -> None:
     def share() -> float:
         return python_share(pyhybrid("--format", "folded", EXAMPLE, "--epochs", "2").profile())

@@ -36,6 +36,7 @@ def weight(run: Run) -> int:
     return sum(t.recorded_weight_ns for t in run.profile().threads.values())
 
 
+@pytest.mark.engine
 @pytest.mark.needs("perf")
 def test_perf_report(run: Run) -> None:
     text = perf(
@@ -76,6 +77,7 @@ def test_an_old_perf_data_is_kept(pyhybrid: Callable[..., Run]) -> None:
     assert first.path("perf.data.old").read_bytes() == before
 
 
+@pytest.mark.engine
 def test_the_perf_map_is_ours_alone(run: Run) -> None:
     pid = run.profile().process.pid
     path = Path(f"/tmp/perf-{pid}.map")

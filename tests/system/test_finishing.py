@@ -99,6 +99,7 @@ if not os.fork():
 """
 
 
+@pytest.mark.engine
 def test_a_late_signal_that_the_program_handled(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -214,6 +215,7 @@ def test_the_command_returns_when_all_files_are_written(tmp_path: Path, end: str
     assert "999 Hz asked" in (tmp_path / "stderr").read_text()
 
 
+@pytest.mark.engine
 def test_the_program_ends_while_its_profile_is_finished(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -231,6 +233,7 @@ def test_the_program_ends_while_its_profile_is_finished(
     assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
 
 
+@pytest.mark.engine
 def test_what_we_do_at_the_end_is_not_sampled(pyhybrid: Callable[..., Run]) -> None:
     """We read the list of mappings before the clocks are closed: tens of milliseconds, here."""
     program = """

@@ -12,9 +12,10 @@ from support import Run, build_extension
 
 from pyhybrid.calls import function_calls
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 13), reason="PyMonitoring_Fire... came with 3.13"
-)
+pytestmark = [
+    pytest.mark.version,
+    pytest.mark.skipif(sys.version_info < (3, 13), reason="PyMonitoring_Fire... came with 3.13"),
+]
 
 PROGRAM = """
 import fires_events

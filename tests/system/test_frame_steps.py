@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import TARGETS
 
-pytestmark = [pytest.mark.once, pytest.mark.needs("plain_build")]
+pytestmark = [pytest.mark.version, pytest.mark.once, pytest.mark.needs("plain_build")]
 
 STEPS = TARGETS / "frame_steps.py"
 # [gap] and [bridged], of native frames: clang's unwind information is wrong at some instructions.

@@ -11,6 +11,8 @@ from support import TARGETS, Run, check_invariants
 
 from pyhybrid.hot import Hot
 
+pytestmark = [pytest.mark.engine, pytest.mark.version, pytest.mark.alone]
+
 FUNCTIONS = ("third", "sleeper", "rest")
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from support import LINUX, TARGETS, Run
 
+pytestmark = pytest.mark.engine
+
 ROOT = pytest.mark.needs("root")
 NEW = pytest.mark.skipif(LINUX < (6, 15), reason="sigtrap needs Linux 6.15")
 ENGINES = (

@@ -23,6 +23,8 @@ from support import (
 
 from pyhybrid.profile_file import Profile
 
+pytestmark = pytest.mark.version
+
 OF_NESTED = {*NESTED, "<module>", "Thread._bootstrap"}
 FORCED = ("--hz", "5000", "--format", "folded")
 
@@ -52,9 +54,15 @@ def check(profile: Profile) -> None:
         check_halves(profile)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("unwinder", "mode"),
-    [("own", "sample"), ("own", "hybrid"), ("table", "sample"), ("libunwind", "sample")],
+    [
+        pytest.param("own", "sample", marks=pytest.mark.slow),
+        ("own", "hybrid"),
+        ("table", "sample"),
+        pytest.param("libunwind", "sample", marks=pytest.mark.slow),
+    ],
 )
 def test_nested_c_and_python(
     pyhybrid: Callable[..., Run], chain: Path, unwinder: str, mode: str
@@ -172,6 +180,7 @@ def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], m
     assert checked > 200
 
 
+@pytest.mark.engine
 @both_modes
 def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> None:
     options = ("--mode", mode, "--format", "folded")

@@ -17,6 +17,8 @@ from support import LINUX, Run, check_invariants, covered_ns, paths
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
 
+pytestmark = pytest.mark.engine
+
 # A second of each, in threads that say by their names what they do: system calls that copy, page
 # faults, and neither.
 WORK = """

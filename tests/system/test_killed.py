@@ -14,6 +14,8 @@ from support import Run, check_invariants
 
 from pyhybrid.profile_file import Profile
 
+pytestmark = pytest.mark.engine
+
 BURN = """
 import os, signal, sys, time
 def burn(seconds):

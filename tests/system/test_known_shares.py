@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from support import TARGETS, Run, check_invariants, paths
 
+pytestmark = [pytest.mark.engine, pytest.mark.alone]
+
 MARKS = {
     "in_python": ("in_python",),
     "in_c": ("in_c", "spin", "burn"),
@@ -40,7 +42,7 @@ def is_on(path: list[str], mark: tuple[str, ...]) -> bool:
     return all(name in rest for name in mark)
 
 
-@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+@pytest.mark.parametrize("mode", [pytest.param("sample", marks=pytest.mark.slow), "hybrid"])
 def test_shares_by_the_cpu_clock(
     pyhybrid: Callable[..., Run], chain: Path, parallel: Path, mode: str
 ) -> None:

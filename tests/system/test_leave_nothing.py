@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.engine
+
 LOOK = """
 import ctypes, json, os, signal, sys, threading, time
 from pyhybrid import _native
@@ -128,7 +130,11 @@ _native.stop()
     assert [Path(p).name.split(".")[0] for p in done.stdout.split()] == ["_native"]
 
 
-ENGINES = ["engine=0", pytest.param("engine=1", marks=pytest.mark.needs("root")), "engine=2"]
+ENGINES = [
+    "engine=0",
+    pytest.param("engine=1", marks=pytest.mark.needs("root")),
+    pytest.param("engine=2", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("options", ENGINES)

@@ -22,7 +22,7 @@ from support import TARGETS, Run
 
 from pyhybrid.profile_file import Profile
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.version, pytest.mark.once]
 
 LINED = TARGETS / "lined.py"
 EXAMPLES = 25  # each a run of the profiler

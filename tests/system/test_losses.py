@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from support import NESTED, TARGETS, Run, check_invariants, covered_ns, paths
 
+pytestmark = pytest.mark.engine
+
 
 def nested(pyhybrid: Callable[..., Run], chain: Path, *options: object, seconds: float = 1) -> Run:
     program = (TARGETS / "nested.py", seconds)

@@ -11,7 +11,7 @@ from support import Run, build_extension
 
 from pyhybrid.profile_file import Profile
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.version, pytest.mark.once]
 
 # The program's expressions, and what the function is called that takes their time.
 NAMES = {

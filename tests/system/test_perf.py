@@ -73,6 +73,7 @@ def check_own(rows: Counter[str], profile: Profile, expected: Counter[str]) -> N
     assert {n: rows[n] for n in names} == {n: expected[n] for n in names}
 
 
+@pytest.mark.engine
 def test_events(perfed: Path, pyhybrid: Callable[..., Run]) -> None:
     assert perf(perfed, "evlist").split() == list(EVENTS)
     for line in perf(perfed, "evlist", "-v").splitlines():
@@ -145,6 +146,7 @@ def test_report_by_symbol(perfed: Path, profile: Profile) -> None:
     check_own(rows, profile, self_weights(profile))
 
 
+@pytest.mark.engine
 def test_report_with_children(perfed: Path, profile: Profile) -> None:
     """perf counts a sample once for each function on its stack; so do these figures."""
     inclusive: Counter[str] = Counter()
@@ -200,6 +202,7 @@ def test_callers_from_the_root_on(perfed: Path) -> None:
     assert at == sorted(at)
 
 
+@pytest.mark.engine
 def test_kernel_frames_are_the_kernels(perfed: Path, profile: Profile) -> None:
     """perf takes each address for the kernel's or the program's by the context before it."""
     expected = sampled(profile)

@@ -16,6 +16,8 @@ from pyhybrid.fold import FoldedTree
 from pyhybrid.quality import stack_quality
 from pyhybrid.trampoline import has_frame_pointers
 
+pytestmark = pytest.mark.version
+
 PROGRAM = """
 import os, time
 
@@ -160,6 +162,7 @@ def test_an_old_map_does_not_stay(tmp_path: Path) -> None:
     assert " old" not in text
 
 
+@pytest.mark.engine
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     done = run_after("print(path, flush=True); os.symlink('/nowhere', path)", tmp_path)
     path = Path(done.stdout.strip())

@@ -203,6 +203,7 @@ def test_started_from_stdin(same: Same) -> None:
     same("-", "a", "-b", input=WHOAMI.read_text())
 
 
+@pytest.mark.version
 @pytest.mark.parametrize(
     "flags",
     [("-O",), ("-X", "dev"), ("-W", "error::UserWarning"), ("-b",), ("-u",), ("-X", "utf8=0")],
@@ -212,6 +213,7 @@ def test_interpreter_options(same: Same, tmp_path: Path, flags: tuple[str, ...])
     same(*a_script(tmp_path / "work"), flags=flags)
 
 
+@pytest.mark.version
 def test_source_encodings(same: Same, tmp_path: Path) -> None:
     (tmp_path / "work" / "latin.py").write_bytes(
         b"# -*- coding: latin-1 -*-\nprint(ascii('\xe9'), __file__)\n"
@@ -221,11 +223,13 @@ def test_source_encodings(same: Same, tmp_path: Path) -> None:
     same("bom.py")
 
 
+@pytest.mark.version
 def test_annotations_and_futures(script: Same) -> None:
     """Neither our own `from __future__` imports nor our annotations reach the program."""
     script("x: print('evaluated') = 1\nprint(__annotations__)\nprint(1 / 2)")
 
 
+@pytest.mark.version
 def test_interactive_names_are_not_left(script: Same) -> None:
     script(
         """
@@ -476,6 +480,7 @@ NOT_FINISHED = {"os._exit", "atexit is cleared"}  # the .part stays
 PLAIN = pytest.mark.needs("plain_build")
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=PLAIN if each == "segfault" else ()) for each in ENDS]
 )
@@ -638,6 +643,7 @@ DEEDS = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("source", DEEDS.values(), ids=DEEDS.keys())
 def test_does(script: Same, source: str) -> None:
     script(source)
@@ -665,6 +671,7 @@ print({os.fstat(fd).st_size for fd in high})
 """
 
 
+@pytest.mark.engine
 def test_closes_all_descriptors(script: Same, tmp_path: Path) -> None:
     """As daemons do.  We lose the rest of the profile, and never write into the program's files."""
     lost = "pyhybrid: .*/out.pyhybrid.part is not complete: Bad file descriptor\n"
@@ -686,12 +693,14 @@ print('the last one', os.getcwd())
 """
 
 
+@pytest.mark.engine
 def test_executes_another_program(script: Same, tmp_path: Path) -> None:
     """A pending SIGPROF would kill the next program: its handler is gone."""
     for _ in range(20):
         assert script(EXEC_LOOP, "2", hz=20000).returncode == 0
 
 
+@pytest.mark.engine
 def test_exec_that_fails(script: Same) -> None:
     script(
         """
@@ -705,6 +714,7 @@ def test_exec_that_fails(script: Same) -> None:
     )
 
 
+@pytest.mark.engine
 def test_executes_from_a_thread(script: Same) -> None:
     for _ in range(5):
         script(
@@ -738,6 +748,7 @@ int execv(const char *path, char *const *arguments)
 """
 
 
+@pytest.mark.engine
 def test_executes_after_a_while(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     library = tmp_path / "slow_exec.so"
     source = tmp_path / "slow_exec.c"
@@ -783,6 +794,7 @@ if __name__ == '__main__':
 """
 
 
+@pytest.mark.engine
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", ["threads", "fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("way", ["script", "module"])
@@ -792,6 +804,7 @@ def test_pools(same: Same, tmp_path: Path, way: str, method: str) -> None:
     assert same(*words, method, hz=999).returncode == 0
 
 
+@pytest.mark.engine
 def test_killed_by_its_own_signal_leaves_no_zombie_finisher(tmp_path: Path) -> None:
     """SIGINT at the terminal goes to the whole group: the files are written all the same."""
     (tmp_path / "main.py").write_text(

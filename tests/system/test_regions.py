@@ -50,6 +50,7 @@ def above(profile: Profile, node: int) -> tuple[Names, str]:
     return tuple(names[:-1]), names[-1] if names else ""
 
 
+@pytest.mark.version
 def test_where_regions_stand(run: Run) -> None:
     profile = run.profile()
     check_invariants(profile)
@@ -88,6 +89,7 @@ def test_how_often_they_were_entered(run: Run) -> None:
     assert 0.02e9 <= total["tasks"] < 0.1e9
 
 
+@pytest.mark.engine
 def test_samples_outside_are_outside(run: Run) -> None:
     profile = run.profile()
     inside: Counter[bool] = Counter()

@@ -162,6 +162,7 @@ for _ in range(100): dropped = numbers(); next(dropped); del dropped
 """
 
 
+@pytest.mark.version
 def test_a_coroutines_call_has_turns(pyhybrid: Callable[..., Run]) -> None:
     options = ("--mode", "trace", "-t", "request", "-t", "numbers", "--format", "folded")
     profile = pyhybrid(*options, "-c", COROUTINES).profile()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.engine
+
 PIECES, PIECE = 100, 300_000  # larger than a pipe, so that write(2) sleeps, and a signal cuts it
 
 PRINTS = f"for _ in range({PIECES}): print('x' * {PIECE}, file=sys.{{stream}}, end='')"

@@ -1,7 +1,7 @@
 """A signal 10,000 times a second, in the midst of what takes locks or changes what a walk reads.
 
 Each runs for PYHYBRID_STRESS_S seconds (15) in all its variants together; `make stress` lets them
-run for minutes.
+run for minutes, and `make test` runs a few of them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ HZ = 10_000
 HALF = SECONDS / 2  # of two variants
 VARIANTS = [("--mode", "sample", "--engine", "perf_event"), ("--mode", "hybrid")]
 IDS = ["sample-sigprof", "hybrid"]
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture(scope="session")
@@ -91,12 +92,12 @@ PLAIN = pytest.mark.needs("plain_build")
 @pytest.mark.parametrize(
     ("library", "call"),
     [
-        ("stress.so", "malloc_storm"),
+        pytest.param("stress.so", "malloc_storm", marks=SLOW),
         ("stress.so", "dlopen_storm"),
-        ("stress.so", "phdr_storm"),
-        ("stress.so", "thread_storm"),
-        pytest.param("stress.so", "signal_storm", marks=PLAIN),
-        pytest.param("stress_throw.so", "throw_storm", marks=PLAIN),
+        pytest.param("stress.so", "phdr_storm", marks=SLOW),
+        pytest.param("stress.so", "thread_storm", marks=SLOW),
+        pytest.param("stress.so", "signal_storm", marks=[SLOW, PLAIN]),
+        pytest.param("stress_throw.so", "throw_storm", marks=[SLOW, PLAIN]),
     ],
 )
 def test_in_c(
@@ -110,12 +111,14 @@ def test_in_c(
     storm(in_c(libraries, library, call), *options, env=environment)
 
 
+@SLOW
 def test_libraries_of_our_own_table(storm: Callable[..., Profile], libraries: Path) -> None:
     """As where the C library cannot tell a handler which ones are loaded (before glibc 2.35)."""
     program = in_c(libraries, "stress.so", "dlopen_storm")
     storm(program, "--unwinder", "table", seconds=SECONDS)
 
 
+@SLOW
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
 def test_the_garbage_collector(storm: Callable[..., Profile], clock: str) -> None:
     storm(
@@ -147,6 +150,7 @@ def test_the_garbage_collector(storm: Callable[..., Profile], clock: str) -> Non
     )
 
 
+@SLOW
 def test_threads_of_python_begin_and_end(storm: Callable[..., Profile]) -> None:
     storm(
         """
@@ -167,6 +171,7 @@ def test_threads_of_python_begin_and_end(storm: Callable[..., Profile]) -> None:
     )
 
 
+@SLOW
 def test_generators_and_coroutines(storm: Callable[..., Profile]) -> None:
     storm(
         """
@@ -206,6 +211,7 @@ LANGUAGE = """
     not importlib.util.find_spec("test.test_grammar"),
     reason="this interpreter came without the package `test`",
 )
+@SLOW
 @pytest.mark.parametrize("options", VARIANTS, ids=IDS)
 def test_all_of_the_language(storm: Callable[..., Profile], options: tuple[str, ...]) -> None:
     storm(
@@ -231,7 +237,7 @@ def test_all_of_the_language(storm: Callable[..., Profile], options: tuple[str, 
     )
 
 
-@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+@pytest.mark.parametrize("mode", [pytest.param("sample", marks=SLOW), "hybrid"])
 def test_start_and_stop(tmp_path: Path, mode: str) -> None:
     """Profilers come and go in one process, whose threads go on."""
     program = f"""
@@ -267,7 +273,7 @@ def test_start_and_stop(tmp_path: Path, mode: str) -> None:
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
-@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+@pytest.mark.parametrize("mode", [pytest.param("sample", marks=SLOW), "hybrid"])
 def test_interpreters_begin_and_end(tmp_path: Path, mode: str) -> None:
     """Signals from before the program's first line to the interpreter's end, threads and all."""
     program = (
@@ -286,6 +292,7 @@ def test_interpreters_begin_and_end(tmp_path: Path, mode: str) -> None:
         assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
+@SLOW
 @pytest.mark.parametrize("command", [(), ("-m", "pyhybrid", "--hz", str(HZ), "-q")])
 def test_all_at_once(tmp_path: Path, command: tuple[str, ...]) -> None:
     """Profilers within the program, or one of all of it, whose threads do what they like."""

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from support import LINUX
 
+pytestmark = pytest.mark.engine
+
 
 def run(folder: Path, program: str, *arguments: object) -> Any:
     """What it prints, which is JSON."""
@@ -21,7 +23,13 @@ def run(folder: Path, program: str, *arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("options", [{"engine": "timer"}, {"clock": "wall"}, {"engine": "auto"}])
+SLOW = [
+    pytest.param(options, marks=pytest.mark.slow)
+    for options in ({"engine": "timer"}, {"clock": "wall"})
+]
+
+
+@pytest.mark.parametrize("options", [*SLOW, {"engine": "auto"}])
 def test_threads_that_end_while_it_starts(tmp_path: Path, options: dict[str, str]) -> None:
     """A thread that has ended since it was seen can have no clock, which is no failure."""
     program = """

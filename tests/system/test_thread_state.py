@@ -16,6 +16,8 @@ from pyhybrid.choose import PYTHON_ONLY, Choice, choose
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Sampled
 
+pytestmark = pytest.mark.engine
+
 # Two threads want the GIL all the time, one works without it, one sleeps.  Prints for how long the
 # two waited for a processor (nanoseconds; Linux: Documentation/scheduler/sched-stats.rst).
 WALL = """

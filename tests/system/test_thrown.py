@@ -15,6 +15,8 @@ from support import Run
 
 from pyhybrid.profile_file import Profile
 
+pytestmark = pytest.mark.version
+
 PROGRAM = """
 import asyncio, time
 from pyhybrid import region

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.needs("torch")
 FAIR = os.geteuid() == 0
 
 
-@pytest.fixture(scope="module", params=["sample", "hybrid"])
+SAMPLE = pytest.param("sample", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=[SAMPLE, "hybrid"])
 def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Where a run of tiny_torch.py left its profile."""
     import subprocess

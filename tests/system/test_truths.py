@@ -12,6 +12,8 @@ from support import TARGETS, Run
 
 from pyhybrid.profile_file import Profile
 
+pytestmark = pytest.mark.version
+
 
 @pytest.fixture(params=["trace", "hybrid"])
 def truth(

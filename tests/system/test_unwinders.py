@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import TARGETS
 
-pytestmark = [pytest.mark.once, pytest.mark.needs("plain_build")]
+pytestmark = [pytest.mark.version, pytest.mark.once, pytest.mark.needs("plain_build")]
 
 BOTH = TARGETS / "both_unwinders.py"
 
@@ -43,6 +43,7 @@ def test_cpython(library: Path) -> None:
     check(library, "-", TARGETS / "calls.py", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("torch")
 def test_pytorch(library: Path) -> None:
     check(library, "torch._dynamo", TARGETS / "tiny_torch.py", 6, 0)

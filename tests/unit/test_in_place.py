@@ -35,7 +35,9 @@ def test_a_device(tmp_path: Path) -> None:
         Path(path).write_bytes(b"all of it")
 
 
-@pytest.mark.parametrize("place", ["/dev/fd", "/proc/self/fd", f"/proc/{os.getpid()}/fd"])
+@pytest.mark.parametrize(
+    "place", ["/dev/fd", "/proc/self/fd", f"/proc/{os.getpid()}/fd"], ids=["dev", "self", "pid"]
+)
 def test_a_descriptor_of_a_file(tmp_path: Path, place: str) -> None:
     """Nothing that is in the file goes (`>> file`, or `(echo; pyhybrid export ...) > file`)."""
     file = tmp_path / "file"
