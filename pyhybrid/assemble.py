@@ -12,7 +12,7 @@ from pyhybrid import spool as spools
 from pyhybrid import store
 from pyhybrid.durations import kept_calls
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exact import Ticks, exact_rows, line_rows, match_threads
+from pyhybrid.exact import Ticks, exact_rows, line_rows
 from pyhybrid.frames import Frames
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.samples import count_samples
@@ -32,7 +32,6 @@ def assemble(
     be read; sqlite3.Error where the database cannot be written.
     """
     spool = spools.read(spool_path)
-    exact_threads = match_threads(spool)
     try:
         threads = count_samples(spool)
     except ValueError as error:
@@ -50,8 +49,8 @@ def assemble(
     sampled = {stack for taken in threads.values() for stack in taken.stacks()}
     tree = Tree(spool, frames, sampled)
     nodes = {index: tree.exact_nodes(spool, frames, index) for index in spool.exact_words}
-    exact = list(exact_rows(spool, tree, exact_threads, nodes))
-    lines = list(line_rows(spool, exact_threads, nodes))
+    exact = list(exact_rows(spool, tree, spool.exact_threads, nodes))
+    lines = list(line_rows(spool, spool.exact_threads, nodes))
     ran = {frames.rows[tree.node_frames[row.node] - 1].name for row in exact}
     notes += [
         f"-t {name}: no function of this name ran"
@@ -81,5 +80,5 @@ def assemble(
     spool.meta.setdefault("package_dir", os.path.dirname(os.path.abspath(__file__)))
     store.write(database, spool, frames, tree, threads, exact, lines)
     ticks = Ticks(spool)
-    store.write_calls(database, kept_calls(spool, ticks, exact_threads, nodes))
-    store.write_events(database, spool, ticks, exact_threads, nodes)
+    store.write_calls(database, kept_calls(spool, ticks, spool.exact_threads, nodes))
+    store.write_events(database, spool, ticks, spool.exact_threads, nodes)

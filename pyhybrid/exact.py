@@ -1,21 +1,18 @@
 """The exact half of a spool: each thread's tree of calls, joined with the sampled tree's nodes.
 
-Events and samples number their threads and nodes apart (src/spool.h).  A thread of one half is
-that of the other if tid and time agree; a node is one by its path of frames.  What only the events
-saw is added: threads without a sample, paths without a stack.
+Events and samples number their nodes apart (src/spool.h).  A node is one by its path of frames;
+paths without a stack are added.
 
 Self times are found in the events' own trees: there calls of a C function and the same function
 where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyhybrid.frames import LINE_LIMIT
 from pyhybrid.rows import Exact, Line
-from pyhybrid.spool_format import NAME_THREADING
-from pyhybrid.spool_rows import ExactCount, ExactThread, Spool, Thread
+from pyhybrid.spool_rows import ExactCount, Spool
 from pyhybrid.tree import Tree
 
 
@@ -35,43 +32,6 @@ class _Record:
         self.seeded += count.seeded
         self.total_ns += total_ns
         self.self_ns += self_ns
-
-
-SOON_NS, LATEST_NS = 20_000_000, 1_000_000_000
-
-
-def match_threads(spool: Spool) -> dict[int, int]:
-    """The number, in `spool.threads`, of each thread of the exact half; missing ones are added.
-
-    A tid that came again is told by time: the sampler sees a thread long before its first event, or
-    soon after, or, if the machine is busy, later.  Kernels give tids in turn, so that one seldom
-    comes again within a second.
-    """
-    by_tid: dict[int, list[tuple[int, int]]] = {}
-    for number, thread in spool.threads.items():
-        by_tid.setdefault(thread.tid, []).append((thread.first_seen_ns, number))
-    matched: dict[int, int] = {}
-    taken: set[int] = set()
-    fresh = itertools.count(max(spool.threads, default=0) + 1)
-    for index, exact in spool.exact_threads.items():
-        seen = sorted(by_tid.get(exact.tid, ()))
-        free = [(first_ns - exact.first_ns, number) for first_ns, number in seen]
-        free = [each for each in free if each[1] not in taken and each[0] <= LATEST_NS]
-        soon = [number for late_ns, number in free if late_ns <= SOON_NS]
-        candidates = soon[::-1] or [number for _, number in free]
-        number = candidates[0] if candidates else next(fresh)
-        matched[index] = number
-        taken.add(number)
-        thread = spool.threads.get(number) or _add_thread(spool, number, exact)
-        if exact.name and thread.name_source < NAME_THREADING:
-            thread.name, thread.name_source = exact.name, NAME_THREADING
-    return matched
-
-
-def _add_thread(spool: Spool, number: int, exact: ExactThread) -> Thread:
-    added = Thread(exact.tid, exact.first_ns, exact.first_ns, exact.comm, exact.comm)
-    spool.threads[number] = added
-    return added
 
 
 class Ticks:
@@ -99,7 +59,7 @@ def exact_rows(
 ) -> Iterator[Exact]:
     """The rows, thread by thread.
 
-    `threads` is what match_threads returned, `nodes` are Tree.exact_nodes by thread.  A total is
+    `threads` is Spool.exact_threads, `nodes` are Tree.exact_nodes by thread.  A total is
     that of all activations of the path; what still ran when the process was killed counts what it
     called, at least.
     """

@@ -24,7 +24,6 @@ from pyhybrid.spool_rows import (
     End,
     Events,
     ExactCount,
-    ExactThread,
     Module,
     Spool,
     Thread,
@@ -64,9 +63,9 @@ def _code(spool: Spool, body: memoryview) -> None:
 
 
 def _thread(spool: Spool, body: memoryview) -> None:
-    index, tid, start_ns, first_seen_ns, raw = form.THREAD_HEAD.unpack_from(body)
+    index, tid, start_ns, _, raw = form.THREAD_HEAD.unpack_from(body)
     comm = raw.split(b"\0")[0].decode("utf-8", "replace")
-    spool.threads[index] = Thread(tid, start_ns, first_seen_ns, comm, comm)
+    spool.threads[index] = Thread(tid, start_ns, comm, comm)
 
 
 def _thread_name(spool: Spool, body: memoryview) -> None:
@@ -113,10 +112,15 @@ def _counters(spool: Spool, body: memoryview) -> None:
 
 
 def _exact_thread(spool: Spool, body: memoryview) -> None:
-    index, tid, first_ns, raw = form.EXACT_THREAD_HEAD.unpack_from(body)
-    comm = raw.split(b"\0")[0].decode("utf-8", "replace")
+    index, number = form.EXACT_THREAD_HEAD.unpack_from(body)
     name = _name(body[form.EXACT_THREAD_HEAD.size :])
-    spool.exact_threads[index] = ExactThread(tid, first_ns, comm, name)
+    thread = spool.threads.get(number)
+    if thread is None or thread.has_events:
+        raise ValueError("events of a thread that is not there")
+    thread.has_events = True
+    if name and thread.name_source < form.NAME_THREADING:
+        thread.name, thread.name_source = name, form.NAME_THREADING
+    spool.exact_threads[index] = number
     spool.exact_parents[index] = array("I", [0])
     spool.exact_words[index] = array("Q", [0])
     spool.exact_counts[index] = {}

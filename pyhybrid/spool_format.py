@@ -6,7 +6,7 @@ Little endian.  A record is RECORD (type, length) and `length` bytes, padded to 
 import struct
 
 MAGIC = b"PYHSPOOL"
-VERSION = 3
+VERSION = 4
 
 # enum spool_type
 (META, MODULE, MODULE_END, CODE, THREAD, THREAD_NAME, STACKS, FUNCTIONS, SAMPLES, COUNTERS, END) = (
@@ -27,7 +27,7 @@ STACKS_HEAD = struct.Struct("<II")
 SAMPLES_HEAD = struct.Struct("<IIIIQ")
 COUNTERS_HEAD = struct.Struct("<IIQQQQQQ8Q8Q64I")
 END_HEAD = struct.Struct("<QQIIQI4x")
-EXACT_THREAD_HEAD = struct.Struct("<IIQ16s")
+EXACT_THREAD_HEAD = struct.Struct("<II")
 EXACT_NODES_HEAD = struct.Struct("<IIII")
 EXACT_COUNTERS_HEAD = struct.Struct("<II")
 EXACT_COUNT = struct.Struct("<IIQQQII")

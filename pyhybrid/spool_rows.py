@@ -35,10 +35,10 @@ class Thread:
 
     tid: int
     start_ns: int
-    first_seen_ns: int
     comm: str
     name: str
     name_source: int = 0
+    has_events: bool = False
 
 
 @dataclass(slots=True)
@@ -71,19 +71,6 @@ class Counters:
     lost: tuple[int, ...]
     lost_weight: tuple[int, ...]
     handler_ns: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class ExactThread:
-    """A thread that events came from; `first_ns` is the time of the first one.
-
-    `name` is threading's when that came, or empty.
-    """
-
-    tid: int
-    first_ns: int
-    comm: str
-    name: str
 
 
 class ExactCount(NamedTuple):
@@ -164,8 +151,9 @@ class Spool:
     function_names: dict[int, set[str]] = field(default_factory=dict)  # start word -> names
     chunks: list[Chunk] = field(default_factory=list)
     counters: dict[int, Counters] = field(default_factory=dict)
-    # The exact half: by its thread's number, nodes as in `parents` and `words`, counts by node.
-    exact_threads: dict[int, ExactThread] = field(default_factory=dict)
+    # The exact half, by its own number of a thread: that in `threads`, nodes as in `parents` and
+    # `words`, counts by node.
+    exact_threads: dict[int, int] = field(default_factory=dict)
     exact_parents: dict[int, "array[int]"] = field(default_factory=dict)
     exact_words: dict[int, "array[int]"] = field(default_factory=dict)
     exact_counts: dict[int, dict[int, ExactCount]] = field(default_factory=dict)

@@ -85,7 +85,7 @@ def _write_threads(
 ) -> None:
     period = spool.meta["period_ns"]
     for number, taken in threads.items():
-        thread = spool.threads.get(number) or Thread(0, 0, 0, "?", f"thread {number}")
+        thread = spool.threads.get(number) or Thread(0, 0, "?", f"thread {number}")
         counters = spool.counters.get(number, NO_COUNTERS)
         periods = taken.periods()
         row = _thread_row(number, thread, taken, counters, spool.end is not None)

@@ -388,9 +388,10 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
     spool_append(d->spool, SPOOL_COUNTERS, &record, sizeof record, NULL, 0);
 }
 
-int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns)
+int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
+                    exact_drain_number *number, void *arg)
 {
-    d->exact = exact_drain_new(d->spool, d->words, x, keep_events_ns);
+    d->exact = exact_drain_new(d->spool, d->words, x, keep_events_ns, number, arg);
     return d->exact ? 0 : -1;
 }
 

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "exact_drain.h"
 #include "thread.h"
 
 struct drain;
@@ -47,7 +48,8 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 /* The exact half's trees, logs and calls, from now on (exact_drain.h).  0, or -1: no memory. */
 struct exact;
 struct registry;
-int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns);
+int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
+                    exact_drain_number *number, void *arg);
 void drain_logs(struct drain *d);
 bool drain_keeps_logs(const struct drain *d);
 bool drain_logs_urgent(const struct drain *d);

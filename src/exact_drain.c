@@ -18,6 +18,8 @@ struct exact_drain {
     struct words *words;
     struct exact *exact;
     struct exact_log log;
+    exact_drain_number *number;
+    void *number_arg;
     uint32_t n_threads;
     /* Records being made.  Not on the stack: sampler_pause runs on one of the program's. */
     struct {
@@ -29,7 +31,7 @@ struct exact_drain {
 };
 
 struct exact_drain *exact_drain_new(struct spool *s, struct words *w, struct exact *x,
-                                    uint64_t keep_events_ns)
+                                    uint64_t keep_events_ns, exact_drain_number *number, void *arg)
 {
     struct exact_drain *d = map_memory(sizeof *d);
     if (!d)
@@ -38,6 +40,8 @@ struct exact_drain *exact_drain_new(struct spool *s, struct words *w, struct exa
     d->words = w;
     d->exact = x;
     d->log.keep_ns = keep_events_ns;
+    d->number = number;
+    d->number_arg = arg;
     return d;
 }
 
@@ -123,9 +127,7 @@ static void announce(struct exact_drain *d, struct exact_thread *t)
     if (t->index)
         return;
     t->index = ++d->n_threads;
-    struct spool_exact_thread record = {
-        .index = t->index, .tid = (uint32_t)t->tid, .first_ns = t->first_ns};
-    memcpy(record.comm, t->comm, sizeof record.comm);
+    struct spool_exact_thread record = {t->index, d->number(d->number_arg, t)};
     spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, t->name, strlen(t->name));
 }
 

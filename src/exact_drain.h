@@ -10,13 +10,17 @@
 
 struct exact;
 struct exact_drain;
+struct exact_thread;
 struct registry;
 struct spool;
 struct words;
 
+/* The SPOOL_THREAD of a thread that events came from: its number, which no other one gets. */
+typedef uint32_t exact_drain_number(void *arg, const struct exact_thread *t);
+
 /* NULL: no memory.  keep_events_ns: as in sampler.h. */
 struct exact_drain *exact_drain_new(struct spool *s, struct words *w, struct exact *x,
-                                    uint64_t keep_events_ns);
+                                    uint64_t keep_events_ns, exact_drain_number *number, void *arg);
 void exact_drain_free(struct exact_drain *d);
 
 /* Takes the code objects that the callbacks met. */

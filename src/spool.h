@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 3
+#define SPOOL_VERSION 4
 
 struct spool_header {
     char magic[8] __attribute__((nonstring));
@@ -176,15 +176,13 @@ struct spool_end {
     uint32_t pad;
 };
 
-/* The exact half.  Its threads have numbers of their own; nodes count from 1 in each thread, 0 is the
+/* The exact half.  Its records of threads have numbers of their own; nodes count from 1 in each thread, 0 is the
  * root, parents come first.  A Python word has offset 0, a native one and that of a C call is its
  * function's start.  A line's node is a leaf below its function's: its calls are LINE events, its ticks the
  * line's. */
 struct spool_exact_thread {
-    uint32_t index; /* from 1 */
-    uint32_t tid;
-    uint64_t first_ns; /* of its first event */
-    char comm[16];
+    uint32_t index;  /* from 1 */
+    uint32_t thread; /* its SPOOL_THREAD, which comes before, and is no other's */
 };
 
 struct spool_exact_nodes {

@@ -103,6 +103,7 @@ struct thread {
     uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;
     bool has_event; /* a perf event of its own */
+    bool has_exact; /* it is an exact half's thread, too */
     struct pace pace;
     uint64_t look_ns, look_wait_ns; /* names.h: when, and how long after the last time */
     uint64_t watched_cpu_ns;        /* asleep.h: its CPU clock at the last look, and n_sleeps */

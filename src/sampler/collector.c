@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "admit.h"
 #include "asleep.h"
 #include "clock.h"
 #include "drain.h"
@@ -110,66 +111,17 @@ void collector_drain(struct session *s)
     drain_all(s, false);
 }
 
-/* The list of threads may lack one: it is read while threads come and go. */
-static bool lives(pid_t tid)
-{
-    return !syscall(SYS_tgkill, getpid(), tid, 0);
-}
-
 /* A thread that has ended, once all that it left is in the spool: its samples may wait for the names
  * of code objects that came another way. */
 static void retire(struct session *s, struct thread *t)
 {
-    if (t->seen || ring_peek(&t->ring) || lives(t->tid))
+    if (t->seen || ring_peek(&t->ring) || thread_lives(t->tid))
         return;
     asleep_end(s, t);
     snapshot(s, t);
     engine_retire(s, t);
     drain_remove_thread(s->drain, t);
     registry_remove(&s->registry, t);
-}
-
-/* Makes the record of a thread just seen, or numbers the one that it claimed.  False: there is no memory. */
-static bool admit(struct session *s, pid_t tid)
-{
-    uint64_t now = clock_now_ns();
-    struct thread *t = registry_add(&s->registry, tid, s->n_threads + 1, &s->limits);
-    if (!t || drain_add_thread(s->drain, t, now)) {
-        if (t)
-            t->index = 0;
-        return false;
-    }
-    s->n_threads++;
-    s->changed_ns = now;
-    s->look_ns = 0; /* at once */
-    t->seen = 1;    /* it may have begun after this look at the list of threads */
-    bool young = t->start_ns + 20000000 > s->counted_from_ns && tid != getpid();
-    /* A thread that a covered one created is covered from its begin; `cover` finds others. */
-    bool covered = s->engine == ENGINE_SIGTRAP && atomic_load(&s->ready) &&
-                   (young || t->claimed || s->skips_new);
-    if (covered && !s->skips_new)
-        return true;
-    t->base_cpu_ns = t->cpu_ns = t->covered_cpu_ns = clock_read_ns(clock_of_thread(tid));
-    if (young && !s->skips_new)
-        t->missed_ns = t->base_cpu_ns;
-    if (covered)
-        return true;
-    if (s->engine == ENGINE_SIGTRAP) /* the event's count is that of all who inherit it */
-        t->last_cpu_ns = t->base_cpu_ns;
-    int error = engine_open(s, t);
-    /* One that has ended is EINVAL to timer_create; a main thread that has is listed as long as others live. */
-    if (error && error != -ESRCH && !s->first_error && lives(tid))
-        s->first_error = error;
-    return true;
-}
-
-static void admit_claimed(struct session *s)
-{
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));) {
-        admit(s, t->tid);
-        s->look_again = true; /* it may have ended before the list was read */
-    }
 }
 
 /* Gives a clock of its own to a thread that ran for long and had no signal: one that no covered thread created,

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "admit.h"
 #include "clock.h"
 #include "cost.h"
 #include "drain.h"
@@ -136,7 +137,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
             return fail(info, -ENOMEM, "memory");
         s->exact->log_events = o->log_events;
         s->exact->names_threads = *s->wall_threads;
-        if (drain_set_exact(s->drain, s->exact, o->keep_events_ns))
+        if (drain_set_exact(s->drain, s->exact, o->keep_events_ns, admit_exact, s))
             return fail(info, -ENOMEM, "memory");
     }
     error = task_list_open(&s->tasks, s->fd_floor);

@@ -198,3 +198,48 @@ def test_the_main_thread_may_end_before_others(tmp_path: Path) -> None:
     """
     whole_ns, all_ns = run(tmp_path, program)
     assert whole_ns > 0.9 * all_ns > 0.3e9
+
+
+@pytest.mark.parametrize("mode", ["sample", "trace", "hybrid"])
+def test_a_thread_is_one_however_late_the_collector_sees_it(tmp_path: Path, mode: str) -> None:
+    """It waits for the loader's lock, as for a processor: threads come, and some go, meanwhile."""
+    program = """
+        import collections, ctypes, json, sys, threading, time
+        from pyhybrid import Profiler
+        CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+        here, go = threading.Semaphore(0), threading.Event()
+        def live():
+            here.release()
+            go.wait()
+        def pass_by(): pass
+        pool = []
+        @CALLBACK
+        def with_lock(info, size, data):
+            time.sleep(0.2)  # it wakes up, and waits
+            for n in range(40):
+                pool.append(threading.Thread(target=live if n % 2 else pass_by))
+                pool[-1].start()
+            for n in range(20): here.acquire()
+            for thread in pool[::2]: thread.join()
+            time.sleep(1.2)
+            return 1
+        with Profiler(mode=sys.argv[1]) as p:
+            ctypes.CDLL(None).dl_iterate_phdr(with_lock, None)
+            while len(pool) < 140:
+                pool.append(threading.Thread(target=pass_by))
+                pool[-1].start()
+            go.set()
+            for thread in pool: thread.join()
+        threads = p.profile.threads.values()
+        traced = {p.profile.threads[row.thread].tid for row in p.profile.exact}
+        print(json.dumps([
+            sorted(t.tid for t in threads), sorted(t.native_id for t in pool), sorted(traced),
+            threading.get_native_id(),
+        ]))
+    """
+    found, made, traced, main = run(tmp_path, program, mode)
+    if mode != "sample":
+        assert found == sorted([*made, main])
+        assert set(traced) == set(found)
+    assert set(found) <= {*made, main}  # a sampler need not see a thread that came and went
+    assert len(set(found)) == len(found)

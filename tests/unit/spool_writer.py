@@ -80,6 +80,8 @@ class SpoolWriter:
         self.boundaries = [len(self.data)]
         self._rows: dict[tuple[int, int], int] = {}
         self._pending: list[tuple[int, int]] = []
+        self._threads: dict[int, int] = {}  # tid -> index, without events
+        self._newest = 0
 
     def record(self, kind: int, body: bytes) -> None:
         """Append any record."""
@@ -125,6 +127,8 @@ class SpoolWriter:
         """A thread, and its name by threading."""
         head = form.THREAD_HEAD.pack(index, tid, first_ns, first_ns, comm.encode())
         self.record(form.THREAD, head)
+        self._threads[tid] = index
+        self._newest = max(self._newest, index)
         if name:
             self.record(form.THREAD_NAME, struct.pack("<II", index, 1) + name.encode())
 
@@ -192,10 +196,10 @@ class SpoolWriter:
     def exact_thread(
         self, index: int, tid: int, first_ns: int = 10**9, comm: str = "python"
     ) -> None:
-        """A thread that events came from."""
-        self.record(
-            form.EXACT_THREAD, form.EXACT_THREAD_HEAD.pack(index, tid, first_ns, comm.encode())
-        )
+        """A thread that events came from: the last one of that tid, or a new one."""
+        if tid not in self._threads:
+            self.thread(self._newest + 1, tid, comm, first_ns=first_ns)
+        self.record(form.EXACT_THREAD, form.EXACT_THREAD_HEAD.pack(index, self._threads.pop(tid)))
 
     def exact_nodes(self, thread: int, first_id: int, *rows: tuple[int, int]) -> None:
         """Nodes: (parent, word)."""

@@ -9,6 +9,7 @@ import pytest
 from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
+from pyhybrid import spool_format as form
 from pyhybrid.calls import ROOT, function_calls
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
@@ -137,28 +138,27 @@ def test_a_tid_that_came_again(opened: Opened) -> None:
     assert [thread.name for thread in profile.threads.values()] == ["first", "python"]
 
 
-@pytest.mark.parametrize(
-    ("first_ns", "matched", "threads"),
-    [
-        ([1_200_000_000], "only", ["only"]),  # later than usual
-        ([2_100_000_000], "python", ["only", "python"]),  # another thread: too late to be this one
-        ([900_000_000, 1_200_000_000], "earlier", ["earlier", "later"]),  # soon goes before later
-    ],
-)
-def test_threads_by_time(
-    opened: Opened, first_ns: list[int], matched: str, threads: list[str]
-) -> None:
+def test_a_thread_is_one_however_late_it_was_seen(opened: Opened) -> None:
     spool = writer()
-    names = ["only"] if len(first_ns) == 1 else ["earlier", "later"]
-    for index, (at, name) in enumerate(zip(first_ns, names, strict=True), 1):
-        spool.thread(index, 100, "python", name, first_ns=at)
+    spool.thread(1, 100, "python", "late", first_ns=10**12)
     spool.exact_thread(1, 100, first_ns=10**9)
     spool.exact_nodes(1, 1, (0, MAIN))
     spool.exact_counts(1, {"node": 1, "calls": 1})
     spool.end()
     profile = opened(spool)
-    assert [profile.threads[row.thread].name for row in profile.exact] == [matched]
-    assert [thread.name for thread in profile.threads.values()] == threads
+    assert [profile.threads[row.thread].name for row in profile.exact] == ["late"]
+    assert len(profile.threads) == 1
+
+
+@pytest.mark.parametrize("number", [2, 1])  # of none, and of one that has events already
+def test_events_of_a_thread_that_is_not_there(opened: Opened, number: int) -> None:
+    spool = writer()
+    spool.thread(1, 100, "python")
+    spool.exact_thread(1, 100)
+    spool.record(form.EXACT_THREAD, form.EXACT_THREAD_HEAD.pack(2, number))
+    spool.end()
+    with pytest.raises(PyhybridError, match="damaged"):
+        opened(spool)
 
 
 def test_what_still_ran_when_the_process_was_killed(opened: Opened) -> None:

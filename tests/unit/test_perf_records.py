@@ -186,7 +186,7 @@ def test_a_thread_that_was_never_sampled_may_have_come_first(tmp_path: Path) -> 
     writer.stacks()
     writer.thread(1, 4321, "later", first_ns=5 * SECOND)
     writer.samples(1, [row] * 4, first_ns=5 * SECOND)
-    for index, (comm, begin_ns) in enumerate((("early", 2 * SECOND), ("later", 5 * SECOND)), 1):
+    for index, (comm, begin_ns) in enumerate((("later", 5 * SECOND), ("early", 2 * SECOND)), 1):
         writer.exact_thread(index, 4321, begin_ns, comm)
         writer.exact_nodes(index, 1, (0, python(1, 0)))
         writer.exact_counts(index, {"node": 1, "calls": 1, "ticks": 700 + index})
@@ -195,4 +195,4 @@ def test_a_thread_that_was_never_sampled_may_have_come_first(tmp_path: Path) -> 
         Perf().write(profile, str(tmp_path / "perf.data"))
     text = perf(tmp_path, "script", "-F", "comm,period,event")
     found = Counter(re.findall(r"^ *(\w+) +(\d+) ", text, re.M))
-    assert found == {("later", "1000000"): 4, ("early", "701"): 1, ("later", "702"): 1}
+    assert found == {("later", "1000000"): 4, ("later", "701"): 1, ("early", "702"): 1}

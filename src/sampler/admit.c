@@ -1,0 +1,96 @@
+#include "admit.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "drain.h"
+#include "session.h"
+#include "spool.h"
+
+bool thread_lives(pid_t tid)
+{
+    return !syscall(SYS_tgkill, getpid(), tid, 0);
+}
+
+bool admit(struct session *s, pid_t tid)
+{
+    uint64_t now = clock_now_ns();
+    struct thread *t = registry_add(&s->registry, tid, s->n_threads + 1, &s->limits);
+    if (!t || drain_add_thread(s->drain, t, now)) {
+        if (t)
+            t->index = 0;
+        return false;
+    }
+    s->n_threads++;
+    s->changed_ns = now;
+    s->look_ns = 0; /* at once */
+    t->seen = 1;    /* it may have begun after this look at the list of threads */
+    bool young = t->start_ns + 20000000 > s->counted_from_ns && tid != getpid();
+    /* A thread that a covered one created is covered from its begin; `cover` finds others. */
+    bool covered = s->engine == ENGINE_SIGTRAP && atomic_load(&s->ready) &&
+                   (young || t->claimed || s->skips_new);
+    if (covered && !s->skips_new)
+        return true;
+    t->base_cpu_ns = t->cpu_ns = t->covered_cpu_ns = clock_read_ns(clock_of_thread(tid));
+    t->paused_cpu_ns = t->base_cpu_ns;
+    if (young && !s->skips_new)
+        t->missed_ns = t->base_cpu_ns;
+    if (covered)
+        return true;
+    if (s->engine == ENGINE_SIGTRAP) /* the event's count is that of all who inherit it */
+        t->last_cpu_ns = t->base_cpu_ns;
+    int error = engine_open(s, t);
+    /* One that has ended is EINVAL to timer_create; a main thread that has is listed as long as others live. */
+    if (error && error != -ESRCH && !s->first_error && thread_lives(tid))
+        s->first_error = error;
+    return true;
+}
+
+void admit_claimed(struct session *s)
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));) {
+        admit(s, t->tid);
+        s->look_again = true; /* it may have ended before the list was read */
+    }
+}
+
+/* One that no sampler will see: it has ended, or sampling has. */
+static uint32_t tell_of(struct session *s, const struct exact_thread *e)
+{
+    struct spool_thread record = {.index = ++s->n_threads,
+                                  .tid = (uint32_t)e->tid,
+                                  .start_ns = e->first_ns,
+                                  .first_seen_ns = e->first_ns};
+    memcpy(record.comm, e->comm, sizeof record.comm);
+    spool_append(s->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);
+    return record.index;
+}
+
+/* It may begin in a pause, or just before. */
+static void admit_late(struct session *s, pid_t tid)
+{
+    bool skips_new = s->skips_new;
+    s->skips_new |= atomic_load(&s->paused_until_ns) != 0;
+    admit(s, tid);
+    s->skips_new = skips_new;
+    s->look_again = true; /* it may end before it is in a list */
+}
+
+uint32_t admit_exact(void *session, const struct exact_thread *e)
+{
+    struct session *s = session;
+    struct thread *t = registry_find(&s->registry, e->tid);
+    bool unseen = t ? !t->index : !atomic_load(&e->ended);
+    if (unseen && atomic_load(&s->state) != SESSION_STOPPING) {
+        admit_late(s, e->tid);
+        t = registry_find(&s->registry, e->tid);
+    }
+    if (!t || !t->index || t->has_exact)
+        return tell_of(s, e);
+    t->has_exact = true;
+    return t->index;
+}

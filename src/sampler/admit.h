@@ -1,0 +1,27 @@
+/* admit.h - threads of the program become threads of the session, each one once: whoever meets it first, the list
+ * of threads, a signal (thread.h) or an event (exact.h).
+ *
+ * Context: the collector, or under the session's lock.
+ */
+#ifndef PYH_ADMIT_H
+#define PYH_ADMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct exact_thread;
+struct session;
+
+/* Makes the record of a thread just seen, or numbers the one that it claimed.  False: there is no memory. */
+bool admit(struct session *s, pid_t tid);
+void admit_claimed(struct session *s);
+
+/* exact_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):
+ * then it could not be told from one that was never there. */
+uint32_t admit_exact(void *session, const struct exact_thread *e);
+
+/* The list of threads may lack one: it is read while threads come and go. */
+bool thread_lives(pid_t tid);
+
+#endif
