@@ -91,13 +91,23 @@ def read_all(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def store(docs: Path, result: Mapping[str, Any]) -> Path:
-    """bench/NAME-PYTHON.json; of the raw rounds each has one line: there may be hundreds."""
+    """What its table is made of, in docs/bench/NAME-PYTHON.json; its raw rounds, of which there may
+    be hundreds, in bench/NAME-PYTHON.json, a line each: git ignores these."""
     python = ".".join(result["machine"]["python"].split(".")[:2])
-    path = docs / "bench" / f"{result['name']}-{python}.json"
+    name = f"{result['name']}-{python}.json"
+    figures = {key: value for key, value in result.items() if key != "raw"}
+    path = saved(docs / "bench" / name, json.dumps(figures, indent=1))
+    if "raw" in result:
+        where = {key: result[key] for key in ("name", "commit", "date", "machine")}
+        rounds = ",\n  ".join(json.dumps(each) for each in result["raw"])
+        text = json.dumps({**where, "raw": []}).replace("[]", f"[\n  {rounds}\n ]")
+        saved(docs.parent / "bench" / name, text)
+    return path
+
+
+def saved(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**result, "raw": []} if result.get("raw") else result, indent=1)
-    rounds = ",\n  ".join(json.dumps(each) for each in result.get("raw", ()))
-    path.write_text(text.replace('"raw": []', f'"raw": [\n  {rounds}\n ]') + "\n")
+    path.write_text(text + "\n")
     return path
 
 
