@@ -57,16 +57,17 @@ def test_coroutines_are_not_charged_while_they_wait(truth: Truth) -> None:
     assert calls(profile, "pause") == 12
     assert calls(profile, "task") == 4
     assert calls(profile, "busy") == 12
-    assert seconds(profile, "pause") < 0.02
-    assert 0.024 <= seconds(profile, "task") < 0.1
+    # Not the 0.6 s that they waited: what others took of the processors meanwhile is theirs.
+    assert seconds(profile, "pause") < 0.02 + true["ready"]
+    assert 0.024 <= seconds(profile, "task") < 0.02 + true["ready"]
     assert seconds(profile, "coroutines") == pytest.approx(true["wall"], rel=0.02)
 
 
 def test_a_suspended_generator_is_not_charged(truth: Truth) -> None:
-    profile, _ = truth("suspended")
+    profile, true = truth("suspended")
     name = "suspended.<locals>.generator"
     assert (calls(profile, name), turns(profile, name)) == (1, 4)  # three next, one close
-    assert 0.03 <= seconds(profile, name) < 0.2
+    assert 0.03 <= seconds(profile, name) < 0.02 + true["ready"]  # not the 0.3 s in between
     # Its time stands where it was resumed.
     assert seconds(profile, "suspended.<locals>.first") >= 0.01
     assert seconds(profile, "suspended.<locals>.second") >= 0.02

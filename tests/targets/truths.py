@@ -18,6 +18,13 @@ def busy(seconds):
         pass
 
 
+def ready_ns():
+    """For how long this thread ran or waited for a processor (Linux: sched-stats.rst)."""
+    with open("/proc/thread-self/schedstat") as file:
+        ran, waited, _ = file.read().split()
+    return int(ran) + int(waited)
+
+
 def threads():
     def work():
         started = time.perf_counter()
@@ -48,9 +55,10 @@ async def tasks():
 
 
 def coroutines():
-    started = time.perf_counter()
+    started, ready = time.perf_counter(), ready_ns()
     asyncio.run(tasks())
-    return {"wall": time.perf_counter() - started}
+    wall = time.perf_counter() - started
+    return {"wall": wall, "ready": (ready_ns() - ready) / 1e9}
 
 
 def suspended():
@@ -70,13 +78,14 @@ def suspended():
     def second(g):
         next(g)
 
+    ready = ready_ns()
     g = generator()
     first(g)
     time.sleep(0.3)
     second(g)
     second(g)
     g.close()
-    return {}
+    return {"ready": (ready_ns() - ready) / 1e9}
 
 
 def thrown():
