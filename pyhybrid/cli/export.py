@@ -22,6 +22,7 @@ from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf import Perf
+from pyhybrid.exporters.perf_map import PerfMap, missing
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.in_place import into
 
@@ -127,6 +128,9 @@ class Export:
                     _say(Output(output.path and args.output, output.notes))
                 else:
                     _say(exporter.write(chosen, exporter.default_path(profile, prefix)))
+            if Perf.name in args.format and PerfMap.name not in args.format:
+                for note in missing(profile):
+                    print(f"pyhybrid: {note}", file=sys.stderr)
 
 
 def _say(output: Output) -> None:

@@ -3,7 +3,8 @@
 perf knows addresses only. Python functions, pseudo-frames and the kernel where nobody knows where
 in it get synthetic ones: 16 bytes each in a region where nothing was mapped and nothing was
 sampled, which perf.data declares as `//anon` and /tmp/perf-PID.map names. The same profile always
-gives the same addresses, so the two files fit whichever is made first, or again.
+gives the same addresses, so the two files fit whichever is made first, or again.  Each run has a
+region of its own: process numbers come again, and another run's map then names nothing.
 
 So do native functions of which perf finds no name (images.py), whatever the address in them.
 
@@ -12,6 +13,7 @@ its functions start, are declared the same way, and the map calls them [jit] whe
 them.
 """
 
+import hashlib
 from collections.abc import Collection
 
 from pyhybrid.profile_file import Profile
@@ -19,7 +21,8 @@ from pyhybrid.pseudo import KERNEL
 
 FRAME_SIZE = 16  # bytes of address space per frame
 PAGE = 4096
-_FIRST_BASE, _BASE_STEP = 0x2000_0000_0000, 0x0100_0000_0000
+# Where the regions of all runs are: below libraries, the vdso and executables, above the heap.
+REGIONS = range(0x2000_0000_0000, 0x5000_0000_0000, 0x0100_0000)
 
 
 class SyntheticAddresses:
@@ -45,7 +48,7 @@ class SyntheticAddresses:
         self.jit = _ranges(sorted(jit_pages))
         self.size = -(-FRAME_SIZE * (max(frames, default=0) + 1) // PAGE) * PAGE
         taken = [segment[:2] for m in profile.modules.values() for segment in m.segments]
-        self.base = _free_base(self.size, [*taken, *self.jit])
+        self.base = _free_base(_own_base(profile), self.size, [*taken, *self.jit])
         self.of_frame = {
             frame.id: self.base + FRAME_SIZE * frame.id
             for frame in frames.values()
@@ -87,8 +90,17 @@ def _ranges(pages: list[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _free_base(size: int, taken: list[tuple[int, int]]) -> int:
-    base = _FIRST_BASE
-    while any(start < base + size and base < start + length for start, length in taken):
-        base += _BASE_STEP
+def _own_base(profile: Profile) -> int:
+    """One of REGIONS, by what tells the run from all others."""
+    meta = profile.meta
+    keys = ("boot_id", "start_unix_ns", "start_ns")
+    run = repr((profile.process.pid, *(meta.get(key) for key in keys)))
+    digest = hashlib.blake2b(run.encode(), digest_size=8).digest()
+    return REGIONS[int.from_bytes(digest, "little") % len(REGIONS)]
+
+
+def _free_base(base: int, size: int, taken: list[tuple[int, int]]) -> int:
+    """The first one from `base` on where nothing of `taken`, (start, size), is."""
+    while ends := [at + length for at, length in taken if at < base + size and base < at + length]:
+        base = -(-max(ends) // REGIONS.step) * REGIONS.step
     return base

@@ -6,7 +6,8 @@ and with the first line: `py::Linear.forward:/path/linear.py:130`.  Native funct
 finds no name (images.py) have their library's with them: `gomp_barrier_wait_end [libgomp.so.1]`.
 
 A runtime of the program may have written the same file about its own code (jit_maps.py): its
-functions stay in it.
+functions stay in it, and so do those of earlier runs in the same process (pyhybrid.Profiler), whose
+addresses are others.
 
 perf reads the map of a process only where the reader's user owns it.  /tmp belongs to everyone, so
 nothing is written through a link or over another user's file.
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from pyhybrid.atomic import replacing
 from pyhybrid.boot import boot_id
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.addresses import FRAME_SIZE, SyntheticAddresses
+from pyhybrid.exporters.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.images import nameless
 from pyhybrid.exporters.output import SEPARATORS, Output
 from pyhybrid.jit_files import began_since_boot, perf_map_path, why_not_ours
@@ -30,11 +31,31 @@ from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import JIT
 from pyhybrid.rows import Frame
 
-_EARLIER_SIZE = 1 << 24  # bytes of synthetic addresses
+MAX_EARLIER = 200_000  # functions of earlier runs in the same process: beyond that none are kept
 _SLACK_S = 0.1
 
 # Tools that read perf's output cut names at parentheses, too.
 UNSAFE = SEPARATORS | str.maketrans({"(": "[", ")": "]"})
+
+
+def missing(profile: Profile) -> list[str]:
+    """A note where the map that perf would read is not this profile's."""
+    path = perf_map_path(profile.process.pid)
+    addresses = SyntheticAddresses(profile, nameless(profile))
+    first = min((*addresses.of_frame.values(), *addresses.moved.values()), default=None)
+    if first is None:
+        return []
+    try:
+        with open(path, "rb") as file:
+            what = "is another run's"
+            if any(line.startswith(b"%x " % first) for line in file):
+                return []
+    except FileNotFoundError:
+        what = "is missing"
+    except OSError as error:
+        what = f"cannot be read ({error.strerror})"
+    again = "`pyhybrid export -f perf-map` writes it again"
+    return [f"{path} {what}: perf will not name Python functions ({again})"]
 
 
 class Entry(NamedTuple):
@@ -145,9 +166,12 @@ def _jit_functions(
     """Name, start and size of functions in no module, by address; the profile's own count most."""
     told, functions = JitFunctions(), JitFunctions()
     told.add_perf_map(theirs)
-    for name, start, size in told.functions():
-        # An earlier map of ours may stand there: its synthetic addresses began where these do.
-        if not addresses.base <= start < addresses.base + _EARLIER_SIZE:
+    kept = told.functions()
+    earlier = {start for _, start, _ in kept if REGIONS.start <= start < REGIONS.stop}
+    own = range(addresses.base, addresses.base + addresses.size)
+    left_out = earlier if len(earlier) > MAX_EARLIER else own
+    for name, start, size in kept:
+        if start not in left_out:
             functions.add(start, size, name.encode(), JIT_MAP)
     for frame in profile.frames.values():
         if frame.kind == "native" and frame.module is None and frame.address is not None:

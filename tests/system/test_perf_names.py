@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -96,3 +99,54 @@ def test_the_vdso_has_names(pyhybrid: Callable[..., Run]) -> None:
     if not any(m.path == "[vdso]" for m in run.profile().modules.values()):
         pytest.skip("this kernel has no vdso")
     assert in_map(found, run, "__vdso_clock_gettime [vdso]") == self_ns(run, "__vdso_clock_gettime")
+
+
+def in_container(folder: Path, *command: object) -> tuple[str, str]:
+    """What a command prints whose /tmp and working directory `folder` is, and on stderr."""
+    enter = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /tmp && cd /tmp && exec "$@"']
+    done = subprocess.run(
+        [*enter, folder, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+WORK = """
+import time
+def {0}():
+    end = time.process_time() + 0.3
+    while time.process_time() < end: pass
+{0}()
+"""
+
+
+@pytest.mark.needs("root")
+def test_a_process_of_the_same_number(tmp_path: Path) -> None:
+    """Of two containers that share /tmp: perf never shows names of the other one's functions."""
+    first, second = "work_of_first", "work_of_second"
+    pyhybrid = (sys.executable, "-P", "-m", "pyhybrid")
+    numbered = ("unshare", "--pid", "--fork", "--mount-proc")
+
+    def functions(name: str) -> set[str]:
+        command = ("perf", "report", "--stdio", "-i", f"{name}.perf.data", "--sort", "sym")
+        return set(re.findall(r"py::(work_of_\w+)", in_container(tmp_path, *command)[0]))
+
+    for name in (first, second):
+        run = (*pyhybrid, "-q", "-o", name, "-c", WORK.format(name))
+        in_container(tmp_path, *numbered, *run)
+        if name == first:
+            os.utime(tmp_path / "perf-1.map", (0, 0))  # before the second process began
+    assert functions(second) == {second}
+    assert functions(first) == set()
+    export = (*pyhybrid, "export", f"{first}.pyhybrid", "-f", "perf")
+    said = in_container(tmp_path, *export)[1]
+    assert "/tmp/perf-1.map is another run's: perf will not name Python functions" in said
+    assert "another" not in in_container(tmp_path, *export, "-f", "perf-map")[1]
+    assert functions(first) == {first}
+    assert functions(second) == set()
+    (tmp_path / "perf-1.map").unlink()
+    assert "/tmp/perf-1.map is missing" in in_container(tmp_path, *export)[1]

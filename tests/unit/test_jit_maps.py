@@ -18,9 +18,9 @@ from large_inputs import CODE, many_functions
 from spool_writer import SpoolWriter, native, python
 from steps import steps
 
-from pyhybrid.exporters.addresses import PAGE
+from pyhybrid.exporters.addresses import PAGE, REGIONS
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.exporters.perf_map import MAX_EARLIER, PerfMap
 from pyhybrid.fold import FoldedTree
 from pyhybrid.jit_files import jit_files
 from pyhybrid.jit_maps import JITDUMP, MAX_NAME, JitFunctions, read_trusted
@@ -376,7 +376,11 @@ def test_trampolines_are_plumbing(tmp_path: Path) -> None:
 
 
 def lines_of(path: Path) -> list[tuple[int, int, str]]:
-    fields = [line.split(" ", 2) for line in path.read_text().splitlines()]
+    return lines_of_map(path.read_text().splitlines())
+
+
+def lines_of_map(lines: list[str]) -> list[tuple[int, int, str]]:
+    fields = [line.split(" ", 2) for line in lines]
     return [(int(start, 16), int(size, 16), name) for start, size, name in fields]
 
 
@@ -402,6 +406,23 @@ def test_the_exported_map_keeps_the_runtime_s_lines(tmp_path: Path) -> None:
         other = tmp_path / "other.map"
         PerfMap().write(profile, str(other))
         assert "not [hit]" not in other.read_text()
+
+
+def test_the_exported_map_keeps_earlier_runs_of_the_process(tmp_path: Path) -> None:
+    """Not without end: a service may profile itself every minute."""
+    path = tmp_path / "perf.map"
+    path.touch()
+    runs: list[set[tuple[int, int, str]]] = []
+    for start_ns in range(1000, 1003):
+        with jit_profile(tmp_path, perf_map=str(path), start_ns=start_ns) as profile:
+            own = set(lines_of_map(PerfMap().lines(profile)))
+            if start_ns == 1002:
+                many = (f"{REGIONS.stop - 16 * (n + 1):x} 10 old" for n in range(MAX_EARLIER))
+                path.write_text(path.read_text() + "".join(f"{line}\n" for line in many))
+            PerfMap().write(profile, str(path))
+        runs.append({line for line in own if REGIONS.start <= line[0] < REGIONS.stop})
+        kept = {line for line in lines_of(path) if REGIONS.start <= line[0] < REGIONS.stop}
+        assert kept == (runs[0] | runs[-1] if start_ns < 1002 else runs[-1])
 
 
 def test_no_runtime_wrote_names(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from perf_support import perf
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.exporters.addresses import PAGE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import PerfMap
@@ -68,15 +68,26 @@ def test_what_only_damaged_files_have_is_written_all_the_same(tmp_path: Path) ->
     assert "long.so" in perf(tmp_path, "script")
 
 
+def own_region(text: str, base: int) -> str:
+    """With the run's synthetic addresses as if they began with the first region."""
+
+    def moved(match: re.Match[str]) -> str:
+        offset = int(match[0], 16) - base
+        return f"{REGIONS.start + offset:x}" if 0 <= offset < 1 << 20 else match[0]
+
+    return re.sub(r"\b[0-9a-f]{12}\b", moved, text)
+
+
 def comparable(text: str) -> str:
     """Without what versions of perf print differently: columns, and UNNAMED."""
     return re.sub(r" +", " ", UNNAMED.sub(r"\1", text))
 
 
 @pytest.mark.needs("perf")
-def test_script_golden(recorded: Path) -> None:
+def test_script_golden(profile: Profile, recorded: Path) -> None:
     """Every sample, frame by frame; perf finds none of the libraries."""
     text = perf(recorded, "script", "--no-inline")
+    text = own_region(text, SyntheticAddresses(profile).base)
     text = text.replace(str(PID), "0000PID")
     golden = (GOLDEN / "example.perf-script").read_text()
     assert comparable(text) == comparable(golden)
@@ -221,13 +232,29 @@ def test_map_names_are_safe(tmp_path: Path) -> None:
     assert line.endswith(" py::f[1]: g:/a [copy]/f.py:1")
 
 
+def addresses_of(writer: SpoolWriter, folder: Path) -> SyntheticAddresses:
+    with Profile.open(writer.save(folder / "x.part"), fake_symbols()) as profile:
+        return SyntheticAddresses(profile)
+
+
 def test_synthetic_addresses_avoid_what_is_mapped(tmp_path: Path) -> None:
+    base = addresses_of(example(), tmp_path).base
     writer = example()
-    writer.module(9, "/lib/huge.so", 0x2000_0000_0000, size=0x180_0000_0000)
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        addresses = SyntheticAddresses(profile)
-    assert addresses.base == 0x2200_0000_0000
+    writer.module(9, "/lib/huge.so", base - REGIONS.step, size=3 * REGIONS.step + PAGE)
+    addresses = addresses_of(writer, tmp_path)
+    assert addresses.base == base + 3 * REGIONS.step
     assert addresses.jit == [(0x7E0000000000, 4096)]
+
+
+def test_each_run_has_addresses_of_its_own(tmp_path: Path) -> None:
+    """Another run may have the same number of its process, and the same program."""
+    bases = set()
+    for start_ns in range(1000, 1100):
+        writer = example()
+        writer.meta(pid=PID, start_ns=start_ns)
+        bases.add(addresses_of(writer, tmp_path).base)
+    assert len(bases) == 100
+    assert all(base in REGIONS for base in bases)
 
 
 def test_map_replaces_our_own_old_one(profile: Profile, tmp_path: Path) -> None:
