@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, WORKER, Run, build_extension
+from support import TARGETS, WORKER, Run, build_extension, made_once
 
 from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.profile_file import Profile
@@ -91,8 +92,7 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
     yield run
     for each in runs:
-        for profile in each.opened:
-            profile.close()
+        each.close()
 
 
 def pytest_sessionfinish() -> None:
@@ -110,34 +110,64 @@ def pytest_sessionfinish() -> None:
 @pytest.fixture(scope="session")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the C extension tests/targets/chain.c, built for this interpreter."""
-    folder = tmp_path_factory.mktemp("chain")
-    build_extension(folder, "chain", "-g", "-pthread")
-    return folder
+    return made_once(
+        tmp_path_factory, "chain", lambda f: build_extension(f, "chain", "-g", "-pthread")
+    )
+
+
+def record(folder: Path, chain: Path, *arguments: object) -> None:
+    """Runs the profiler there, with chain.c; its perf map is this user's."""
+    command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(chain)}
+    for _ in range(10):  # a process of this number may have left a map that is another user's
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        if "belongs to another user" not in done.stderr:
+            return
+    pytest.fail(done.stderr)
 
 
 @pytest.fixture(scope="session")
 def perfed(tmp_path_factory: pytest.TempPathFactory, chain: Path) -> Path:
     """The folder where tests/targets/perfed.py ran in hybrid mode."""
-    folder = tmp_path_factory.mktemp("perfed")
-    library = folder / "libspinner.so"
-    compiler = ["g++", "-O1", "-g", "-fPIC", "-shared", "-o", library]
-    subprocess.run([*compiler, TARGETS / "spinner.cpp"], check=True)
-    command = [sys.executable, "-P", "-m", "pyhybrid", TARGETS / "perfed.py", library]
-    environment = {**os.environ, "PYTHONPATH": str(chain)}
-    for _ in range(10):  # a process of this number may have left a map that is another user's
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=True
-        )
-        if "belongs to another user" not in done.stderr:
-            return folder
-    pytest.fail(done.stderr)
+
+    def make(folder: Path) -> None:
+        library = folder / "libspinner.so"
+        compiler = ["g++", "-O1", "-g", "-fPIC", "-shared", "-o", library]
+        subprocess.run([*compiler, TARGETS / "spinner.cpp"], check=True)
+        record(folder, chain, TARGETS / "perfed.py", library)
+
+    return made_once(tmp_path_factory, "perfed", make)
+
+
+@pytest.fixture(scope="session")
+def nested_run(tmp_path_factory: pytest.TempPathFactory, chain: Path) -> Path:
+    """The folder where tests/targets/nested.py ran in three threads."""
+    program = (TARGETS / "nested.py", 0.5, 3)
+    return made_once(tmp_path_factory, "nested", lambda folder: record(folder, chain, *program))
+
+
+@pytest.fixture
+def nested(nested_run: Path, tmp_path: Path) -> Iterator[Run]:
+    """A copy of what it left; its perf map is made again, since /tmp is everyone's to clean up."""
+    shutil.copytree(nested_run, tmp_path, dirs_exist_ok=True)
+    run = Run.recorded(tmp_path)
+    write_perf_map(run.profile())
+    yield run
+    run.close()
+
+
+def write_perf_map(profile: Profile) -> None:
+    perf_map = PerfMap()
+    output = perf_map.write(profile, perf_map.default_path(profile, "out"))
+    assert output.path, output.notes
 
 
 @pytest.fixture
 def profile(perfed: Path) -> Iterator[Profile]:
     """Its profile; its perf map is made again, since /tmp is everyone's to clean up."""
     with Profile.open(str(perfed / "out.pyhybrid")) as opened:
-        perf_map = PerfMap()
-        output = perf_map.write(opened, perf_map.default_path(opened, "out"))
-        assert output.path, output.notes
+        write_perf_map(opened)
         yield opened

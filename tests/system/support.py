@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Thread
@@ -42,6 +46,20 @@ LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
 TARGETS = Path(__file__).parent.parent / "targets"
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """The folder that `make` fills; of several workers the first one that wants it calls `make`."""
+    base = factory.getbasetemp().parent if WORKER else factory.getbasetemp()
+    folder, made = base / name, base / f"{name}.made"
+    with open(base / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            made.touch()
+    return folder
 
 
 def build_extension(folder: Path, name: str, *options: str) -> None:
@@ -78,12 +96,21 @@ class Run:
     result: subprocess.CompletedProcess[str]
     opened: list[Profile] = field(default_factory=list)
 
+    @classmethod
+    def recorded(cls, folder: Path) -> Run:
+        """One that was made before this test."""
+        return cls(folder, subprocess.CompletedProcess([], 0, "", ""))
+
     def path(self, name: str = "out.pyhybrid") -> Path:
         return self.folder / name
 
     def profile(self, name: str = "out.pyhybrid") -> Profile:
         self.opened.append(Profile.open(str(self.path(name))))
         return self.opened[-1]
+
+    def close(self) -> None:
+        for profile in self.opened:
+            profile.close()
 
 
 def paths(profile: Profile) -> Iterator[tuple[int, list[str], list[str]]]:

@@ -35,14 +35,16 @@ def shares(folder: Path, *options: str) -> Counter[tuple[str, str]]:
 
 
 @pytest.fixture
-def run(pyhybrid: Callable[..., Run], chain: Path, tmp_path: Path) -> Run:
-    """A run with a copy of the library that can be taken away."""
-    copied = tmp_path / "libraries"
-    shutil.copytree(chain, copied)
-    return pyhybrid(TARGETS / "nested.py", 0.5, 2, env={"PYTHONPATH": str(copied)})
+def run(nested: Run) -> Run:
+    return nested
 
 
-def test_nothing_of_the_run_is_needed(run: Run, pyhybrid: Callable[..., Run]) -> None:
+def test_nothing_of_the_run_is_needed(
+    pyhybrid: Callable[..., Run], chain: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(chain, tmp_path / "libraries")  # to be taken away
+    environment = {"PYTHONPATH": str(tmp_path / "libraries")}
+    run = pyhybrid(TARGETS / "nested.py", 0.5, 2, env=environment)
     whole = shares(run.folder)
     pyhybrid("export", "-f", "perf", "--bundle", "bundle")
     shutil.rmtree(run.path("libraries"))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pstats
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, Run
+from support import TARGETS, Run, made_once
 
 from pyhybrid.calls import function_calls
 from pyhybrid.exporters.callgrind import THREADS
@@ -38,18 +39,26 @@ profile.dump_stats(sys.argv[2])
 
 
 @pytest.fixture(params=PROGRAMS)
-def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """One of counted/, in the folder in which it will run."""
-    path = tmp_path / f"{request.param}.py"
-    path.write_bytes((TARGETS / "counted" / path.name).read_bytes())
-    return path
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of counted/, in the folder in which it was traced and exported."""
+
+    def make(folder: Path) -> None:
+        shutil.copy(TARGETS / "counted" / f"{request.param}.py", folder)
+        us = (sys.executable, "-P", "-m", "pyhybrid")
+        for command in (
+            ("-q", "--mode", "trace", f"{folder}/{request.param}.py"),
+            ("export", "-f", "pstats", "-f", "callgrind"),
+        ):
+            subprocess.run([*us, *command], cwd=folder, check=True, capture_output=True)
+
+    return made_once(tmp_path_factory, request.param, make) / f"{request.param}.py"
 
 
 @pytest.fixture
-def run(pyhybrid: Callable[..., Run], program: Path) -> Run:
-    """It, traced and exported."""
-    pyhybrid("-q", "--mode", "trace", program)
-    return pyhybrid("export", "-f", "pstats", "-f", "callgrind")
+def run(program: Path) -> Iterator[Run]:
+    run = Run.recorded(program.parent)
+    yield run
+    run.close()
 
 
 def tool(run: Run, *command: str, stdin: str = "") -> str:
@@ -81,8 +90,8 @@ def read(path: Path, file: str) -> dict[Any, Any]:
     }
 
 
-def test_pstats_says_what_cprofile_says(run: Run, program: Path) -> None:
-    theirs = run.path("cprofile")
+def test_pstats_says_what_cprofile_says(run: Run, program: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "cprofile"
     subprocess.run([sys.executable, "-c", CPROFILE, program, theirs], check=True)
     ours = read(run.path("out.pstats"), str(program))
     assert len(ours) > 3
@@ -110,10 +119,10 @@ def test_gprof2dot(run: Run, program: Path, form: str, name: str) -> None:
     assert re.search(rf'label="{function}\\n(?:9\d|100)\.\d\d%', text)
 
 
-def annotated(run: Run, *options: str) -> Counter[str]:
+def annotated(run: Run, *options: str, file: str | Path = CALLGRIND) -> Counter[str]:
     """Cost by file:function, as callgrind_annotate says."""
     options = ("--auto=no", "--show-percs=no", "--threshold=100", *options)
-    text = tool(run, "callgrind_annotate", *options, CALLGRIND)
+    text = tool(run, "callgrind_annotate", *options, str(file))
     table = text.partition("file:function")[2]
     rows = re.findall(r"^\s*([\d,]+)\s+(\S.*?)\s*$", table, re.MULTILINE)
     assert len(rows) == len({name for _, name in rows})
@@ -184,19 +193,22 @@ def test_callgrind_annotate_counts_calls(run: Run, program: Path) -> None:
 
 
 @pytest.mark.needs("callgrind_annotate")
-def test_a_cut_off_keeps_the_readers_sums(run: Run, pyhybrid: Callable[..., Run]) -> None:
+def test_a_cut_off_keeps_the_readers_sums(
+    run: Run, pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
     whole, totals = expected(run, "self_ns"), sorted(expected(run, "total_ns").values())
     least_ns = totals[len(totals) // 2]
+    shutil.copy(run.path(), tmp_path)
     pyhybrid("export", "-f", "pstats", "-f", "callgrind", "--min-time", f"{least_ns}ns")
-    cut = together(annotated(run))
+    cut = together(annotated(run, file=tmp_path / CALLGRIND))
     assert cut.total() == whole.total()
     assert cut.keys() < whole.keys()
-    inclusive = annotated(run, "--inclusive=yes")
+    inclusive = annotated(run, "--inclusive=yes", file=tmp_path / CALLGRIND)
     outermost = inclusive.pop(f"???:{THREADS}")
     assert outermost == whole.total()
     total_ns = expected(run, "total_ns")
     assert all(cost <= total_ns[name] for name, cost in together(inclusive).items())
-    seconds: float = pstats.Stats(str(run.path("out.pstats"))).total_tt  # type: ignore[attr-defined]
+    seconds: float = pstats.Stats(str(tmp_path / "out.pstats")).total_tt  # type: ignore[attr-defined]
     assert seconds == pytest.approx(whole.total() / 1e9)
 
 
