@@ -48,13 +48,14 @@ def _insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, 
 def _process_row(spool: Spool) -> tuple[Any, ...]:
     meta, end = spool.meta, spool.end
     argv = meta.get("argv")
+    ends = (end.time_ns, end.cpu_ns or None, end.n_forked, end.n_spawned) if end else (None,) * 4
     return (
         PROCESS,
         meta.get("pid", spool.pid),
         _clean(meta.get("executable")),
         None if argv is None else json.dumps(argv),
         meta.get("start_ns"),
-        *((end.time_ns, end.cpu_ns, end.n_forked, end.n_spawned) if end else repeat(None, 4)),
+        *ends,
     )
 
 

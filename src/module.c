@@ -17,6 +17,7 @@
 #include "sampler/sampler.h"
 #include "spool.h"
 #include "whole_write.h"
+#include "window.h"
 
 #ifdef Py_GIL_DISABLED
 #error "free-threaded builds are not supported yet"
@@ -292,6 +293,24 @@ static PyObject *running(PyObject *self, PyObject *unused)
     return PyBool_FromLong(sampler_running());
 }
 
+PyDoc_STRVAR(session_doc, "session() -> int\n\nThe number of the one that runs; 0: none does.");
+
+static PyObject *session(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLong(sampler_generation());
+}
+
+PyDoc_STRVAR(open_windows_doc, "open_windows() -> int\n\nHow many windows are open.");
+
+static PyObject *open_windows(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLong(window_n_open());
+}
+
 PyDoc_STRVAR(pause_doc, "pause() -> None\n\nNo samples and no events from now on, until resume().");
 
 static PyObject *pause_all(PyObject *self, PyObject *unused)
@@ -411,6 +430,8 @@ static PyMethodDef methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
     {"stop", stop, METH_VARARGS, stop_doc},
     {"running", running, METH_NOARGS, running_doc},
+    {"session", session, METH_NOARGS, session_doc},
+    {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
     {"forget", forget, METH_NOARGS, forget_doc},
     {"pause", pause_all, METH_NOARGS, pause_doc},
     {"resume", resume_all, METH_NOARGS, resume_doc},
@@ -436,7 +457,7 @@ static const struct region_session region_session = {sampler_generation, announc
 
 static int exec_module(PyObject *module)
 {
-    return region_add_type(module, &region_session);
+    return region_add_type(module, &region_session) || window_add_type(module) ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = {

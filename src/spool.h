@@ -168,7 +168,7 @@ struct spool_counters {
 
 struct spool_end {
     uint64_t time_ns;
-    uint64_t process_cpu_ns; /* of the process, while profiling ran */
+    uint64_t process_cpu_ns; /* of the process, while profiling ran; 0: not known */
     uint32_t n_forked;       /* children that fork() made */
     uint32_t n_spawned;      /* children by subprocess, os.posix_spawn */
     uint64_t n_kernel_lost;  /* ticks of which it is not known where in the kernel they came */

@@ -49,7 +49,8 @@ struct thread_counters {
     counter signals, recorded, recorded_weight;
     counter lost[N_LOSSES], lost_weight[N_LOSSES];
     counter handler_ns[SPOOL_HISTOGRAM];
-    counter cpu_ns;   /* the thread's CPU clock when a sample last read it */
+    counter idle;   /* weight of signals that came while the session was idle, and count nowhere */
+    counter cpu_ns; /* the thread's CPU clock when a sample last read it */
     counter n_unread; /* samples since, each of about a period */
 };
 

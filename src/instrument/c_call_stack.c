@@ -31,7 +31,7 @@ static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, 
 bool c_call_begins(uint64_t code, uint64_t function)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    const frame_t *f = x ? frame_of_code(current_frame(), code) : NULL;
+    const frame_t *f = counted_frame(x, code);
     if (!f || (!function && x->all_events))
         return true;
     shadow_enter();
@@ -54,7 +54,7 @@ bool c_call_begins(uint64_t code, uint64_t function)
 void c_call_returns(uint64_t code, bool raised)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    const frame_t *f = x ? frame_of_code(current_frame(), code) : NULL;
+    const frame_t *f = counted_frame(x, code);
     if (!f || exact_mine.generation != x->generation)
         return;
     uint64_t now = exact_ticks(x);

@@ -233,19 +233,31 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
 
 static struct exact *paused;
 
+/* Paused with its events on: to switch them off and on again costs as much as some hundred of them, and all code that
+ * runs in between its specialization. */
+static bool idle;
+static uint32_t n_idle_events;
+#define IDLE_EVENTS_MAX 1000
+
+static void events_off(void)
+{
+    PyObject *error = PyErr_GetRaisedException();
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    if (monitoring) {
+        set_events(monitoring, false);
+        PyErr_Clear();
+        set_lines(monitoring, false);
+    }
+    PyErr_SetRaisedException(error);
+}
+
 void instrument_pause(void)
 {
-    struct exact *x = atomic_load(&exact_current);
-    PyObject *monitoring = PySys_GetObject("monitoring");
-    if (!x || !monitoring)
+    instrument_idle();
+    if (!idle)
         return;
-    uint64_t now = exact_ticks(x);
-    set_events(monitoring, false);
-    PyErr_Clear();
-    set_lines(monitoring, false);
-    atomic_store(&exact_current, NULL);
-    shadow_close_all(x, now);
-    paused = x;
+    idle = false;
+    events_off();
 }
 
 int instrument_resume(void)
@@ -257,8 +269,42 @@ int instrument_resume(void)
     x->start_ticks = exact_ticks(x);
     paused = NULL;
     atomic_store(&exact_current, x);
+    if (idle) {
+        idle = false;
+        return 0;
+    }
     set_lines(monitoring, true);
     return set_events(monitoring, true);
+}
+
+void instrument_idle(void)
+{
+    struct exact *x = atomic_load(&exact_current);
+    if (!x)
+        return;
+    uint64_t now = exact_ticks(x);
+    atomic_store(&exact_current, NULL);
+    shadow_close_all(x, now);
+    paused = x;
+    idle = true;
+    n_idle_events = 0;
+}
+
+void instrument_active(void)
+{
+    struct exact *x = atomic_load(&exact_current);
+    if (x)
+        x->start_ticks = exact_ticks(x);
+    else if (instrument_resume())
+        PyErr_Clear();
+}
+
+void instrument_idle_event(void)
+{
+    if (!idle || ++n_idle_events < IDLE_EVENTS_MAX)
+        return;
+    idle = false;
+    events_off();
 }
 
 void instrument_stop(void)
@@ -273,6 +319,7 @@ void instrument_stop(void)
         switch_off(monitoring);
     atomic_store(&exact_current, NULL);
     paused = NULL;
+    idle = false;
     shadow_close_all(x, now);
     filter_clear();
     c_calls_stop();
@@ -293,4 +340,5 @@ void instrument_after_fork_child(void)
 {
     exact_after_fork_child();
     paused = NULL;
+    idle = false;
 }

@@ -34,6 +34,15 @@ void instrument_stop(void);
 void instrument_pause(void);
 int instrument_resume(void);
 
+/* No events count from now on, or again, as with these two, at next to no cost: they may still come, and are
+ * switched off where they go on to.  Active when it is already: only what has run since is nobody's time.  No
+ * exceptions. */
+void instrument_idle(void);
+void instrument_active(void);
+
+/* An event came that does not count.  Whatever the exception set. */
+void instrument_idle_event(void);
+
 /* In a forked child, at once: nothing is counted.  Not with Python. */
 void instrument_after_fork_child(void);
 

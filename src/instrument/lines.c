@@ -93,7 +93,7 @@ PyObject *lines_on_line(PyObject *self, PyObject *const *args, size_t n, PyObjec
     (void)n;
     (void)names;
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    const frame_t *f = x ? frame_of_code(current_frame(), (uint64_t)args[0]) : NULL;
+    const frame_t *f = counted_frame(x, (uint64_t)args[0]);
     if (!f)
         Py_RETURN_NONE;
     uint64_t now = exact_ticks(x);

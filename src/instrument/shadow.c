@@ -260,7 +260,7 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
 static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    const frame_t *f = x ? frame_of_code(current_frame(), code) : NULL;
+    const frame_t *f = counted_frame(x, code);
     if (!f)
         return true;
     shadow_enter();
@@ -368,7 +368,7 @@ static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
 static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
-    const frame_t *f = x ? frame_of_code(current_frame(), code) : NULL;
+    const frame_t *f = counted_frame(x, code);
     if (!f)
         return true;
     uint64_t now = exact_ticks(x);

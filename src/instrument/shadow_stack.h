@@ -10,6 +10,7 @@
 
 #include "compiler.h"
 #include "exact.h"
+#include "instrument.h"
 #include "turns.h"
 
 /* The handler does not trust the stack between them. */
@@ -23,6 +24,15 @@ static inline void shadow_leave(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&exact_mine.busy, 0, memory_order_relaxed);
+}
+
+/* The innermost frame, if `code` runs in it: an event of `code` counts.  NULL: it does not. */
+static inline const frame_t *counted_frame(const struct exact *x, uint64_t code)
+{
+    if (LIKELY(x))
+        return frame_of_code(current_frame(), code);
+    instrument_idle_event();
+    return NULL;
 }
 
 struct exact_thread *shadow_new_record(struct exact *x);

@@ -40,6 +40,16 @@
 #define EXEC_CPU_NS 10000000ull
 #define EXEC_MAX_NS 2000000000ull
 
+/* The thread's CPU time at `cpu_ns` by its clock, without what it spent while nothing counted. */
+static uint64_t counted_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
+{
+    if (s->engine == ENGINE_NONE && atomic_load(&s->idle_since_ns))
+        return 0; /* no signal tells what it spent then */
+    uint64_t idle_ns = counter_get(&t->counters.idle) * atomic_load(&s->period_ns);
+    uint64_t ns = cpu_ns - t->base_cpu_ns + t->missed_ns;
+    return ns > idle_ns ? ns - idle_ns : 0;
+}
+
 static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_ns)
 {
     uint64_t period = atomic_load(&s->period_ns), given = counter_get(&t->counters.recorded_weight);
@@ -47,20 +57,21 @@ static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_
         given += counter_get(&t->counters.lost_weight[i]);
     if (s->clock == CLOCK_WALL)
         return t->unseen_ns / period;
-    uint64_t spent = (t->missed_ns + cpu_ns - t->base_cpu_ns) / period;
+    uint64_t spent = counted_ns(s, t, cpu_ns) / period;
     return s->engine != ENGINE_NONE && spent > given ? spent - given : 0;
 }
 
 static void snapshot(struct session *s, struct thread *t)
 {
     uint64_t cpu = engine_cpu_ns(s, t);
-    drain_snapshot(s->drain, t, cpu - t->base_cpu_ns + t->missed_ns, missed_weight(s, t, cpu));
+    drain_snapshot(s->drain, t, counted_ns(s, t, cpu), missed_weight(s, t, cpu));
 }
 
 static void keep_pace(struct session *s, struct thread *t)
 {
     if (s->engine == ENGINE_PERF_EVENT && t->has_event &&
-        pace_learn(&t->pace, t->last_cpu_ns, counter_get(&t->counters.signals),
+        pace_learn(&t->pace, t->last_cpu_ns,
+                   counter_get(&t->counters.signals) + counter_get(&t->counters.idle),
                    atomic_load(&s->period_ns)))
         perf_clocks_set_period(s, t);
 }
@@ -128,7 +139,8 @@ static void retire(struct session *s, struct thread *t)
  * whose creator's event is gone, or for which there was no clock to be had. */
 static void cover(struct session *s, struct thread *t)
 {
-    uint64_t signals = counter_get(&t->counters.signals), cpu = t->last_cpu_ns;
+    uint64_t signals = counter_get(&t->counters.signals) + counter_get(&t->counters.idle);
+    uint64_t cpu = t->last_cpu_ns;
     if (t->has_event || t->has_timer || !t->seen)
         return;
     if (signals != t->covered_signals || !t->covered_cpu_ns) {
@@ -240,6 +252,7 @@ static bool exec_failed(const struct session *s, uint64_t now, uint64_t paused)
 
 static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *snapped)
 {
+    session_pause_idle(s);
     uint64_t paused = atomic_load(&s->paused_until_ns);
     if (paused && exec_failed(s, now, paused)) {
         atomic_store(&s->paused_until_ns, 0);
@@ -288,8 +301,9 @@ static void close_clocks(struct session *s)
 /* May it look no more often than it drains?  What cannot wait nudges it. */
 static bool is_quiet(const struct session *s, uint64_t now)
 {
+    uint64_t paused = atomic_load(&s->paused_until_ns);
     return s->engine == ENGINE_SIGTRAP && s->clock == CLOCK_CPU && !loaded_by_table &&
-           now - s->changed_ns > QUIET_AFTER_NS && !atomic_load(&s->paused_until_ns) &&
+           now - s->changed_ns > QUIET_AFTER_NS && (!paused || paused == UINT64_MAX) &&
            !drain_keeps_logs(s->drain);
 }
 

@@ -398,6 +398,10 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
     }
     uint64_t cpu;
     uint32_t weight = weight_of(s, t, info, start, &cpu);
+    if (atomic_load_explicit(&s->idle, memory_order_relaxed)) {
+        counter_add(&t->counters.idle, weight);
+        return;
+    }
     bool calibrating = atomic_load_explicit(&s->calibrating, memory_order_relaxed);
     if (!calibrating)
         counter_add(&t->counters.signals, 1);

@@ -153,6 +153,29 @@ void sampler_resume(void)
         session_block(do_locked, &deed);
 }
 
+void sampler_idle(void)
+{
+    struct session *s = session_get();
+    if (!s)
+        return;
+    atomic_store(&s->idle_since_ns, clock_now_ns());
+    atomic_store(&s->idle, true);
+    if (s->clock == CLOCK_WALL)
+        sampler_pause();
+}
+
+int sampler_active(void)
+{
+    struct session *s = session_get();
+    if (!s)
+        return 0;
+    atomic_store(&s->idle, false);
+    if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
+        return 0;
+    sampler_resume();
+    return 1;
+}
+
 void sampler_spawned(void)
 {
     struct session *s = session_get();

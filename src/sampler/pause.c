@@ -5,11 +5,14 @@
 #include "pace.h"
 #include "session.h"
 
+#define IDLE_MAX_NS 20000000ull
+
 /* What the threads did since they were paused counts nowhere. */
 void session_skip_pause(struct session *s)
 {
     uint32_t at = 0;
     s->counted_from_ns = clock_now_ns();
+    s->start_cpu_ns += clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - s->paused_cpu_ns;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         uint64_t now = engine_cpu_ns(s, t);
         t->base_cpu_ns += now - t->paused_cpu_ns;
@@ -30,6 +33,8 @@ void session_skip_pause(struct session *s)
 
 void session_pause_until(struct session *s, uint64_t time_ns)
 {
+    if (time_ns == UINT64_MAX)
+        s->paused_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
     atomic_store(&s->paused_until_ns, time_ns);
     atomic_store(&s->state, SESSION_PAUSED);
     engine_enable_all(s, false);
@@ -55,6 +60,8 @@ void session_pause(struct session *s)
 
 void session_resume(struct session *s)
 {
+    if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
+        return;
     session_skip_pause(s);
     if (s->exec_until_ns > clock_now_ns()) {
         session_pause_until(s, s->exec_until_ns);
@@ -63,4 +70,14 @@ void session_resume(struct session *s)
     atomic_store(&s->paused_until_ns, 0);
     atomic_store(&s->state, SESSION_RUNNING);
     engine_enable_all(s, true);
+}
+
+void session_pause_idle(struct session *s)
+{
+    if (!atomic_load(&s->idle) || atomic_load(&s->paused_until_ns) ||
+        clock_now_ns() - atomic_load(&s->idle_since_ns) < IDLE_MAX_NS)
+        return;
+    session_pause(s);
+    if (!atomic_load(&s->idle)) /* it may not have seen the pause */
+        session_resume(s);
 }

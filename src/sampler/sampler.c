@@ -269,9 +269,9 @@ int sampler_stop(sampler_namer *namer, struct sampler_result *result)
         return -EINVAL;
     if (namer)
         namer(&(struct function_names){is_function, write_function_name, s});
+    uint64_t cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - s->start_cpu_ns;
     *result = (struct sampler_result){.end_ns = clock_now_ns(),
-                                      .process_cpu_ns =
-                                          clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - s->start_cpu_ns,
+                                      .process_cpu_ns = atomic_load(&s->idle_since_ns) ? 0 : cpu_ns,
                                       .n_forked = atomic_load(&s->n_forked),
                                       .n_spawned = atomic_load(&s->n_spawned),
                                       .n_not_ready = atomic_load(&s->not_ready),

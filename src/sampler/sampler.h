@@ -56,7 +56,7 @@ struct sampler_info {
 };
 
 struct sampler_result {
-    uint64_t end_ns, process_cpu_ns;
+    uint64_t end_ns, process_cpu_ns; /* CPU time, without pauses; 0: not known (sampler_idle) */
     uint32_t n_forked, n_spawned;
     uint64_t n_not_ready;  /* signals to threads that had no record: never seen so far */
     int signal_taken;      /* the program took SIGPROF, sampling ended early */
@@ -88,6 +88,12 @@ int sampler_running(void);
 /* No samples from now on, or again.  What a thread does meanwhile counts nowhere; pauses do not nest. */
 void sampler_pause(void);
 void sampler_resume(void);
+
+/* Nothing counts from now on, or again, as with these two, at next to no cost: what signals still stand for is left
+ * out, and after a while the clocks are paused.  (By the clock on the wall: at once.)  sampler_active returns whether
+ * it had to wake them up. */
+void sampler_idle(void);
+int sampler_active(void);
 
 /* The running session's trees for the exact half, or NULL. */
 struct exact *sampler_exact(void);

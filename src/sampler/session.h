@@ -48,6 +48,7 @@ struct session {
     _Atomic uint64_t not_ready; /* signals that found no record */
     _Atomic int calibrating;    /* do the work, record nothing */
     _Atomic uint64_t calibration_signals;
+    _Atomic bool idle;       /* sampler_idle */
     _Atomic bool ring_fills; /* thread_is_urgent, of some thread; the collector takes it back */
 
     /* Below: not for the handler. */
@@ -70,6 +71,7 @@ struct session {
     struct own_fd status; /* /proc/self/status */
     bool look_again;      /* for threads, whatever the list says */
     uint64_t start_ns, start_cpu_ns;
+    uint64_t paused_cpu_ns;   /* the process's CPU time when sampling was paused */
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
     uint64_t look_ns;         /* names.h: the first thread's next look */
@@ -77,8 +79,9 @@ struct session {
     _Atomic uint32_t n_forked, n_spawned;
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */
     _Atomic uint64_t paused_until_ns;
-    uint64_t exec_until_ns; /* before this, one is about to: nobody enables the clocks */
-    pid_t exec_tid;         /* the thread that is to exec, and its CPU clock then */
+    _Atomic uint64_t idle_since_ns; /* 0: it never was */
+    uint64_t exec_until_ns;         /* before this, one is about to: nobody enables the clocks */
+    pid_t exec_tid;                 /* the thread that is to exec, and its CPU clock then */
     uint64_t exec_cpu_ns;
     bool signal_taken; /* the program took our signal: sampling ended early */
     int first_error;
@@ -172,6 +175,8 @@ void session_pause(struct session *s);
 void session_skip_pause(struct session *s);
 /* that, and the clocks go on. */
 void session_resume(struct session *s);
+/* The same as session_pause, if nothing has counted for a while. */
+void session_pause_idle(struct session *s);
 
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
 int collector_start(struct session *s);
