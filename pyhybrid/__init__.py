@@ -1,6 +1,7 @@
 """pyhybrid: one call tree for Python and the native code below it.
 
-From within a program: `Profiler`, `@profile`, `region`, `enable`, `disable` (pyhybrid/api.py).
+From within a program: `Profiler`, `region`, `enable`, `disable` (pyhybrid/api.py); `@profile` and
+`write_profile` (decorator.py, shared_profile.py).
 """
 
 import os
@@ -11,8 +12,9 @@ if TYPE_CHECKING:
     from pyhybrid.api import Profiler as Profiler
     from pyhybrid.api import disable as disable
     from pyhybrid.api import enable as enable
-    from pyhybrid.api import profile as profile
     from pyhybrid.api import region as region
+    from pyhybrid.decorator import profile as profile
+    from pyhybrid.shared_profile import write_profile as write_profile
 
 __version__ = "0.1.0"
 
@@ -24,17 +26,24 @@ if not any(name.startswith("_native.c") for name in os.listdir(__path__[0])):
         if folder != __path__[0] and os.path.isdir(folder)
     ]
 
-_API = frozenset(["Profiler", "disable", "enable", "profile", "region"])
+_API = {  # name: module
+    "Profiler": "api",
+    "disable": "api",
+    "enable": "api",
+    "profile": "decorator",
+    "region": "api",
+    "write_profile": "shared_profile",
+}
 
 
 def __getattr__(name: str) -> object:
     """The API, imported when it is first used: the command line starts without it."""
     if name not in _API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pyhybrid import api
+    import importlib
 
-    globals().update((each, getattr(api, each)) for each in _API)
-    return globals()[name]
+    module = importlib.import_module(f"pyhybrid.{_API[name]}")
+    return globals().setdefault(name, getattr(module, name))
 
 
 def __dir__() -> list[str]:

@@ -8,8 +8,6 @@ One profiler runs in a process at a time; it sees all threads, whichever one sta
 """
 
 import atexit
-import functools
-import inspect
 import os
 import shutil
 import sys
@@ -17,10 +15,10 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Self
 
 from pyhybrid import profiler
-from pyhybrid._native import region, running
+from pyhybrid._native import region
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profiler import Profiling
 from pyhybrid.settings import Settings
@@ -28,15 +26,18 @@ from pyhybrid.settings import Settings
 if TYPE_CHECKING:
     from pyhybrid.profile_file import Profile
 
-__all__ = ["Profiler", "disable", "enable", "profile", "region"]
+__all__ = ["Profiler", "disable", "enable", "region"]
 
-_lock = threading.Lock()  # of starting and stopping
+lock = threading.Lock()  # of starting and stopping
+
+# Called before a Profiler starts: ends a profile that is idle (shared_profile.py).
+makes_way: list[Callable[[str], object]] = []
 
 
 def _new_lock() -> None:
     """In a forked child: the thread that held it is not here."""
-    global _lock
-    _lock = threading.Lock()
+    global lock
+    lock = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_new_lock)
@@ -112,15 +113,18 @@ class Profiler:
 
     def start(self) -> None:
         """Begin; what was measured before is forgotten."""
-        with _lock:
-            self._start()
+        with lock:
+            for make_way in makes_way:
+                make_way("a Profiler was started")
+            self._start(self._output)
+            atexit.register(self._stop_if_running)
 
-    def _start(self) -> None:
+    def _start(self, output: str | None) -> None:
         folder = None
         try:
-            if self._output is None:
-                folder = tempfile.mkdtemp(prefix="pyhybrid-")
-            self._settings.prefix = os.path.join(folder, "out") if folder else self._output
+            if output is None:
+                folder = _temporary_folder()
+            self._settings.prefix = os.path.join(folder, "out") if folder else output
             profiling = Profiling(self._settings, _argv())
             profiling.start()
         except BaseException:
@@ -129,29 +133,31 @@ class Profiler:
             raise
         self._folder = folder
         self._profiling, self._profile = profiling, None
-        atexit.register(self._stop_if_running)
 
     def stop(self) -> None:
         """End, and make the files; `profile` is there when it returns."""
-        with _lock:
+        with lock:
             profiling = self._current()
             if profiling is None:
                 raise PyhybridError("this profiler does not run")
-            self._profiling = None
             atexit.unregister(self._stop_if_running)
-            try:
-                path = profiling.finish()
-                if path is not None:
-                    from pyhybrid.profile_file import Profile
+            self._finish(profiling)
 
-                    self._profile = Profile.open(path)
-            finally:
-                if self._folder:
-                    shutil.rmtree(self._folder, ignore_errors=True)
+    def _finish(self, profiling: Profiling, *, opens: bool = True) -> None:
+        self._profiling = None
+        try:
+            path = profiling.finish()
+            if path is not None and opens:
+                from pyhybrid.profile_file import Profile
+
+                self._profile = Profile.open(path)
+        finally:
+            if self._folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def pause(self) -> None:
         """Neither samples nor events until `resume`; what happens meanwhile counts nowhere."""
-        with _lock:
+        with lock:
             profiling = self._current()
             if profiling is None or profiling.paused:
                 raise PyhybridError("this profiler does not run, or is paused already")
@@ -159,7 +165,7 @@ class Profiler:
 
     def resume(self) -> None:
         """Go on after `pause`.  Functions that run now count as if profiling had begun now."""
-        with _lock:
+        with lock:
             profiling = self._current()
             if profiling is None or not profiling.paused:
                 raise PyhybridError("this profiler is not paused")
@@ -201,62 +207,15 @@ class Profiler:
         self._stop_if_running()
 
 
+def _temporary_folder() -> str:
+    try:
+        return tempfile.mkdtemp(prefix="pyhybrid-")
+    except OSError as error:
+        raise PyhybridError(f"no temporary folder can be made: {error.strerror}") from None
+
+
 def _argv() -> list[str]:
     return [sys.executable or "python", *getattr(sys, "argv", ())]
-
-
-def _start_alone(options: dict[str, Any]) -> Profiler | None:
-    """One that runs; None where another one runs, starts or makes its files."""
-    if not _lock.acquire(blocking=False):
-        return None
-    try:
-        if running():
-            return None
-        own = Profiler(**options)
-        own._start()
-        return own
-    finally:
-        _lock.release()
-
-
-@overload
-def profile[**P, R](function: Callable[P, R]) -> Callable[P, R]: ...
-@overload
-def profile[**P, R](**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-def profile(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Profile every call of a function, or of a coroutine function: `@profile`, `@profile(hz=99)`.
-
-    The options are Profiler's.  Without `output` the files are named after the function in the
-    current folder, a later call replaces them, and a summary is printed on stderr.  A call during
-    which another profiler runs, or makes its files, is just a call.
-    """
-    if function is None:
-        return functools.partial(profile, **options)
-    name = getattr(function, "__qualname__", "out").replace("<locals>.", "")
-    settings = {"output": name, "formats": ("folded",), "summary": True, **options}
-
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            own = _start_alone(settings)
-            try:
-                return await function(*args, **kwargs)
-            finally:
-                if own:
-                    own._stop_if_running()
-    else:
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            own = _start_alone(settings)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                if own:
-                    own._stop_if_running()
-
-    return wrapper
 
 
 def _command_line() -> Profiling | None:
@@ -270,7 +229,7 @@ def enable() -> None:
 
     Without such a run it does nothing.  PyhybridError if it is enabled already.
     """
-    with _lock:
+    with lock:
         run = _command_line()
         if run is None:
             return
@@ -281,7 +240,7 @@ def enable() -> None:
 
 def disable() -> None:
     """Neither samples nor events until `enable`, in a run of `python -m pyhybrid`."""
-    with _lock:
+    with lock:
         run = _command_line()
         if run is None:
             return

@@ -23,6 +23,7 @@ from pyhybrid.plumbing import (
     IMPORT_FILES,
     IMPORT_KEPT,
     KERNEL_MODULE,
+    WRAPPERS_FILE,
     is_inlined_plumbing,
     is_plumbing,
     is_trampoline,
@@ -223,6 +224,8 @@ def classify(profile: Profile) -> dict[int, int]:
         if frame.symbol == BRIDGED and frame.kind == "pseudo":
             return PLUMBING
         if frame.kind == "python" and frame.file:
+            if frame.file.endswith(WRAPPERS_FILE):
+                return PLUMBING
             if frame.file.startswith(package):
                 return OWN
             if frame.file == "<frozen runpy>" or frame.file.endswith("/runpy.py"):

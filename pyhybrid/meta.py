@@ -39,6 +39,7 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2) if call_cost_ns else None,
         "functions": settings.functions,
         "lines": settings.lines,
+        "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,
         "c_calls_inexact": _c_calls_inexact(settings),
         "start_ns": started["start_ns"],

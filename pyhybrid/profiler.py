@@ -239,7 +239,7 @@ class Profiling:
             return None
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        result = self.native.stop(lambda: self._to_json(jit_files()).encode())
+        result = self.native.stop(lambda: self._to_json(self._last_meta()).encode())
         release(self.streams)
         if result is None:
             return None
@@ -267,6 +267,9 @@ class Profiling:
             self._close_lock()  # the finisher has it, too
             _watched.clear()
         return path
+
+    def _last_meta(self) -> dict[str, Any]:
+        return {**jit_files(), "decorated": list(self.settings.decorated)}
 
     def _spawn_finisher(self) -> int:
         arguments = [self.spool, self.prefix]

@@ -108,6 +108,7 @@ class Settings:
         self.c_calls = c_calls
         self.kernel = kernel
         self.perf_trampoline = perf_trampoline
+        self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = None
         if include or exclude or functions:  # (imports `re`)
             from pyhybrid.selection import selection

@@ -153,6 +153,9 @@ def summarize(
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
     call_cost_ns = meta.get("call_cost_ns")
     views = [COMPENSATED] if profile.compensated else []
+    if decorated := meta.get("decorated"):
+        more = f" and {len(decorated) - 5} more" if len(decorated) > 5 else ""
+        views.append(f"only while decorated functions ran: {', '.join(decorated[:5])}{more}")
     if left_out:
         views.append(f"{left_out:,} functions below {short_time(min_time_ns)} are left out")
     return Summary(
