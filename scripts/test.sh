@@ -6,9 +6,9 @@
 #     scripts/test.sh slice K/N    of what `all` has beyond the first, the K-th of N parts
 #
 # Tests are chosen by their markers (pyproject.toml), here alone, in `choose`.  A pass of tests/system runs
-# in parallel (WORKERS=, by default one a processor); those marked `alone` come after it, one by one.  The
-# ordinary user has no privileges, and perf_event is refused.  Some of it runs again with the
-# interpreter's JIT, where there is one.  Runs everything, then fails if anything did.
+# in parallel (WORKERS=; by default three for two processors, since many tests wait); those marked `alone` come
+# after it, one by one.  The ordinary user has no privileges, and perf_event is refused.  Some of it runs again
+# with the interpreter's JIT, where there is one.  Runs everything, then fails if anything did.
 #
 # PYHYBRID_TEST_AS (root or user) tells a test which pass it is in.  With CI=true nothing that a
 # pass must have (torch, perf, root) may be missing.  With SAN=address, undefined or both the extension
@@ -53,7 +53,7 @@ trap 'rm -rf "$scratch"' EXIT
 chmod 755 "$scratch"
 export TMPDIR="$scratch"
 
-workers=${WORKERS:-$(nproc)}
+workers=${WORKERS:-$((($(nproc) * 3 + 1) / 2))}
 failed=
 report=
 export PYHYBRID_FAILURES="$scratch/failures"
@@ -152,9 +152,11 @@ while read -r tag interpreter <&3; do
     tools=$(scripts/venv.sh "$interpreter" "$venv" build test torch)
     python=$clone/$venv/bin/python
     PATH=$clone/$venv/bin:$tools:$plain_path
+    case $what-$as_root-${PYHYBRID_SLICE:-} in # they know nothing of an interpreter
+    most-first-* | all-* | slice-further-1/*) run "$tag: tests/c" c_tests ;;
+    esac
+    case ${SAN:-} in *thread*) continue ;; esac
     if [ "$what" != slice ]; then
-        run "$tag: tests/c" c_tests
-        case ${SAN:-} in *thread*) continue ;; esac
         run "$tag: tests/unit" run_pytest unit -n "$workers"
         [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz
     fi

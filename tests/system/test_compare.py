@@ -51,7 +51,9 @@ def test_one_thread(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
 def test_recursion(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("compare-cprofile", TRUTHS, "recursion")
     assert calls_equal(run)
-    assert not any("recursion.<locals>.down" in name for name in rows(run))
+    # 200 levels are one time.  (Others may have the processors in one run and not in the other.)
+    if row := rows(run).get("recursion.<locals>.down"):
+        assert 0.05 < float(row[3]) / float(row[4]) < 20
 
 
 def test_threads(pyhybrid: Callable[..., Run]) -> None:

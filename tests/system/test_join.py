@@ -181,7 +181,7 @@ def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], m
 
 
 @pytest.mark.engine
-@both_modes
+@pytest.mark.parametrize("mode", [pytest.param("sample", marks=pytest.mark.slow), "hybrid"])
 def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> None:
     options = ("--mode", mode, "--format", "folded")
     run = pyhybrid(*options, TARGETS / "nested.py", 0.1, 64, env={"PYTHONPATH": str(chain)})

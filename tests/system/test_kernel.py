@@ -86,7 +86,7 @@ def in_kernel(profile: Profile, named: bool = True) -> dict[str, float]:
 
 
 @pytest.mark.needs("root", "plain_build")
-@pytest.mark.parametrize("hz", [999, 9999])
+@pytest.mark.parametrize("hz", [pytest.param(999, marks=pytest.mark.slow), 9999])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_where_in_the_kernel(pyhybrid: Callable[..., Run], engine: str, hz: int) -> None:
     options = ("--kernel", "--engine", engine, "--hz", hz, "--format", "folded")

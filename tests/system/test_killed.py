@@ -32,7 +32,12 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("how", ENDS)
+SLOW = ("SIGTERM", "abort")
+
+
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=pytest.mark.slow) if how in SLOW else how for how in ENDS]
+)
 def test_the_part_is_readable(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) -> None:
     end, code = ENDS[how]
     run = pyhybrid("-c", BURN + end, check=False)
@@ -85,7 +90,10 @@ def test_a_killed_runs_part_is_moved_aside(pyhybrid: Callable[..., Run], tmp_pat
     assert not (tmp_path / "out.pyhybrid.part").exists()
 
 
-@pytest.mark.parametrize("command", [("report",), ("export", "-f", "folded")])
+EXPORT = pytest.param(("export", "-f", "folded"), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("command", [("report",), EXPORT])
 def test_an_older_profile_is_not_taken_for_the_killed_runs(
     pyhybrid: Callable[..., Run], tmp_path: Path, command: tuple[str, ...]
 ) -> None:

@@ -202,7 +202,7 @@ atexit.register(_write)
 """
 
 
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
+@pytest.mark.parametrize("mode", [pytest.param("trace", marks=pytest.mark.slow), "hybrid"])
 def test_random_programs(mode: str, tmp_path: Path) -> None:
     """As another tool of sys.monitoring counts them, at the same time."""
     file = tmp_path / "made.py"

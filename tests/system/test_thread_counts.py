@@ -92,7 +92,9 @@ def test_more_threads_than_descriptors_for_events(tmp_path: Path, before: int, l
 
 
 @pytest.mark.needs("root")
-@pytest.mark.parametrize(("before", "later"), [(100, 0), (10, 100)])
+@pytest.mark.parametrize(
+    ("before", "later"), [pytest.param(100, 0, marks=pytest.mark.slow), (10, 100)]
+)
 def test_events_for_some_threads_timers_for_others(tmp_path: Path, before: int, later: int) -> None:
     told = run(tmp_path, MANY, "perf_event", before, later)
     assert told["engine"] == "perf_event"
