@@ -53,6 +53,7 @@ trap 'rm -rf "$scratch"' EXIT
 chmod 755 "$scratch"
 export TMPDIR="$scratch"
 
+ray=$([ "$what" != all ] || echo ray)
 workers=${WORKERS:-$((($(nproc) * 3 + 1) / 2))}
 failed=
 report=
@@ -149,7 +150,8 @@ as_root=first as_user=user
 while read -r tag interpreter <&3; do
     printf '\n=== %s: set-up (%s)\n' "$tag" "$interpreter"
     venv=.venvs/$tag$san
-    tools=$(scripts/venv.sh "$interpreter" "$venv" build test torch)
+    # shellcheck disable=SC2086  # one word or none
+    tools=$(scripts/venv.sh "$interpreter" "$venv" build test torch $ray)
     python=$clone/$venv/bin/python
     PATH=$clone/$venv/bin:$tools:$plain_path
     case $what-$as_root-${PYHYBRID_SLICE:-} in # they know nothing of an interpreter

@@ -66,10 +66,18 @@ static inline uint64_t arch_kept_register(const ucontext_t *uc, int number)
     }
 }
 
-/* Argument `i` (0 or 1) of the system call, if the context is in one. */
+/* Argument `i` (0 to 2) of the system call, if the context is in one; of the function, if it is at its first
+ * instruction. */
 static inline uint64_t arch_argument(const ucontext_t *uc, int i)
 {
-    return (uint64_t)uc->uc_mcontext.gregs[i ? REG_RSI : REG_RDI];
+    static const int registers[] = {REG_RDI, REG_RSI, REG_RDX};
+    return (uint64_t)uc->uc_mcontext.gregs[registers[i]];
+}
+
+/* The second and third are NULL. */
+static inline void arch_clear_arguments(ucontext_t *uc)
+{
+    uc->uc_mcontext.gregs[REG_RSI] = uc->uc_mcontext.gregs[REG_RDX] = 0;
 }
 
 /* Where the instruction of a system call stands that the signal may have ended early: it returns EINTR,

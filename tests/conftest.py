@@ -44,6 +44,7 @@ def works(*command: str) -> bool:
 # What a test can need: whether it is here, and whether this pass may be without it.
 NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
+    "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
     "clang": lambda: works("clang", "--version"),
     "debuginfod": lambda: ctypes.util.find_library("debuginfod") is not None,
@@ -52,7 +53,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "interpreter_symbols": lambda: not is_stripped(),
     "plain_build": lambda: not os.environ.get("SAN"),  # libc alone, and at its own speed
 }
-MAY_LACK = {"interpreter_symbols", "plain_build", *(["root"] if TEST_AS == "user" else [])}
+MAY_LACK = {"interpreter_symbols", "plain_build", "ray", *(["root"] if TEST_AS == "user" else [])}
 
 ERROR_LINES, ERROR_COLUMNS = 12, 300  # of a failed test, in PYHYBRID_FAILURES
 

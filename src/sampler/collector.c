@@ -217,6 +217,7 @@ static void leave_sigtrap(struct session *s, const char *why)
 {
     drain_all(s, false);
     engine_close_all(s);
+    trap_guards_close(&s->guards);
     s->trap_lost = why;
     s->signal = SIGPROF;
     signal_take(SIGPROF);
@@ -229,12 +230,14 @@ static void leave_sigtrap(struct session *s, const char *why)
 /* The program installed its own handler for our signal: it must not get ours. */
 static void check_signal_owner(struct session *s)
 {
-    if (!s->signal || s->signal_taken || signal_is_taken(s->signal))
-        return;
-    if (s->engine == ENGINE_SIGTRAP) {
+    bool traps = s->engine == ENGINE_SIGTRAP, kept = s->signal && signal_is_taken(s->signal);
+    if (traps && (!kept || atomic_load(&s->trap_wanted)))
         leave_sigtrap(s, "the program handles SIGTRAP");
+    else if (traps && s->guard_failed)
+        leave_sigtrap(s,
+                      "for want of a breakpoint nothing would tell that the program takes SIGTRAP");
+    if (traps || kept || !s->signal || s->signal_taken)
         return;
-    }
     s->signal_taken = true;
     drain_all(s, false);
     engine_close_all(s);
@@ -294,6 +297,7 @@ static void close_clocks(struct session *s)
     engine_enable_all(s, false);
     read_kernel(s);
     engine_close_all(s);
+    trap_guards_close(&s->guards);
     if (s->signal == SIGPROF && !s->signal_taken)
         signal_drop_pending(SIGPROF);
 }

@@ -89,10 +89,14 @@ static int choose(struct session *s, const struct sampler_options *options,
     }
     if (!refused)
         refused = sigtrap_refused(options->period_ns);
-    if (!refused) {
+    const char *unguarded = refused ? NULL : trap_guard_refused();
+    if (!refused && (!unguarded || options->engine == ENGINE_SIGTRAP)) {
         info->engine = ENGINE_SIGTRAP;
-        return 0;
+        info->engine_reason = unguarded ? unguarded : "";
+        return unguarded ? 0 : trap_guards_init(&s->guards, s->perf.max / 2);
     }
+    if (!refused)
+        refused = unguarded;
     if (options->engine == ENGINE_SIGTRAP) {
         info->engine_reason = refused;
         return -ENOTSUP;
@@ -180,7 +184,9 @@ int engine_open(struct session *s, struct thread *t)
         return 0;
     if (engine_by_timer(s->engine))
         return open_timer(s, t);
-    int error = perf_clocks_open(s, t);
+    int error = s->engine == ENGINE_SIGTRAP ? trap_guards_add(s, t->tid) : 0;
+    s->guard_failed |= error && error != -ESRCH;
+    error = perf_clocks_open(s, t);
     if (error != -EMFILE || s->engine != ENGINE_PERF_EVENT)
         return error;
     s->perf.n_mute += s->perf.kernel_frames;

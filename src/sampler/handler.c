@@ -16,6 +16,7 @@
 #include "asleep.h"
 #include "clock.h"
 #include "exact.h"
+#include "former.h"
 #include "frame.h"
 #include "memread.h"
 #include "merge.h"
@@ -62,12 +63,22 @@ static uint64_t own_cpu_ns(void)
 
 #define BLOCKED_NS 10000000ull
 
-/* A SIGTRAP of this or an earlier session, which may have ended while the thread was in a system call. */
-static bool is_our_trap(const siginfo_t *info)
+static uint64_t trap_data(const siginfo_t *info)
 {
     uint64_t data; /* si_perf_data, which older C libraries do not name */
     memcpy(&data, (const char *)info + 24, sizeof data);
-    return info->si_code == TRAP_OF_PERF && data == SIGTRAP_DATA;
+    return info->si_code == TRAP_OF_PERF ? data : 0;
+}
+
+static bool is_of_call(const siginfo_t *info)
+{
+    return trap_data(info) == SIGTRAP_CALL_DATA;
+}
+
+/* A SIGTRAP of this or an earlier session, which may have ended while the thread was in a system call. */
+static bool is_our_trap(const siginfo_t *info)
+{
+    return trap_data(info) == SIGTRAP_DATA || is_of_call(info);
 }
 
 /* Did it come only now that the thread does not block it any more?  (si_perf_flags: TRAP_PERF_FLAG_ASYNC, Linux
@@ -426,41 +437,27 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
     owe_time(s, t, cpu, took);
 }
 
-/* They outlive the session: a SIGTRAP may come after its end (sigtrap.h). */
-static struct sigaction former_prof, former_trap;
-
-struct sigaction *signal_former(int number)
-{
-    return number == SIGTRAP ? &former_trap : &former_prof;
-}
-
-/* A signal that is not ours does what it did before we came. */
-static void pass_on(int signal, siginfo_t *info, void *context)
-{
-    const struct sigaction *old = signal_former(signal);
-    if (old->sa_flags & SA_SIGINFO) {
-        old->sa_sigaction(signal, info, context);
-    } else if (old->sa_handler == SIG_DFL) {
-        sigaction(signal, old, NULL);
-        arch_syscall6(SYS_tgkill, arch_syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
-                      arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), signal, 0, 0, 0);
-    } else if (old->sa_handler != SIG_IGN) {
-        old->sa_handler(signal);
-    }
-}
-
 /* Whether it is to be sampled: 1; to be dropped: 0; another's: -1. */
 static int whose(struct session *s, int signal, const siginfo_t *info)
 {
     enum sampler_engine engine = s ? (enum sampler_engine)atomic_load(&s->engine) : ENGINE_NONE;
     if (signal == SIGTRAP)
-        return !is_our_trap(info) ? -1 : engine == ENGINE_SIGTRAP;
+        return !is_our_trap(info) ? -1 : engine == ENGINE_SIGTRAP && !is_of_call(info);
     if (!s)
         return 0;
     if (engine == ENGINE_PERF_EVENT && info->si_code >= POLL_IN && info->si_code <= POLL_HUP)
         return 1;
     bool is_ours = info->si_ptr == s || info->si_ptr == session_waking(s);
     return info->si_code == SI_TIMER && is_ours ? 1 : -1;
+}
+
+/* Whatever it was sent for: of two at once, one comes. */
+static void watch_call(struct session *s, ucontext_t *context)
+{
+    if (!former_take_call(context))
+        return;
+    atomic_store(&s->trap_wanted, true);
+    session_nudge(s);
 }
 
 void handler_on_signal(int signal, siginfo_t *info, void *context)
@@ -471,8 +468,10 @@ void handler_on_signal(int signal, siginfo_t *info, void *context)
     int ours = whose(s, signal, info);
     if (ours > 0 && atomic_load(&s->state) == SESSION_RUNNING)
         sample(s, info, context);
+    if (s && signal == SIGTRAP && ours >= 0)
+        watch_call(s, context);
     atomic_fetch_sub(&handlers_running, 1);
     errno = saved_errno;
     if (ours < 0)
-        pass_on(signal, info, context); /* which may not return */
+        former_pass_on(signal, info, context);
 }

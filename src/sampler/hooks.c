@@ -84,6 +84,7 @@ void sampler_after_fork_child(void)
     if (signal_is_taken(SIGTRAP))
         signal_give_back(SIGTRAP);
     perf_clocks_abandon(s);
+    trap_guards_abandon(&s->guards);
     task_list_close(&s->tasks);
     own_fd_close(&s->status);
     spool_abandon(s->spool);

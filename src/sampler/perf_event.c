@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -36,10 +37,19 @@ int perf_event_open(const struct perf_event_wish *wish)
                                      .exclude_hv = 1,
                                      .exclude_kernel = wish->exclude_kernel,
                                      .wakeup_events = 1};
+    if (wish->call) {
+        attr->type = PERF_TYPE_BREAKPOINT;
+        attr->config = 0;
+        attr->bp_type = HW_BREAKPOINT_X;
+        attr->bp_addr = wish->call;
+        attr->bp_len = sizeof(long); /* of one that is executed: man 2 perf_event_open */
+        attr->sample_period = 1;
+        attr->exclude_kernel = 1;
+    }
     if (wish->sigtrap) {
         attr->inherit = 1;
         all.words[FLAGS_WORD] |= INHERIT_THREAD | REMOVE_ON_EXEC | SIGTRAP_SENT;
-        all.words[SIG_DATA_WORD] = SIGTRAP_DATA;
+        all.words[SIG_DATA_WORD] = wish->call ? SIGTRAP_CALL_DATA : SIGTRAP_DATA;
     }
     if (wish->samples) {
         attr->sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;

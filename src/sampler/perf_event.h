@@ -1,4 +1,4 @@
-/* perf_event.h - task-clock events of one thread (man 2 perf_event_open).
+/* perf_event.h - task-clock events, and breakpoints, of one thread (man 2 perf_event_open).
  *
  * Context: any thread; not async-signal-safe.
  */
@@ -17,6 +17,8 @@ struct perf_event_wish {
     bool sigtrap; /* see sigtrap.h; else SIGPROF, which the caller sets up */
     bool exclude_kernel;
     bool samples; /* also writes what kernel_ring.h reads */
+    uint64_t
+        call; /* not the time, but each call of the function that begins there, with sigtrap; 0: the time */
 };
 
 /* A new descriptor or -errno.  The event is disabled. */

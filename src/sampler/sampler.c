@@ -161,6 +161,7 @@ static void dispose(struct session *s)
         registry_remove(&s->registry, t);
     registry_unstock(&s->registry);
     perf_clocks_free(&s->perf);
+    trap_guards_free(&s->guards);
     drain_free(s->drain);
     exact_free(s->exact);
     spool_close(s->spool);

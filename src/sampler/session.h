@@ -25,6 +25,7 @@
 #include "sigtrap.h"
 #include "task_list.h"
 #include "thread.h"
+#include "trap_guard.h"
 
 enum session_state { SESSION_STARTING, SESSION_RUNNING, SESSION_PAUSED, SESSION_STOPPING };
 
@@ -48,8 +49,9 @@ struct session {
     _Atomic uint64_t not_ready; /* signals that found no record */
     _Atomic int calibrating;    /* do the work, record nothing */
     _Atomic uint64_t calibration_signals;
-    _Atomic bool idle;       /* sampler_idle */
-    _Atomic bool ring_fills; /* thread_is_urgent, of some thread; the collector takes it back */
+    _Atomic bool idle;        /* sampler_idle */
+    _Atomic bool trap_wanted; /* the program handles SIGTRAP (trap_guard.h) */
+    _Atomic bool ring_fills;  /* thread_is_urgent, of some thread; the collector takes it back */
 
     /* Below: not for the handler. */
     struct spool *spool;
@@ -61,6 +63,8 @@ struct session {
     bool holds_trap;       /* SIGTRAP was taken */
     const char *trap_lost; /* why sigtrap gave way; NULL: it did not */
     struct perf_clocks perf;
+    struct trap_guards guards;
+    bool guard_failed;        /* a thread that lives has none */
     uint64_t asked_period_ns; /* period_ns may be longer while a sample's cost is measured */
     pthread_t collector;
     _Atomic int collector_tid, ready, stop_wanted;
@@ -122,8 +126,7 @@ static inline void wait_for_handlers(void)
 
 /* handler.c, signal side. */
 void handler_on_signal(int signal, siginfo_t *info, void *context);
-void handler_forks(bool forks);              /* is the calling thread in fork()? */
-struct sigaction *signal_former(int number); /* what SIGPROF or SIGTRAP did before (signals.h) */
+void handler_forks(bool forks); /* is the calling thread in fork()? */
 
 /* What signals of the timers that wake a thread (asleep.h) bring along; the others': the session. */
 static inline void *session_waking(struct session *s)

@@ -14,7 +14,7 @@ void signal_take(int number);
 /* Whether it still does: the program may have installed another handler. */
 bool signal_is_taken(int number);
 
-/* Whether it may be taken: its disposition is the default one, or still ours. */
+/* Whether it may be taken: it does what it does by default, or would without us. */
 bool signal_is_free(int number);
 
 /* Pending ones are gone; else nothing changes.  Nothing, if it is not ours.  A thread that blocks the signal may

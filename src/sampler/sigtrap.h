@@ -4,6 +4,7 @@
  * F_SETSIG, interrupts no system call, and needs no work for threads that covered ones create.
  *
  * What it asks for in return:
+ *  - Nobody else may handle SIGTRAP: trap_guard.h.
  *  - An event must stay open when its thread has ended: those inherited from it would end with it.
  *  - A signal can come after the event was closed, when its thread comes back from a system call that
  *    it was in.  So at the end the handler stays if other threads live: SIGTRAP's default is death.
@@ -20,7 +21,9 @@
 
 #define TRAP_OF_PERF 6                     /* TRAP_PERF, which older headers lack */
 #define SIGTRAP_DATA 0x7079687962726964ull /* "pyhybrid": tells our events' signals from others' */
-#define SIGTRAP_KEPT_MAX 64                /* threads that have ended and whose events stay */
+#define SIGTRAP_CALL_DATA                                                                          \
+    0x7079687963616c6cull   /* "pyhycall": a call is about to be made (trap_guard.h) */
+#define SIGTRAP_KEPT_MAX 64 /* threads that have ended and whose events stay */
 
 /* Why this engine is not to be had here; NULL: it is. */
 const char *sigtrap_refused(uint64_t period_ns);
