@@ -21,7 +21,7 @@ from pyhybrid.summary import summarize
 from pyhybrid.symbols import Demangle, Loader
 
 SUFFIX = ".pyhybrid"
-DEFAULT_LIMIT_BYTES = 256 << 20  # what one export may take that nobody asked for
+DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for
 # A library's debug information may have so much for the end of a run to wait for it: libpython's
 # has 16 MB.
 LARGE_DEBUG_INFO_BYTES = 64 << 20

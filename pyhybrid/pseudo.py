@@ -43,6 +43,9 @@ JIT = "[jit]"
 # All frames of a stack were interpreter plumbing, and views fold that away.
 INTERPRETER = "[interpreter]"
 
+# Stands for part of a path in an export that would be too large with all of it.
+LEFT_OUT = "[frames left out]"
+
 LOSSES = ("ring_full", "too_slow")
 
 

@@ -28,7 +28,8 @@ REGIONS = range(0x2000_0000_0000, 0x5000_0000_0000, 0x0100_0000)
 class SyntheticAddresses:
     """The plan for one profile: `of_frame` by frame id, `jit` as (start, size) of page ranges.
 
-    `moved` are those of native frames, which have addresses of their own, too.
+    `moved` are those of native frames, which have addresses of their own, too; `left_out` stands
+    for frames of a path that perf.data does not tell.
     """
 
     def __init__(self, profile: Profile, moved: Collection[int] = ()) -> None:
@@ -49,6 +50,7 @@ class SyntheticAddresses:
         self.size = -(-FRAME_SIZE * (max(frames, default=0) + 1) // PAGE) * PAGE
         taken = [segment[:2] for m in profile.modules.values() for segment in m.segments]
         self.base = _free_base(_own_base(profile), self.size, [*taken, *self.jit])
+        self.left_out = self.base  # no frame has the number 0
         self.of_frame = {
             frame.id: self.base + FRAME_SIZE * frame.id
             for frame in frames.values()

@@ -4,6 +4,9 @@ Format: https://github.com/brendangregg/FlameGraph#2-fold-stacks - frames from t
 with `;` between them, a space, a count.  The root frame is the thread's name, as perf's stacks
 begin with the comm.  A count is the weight in sampling periods (one sample is one period unless
 the clock skipped some); in a profile without samples it is exact self time in microseconds.
+
+Within a limit of bytes paths are cut in their middle, and those with least weight to their function
+(folded_paths.py); the sum of all counts stays.
 """
 
 from collections import Counter
@@ -11,14 +14,13 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from pyhybrid.atomic import replacing
-from pyhybrid.exporters.output import SEPARATORS, Output
+from pyhybrid.exporters.folded_paths import SHOWN, THREAD, FoldedPaths, Weights
+from pyhybrid.exporters.output import Output
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels
 from pyhybrid.profile_file import Profile
-from pyhybrid.pseudo import INTERPRETER
 
 MICROSECOND = 1000  # nanoseconds
-THREAD = -1  # where a node is expected: the thread itself, above all nodes
 
 
 class Folded:
@@ -35,22 +37,35 @@ class Folded:
         return prefix + ".folded"
 
     def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
-        """Write the file at `path`; not at all beyond `limit_bytes`.  Raises PyhybridError."""
+        """Write the file at `path`, of `limit_bytes` at most.  Raises PyhybridError."""
         tree = FoldedTree.of(profile, self.all_frames)
         labels = Labels(profile, self.full_names, self.all_frames).of_frame
-        size = _size(profile, tree, labels)
-        if limit_bytes is not None and size > limit_bytes:
-            note = f"{path} not written: it would take {size >> 20} MB"
-            return Output(None, [f"{note} (`pyhybrid export -f folded` writes it)"])
+        notes = []
         with replacing(path) as temporary, open(temporary, "wb") as file:
-            for line in self.lines(profile, tree, labels):
+            paths = FoldedPaths(profile, tree, labels)
+            weights, unit_ns = self._weights(profile, tree)
+            size = 0 if limit_bytes is None else paths.total_bytes(weights)
+            if limit_bytes is None or size <= limit_bytes:
+                totals = paths.whole(weights)
+            else:
+                totals, share = paths.within(weights, limit_bytes)
+                notes.append(
+                    f"{path} has call paths, of {SHOWN} frames at most, for {share:.1%} of the "
+                    f"time, else functions (all: {size >> 20} MB by `pyhybrid export -f folded`)"
+                )
+            for line in _lines(totals, unit_ns):
                 file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        return Output(path, [])
+        return Output(path, notes)
 
     def lines(self, profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> list[str]:
         """The lines, sorted, without line ends; `labels` by frame id."""
+        weights, unit_ns = self._weights(profile, tree)
+        return _lines(FoldedPaths(profile, tree, labels).whole(weights), unit_ns)
+
+    def _weights(self, profile: Profile, tree: FoldedTree) -> tuple[Weights, int]:
+        """By thread and folded node; and the unit of a line's count, in ns."""
         of_node, nodes = tree.of_node, profile.stacks.node
-        weights: Counter[tuple[int, int]] = Counter()
+        weights: Weights = Counter()
         for sampled in profile.sampled:
             weights[sampled.thread, of_node[nodes[sampled.stack]]] += sampled.weight_ns
         unit_ns = profile.period_ns
@@ -60,14 +75,11 @@ class Folded:
                 weights[row.thread, of_node[row.node]] += row.self_ns
         if self.min_time_ns:
             weights = _merged(weights, tree.parent, self.min_time_ns)
-        threads = {t.id: t.name.translate(SEPARATORS) for t in profile.threads.values()}
-        names = {frame: label.translate(SEPARATORS) for frame, label in labels.items()}
-        totals: Counter[str] = Counter()
-        for (thread, node), weight_ns in weights.items():
-            path = [names[frame] for frame in tree.path(node)] if node != THREAD else []
-            path = path if node else [INTERPRETER]
-            totals[";".join((threads[thread], *path))] += weight_ns
-        return sorted(f"{path} {n}" for path, n in _in_units(totals, unit_ns))
+        return weights, unit_ns
+
+
+def _lines(totals: Counter[str], unit_ns: int) -> list[str]:
+    return sorted(f"{path} {n}" for path, n in _in_units(totals, unit_ns))
 
 
 def _in_units(totals: Counter[str], unit_ns: int) -> Iterator[tuple[str, int]]:
@@ -81,9 +93,7 @@ def _in_units(totals: Counter[str], unit_ns: int) -> Iterator[tuple[str, int]]:
         yield path, n
 
 
-def _merged(
-    weights: Counter[tuple[int, int]], parent: list[int], least_ns: int
-) -> Counter[tuple[int, int]]:
+def _merged(weights: Weights, parent: list[int], least_ns: int) -> Weights:
     """Weights by (thread, node), of nodes whose inclusive weight is `least_ns` or more; that of
     others is the nearest such node's above, or the thread's own: (thread, THREAD)."""
     inclusive = weights.copy()
@@ -96,19 +106,9 @@ def _merged(
             heappush(todo, (-above, thread))
         if above:
             inclusive[thread, above] += inclusive[thread, -node]
-    merged: Counter[tuple[int, int]] = Counter()
+    merged: Weights = Counter()
     for (thread, node), weight_ns in weights.items():
         while node != THREAD and inclusive[thread, node] < least_ns:
             node = parent[node] or THREAD
         merged[thread, node] += weight_ns
     return merged
-
-
-def _size(profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> int:
-    """About how many bytes the lines take, if no two are one."""
-    lengths = [0]
-    for parent, frame in zip(tree.parent[1:], tree.frame[1:], strict=True):
-        lengths.append(lengths[parent] + 1 + len(labels[frame]))
-    nodes = {tree.of_node[profile.stacks.node[sampled.stack]] for sampled in profile.sampled}
-    nodes = nodes or {tree.of_node[row.node] for row in profile.exact}
-    return sum(lengths[node] for node in nodes)

@@ -6,24 +6,30 @@ build-id); Python functions, pseudo-frames and native functions of which perf wo
 period is its weight in nanoseconds.  Where calls were traced, a second event tells exact self times
 (perf_samples.py).  perf shows at most 127 frames of a call chain unless told otherwise
 (`--max-stack`).
+
+Within a limit of bytes a file is coarser, never less in all.  First all samples of a thread and
+call path are one, with the sum of their periods: then it is not known when and on which CPU they
+came, so each has the time of its thread's last sample, and CPU 0 (not -1, which readers of
+`perf script` take for no number).  Then the paths with most weight are cut to the frames that perf
+shows, and of the rest the function alone is told (bounded.py).
 """
 
 import os
 import struct
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from pyhybrid.atomic import replacing
 from pyhybrid.exporters import perf_format as form
-from pyhybrid.exporters.addresses import SyntheticAddresses
+from pyhybrid.exporters.addresses import SyntheticAddresses, node_addresses, stack_addresses
+from pyhybrid.exporters.bounded import SHOWN, Summed, within
 from pyhybrid.exporters.images import PF_X, Images
 from pyhybrid.exporters.output import SEPARATORS, Output
 from pyhybrid.exporters.perf_samples import (
-    NodeChains,
+    Chains,
     Record,
-    StackChains,
     clock_samples,
-    exact_samples,
     in_rounds,
     summed_samples,
 )
@@ -54,13 +60,14 @@ class Perf:
         return os.path.join(os.path.dirname(prefix), name)
 
     def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
-        """Write the file at `path`; beyond `limit_bytes` one sample per thread and call path.
+        """Write the file at `path`, with samples of `limit_bytes` at most.
 
         Raises PyhybridError.
         """
         images = self._images or Images(profile)
         samples = _Samples(profile, images.synthetic)
-        notes = [f"{path} has {note}" for note in samples.keep_within(limit_bytes)]
+        less = samples.keep_within(limit_bytes) if limit_bytes is not None else ""
+        notes = [f"{path} has {less}"] if less else []
         with replacing(path) as temporary:
             with open(temporary, "wb") as file:
                 _write(profile, file, images, samples)
@@ -79,29 +86,53 @@ class _Samples:
         if not traced_only:
             name = "wall-clock" if profile.meta.get("clock") == "wall" else "cpu-clock"
             self.events.append(form.Event(name, form.CPU_CLOCK, profile.period_ns))
-        self._stacks = StackChains(profile, synthetic, 0)
-        self._nodes = NodeChains(profile, synthetic, len(self.events))
-        if traced_only or self._nodes.rows:
+        parents, left_out = profile.stacks.parent, synthetic.left_out
+        self._stacks = Chains(parents, stack_addresses(profile, synthetic), 0, left_out)
+        has_exact = any(row.self_ns > 0 for row in profile.exact)
+        parents = profile.nodes.parent if has_exact else [0]
+        nodes = node_addresses(profile, synthetic) if has_exact else [0]
+        self._nodes = Chains(parents, nodes, len(self.events), left_out)
+        if traced_only or has_exact:
             self.events.append(form.Event(EXACT_EVENT, form.TASK_CLOCK, 1))
-        self._summed = False
+        self._exact: list[Summed] | None = None  # None: all rows
+        self._summed: list[Summed] | None = None  # None: every sample by itself
 
-    def keep_within(self, limit_bytes: int | None) -> Iterator[str]:
-        """Of what is larger, write less; what the file has then, and how to get all."""
-        whole = "(`pyhybrid export -f perf` writes them)"
-        if limit_bytes is None:
-            return
-        if (size := self._stacks.total_bytes()) > limit_bytes:
-            self._summed = True
-            yield (
-                "one sample per thread and call path, with summed periods: all would take "
-                f"{size >> 20} MB {whole}"
-            )
-        if (size := self._nodes.total_bytes()) > limit_bytes // EXACT_PART:
-            share = self._nodes.keep_longest(limit_bytes // EXACT_PART)
-            yield (
-                f"exact times of the longest paths, {share:.1%} of the time: all would take "
-                f"{size >> 20} MB {whole}"
-            )
+    def keep_within(self, limit_bytes: int) -> str:
+        """Of what is larger, tell less; what the file has then, and how to get all; or ""."""
+        said = []
+        exact_rows = [row.node for row in self._profile.exact if row.self_ns > 0]
+        exact_size = self._nodes.total_bytes(exact_rows)
+        if (left := limit_bytes - exact_size) < (least := limit_bytes - limit_bytes // EXACT_PART):
+            left = least
+            self._exact, share = self._within(self._exact_rows(), limit_bytes - left, self._nodes)
+            said.append(f"exact times by call path for {share:.1%} of the time, else by function")
+        size = sum(row.samples * self._stacks.size(row.stack) for row in self._profile.sampled)
+        if size > left:
+            self._summed = self._summed_rows()
+            said.append("summed periods, one sample per thread and call path")
+            if self._stacks.total_bytes([row.row for row in self._summed]) > left:
+                self._summed, share = self._within(self._summed, left, self._stacks)
+                said[-1] += f" of {SHOWN} frames at most for {share:.1%}, else by function"
+        whole = f" (all: {exact_size + size >> 20} MB by `pyhybrid export -f perf`)"
+        return "; ".join(said) + whole if said else ""
+
+    @staticmethod
+    def _within(
+        rows: Iterable[Summed], limit_bytes: int, chains: Chains
+    ) -> tuple[list[Summed], float]:
+        return within(rows, limit_bytes, chains.addresses, chains.size)
+
+    def _exact_rows(self) -> Iterable[Summed]:
+        if self._exact is not None:
+            return self._exact
+        rows = self._profile.exact
+        return (Summed(row.thread, row.node, row.self_ns) for row in rows if row.self_ns > 0)
+
+    def _summed_rows(self) -> list[Summed]:
+        weights: Counter[tuple[int, int]] = Counter()
+        for row in self._profile.sampled:
+            weights[row.thread, row.stack] += row.weight_ns
+        return [Summed(*key, weight) for key, weight in weights.items()]
 
     def times(self) -> tuple[int, int]:
         """Of the clock's first sample and its last one."""
@@ -116,16 +147,23 @@ class _Samples:
         `perf script --time 0%-100%` leaves them out.  Those of a thread whose number another one
         got come while it is still its own.
         """
-        profile, nodes = self._profile, self._nodes
+        profile = self._profile
         latest = {thread.tid: thread.id for thread in _by_begin(profile)}.values()
-        gone = [row for row in nodes.rows if row.thread not in latest]
-        early = exact_samples(profile, nodes, gone, None)
-        make = summed_samples if self._summed else clock_samples
-        yield from in_rounds(make(profile, self._stacks), [*first, *early])
+        gone = (row for row in self._exact_rows() if row.thread not in latest)
+        early = self._exact_samples(gone, None)
+        yield from in_rounds(self._clock_samples(), [*first, *early])
         over_ns = max(profile.process.end_ns or 0, self.times()[1] + 1)
-        last = (row for row in nodes.rows if row.thread in latest)
-        for _, record in exact_samples(profile, nodes, last, over_ns):
+        last = (row for row in self._exact_rows() if row.thread in latest)
+        for _, record in self._exact_samples(last, over_ns):
             yield record
+
+    def _exact_samples(self, rows: Iterable[Summed], time_ns: int | None) -> Iterator[Record]:
+        return summed_samples(self._profile, self._nodes, rows, time_ns)
+
+    def _clock_samples(self) -> Iterator[tuple[int, list[Record]]]:
+        if self._summed is None:
+            return clock_samples(self._profile, self._stacks)
+        return iter([(0, list(summed_samples(self._profile, self._stacks, self._summed, None)))])
 
 
 def _write(profile: Profile, file: BinaryIO, images: Images, samples: _Samples) -> None:

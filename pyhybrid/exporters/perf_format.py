@@ -40,6 +40,7 @@ _SAMPLE_HEAD = struct.Struct("<IHHQQIIQIIQ")
 _FILE_HEADER = struct.Struct("<8sQQ6Q4Q")
 _CHAIN, _CONTEXT = struct.Struct("<QQ"), struct.Struct("<Q")
 
+FRAME_SIZE = 8  # bytes of a call chain
 MAX_CHAIN = (65535 - _SAMPLE_HEAD.size) // 8 - 3  # a record's size is 16 bits
 # (*sample_constants, pid, tid, time_ns, cpu, 0, period): a SAMPLE record up to its call chain.
 pack_sample = _SAMPLE_HEAD.pack
@@ -99,8 +100,9 @@ def sample_constants(event: int, size: int, ip: int) -> tuple[int, int, int, int
 
 
 def sample_size(depth: int) -> int:
-    """The size of a SAMPLE record with so many frames, none of them the kernel's."""
-    return _SAMPLE_HEAD.size + 8 * (2 + min(depth, MAX_CHAIN))
+    """The size of a SAMPLE record with so many frames (of MAX_CHAIN at most), some of them perhaps
+    the kernel's."""
+    return _SAMPLE_HEAD.size + FRAME_SIZE * (3 + depth)
 
 
 def _padded(text: str, unit: int = 8) -> bytes:

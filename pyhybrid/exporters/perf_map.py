@@ -28,7 +28,7 @@ from pyhybrid.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.jit_maps import JIT_MAP, JitFunctions, read_trusted
 from pyhybrid.names import shorten_native
 from pyhybrid.profile_file import Profile
-from pyhybrid.pseudo import JIT
+from pyhybrid.pseudo import JIT, LEFT_OUT
 from pyhybrid.rows import Frame
 
 MAX_EARLIER = 200_000  # functions of earlier runs in the same process: beyond that none are kept
@@ -41,10 +41,7 @@ UNSAFE = SEPARATORS | str.maketrans({"(": "[", ")": "]"})
 def missing(profile: Profile) -> list[str]:
     """A note where the map that perf would read is not this profile's."""
     path = perf_map_path(profile.process.pid)
-    addresses = SyntheticAddresses(profile, nameless(profile))
-    first = min((*addresses.of_frame.values(), *addresses.moved.values()), default=None)
-    if first is None:
-        return []
+    first = SyntheticAddresses(profile).base
     try:
         with open(path, "rb") as file:
             what = "is another run's"
@@ -104,7 +101,8 @@ def entries(profile: Profile, theirs: bytes = b"") -> list[Entry]:
     """Names of synthetic addresses and of code in no module, by address; `theirs`: as `lines`."""
     addresses = SyntheticAddresses(profile, nameless(profile))
     jit = _jit_functions(profile, addresses, theirs)
-    found = [
+    found = [Entry(addresses.left_out, FRAME_SIZE, LEFT_OUT)]
+    found += [
         Entry(address, FRAME_SIZE, _name(profile, profile.frames[frame]))
         for frame, address in (addresses.of_frame | addresses.moved).items()
     ]

@@ -9,16 +9,16 @@ Records are in order of time, in rounds: what reads the file need not keep it wh
 
 from array import array
 from bisect import bisect, bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, count
+from functools import cached_property
+from itertools import count
 from operator import itemgetter
 
 from pyhybrid.chunks import times
 from pyhybrid.exporters import perf_format as form
-from pyhybrid.exporters.addresses import SyntheticAddresses, node_addresses, stack_addresses
+from pyhybrid.exporters.bounded import ALL, Summed
 from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Chunk, Exact, stack_of
+from pyhybrid.rows import Chunk, stack_of
 
 ROUND = 10_000  # records at least
 
@@ -46,9 +46,10 @@ def in_rounds(batches: Iterable[tuple[int, list[Record]]], first: list[Record]) 
     yield b"".join(map(_BYTES, pending))
 
 
-def clock_samples(profile: Profile, chains: "StackChains") -> Iterator[tuple[int, list[Record]]]:
+def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, list[Record]]]:
     """Every sample, in batches."""
-    pid, pack, of_stack = profile.process.pid, form.pack_sample, chains.of_stack
+    pid, pack = profile.process.pid, form.pack_sample
+    of_stack = {stack: chains.of(stack) for stack in sorted({s.stack for s in profile.sampled})}
     period_ns = profile.period_ns
     for chunk in sorted(profile.timeline(), key=lambda chunk: chunk.first_ns):
         tid = profile.threads[chunk.thread].tid
@@ -62,86 +63,56 @@ def clock_samples(profile: Profile, chains: "StackChains") -> Iterator[tuple[int
         yield chunk.first_ns, records
 
 
-def summed_samples(profile: Profile, chains: "StackChains") -> Iterator[tuple[int, list[Record]]]:
-    """One sample for each thread and stack, with all their weight; one batch."""
-    pid = profile.process.pid
-    weights: Counter[tuple[int, int]] = Counter()
-    for sampled in profile.sampled:
-        weights[sampled.thread, sampled.stack] += sampled.weight_ns
-    records: list[Record] = []
-    for (number, stack), weight_ns in weights.items():
-        thread = profile.threads[number]
-        constants, chain = chains.of_stack[stack]
-        time_ns = thread.first_ns or 0
-        sample = form.pack_sample(*constants, pid, thread.tid, time_ns, 0, 0, weight_ns)
-        records.append((time_ns, sample + chain))
-    yield 0, records
-
-
-def exact_samples(
-    profile: Profile, chains: "NodeChains", rows: Iterable[Exact], time_ns: int | None
+def summed_samples(
+    profile: Profile, chains: "Chains", rows: Iterable[Summed], time_ns: int | None
 ) -> Iterator[Record]:
-    """One sample for each path with exact self time on a thread, at `time_ns` (None: when the
-    thread was seen last)."""
+    """One sample for each of `rows`, at `time_ns` (None: when the thread was seen last)."""
     pid = profile.process.pid
     for row in rows:
         thread = profile.threads[row.thread]
         at_ns = time_ns or thread.last_ns or thread.start_ns
-        constants, chain = chains.of_node(row.node)
-        sample = form.pack_sample(*constants, pid, thread.tid, at_ns, 0, 0, row.self_ns)
+        constants, chain = chains.of(row.row, row.frames)
+        sample = form.pack_sample(*constants, pid, thread.tid, at_ns, 0, 0, row.weight_ns)
         yield at_ns, sample + chain
 
 
-class StackChains:
-    """Each sampled stack's part of a record: constants of its head, and the call chain's bytes."""
+class Chains:
+    """A call path's part of a record: constants of its head, and the call chain's bytes."""
 
-    def __init__(self, profile: Profile, synthetic: SyntheticAddresses, event: int) -> None:
-        """`event`: the place of the event whose samples they are."""
-        paths = _Paths(profile.stacks.parent, stack_addresses(profile, synthetic))
-        self._profile = profile
-        self.of_stack: dict[int, SampleParts] = {
-            stack: _parts(event, paths.to(stack))
-            for stack in sorted({sampled.stack for sampled in profile.sampled})
-        }
+    def __init__(self, parents: list[int], addresses: list[int], event: int, left_out: int) -> None:
+        """A tree by row; `event`: the place of the event whose samples they are; `left_out`: the
+        address that stands for frames that are not told."""
+        self.addresses = addresses
+        self._event, self._left_out, self._parents = event, left_out, parents
+        self._paths = _Paths(parents, addresses)
 
-    def total_bytes(self) -> int:
-        """The size of all samples, each a record."""
-        return sum(each.samples * self.of_stack[each.stack][0][2] for each in self._profile.sampled)
+    def of(self, row: int, frames: int = ALL) -> SampleParts:
+        """Of the row's path, `frames` from the leaf on."""
+        path = self._paths.to(row, frames)
+        if frames < ALL and self.depths[row] > frames:
+            path.append(self._left_out)
+        chain = form.chain_bytes(path)
+        return form.sample_constants(self._event, len(chain), path[0]), chain
 
-
-class NodeChains:
-    """The same for the paths with exact self time."""
-
-    def __init__(self, profile: Profile, synthetic: SyntheticAddresses, event: int) -> None:
-        """`event`: the place of the event whose samples they are."""
-        self.rows: list[Exact] = [row for row in profile.exact if row.self_ns > 0]
-        self._event, self._parents = event, profile.nodes.parent
-        if self.rows:
-            self._paths = _Paths(self._parents, node_addresses(profile, synthetic))
-
-    def of_node(self, node: int) -> SampleParts:
-        """What the record of a node of `rows` is made of."""
-        return _parts(self._event, self._paths.to(node))
-
-    def total_bytes(self) -> int:
-        """The size of all samples."""
-        return sum(self._sizes())
-
-    def keep_longest(self, limit_bytes: int) -> float:
-        """Leaves out the rows with least time, until all fit.  The share of time that stays."""
-        whole = sum(row.self_ns for row in self.rows)
-        sized = zip(self.rows, self._sizes(), strict=True)
-        by_time = sorted(sized, key=lambda each: -each[0].self_ns)
-        ends = accumulate(size for _, size in by_time)
-        kept = {row for (row, _), end in zip(by_time, ends, strict=True) if end <= limit_bytes}
-        self.rows = [row for row in self.rows if row in kept]
-        return sum(row.self_ns for row in self.rows) / (whole or 1)
-
-    def _sizes(self) -> Iterator[int]:
+    @cached_property
+    def depths(self) -> list[int]:
+        """How many frames each row's path has, as many as fit a record."""
         depths = [0]
         for parent in self._parents[1:]:
             depths.append(depths[parent] + 1)
-        return (form.sample_size(depths[row.node]) for row in self.rows)
+        fit = form.MAX_CHAIN
+        return [min(depth, fit) for depth in depths] if max(depths) > fit else depths
+
+    def size(self, row: int, frames: int = ALL) -> int:
+        """How many bytes a record with these frames takes, at most."""
+        depth = self.depths[row]
+        return form.sample_size(depth if depth <= frames else frames + 1)
+
+    def total_bytes(self, rows: list[int]) -> int:
+        """Of a record for each of `rows`, with its whole path."""
+        return form.sample_size(0) * len(rows) + form.FRAME_SIZE * sum(
+            map(self.depths.__getitem__, rows)
+        )
 
 
 class _Paths:
@@ -156,19 +127,15 @@ class _Paths:
         neighbours = zip(parents[2:], count(1))
         self._begins = [1, *(row + 1 for parent, row in neighbours if parent != row)]
 
-    def to(self, row: int) -> "array[int]":
-        """The addresses, leaf first."""
+    def to(self, row: int, most: int) -> "array[int]":
+        """The addresses, leaf first, `most` at most."""
         path = array("q")
-        while row:
+        while row and len(path) < most:
             begin = self._begins[bisect(self._begins, row) - 1]
             path += self._addresses[row : begin - 1 : -1]
             row = self._parents[begin]
+        del path[most:]
         return path
-
-
-def _parts(event: int, path: "array[int]") -> SampleParts:
-    chain = form.chain_bytes(path)
-    return form.sample_constants(event, len(chain), path[0]), chain
 
 
 def _weights(chunk: Chunk) -> Iterable[int]:

@@ -118,3 +118,30 @@ def test_to_a_pipe(run: Run, pyhybrid: Callable[..., Run]) -> None:
     piped = pyhybrid("export", run.path(), "-f", "folded", "-o", "/dev/fd/1").result
     assert piped.stdout == run.path("out.folded").read_text()
     assert piped.stderr == "pyhybrid: wrote /dev/fd/1\n"
+
+
+DEEP = """
+import sys, time
+sys.setrecursionlimit(10**6)
+def down(n):
+    if n: down(n - 1)
+end = time.process_time() + 1
+while time.process_time() < end: down(30_000)
+"""
+
+
+def test_what_nobody_asked_for_is_bounded(pyhybrid: Callable[..., Run]) -> None:
+    """A recursion has a path for each level: megabytes for nothing.  No weight is left out."""
+    run = pyhybrid("-c", DEEP)
+    profile = run.profile()
+    for name, said in (
+        ("out.folded", "call paths, of 128 frames at most"),
+        ("perf.data", "exact times by call path for"),
+    ):
+        assert 10_000 < run.path(name).stat().st_size < 64 << 20
+        assert said in " ".join(run.result.stderr.split())
+    lines = run.path("out.folded").read_text().splitlines()
+    told = sum(int(line.rpartition(" ")[2]) for line in lines)
+    assert told * profile.period_ns == sum(row.weight_ns for row in profile.sampled)
+    assert max(line.count(";") for line in lines) <= 129
+    assert any(";[frames left out];" in line for line in lines)

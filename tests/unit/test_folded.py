@@ -41,7 +41,13 @@ def folded_lines(profile: Profile) -> list[str]:
     return Folded().lines(profile, FoldedTree(profile), Labels(profile).of_frame)
 
 
-def test_names_are_short_unless_asked_and_the_size_is_limited(tmp_path: Path) -> None:
+def counts(path: Path) -> dict[str, int]:
+    """The lines of a file, and their counts."""
+    lines = (line.rpartition(" ") for line in path.read_text().splitlines())
+    return {line: int(n) for line, _, n in lines}
+
+
+def test_names_are_short_unless_asked(tmp_path: Path) -> None:
     path = tmp_path / "out.folded"
     with opened(example(), tmp_path) as profile:
         Folded().write(profile, str(path))
@@ -49,14 +55,48 @@ def test_names_are_short_unless_asked_and_the_size_is_limited(tmp_path: Path) ->
         full = Folded()
         full.full_names = True
         full.write(profile, str(path))
-        text = path.read_text()
-        assert "at::_ops::add::call(" in text
-        assert sum(int(line.rpartition(" ")[2]) for line in text.splitlines()) == WEIGHT
-        path.unlink()
-        output = Folded().write(profile, str(path), limit_bytes=100)
-        assert output.path is None
-        assert "not written" in output.notes[0]
-        assert not path.exists()
+        assert "at::_ops::add::call(" in path.read_text()
+        assert sum(counts(path).values()) == WEIGHT
+
+
+@pytest.mark.parametrize("limit", [0, 100, 400, 1000])
+def test_within_a_limit_all_weight_is_told(tmp_path: Path, limit: int) -> None:
+    path = tmp_path / "out.folded"
+    with opened(example(), tmp_path) as profile:
+        Folded().write(profile, str(path))
+        whole = counts(path)
+        (note,) = Folded().write(profile, str(path), limit_bytes=limit).notes
+    told = counts(path)
+    assert "call paths, of 128 frames at most, for " in note
+    assert sum(told.values()) == WEIGHT
+    assert path.stat().st_size <= max(limit, 100)
+    for line, n in told.items():
+        thread, left_out, *function = line.split(";", 2)
+        if line in whole:
+            assert n == whole[line]
+            continue
+        assert left_out == "[frames left out]"
+        assert any(
+            each.startswith(f"{thread};") and each.endswith("".join(function)) for each in whole
+        )
+    assert (limit >= 400) == any(line in whole for line in told)
+
+
+def test_a_deep_recursion_is_one_line(tmp_path: Path) -> None:
+    """Without a limit it is one for each depth: megabytes for nothing."""
+    path = tmp_path / "out.folded"
+    depth = 3000
+    levels = [(level, "down", {"calls": 1, "ticks": 10**6 - level}) for level in range(depth)]
+    with trace(tmp_path, [*levels, (depth, "leaf", {"calls": 1, "ticks": 900_000})]) as profile:
+        (note,) = Folded().write(profile, str(path), limit_bytes=1 << 20).notes
+        told = counts(path)
+        total_ns = sum(row.self_ns for row in profile.exact)
+    assert " for 100.0% of the time" in note
+    assert sum(told.values()) == total_ns // 1000
+    assert path.stat().st_size < 400_000
+    cut = [line for line in told if "[frames left out]" in line]
+    assert len(cut) == 2  # one with the leaf
+    assert all(line.count(";") == 129 for line in cut)
 
 
 def fold(tmp_path: Path, *stacks: list[int], pyhybrid: bool = True) -> list[str]:

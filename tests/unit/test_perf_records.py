@@ -13,6 +13,7 @@ from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.exporters import perf_samples
+from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf import EXACT_EVENT, Perf
 from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.profile_file import Profile
@@ -140,28 +141,75 @@ def test_exact_paths_with_native_functions(tmp_path: Path) -> None:
     assert "500 (/lib/x.so)" in chains[1][1]
 
 
-def test_exact_samples_beyond_the_limit_are_left_out(tmp_path: Path) -> None:
+def periods(path: Path, event: int) -> list[tuple[int, list[int]]]:
+    """Period and user-space addresses of each sample of an event, by its place."""
+    found = []
+    for kind, raw in records(path):
+        if kind == SAMPLE and struct.unpack_from("<Q", raw, 8)[0] == 1 + event:
+            period, n, _ = struct.unpack_from("<QQQ", raw, 48)
+            found.append((period, list(struct.unpack_from(f"<{n - 1}Q", raw, 72))))
+    return found
+
+
+def nested() -> SpoolWriter:
+    """50 levels of f, each with exact self time; g below up to 300 ones is sampled in 3 threads."""
     writer = SpoolWriter(PID)
     writer.meta(pid=PID, mode="hybrid")
     writer.code(1, "f", "/f.py", 1)
-    row = writer.stack(python(1, 0))
+    writer.code(2, "g", "/f.py", 9)
+    rows = [writer.stack(*[python(1, 0)] * depth, python(2, 0)) for depth in range(1, 301, 3)]
     writer.stacks()
-    writer.thread(1, PID, "python")
-    writer.samples(1, [row])
+    for thread in (1, 2, 3):
+        writer.thread(thread, PID + thread - 1, "python")
+        writer.samples(thread, rows)
+    writer.samples(1, rows[:2] * 500, first_ns=3 * SECOND)
     writer.exact_thread(1, PID)
     writer.exact_nodes(1, 1, *((i, python(1, 0)) for i in range(50)))
     writer.exact_counts(1, *({"node": i, "calls": 1, "ticks": 100 - i} for i in range(1, 51)))
     writer.end()
-    path = str(tmp_path / "perf.data")
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        assert Perf().write(profile, path).notes == []
-        assert len(sample_times(records(tmp_path / "perf.data"))) == 51
-        (note,) = Perf().write(profile, path, limit_bytes=5000).notes
-        assert "exact times of the longest paths, " in note
-        kept = len(sample_times(records(tmp_path / "perf.data"))) - 1
-        assert 1 < kept < 50
-        share = (50 + kept - 1) / (50 + 49)  # of the innermost, and of the others one tick each
-        assert f" {share:.1%} of the time" in note
+    return writer
+
+
+@pytest.mark.parametrize("limit", [1000, 4000, 20_000, 60_000, 150_000, 10**6])
+def test_within_a_limit_weights_are_the_same_in_all(tmp_path: Path, limit: int) -> None:
+    path = tmp_path / "perf.data"
+    with Profile.open(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
+        synthetic = SyntheticAddresses(profile)
+        notes = Perf().write(profile, str(path), limit_bytes=limit).notes
+        weights = (
+            sum(row.weight_ns for row in profile.sampled),
+            sum(row.self_ns for row in profile.exact),
+        )
+    samples = sum(len(raw) for kind, raw in records(path) if kind == SAMPLE)
+    assert samples <= limit
+    names = {at: profile.frames[frame].name for frame, at in synthetic.of_frame.items()}
+    for event, weight in enumerate(weights):
+        told = periods(path, event)
+        assert sum(period for period, _ in told) == weight
+        for _, (*chain, last) in told:
+            assert all(address in names for address in chain)
+            assert last in names or last == synthetic.left_out
+            assert len(chain) <= 127 or limit == 10**6 or "summed" not in "".join(notes)
+    leaves = Counter[str]()
+    for period, chain in periods(path, 0):
+        leaves[names.get(chain[0], "")] += period
+    if limit >= 4000:
+        assert leaves == {"g": weights[0]}
+    assert len(notes) == (limit < 10**6)
+
+
+def test_exact_samples_beyond_the_limit_are_summed(tmp_path: Path) -> None:
+    path = tmp_path / "perf.data"
+    with Profile.open(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
+        assert Perf().write(profile, str(path)).notes == []
+        assert len(periods(path, 1)) == 50
+        (note,) = Perf().write(profile, str(path), limit_bytes=40_000).notes
+        left_out = SyntheticAddresses(profile).left_out
+    told = periods(path, 1)
+    whole = [period for period, chain in told if chain[-1] != left_out]
+    assert 10 < len(whole) < 50
+    share = sum(whole) / sum(period for period, _ in told)
+    assert f"exact times by call path for {share:.1%} of the time" in note
 
 
 @pytest.mark.needs("perf")
