@@ -56,6 +56,7 @@ export TMPDIR="$scratch"
 ray=$([ "$what" != all ] || echo ray)
 workers=${WORKERS:-$((($(nproc) * 3 + 1) / 2))}
 failed=
+ran=
 report=
 export PYHYBRID_FAILURES="$scratch/failures"
 NOTHING_CHOSEN=5 LEFT_OUT=77 # pytest's own, tests/as_user.py's
@@ -98,9 +99,12 @@ c_tests() {
 run_pytest() { # FOLDER ARGUMENT...
     folder=$1
     shift
+    code=0
     # shellcheck disable=SC2086  # ARGS and launcher are lists of words
     (cd "$scratch" && under_sanitizer ${launcher:-} "$python" -P -m pytest -rs -p no:cacheprovider \
-        -c "$clone/pyproject.toml" "$clone/tests/$folder" "$@" ${ARGS:-})
+        -c "$clone/pyproject.toml" "$clone/tests/$folder" "$@" ${ARGS:-}) || code=$?
+    [ "$code" = $NOTHING_CHOSEN ] || ran=1
+    return "$code"
 }
 
 # One pass of tests/system: NAME for the report, then how it is chosen.
@@ -174,5 +178,9 @@ done 3<<EOF
 $pythons
 EOF
 
+if [ -n "${ARGS:-}" ] && [ -z "$ran" ]; then
+    report="$report
+  no test at all was chosen by $ARGS" failed=1
+fi
 printf '\n=== scripts/test.sh%s%s\n' "${1:+ $*}" "$report"
 [ -z "$failed" ]
