@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import shutil
@@ -20,6 +21,7 @@ from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.profile_file import Profile
 
 BEGAN = time.time()
+TMP = os.open("/tmp", os.O_RDONLY)
 
 
 def ask_gdb(of: list[object], *commands: str) -> str:
@@ -95,10 +97,24 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         each.close()
 
 
+def pytest_sessionstart() -> None:
+    """Whoever runs these tests holds /tmp; not by the workers, which are of one session."""
+    if not WORKER:
+        fcntl.flock(TMP, fcntl.LOCK_SH)
+
+
 def pytest_sessionfinish() -> None:
     """No perf map is left: the pass as another user could not replace it when a number comes again.
-    Not before every worker has ended: they read maps of processes that are gone."""
-    for path in [] if WORKER else Path("/tmp").glob("perf-*.map"):
+    Tests read maps of processes that are gone: not while those of another session run."""
+    if WORKER:
+        return
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(TMP, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        remove_perf_maps()
+
+
+def remove_perf_maps() -> None:
+    for path in Path("/tmp").glob("perf-*.map"):
         pid = path.stem.removeprefix("perf-")
         with contextlib.suppress(OSError):
             file = path.lstat()
