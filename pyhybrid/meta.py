@@ -68,6 +68,8 @@ def _notes(settings: Settings, started: dict[str, Any]) -> list[str]:
         notes.append(f"{settings.hz} Hz {why}: {1_000_000_000 // period} Hz")
     if not started["watches_code"]:
         notes.append("no free code watcher: names of code objects that die may be wrong")
+    if started["unlisted"]:
+        notes.append(f"/proc does not show this process: {started['unlisted']}")
     if settings.kernel and started["no_kernel_frames"]:
         notes.append(f"no frames of the kernel: {started['no_kernel_frames']}")
     if _c_calls_inexact(settings):

@@ -84,10 +84,10 @@ static size_t last_stack_bytes(const struct thread *t)
 }
 
 /* When the thread started, from field 22 of its stat (man 5 proc), and its name. */
-static void read_proc(pid_t tid, struct spool_thread *record)
+static void read_proc(pid_t listed, struct spool_thread *record)
 {
     char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", listed);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -122,7 +122,7 @@ int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)
     struct spool_thread record = {
         .index = t->index, .tid = (uint32_t)t->tid, .first_seen_ns = first_seen_ns};
     memcpy(record.comm, t->comm, sizeof record.comm); /* it may have ended */
-    read_proc(t->tid, &record);
+    read_proc(t->listed, &record);
     t->start_ns = record.start_ns;
     memcpy(t->comm, record.comm, sizeof t->comm);
     spool_append(d->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);

@@ -168,7 +168,8 @@ PyDoc_STRVAR(
     "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no;\n"
     "module_table: see loaded.h;\n"
     "wall_threads: by the wall's clock only threads with such a name (sampler.h).\n"
-    "Returns engine, engine_reason, no_kernel_frames (why; None: there are), period_ns, cost_ns, "
+    "Returns engine, engine_reason, no_kernel_frames (why; None: there are), unlisted (which "
+    "threads), period_ns, cost_ns, "
     "start_ns, watches_code, tool_id (-1: no\n"
     "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises "
     "OSError,\n"
@@ -235,11 +236,11 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     if (exact && (tool_id = start_events(include, exclude, only, lines, c_calls, &cost)) < 0)
         return NULL;
     return Py_BuildValue(
-        "{sissszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
-        "no_kernel_frames", info.no_kernel_frames, "period_ns", (unsigned long long)info.period_ns,
-        "cost_ns", (unsigned long long)info.cost_ns, "start_ns", (unsigned long long)info.start_ns,
-        "watches_code", watcher < 0 ? Py_False : Py_True, "tool_id", tool_id, "call_cost_ns",
-        cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
+        "{sissszszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
+        "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted, "period_ns",
+        (unsigned long long)info.period_ns, "cost_ns", (unsigned long long)info.cost_ns, "start_ns",
+        (unsigned long long)info.start_ns, "watches_code", watcher < 0 ? Py_False : Py_True,
+        "tool_id", tool_id, "call_cost_ns", cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
 }
 
 PyDoc_STRVAR(stop_doc,

@@ -124,16 +124,21 @@ static size_t full_path(const struct module *m, char *path, size_t size)
 {
     if (m->base && m->base == getauxval(AT_SYSINFO_EHDR))
         return (size_t)(stpcpy(path, "[vdso]") - path);
-    if (!m->path[0]) {
+    const char *name = m->path;
+    if (!*name) {
         ssize_t n = readlink("/proc/self/exe", path, size);
-        return n < 0 ? 0 : (size_t)n;
+        if (n > 0)
+            return (size_t)n;
+        name = (const char *)getauxval(AT_EXECFN); /* without /proc */
     }
     size_t n = 0;
-    if (m->path[0] != '/' && getcwd(path, size - PATH_BYTES - 1)) {
+    if (!name || strlen(name) >= PATH_BYTES)
+        return 0;
+    if (*name != '/' && getcwd(path, size - PATH_BYTES - 1)) {
         n = strlen(path);
         path[n++] = '/';
     }
-    return (size_t)(stpcpy(path + n, m->path) - path);
+    return (size_t)(stpcpy(path + n, name) - path);
 }
 
 static void announce(struct modules *all, uint32_t id, struct spool *s)

@@ -67,8 +67,8 @@ struct pace {
 };
 
 struct thread {
-    pid_t tid;
-    uint32_t index; /* in the spool, from 1; 0: claimed, and not numbered yet */
+    pid_t tid, listed; /* its number, and that in /proc (task_list.h); 0: not known */
+    uint32_t index;    /* in the spool, from 1; 0: claimed, and not numbered yet */
     bool claimed;
     char comm[16]; /* the kernel's name for it, at the last look */
     char name[64]; /* threading's, where it has been told */

@@ -15,10 +15,12 @@ bool thread_lives(pid_t tid)
     return !syscall(SYS_tgkill, getpid(), tid, 0);
 }
 
-bool admit(struct session *s, pid_t tid)
+bool admit(struct session *s, pid_t tid, pid_t listed)
 {
     uint64_t now = clock_now_ns();
     struct thread *t = registry_add(&s->registry, tid, s->n_threads + 1, &s->limits);
+    if (t)
+        t->listed = listed;
     if (!t || drain_add_thread(s->drain, t, now)) {
         if (t)
             t->index = 0;
@@ -53,7 +55,7 @@ void admit_claimed(struct session *s)
 {
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));) {
-        admit(s, t->tid);
+        admit(s, t->tid, task_list_number(&s->tasks, t->tid));
         s->look_again = true; /* it may have ended before the list was read */
     }
 }
@@ -75,7 +77,7 @@ static void admit_late(struct session *s, pid_t tid)
 {
     bool skips_new = s->skips_new;
     s->skips_new |= atomic_load(&s->paused_until_ns) != 0;
-    admit(s, tid);
+    admit(s, tid, task_list_number(&s->tasks, tid));
     s->skips_new = skips_new;
     s->look_again = true; /* it may end before it is in a list */
 }

@@ -13,8 +13,9 @@
 struct exact_thread;
 struct session;
 
-/* Makes the record of a thread just seen, or numbers the one that it claimed.  False: there is no memory. */
-bool admit(struct session *s, pid_t tid);
+/* Makes the record of a thread just seen, or numbers the one that it claimed.  `listed`: its number in /proc, 0: not known.
+ * False: there is no memory. */
+bool admit(struct session *s, pid_t tid, pid_t listed);
 void admit_claimed(struct session *s);
 
 /* exact_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):

@@ -162,7 +162,7 @@ static bool any_ended(struct session *s)
     return false;
 }
 
-static void see(void *session, pid_t tid)
+static void see(void *session, pid_t tid, pid_t listed)
 {
     struct session *s = session;
     if (tid == atomic_load(&s->collector_tid))
@@ -171,13 +171,25 @@ static void see(void *session, pid_t tid)
     if (t && t->index)
         t->seen = 1;
     else
-        s->look_again |= !admit(s, tid);
+        s->look_again |= !admit(s, tid, listed);
+    if (t && !t->listed)
+        t->listed = listed;
 }
 
-static void presume_alive(struct session *s, struct thread *t)
+static void see_if_alive(struct session *s, struct thread *t)
 {
     (void)s;
-    t->seen = 1;
+    t->seen |= thread_lives(t->tid);
+}
+
+/* Those that are known, the first thread and the one that began: others tell of themselves, or not. */
+static void do_without_list(struct session *s)
+{
+    pid_t first[] = {getpid(), s->measuring_tid};
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (thread_lives(first[i]))
+            see(s, first[i], task_list_number(&s->tasks, first[i]));
+    for_each(s, see_if_alive);
 }
 
 void collector_scan(struct session *s)
@@ -191,7 +203,7 @@ void collector_scan(struct session *s)
     if (s->engine == ENGINE_SIGTRAP)
         registry_stock(&s->registry, &s->limits);
     if (!complete)
-        for_each(s, presume_alive);
+        do_without_list(s);
     if (!any_ended(s))
         return;
     s->look_again = true; /* it may have to wait */

@@ -39,7 +39,7 @@ static void read_name(struct session *s, struct thread *t)
 {
     char path[64], name[sizeof t->comm] = "";
     struct own_fd file = {.fd = -1};
-    snprintf(path, sizeof path, "/proc/self/task/%d/comm", t->tid);
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", t->listed);
     ssize_t n = own_fd_keep(&file, open(path, O_RDONLY | O_CLOEXEC), s->fd_floor);
     if (!n && own_fd_is(&file))
         n = read(file.fd, name, sizeof name);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -40,7 +41,11 @@ static uint64_t find_main_stack_high(void)
             break;
     if (f)
         fclose(f);
-    return high;
+    if (high)
+        return high;
+    /* Its last words are the program's name and a pointer's worth of zeros (fs/exec.c, fs/binfmt_elf.c). */
+    const char *name = (const char *)getauxval(AT_EXECFN);
+    return name ? ((uint64_t)name + strlen(name) + 1 + sizeof(void *) + 4095) & ~4095ull : 0;
 }
 
 /* About the stacks of a tenth of a second, twice over, but at least one of any size wherever the ring's end is. */
@@ -88,6 +93,16 @@ static int load_backend(struct session *s, const char *path, struct sampler_info
     snprintf(info->error, sizeof info->error, "the libunwind backend cannot be loaded: %s",
              dlerror());
     return -ENOENT;
+}
+
+/* What of the threads is not known without a list of them. */
+static const char *unlisted(const struct session *s)
+{
+    bool inherits = s->engine == ENGINE_SIGTRAP;
+    if (s->exact)
+        return inherits ? "threads that had begun before, and run no Python function, are not seen"
+                        : "threads that run no Python function are not seen";
+    return inherits ? "threads that had begun before are not seen" : "other threads are not seen";
 }
 
 static void update_table(void *unused)
@@ -141,7 +156,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
             return fail(info, -ENOMEM, "memory");
     }
     error = task_list_open(&s->tasks, s->fd_floor);
-    if (!error && s->signal == SIGTRAP)
+    info->unlisted = s->tasks.absent ? unlisted(s) : NULL;
+    if (!error && s->signal == SIGTRAP && !s->tasks.absent)
         error =
             own_fd_keep(&s->status, open("/proc/self/status", O_RDONLY | O_CLOEXEC), s->fd_floor);
     return error ? fail(info, error, "/proc/self") : 0;

@@ -49,6 +49,7 @@ struct sampler_info {
     enum sampler_engine engine;
     const char *engine_reason;    /* why not a better one; static text */
     const char *no_kernel_frames; /* why; NULL: there are */
+    const char *unlisted;         /* which threads nobody tells of; NULL: they are all listed */
     uint64_t period_ns;           /* in effect: longer if the rate asked costs too much */
     uint64_t cost_ns; /* of one sample, interrupt and all, measured at start; 0: no signal came */
     uint64_t start_ns;

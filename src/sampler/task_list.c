@@ -1,7 +1,9 @@
 /* task_list.c - which threads there are (see task_list.h). */
 #include "task_list.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 struct dirent64_head { /* man 2 getdents64 */
@@ -27,9 +29,35 @@ static int open_last_pid(struct task_list *l)
 int task_list_open(struct task_list *l, int fd_floor)
 {
     *l = (struct task_list){.last_pid.fd = -1, .fd_floor = fd_floor};
+    char self[16] = "";
     int error = open_folder(l);
+    l->absent = error == -ENOENT;
+    l->foreign = readlink("/proc/self", self, sizeof self - 1) > 0 && atoi(self) != getpid();
     l->has_last = !error && !open_last_pid(l);
-    return error;
+    return l->absent ? 0 : error;
+}
+
+pid_t task_list_number(const struct task_list *l, pid_t tid)
+{
+    return l->foreign ? 0 : tid;
+}
+
+/* The last one of NSpid (man 5 proc) is the innermost namespace's.  0: the thread has ended. */
+static pid_t own_number(struct task_list *l, const char *listed)
+{
+    char path[32], text[4096];
+    snprintf(path, sizeof path, "%s/status", listed);
+    int fd = openat(l->folder.fd, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    char *line = strstr(text, "\nNSpid:");
+    char *end = line ? strchr(line + 1, '\n') : NULL;
+    if (!end)
+        return 0;
+    *end = 0;
+    return atoi(strrchr(line, '\t') + 1);
 }
 
 void task_list_close(struct task_list *l)
@@ -58,7 +86,7 @@ static bool equal(struct task_count a, struct task_count b)
     return a.threads == b.threads && a.newest == b.newest;
 }
 
-bool task_list_read(struct task_list *l, void (*each)(void *context, pid_t tid), void *context)
+bool task_list_read(struct task_list *l, task_list_each *each, void *context)
 {
     char buffer[2048];
     struct task_count before = {0}, after;
@@ -74,11 +102,12 @@ bool task_list_read(struct task_list *l, void (*each)(void *context, pid_t tid),
     while ((bytes = syscall(SYS_getdents64, l->folder.fd, buffer, sizeof buffer)) > 0)
         for (long at = 0; at < bytes;) {
             const struct dirent64_head *d = (const void *)(buffer + at);
-            pid_t tid = atoi(d->name);
+            pid_t listed = atoi(d->name);
+            pid_t tid = listed && l->foreign ? own_number(l, d->name) : listed;
             at += d->length;
-            links += tid != 0;
+            links += listed != 0;
             if (tid)
-                each(context, tid);
+                each(context, tid, listed);
         }
     l->known =
         !bytes && told && links == before.threads && count(l, &after) && equal(before, after);

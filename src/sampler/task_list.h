@@ -9,6 +9,10 @@
  * read before saw, too, is taken for that of a thread in the list.  Still, list them once in a while: a thread that
  * is being made may have to wait for longer.
  *
+ * /proc may be that of an outer pid namespace (`unshare -pf` without `--mount-proc`): then it lists threads by other
+ * numbers than gettid's, and their status tells these (NSpid).  Or there is none, or one that does not know this process:
+ * then nothing is listed.
+ *
  * Context: one thread at a time, or before and after it; not async-signal-safe.
  */
 #ifndef PYH_TASK_LIST_H
@@ -28,16 +32,22 @@ struct task_list {
     struct own_fd folder, last_pid; /* /proc/self/task, /proc/sys/kernel/ns_last_pid */
     int fd_floor;  /* of the descriptors, which the program may close: they are opened again */
     bool has_last; /* the kernel tells it */
+    bool absent;   /* /proc/self is not there */
+    bool foreign;  /* it has other numbers */
     bool known;    /* `count` is that of the threads that were listed */
     struct task_count count; /* before the last read */
 };
 
-/* 0 or -errno.  task_list_close is allowed after a failure, too, and where both descriptors are -1. */
+/* 0 or -errno; 0 also where the list is absent.  task_list_close is allowed after a failure, too, and where both descriptors are -1. */
 int task_list_open(struct task_list *l, int fd_floor);
 void task_list_close(struct task_list *l);
 
-/* Calls each(context, tid) for every thread.  False: some may be missing. */
-bool task_list_read(struct task_list *l, void (*each)(void *context, pid_t tid), void *context);
+/* Calls each(context, tid, listed) for every thread; `listed` is its number in /proc.  False: some may be missing. */
+typedef void task_list_each(void *context, pid_t tid, pid_t listed);
+bool task_list_read(struct task_list *l, task_list_each *each, void *context);
+
+/* The number in /proc of a thread that was not listed; 0: not known. */
+pid_t task_list_number(const struct task_list *l, pid_t tid);
 
 /* May a thread have begun or ended since task_list_read began? */
 bool task_list_changed(struct task_list *l);

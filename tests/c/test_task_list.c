@@ -21,9 +21,10 @@ struct worker {
     pthread_barrier_t runs, may_end;
 };
 
-static void add(void *context, pid_t tid)
+static void add(void *context, pid_t tid, pid_t number)
 {
     struct tids *found = context;
+    assert_int_equal(number, tid);
     assert_in_range(found->n, 0, MAX - 1);
     found->tid[found->n++] = tid;
 }
