@@ -13,7 +13,7 @@
 # PYHYBRID_TEST_AS (root or user) tells a test which pass it is in.  With CI=true nothing that a
 # pass must have (torch, perf, root) may be missing.  With SAN=address, undefined or both the extension
 # is built with these sanitizers, too, and runs the tests that they can; with SAN=thread, which puts off
-# signals, the C tests alone.  A slice begins no test after LIMIT_S= seconds (600), and says which it left.
+# signals, the C tests alone.  A slice begins no test after LIMIT_S= seconds (600), and says how many it left.
 set -eu
 cd "$(dirname "$0")/.."
 

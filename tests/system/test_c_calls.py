@@ -77,7 +77,7 @@ def below(profile: Profile, root: str) -> dict[str, Counter[str]]:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
+@pytest.mark.parametrize("mode", [pytest.param("trace", marks=pytest.mark.slow), "hybrid"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_calls_and_callers_are_cprofiles(
     pyhybrid: Callable[..., Run], program: Path, mode: str, tmp_path: Path

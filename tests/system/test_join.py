@@ -60,7 +60,7 @@ def check(profile: Profile) -> None:
     [
         pytest.param("own", "sample", marks=pytest.mark.slow),
         ("own", "hybrid"),
-        ("table", "sample"),
+        pytest.param("table", "sample", marks=pytest.mark.slow),
         pytest.param("libunwind", "sample", marks=pytest.mark.slow),
     ],
 )

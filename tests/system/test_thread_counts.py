@@ -81,7 +81,9 @@ MANY = """
 """
 
 
-@pytest.mark.parametrize(("before", "later"), [(100, 0), (10, 100)])
+@pytest.mark.parametrize(
+    ("before", "later"), [(100, 0), pytest.param(10, 100, marks=pytest.mark.slow)]
+)
 def test_more_threads_than_descriptors_for_events(tmp_path: Path, before: int, later: int) -> None:
     """Of 256 descriptors a quarter may be events: the other threads have timers."""
     told = run(tmp_path, MANY, "auto", before, later)
