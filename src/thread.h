@@ -49,8 +49,9 @@ struct thread_counters {
     counter signals, recorded, recorded_weight;
     counter lost[N_LOSSES], lost_weight[N_LOSSES];
     counter handler_ns[SPOOL_HISTOGRAM];
-    counter idle;   /* weight of signals that came while the session was idle, and count nowhere */
-    counter cpu_ns; /* the thread's CPU clock when a sample last read it */
+    counter
+        idle_ns; /* what signals stand for that came while the session was idle: it counts nowhere */
+    counter cpu_ns;   /* the thread's CPU clock when a sample last read it */
     counter n_unread; /* samples since, each of about a period */
 };
 
@@ -100,6 +101,7 @@ struct thread {
     uint64_t base_cpu_ns;   /* CPU clock when sampling began */
     uint64_t last_cpu_ns;   /* when it was last read; 0: not yet */
     uint64_t paused_cpu_ns; /* when sampling was paused */
+    uint64_t idle_rest_ns;  /* CPU time that counts nowhere, beside counters.idle_ns */
     uint64_t missed_ns;     /* CPU time before that, if the thread is younger than the profile */
     uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;

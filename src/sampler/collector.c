@@ -45,7 +45,7 @@ static uint64_t counted_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
 {
     if (s->engine == ENGINE_NONE && atomic_load(&s->idle_since_ns))
         return 0; /* no signal tells what it spent then */
-    uint64_t idle_ns = counter_get(&t->counters.idle) * atomic_load(&s->period_ns);
+    uint64_t idle_ns = t->idle_rest_ns + counter_get(&t->counters.idle_ns);
     uint64_t ns = cpu_ns - t->base_cpu_ns + t->missed_ns;
     return ns > idle_ns ? ns - idle_ns : 0;
 }
@@ -67,12 +67,17 @@ static void snapshot(struct session *s, struct thread *t)
     drain_snapshot(s->drain, t, counted_ns(s, t, cpu), missed_weight(s, t, cpu));
 }
 
+/* With those that count nowhere, which are periods. */
+static uint64_t all_signals(struct session *s, struct thread *t)
+{
+    return counter_get(&t->counters.signals) +
+           counter_get(&t->counters.idle_ns) / atomic_load(&s->period_ns);
+}
+
 static void keep_pace(struct session *s, struct thread *t)
 {
     if (s->engine == ENGINE_PERF_EVENT && t->has_event &&
-        pace_learn(&t->pace, t->last_cpu_ns,
-                   counter_get(&t->counters.signals) + counter_get(&t->counters.idle),
-                   atomic_load(&s->period_ns)))
+        pace_learn(&t->pace, t->last_cpu_ns, all_signals(s, t), atomic_load(&s->period_ns)))
         perf_clocks_set_period(s, t);
 }
 
@@ -139,7 +144,7 @@ static void retire(struct session *s, struct thread *t)
  * whose creator's event is gone, or for which there was no clock to be had. */
 static void cover(struct session *s, struct thread *t)
 {
-    uint64_t signals = counter_get(&t->counters.signals) + counter_get(&t->counters.idle);
+    uint64_t signals = all_signals(s, t);
     uint64_t cpu = t->last_cpu_ns;
     if (t->has_event || t->has_timer || !t->seen)
         return;

@@ -399,6 +399,17 @@ static void record_with_state(struct session *s, struct thread *t, struct sample
         fall_asleep(t, head->time_ns, cpu);
 }
 
+/* A signal that counts nowhere.  A timer's stands for what the thread did since `since_cpu_ns`, which may have begun
+ * before the session was idle: that much is missed. */
+static void leave_out(struct session *s, struct thread *t, uint32_t weight, uint64_t since_cpu_ns)
+{
+    uint64_t ns = weight * atomic_load(&s->period_ns);
+    uint64_t idle_cpu_ns = atomic_load(&s->idle_cpu_ns), counts_ns = 0;
+    if (atomic_load(&s->idle_tid) == t->tid && since_cpu_ns < idle_cpu_ns)
+        counts_ns = idle_cpu_ns - since_cpu_ns;
+    counter_add(&t->counters.idle_ns, counts_ns < ns ? ns - counts_ns : 0);
+}
+
 static void sample(struct session *s, const siginfo_t *info, ucontext_t *context)
 {
     uint64_t start = clock_now_ns();
@@ -407,10 +418,10 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         atomic_fetch_add_explicit(&s->not_ready, 1, memory_order_relaxed);
         return;
     }
-    uint64_t cpu;
+    uint64_t cpu, since_cpu = counter_get(&t->counters.cpu_ns);
     uint32_t weight = weight_of(s, t, info, start, &cpu);
     if (atomic_load_explicit(&s->idle, memory_order_relaxed)) {
-        counter_add(&t->counters.idle, weight);
+        leave_out(s, t, weight, since_cpu);
         return;
     }
     bool calibrating = atomic_load_explicit(&s->calibrating, memory_order_relaxed);

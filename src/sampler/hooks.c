@@ -159,6 +159,10 @@ void sampler_idle(void)
     struct session *s = session_get();
     if (!s)
         return;
+    if (engine_by_timer(s->engine) && !atomic_load(&s->idle_tid)) {
+        s->idle_tid = (pid_t)syscall(SYS_gettid);
+        s->idle_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    }
     atomic_store(&s->idle_since_ns, clock_now_ns());
     atomic_store(&s->idle, true);
     if (s->clock == CLOCK_WALL)

@@ -1,4 +1,6 @@
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "asleep.h"
 #include "clock.h"
@@ -58,6 +60,18 @@ void session_pause(struct session *s)
     }
 }
 
+/* What the calling thread did for us just now is none of its own.  No handler runs that could write its clock. */
+static void skip_own_work(struct session *s)
+{
+    struct thread *t = registry_find(&s->registry, (pid_t)syscall(SYS_gettid));
+    uint64_t now = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (!t || !t->index)
+        return;
+    t->base_cpu_ns += now - t->cpu_ns;
+    t->cpu_ns = now;
+    counter_set(&t->counters.cpu_ns, now);
+}
+
 void session_resume(struct session *s)
 {
     if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
@@ -67,9 +81,21 @@ void session_resume(struct session *s)
         session_pause_until(s, s->exec_until_ns);
         return;
     }
+    skip_own_work(s);
+    atomic_store(&s->idle_tid, 0);
     atomic_store(&s->paused_until_ns, 0);
     atomic_store(&s->state, SESSION_RUNNING);
     engine_enable_all(s, true);
+}
+
+/* Timers expire at the kernel's ticks, and forget what is since the last one: time that was idle. */
+static void skip_idle_rest(struct session *s, struct thread *t)
+{
+    uint64_t since = counter_get(&t->counters.cpu_ns);
+    if (t->tid == s->idle_tid && since < s->idle_cpu_ns)
+        since = s->idle_cpu_ns;
+    if (engine_by_timer(s->engine) && since && t->paused_cpu_ns > since)
+        t->idle_rest_ns += t->paused_cpu_ns - since;
 }
 
 void session_pause_idle(struct session *s)
@@ -78,6 +104,9 @@ void session_pause_idle(struct session *s)
         clock_now_ns() - atomic_load(&s->idle_since_ns) < IDLE_MAX_NS)
         return;
     session_pause(s);
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        skip_idle_rest(s, t);
     if (!atomic_load(&s->idle)) /* it may not have seen the pause */
         session_resume(s);
 }

@@ -84,8 +84,11 @@ struct session {
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */
     _Atomic uint64_t paused_until_ns;
     _Atomic uint64_t idle_since_ns; /* 0: it never was */
-    uint64_t exec_until_ns;         /* before this, one is about to: nobody enables the clocks */
-    pid_t exec_tid;                 /* the thread that is to exec, and its CPU clock then */
+    /* Where timers drive it: the thread that let it be idle first since they run, and its CPU clock then.  0: none. */
+    _Atomic pid_t idle_tid;
+    _Atomic uint64_t idle_cpu_ns;
+    uint64_t exec_until_ns; /* before this, one is about to: nobody enables the clocks */
+    pid_t exec_tid;         /* the thread that is to exec, and its CPU clock then */
     uint64_t exec_cpu_ns;
     bool signal_taken; /* the program took our signal: sampling ended early */
     int first_error;
