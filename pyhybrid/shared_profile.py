@@ -72,6 +72,11 @@ class SharedProfile(api.Profiler):
         self.session = 0
         self._over = over
 
+    def begin_anew(self) -> None:
+        """Its next call may begin another one, even if it is over."""
+        self._over = ""
+        self._told.clear()
+
     def write(self, *, opens: bool = False) -> "Profile | None":
         """Make the files; returns the profile if it `opens` it.  Raises PyhybridError."""
         if profiling := self._current():
@@ -108,7 +113,7 @@ def end_idle(because: str) -> bool:
         if not _current or open_windows():
             return False
         shared = _current[0]
-        shared.detach(f"their profile ended when {because}")
+        shared.detach(f"their profile ended when {because}; write_profile() lets them begin anew")
     shared.write()
     return True
 
@@ -116,11 +121,14 @@ def end_idle(because: str) -> bool:
 def write_profile() -> "Profile | None":
     """Write the files of the profile of decorated functions (`@profile`) now, and return it.
 
-    The next call begins another one, whose files replace these.  None: no call was profiled, or
-    the file could not be made, and why has been said on stderr.
+    The next call begins another one, whose files replace these, also of functions whose profile
+    had to end before.  None: no call was profiled, or the file could not be made, and why has been
+    said on stderr.
     """
     with api.lock:
         with _lock:
+            for each in _all:
+                each.begin_anew()
             if not _current:
                 return None
             shared = _current[0]

@@ -559,6 +559,8 @@ def test_other_options_and_profilers(tmp_path: Path) -> None:
         assert counts(own.profile)["a"][0] == 1 and counts(own.profile)["b"][0] == 1
         b()
         c()
+        assert counts(write_profile())["c"][0] == 1
+        a(); a()
         """,
         tmp_path,
     )
@@ -566,14 +568,14 @@ def test_other_options_and_profilers(tmp_path: Path) -> None:
     assert lines == [
         "pyhybrid: calls of b are not profiled: while a runs, with other options",
         "pyhybrid: calls of a are not profiled: their profile ended when b was called, with other "
-        "options",
-        "pyhybrid: calls of b are not profiled: their profile ended when a Profiler was started",
+        "options; write_profile() lets them begin anew",
+        "pyhybrid: calls of b are not profiled: their profile ended when a Profiler was started; "
+        "write_profile() lets them begin anew",
     ]
     assert counted(tmp_path / "a.pyhybrid")["a"][0] == 2
-    assert counted(tmp_path / "a.pyhybrid")["b"][0] == 2
     assert counted(tmp_path / "of_b.pyhybrid")["b"][0] == 3
     assert counted(tmp_path / "c.pyhybrid")["c"][0] == 1
-    assert "finished by 4\n" in out
+    assert "finished by 5\n" in out
 
 
 def test_in_a_run_of_the_command_line(pyhybrid: Callable[..., Run]) -> None:

@@ -150,6 +150,11 @@ def runs_decorated(chance: Random) -> None:
 
 
 @deed
+def writes_decorated(chance: Random) -> None:
+    pyhybrid.write_profile()
+
+
+@deed
 def enters_regions(chance: Random) -> None:
     with pyhybrid.region(f"region {chance.randrange(5)}"):
         works(100)
