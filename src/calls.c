@@ -59,7 +59,7 @@ void open_calls_clear(struct open_calls *o)
 {
     map_memory_free(o->call, o->capacity * sizeof *o->call);
     map_clear(&o->suspended);
-    *o = (struct open_calls){0};
+    *o = (struct open_calls){.any = atomic_load(&o->any)};
 }
 
 /* --- durations --------------------------------------------------------------------------------------- */
@@ -156,6 +156,7 @@ bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct cal
         if (!memory)
             return false; /* the next one tries again */
         ring_init(&c->ring, memory, CALLS_RING);
+        atomic_store(&o->any, true);
     }
     turn->begin = turn->since;
     if (call) {

@@ -84,6 +84,7 @@ struct open_call {
 struct open_calls {
     struct open_call *call;
     uint32_t capacity, n, free, serials, n_turns;
+    _Atomic bool any; /* some thread has a ring */
     struct map suspended;
 };
 

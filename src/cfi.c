@@ -279,7 +279,7 @@ void cfi_find_row(uint64_t pc, struct cfi_row *row)
 {
     struct fde f;
     struct cfi_rule *rule = &row->rule;
-    *row = (struct cfi_row){pc, pc + 1, {.pc = pc, .cfa_kind = CFA_NONE}};
+    *row = (struct cfi_row){pc, pc + 1, {.cfa_kind = CFA_NONE}};
     if (!fde_find(pc, &f))
         return;
     if (f.signal_frame) {
@@ -327,7 +327,7 @@ bool cfi_find_trampoline(uint64_t pc, struct cfi_rule *rule)
     bool has_frame_pointer = !memcmp(code, with_frame_pointer, sizeof with_frame_pointer);
     if (!has_frame_pointer && memcmp(code, without_frame_pointer, sizeof code) != 0)
         return false;
-    *rule = (struct cfi_rule){.pc = pc, .cfa_kind = CFA_RSP, .cfa_offset = 16};
+    *rule = (struct cfi_rule){.cfa_kind = CFA_RSP, .cfa_offset = 16};
     if (has_frame_pointer) {
         rule->bp_kind = SAVED_AT_CFA;
         rule->bp_offset = -16;

@@ -29,7 +29,6 @@ enum cfa_kind {
 enum saved_kind { SAVED_SAME, SAVED_AT_CFA, SAVED_AT_RBP };
 
 struct cfi_rule {
-    uint64_t pc;
     int32_t cfa_offset;
     int16_t bp_offset;
     int16_t bx_offset;
@@ -39,8 +38,7 @@ struct cfi_rule {
     bool is_no_trampoline; /* without unwind information: its bytes have been looked at */
 };
 
-/* A rule and the addresses for which it holds, one row of the table that .eh_frame encodes; the rule's
- * `pc` is the one that was asked for. */
+/* A rule and the addresses for which it holds, one row of the table that .eh_frame encodes. */
 struct cfi_row {
     uint64_t start, end;
     struct cfi_rule rule;

@@ -135,7 +135,7 @@ static bool is_full(const struct drain *d, uint32_t stack)
 }
 
 #define WAY_DOWN                                                                                   \
-    (1u << 31) /* in stack_id: not a stack, but the node by which stack_of_node came here */
+    (1u << 31) /* in exact_drained: not a stack, but the node by which stack_of_node came here */
 
 /* The stack of an exact node, where no instruction is known.  False: not yet. */
 static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node, bool now,
@@ -144,17 +144,17 @@ static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node
     uint32_t below = 0;
     bool waits = false;
     *stack = 0;
-    if (!map_memory_grow(&t->stack_id, &t->stack_id_bytes, (size_t)node + 1, sizeof *t->stack_id))
+    if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)node + 1, sizeof *t->drained))
         return true;
     /* Up to a node that has one, then down again. */
-    while (node && !(*stack = t->stack_id[node])) {
-        t->stack_id[node] = WAY_DOWN | below;
+    while (node && !(*stack = t->drained[node].stack)) {
+        t->drained[node].stack = WAY_DOWN | below;
         below = node;
         node = exact_read_node(t, node)->parent;
     }
     for (node = below; node; node = below) {
-        below = t->stack_id[node] & ~WAY_DOWN;
-        t->stack_id[node] = 0;
+        below = t->drained[node].stack & ~WAY_DOWN;
+        t->drained[node].stack = 0;
         uint64_t word = waits ? 0 : words_canonical(d->words, exact_read_node(t, node)->word);
         int full;
         waits |= !word && !now;
@@ -168,7 +168,7 @@ static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node
             word ^= frame_c_call(0);
         if (!is_full(d, *stack))
             *stack = calltree_child(&d->tree, *stack, word, &full);
-        t->stack_id[node] = *stack;
+        t->drained[node].stack = *stack;
     }
     return !waits;
 }

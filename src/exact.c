@@ -9,8 +9,10 @@
 #include "memo.h"
 #include "records.h"
 
-#define FIRST_TABLE 1024
-#define FIRST_STACK 1024
+#define FIRST_TABLE 256
+#define FIRST_CHILD_BITS 6
+#define CHILD_BITS_MAX 10
+#define FIRST_STACK 64
 #define BLOCK_BYTES (256u << 10)
 
 /* The queue of code records: blocks of memory, one writer (with the GIL), one reader (the drain). */
@@ -67,18 +69,24 @@ struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
     pthread_once(&thread_key_once, make_key);
     struct exact *x = map_memory(sizeof *x);
     struct code_block *first = map_memory(sizeof *first);
-    if (!x || !first) {
+    struct native_frame *native = map_memory(EXACT_NATIVE_MAX * sizeof *native);
+    struct memo_path *path = map_memory(sizeof *path);
+    if (!x || !first || !native || !path) {
         map_memory_free(x, sizeof *x);
         map_memory_free(first, sizeof *first);
+        map_memory_free(native, EXACT_NATIVE_MAX * sizeof *native);
+        map_memory_free(path, sizeof *path);
         return NULL;
     }
-    uint32_t most = EXACT_CHUNK * EXACT_CHUNKS - EXACT_CHUNK;
     *x = (struct exact){.generation = ++generations,
                         .codes = codes,
                         .layout = layout,
                         .main_stack_high = main_stack_high,
-                        .max_nodes = max_nodes < most ? max_nodes : most,
+                        .max_nodes =
+                            max_nodes < EXACT_NODES_MAX / 2 ? max_nodes : EXACT_NODES_MAX / 2,
                         .use_tsc = arch_ticks_steady(),
+                        .native = native,
+                        .path = path,
                         .code_head = first};
     atomic_store(&x->code_tail, first);
     pthread_mutex_init(&x->lock, NULL);
@@ -92,61 +100,78 @@ void exact_free(struct exact *x)
         return;
     set_alive(0);
     for (struct exact_thread *t; (t = atomic_load(&x->threads));)
-        exact_remove_thread(x, t);
+        exact_remove_thread(x, NULL, t);
     for (struct code_block *b = x->code_head, *next; b; b = next) {
         next = atomic_load(&b->next);
         map_memory_free(b, sizeof *b);
     }
+    map_memory_free(x->native, EXACT_NATIVE_MAX * sizeof *x->native);
+    map_memory_free(x->path, sizeof *x->path);
     open_calls_clear(&x->open);
     pthread_mutex_destroy(&x->lock);
     map_memory_free(x, sizeof *x);
 }
 
-static void free_thread(struct exact_thread *t)
+/* A new thread's, in one mapping: most need no more. */
+struct first_block {
+    struct exact_thread thread;
+    struct exact_frame stack[FIRST_STACK];
+    struct exact_c_call c_calls[FIRST_STACK];
+    struct exact_child children[1 << FIRST_CHILD_BITS];
+    uint32_t table[FIRST_TABLE];
+    struct exact_node nodes[1 << EXACT_CHUNK_BITS] __attribute__((aligned(64)));
+};
+
+/* Unless it lies in the first block. */
+static void free_piece(struct exact_thread *t, void *piece, size_t bytes)
 {
-    for (uint32_t i = 0; t->chunk && i < EXACT_CHUNKS && t->chunk[i]; i++)
-        map_memory_free(t->chunk[i], EXACT_CHUNK * sizeof **t->chunk);
-    map_memory_free(t->chunk, EXACT_CHUNKS * sizeof *t->chunk);
-    map_memory_free(t->table, ((size_t)t->mask + 1) * sizeof *t->table);
-    map_memory_free(t->children, sizeof *t->children << EXACT_CHILD_BITS);
-    map_memory_free(t->stack, t->capacity * sizeof *t->stack);
-    map_memory_free(t->line, t->n_lines * sizeof *t->line);
-    map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
-    map_memory_free(t->c_calls, t->capacity * sizeof *t->c_calls);
-    map_memory_free(t->unwind.cache, sizeof *t->unwind.cache);
-    map_memory_free(t->native, EXACT_NATIVE_MAX * sizeof *t->native);
-    map_memory_free(t->memo, sizeof *t->memo);
-    map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
-    calls_clear(&t->calls);
-    map_memory_free(t->written, t->written_bytes);
-    map_memory_free(t->stack_id, t->stack_id_bytes);
-    map_memory_free(t, sizeof *t);
+    if ((uintptr_t)piece - (uintptr_t)t >= sizeof(struct first_block))
+        map_memory_free(piece, bytes);
 }
 
-static struct exact_thread *new_thread(const struct exact *x)
+static size_t chunk_bytes(uint32_t chunk)
 {
-    struct exact_thread *t = map_memory(sizeof *t);
-    if (!t)
+    return sizeof(struct exact_node) << (EXACT_CHUNK_BITS + chunk);
+}
+
+static void free_thread(struct exact_thread *t)
+{
+    for (uint32_t i = 0; i < EXACT_CHUNKS; i++)
+        free_piece(t, t->chunk[i], chunk_bytes(i));
+    free_piece(t, t->table, ((size_t)t->mask + 1) * sizeof *t->table);
+    free_piece(t, t->children, sizeof *t->children << t->child_bits);
+    free_piece(t, t->stack, t->capacity * sizeof *t->stack);
+    free_piece(t, t->c_calls, t->capacity * sizeof *t->c_calls);
+    map_memory_free(t->line, t->n_lines * sizeof *t->line);
+    map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
+    map_memory_free(t->memo.set, t->memo.n_sets * sizeof *t->memo.set);
+    map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
+    calls_clear(&t->calls);
+    map_memory_free(t->drained, t->drained_bytes);
+    map_memory_free(t, sizeof(struct first_block));
+}
+
+static struct exact_thread *new_thread(struct exact *x)
+{
+    struct first_block *block = map_memory(sizeof *block);
+    if (!block)
         return NULL;
+    struct exact_thread *t = &block->thread;
+    t->serial = ++x->serials;
     t->mask = FIRST_TABLE - 1;
+    t->table = block->table;
     t->capacity = FIRST_STACK;
-    t->chunk = map_memory(EXACT_CHUNKS * sizeof *t->chunk);
-    t->table = map_memory(FIRST_TABLE * sizeof *t->table);
-    t->children = map_memory(sizeof *t->children << EXACT_CHILD_BITS);
-    t->stack = map_memory(FIRST_STACK * sizeof *t->stack);
-    t->unwind.cache = map_memory(sizeof *t->unwind.cache);
-    t->native = map_memory(EXACT_NATIVE_MAX * sizeof *t->native);
-    t->memo = map_memory(sizeof *t->memo);
+    t->stack = block->stack;
+    t->c_calls = x->c_calls ? block->c_calls : NULL;
+    t->child_bits = FIRST_CHILD_BITS;
+    t->children = block->children;
+    t->chunk[0] = block->nodes;
     t->events.last = t->events_ticks = x->start_ticks;
-    if (x->log_events)
-        t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot);
-    if (x->c_calls)
-        t->c_calls = map_memory(FIRST_STACK * sizeof *t->c_calls);
-    if (t->chunk && t->table && t->children && t->stack && t->unwind.cache && t->native &&
-        t->memo && (t->events.slot || !x->log_events) && (t->c_calls || !x->c_calls))
-        return t;
-    free_thread(t);
-    return NULL;
+    if (x->log_events && !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
+        free_thread(t);
+        return NULL;
+    }
+    return t;
 }
 
 struct exact_thread *exact_add_thread(struct exact *x, const char *name)
@@ -168,14 +193,14 @@ struct exact_thread *exact_add_thread(struct exact *x, const char *name)
     return t;
 }
 
-void exact_remove_thread(struct exact *x, struct exact_thread *t)
+void exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t)
 {
     struct exact_thread *first = t;
     pthread_mutex_lock(&x->lock);
-    if (!atomic_compare_exchange_strong(&x->threads, &first, t->next)) {
-        while (first->next != t)
-            first = first->next;
-        first->next = t->next;
+    if (before || !atomic_compare_exchange_strong(&x->threads, &first, t->next)) {
+        for (before = before ? before : first; before->next != t; before = before->next)
+            ; /* others have come */
+        before->next = t->next;
     }
     pthread_mutex_unlock(&x->lock);
     free_thread(t);
@@ -195,11 +220,11 @@ bool exact_grow_stack(struct exact_thread *t)
     t->stack = larger;
     if (c_larger) {
         memcpy(c_larger, t->c_calls, c_bytes);
-        map_memory_free(t->c_calls, c_bytes);
+        free_piece(t, t->c_calls, c_bytes);
         t->c_calls = c_larger;
     }
     t->capacity *= 2;
-    map_memory_free(old, bytes);
+    free_piece(t, old, bytes);
     return true;
 }
 
@@ -207,7 +232,8 @@ bool exact_grow_stack(struct exact_thread *t)
 
 static struct exact_node *node_at(const struct exact_thread *t, uint32_t id)
 {
-    return &t->chunk[id >> EXACT_CHUNK_BITS][id & (EXACT_CHUNK - 1)];
+    uint32_t at = id + (1u << EXACT_CHUNK_BITS), bits = 31u - (uint32_t)__builtin_clz(at);
+    return &t->chunk[bits - EXACT_CHUNK_BITS][at - (1u << bits)];
 }
 
 const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id)
@@ -226,6 +252,17 @@ static uint32_t *find(const struct exact_thread *t, uint32_t parent, uint64_t wo
     return &t->table[at];
 }
 
+/* Those called lately are found again. */
+static void grow_children(struct exact_thread *t)
+{
+    struct exact_child *larger = map_memory(sizeof *larger << (t->child_bits + 1));
+    if (!larger)
+        return;
+    free_piece(t, t->children, sizeof *t->children << t->child_bits);
+    t->children = larger;
+    t->child_bits++;
+}
+
 static bool grow_table(struct exact_thread *t)
 {
     uint32_t *old = t->table, old_mask = t->mask, n = atomic_load(&t->n);
@@ -236,20 +273,31 @@ static bool grow_table(struct exact_thread *t)
     t->mask = 2 * old_mask + 1;
     for (uint32_t id = 1; id <= n; id++)
         *find(t, node_at(t, id)->parent, node_at(t, id)->word) = id;
-    map_memory_free(old, ((size_t)old_mask + 1) * sizeof *old);
+    free_piece(t, old, ((size_t)old_mask + 1) * sizeof *old);
+    if (t->child_bits < CHILD_BITS_MAX)
+        grow_children(t);
     return true;
+}
+
+/* Node `id`, the next one's memory.  NULL: there is none. */
+static struct exact_node *make_room(struct exact_thread *t, uint32_t id)
+{
+    uint32_t at = id + (1u << EXACT_CHUNK_BITS);
+    uint32_t i = 31u - (uint32_t)__builtin_clz(at) - EXACT_CHUNK_BITS;
+    if (!t->chunk[i] && !(t->chunk[i] = map_memory(chunk_bytes(i))))
+        return NULL;
+    return node_at(t, id);
 }
 
 static struct exact_node *add(struct exact *x, struct exact_thread *t, uint32_t parent,
                               uint64_t word)
 {
     uint32_t id = atomic_load(&t->n) + 1;
-    if ((id >= t->mask / 4 * 3 && !grow_table(t)) || id >= EXACT_CHUNK * EXACT_CHUNKS)
+    if ((id >= t->mask / 4 * 3 && !grow_table(t)) || id > EXACT_NODES_MAX)
         return NULL;
-    struct exact_node **chunk = &t->chunk[id >> EXACT_CHUNK_BITS];
-    if (!*chunk && !(*chunk = map_memory(EXACT_CHUNK * sizeof **chunk)))
+    struct exact_node *n = make_room(t, id);
+    if (!n)
         return NULL;
-    struct exact_node *n = node_at(t, id);
     n->word = word;
     n->id = id;
     n->parent = parent;
@@ -339,7 +387,7 @@ static struct exact_child *child_place(const struct exact_thread *t,
                                        const struct exact_node *parent, uint64_t code)
 {
     uint64_t hash = ((uint64_t)parent ^ code << 20) * 0x9e3779b97f4a7c15ull;
-    return &t->children[hash >> (64 - EXACT_CHILD_BITS)];
+    return &t->children[hash >> (64 - t->child_bits)];
 }
 
 struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
@@ -353,7 +401,8 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
     uint64_t word = id ? frame_python(id, 0) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
     struct exact_node *n = exact_child(x, t, parent, word);
     if (id && n->word == word && n != parent) {
-        *c = (struct exact_child){parent, code, n};
+        *child_place(t, parent, code) =
+            (struct exact_child){parent, code, n}; /* it may have moved */
         parent->hot[code >> 6 & 1] = n;
     }
     return n;

@@ -32,9 +32,10 @@
 #include "pyframe.h"
 #include "unwind.h"
 
-#define EXACT_CHUNK_BITS 14
-#define EXACT_CHUNK (1u << EXACT_CHUNK_BITS)
-#define EXACT_CHUNKS 8192
+/* A tree's memory: each chunk is twice as large as the one before. */
+#define EXACT_CHUNK_BITS 6 /* nodes in the first one */
+#define EXACT_CHUNKS 22
+#define EXACT_NODES_MAX ((1u << (EXACT_CHUNK_BITS + EXACT_CHUNKS)) - (1u << EXACT_CHUNK_BITS) - 1)
 #define EXACT_NATIVE_MAX 4096 /* frames between two eval loops */
 
 /* One cache line.  Counters are relaxed atomics with one writer. */
@@ -67,8 +68,8 @@ struct exact_frame {
     uint64_t flags;
 };
 
-/* Python children that were called lately, of nodes that call more than two: direct-mapped. */
-#define EXACT_CHILD_BITS 10
+/* Python children that were called lately, of nodes that call more than two: direct-mapped, a quarter of `table` and
+ * 2^10 at most. */
 struct exact_child {
     const struct exact_node *parent;
     uint64_t code;
@@ -97,6 +98,18 @@ struct exact_c_call {
     uint64_t since; /* ticks */
 };
 
+/* What the drain knows of a node. */
+struct exact_drained {
+    uint64_t digest; /* of its counters in the spool */
+    uint32_t stack;  /* the one for the samples that hang on it; 0: not yet */
+};
+
+/* Native paths that were walked before (memo.h). */
+struct memo {
+    struct memo_set *set;
+    uint32_t n_sets, n_replaced;
+};
+
 #define EXACT_NAME_MAX 64
 struct exact_thread {
     struct exact_thread *next;
@@ -109,10 +122,11 @@ struct exact_thread {
     uint64_t underflows; /* ends of functions whose begin was not seen */
 
     struct exact_node root; /* id 0 */
-    struct exact_node **chunk;
+    struct exact_node *chunk[EXACT_CHUNKS];
     _Atomic uint32_t n; /* ids 1..n exist */
     uint32_t *table, mask;
     struct exact_child *children;
+    uint32_t child_bits;
 
     struct exact_frame *stack;
     struct exact_c_call *c_calls; /* beside `stack`; NULL: not counted */
@@ -122,17 +136,16 @@ struct exact_thread {
     struct exact_place *place; /* direct-mapped; made with `line` */
 
     struct unwind unwind; /* for the native frames between */
-    struct native_frame *native;
-    struct memo *memo;
+    struct memo memo;
+    uint64_t serial; /* of all in the session */
 
     struct event_ring events;
     struct calls calls;
     uint32_t kept; /* the serial of the call that ended last, if it was kept */
 
-    uint32_t n_written; /* the drain's: nodes that the spool has */
-    uint64_t *written;  /* the drain's: a digest of each node's counters there */
-    uint32_t *stack_id; /* the drain's: the stack for each node that samples hang on; 0: not yet */
-    size_t written_bytes, stack_id_bytes;
+    uint32_t n_written;            /* the drain's: nodes that the spool has */
+    struct exact_drained *drained; /* the drain's: of each node */
+    size_t drained_bytes;
     uint64_t events_ticks; /* the drain's: of the last event that it took */
     uint32_t index;        /* the drain's, from 1 */
 };
@@ -153,6 +166,10 @@ struct exact {
     struct open_calls open;
     bool lines;   /* of functions that a filter selects */
     bool c_calls; /* and so are calls of C functions */
+    uint64_t serials;
+    struct native_frame
+        *native; /* the native frames between, EXACT_NATIVE_MAX: who has the GIL walks */
+    struct memo_path *path;
     _Atomic(struct exact_thread *) threads;
     pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
     struct code_block *code_head;           /* the drain's end of the queue */
@@ -224,7 +241,8 @@ bool exact_grow_stack(struct exact_thread *t);
 /* For the drain: the next code record of the queue, which stays until the next call; NULL: none. */
 const struct code_record *exact_read_code(struct exact *x);
 const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id);
-/* Takes out threads that ended, when all of them has been written. */
-void exact_remove_thread(struct exact *x, struct exact_thread *t);
+/* Takes out a thread that ended, when all of it has been written.  `before`: the one before it in the list, or NULL:
+ * there was none. */
+void exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t);
 
 #endif

@@ -94,8 +94,8 @@ static void write_exact_nodes(struct exact_drain *d, struct exact_thread *t, boo
 static void write_exact_counters(struct exact_drain *d, struct exact_thread *t)
 {
     struct spool_exact_counters head = {.thread = t->index};
-    if (!map_memory_grow(&t->written, &t->written_bytes, (size_t)t->n_written + 1,
-                         sizeof *t->written))
+    if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)t->n_written + 1,
+                         sizeof *t->drained))
         return;
     for (uint32_t id = 1; id <= t->n_written; id++) {
         struct exact_node *n = (struct exact_node *)exact_read_node(t, id);
@@ -107,9 +107,9 @@ static void write_exact_counters(struct exact_drain *d, struct exact_thread *t)
             .total_ticks = atomic_load_explicit(&n->total_ticks, memory_order_relaxed),
             .seeded = atomic_load_explicit(&n->seeded, memory_order_relaxed)};
         uint64_t digest = c.calls + c.resumes + c.seeded + c.raised + (c.total_ticks << 1);
-        if (digest == t->written[id])
+        if (digest == t->drained[id].digest)
             continue;
-        t->written[id] = digest;
+        t->drained[id].digest = digest;
         d->counts[head.n++] = c;
         if (head.n == CHUNK) {
             spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, d->counts,
@@ -131,9 +131,16 @@ static void announce(struct exact_drain *d, struct exact_thread *t)
     spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, t->name, strlen(t->name));
 }
 
+/* Is there anything to take but trees? */
+static bool any_logs(const struct exact_drain *d)
+{
+    return d->exact->log_events || atomic_load(&d->exact->open.any);
+}
+
 void exact_drain_logs(struct exact_drain *d)
 {
-    for (struct exact_thread *t = atomic_load(&d->exact->threads); t; t = t->next) {
+    struct exact_thread *t = atomic_load(&d->exact->threads);
+    for (; t && (any_logs(d) || !t->index); t = t->next) { /* new ones come first */
         announce(d, t);
         exact_log_take(&d->log, d->spool, t);
     }
@@ -141,15 +148,12 @@ void exact_drain_logs(struct exact_drain *d)
 
 bool exact_drain_keeps_logs(const struct exact_drain *d)
 {
-    const struct exact_thread *t = atomic_load(&d->exact->threads);
-    while (t && !exact_log_is_kept(t))
-        t = t->next;
-    return t;
+    return any_logs(d);
 }
 
 bool exact_drain_urgent(const struct exact_drain *d)
 {
-    const struct exact_thread *t = atomic_load(&d->exact->threads);
+    const struct exact_thread *t = any_logs(d) ? atomic_load(&d->exact->threads) : NULL;
     while (t && !exact_log_urgent(t))
         t = t->next;
     return t;
@@ -159,7 +163,7 @@ void exact_drain_write(struct exact_drain *d, const struct registry *r, bool las
 {
     struct exact *x = d->exact;
     write_clock(d);
-    struct exact_thread *t = atomic_load(&x->threads), *next;
+    struct exact_thread *t = atomic_load(&x->threads), *before = NULL, *next;
     for (; t; t = next) {
         next = t->next;
         bool ended = atomic_load(&t->ended);
@@ -172,7 +176,9 @@ void exact_drain_write(struct exact_drain *d, const struct registry *r, bool las
         write_exact_counters(d, t);
         /* Samples that hang on its nodes may be in its ring as long as the registry has it. */
         if (ended && t->n_written == atomic_load(&t->n) && !registry_find(r, t->tid))
-            exact_remove_thread(x, t);
+            exact_remove_thread(x, before, t);
+        else
+            before = t;
     }
     if (last)
         exact_log_end(&d->log, d->spool);

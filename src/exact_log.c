@@ -162,11 +162,6 @@ void exact_log_free(struct exact_log *l)
         drop_first(l);
 }
 
-bool exact_log_is_kept(const struct exact_thread *t)
-{
-    return t->calls.ring.data || t->events.slot;
-}
-
 bool exact_log_urgent(const struct exact_thread *t)
 {
     const struct event_ring *r = &t->events;

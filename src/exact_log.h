@@ -37,7 +37,6 @@ void exact_log_write_times(struct spool *s, struct exact_thread *t);
 void exact_log_end(struct exact_log *l, struct spool *s);
 void exact_log_free(struct exact_log *l);
 
-bool exact_log_is_kept(const struct exact_thread *t);
 bool exact_log_urgent(const struct exact_thread *t);
 
 #endif

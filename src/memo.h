@@ -3,7 +3,7 @@
  * A walk from one eval loop's CFA (E0) up to the next one's (E1) is a function of the few stack words
  * it read: return addresses, and frame pointers where a CFA depended on one.  If all of them are what
  * they were, relative to E0, the walk would end as it did, as long as the eval loop that was called saves rbp where it
- * did.  Two ways, the older one is replaced.
+ * did.  Two ways, the older one is replaced; a thread that needs more sets gets more.
  *
  * Context: the exact half's callbacks; per thread.
  */
@@ -16,7 +16,8 @@
 
 #include "exact.h"
 
-#define MEMO_SETS 512
+#define MEMO_SETS 2
+#define MEMO_SETS_MAX 512
 #define MEMO_WORDS 40
 #define MEMO_RELATIVE 20
 
@@ -35,19 +36,21 @@ struct memo_entry {
     struct memo_word plain[MEMO_WORDS], relative[MEMO_RELATIVE];
 };
 
-/* The last path that was too long for an entry, outermost frame first.  In a recursion of C code that calls Python
- * at each level the next one is mostly the same and a little more. */
-struct memo_path {
-    const struct exact_node *parent;
-    uint32_t epoch; /* struct unwind's */
-    uint32_t n;
-    uint64_t pc[EXACT_NATIVE_MAX]; /* or struct native_frame's flags */
-    struct exact_node *node[EXACT_NATIVE_MAX];
+struct memo_set {
+    struct memo_entry way[2];
 };
 
-struct memo {
-    struct memo_entry entry[MEMO_SETS][2];
-    struct memo_path path;
+/* The last path that was too long for an entry, outermost frame first; one for all threads.  In a recursion of C code
+ * that calls Python at each level the next one is mostly the same and a little more. */
+struct memo_path {
+    const struct exact_node *parent;
+    uint64_t thread; /* its serial: another's nodes may take a dead one's place in memory */
+    uint32_t epoch;  /* struct unwind's */
+    uint32_t n;
+    struct {
+        uint64_t pc; /* or struct native_frame's flags */
+        struct exact_node *node;
+    } step[EXACT_NATIVE_MAX];
 };
 
 #endif

@@ -6,9 +6,8 @@
  * come before the drain thread saw its thread: the handler takes a record from stock
  * (registry_claim), which the drain thread numbers later.
  *
- * Context: registry_find and registry_claim are async-signal-safe; the rest belongs to the drain
- * thread.  No handler waits, but for some tens of microseconds at most in registry_claim, while
- * others claim.
+ * Context: registry_find and registry_claim are async-signal-safe and wait for nobody; the rest belongs to the
+ * drain thread.
  */
 #ifndef PYH_THREAD_H
 #define PYH_THREAD_H
@@ -24,8 +23,8 @@
 #include "spool.h"
 #include "unwind.h"
 
-#define THREADS_MAX 4096
-#define THREADS_STOCK 64 /* threads that may begin between two looks of the drain thread */
+#define TIDS_MAX (1 << 22) /* include/linux/threads.h, PID_MAX_LIMIT */
+#define THREADS_STOCK 64   /* threads that may begin between two looks of the drain thread */
 
 /* One writer (the handler), read by the drain at any time: relaxed atomics, no read-modify-write. */
 typedef _Atomic uint64_t counter;
@@ -70,7 +69,9 @@ struct pace {
 struct thread {
     pid_t tid, listed; /* its number, and that in /proc (task_list.h); 0: not known */
     uint32_t index;    /* in the spool, from 1; 0: claimed, and not numbered yet */
+    uint32_t place;    /* in struct registry's `numbered` */
     bool claimed;
+    struct thread *next_claimed;
     char comm[16]; /* the kernel's name for it, at the last look */
     char name[64]; /* threading's, where it has been told */
     struct thread_counters counters;
@@ -126,45 +127,45 @@ static inline bool thread_is_urgent(const struct thread *t)
     return ring_used(&t->ring) > t->limits.ring_bytes / 4;
 }
 
-/* A handler looks at `tid` alone until it has found its own: other records may be freed meanwhile. */
-struct registry_slot {
-    _Atomic pid_t tid; /* 0: free */
-    _Atomic(struct thread *) thread;
-};
-
 struct registry {
-    struct registry_slot slot[THREADS_MAX];
-    _Atomic uint32_t n; /* slots in use lie below this */
-    atomic_flag changing;
-    _Atomic(struct thread *) stock[THREADS_STOCK]; /* taken out under `changing` */
+    _Atomic(struct thread *) *of_tid; /* a thread's own; pages that none looks at take no memory */
+    _Atomic(struct thread *) stock[THREADS_STOCK];
+    _Atomic(struct thread *)
+        claimed; /* since the drain thread looked, and what was too many of the stock */
+
+    /* The drain thread's own. */
+    struct thread **numbered; /* NULL: a free place */
+    size_t numbered_bytes;
+    uint32_t n, lowest_free; /* places below n are in use, or were */
+    struct thread *unnumbered;
 };
 
-/* Sets `changing`, and waits some tens of microseconds for it at most.  Async-signal-safe. */
-bool registry_try_change(struct registry *r);
+int registry_init(struct registry *r);  /* of zeroes.  0 or -ENOMEM */
+void registry_free(struct registry *r); /* and all records, when no handler runs any more */
 
-/* Publishes `t`, whose tid has no record; `changing` is held.  False: too many threads. */
-bool registry_put(struct registry *r, struct thread *t);
-
-/* Makes records for registry_claim, up to THREADS_STOCK; and frees what was not claimed. */
+/* Makes records for registry_claim, up to THREADS_STOCK. */
 void registry_stock(struct registry *r, const struct thread_limits *limits);
-void registry_unstock(struct registry *r);
 
-/* The record of `tid`, the calling thread: its own or one from stock.  NULL: none in stock, or the
- * registry is being changed for long.  Async-signal-safe. */
+/* The record of `tid`, the calling thread: its own or one from stock.  NULL: none in stock.  Async-signal-safe. */
 struct thread *registry_claim(struct registry *r, pid_t tid);
 
 /* Makes the record of thread `tid` and publishes it, or numbers the one that it has claimed.  NULL:
- * no memory, or too many threads. */
+ * no memory. */
 struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
                             const struct thread_limits *limits);
+
+/* As before registry_add, but that the record is there. */
+void registry_unnumber(struct registry *r, struct thread *t);
 
 /* Takes `t` out and frees it; its thread must be gone, or no handler able to run. */
 void registry_remove(struct registry *r, struct thread *t);
 
-/* The next record from slot `*at` on, which it moves; NULL: no more.  Start with *at = 0.  Those that
- * are not numbered yet are left out, or given alone. */
+/* The next record that is numbered, from place `*at` on, which it moves; NULL: no more.  Start with *at = 0. */
 struct thread *registry_next(struct registry *r, uint32_t *at);
-struct thread *registry_next_claimed(struct registry *r, uint32_t *at);
+
+/* One that was claimed and is not numbered yet; NULL: no more.  registry_keep_claimed: it still is not. */
+struct thread *registry_take_claimed(struct registry *r);
+void registry_keep_claimed(struct registry *r, struct thread *t);
 
 /* The record of `tid`, or NULL.  Async-signal-safe. */
 struct thread *registry_find(const struct registry *r, pid_t tid);

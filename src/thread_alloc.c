@@ -1,8 +1,9 @@
 #include "thread.h"
 
-#include <string.h>
+#include <errno.h>
 #include <sys/mman.h>
-#include <time.h>
+
+#include "map.h"
 
 #define ENTRIES_MAX 1024
 /* How many: samples are divided among the threads, and thousands of such rings would take gigabytes. */
@@ -25,7 +26,6 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
 {
     size_t n = limits->max_frames;
     struct thread *t = piece(l, sizeof *t);
-    struct unwind_cache *cache = piece(l, sizeof *cache);
     struct native_frame *native = piece(l, n * sizeof *native);
     struct py_frame *frames = piece(l, n * sizeof *frames);
     struct py_entry *entries = piece(l, ENTRIES_MAX * sizeof *entries);
@@ -34,7 +34,6 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
     void *ring = piece(l, limits->ring_bytes);
     if (!l->base)
         return NULL;
-    t->unwind.cache = cache;
     t->native = native;
     t->chain = (struct py_chain){.frames = frames,
                                  .max_frames = n,
@@ -50,7 +49,7 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
 static struct thread *make(const struct registry *r, struct thread_limits limits)
 {
     struct layout l = {0};
-    if (atomic_load_explicit(&r->n, memory_order_relaxed) >= RINGS_LARGE)
+    if (r->n >= RINGS_LARGE)
         limits.ring_bytes = limits.ring_least_bytes;
     lay_out(&l, &limits);
     size_t bytes = l.used;
@@ -65,92 +64,118 @@ static struct thread *make(const struct registry *r, struct thread_limits limits
     return t;
 }
 
-/* A handler that holds it may have to wait for a processor. */
-static void begin_change(struct registry *r)
+int registry_init(struct registry *r)
 {
-    struct timespec a_while = {.tv_nsec = 20000};
-    while (!registry_try_change(r))
-        nanosleep(&a_while, NULL); /* not sched_yield: our priority may be the higher one */
+    r->of_tid = map_memory(TIDS_MAX * sizeof *r->of_tid);
+    return r->of_tid ? 0 : -ENOMEM;
 }
 
-static void end_change(struct registry *r)
+static void free_record(struct thread *t)
 {
-    atomic_flag_clear(&r->changing);
+    if (t)
+        munmap(t, t->mapping_bytes);
+}
+
+void registry_free(struct registry *r)
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_take_claimed(r));)
+        free_record(t);
+    for (struct thread *t; (t = registry_next(r, &at));)
+        registry_remove(r, t);
+    for (int i = 0; i < THREADS_STOCK; i++)
+        free_record(atomic_exchange(&r->stock[i], NULL));
+    map_memory_free(r->numbered, r->numbered_bytes);
+    map_memory_free(r->of_tid, TIDS_MAX * sizeof *r->of_tid);
+}
+
+/* A place for `t` in `numbered`.  False: no memory. */
+static bool place(struct registry *r, struct thread *t)
+{
+    while (r->lowest_free < r->n && r->numbered[r->lowest_free])
+        r->lowest_free++;
+    if (r->lowest_free == r->n) {
+        if (!map_memory_grow(&r->numbered, &r->numbered_bytes, r->n + 1, sizeof *r->numbered))
+            return false;
+        r->n++;
+    }
+    t->place = r->lowest_free++;
+    r->numbered[t->place] = t;
+    return true;
 }
 
 struct thread *registry_add(struct registry *r, pid_t tid, uint32_t index,
                             const struct thread_limits *limits)
 {
-    struct thread *fresh = registry_find(r, tid) ? NULL : make(r, *limits), *t = fresh;
-    begin_change(r);
-    struct thread *claimed = registry_find(r, tid);
-    if (claimed)
-        t = claimed;
-    else if (t) {
-        t->tid = tid;
-        t = registry_put(r, t) ? t : NULL;
+    struct thread *claimed = registry_find(r, tid), *t = claimed ? claimed : make(r, *limits);
+    if (!t || tid < 0 || tid >= TIDS_MAX || !place(r, t)) {
+        if (!claimed)
+            free_record(t);
+        return NULL;
     }
-    if (t)
-        t->index = index;
-    end_change(r);
-    if (fresh && fresh != t)
-        munmap(fresh, fresh->mapping_bytes);
+    if (!claimed) {
+        t->tid = tid;
+        if (!atomic_compare_exchange_strong(&r->of_tid[tid], &claimed, t)) {
+            claimed->place = t->place;
+            r->numbered[t->place] = claimed;
+            free_record(t);
+            t = claimed;
+        }
+    }
+    t->index = index;
     return t;
+}
+
+void registry_unnumber(struct registry *r, struct thread *t)
+{
+    t->index = 0;
+    r->numbered[t->place] = NULL;
+    if (t->place < r->lowest_free)
+        r->lowest_free = t->place;
 }
 
 void registry_remove(struct registry *r, struct thread *t)
 {
-    begin_change(r);
-    uint32_t n = atomic_load_explicit(&r->n, memory_order_relaxed);
-    for (uint32_t i = 0; i < n; i++)
-        if (atomic_load_explicit(&r->slot[i].thread, memory_order_relaxed) == t) {
-            atomic_store_explicit(&r->slot[i].tid, 0, memory_order_release);
-            atomic_store_explicit(&r->slot[i].thread, NULL, memory_order_relaxed);
-        }
-    end_change(r);
-    munmap(t, t->mapping_bytes);
+    registry_unnumber(r, t);
+    atomic_store(&r->of_tid[t->tid], NULL);
+    free_record(t);
 }
 
 void registry_stock(struct registry *r, const struct thread_limits *limits)
 {
-    for (int i = 0; i < THREADS_STOCK; i++) {
-        if (r->stock[i]) /* only we put one there */
-            continue;
-        struct thread *t = make(r, *limits);
-        begin_change(r);
-        r->stock[i] = t;
-        end_change(r);
-    }
+    for (int i = 0; i < THREADS_STOCK; i++)
+        if (!atomic_load_explicit(&r->stock[i], memory_order_relaxed)) /* only we put one there */
+            atomic_store(&r->stock[i], make(r, *limits));
 }
 
-void registry_unstock(struct registry *r)
+struct thread *registry_next(struct registry *r, uint32_t *at)
 {
-    begin_change(r);
-    for (int i = 0; i < THREADS_STOCK; i++) {
-        if (r->stock[i])
-            munmap(r->stock[i], r->stock[i]->mapping_bytes);
-        r->stock[i] = NULL;
-    }
-    end_change(r);
-}
-
-static struct thread *next(struct registry *r, uint32_t *at, bool claimed)
-{
-    uint32_t n = atomic_load_explicit(&r->n, memory_order_acquire);
-    while (*at < n) {
-        struct thread *t = atomic_load_explicit(&r->slot[(*at)++].thread, memory_order_acquire);
-        if (t && claimed == !t->index)
+    while (*at < r->n) {
+        struct thread *t = r->numbered[(*at)++];
+        if (t)
             return t;
     }
     return NULL;
 }
 
-struct thread *registry_next(struct registry *r, uint32_t *at)
+void registry_keep_claimed(struct registry *r, struct thread *t)
 {
-    return next(r, at, false);
+    t->next_claimed = r->unnumbered;
+    r->unnumbered = t;
 }
 
-struct thread *registry_next_claimed(struct registry *r, uint32_t *at)
+struct thread *registry_take_claimed(struct registry *r)
 {
-    return next(r, at, true);
+    for (struct thread *t = atomic_exchange(&r->claimed, NULL), *next; t; t = next) {
+        next = t->next_claimed;
+        registry_keep_claimed(r, t);
+    }
+    for (struct thread *t; (t = r->unnumbered);) {
+        r->unnumbered = t->next_claimed;
+        if (!t->tid)
+            free_record(t);
+        else if (!t->index)
+            return t;
+    }
+    return NULL;
 }

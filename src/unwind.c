@@ -5,6 +5,7 @@
 
 #include "compiler.h"
 #include "memread.h"
+#include "rules.h"
 
 #define GUARDED_LOADS_MAX 256  /* a foreign stack costs a system call a load */
 #define SCAN_WORDS 512         /* how far a return address is sought */
@@ -51,69 +52,38 @@ static _Atomic uint32_t changes = 1; /* of what is loaded */
 
 void unwind_forget_all(void)
 {
-    atomic_fetch_add(&changes, 1);
+    if ((atomic_fetch_add(&changes, 1) + 1) % RULES_EPOCHS == 0)
+        rules_clear();
 }
 
 void unwind_refresh(struct unwind *u)
 {
-    uint32_t now = atomic_load_explicit(&changes, memory_order_relaxed), was = u->epoch;
-    if (LIKELY(was == now))
-        return;
-    u->epoch = now;
-    if (was) /* not used before: still zeroed */
-        memset(u->cache, 0, sizeof *u->cache);
-}
-
-/* By the row around `pc`: its place is that of 64 bytes of code.  `by_address` is the rule's other place, where
- * it is put if it `is_return`, or has no row: then it often is a word of the stack. */
-static __attribute__((noinline)) const struct cfi_rule *
-find_row(struct unwind *u, uint64_t pc, struct cfi_rule *by_address, bool is_return)
-{
-    struct cfi_row *row = &u->cache->rows[(pc >> 6 ^ pc >> 16) % UNWIND_ROWS], found;
-    if (pc < row->start || pc >= row->end) {
-        cfi_find_row(pc, &found);
-        if (found.rule.cfa_kind == CFA_NONE) {
-            *by_address = found.rule;
-            return by_address;
-        }
-        *row = found;
-    }
-    if (is_return) {
-        *by_address = row->rule;
-        by_address->pc = pc;
-    }
-    return &row->rule;
-}
-
-static ALWAYS_INLINE size_t rule_place(uint64_t pc)
-{
-    return (pc ^ pc >> 12) % UNWIND_RULES;
+    u->epoch = atomic_load_explicit(&changes, memory_order_relaxed);
 }
 
 /* `is_return`: `pc` is that of a call, which will be met again. */
-static ALWAYS_INLINE const struct cfi_rule *find_rule(struct unwind *u, uint64_t pc, bool is_return)
+static ALWAYS_INLINE struct cfi_rule find_rule(const struct unwind *u, uint64_t pc, bool is_return)
 {
-    struct cfi_rule *rule = &u->cache->rules[rule_place(pc)];
-    if (LIKELY(rule->pc == pc))
-        return rule;
-    return find_row(u, pc, rule, is_return);
+    return rules_find(u->epoch, pc, is_return);
 }
 
-/* That of a call in code for which find_rule has just found none: CPython's trampoline has one all the same.  Only
- * for frames, not for what a scan tries, which is anything: each is looked at once. */
-static __attribute__((noinline)) const struct cfi_rule *trampoline_rule(struct unwind *u,
-                                                                        uint64_t pc)
+/* Has code for which find_rule has just found none one all the same?  CPython's trampoline has; it is found from now
+ * on.  Only for frames, not for what a scan tries, which is anything: each is looked at once. */
+static __attribute__((noinline)) struct cfi_rule trampoline_rule(const struct unwind *u,
+                                                                 uint64_t pc)
 {
-    struct cfi_rule *rule = &u->cache->rules[rule_place(pc)];
-    if (!rule->is_no_trampoline)
-        rule->is_no_trampoline = !cfi_find_trampoline(pc, rule);
+    struct cfi_rule rule = find_rule(u, pc, true);
+    if (rule.cfa_kind != CFA_NONE || rule.is_no_trampoline)
+        return rule;
+    rule.is_no_trampoline = !cfi_find_trampoline(pc, &rule);
+    rules_keep(u->epoch, pc, rule);
     return rule;
 }
 
-const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc)
+struct cfi_rule unwind_rule(const struct unwind *u, uint64_t pc)
 {
-    const struct cfi_rule *rule = find_rule(u, pc, true);
-    return rule->cfa_kind == CFA_NONE ? trampoline_rule(u, pc) : rule;
+    struct cfi_rule rule = find_rule(u, pc, true);
+    return rule.cfa_kind == CFA_NONE ? trampoline_rule(u, pc) : rule;
 }
 
 static ALWAYS_INLINE bool cfa_of(struct unwind *u, const struct cfi_rule *rule,
@@ -176,8 +146,8 @@ static __attribute__((noinline)) bool step_signal(struct unwind *u, struct unwin
 static ALWAYS_INLINE bool step(struct unwind *u, struct unwind_regs *r, bool is_return,
                                uint64_t *cfa, enum cfa_kind *kind)
 {
-    const struct cfi_rule *rule = find_rule(u, r->pc, is_return);
-    *kind = (enum cfa_kind)rule->cfa_kind;
+    struct cfi_rule rule = find_rule(u, r->pc, is_return);
+    *kind = (enum cfa_kind)rule.cfa_kind;
     if (*kind == CFA_SIGNAL) {
         struct unwind_regs copy = *r;
         uint64_t end = 0;
@@ -187,9 +157,9 @@ static ALWAYS_INLINE bool step(struct unwind *u, struct unwind_regs *r, bool is_
         return stepped;
     }
     uint64_t ra, at, bp = r->bp, bx = r->bx;
-    if (!cfa_of(u, rule, r, &at) || at <= r->sp || at & 7 || !load(u, at - 8, &ra) ||
-        !restore(u, rule->bp_kind, rule->bp_offset, at, r->bp, r->sp, &bp) ||
-        !restore(u, rule->bx_kind, rule->bx_offset, at, r->bp, r->sp, &bx))
+    if (!cfa_of(u, &rule, r, &at) || at <= r->sp || at & 7 || !load(u, at - 8, &ra) ||
+        !restore(u, rule.bp_kind, rule.bp_offset, at, r->bp, r->sp, &bp) ||
+        !restore(u, rule.bx_kind, rule.bx_offset, at, r->bp, r->sp, &bx))
         return false;
     *cfa = at;
     if (!ra) {
@@ -229,7 +199,7 @@ static bool is_return_address(struct unwind *u, uint64_t ra)
 {
     if (ra < 4096 || ra >> 47)
         return false;
-    uint8_t kind = find_rule(u, ra - 1, false)->cfa_kind;
+    uint8_t kind = find_rule(u, ra - 1, false).cfa_kind;
     return kind != CFA_NONE && kind != CFA_SIGNAL && kind != CFA_PLT && cfi_is_mapped(ra - 8) &&
            arch_follows_call((const unsigned char *)ra);
 }
@@ -241,7 +211,7 @@ static bool called_known_code(struct unwind *u, uint64_t ra)
     uint64_t callee = arch_direct_callee((const unsigned char *)ra);
     if (!callee || callee >> 47)
         return false;
-    uint8_t kind = find_rule(u, callee, false)->cfa_kind;
+    uint8_t kind = find_rule(u, callee, false).cfa_kind;
     return kind != CFA_NONE && kind != CFA_PLT && cfi_is_mapped(callee) &&
            !arch_is_jump_stub((const unsigned char *)callee);
 }
@@ -431,7 +401,7 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
             }
             continue;
         }
-        if (kind == CFA_NONE && n && trampoline_rule(u, pc)->cfa_kind != CFA_NONE)
+        if (kind == CFA_NONE && n && trampoline_rule(u, pc).cfa_kind != CFA_NONE)
             continue; /* with its rule, now */
         *end = UNWIND_TRUNCATED;
         /* The frame itself is known even where its caller is not. */

@@ -24,9 +24,6 @@
 #include "arch_x86_64.h"
 #include "cfi.h"
 
-#define UNWIND_RULES 4096
-#define UNWIND_ROWS 1024
-
 enum native_flag {
     NATIVE_GAP_ANCHORED = 1, /* frames are missing, up to an anchor */
     NATIVE_GAP_SCANNED = 2,  /* the way on was found, and lands exactly */
@@ -47,16 +44,8 @@ struct anchor_rule {
     struct cfi_rule saved; /* the frame's own rule: where rbp and rbx are saved */
 };
 
-/* What was found before, zeroed at first.  Where calls return to is met again and again, each address its own
- * slot.  Where a thread is interrupted is hardly ever met again, but its row is. */
-struct unwind_cache {
-    struct cfi_rule rules[UNWIND_RULES];
-    struct cfi_row rows[UNWIND_ROWS];
-};
-
 struct unwind {
-    struct unwind_cache *cache;
-    uint32_t epoch;                 /* of the cache; 0: not used yet */
+    uint32_t epoch;                 /* of what is loaded; 0: not looked at yet */
     uint64_t stack_low, stack_high; /* proven readable */
     bool stack_is_foreign;          /* not the thread's own (stack_bounds.h) */
     const uint64_t *anchors;        /* ascending */
@@ -76,10 +65,11 @@ static inline bool unwind_is_stop(const struct unwind *u, uint64_t cfa)
 /* One frame outwards.  CFA_NONE etc. as in the rule.  False: it is not possible; `cfa` means nothing then. */
 bool unwind_step(struct unwind *u, struct unwind_regs *regs, uint64_t *cfa, enum cfa_kind *kind);
 
-/* The rule for `pc`, where a call was made; it holds until the next call. */
-const struct cfi_rule *unwind_rule(struct unwind *u, uint64_t pc);
+/* The rule for `pc`, where a call was made. */
+struct cfi_rule unwind_rule(const struct unwind *u, uint64_t pc);
 
-/* Libraries were loaded or unloaded: all caches are stale, until unwind_refresh at the beginning of a walk. */
+/* Libraries were loaded or unloaded: no rule that was found before holds, from the next unwind_refresh on, at the
+ * beginning of a walk. */
 void unwind_forget_all(void);
 void unwind_refresh(struct unwind *u);
 

@@ -66,25 +66,25 @@ static bool trace_walk(struct exact_thread *t, const struct callee *callee, stru
         return false;
     uint64_t pc = word_at(e0 - 8) - 1;
     while (tr->n_pcs < TRACE_MAX) {
-        const struct cfi_rule *r = unwind_rule(&t->unwind, pc);
+        struct cfi_rule r = unwind_rule(&t->unwind, pc);
         uint64_t cfa = sp;
-        if (r->cfa_kind == CFA_RBP) {
+        if (r.cfa_kind == CFA_RBP) {
             if (!bp_slot || !note_frame_pointer(tr, bp_slot))
                 return false;
             cfa = bp;
-        } else if (r->cfa_kind != CFA_RSP) {
+        } else if (r.cfa_kind != CFA_RSP) {
             return false;
         }
-        cfa += (uint64_t)(int64_t)r->cfa_offset;
+        cfa += (uint64_t)(int64_t)r.cfa_offset;
         if (cfa <= sp || cfa & 7)
             return false;
         if (cfa >= t->unwind.stop_cfa)
             return unwind_is_stop(&t->unwind, cfa);
         tr->pcs[tr->n_pcs++] = pc;
-        if (r->bp_kind == SAVED_AT_RBP || !note_return_address(tr, cfa - 8))
+        if (r.bp_kind == SAVED_AT_RBP || !note_return_address(tr, cfa - 8))
             return false;
-        uint64_t slot = cfa + (uint64_t)(int64_t)r->bp_offset;
-        if (r->bp_kind == SAVED_AT_CFA && slot >= sp) {
+        uint64_t slot = cfa + (uint64_t)(int64_t)r.bp_offset;
+        if (r.bp_kind == SAVED_AT_CFA && slot >= sp) {
             bp_slot = slot;
             bp = word_at(slot);
         }
@@ -126,7 +126,7 @@ static struct exact_node *native_child(struct exact *x, struct exact_thread *t,
 /* How many of the `n` frames that were walked lie below the outer eval loop. */
 static size_t below_outer(const struct exact *x, const struct exact_thread *t, size_t n)
 {
-    const struct native_frame *f = t->native;
+    const struct native_frame *f = x->native;
     for (size_t i = 0; i < n && t->unwind.stop_cfa; i++)
         if (!f[i].flags && f[i].cfa >= t->unwind.stop_cfa)
             return i && !f[i - 1].flags ? without_handler(x, i) : i;
@@ -137,17 +137,18 @@ static size_t below_outer(const struct exact *x, const struct exact_thread *t, s
 static struct exact_node *walked_child(struct exact *x, struct exact_thread *t,
                                        struct exact_node *node, size_t n)
 {
-    struct memo_path *last = &t->memo->path;
-    if (last->parent != node || last->epoch != t->unwind.epoch)
+    struct memo_path *last = x->path;
+    if (last->parent != node || last->thread != t->serial || last->epoch != t->unwind.epoch)
         last->n = 0;
     last->parent = node;
+    last->thread = t->serial;
     last->epoch = t->unwind.epoch;
     uint32_t at = 0;
     while (n--) {
-        const struct native_frame *f = &t->native[n];
+        const struct native_frame *f = &x->native[n];
         uint64_t pc = f->flags ? f->flags : f->pc;
-        if (at < last->n && last->pc[at] == pc) {
-            node = last->node[at++];
+        if (at < last->n && last->step[at].pc == pc) {
+            node = last->step[at++].node;
             continue;
         }
         if (f->flags)
@@ -156,8 +157,8 @@ static struct exact_node *walked_child(struct exact *x, struct exact_thread *t,
                 frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
         else
             node = native_child(x, t, node, f->pc);
-        last->pc[at] = pc;
-        last->node[at] = node;
+        last->step[at].pc = pc;
+        last->step[at].node = node;
         last->n = ++at;
     }
     return node;
@@ -176,12 +177,12 @@ static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
     enum unwind_end end = UNWIND_TRUNCATED;
     size_t n = 0;
     if (callee->caller.pc || unwind_from_anchor(u, callee->cfa, &callee->caller))
-        n = unwind_walk(u, &callee->caller, t->native, EXACT_NATIVE_MAX, &end);
+        n = unwind_walk(u, &callee->caller, x->native, EXACT_NATIVE_MAX, &end);
     u->anchors = NULL;
     u->n_anchors = 0;
     n = below_outer(x, t, n);
     for (size_t i = n; i--;)
-        if (!t->native[i].flags && is_called(node, t->native[i].pc)) {
+        if (!x->native[i].flags && is_called(node, x->native[i].pc)) {
             n = i;
             end = UNWIND_COMPLETE;
             break;
@@ -215,11 +216,28 @@ static __attribute__((noinline)) bool find_callee(struct exact *x, struct exact_
     if (entry < regs->sp || entry >= t->unwind.stack_high)
         return false; /* on another stack */
     do {
-        callee->saved = *unwind_rule(&t->unwind, regs->pc); /* knows CPython's trampoline, too */
+        callee->saved = unwind_rule(&t->unwind, regs->pc); /* knows CPython's trampoline, too */
         if (!unwind_step(&t->unwind, regs, &callee->cfa, &kind) || kind == CFA_END)
             return false;
     } while (callee->cfa <= entry);
     return callee->cfa - entry <= PYFRAME_EVAL_MAX;
+}
+
+/* The set to put a new path into.  What was there before more were needed is walked again.  NULL: no memory. */
+static struct memo_entry *place_for(struct memo *m, uint64_t hash)
+{
+    bool grows = !m->n_sets || (m->n_replaced >= 2 * m->n_sets && m->n_sets < MEMO_SETS_MAX);
+    uint32_t n = m->n_sets ? 4 * m->n_sets : MEMO_SETS;
+    void *larger = grows ? map_memory(n * sizeof *m->set) : NULL;
+    if (larger) {
+        map_memory_free(m->set, m->n_sets * sizeof *m->set);
+        *m = (struct memo){larger, n, 0};
+    }
+    if (!m->n_sets)
+        return NULL;
+    struct memo_entry *set = m->set[hash % m->n_sets].way;
+    m->n_replaced += set[1].parent != NULL;
+    return set;
 }
 
 struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
@@ -243,8 +261,9 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
     distance |= (uint64_t)(uint16_t)callee.saved.bp_offset << 48;
     uint64_t ra = word_at(e0 - 8);
     uint64_t hash = map_hash((uint64_t)parent ^ distance << 48 ^ ra * 0x9e3779b97f4a7c15ull);
-    struct memo_entry *set = t->memo->entry[hash % MEMO_SETS];
-    for (int i = 0; i < 2; i++)
+    struct memo *memo = &t->memo;
+    struct memo_entry *set = memo->n_sets ? memo->set[hash % memo->n_sets].way : NULL;
+    for (int i = 0; set && i < 2; i++)
         if (set[i].parent == parent && set[i].distance == distance &&
             same_words(&set[i], e0 - set[i].reach))
             return set[i].node;
@@ -261,6 +280,8 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
         }
     while (n--)
         node = native_child(x, t, node, tr.pcs[n]);
+    if (!(set = place_for(memo, hash)))
+        return node;
     set[1] = set[0];
     set[0] = (struct memo_entry){.parent = parent,
                                  .distance = distance,

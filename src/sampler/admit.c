@@ -23,7 +23,7 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
         t->listed = listed;
     if (!t || drain_add_thread(s->drain, t, now)) {
         if (t)
-            t->index = 0;
+            registry_unnumber(&s->registry, t);
         return false;
     }
     s->n_threads++;
@@ -53,10 +53,17 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
 
 void admit_claimed(struct session *s)
 {
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));) {
-        admit(s, t->tid, task_list_number(&s->tasks, t->tid));
+    struct thread *refused = NULL;
+    for (struct thread *t; (t = registry_take_claimed(&s->registry));) {
         s->look_again = true; /* it may have ended before the list was read */
+        if (admit(s, t->tid, task_list_number(&s->tasks, t->tid)))
+            continue;
+        t->next_claimed = refused;
+        refused = t;
+    }
+    for (struct thread *t = refused, *next; t; t = next) {
+        next = t->next_claimed;
+        registry_keep_claimed(&s->registry, t);
     }
 }
 

@@ -34,6 +34,7 @@
 #define SLACK_NS 2000000ul       /* more than a sample's period at the usual rate */
 #define LEAST_TICK_NS 2000000ull /* whatever nudges it, others get session_lock and the processor */
 #define DRAIN_NS 50000000ull
+#define SCAN_REST 10
 #define QUIET_AFTER_NS 100000000ull
 #define SNAPSHOT_NS 1000000000ull
 #define COVER_NS 20000000ull
@@ -205,8 +206,6 @@ void collector_scan(struct session *s)
     s->look_again = false;
     bool complete = task_list_read(&s->tasks, see, s);
     admit_claimed(s);
-    if (s->engine == ENGINE_SIGTRAP)
-        registry_stock(&s->registry, &s->limits);
     if (!complete)
         do_without_list(s);
     if (!any_ended(s))
@@ -215,6 +214,20 @@ void collector_scan(struct session *s)
     s->changed_ns = clock_now_ns();
     drain_all(s, false);
     for_each(s, retire);
+}
+
+/* Where there are thousands of threads it takes milliseconds: it is not to take more than one in ten. */
+static void scan_in_turn(struct session *s, uint64_t now)
+{
+    if (s->engine == ENGINE_SIGTRAP) {
+        admit_claimed(s);
+        registry_stock(&s->registry, &s->limits);
+    }
+    if (now < s->scan_after_ns)
+        return;
+    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    collector_scan(s);
+    s->scan_after_ns = now + SCAN_REST * (clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
 }
 
 static bool ring_urgent(struct session *s)
@@ -283,7 +296,7 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
     if (loaded_update())
         unwind_forget_all();
     if (!s->signal_taken && !paused && (s->look_again || task_list_changed(&s->tasks)))
-        collector_scan(s);
+        scan_in_turn(s, now);
     if (!s->signal_taken && !paused)
         names_look(s, now);
     if (s->clock == CLOCK_WALL && !paused)
@@ -358,6 +371,8 @@ static void *collect(void *arg)
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */
     collector_scan(s);
+    if (s->engine == ENGINE_SIGTRAP)
+        registry_stock(&s->registry, &s->limits);
     atomic_store(&s->ready, 1);
     pthread_cond_broadcast(&s->is_ready);
     while (!atomic_load(&s->stop_wanted)) {

@@ -14,6 +14,7 @@
 
 #define FIRST_LOOK_NS 10000000ull
 #define LAST_LOOK_NS 1000000000ull /* where threads are chosen */
+#define LOOKS_AT_ONCE 32           /* each takes some 10 us */
 
 int names_prepare(struct session *s, const struct sampler_options *options)
 {
@@ -97,10 +98,11 @@ void names_look_now(struct session *s, struct thread *t)
         engine_open(s, t);
 }
 
-static void look(struct session *s, struct thread *t, uint64_t now)
+/* Returns whether it was time to. */
+static bool look(struct session *s, struct thread *t, uint64_t now)
 {
     if (now < t->look_ns)
-        return;
+        return false;
     bool first = !t->look_wait_ns; /* its name has just been read */
     t->look_wait_ns = first ? FIRST_LOOK_NS : 2 * t->look_wait_ns;
     if (*s->wall_threads && t->look_wait_ns > LAST_LOOK_NS)
@@ -108,16 +110,17 @@ static void look(struct session *s, struct thread *t, uint64_t now)
     t->look_ns = now + t->look_wait_ns;
     if (!first)
         names_look_now(s, t);
+    return !first;
 }
 
 void names_look(struct session *s, uint64_t now)
 {
     if (now < s->look_ns)
         return;
-    uint32_t at = 0;
+    uint32_t at = 0, n = 0;
     s->look_ns = UINT64_MAX;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        look(s, t, now);
+        n += n < LOOKS_AT_ONCE && look(s, t, now);
         if (t->look_ns < s->look_ns)
             s->look_ns = t->look_ns;
     }

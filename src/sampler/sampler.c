@@ -66,9 +66,7 @@ static struct thread_limits thread_limits(const struct sampler_options *o, uint6
 
 static int calibrate(struct session *s, struct sampler_info *info)
 {
-    struct unwind u = {.cache = map_memory(sizeof *u.cache)};
-    if (!u.cache)
-        return fail(info, -ENOMEM, "memory");
+    struct unwind u = {0};
     u.stack_low = (uint64_t)__builtin_frame_address(0) & ~4095ull;
     uint64_t self = arch_thread_pointer();
     u.stack_high = u.stack_low > self ? s->main_stack_high : self;
@@ -76,7 +74,6 @@ static int calibrate(struct session *s, struct sampler_info *info)
     const char *wrong = "the thread's stack could not be found";
     if (pages < 1 << 20 && memread_pages(u.stack_low, pages) == pages)
         wrong = pyframe_calibrate(&u, &s->layout);
-    map_memory_free(u.cache, sizeof *u.cache);
     if (!wrong)
         return 0;
     snprintf(info->error, sizeof info->error, "%s", wrong);
@@ -140,6 +137,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     s->limits = thread_limits(o, s->asked_period_ns);
     s->generation = ++generations;
     atomic_store(&s->period_ns, o->period_ns);
+    if ((error = registry_init(&s->registry)))
+        return fail(info, error, "memory");
     if (!(s->codes = codes_new()))
         return fail(info, -ENOMEM, "memory");
     if ((error = spool_open(&s->spool, o->spool_fd, s->fd_floor)))
@@ -168,14 +167,9 @@ static void dispose(struct session *s)
     task_list_close(&s->tasks);
     own_fd_close(&s->status);
     uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
         drain_remove_thread(s->drain, t);
-        registry_remove(&s->registry, t);
-    }
-    at = 0;
-    for (struct thread *t; (t = registry_next_claimed(&s->registry, &at));)
-        registry_remove(&s->registry, t);
-    registry_unstock(&s->registry);
+    registry_free(&s->registry);
     perf_clocks_free(&s->perf);
     trap_guards_free(&s->guards);
     drain_free(s->drain);

@@ -72,8 +72,9 @@ struct session {
     pthread_cond_t is_ready;
     int fd_floor;
     struct task_list tasks;
-    struct own_fd status; /* /proc/self/status */
-    bool look_again;      /* for threads, whatever the list says */
+    struct own_fd status;   /* /proc/self/status */
+    bool look_again;        /* for threads, whatever the list says */
+    uint64_t scan_after_ns; /* the next list of threads */
     uint64_t start_ns, start_cpu_ns;
     uint64_t paused_cpu_ns;   /* the process's CPU time when sampling was paused */
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */

@@ -142,7 +142,6 @@ static struct cfi_rule rule_at(const char *label)
 {
     struct cfi_rule rule;
     cfi_find((uint64_t)label, &rule);
-    assert_int_equal(rule.pc, (uint64_t)label);
     return rule;
 }
 
@@ -405,7 +404,6 @@ static void addresses_outside_all_modules_are_unknown(void **state)
         uint64_t start, end;
         cfi_find(addresses[i], &rule);
         assert_int_equal(rule.cfa_kind, CFA_NONE);
-        assert_int_equal(rule.pc, addresses[i]);
         assert_false(cfi_function(addresses[i], &start, &end));
     }
     munmap(page, 4096);

@@ -37,6 +37,7 @@ static int set_up_for(uint32_t max_nodes)
     static struct registry r;
     memset(&r, 0, sizeof r);
     registry = &r;
+    assert_int_equal(registry_init(registry), 0);
     file = memfd_create("spool", MFD_CLOEXEC);
     assert_int_equal(spool_open(&spool, file, 100), 0);
     drain = drain_new(spool, max_nodes);
@@ -60,7 +61,7 @@ static int tear_down(void **state)
 {
     (void)state;
     drain_remove_thread(drain, thread);
-    registry_remove(registry, thread);
+    registry_free(registry);
     drain_free(drain);
     spool_close(spool);
     return close(file);

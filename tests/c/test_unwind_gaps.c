@@ -199,7 +199,8 @@ NOINLINE static void walk_inside(void)
                                    .sp = (uint64_t)here.uc_mcontext.gregs[REG_RSP]};
         enum cfa_kind kind;
         uint64_t cfa;
-        memset(unwinder.cache, 0, sizeof *unwinder.cache); /* what walks before have learned */
+        unwind_forget_all(); /* what walks before have learned */
+        unwind_refresh(&unwinder);
         assert_false(unwind_step(&unwinder, &regs, &cfa, &kind));
     }
     unwinder.stack_low = (uint64_t)here.uc_mcontext.gregs[REG_RSP] & ~4095ull;

@@ -41,9 +41,7 @@ static inline uint64_t walk_stack_end(void)
 /* An unwinder for the calling thread, whose stack is in use from `sp` on. */
 static inline struct unwind walk_unwinder(uint64_t sp)
 {
-    static _Thread_local struct unwind_cache cache;
-    return (struct unwind){
-        .cache = &cache, .stack_low = sp & ~4095ull, .stack_high = walk_stack_end()};
+    return (struct unwind){.stack_low = sp & ~4095ull, .stack_high = walk_stack_end()};
 }
 
 static inline void walk_with(struct unwind *u, const ucontext_t *context, struct walk *w)

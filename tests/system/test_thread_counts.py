@@ -247,3 +247,43 @@ def test_a_thread_is_one_however_late_the_collector_sees_it(tmp_path: Path, mode
         assert set(traced) == set(found)
     assert set(found) <= {*made, main}  # a sampler need not see a thread that came and went
     assert len(set(found)) == len(found)
+
+
+ALIVE = """
+    import json, sys, threading, time
+    from pyhybrid import Profiler
+    mode, engine, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    threading.stack_size(128 * 1024)
+    here, go = threading.Semaphore(0), threading.Event()
+    def add(x): return x + 1
+    def work():
+        end, x = time.thread_time() + 0.003, 0
+        while time.thread_time() < end: x = add(x)
+        here.release()
+        go.wait()
+    def resident():
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+    def run():
+        before = resident()
+        pool = [threading.Thread(target=work) for _ in range(n)]
+        for thread in pool: thread.start()
+        for thread in pool: here.acquire()
+        time.sleep(0.2)  # the collector's part
+        took = (resident() - before) / n
+        go.set()
+        for thread in pool: thread.join()
+        return took
+    if mode == "bare":
+        took, threads = run(), n + 1
+    else:
+        with Profiler(mode=mode, engine=engine) as p: took = run()
+        threads = len(p.profile.threads)
+    print(json.dumps([took, threads]))
+"""
+
+
+@pytest.mark.slow
+def test_there_is_no_bound_of_threads(tmp_path: Path) -> None:
+    _, threads = run(tmp_path, ALIVE, "hybrid", "timer", 4200)
+    assert threads == 4201
