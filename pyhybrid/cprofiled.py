@@ -20,6 +20,7 @@ import pyhybrid._native  # noqa: F401
 from pyhybrid.cli.run import make_parser
 from pyhybrid.errors import PyhybridError
 from pyhybrid.program import Program
+from pyhybrid.visible import visible
 
 Count = tuple[str, int, str, int, int]
 
@@ -56,7 +57,7 @@ def main() -> None:
     try:
         program = Program(words)
     except PyhybridError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{visible(str(error))}\n")
         sys.exit(error.exit_code)
     profiler, pid = cProfile.Profile(), os.getpid()
 

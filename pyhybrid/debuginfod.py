@@ -10,11 +10,11 @@ Source: debuginfod_find_debuginfo(3).
 import ctypes
 import errno
 import os
-import sys
 import threading
 from collections.abc import Callable
 
 from pyhybrid.errors import PyhybridError
+from pyhybrid.visible import say
 
 LIBRARY = "libdebuginfod.so.1"
 
@@ -51,7 +51,7 @@ class Debuginfod:
         That may take minutes: it is said on stderr, and can be interrupted.
         """
         name = os.path.basename(module)
-        print(f"pyhybrid: asking debuginfod for {name} ...", file=sys.stderr, flush=True)
+        say(f"asking debuginfod for {name} ...")
         path = ctypes.c_void_p()
         raw = bytes.fromhex(build_id)
         found = self._wait_for(self._find, self._client, raw, len(raw), ctypes.byref(path))

@@ -19,6 +19,7 @@ from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.summary import summarize
 from pyhybrid.symbols import Demangle, Loader
+from pyhybrid.visible import say
 
 SUFFIX = ".pyhybrid"
 DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for
@@ -64,7 +65,7 @@ def export(path: str, prefix: str, formats: list[str], summary: bool) -> int:
                 notes += output.notes
                 written += [output.path] if output.path else []
             except PyhybridError as error:
-                print(f"pyhybrid: {error}", file=sys.stderr)
+                say(str(error))
                 code = error.exit_code
         if summary:
             in_source = in_source or _in_source(profile, notes)
@@ -108,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
                 os.unlink(options.spool)
         return EXPORT_FAILED if failed else 0
     except PyhybridError as error:
-        print(f"pyhybrid: {error}", file=sys.stderr)
+        say(str(error))
         return error.exit_code
 
 

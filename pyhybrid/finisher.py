@@ -25,7 +25,8 @@ try:
     os._exit(code)
 except KeyboardInterrupt:
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-    sys.stderr.write(f"pyhybrid: interrupted; `pyhybrid report {spool}` still reads it\\n")
+    shown = repr(spool)[1:-1]
+    sys.stderr.write(f"pyhybrid: interrupted; `pyhybrid report {shown}` still reads it\\n")
     sys.exit(130)
 """
 _INTERRUPTED = 130

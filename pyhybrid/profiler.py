@@ -17,6 +17,7 @@ from pyhybrid.jit_files import jit_files
 from pyhybrid.meta import describe
 from pyhybrid.settings import CLOCKS, ENGINES, NO_SAMPLES, Settings
 from pyhybrid.streams import keep_whole, release
+from pyhybrid.visible import visible
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
@@ -25,7 +26,7 @@ def _say(line: str) -> None:
     """One line on the process's standard error; `sys.stderr` is the program's, and may be gone."""
     for write in (
         lambda: sys.stderr.flush(),
-        lambda: os.write(2, f"pyhybrid: {line}\n".encode(errors="surrogateescape")),
+        lambda: os.write(2, f"pyhybrid: {visible(line)}\n".encode()),
     ):
         try:
             write()

@@ -14,6 +14,7 @@ from pyhybrid.lines import FunctionLines
 from pyhybrid.names import losses_text, shares_text, short_time, shorten_native
 from pyhybrid.shorten import elided, middle
 from pyhybrid.summary import CallDurations, Function, Summary
+from pyhybrid.visible import visible
 
 Line = list[tuple[str, str]]
 
@@ -32,10 +33,11 @@ def print_summary(summary: Summary, stream: TextIO) -> None:
 
 
 def show(make: Callable[[int], list[Line]], stream: TextIO) -> None:
-    """Print the lines that `make` returns for a number of columns."""
+    """Print the lines that `make` returns for a number of columns, with all in them visible."""
     try:
         terminal = stream.isatty()
         lines = make(_columns(stream) if terminal else MAX_COLUMNS)
+        lines = [[(visible(text), style) for text, style in line] for line in lines]
         if terminal:
             _print_rich(lines, stream)
         else:
@@ -279,8 +281,8 @@ def _cut(line: Line, columns: int) -> Line:
     """A line's text up to `columns`."""
     cut: Line = []
     left = columns
-    for text, style in line:
+    for text, style in ((visible(text), style) for text, style in line):
         shown = text if len(text) <= left else text[: max(0, left - 1)] + "…" * (left > 0)
         left -= len(shown)
-        cut.append((shown.replace("\n", " "), style))
+        cut.append((shown, style))
     return cut

@@ -44,7 +44,9 @@ def find_source(path: str, name: str, first: int, last: int, recorded_ns: int) -
     if end is None or not last <= end <= len(lines):
         return Source({}, "source has changed")
     numbers = range(first, end + 1)
-    return Source({number: lines[number - 1] for number in numbers}, _CHANGED if changed else "")
+    return Source(
+        {number: lines[number - 1].expandtabs() for number in numbers}, _CHANGED if changed else ""
+    )
 
 
 def read_source(path: str, wanted: Iterable[int], recorded_ns: int) -> Source:
@@ -57,7 +59,9 @@ def read_source(path: str, wanted: Iterable[int], recorded_ns: int) -> Source:
     except OSError:
         return Source({}, "source not found")
     numbers = (number for number in wanted if 0 < number <= len(lines))
-    return Source({number: lines[number - 1] for number in numbers}, _CHANGED if changed else "")
+    return Source(
+        {number: lines[number - 1].expandtabs() for number in numbers}, _CHANGED if changed else ""
+    )
 
 
 def _refuse_pipes(path: str) -> None:

@@ -7,6 +7,7 @@ Only what is needed for that is imported: the profiled program waits for it.
 import sys
 
 from pyhybrid.errors import PyhybridError
+from pyhybrid.visible import say
 
 SUBCOMMANDS = {"report": "report", "export": "export", "compare-cprofile": "compare"}  # modules
 
@@ -50,8 +51,6 @@ def main(arguments: list[str] | None = None) -> None:
 
         program = run(arguments)
     except PyhybridError as error:
-        if sys.stderr:  # None: closed
-            line = str(error).replace("\n", "\\n")
-            sys.stderr.write(f"pyhybrid: {line}\n")
+        say(str(error))
         sys.exit(error.exit_code)
     program.run()

@@ -15,6 +15,7 @@ from pyhybrid.compare import Difference, compare
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.names import shorten_file
 from pyhybrid.profile_file import Profile
+from pyhybrid.visible import write_lines
 
 
 class Compare:
@@ -51,8 +52,7 @@ class Compare:
             raise PyhybridError(f"cannot run {args.script}: {error.strerror or error}") from None
         except KeyboardInterrupt:
             raise PyhybridError("interrupted") from None
-        for line in _table(differences, args.n):
-            print(line)
+        write_lines(_table(differences, args.n), sys.stdout)
         return 0
 
 

@@ -1,7 +1,6 @@
 """`pyhybrid export`: a profile in another program's format."""
 
 import argparse
-import sys
 
 from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
@@ -25,6 +24,7 @@ from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import PerfMap, missing
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.in_place import into
+from pyhybrid.visible import say
 
 
 class Export:
@@ -104,13 +104,13 @@ class Export:
         with open_profile(args.file) as opened, damage_in(args.file):
             if args.compensate:
                 compensate(opened)
-                print(f"pyhybrid: {COMPENSATED}", file=sys.stderr)
+                say(COMPENSATED)
             profile, notes = in_source, _ = choose(opened, choice_of(args))
             if not AS_RECORDED.issuperset(args.format):
                 in_source, more = with_debug_info(profile, args)
                 notes += more
             for note in notes:
-                print(f"pyhybrid: {note}", file=sys.stderr)
+                say(note)
             if args.bundle is not None:
                 _say(write_bundle(profile, args.bundle))
                 return
@@ -130,10 +130,10 @@ class Export:
                     _say(exporter.write(chosen, exporter.default_path(profile, prefix)))
             if Perf.name in args.format and PerfMap.name not in args.format:
                 for note in missing(profile):
-                    print(f"pyhybrid: {note}", file=sys.stderr)
+                    say(note)
 
 
 def _say(output: Output) -> None:
     written = [f"wrote {output.path}"] if output.path else []
     for line in [*written, *output.notes]:
-        print(f"pyhybrid: {line}", file=sys.stderr)
+        say(line)

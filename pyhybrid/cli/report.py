@@ -24,6 +24,7 @@ from pyhybrid.render import print_summary
 from pyhybrid.render_lines import print_lines
 from pyhybrid.summary import as_json, summarize
 from pyhybrid.tree_view import tree_lines
+from pyhybrid.visible import write_lines
 
 
 class Report:
@@ -92,8 +93,10 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
     selected, notes = choose(profile, choice_of(args))
     if args.quality:
         report = quality_report(selected)
-        text = json.dumps(asdict(report), indent=2)
-        print(text if args.json else "\n".join([*notes, *quality_lines(report)]))
+        if args.json:
+            print(json.dumps(asdict(report), indent=2))
+        else:
+            write_lines([*notes, *quality_lines(report)], sys.stdout)
         return
     selected, more = with_debug_info(selected, args)
     notes += more
@@ -102,12 +105,11 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
             raise UsageError("lines are not kept by time: --lines goes with --thread only")
         if selected.is_part and profile.lines:
             notes.append("Python lines are not kept by time: left out")
-        for note in notes:
-            print(note)
+        write_lines(notes, sys.stdout)
         print_lines(selected, sys.stdout)
     elif args.tree:
         how = args.min_time, args.all_frames, args.full_names
-        print("\n".join([*notes, *tree_lines(selected, *how)]))
+        write_lines([*notes, *tree_lines(selected, *how)], sys.stdout)
     else:
         summary = summarize(selected, [], notes, args.min_time, args.all_frames)
         if args.json:

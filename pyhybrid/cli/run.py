@@ -9,6 +9,7 @@ from pyhybrid.errors import UsageError
 from pyhybrid.profiler import Profiling
 from pyhybrid.program import Program
 from pyhybrid.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES, Settings
+from pyhybrid.visible import say
 
 USAGE = """\
 python -m pyhybrid [options] script.py [args...]
@@ -190,8 +191,8 @@ def _activate_trampoline(quiet: bool) -> None:
     from pyhybrid.trampoline import activate
 
     advice = activate()
-    if not quiet and sys.stderr:
-        sys.stderr.write(f"pyhybrid: {advice}\n")
+    if not quiet:
+        say(advice)
 
 
 def run(arguments: list[str]) -> Program:

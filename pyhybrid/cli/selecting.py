@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 
 from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice
 from pyhybrid.cli.parser import Duration
@@ -11,6 +10,7 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file import Profile
 from pyhybrid.slow import SlowerThan
+from pyhybrid.visible import say
 
 
 def slower_than(text: str) -> SlowerThan:
@@ -38,7 +38,7 @@ def open_profile(path: str) -> Profile:
         whose = f"{part} is of a run that was killed, or goes on: name it to read it"
         if not os.path.exists(path):
             raise PyhybridError(f"there is no {path}, but {whose}")
-        print(f"pyhybrid: {path} is older: {whose}", file=sys.stderr)
+        say(f"{path} is older: {whose}")
     return Profile.open(path)
 
 
