@@ -127,6 +127,7 @@ class Profiler:
             self._settings.prefix = os.path.join(folder, "out") if folder else output
             profiling = Profiling(self._settings, _argv())
             profiling.start()
+            profiling.resume()
         except BaseException:
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)

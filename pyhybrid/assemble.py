@@ -77,7 +77,6 @@ def assemble(
     spool.meta["kernel_build_id"] = symbolizer.kernel_build_id()
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
-    spool.meta.setdefault("package_dir", os.path.dirname(os.path.abspath(__file__)))
     store.write(database, spool, frames, tree, threads, exact, lines)
     ticks = Ticks(spool)
     store.write_calls(database, kept_calls(spool, ticks, spool.exact_threads, nodes))

@@ -14,7 +14,6 @@ from operator import add, attrgetter
 
 from pyhybrid._profile import add_up, nearest, outermost, pairs, take
 from pyhybrid.errors import PyhybridError
-from pyhybrid.fold import own_nodes
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Exact
 
@@ -50,18 +49,16 @@ class FunctionCalls(Tally):
 def function_calls(
     profile: Profile, min_time_ns: int = 0, with_callers: bool = True
 ) -> dict[int, FunctionCalls]:
-    """What events counted of every function of the program, by frame id.
+    """What events counted of every function, by frame id.
 
     Functions with a total below `min_time_ns` are part of their callers: their self time is
     theirs, and what they call is called by them.  So sums stay as they are; functions that no other
     one of the program called on some thread stay, too.
     """
-    hidden = own_nodes(profile)
-    seen = [row for row in profile.exact if row.node not in hidden]
-    functions = _sums(profile, seen, hidden, with_callers)
+    functions = _sums(profile, profile.exact, set(), with_callers)
     if not min_time_ns:
         return functions
-    rows = {(row.thread, row.node): row for row in seen}
+    rows = {(row.thread, row.node): row for row in profile.exact}
     above = {key: _row_above(profile, rows, *key) for key in rows}
     frame_of = profile.nodes.frame
     outermost = {frame_of[node] for (_, node), key in above.items() if key is None}
@@ -71,7 +68,7 @@ def function_calls(
         if frame_of[key[1]] in small and to:
             self_ns = rows.pop(key).self_ns
             rows[to] = rows[to]._replace(self_ns=rows[to].self_ns + self_ns)
-    hidden |= {node for node, frame in enumerate(frame_of) if frame in small}
+    hidden = {node for node, frame in enumerate(frame_of) if frame in small}
     return _sums(profile, list(rows.values()), hidden, with_callers)
 
 

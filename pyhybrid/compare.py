@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyhybrid.calls import FunctionCalls, traced_calls
-from pyhybrid.fold import own_nodes
 from pyhybrid.plumbing import IMPORT_FILES
 from pyhybrid.profile_file import Profile
 
@@ -99,17 +98,15 @@ def _rank(each: Difference) -> tuple[bool, int, int, Key]:
 
 def _facts(profile: Profile, functions: dict[int, FunctionCalls]) -> defaultdict[Key, Facts]:
     """What the paths say, by function."""
-    nodes, own, main = profile.nodes, own_nodes(profile), profile.process.pid
+    nodes, main = profile.nodes, profile.process.pid
     facts: defaultdict[Key, Facts] = defaultdict(Facts)
     keys = {frame: _key(profile, frame) for frame in profile.frames}
     turns: defaultdict[int, int] = defaultdict(int)
     importing = [False] * len(nodes.parent)
     for node, (parent, frame) in enumerate(zip(nodes.parent, nodes.frame, strict=True)):
-        if node and node not in own:
+        if node:
             importing[node] = importing[parent] or keys[frame][0] in IMPORT_FILES
     for row in profile.exact:
-        if row.node in own:
-            continue
         of, n = facts[keys[nodes.frame[row.node]]], row.calls + row.resumes
         turns[row.node] += n
         of.resumes += row.resumes

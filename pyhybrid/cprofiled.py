@@ -28,25 +28,14 @@ _OWN = os.path.join(os.path.dirname(__file__), "")
 
 
 def _counts(profiler: cProfile.Profile) -> list[Count]:
-    """The program's functions: our own, and what they called but the program, left out."""
-    figures: dict[int, tuple[CodeType, int, float]] = {}  # by id: equal code may be of two files
-    ours = []
-    for entry in profiler.getstats():
-        if not isinstance(entry.code, CodeType):
-            continue
-        if entry.code.co_filename.startswith(_OWN):
-            ours += entry.calls or []
-        else:
-            figures[id(entry.code)] = entry.code, entry.callcount, entry.totaltime
-    for called in ours:
-        if id(called.code) in figures:
-            code, calls, total_s = figures[id(called.code)]
-            if code.co_name != "<module>":
-                figures[id(code)] = code, calls - called.callcount, total_s - called.totaltime
+    """The program's functions, our own left out."""
     return [
-        (code.co_filename, code.co_firstlineno, code.co_qualname, calls, round(total_s * 1e9))
-        for code, calls, total_s in figures.values()
-        if calls
+        (
+            *(each.code.co_filename, each.code.co_firstlineno, each.code.co_qualname),
+            *(each.callcount, round(each.totaltime * 1e9)),
+        )
+        for each in profiler.getstats()
+        if isinstance(each.code, CodeType) and not each.code.co_filename.startswith(_OWN)
     ]
 
 
@@ -70,8 +59,7 @@ def main() -> None:
 
     atexit.register(write)  # first, so that it runs last
     program.prepare()
-    profiler.enable(builtins=False)  # 3.14 forgets what its constructor was told
-    program.run()
+    program.run(lambda: profiler.enable(builtins=False))  # 3.14 forgets its constructor's
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ A view over the table `line` (schema.sql, which says what they mean).
 from collections import defaultdict
 from dataclasses import dataclass
 
-from pyhybrid.fold import own_nodes
 from pyhybrid.profile_file import Profile
 
 
@@ -37,18 +36,15 @@ class FunctionLines:
 
 def function_lines(profile: Profile) -> list[FunctionLines]:
     """The functions of the program whose lines were recorded, those with most time first."""
-    frame_of, own = profile.nodes.frame, own_nodes(profile)
+    frame_of = profile.nodes.frame
     figures: defaultdict[int, dict[int, LineFigures]] = defaultdict(dict)
     for row in profile.lines:
-        if row.node in own:
-            continue
         one = figures[frame_of[row.node]].setdefault(row.line, LineFigures(row.line, 0, 0))
         one.hits += row.hits
         one.total_ns += row.total_ns
     calls: defaultdict[int, int] = defaultdict(int)
     for exact in profile.exact:
-        if exact.node not in own:
-            calls[frame_of[exact.node]] += exact.calls
+        calls[frame_of[exact.node]] += exact.calls
     functions = []
     for number, lines in figures.items():
         frame = profile.frames[number]

@@ -22,7 +22,6 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
     return {
         "version": __version__,
         "python": sys.version.split()[0],
-        "package_dir": os.path.dirname(os.path.abspath(__file__)),
         "clock": settings.clock,
         "wall_threads": [os.fsdecode(each) for each in settings.wall_threads],
         "mode": settings.mode,

@@ -97,7 +97,7 @@ class Profiling:
         return descriptor
 
     def start(self) -> None:
-        """Claim the spool and start the clocks; nothing is left if it fails."""
+        """Claim the spool and start the clocks, paused; nothing is left if it fails."""
         self._import_early()
         try:
             from pyhybrid import _native
@@ -124,11 +124,13 @@ class Profiling:
                 exact=settings.mode != "sample",
                 c_calls=settings.c_calls,
                 filter=settings.filter,
+                own=os.path.join(os.path.dirname(__file__), ""),
                 lines=settings.lines,
                 backend=backend,
                 events=settings.events,
                 keep_events_ns=settings.keep_events_ns,
                 module_table=settings.unwinder == "table",
+                paused=True,  # what we do from here on is not the program's
                 kernel_frames={None: 0, True: 1, False: -1}[settings.kernel],
             )
         except (OSError, RuntimeError) as error:
@@ -138,11 +140,10 @@ class Profiling:
             kind = UsageError if code in (errno.ENOTSUP, errno.ENOSYS) else PyhybridError
             reason = error.strerror if isinstance(error, OSError) else error
             raise kind(f"cannot start: {reason}") from None
+        self.paused = True
         self.streams = keep_whole(_native.whole_write) if settings.mode != "trace" else []
         self._hold_lock()
         self._write_meta(started, machine)
-        if settings.wall_threads:
-            self._name_threads()
 
     def _import_early(self) -> None:
         """What is needed after the clocks start, so that it is not sampled as the program's."""
@@ -210,7 +211,7 @@ class Profiling:
         self.paused = True
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Begin, or go on after `pause`."""
         self.native.resume()
         self.paused = False
         if self.settings.wall_threads:
@@ -238,6 +239,7 @@ class Profiling:
         """
         if os.getpid() != self.pid or not self.native.running():
             return None
+        self.native.pause()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
         result = self.native.stop(lambda: self._to_json(self._last_meta()).encode())

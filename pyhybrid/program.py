@@ -5,6 +5,7 @@ Source: CPython Modules/main.c (pymain_run_python), Python/pylifecycle.c (add_ma
 
 import os
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 from pyhybrid.errors import UsageError
@@ -78,16 +79,19 @@ class Program:
         elif self.kind == "folder":
             sys.path.insert(0, first)
 
-    def run(self) -> None:
-        """Run the program, and end as it did; an exception has then been reported."""
-        if self._execute():
+    def run(self, begin: Callable[[], None]) -> None:
+        """Run the program, and end as it did; an exception has then been reported.
+
+        `begin` is called last before that.
+        """
+        if self._execute(begin):
             return
         if isinstance(getattr(sys, "last_exc", None), KeyboardInterrupt):
             sys.excepthook = lambda *_: None
             raise KeyboardInterrupt  # for the interpreter to die of the signal
         sys.exit(1)
 
-    def _execute(self) -> bool:
+    def _execute(self, begin: Callable[[], None]) -> bool:
         from pyhybrid._native import run_call, run_command, run_file
 
         if self.kind in ("-m", "folder"):
@@ -95,7 +99,9 @@ class Program:
 
             as_module = self.kind == "-m"
             name = self.target if as_module else "__main__"
-            return run_call(runpy._run_module_as_main, name, as_module)  # type: ignore[attr-defined]
-        if self.kind == "-c":
-            return run_command(self.target)
-        return run_file(None if self.kind == "-" else os.fsencode(self.target))
+            functions = runpy._run_code, runpy._run_module_as_main  # type: ignore[attr-defined]
+            begin()
+            return run_call(*functions, name, as_module)
+        file = None if self.kind == "-" else os.fsencode(self.target)
+        begin()
+        return run_command(self.target) if self.kind == "-c" else run_file(file)

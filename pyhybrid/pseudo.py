@@ -20,7 +20,8 @@ BRIDGED = "bridged"  # code without unwind information was passed, verified; vie
 UNKNOWN_PYTHON = "unknown_python"
 TREE_FULL = "tree_full"
 IN_KERNEL = "kernel"
-OWN_CALLBACK = "pyhybrid"  # a sample that met our own code: outside all shares
+# A sample that met our own code, or what runs the program: outside all shares.
+OWN_CALLBACK = "pyhybrid"
 
 # In the kernel; where is not known.  Also the name of its functions whose names it does not tell.
 KERNEL = "[kernel]"

@@ -398,9 +398,11 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
         codes_holds(x->codes, frame_code_id(c->node->word), code))
         return parent->hot[code >> 6 & 1] = c->node;
     uint64_t id = exact_intern_code(x, code);
-    uint64_t word = id ? frame_python(id, 0) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
+    bool is_own = x->is_own && x->is_own(code);
+    uint64_t word =
+        id ? frame_python(id, is_own ? EXACT_OWN : 0) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
     struct exact_node *n = exact_child(x, t, parent, word);
-    if (id && n->word == word && n != parent) {
+    if (id && n->word == word && n != parent && !is_own) { /* who finds it there records it */
         *child_place(t, parent, code) =
             (struct exact_child){parent, code, n}; /* it may have moved */
         parent->hot[code >> 6 & 1] = n;

@@ -36,11 +36,16 @@
 #define EXACT_CHUNK_BITS 6 /* nodes in the first one */
 #define EXACT_CHUNKS 22
 #define EXACT_NODES_MAX ((1u << (EXACT_CHUNK_BITS + EXACT_CHUNKS)) - (1u << EXACT_CHUNK_BITS) - 1)
+
+/* In the place of a Python node's instruction offset: a function of ours, which has no figures. */
+#define EXACT_OWN 1ull
+
 #define EXACT_NATIVE_MAX 4096 /* frames between two eval loops */
 
 /* One cache line.  Counters are relaxed atomics with one writer. */
 struct exact_node {
-    uint64_t word; /* raw (frame.h): a code id without offset, a function's start, a pseudo-frame */
+    uint64_t
+        word; /* raw (frame.h): a code id, perhaps EXACT_OWN; a function's start, a pseudo-frame */
     uint32_t id, parent;
     struct exact_node *hot[2]; /* Python children called last, by a bit of the code's address */
     _Atomic uint64_t calls, resumes, total_ticks;
@@ -164,8 +169,9 @@ struct exact {
     bool log_events;    /* every begin and end is logged */
     bool keep_calls;    /* single calls of the recorded functions are kept (regions: always) */
     struct open_calls open;
-    bool lines;   /* of functions that a filter selects */
-    bool c_calls; /* and so are calls of C functions */
+    bool lines;                    /* of functions that a filter selects */
+    bool c_calls;                  /* and so are calls of C functions */
+    bool (*is_own)(uint64_t code); /* is it the code of a function of ours?  NULL: none is */
     uint64_t serials;
     struct native_frame
         *native; /* the native frames between, EXACT_NATIVE_MAX: who has the GIL walks */
@@ -228,6 +234,11 @@ static inline struct exact_node *exact_python_child(struct exact *x, struct exac
 {
     struct exact_node *n = exact_hot_child(x, parent, code);
     return n ? n : exact_find_python(x, t, parent, code);
+}
+
+static inline bool exact_is_own(const struct exact_node *n)
+{
+    return frame_tag(n->word) == PYH_TAG_PYTHON && n->word & EXACT_OWN;
 }
 
 static inline bool exact_is_full(const struct exact_node *n)

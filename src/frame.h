@@ -57,8 +57,8 @@ enum pseudo {
     PSEUDO_UNKNOWN_PYTHON,    /* a Python frame whose code object could not be identified */
     PSEUDO_OTHER_INTERPRETER, /* the Python frames of a subinterpreter */
     PSEUDO_TREE_FULL,         /* the tree's bound was reached: what lies below is not told apart */
-    PSEUDO_PYHYBRID,          /* the sample met one of our own callbacks */
-    PSEUDO_KERNEL,            /* in a system call; where in the kernel is not known */
+    PSEUDO_PYHYBRID, /* the sample met one of our own callbacks, or what runs the program (launcher.h) */
+    PSEUDO_KERNEL, /* in a system call; where in the kernel is not known */
 };
 
 static inline uint64_t frame_native(uint64_t address)

@@ -31,6 +31,7 @@ static void emit_eval(struct output *o, enum py_chain_state state)
     case PY_NONE:
     case PY_COMPLETE:
     case PY_STOPPED:
+    case PY_LAUNCHED:
         break; /* in its prologue or epilogue: the Python frame is not there (yet, any more) */
     case PY_TRUNCATED:
     case PY_BROKEN:

@@ -82,7 +82,10 @@ static int on_audit(const char *event, PyObject *args, void *data)
     (void)data;
     if (!sampler_running())
         return 0;
-    if (!strcmp(event, "os.exec"))
+    if (!strcmp(event, "exec")) {
+        if (program_begins_now())
+            instrument_program_begins();
+    } else if (!strcmp(event, "os.exec"))
         sampler_before_exec();
     else if (!strcmp(event, "subprocess.Popen") ||
              (!strcmp(event, "os.posix_spawn") && !is_from_subprocess()))
@@ -127,10 +130,11 @@ static void announce_c_function(uint64_t address, const char *name, uint32_t len
 }
 
 /* The tool id, or -1 with an exception set and nothing running. */
-static int start_events(PyObject *include, PyObject *exclude, PyObject *only, bool lines,
-                        bool c_calls, struct call_cost *cost)
+static int start_events(PyObject *include, PyObject *exclude, PyObject *only, PyObject *own,
+                        bool lines, bool c_calls, struct call_cost *cost)
 {
     int tool_id = -1;
+    filter_set_own(own);
     if (filter_set(include, exclude, only))
         ;
     else if (watcher < 0)
@@ -152,21 +156,35 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only, bo
     return -1;
 }
 
+PyDoc_STRVAR(pause_doc, "pause() -> None\n\nNo samples and no events from now on, until resume().");
+
+static PyObject *pause_all(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    instrument_pause();
+    sampler_pause();
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(
     start_doc,
     "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
-    "      max_nodes=2000000, exact=False, c_calls=False, filter=None, lines=False, backend=None, "
+    "      max_nodes=2000000, exact=False, c_calls=False, filter=None, own='', lines=False, "
+    "backend=None, "
     "events=False,\n"
-    "      keep_events_ns=0, kernel_frames=0, wall_threads=b'', module_table=False) -> dict\n\n"
+    "      keep_events_ns=0, kernel_frames=0, wall_threads=b'', module_table=False, paused=False) "
+    "-> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none, 5 sigtrap (sampler.h); "
     "exact: with\n"
     "the events of sys.monitoring; c_calls: with those of C functions; filter: (include, exclude, "
     "names), see filter.h;\n"
+    "own: what the files of functions begin with that are not recorded (empty: none);\n"
     "lines: count and time the lines of what it selects;\n"
     "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones;\n"
     "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no;\n"
-    "module_table: see loaded.h;\n"
+    "module_table: see loaded.h; paused: until resume();\n"
     "wall_threads: by the wall's clock only threads with such a name (sampler.h).\n"
     "Returns engine, engine_reason, no_kernel_frames (why; None: there are), unlisted (which "
     "threads), period_ns, cost_ns, "
@@ -178,25 +196,25 @@ PyDoc_STRVAR(
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {
-        "spool",        "period_ns",    "clock",  "engine",         "max_frames",
-        "ring_bytes",   "max_nodes",    "exact",  "c_calls",        "filter",
-        "lines",        "backend",      "events", "keep_events_ns", "kernel_frames",
-        "wall_threads", "module_table", NULL};
+        "spool",         "period_ns",    "clock",        "engine",  "max_frames",
+        "ring_bytes",    "max_nodes",    "exact",        "c_calls", "filter",
+        "own",           "lines",        "backend",      "events",  "keep_events_ns",
+        "kernel_frames", "wall_threads", "module_table", "paused",  NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
     unsigned long long keep_events_ns = 0;
     int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, lines = 0, events = 0,
-        kernel_frames = 0, module_table = 0, tool_id = -1;
+        kernel_frames = 0, module_table = 0, paused = 0, tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
     const char *backend = NULL, *wall_threads = NULL;
     Py_ssize_t wall_threads_length = 0;
-    PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOpzpKiy#p", names, &spool,
+    PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL, *own = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOUpzpKiy#pp", names, &spool,
                                      &period_ns, &clock, &engine, &max_frames, &ring_bytes,
-                                     &max_nodes, &exact, &c_calls, &filter, &lines, &backend,
+                                     &max_nodes, &exact, &c_calls, &filter, &own, &lines, &backend,
                                      &events, &keep_events_ns, &kernel_frames, &wall_threads,
-                                     &wall_threads_length, &module_table))
+                                     &wall_threads_length, &module_table, &paused))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -233,8 +251,10 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         stop_watching();
         return raise_start_error(error, info.error);
     }
-    if (exact && (tool_id = start_events(include, exclude, only, lines, c_calls, &cost)) < 0)
+    if (exact && (tool_id = start_events(include, exclude, only, own, lines, c_calls, &cost)) < 0)
         return NULL;
+    if (paused)
+        Py_XDECREF(pause_all(self, NULL));
     return Py_BuildValue(
         "{sissszszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
         "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted, "period_ns",
@@ -312,17 +332,6 @@ static PyObject *open_windows(PyObject *self, PyObject *unused)
     return PyLong_FromUnsignedLong(window_n_open());
 }
 
-PyDoc_STRVAR(pause_doc, "pause() -> None\n\nNo samples and no events from now on, until resume().");
-
-static PyObject *pause_all(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    instrument_pause();
-    sampler_pause();
-    Py_RETURN_NONE;
-}
-
 PyDoc_STRVAR(resume_doc, "resume() -> None\n\nSamples and events again.");
 
 static PyObject *resume_all(PyObject *self, PyObject *unused)
@@ -381,8 +390,13 @@ PyDoc_STRVAR(run_file_doc,
 PyDoc_STRVAR(run_command_doc,
              "run_command(code: str) -> bool\n\nRun the value of `-c` in `__main__`.");
 
-PyDoc_STRVAR(run_call_doc, "run_call(function, *arguments) -> bool\n\n"
-                           "Call what runs a program; False as in run_file.");
+PyDoc_STRVAR(run_call_doc,
+             "run_call(beginner, function, *arguments) -> bool\n\n"
+             "Call a function that calls `beginner`, which runs a program by exec(); False as in\n"
+             "run_file.");
+
+PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
+                                "The functions that run now are not the program's.");
 
 PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
                               "`raw.write` that goes on where a signal cuts it short.");
@@ -424,6 +438,7 @@ static PyObject *at_exit(PyObject *self, PyObject *args)
         return NULL;
     if (!sampler_running())
         Py_RETURN_NONE;
+    Py_XDECREF(pause_all(self, NULL)); /* not even the call of `finish` is the program's */
     return at_exit_call(signal, finish);
 }
 
@@ -441,6 +456,7 @@ static PyMethodDef methods[] = {
     {"prepare_exit", prepare_exit, METH_NOARGS, prepare_exit_doc},
     {"wait_at_exit", wait_at_exit, METH_VARARGS, wait_at_exit_doc},
     {"at_exit", at_exit, METH_VARARGS, at_exit_doc},
+    {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", program_run_command, METH_O, run_command_doc},
     {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},

@@ -1,8 +1,12 @@
 /* Source: CPython Modules/main.c (pymain_run_file_obj, pymain_run_stdin,
  * pymain_run_command, pymain_run_module), Python/pythonrun.c (_PyRun_SimpleFile, PyErr_Print). */
+#include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
+
 #include "program.h"
 
 #include <stdio.h>
+
+#include "launcher.h"
 
 #define COMMAND "<string>" /* its file name */
 
@@ -12,52 +16,71 @@
 #define C_LIMIT Py_C_RECURSION_LIMIT
 #endif
 
-/* The program may recurse as deep as if none of our frames lay below it. */
-struct depth {
+/* What lies below the program: it may recurse as deep as if none of our frames did. */
+struct below {
+    PyThreadState *ts;
     int python, c;
 };
 
-static struct depth forget_depth(PyThreadState *ts)
+static struct below begin(uint64_t cfa)
 {
-    struct depth d = {.python = ts->py_recursion_limit - ts->py_recursion_remaining};
-    ts->py_recursion_remaining += d.python;
+    PyThreadState *ts = PyThreadState_Get();
+    struct below b = {.ts = ts, .python = ts->py_recursion_limit - ts->py_recursion_remaining};
+    ts->py_recursion_remaining += b.python;
 #ifdef C_LIMIT
-    d.c = C_LIMIT - ts->c_recursion_remaining;
-    ts->c_recursion_remaining += d.c;
+    b.c = C_LIMIT - ts->c_recursion_remaining;
+    ts->c_recursion_remaining += b.c;
 #endif
-    return d;
+    atomic_store(&launcher.cfa, cfa);
+    atomic_store(&launcher.frame, (uint64_t)frame_of_state(ts));
+    return b;
 }
 
-static void recall_depth(PyThreadState *ts, struct depth d)
+/* By the function that has this frame on the stack until the program ends. */
+#define BEGIN() begin((uint64_t)__builtin_dwarf_cfa())
+
+static void end(struct below b)
 {
-    ts->py_recursion_remaining -= d.python;
+    atomic_store(&launcher.frame, 0);
+    atomic_store(&launcher.cfa, 0);
+    b.ts->py_recursion_remaining -= b.python;
 #ifdef C_LIMIT
-    ts->c_recursion_remaining -= d.c;
+    b.ts->c_recursion_remaining -= b.c;
 #endif
+}
+
+PyObject *program_mark_launcher(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    const frame_t *outermost = NULL;
+    for (const frame_t *f = frame_of_state(PyThreadState_Get()); f; f = f->previous)
+        if (!FRAME_IS_ENTRY(f))
+            outermost = f;
+    atomic_store(&launcher.outermost_frame, (uint64_t)outermost);
+    atomic_store(&launcher.outermost_code, outermost ? FRAME_CODE(outermost) : 0);
+    Py_RETURN_NONE;
 }
 
 static int run_stream(FILE *stream, const char *name, int close_it)
 {
     PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
-    PyThreadState *ts = PyThreadState_Get();
-    struct depth depth = forget_depth(ts);
-    int failed = PyRun_AnyFileExFlags(stream, name, close_it, &flags);
-    recall_depth(ts, depth);
-    return failed;
+    return PyRun_AnyFileExFlags(stream, name, close_it, &flags);
 }
 
 PyObject *program_run_file(PyObject *self, PyObject *path)
 {
     (void)self;
-    if (path == Py_None)
-        return PyBool_FromLong(!run_stream(stdin, "<stdin>", 0));
-    const char *name = PyBytes_AsString(path);
+    const char *name = path == Py_None ? "<stdin>" : PyBytes_AsString(path);
     if (!name)
         return NULL;
-    FILE *file = fopen(name, "rbe");
+    FILE *file = path == Py_None ? stdin : fopen(name, "rbe");
     if (!file)
         return PyErr_SetFromErrnoWithFilename(PyExc_OSError, name);
-    return PyBool_FromLong(!run_stream(file, name, 1));
+    struct below below = BEGIN();
+    int failed = run_stream(file, name, file != stdin);
+    end(below);
+    return PyBool_FromLong(!failed);
 }
 
 /* Since 3.13 tracebacks show the lines of a command, too (run_mod in Python/pythonrun.c): found by
@@ -105,29 +128,48 @@ PyObject *program_run_command(PyObject *self, PyObject *command)
     PyObject *main = PyImport_AddModule("__main__");
     if (!main)
         return NULL;
-    PyThreadState *ts = PyThreadState_Get();
-    struct depth depth = forget_depth(ts);
+    struct below below = BEGIN();
     PyObject *result = evaluate_command(command, PyModule_GetDict(main));
     if (!result)
         PyErr_Print();
-    recall_depth(ts, depth);
+    end(below);
     Py_XDECREF(result);
     return PyBool_FromLong(result != NULL);
+}
+
+/* The code of the function whose exec() begins the program; 0: there is none, or it has begun. */
+static _Atomic uint64_t beginner;
+
+bool program_begins_now(void)
+{
+    uint64_t code = atomic_load_explicit(&beginner, memory_order_relaxed);
+    const frame_t *f = code ? frame_of_state(PyThreadState_Get()) : NULL;
+    if (!f || FRAME_CODE(f) != code)
+        return false;
+    const frame_t *entry = f->previous ? f->previous->previous : NULL;
+    if (!entry || !FRAME_IS_ENTRY(entry) || (uint64_t)entry->previous != launcher_frame())
+        return false;
+    atomic_store(&beginner, 0);
+    atomic_store(&launcher.frame, (uint64_t)f);
+    return true;
 }
 
 PyObject *program_run_call(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
-    if (n < 1) {
-        PyErr_SetString(PyExc_TypeError, "run_call needs a function");
+    if (n < 2 || !PyFunction_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "run_call needs two functions");
         return NULL;
     }
-    PyThreadState *ts = PyThreadState_Get();
-    struct depth depth = forget_depth(ts);
-    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1), NULL);
+    struct below below = BEGIN();
+    uint64_t frame = launcher_frame();
+    atomic_store(&beginner, (uint64_t)PyFunction_GET_CODE(args[0]));
+    PyObject *result = PyObject_Vectorcall(args[1], args + 2, (size_t)(n - 2), NULL);
+    atomic_store(&beginner, 0);
+    atomic_store(&launcher.frame, frame);
     if (!result)
-        PyErr_Print();
-    recall_depth(ts, depth);
+        PyErr_Print(); /* SystemExit: here the program's exit functions run */
+    end(below);
     Py_XDECREF(result);
     return PyBool_FromLong(result != NULL);
 }

@@ -10,6 +10,11 @@
 
 #include <Python.h>
 
+#include <stdbool.h>
+
+/* mark_launcher(): all that runs now, and what it calls, is not the program's (launcher.h). */
+PyObject *program_mark_launcher(PyObject *self, PyObject *unused);
+
 /* run_file(path: bytes | None) -> bool: a script or `.pyc` in `__main__`; None: standard input.
  * False: it ended by an exception, which has been reported (sys.last_exc). */
 PyObject *program_run_file(PyObject *self, PyObject *path);
@@ -17,7 +22,11 @@ PyObject *program_run_file(PyObject *self, PyObject *path);
 /* run_command(code: str) -> bool: the same for `-c`. */
 PyObject *program_run_command(PyObject *self, PyObject *command);
 
-/* run_call(function, *arguments) -> bool: the same for a call. */
+/* run_call(beginner, function, *arguments) -> bool: the same for the call of a function that calls `beginner`, which
+ * hands over to the program by exec(). */
 PyObject *program_run_call(PyObject *self, PyObject *const *args, Py_ssize_t n);
+
+/* exec() is called: is it by `beginner`, for the first time?  Then its frame is the launcher's last from now on. */
+bool program_begins_now(void);
 
 #endif

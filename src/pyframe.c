@@ -4,6 +4,7 @@
 #include "pyframe.h"
 
 #include "compiler.h"
+#include "launcher.h"
 #include "memread.h"
 #include "pyframe_version.h"
 
@@ -75,11 +76,15 @@ NO_ASAN static bool is_running(struct reader *r, uint64_t address, const frame_t
  * before it; all else is a stale or half-built link. */
 NO_ASAN static void follow(struct reader *r, uint64_t address, uint64_t sp, struct py_chain *chain)
 {
-    uint64_t last_entry = sp;
+    uint64_t last_entry = sp, launched_by = launcher_frame();
     chain->state = PY_COMPLETE;
     for (bool at_entry = false; address || !at_entry;) {
         if (!address) { /* a generator that is just resumed, or yields: it is linked to no caller */
             chain->state = PY_BROKEN;
+            return;
+        }
+        if (address == launched_by) {
+            chain->state = PY_LAUNCHED;
             return;
         }
         const frame_t *f = read_frame(r, address);

@@ -36,6 +36,7 @@ enum py_chain_state {
     PY_BROKEN,    /* a link could not be read or is implausible: what comes before it is good */
     PY_OTHER,     /* the frames of another interpreter than the main one */
     PY_STOPPED,   /* `stop_frame` was met, the last one of `frames` */
+    PY_LAUNCHED, /* the launcher's frame was met: the program's outermost one is the last of `frames` */
 };
 
 struct py_chain {

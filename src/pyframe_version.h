@@ -52,6 +52,16 @@ typedef _PyInterpreterFrame frame_t;
 #define GIL_HOLDER(gil) ((uint64_t)(gil)->last_holder._value)
 #endif
 
+/* The innermost frame of a thread that has the GIL. */
+static inline frame_t *frame_of_state(const PyThreadState *ts)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    return ts->current_frame;
+#else
+    return ts->cframe->current_frame;
+#endif
+}
+
 /* The entry frame of an eval loop (pyframe.h)? */
 #define FRAME_IS_ENTRY(f) ((f)->owner == OWNED_BY_EVAL)
 

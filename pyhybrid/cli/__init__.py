@@ -49,8 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(_subcommand(arguments[0], arguments[1:]))
         from pyhybrid.cli.run import run
 
-        program = run(arguments)
+        program, begin = run(arguments)
     except PyhybridError as error:
         say(str(error))
         sys.exit(error.exit_code)
-    program.run()
+    program.run(begin)

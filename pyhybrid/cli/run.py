@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from pyhybrid import __version__
 from pyhybrid.cli.parser import Duration, Number, Parser
@@ -195,8 +196,11 @@ def _activate_trampoline(quiet: bool) -> None:
         say(advice)
 
 
-def run(arguments: list[str]) -> Program:
-    """Parse, start profiling, and return the program to run.  Raises PyhybridError."""
+def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
+    """Parse, start profiling, and return the program to run, and what to call when it begins.
+
+    Raises PyhybridError.
+    """
     parser = make_parser()
     ours, program = _split(parser, arguments)
     options = parser.parse_args(ours)
@@ -241,8 +245,7 @@ def run(arguments: list[str]) -> Program:
     if options.perf_trampoline:
         _activate_trampoline(options.quiet)
     profiling.start()
+    profiling.native.mark_launcher()
     profiling.finish_at_exit()
-    if options.paused:
-        profiling.pause()
     job.prepare()
-    return job
+    return job, (lambda: None) if options.paused else profiling.resume

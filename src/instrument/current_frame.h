@@ -33,15 +33,6 @@ static inline PyThreadState *current_state_at(int64_t offset)
     return *(PyThreadState *const *)(arch_thread_pointer() + (uint64_t)offset);
 }
 
-static inline frame_t *frame_of_state(const PyThreadState *ts)
-{
-#if PY_VERSION_HEX >= 0x030d0000
-    return ts->current_frame;
-#else
-    return ts->cframe->current_frame;
-#endif
-}
-
 /* With current_state_offset, where it is known. */
 static inline frame_t *current_frame_at(int64_t offset)
 {

@@ -215,6 +215,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
         PyErr_Clear();
     has_disabled = filter_is_set();
     x->all_events = !filter_is_set();
+    x->is_own = filter_has_own() ? filter_is_own : NULL;
     x->lines = lines;
     x->keep_calls = filter_has_names();
     current_frame_init();
@@ -305,6 +306,13 @@ void instrument_idle_event(void)
         return;
     idle = false;
     events_off();
+}
+
+void instrument_program_begins(void)
+{
+    struct exact *x = atomic_load(&exact_current);
+    if (x)
+        shadow_close_own(x);
 }
 
 void instrument_stop(void)

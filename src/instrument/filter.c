@@ -11,7 +11,7 @@ static struct {
     bool selected;
 } cache[CACHE];
 
-static PyObject *included, *excluded, *only;
+static PyObject *included, *excluded, *only, *own;
 static bool let_through;
 
 void filter_clear(void)
@@ -35,6 +35,22 @@ int filter_set(PyObject *include, PyObject *exclude, PyObject *names)
     excluded = Py_NewRef(exclude);
     only = Py_NewRef(names);
     return 0;
+}
+
+void filter_set_own(PyObject *folder)
+{
+    Py_XSETREF(own, Py_XNewRef(folder));
+}
+
+bool filter_has_own(void)
+{
+    return own && PyUnicode_GET_LENGTH(own);
+}
+
+bool filter_is_own(uint64_t code)
+{
+    PyObject *file = ((const PyCodeObject *)code)->co_filename;
+    return PyUnicode_Tailmatch(file, own, 0, PY_SSIZE_T_MAX, -1) == 1;
 }
 
 bool filter_is_set(void)

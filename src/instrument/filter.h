@@ -17,6 +17,12 @@
 /* Tuples of `search` methods (an empty `include` means all), and a frozenset of qualified names or of
  * `module.qualname` (empty: all).  NULL, NULL, NULL: no filter.  0 or -1 with an exception set. */
 int filter_set(PyObject *include, PyObject *exclude, PyObject *names);
+
+/* What the files of our functions begin with, which are never recorded; NULL or empty: there are none. */
+void filter_set_own(PyObject *folder);
+bool filter_has_own(void);
+bool filter_is_own(uint64_t code);
+
 void filter_clear(void);
 bool filter_is_set(void);
 bool filter_has_names(void);

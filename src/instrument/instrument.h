@@ -43,6 +43,9 @@ void instrument_active(void);
 /* An event came that does not count.  Whatever the exception set. */
 void instrument_idle_event(void);
 
+/* What runs now on the calling thread leads to the program, and is none of it (launcher.h): its turns end. */
+void instrument_program_begins(void);
+
 /* In a forked child, at once: nothing is counted.  Not with Python. */
 void instrument_after_fork_child(void);
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "launcher.h"
 #include "map.h"
 #include "memo.h"
 #include "stack_bounds.h"
@@ -129,7 +130,7 @@ static size_t below_outer(const struct exact *x, const struct exact_thread *t, s
     const struct native_frame *f = x->native;
     for (size_t i = 0; i < n && t->unwind.stop_cfa; i++)
         if (!f[i].flags && f[i].cfa >= t->unwind.stop_cfa)
-            return i && !f[i - 1].flags ? without_handler(x, i) : i;
+            return i && !f[i - 1].flags && t->unwind.stop_slack ? without_handler(x, i) : i;
     return n;
 }
 
@@ -254,6 +255,8 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
         return exact_child(x, t, parent, frame_pseudo(PSEUDO_GAP));
     uint64_t e0 = callee.cfa;
     pyframe_stop_at(x->layout, u, outer_entry);
+    if (!outer_entry)
+        launcher_stop(u, entry);
     uint64_t distance = u->stop_cfa - e0;
     if (!outer_entry || u->stop_cfa <= e0 || distance > DISTANCE_MAX ||
         u->stop_cfa > u->stack_high || entry < u->stack_low)

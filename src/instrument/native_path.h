@@ -8,7 +8,7 @@
 #include "exact.h"
 
 /* The node below `parent` for the frames between the eval loop that has the entry frame at `entry`
- * and the one that has `outer_entry`, which is `parent`'s; 0: up to the thread's root. */
+ * and the one that has `outer_entry`, which is `parent`'s; 0: up to what runs the program, or the thread's root. */
 struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
                                uint64_t entry, uint64_t outer_entry);
 

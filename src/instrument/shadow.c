@@ -5,6 +5,7 @@
 
 #include "c_call_stack.h"
 #include "filter.h"
+#include "launcher.h"
 #include "lines.h"
 #include "native_path.h"
 #include "region_stack.h"
@@ -23,12 +24,12 @@ static bool is_phantom(const frame_t *f)
                (uint32_t)((const PyCodeObject *)code)->_co_firsttraceable;
 }
 
-/* The Python caller of `f`, and the entry frame between if C called it. */
+/* The Python caller of `f`, and the entry frame between if C called it.  NULL: there is none in the program. */
 static frame_t *caller_of(const frame_t *f, uint64_t *entry)
 {
     frame_t *p = f->previous;
     *entry = 0;
-    while (p) {
+    while (p && (uint64_t)p != launcher_frame()) {
         if (FRAME_IS_ENTRY(p)) {
 #if PY_VERSION_HEX >= 0x030f0000
             if (!p->previous)
@@ -42,6 +43,13 @@ static frame_t *caller_of(const frame_t *f, uint64_t *entry)
         p = p->previous;
     }
     return NULL;
+}
+
+/* Is it that of the eval loop that runs the program? */
+static bool is_launched(uint64_t entry)
+{
+    const frame_t *caller = ((const frame_t *)entry)->previous;
+    return caller && (uint64_t)caller == launcher_frame();
 }
 
 struct exact_thread *shadow_new_record(struct exact *x)
@@ -86,7 +94,7 @@ static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thre
     struct exact_frame *s = &t->stack[t->depth];
     struct exact_node *node = exact_python_child(x, t, parent, FRAME_CODE(f));
     /* Below the tree's bound nodes stand for several functions: the outermost one is timed. */
-    uint64_t flags = node != parent ? EXACT_RECORDED : 0;
+    uint64_t flags = node != parent && !exact_is_own(node) ? EXACT_RECORDED : 0;
     if (!LIKELY(x->all_events) && flags)
         flags = judged(x, t, f, node);
     *s = (struct exact_frame){
@@ -126,7 +134,7 @@ static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uin
         else
             c_call_ends(t, t->depth - 1, exact_ticks(x)); /* without an event (c_calls.h) */
     }
-    if (between)
+    if (between && !is_launched(between))
         node = native_path(x, t, node, between, top ? top->entry : 0);
     return node;
 }
@@ -162,10 +170,11 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
     return true;
 }
 
-void shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now)
+bool shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now)
 {
     uint64_t entry;
     uint32_t missing = 0, kept = 0;
+    const frame_t *outermost = NULL;
     for (const frame_t *p = first; p && missing < MISSING_MAX; p = caller_of(p, &entry)) {
         for (kept = t->depth; kept; kept--)
             if (t->stack[kept - 1].frame == (uint64_t)p && shadow_is_same(x, t, kept - 1, p))
@@ -173,30 +182,36 @@ void shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
         if (kept)
             break;
         missing++;
+        outermost = p;
     }
     while (t->depth > kept)
         shadow_drop(x, t, now, RETURNED);
+    if (!kept && outermost && launcher_is_outermost((uint64_t)outermost, FRAME_CODE(outermost)))
+        return false;
     /* They are listed so far up that with their regions they do not reach what is still to be read. */
     uint32_t list = kept + (regions_mine ? regions_mine->n : 0);
     while (list + missing > t->capacity)
         if (!exact_grow_stack(t))
-            return;
+            return true;
     const frame_t *p = first;
     for (uint32_t i = missing; i--; p = caller_of(p, &entry))
         t->stack[list + i].frame = (uint64_t)p;
     for (uint32_t i = 0; i < missing; i++)
         if (!push_unseen(x, t, (const frame_t *)t->stack[list + i].frame, now))
-            return;
+            break;
+    return true;
 }
 
+/* NULL: `f` is the launcher's. */
 static __attribute__((noinline)) struct exact_node *
 find_parent(struct exact *x, struct exact_thread *t, const frame_t *f, uint64_t *entry)
 {
     uint64_t between;
     frame_t *p = caller_of(f, &between);
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
-    if (!(top ? p && top->frame == (uint64_t)p && shadow_is_same(x, t, t->depth - 1, p) : !p))
-        shadow_mend_to(x, t, p, exact_ticks(x));
+    if (!(top ? p && top->frame == (uint64_t)p && shadow_is_same(x, t, t->depth - 1, p) : !p) &&
+        !shadow_mend_to(x, t, p, exact_ticks(x)))
+        return NULL;
     t->started = true;
     return below_top(x, t, between, entry);
 }
@@ -285,8 +300,8 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
         } else {
             parent = find_parent(x, t, f, &entry);
         }
-        struct exact_frame *s = push(x, t, f, parent, entry);
-        if (LIKELY(s)) {
+        struct exact_frame *s = LIKELY(parent) ? push(x, t, f, parent, entry) : NULL;
+        if (LIKELY(s && !exact_is_own(s->node))) {
             count(is_call ? &s->node->calls : &s->node->resumes, 1);
             s->since = exact_ticks(x);
             if (!LIKELY(!turns_are_noted(x)))
@@ -303,7 +318,8 @@ struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const
 {
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
     if (!top || top->frame != (uint64_t)f || !shadow_is_same(x, t, t->depth - 1, f))
-        shadow_mend_to(x, t, f, exact_ticks(x));
+        if (!shadow_mend_to(x, t, f, exact_ticks(x)))
+            return NULL;
     t->started = true;
     return t->depth ? &t->stack[t->depth - 1] : NULL;
 }
@@ -382,7 +398,7 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
         const struct exact_frame *top = &t->stack[t->depth - 1];
         if (LIKELY(t->depth && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED) ||
             unwind_to(x, t, f, now)) {
-            if (how == RAISED)
+            if (how == RAISED && !exact_is_own(t->stack[t->depth - 1].node))
                 atomic_fetch_add_explicit(&t->stack[t->depth - 1].node->raised, 1,
                                           memory_order_relaxed);
             pop(x, t, now, how);
@@ -415,6 +431,18 @@ CALLBACK(shadow_on_throw, false, begin(CODE, false), false)
 CALLBACK(shadow_on_return, ends_plainly(CODE, RETURNED), end(CODE, RETURNED), true)
 CALLBACK(shadow_on_yield, ends_plainly(CODE, YIELDED), end(CODE, YIELDED), true)
 CALLBACK(shadow_on_unwind, false, end(CODE, RAISED), false)
+
+void shadow_close_own(struct exact *x)
+{
+    if (exact_mine.generation != x->generation)
+        return;
+    struct exact_thread *t = exact_mine.thread;
+    uint64_t now = exact_ticks(x);
+    shadow_enter();
+    while (t->depth)
+        shadow_drop(x, t, now, CUT_OFF);
+    shadow_leave();
+}
 
 void shadow_close_all(struct exact *x, uint64_t ticks)
 {

@@ -27,6 +27,9 @@ PyObject *shadow_on_unwind(PyObject *self, PyObject *const *args, size_t n, PyOb
 
 extern PyObject *shadow_disable; /* sys.monitoring.DISABLE */
 
+/* Ends what still runs on the calling thread, now. */
+void shadow_close_own(struct exact *x);
+
 /* Ends what still runs on any thread, at the time `ticks`. */
 void shadow_close_all(struct exact *x, uint64_t ticks);
 

@@ -71,11 +71,11 @@ void shadow_drop(struct exact *x, struct exact_thread *t, uint64_t now, enum end
 bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_t i,
                     const frame_t *f);
 
-/* Makes the stack that of `first` and its callers. */
-void shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now);
+/* Makes the stack that of `first` and its callers.  False: they are the launcher's (launcher.h), and it is empty. */
+bool shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now);
 
 /* The same if it is not so already: `f` as a caller, what it calls next would find it on top.  Returns
- * the top, or NULL: no memory. */
+ * the top, or NULL: no memory, or it is the launcher's. */
 struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const frame_t *f);
 
 /* Is the function that runs in `f` left out by a filter?  Then its events at this place can be switched off. */

@@ -18,6 +18,7 @@
 #include "exact.h"
 #include "former.h"
 #include "frame.h"
+#include "launcher.h"
 #include "memread.h"
 #include "merge.h"
 #include "records.h"
@@ -202,8 +203,38 @@ static bool is_met(const struct unwind *u, const struct merge_input *in)
            unwind_is_stop(u, in->native[in->n_native - 1].cfa);
 }
 
-/* Walks both halves and joins them, down to `top`'s eval loop or, if that is NULL, to the thread's root.
- * Returns the number of words in t->words; 0: `top` was not met. */
+/* Are these the frames of what runs the program, before it begins or when it has ended? */
+static bool is_launcher(const struct py_chain *chain)
+{
+    if (chain->state != PY_COMPLETE || !chain->n_frames)
+        return false;
+    const struct py_frame *last = &chain->frames[chain->n_frames - 1];
+    return launcher_is_outermost(last->frame, last->code);
+}
+
+/* The entry frame of the eval loop that the walk ends with; 0: none. */
+static uint64_t last_entry(const struct py_chain *chain)
+{
+    bool is_last = chain->state == PY_STOPPED || chain->state == PY_LAUNCHED;
+    return is_last && chain->n_entries ? chain->anchors[chain->n_entries - 1] : 0;
+}
+
+static size_t walk_native(struct session *s, struct thread *t, ucontext_t *context,
+                          const struct unwind_regs *regs, enum unwind_end *end)
+{
+    if (!s->backend)
+        return unwind_walk(&t->unwind, regs, t->native, t->limits.max_frames, end);
+    size_t n = s->backend(context, t->native, t->limits.max_frames, end);
+    for (size_t i = 0; t->unwind.stop_cfa && i < n; i++)
+        if (unwind_is_stop(&t->unwind, t->native[i].cfa)) {
+            *end = UNWIND_COMPLETE;
+            return i + 1;
+        }
+    return n;
+}
+
+/* Walks both halves and joins them, down to `top`'s eval loop or, if that is NULL, to the program's outermost one or
+ * the thread's root.  Returns the number of words in t->words; 0: `top` was not met. */
 static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
                    const struct unwind_regs *regs, const struct exact_frame *top)
 {
@@ -213,7 +244,12 @@ static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
     pyframe_walk(&t->unwind, regs, &s->layout, &t->chain);
     if (top && t->chain.state != PY_STOPPED)
         return 0;
-    pyframe_stop_at(&s->layout, &t->unwind, t->chain.stop_entry);
+    t->words[0] = frame_pseudo(PSEUDO_PYHYBRID);
+    if (is_launcher(&t->chain))
+        return 1;
+    uint64_t entry = last_entry(&t->chain);
+    pyframe_stop_at(&s->layout, &t->unwind, entry);
+    bool to_launcher = !entry && launcher_stop(&t->unwind, regs->sp);
     t->unwind.anchors = t->chain.anchors;
     t->unwind.n_anchors = t->chain.n_entries;
     t->unwind.anchor_rule = &s->layout.anchor;
@@ -222,12 +258,12 @@ static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
                              .python = t->python,
                              .regions = regions_mine,
                              .layout = &s->layout};
-    if (s->backend)
-        in.n_native = s->backend(context, t->native, t->limits.max_frames, &in.end);
-    else
-        in.n_native = unwind_walk(&t->unwind, regs, t->native, t->limits.max_frames, &in.end);
-    if (top && !is_met(&t->unwind, &in))
+    in.n_native = walk_native(s, t, context, regs, &in.end);
+    bool met = is_met(&t->unwind, &in);
+    if (top && !met)
         return 0;
+    if (to_launcher && met && !--in.n_native)
+        return 1;
     name_python_frames(s, t);
     return merge_stack(&in, t->words, t->limits.max_frames);
 }

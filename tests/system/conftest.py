@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, WORKER, Run, build_extension, made_once
+from support import TARGETS, WORKER, Run, build_extension, check_calls_shown, made_once
 
 from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.profile_file import Profile
@@ -90,6 +90,7 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
             )
         if check:
             assert result.returncode == 0, stderr
+        check_calls_shown(runs[-1].folder, stderr or "")
         return runs[-1]
 
     yield run

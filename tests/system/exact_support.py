@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from pyhybrid.fold import own_nodes
 from pyhybrid.names import shorten_native
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Exact
@@ -78,7 +77,7 @@ def check_halves(profile: Profile) -> None:
     But for the innermost one, where it had not begun: the making of a generator, the shim that runs
     `__init__`.
     """
-    counted = {row.node for row in profile.exact} | own_nodes(profile)
+    counted = {row.node for row in profile.exact}
     nodes, frames = profile.nodes, profile.frames
     samples = not_begun = 0
     for row in profile.sampled:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import sysconfig
@@ -111,6 +113,22 @@ class Run:
     def close(self) -> None:
         for profile in self.opened:
             profile.close()
+
+
+_SHOWN = re.compile(r"^calls +([\d,]+) of ", re.MULTILINE)
+_WROTE = re.compile(r"^wrote +(\S+\.pyhybrid)\b", re.MULTILINE)
+
+
+def check_calls_shown(folder: Path, summary: str) -> None:
+    """The calls that a run's summary shows are all that its file has."""
+    shown, file = _SHOWN.search(summary), _WROTE.search(summary)
+    if shown and file:
+        with contextlib.closing(sqlite3.connect(folder / file[1])) as database:
+            (calls,) = database.execute(
+                "SELECT sum(calls) FROM exact JOIN node ON node.id = node"
+                " JOIN frame ON frame.id = frame WHERE kind = 'python'"
+            ).fetchone()
+        assert int(shown[1].replace(",", "")) == calls
 
 
 def paths(profile: Profile) -> Iterator[tuple[int, list[str], list[str]]]:

@@ -100,9 +100,6 @@ def example(end: bool = True) -> SpoolWriter:
     spool.module(PYTHON, PATHS[PYTHON], 0x7F0000000000, build_id=b"\x01" * 20)
     spool.module(TORCH, PATHS[TORCH], 0x7F1000000000, build_id=b"\x02" * 20)
     spool.module(VDSO, PATHS[VDSO], 0x7FFF00000000, size=0x1000, build_id=b"")
-    own = f"{LIBRARY}/site-packages/pyhybrid/cli/run.py"
-    spool.code(1, "_run_module_as_main", "<frozen runpy>", 173)
-    spool.code(2, "Run.run", own, 40)
     # One location entry: 8 code units on the first line, then 8 two lines below.
     spool.code(3, "<module>", "/home/me/workload.py", 1, table=b"\xd7\x00\x00\xe7\x00\x00")
     spool.code(4, "main.<locals>.step", "/home/me/workload.py", 10, first_traceable=2)
@@ -112,8 +109,8 @@ def example(end: bool = True) -> SpoolWriter:
     spool.thread(1, PID, "python", "MainThread")
     spool.thread(2, 4250, "python", "loader;1")
 
-    root = [native(PYTHON, 0x110), native(PYTHON, 0x210), python(1, 5), python(2, 9)]
-    program = [*root, native(PYTHON, 0x310), native(PYTHON, 0x410), python(3, 9)]
+    root = [native(PYTHON, 0x110), native(PYTHON, 0x210)]
+    program = [*root, native(PYTHON, 0x410), python(3, 9)]
     step = [*program, native(PYTHON, 0x510), native(PYTHON, 0x610), python(4, 6)]
     add = [*step, python(5, 3), native(TORCH, 0x1010)]
     thread = [native(PYTHON, 0x710), python(7, 2)]
@@ -125,8 +122,8 @@ def example(end: bool = True) -> SpoolWriter:
         spool.stack(*add, pseudo(2), native(0, 0x7E0000000040)),  # JIT code
         spool.stack(*step, python(6, 1), python(5, 1)),  # through the __init__ shim
         spool.stack(*step, python(6, 1)),  # the shim itself
-        spool.stack(*root, native(PYTHON, 0x510)),  # pyhybrid at work
-        spool.stack(*root, native(PYTHON, 0x310)),  # nothing but plumbing
+        spool.stack(*root, native(PYTHON, 0x510)),  # no Python frame
+        spool.stack(*root, native(PYTHON, 0x410)),  # nothing but plumbing
         spool.stack(pseudo(1), python(5, 3)),
     ]
     thread_stacks = [spool.stack(*thread), spool.stack(*thread, native(VDSO, 0x810))]

@@ -37,7 +37,6 @@ META = {
     "start_unix_ns": 1_700_000_000_000_000_000,
     "unwinder": "cfi",
     "notes": [],
-    "package_dir": "/opt/python/lib/python3.12/site-packages/pyhybrid",
     "n_cpus": 2,
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_profile import LIBRARY, PATHS, PYTHON, fake_symbols
+from example_profile import PATHS, PYTHON, fake_symbols
 from spool_writer import SpoolWriter, c_call, python
 
 from pyhybrid.cli import main
@@ -17,13 +17,12 @@ from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file import Profile
 
 JOB = "/home/me/job.py"
-MODULE, A, B, TWIN, OWN, WORKER = range(1, 7)
+MODULE, A, B, TWIN, WORKER = range(1, 6)
 KEYS = {
     MODULE: (JOB, 1, "<module>"),
     A: (JOB, 10, "a"),
     B: (JOB, 20, "b"),
     TWIN: (JOB, 30, "a"),
-    OWN: (f"{LIBRARY}/site-packages/pyhybrid/program.py", 5, "Program.run"),
     WORKER: ("/opt/other.py", 7, "Worker.run"),
 }
 
@@ -142,16 +141,6 @@ def test_files_below_the_working_directory_are_relative(tmp_path: Path) -> None:
     with trace(tmp_path, [(0, A, {"calls": 1, "ticks": 5})]) as profile:
         profile.meta["cwd"] = "/home/me"
         assert "job.py:a" in callgrind(profile)[0]
-
-
-def test_our_own_frames_are_left_out(tmp_path: Path) -> None:
-    rows = [
-        (0, OWN, {"seeded": 1, "ticks": 100}),
-        (1, MODULE, {"calls": 1, "ticks": 80}),
-    ]
-    with trace(tmp_path, rows) as profile:
-        assert list(stats(profile, tmp_path)) == [MODULE]
-        assert callgrind(profile)[0] == {"???:[threads]": 0, f"{JOB}:<module>": 80}
 
 
 def test_what_had_begun_before_has_a_cost_but_no_call(tmp_path: Path) -> None:

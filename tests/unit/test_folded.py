@@ -1,9 +1,9 @@
-"""Folded stacks: plumbing and our own frames folded away, every sample still counted."""
+"""Folded stacks: plumbing folded away, every sample still counted."""
 
 from pathlib import Path
 
 import pytest
-from example_profile import LIBRARY, PATHS, PYTHON, WEIGHT, example, fake_symbols
+from example_profile import PATHS, PYTHON, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter, native, python
 from traces import trace
 
@@ -99,15 +99,12 @@ def test_a_deep_recursion_is_one_line(tmp_path: Path) -> None:
     assert all(line.count(";") == 129 for line in cut)
 
 
-def fold(tmp_path: Path, *stacks: list[int], pyhybrid: bool = True) -> list[str]:
+def fold(tmp_path: Path, *stacks: list[int]) -> list[str]:
     """Folded lines of stacks over the example's libpython and these Python functions."""
     writer = SpoolWriter()
     writer.meta()
     writer.module(PYTHON, PATHS[PYTHON], 0)
     writer.module(LIBC, "/lib/libc.so.6", 0)
-    package = f"{LIBRARY}/site-packages/{'pyhybrid' if pyhybrid else 'other'}"
-    writer.code(1, "_run_code", "<frozen runpy>", 1)
-    writer.code(2, "run", f"{package}/cli/run.py", 2)
     writer.code(3, "<module>", "/x/job.py", 3)
     writer.code(4, "work", "/x/job.py", 4)
     writer.thread(1, 1, "python")
@@ -132,39 +129,21 @@ METHODS = {  # of a stripped interpreter
     native(PYTHON, 0xB00): "type.__call__",  # PyType_Type[16], by the exported data
 }
 M_EXEC, M_CALL, M_SORTED, M_TYPE = (start + 8 for start in METHODS)
-RUNPY, RUN, MODULE, WORK = (python(n, 1) for n in (1, 2, 3, 4))
+MODULE, WORK = (python(n, 1) for n in (3, 4))
 
 
 @pytest.mark.parametrize(
     ("stack", "line"),
     [
-        # below pyhybrid's exec the program begins
-        ([START, RUNPY, RUN, EXEC, MODULE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
-        ([START, RUNPY, EXEC, RUN, EXEC, MODULE], "<module> (/x/job.py:3)"),
-        ([START, RUNPY, RUN, RUNPY, EXEC, MODULE], "<module> (/x/job.py:3)"),
-        # a stripped interpreter does not name exec
-        ([START, RUNPY, RUN, NAMELESS, MODULE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
-        # unless by its method tables
-        ([START, RUN, M_EXEC, MODULE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
-        ([START, RUN, M_EXEC, WORK], "work (/x/job.py:4)"),
+        ([START, MODULE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
+        # exec stays, also where a stripped interpreter names it by its method tables only
+        ([START, MODULE, EXEC, MODULE],
+         "<module> (/x/job.py:3);builtin_exec;<module> (/x/job.py:3)"),
+        ([START, MODULE, M_EXEC, MODULE],
+         "<module> (/x/job.py:3);builtins.exec;<module> (/x/job.py:3)"),
         ([START, MODULE, M_CALL, M_SORTED, WORK],
          "<module> (/x/job.py:3);builtins.sorted;work (/x/job.py:4)"),
         ([START, MODULE, M_TYPE, WORK], "<module> (/x/job.py:3);work (/x/job.py:4)"),
-        # the program's own exec stays
-        (
-            [START, RUN, EXEC, MODULE, EXEC, MODULE],
-            "<module> (/x/job.py:3);builtin_exec;<module> (/x/job.py:3)",
-        ),
-        # pyhybrid's own work before it
-        (
-            [START, RUNPY, RUN, SORTED],
-            "_run_code (<frozen runpy>:1);run (pyhybrid/cli/run.py:2);builtin_sorted",
-        ),
-        # used as a library: the program called it
-        (
-            [START, MODULE, RUN, EXEC, WORK],
-            "<module> (/x/job.py:3);run (pyhybrid/cli/run.py:2);builtin_exec;work (/x/job.py:4)",
-        ),
         # plumbing goes, with the compiler's suffixes too
         ([START, MODULE, COLD, SORTED, COLD, WORK, COLD],
          "<module> (/x/job.py:3);builtin_sorted;work (/x/job.py:4)"),
@@ -172,8 +151,6 @@ RUNPY, RUN, MODULE, WORK = (python(n, 1) for n in (1, 2, 3, 4))
         # a stripped libc does not name the starts of threads and programs
         ([THREAD_START, THREAD_START, COLD, WORK], "work (/x/job.py:4)"),
         ([THREAD_START, WORK, THREAD_START], "work (/x/job.py:4);libc.so.6 [nameless]"),
-        ([THREAD_START, RUNPY, RUN, THREAD_START, EXEC, MODULE], "<module> (/x/job.py:3)"),
-        ([START, RUN, EXEC], "[interpreter]"),
     ],
 )  # fmt: skip
 def test_folding(tmp_path: Path, stack: list[int], line: str) -> None:
@@ -185,11 +162,6 @@ def test_one_line_for_long_and_short_chains(tmp_path: Path) -> None:
     assert fold(tmp_path, long, short) == [
         "<module> (/x/job.py:3);builtin_sorted;work (/x/job.py:4) 2"
     ]
-
-
-def test_other_packages_are_not_ours(tmp_path: Path) -> None:
-    (line,) = fold(tmp_path, [START, RUNPY, RUN, EXEC, MODULE], pyhybrid=False)
-    assert line.startswith("_run_code (<frozen runpy>:1);run (other/cli/run.py:2);builtin_exec;")
 
 
 def test_an_import_is_one_frame(tmp_path: Path) -> None:

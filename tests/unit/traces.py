@@ -1,18 +1,17 @@
 """Traces made by hand: threads, each a list of (parent node, function, counts).
 
-Ticks are nanoseconds.  A function is a name: `[name]` is a region, `pyhybrid.name` one of ours.
+Ticks are nanoseconds.  A function is a name: `[name]` is a region.
 """
 
 from pathlib import Path
 from typing import Any
 
-from example_profile import LIBRARY, fake_symbols
+from example_profile import fake_symbols
 from spool_writer import SpoolWriter, python, region
 
 from pyhybrid.profile_file import Profile
 
 Rows = list[tuple[int, str, dict[str, int]]]
-OWN = "pyhybrid."
 
 
 def trace(tmp_path: Path, *threads: Rows, **meta: Any) -> Profile:
@@ -28,8 +27,7 @@ def trace(tmp_path: Path, *threads: Rows, **meta: Any) -> Profile:
             spool.region(number, name[1:-1])
             words[name] = region(number)
         else:
-            file = f"{LIBRARY}/site-packages/pyhybrid/x.py" if name.startswith(OWN) else "job.py"
-            spool.code(number, name, file, 10 * number)
+            spool.code(number, name, "job.py", 10 * number)
             words[name] = python(number, 0)
     for index, rows in enumerate(threads, 1):
         spool.exact_thread(index, 4241 + index)

@@ -1,0 +1,207 @@
+"""Where the program begins: what runs it is in no profile, however pyhybrid was started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run, check_calls_shown
+
+from pyhybrid.profile_file import Profile
+
+PROGRAM = """
+import atexit, sys, time
+
+def work(n):
+    end = time.thread_time() + 0.01
+    while time.thread_time() < end:
+        sum(range(1000))
+    return n and work(n - 1)
+
+@atexit.register
+def bye():
+    work(1)
+
+work(4)
+sys.exit(END)
+"""
+LAUNCHER = """
+import threading
+from pyhybrid.cli import main
+
+def launch(arguments):
+    main(arguments)
+    return "never counted"
+
+def after():
+    pass
+
+if __name__ == "__main__":
+    import sys
+    launch(sys.argv[1:])
+    after()
+"""
+
+# What the interpreter calls for a script, and at the end.
+BY_MAIN = ("FileLoader.__init__", "_shutdown")
+
+WAYS = ["script", "code", "stdin", "module", "submodule", "folder", "archive"]
+
+
+def arguments(folder: Path, way: str, end: str) -> list[str]:
+    """The program's part of the command line."""
+    text = PROGRAM.replace("END", end)
+    package = folder / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("def early(): pass\nearly()\n")
+    for name in ("job.py", "package/__main__.py", "package/job.py"):
+        (folder / name).write_text(text)
+    if way == "code":
+        return ["-c", text]
+    if way == "archive":
+        with zipfile.ZipFile(folder / "job.pyz", "w") as archive:
+            archive.writestr("__main__.py", text)
+    return {
+        "script": ["job.py"],
+        "stdin": ["-"],
+        "module": ["-m", "job"],
+        "submodule": ["-m", "package.job"],
+        "folder": ["package"],
+        "archive": ["job.pyz"],
+    }[way]
+
+
+STARTED_BY = {
+    "python -m": [sys.executable, "-m", "pyhybrid"],
+    "command": [os.path.join(os.path.dirname(sys.executable), "pyhybrid")],
+    "launcher": [sys.executable, "launcher.py"],
+}
+
+
+def roots(profile: Profile) -> set[str]:
+    """The outermost Python functions on the paths, counted or sampled."""
+    nodes, frames = profile.nodes, profile.frames
+    found = set()
+    ends = {row.node for row in profile.exact}
+    for node in ends | {profile.stacks.node[row.stack] for row in profile.sampled}:
+        root = ""
+        while node:
+            frame = frames[nodes.frame[node]]
+            if frame.kind == "python":
+                root = frame.name
+            node = nodes.parent[node]
+        found.add(root)
+    return found - {""}
+
+
+def calls(profile: Profile) -> Counter[str]:
+    """By function of the program's."""
+    counted: Counter[str] = Counter()
+    for row in profile.exact:
+        frame = profile.frames[profile.nodes.frame[row.node]]
+        if frame.name in ("<module>", "work", "bye", "early", "launch", "after", "main"):
+            counted[frame.name] += row.calls
+    return counted
+
+
+def run_it(folder: Path, command: list[str], way: str, end: str) -> Profile:
+    (folder / "launcher.py").write_text(LAUNCHER)
+    text = PROGRAM.replace("END", end)
+    done = subprocess.run(
+        [*command, *arguments(folder, way, end)],
+        cwd=folder, input=text, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == int(end), done.stderr
+    check_calls_shown(folder, done.stderr)
+    return Profile.open(str(folder / "out.pyhybrid"))
+
+
+def check(profile: Profile, way: str) -> None:
+    """Its own functions are there, each call of them; none of what runs it."""
+    runpy = way in ("module", "submodule", "folder", "archive")
+    package = way == "submodule"  # imported by runpy, before the module is run
+    assert {"<module>"} <= roots(profile) <= {"<module>", "_run_module_as_main", "bye", *BY_MAIN}
+    for frame in profile.frames.values():
+        assert "pyhybrid" not in (frame.file or ""), frame
+        assert "launcher" not in (frame.file or ""), frame
+    if not profile.exact:
+        return
+    expected = Counter({"<module>": 1 + package, "work": 5 + 2, "bye": 1, "early": package})
+    counted = calls(profile)
+    modules = counted.pop("<module>")
+    assert modules >= expected.pop("<module>")  # others are imported
+    assert counted == +expected
+    assert ("_run_module_as_main" in roots(profile)) == runpy
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", ["hybrid", "sample"])
+def test_what_the_program_is(tmp_path: Path, mode: str, way: str) -> None:
+    with run_it(tmp_path, [*STARTED_BY["command"], "--mode", mode], way, "0") as profile:
+        check(profile, way)
+
+
+@pytest.mark.parametrize("started_by", STARTED_BY)
+@pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
+def test_what_it_is_started_by(tmp_path: Path, mode: str, started_by: str) -> None:
+    with run_it(tmp_path, [*STARTED_BY[started_by], "--mode", mode], "script", "3") as profile:
+        check(profile, "script")
+
+
+@pytest.mark.parametrize("unwinder", ["table", "libunwind"])
+def test_by_other_unwinders(tmp_path: Path, unwinder: str) -> None:
+    command = [*STARTED_BY["command"], "--mode", "sample", "--unwinder", unwinder]
+    with run_it(tmp_path, command, "module", "0") as profile:
+        check(profile, "module")
+
+
+def test_from_within_a_program_nothing_is_cut(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """It began before the profiler: its callers are its own, up to the interpreter's main."""
+    (tmp_path / "job.py").write_text(
+        "import pyhybrid, sys, time\n"
+        "def inner():\n"
+        "    with pyhybrid.Profiler(mode=sys.argv[1], output='api') as p:\n"
+        "        end = time.thread_time() + 0.2\n"
+        "        while time.thread_time() < end: work()\n"
+        "def work(): sum(range(1000))\n"
+        "def outer(): inner()\n"
+        "outer()\n"
+    )
+    for mode in ("hybrid", "sample"):
+        subprocess.run([sys.executable, "job.py", mode], cwd=tmp_path, check=True)
+        with Profile.open(str(tmp_path / "api.pyhybrid")) as profile:
+            assert roots(profile) == {"<module>"}
+            names = {frame.name for frame in profile.frames.values()}
+            assert {"<module>", "outer", "inner", "work"} <= names
+
+
+def test_it_stops_at_the_program_in_every_generator_and_thread(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """A function that is called by no frame of the program has none above it."""
+    (tmp_path / "job.py").write_text(
+        "import gc, signal, sys, threading, weakref\n"
+        "def on_signal(*_): spin()\n"
+        "def spin(): sum(range(30000))\n"
+        "class A:\n"
+        "    def __del__(self): spin()\n"
+        "signal.signal(signal.SIGUSR1, on_signal)\n"
+        "def numbers():\n"
+        "    for n in range(50):\n"
+        "        spin(); yield n\n"
+        "list(numbers())\n"
+        "thread = threading.Thread(target=spin); thread.start(); thread.join()\n"
+        "for _ in range(20): signal.raise_signal(signal.SIGUSR1); A()\n"
+        "sys.excepthook = lambda *_: spin()\n"
+        "last = A()\n"
+        "1 / 0\n"
+    )
+    profile = pyhybrid("job.py", check=False).profile()
+    expected = {"<module>", "<lambda>", "A.__del__", "Thread._bootstrap"}
+    assert {"<module>", "<lambda>"} <= roots(profile) <= {*expected, *BY_MAIN}
