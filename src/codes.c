@@ -1,10 +1,11 @@
 #include "codes.h"
 
-#include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "arch_x86_64.h"
+#include "records.h"
 
 #define SLOT_BITS CODES_SLOT_BITS
 #define SLOTS CODES_SLOTS
@@ -72,6 +73,74 @@ uint64_t codes_add(struct codes *c, uint64_t address, bool *added)
         i--; /* somebody took the slot: look at it again */
     }
     return 0;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+    return hash ^ hash >> 32;
+}
+
+static uint64_t mix_bytes(uint64_t hash, const unsigned char *p, size_t n)
+{
+    uint64_t word = n;
+    for (; n >= sizeof word; n -= sizeof word, p += sizeof word) {
+        hash = mix(hash, word);
+        memcpy(&word, p, sizeof word);
+    }
+    hash = mix(hash, word);
+    word = 0;
+    memcpy(&word, p, n);
+    return mix(hash, word);
+}
+
+/* The place of `hash`, from now on if it had none; 0: no room. */
+static uint32_t number_of(struct codes *c, uint64_t hash, bool *is_new)
+{
+    *is_new = false;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        uint32_t at = ((uint32_t)(hash >> (64 - CODES_NUMBER_BITS)) + i) % CODES_NUMBERS;
+        uint64_t there = 0;
+        if (!at)
+            continue;
+        *is_new = atomic_compare_exchange_strong(&c->number[at], &there, hash);
+        if (*is_new || there == hash)
+            return at;
+    }
+    return 0;
+}
+
+#define SAID_BITS (2 * CODES_NUMBER_BITS)
+
+uint64_t codes_intern(struct codes *c, uint64_t address, struct code_record *r, size_t bytes,
+                      bool *is_new)
+{
+    size_t names = r->qualname_bytes + r->file_name_bytes;
+    bool unused;
+    *is_new = false;
+    uint64_t hash = mix(mix(r->first_line, (uint64_t)r->qualname_bytes << 32 | r->qualname_kind),
+                        r->file_name_kind);
+    hash = mix_bytes(hash, r->text, names);
+    /* The lowest bit tells which of the two it is. */
+    r->function = number_of(c, hash | 1, &unused);
+    hash = mix_bytes(mix(hash, r->first_traceable), r->text + names, bytes - sizeof *r - names);
+    r->number = r->function ? number_of(c, (hash | 2) & ~1ull, is_new) : 0;
+    uint64_t id = r->number ? codes_add(c, address, &unused) : 0;
+    if (id)
+        atomic_store_explicit(&c->said[id & (SLOTS - 1)],
+                              id >> SLOT_BITS << SAID_BITS |
+                                  (uint64_t)r->number << CODES_NUMBER_BITS | r->function,
+                              memory_order_release);
+    return id;
+}
+
+struct code_numbers codes_numbers(const struct codes *c, uint64_t id)
+{
+    uint64_t said = atomic_load_explicit(&c->said[id & (SLOTS - 1)], memory_order_acquire);
+    if (!id || said >> SAID_BITS != id >> SLOT_BITS)
+        return (struct code_numbers){0};
+    return (struct code_numbers){.number = said >> CODES_NUMBER_BITS & (CODES_NUMBERS - 1),
+                                 .function = said & (CODES_NUMBERS - 1)};
 }
 
 void codes_forget(struct codes *c, uint64_t address)

@@ -8,7 +8,12 @@
  * The table is one array of 64-bit slots, (address, generation) each, changed by compare-and-swap
  * only; an id is (slot, generation).
  *
- * Context: codes_find and codes_add are async-signal-safe and callable from any thread at once;
+ * Programs make the same functions again and again (exec, namedtuple, templates, compilers of graphs).  So beside its
+ * id a code object has two numbers, of what it says, which stay when it dies: those of the same file, first line and
+ * qualified name are one function; those that agree in their line table, too, have one number.  Both are places of hashes
+ * in a second table, from which nothing is removed.
+ *
+ * Context: all but the following are async-signal-safe and callable from any thread at once;
  * codes_forget needs the GIL; codes_new and codes_free ordinary context.
  */
 #ifndef PYH_CODES_H
@@ -16,16 +21,26 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define CODES_SLOT_BITS 17
 #define CODES_SLOTS (1u << CODES_SLOT_BITS)
 #define CODES_GENERATION_BITS 19
+#define CODES_NUMBER_BITS 19
+#define CODES_NUMBERS (1u << CODES_NUMBER_BITS)
 
 /* A slot: address >> 3 above the bits of its generation.  0: never used.  Address 0: the object is
  * gone, a probe goes on. */
 struct codes {
     _Atomic uint64_t slot[CODES_SLOTS];
+    _Atomic uint64_t said[CODES_SLOTS];     /* the generation that the numbers are of, and these */
+    _Atomic uint64_t number[CODES_NUMBERS]; /* hashes; 0 is never used */
+};
+
+/* What the code object at an address says; 0: not known. */
+struct code_numbers {
+    uint32_t number, function;
 };
 
 struct codes *codes_new(void); /* NULL: no memory */
@@ -36,6 +51,16 @@ uint64_t codes_find(const struct codes *c, uint64_t address);
 
 /* Adds it.  `*added` is false if another thread was faster.  0: no room near its place. */
 uint64_t codes_add(struct codes *c, uint64_t address, bool *added);
+
+struct code_record;
+
+/* The same for the code object whose names, `bytes` in all, are in `r`: its numbers are set there.  *is_new: nobody has
+ * said that before, so the record is to go to the drain.  0: no room for it or for the numbers. */
+uint64_t codes_intern(struct codes *c, uint64_t address, struct code_record *r, size_t bytes,
+                      bool *is_new);
+
+/* The numbers of the code object that has `id`. */
+struct code_numbers codes_numbers(const struct codes *c, uint64_t id);
 
 /* Is `id` (not 0) still the id of the code object at `address`? */
 static inline bool codes_holds(const struct codes *c, uint64_t id, uint64_t address)

@@ -243,10 +243,11 @@ const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t 
 
 static uint32_t *find(const struct exact_thread *t, uint32_t parent, uint64_t word)
 {
-    uint32_t at = (uint32_t)map_hash(word ^ (uint64_t)parent * 0x9e3779b97f4a7c15ull) & t->mask;
+    uint64_t key = frame_key(word);
+    uint32_t at = (uint32_t)map_hash(key ^ (uint64_t)parent * 0x9e3779b97f4a7c15ull) & t->mask;
     for (uint32_t id; (id = t->table[at]); at = (at + 1) & t->mask) {
         const struct exact_node *n = node_at(t, id);
-        if (n->word == word && n->parent == parent)
+        if (frame_key(n->word) == key && n->parent == parent)
             break;
     }
     return &t->table[at];
@@ -298,7 +299,7 @@ static struct exact_node *add(struct exact *x, struct exact_thread *t, uint32_t 
     struct exact_node *n = make_room(t, id);
     if (!n)
         return NULL;
-    n->word = word;
+    atomic_store_explicit(&n->word, word, memory_order_relaxed);
     n->id = id;
     n->parent = parent;
     *find(t, parent, word) = id;
@@ -367,15 +368,15 @@ const struct code_record *exact_read_code(struct exact *x)
 uint64_t exact_intern_code(struct exact *x, uint64_t code)
 {
     uint64_t id = codes_find(x->codes, code);
-    if (id)
+    if (id && codes_numbers(x->codes, id).function)
         return id;
     struct code_record *r = reserve_code(x);
     size_t bytes = r ? code_record_fill(r, code, memread_known) : 0;
     if (!bytes)
         return 0;
-    bool added;
-    id = r->id = codes_add(x->codes, code, &added);
-    if (added) {
+    bool is_new;
+    id = codes_intern(x->codes, code, r, bytes, &is_new);
+    if (is_new) {
         struct code_block *b = atomic_load(&x->code_tail);
         r->head = (struct ring_record){.size = (uint32_t)((bytes + 7) & ~7ull)};
         atomic_fetch_add_explicit(&b->used, r->head.size, memory_order_release);
@@ -384,28 +385,39 @@ uint64_t exact_intern_code(struct exact *x, uint64_t code)
 }
 
 static struct exact_child *child_place(const struct exact_thread *t,
-                                       const struct exact_node *parent, uint64_t code)
+                                       const struct exact_node *parent, uint64_t id)
 {
-    uint64_t hash = ((uint64_t)parent ^ code << 20) * 0x9e3779b97f4a7c15ull;
+    uint64_t hash = ((uint64_t)parent ^ id << 24) * 0x9e3779b97f4a7c15ull;
     return &t->children[hash >> (64 - t->child_bits)];
+}
+
+/* The code object with this id is called there: so it will be again. */
+static struct exact_node *called(struct exact_node *parent, uint64_t code, uint64_t id,
+                                 struct exact_node *n)
+{
+    uint64_t word = n->word;
+    if (frame_code_id(word) != id)
+        atomic_store_explicit(&n->word, frame_function(id, 0) | frame_key(word),
+                              memory_order_relaxed);
+    return parent->hot[code >> 6 & 1] = n;
 }
 
 struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
                                      struct exact_node *parent, uint64_t code)
 {
-    struct exact_child *c = child_place(t, parent, code);
-    if (c->parent == parent && c->code == code &&
-        codes_holds(x->codes, frame_code_id(c->node->word), code))
-        return parent->hot[code >> 6 & 1] = c->node;
-    uint64_t id = exact_intern_code(x, code);
+    uint64_t id = codes_find(x->codes, code);
+    struct exact_child *c = child_place(t, parent, id);
+    if (id && c->parent == parent && c->id == id)
+        return called(parent, code, id, c->node);
+    id = exact_intern_code(x, code);
+    if (!id)
+        return exact_child(x, t, parent, frame_pseudo(PSEUDO_UNKNOWN_PYTHON));
     bool is_own = x->is_own && x->is_own(code);
     uint64_t word =
-        id ? frame_python(id, is_own ? EXACT_OWN : 0) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
+        frame_function(id, codes_numbers(x->codes, id).function) | (is_own ? PYH_FUNCTION_OWN : 0);
     struct exact_node *n = exact_child(x, t, parent, word);
-    if (id && n->word == word && n != parent && !is_own) { /* who finds it there records it */
-        *child_place(t, parent, code) =
-            (struct exact_child){parent, code, n}; /* it may have moved */
-        parent->hot[code >> 6 & 1] = n;
-    }
-    return n;
+    if (is_own || n == parent || frame_key(n->word) != frame_key(word))
+        return n; /* full, or ours: who finds it among those called last records it */
+    *child_place(t, parent, id) = (struct exact_child){parent, id, n}; /* it may have moved */
+    return called(parent, code, id, n);
 }

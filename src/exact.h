@@ -37,15 +37,12 @@
 #define EXACT_CHUNKS 22
 #define EXACT_NODES_MAX ((1u << (EXACT_CHUNK_BITS + EXACT_CHUNKS)) - (1u << EXACT_CHUNK_BITS) - 1)
 
-/* In the place of a Python node's instruction offset: a function of ours, which has no figures. */
-#define EXACT_OWN 1ull
-
 #define EXACT_NATIVE_MAX 4096 /* frames between two eval loops */
 
 /* One cache line.  Counters are relaxed atomics with one writer. */
 struct exact_node {
-    uint64_t
-        word; /* raw (frame.h): a code id, perhaps EXACT_OWN; a function's start, a pseudo-frame */
+    /* Raw (frame.h): a function, called last by this code object; a C function's start; a pseudo-frame. */
+    _Atomic uint64_t word;
     uint32_t id, parent;
     struct exact_node *hot[2]; /* Python children called last, by a bit of the code's address */
     _Atomic uint64_t calls, resumes, total_ticks;
@@ -77,7 +74,7 @@ struct exact_frame {
  * 2^10 at most. */
 struct exact_child {
     const struct exact_node *parent;
-    uint64_t code;
+    uint64_t id; /* codes.h */
     struct exact_node *node;
 };
 
@@ -93,7 +90,7 @@ struct exact_line {
 struct exact_place {
     const struct exact_node *function; /* NULL: free */
     struct exact_node *line;
-    uint64_t offset;
+    uint64_t at; /* the code object's id, and the offset */
 };
 
 /* A C function that a frame of the stack called: one at a time.  Not in the stack itself, where Python
@@ -221,6 +218,13 @@ struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct e
 /* The id of the code object at `code`, which is alive, and whose names go to the drain the first time.  0: not possible. */
 uint64_t exact_intern_code(struct exact *x, uint64_t code);
 
+/* Is it one of the function for which `n`, a node of one, stands? */
+static inline bool exact_is_of(const struct exact *x, const struct exact_node *n, uint64_t code)
+{
+    return codes_numbers(x->codes, codes_find(x->codes, code)).function ==
+           (n->word & PYH_FUNCTION_MASK);
+}
+
 /* The child for the code object at `code` if it is one of those called last, else NULL. */
 static inline struct exact_node *exact_hot_child(const struct exact *x,
                                                  const struct exact_node *parent, uint64_t code)
@@ -238,7 +242,7 @@ static inline struct exact_node *exact_python_child(struct exact *x, struct exac
 
 static inline bool exact_is_own(const struct exact_node *n)
 {
-    return frame_tag(n->word) == PYH_TAG_PYTHON && n->word & EXACT_OWN;
+    return frame_tag(n->word) == PYH_TAG_FUNCTION && n->word & PYH_FUNCTION_OWN;
 }
 
 static inline bool exact_is_full(const struct exact_node *n)

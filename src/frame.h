@@ -4,20 +4,22 @@
  * dialects of the same word:
  *
  *   raw        written by the signal handler: a native frame is an absolute address, a Python
- *              frame is a slot of the code table (codes.h);
+ *              frame is the number of what a code object says (codes.h);
  *   canonical  written by the drain thread into the spool: a native frame is (module, offset),
  *              a Python frame is (index of a CODE record, offset).
  *
  *   bits 63..61  tag
  *   NATIVE       raw:       46..0 address
  *                canonical: 60..47 module id (0: in no module), 46..0 address - module base
- *   PYTHON       raw:       60..24 code id (slot and generation), 23..0 instruction offset
+ *   PYTHON       raw:       60..24 number, 23..0 instruction offset
  *                canonical: 55..24 code index, 23..0 instruction offset
  *   PSEUDO       7..0 enum pseudo
  *   REGION       31..0 number of a named region (spool.h, SPOOL_REGION)
  *   C_CALL       as NATIVE: the start of a C function that a Python function called, by the events;
  *                in the exact half's trees only
  *   LINE         31..0 line number; only below a Python node of the exact half (exact.h)
+ *   FUNCTION     raw, in the exact half's trees: 60..24 id of the code object that was called last there, 23 is it
+ *                one of ours, which has no figures, 22..0 the function's number
  *   KERNEL       46..0 of an address of the kernel, whose upper bits are ones
  *
  * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for the
@@ -40,6 +42,7 @@
 #define PYH_TAG_C_CALL 4ull
 #define PYH_TAG_LINE 5ull
 #define PYH_TAG_KERNEL 6ull
+#define PYH_TAG_FUNCTION 7ull
 
 #define PYH_ADDR_BITS 47
 #define PYH_ADDR_MASK ((1ull << PYH_ADDR_BITS) - 1)
@@ -76,7 +79,15 @@ static inline uint64_t frame_python(uint64_t code, uint64_t offset)
     return PYH_TAG_PYTHON << PYH_TAG_SHIFT | code << PYH_OFFSET_BITS | (offset & PYH_OFFSET_MASK);
 }
 
-/* Of a raw Python word. */
+#define PYH_FUNCTION_OWN (1ull << 23)
+#define PYH_FUNCTION_MASK (PYH_FUNCTION_OWN - 1)
+
+static inline uint64_t frame_function(uint64_t code_id, uint32_t function)
+{
+    return PYH_TAG_FUNCTION << PYH_TAG_SHIFT | code_id << PYH_OFFSET_BITS | function;
+}
+
+/* Of a raw Python word, or of a function's: the number, or the id. */
 static inline uint64_t frame_code_id(uint64_t word)
 {
     return word >> PYH_OFFSET_BITS & ((1ull << PYH_CODE_ID_BITS) - 1);
@@ -105,6 +116,13 @@ static inline uint64_t frame_c_call(uint64_t native)
 static inline uint64_t frame_kernel(uint64_t address)
 {
     return PYH_TAG_KERNEL << PYH_TAG_SHIFT | (address & PYH_ADDR_MASK);
+}
+
+/* What is the same for all code objects of a function. */
+static inline uint64_t frame_key(uint64_t word)
+{
+    uint64_t id = ((1ull << PYH_CODE_ID_BITS) - 1) << PYH_OFFSET_BITS;
+    return word >> PYH_TAG_SHIFT == PYH_TAG_FUNCTION ? word & ~id : word;
 }
 
 static inline unsigned frame_tag(uint64_t word)

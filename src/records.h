@@ -44,7 +44,7 @@ struct hold_record {
 
 struct code_record {
     struct ring_record head;
-    uint64_t id; /* codes.h */
+    uint32_t number, function; /* codes.h */
     uint32_t first_line, first_traceable;
     uint32_t qualname_bytes, qualname_kind; /* kind: bytes per character, as CPython stores it */
     uint32_t file_name_bytes, file_name_kind;
@@ -52,7 +52,7 @@ struct code_record {
     unsigned char text[]; /* qualname, file name, line table */
 };
 
-/* Copies what names the code object at `code` into `r` (CODE_RECORD_MAX bytes), but for its id.  `read`: guarded, or
+/* Copies what names the code object at `code` into `r` (CODE_RECORD_MAX bytes), but for its numbers.  `read`: guarded, or
  * (it is alive, and the caller has the GIL) not.  Returns the record's bytes; 0: there is no code object. */
 size_t code_record_fill(struct code_record *r, uint64_t code, memread_way *read);
 

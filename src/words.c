@@ -17,10 +17,10 @@
 struct words {
     struct spool *spool;
     struct modules *modules;
-    struct map native; /* address -> canonical word */
-    struct map starts; /* address of a function's start -> canonical word */
-    struct map codes;  /* code id -> code index */
-    struct map texts;  /* hash of a code object's contents -> code index */
+    struct map native;           /* address -> canonical word */
+    struct map starts;           /* address of a function's start -> canonical word */
+    struct map codes;            /* number of what a code object says -> code index */
+    struct map python_functions; /* number of a function -> code index of one of its code objects */
     uint32_t n_codes;
     uint32_t n_functions;
     struct {
@@ -53,7 +53,7 @@ void words_free(struct words *w)
     map_clear(&w->native);
     map_clear(&w->starts);
     map_clear(&w->codes);
-    map_clear(&w->texts);
+    map_clear(&w->python_functions);
     map_memory_free(w, sizeof *w);
 }
 
@@ -83,43 +83,31 @@ static size_t to_utf8(unsigned char *out, const unsigned char *text, size_t byte
     return (size_t)(o - out);
 }
 
-static uint64_t hash_bytes(const unsigned char *p, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 0x100000001b3ull;
-    return h | 1;
-}
-
-/* Equal ones (exec in a loop) are one. */
+/* It has a number of its own, and is perhaps not the first of its function. */
 void words_take_code(struct words *w, const struct code_record *r)
 {
-    size_t content = sizeof *r - offsetof(struct code_record, first_line);
-    size_t bytes = r->qualname_bytes + r->file_name_bytes + r->line_table_bytes;
-    uint64_t *index = map_put(&w->codes, r->id);
-    uint64_t *same =
-        map_put(&w->texts, hash_bytes((const unsigned char *)&r->first_line, content + bytes));
-    if (!index || !same)
+    uint64_t *index = map_put(&w->codes, r->number);
+    uint64_t *function = map_put(&w->python_functions, r->function);
+    if (!index || !function)
         return;
-    if (!*same) {
-        unsigned char *text = w->text;
-        const unsigned char *p = r->text;
-        size_t qualname = to_utf8(text, p, r->qualname_bytes, r->qualname_kind);
-        p += r->qualname_bytes;
-        size_t file_name = to_utf8(text + qualname, p, r->file_name_bytes, r->file_name_kind);
-        p += r->file_name_bytes;
-        memcpy(text + qualname + file_name, p, r->line_table_bytes);
-        struct spool_code code = {.index = ++w->n_codes,
-                                  .first_line = r->first_line,
-                                  .first_traceable = r->first_traceable,
-                                  .qualname_length = (uint32_t)qualname,
-                                  .file_name_length = (uint32_t)file_name,
-                                  .line_table_length = r->line_table_bytes};
-        spool_append(w->spool, SPOOL_CODE, &code, sizeof code, text,
-                     qualname + file_name + r->line_table_bytes);
-        *same = code.index;
-    }
-    *index = *same;
+    unsigned char *text = w->text;
+    const unsigned char *p = r->text;
+    size_t qualname = to_utf8(text, p, r->qualname_bytes, r->qualname_kind);
+    p += r->qualname_bytes;
+    size_t file_name = to_utf8(text + qualname, p, r->file_name_bytes, r->file_name_kind);
+    p += r->file_name_bytes;
+    memcpy(text + qualname + file_name, p, r->line_table_bytes);
+    struct spool_code code = {.index = ++w->n_codes,
+                              .first_line = r->first_line,
+                              .first_traceable = r->first_traceable,
+                              .qualname_length = (uint32_t)qualname,
+                              .file_name_length = (uint32_t)file_name,
+                              .line_table_length = r->line_table_bytes};
+    spool_append(w->spool, SPOOL_CODE, &code, sizeof code, text,
+                 qualname + file_name + r->line_table_bytes);
+    *index = code.index;
+    if (!*function)
+        *function = code.index;
 }
 
 static int find_functions(struct dl_phdr_info *info, size_t size, void *arg)
@@ -183,6 +171,10 @@ uint64_t words_canonical(struct words *w, uint64_t raw)
     case PYH_TAG_PYTHON: {
         uint64_t *index = map_get(&w->codes, frame_code_id(raw));
         return index && *index ? frame_python(*index, raw & PYH_OFFSET_MASK) : 0;
+    }
+    case PYH_TAG_FUNCTION: {
+        uint64_t *index = map_get(&w->python_functions, raw & PYH_FUNCTION_MASK);
+        return index && *index ? frame_python(*index, 0) : 0;
     }
     }
     return raw;

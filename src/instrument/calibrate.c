@@ -76,8 +76,9 @@ static const struct exact_node *callee_node(const struct exact *x, PyObject *fun
         return NULL;
     const struct exact_thread *t = exact_mine.thread;
     uint64_t id = codes_find(x->codes, (uint64_t)code_of(functions, "callee"));
+    uint64_t word = frame_function(id, codes_numbers(x->codes, id).function);
     for (uint32_t i = 1; id && i <= atomic_load(&t->n); i++)
-        if (exact_read_node(t, i)->word == frame_python(id, 0))
+        if (exact_read_node(t, i)->word == word)
             return exact_read_node(t, i);
     return NULL;
 }

@@ -37,10 +37,11 @@ static struct exact_node *line_at(struct exact *x, struct exact_thread *t, struc
                                   PyCodeObject *code, uint32_t offset)
 {
     struct exact_place *p = &t->place[(node->id ^ offset) % EXACT_PLACES];
-    if (p->function == node && p->offset == offset)
+    uint64_t at = codes_find(x->codes, (uint64_t)code) << PYH_OFFSET_BITS | offset;
+    if (p->function == node && p->at == at)
         return p->line;
     int line = PyCode_Addr2Line(code, (int)(offset * sizeof(_Py_CODEUNIT)));
-    *p = (struct exact_place){.function = node, .offset = offset};
+    *p = (struct exact_place){.function = node, .at = at};
     if (line > 0)
         p->line = leaf(x, t, node, (uint32_t)line);
     return p->line;

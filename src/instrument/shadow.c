@@ -108,9 +108,8 @@ bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_
 {
     for (;; i--) {
         const struct exact_frame *s = &t->stack[i];
-        if (s->frame != (uint64_t)f ||
-            (frame_tag(s->node->word) == PYH_TAG_PYTHON &&
-             !codes_holds(x->codes, frame_code_id(s->node->word), FRAME_CODE(f))))
+        if (s->frame != (uint64_t)f || (frame_tag(s->node->word) == PYH_TAG_FUNCTION &&
+                                        !exact_is_of(x, s->node, FRAME_CODE(f))))
             return false;
         if (s->flags & EXACT_RECORDED)
             return true;

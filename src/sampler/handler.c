@@ -151,28 +151,32 @@ static void owe_time(struct session *s, struct thread *t, uint64_t began_cpu_ns,
     t->rest_until_ns = (s->clock == CLOCK_WALL ? clock_now_ns() : cpu) + (cpu - began_cpu_ns);
 }
 
-/* A code object seen for the first time: its names go ahead of the sample.  0: not possible. */
-static uint64_t intern_code(struct session *s, struct thread *t, uint64_t code)
+/* The number of a code object seen for the first time; if it is new, its names go ahead of the sample.  0: not
+ * possible. */
+static uint32_t intern_code(struct session *s, struct thread *t, uint64_t code)
 {
     struct code_record *r = ring_reserve(&t->ring, CODE_RECORD_MAX);
     size_t bytes = r ? code_record_fill(r, code, memread) : 0;
     if (!bytes)
         return 0;
-    bool added;
-    r->id = codes_add(s->codes, code, &added);
-    if (added)
+    bool is_new;
+    codes_intern(s->codes, code, r, bytes, &is_new);
+    uint32_t number = r->number;
+    if (is_new)
         ring_commit(&t->ring, r, bytes, RING_CODE);
-    return r->id;
+    return number;
 }
 
 static void name_python_frames(struct session *s, struct thread *t)
 {
     for (size_t i = 0; i < t->chain.n_frames; i++) {
         const struct py_frame *f = &t->chain.frames[i];
-        uint64_t id = f->code ? codes_find(s->codes, f->code) : 0;
-        if (!id && f->code)
-            id = intern_code(s, t, f->code);
-        t->python[i] = id ? frame_python(id, f->offset) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
+        uint32_t number =
+            f->code ? codes_numbers(s->codes, codes_find(s->codes, f->code)).number : 0;
+        if (!number && f->code)
+            number = intern_code(s, t, f->code);
+        t->python[i] =
+            number ? frame_python(number, f->offset) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
     }
 }
 

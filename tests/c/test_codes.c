@@ -3,9 +3,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "codes.h"
 #include "frame.h"
+#include "records.h"
 
 #define HEAP 0x7f1234560000ull
 #define ALL (1u << 18) /* twice the table's slots */
@@ -189,6 +191,70 @@ static void without_room_it_gives_zero_and_harms_nothing(void **state)
     free(ids);
 }
 
+/* A code object at `address` that says these; true: nobody had. */
+static bool says(struct codes *c, uint64_t address, const char *name, uint32_t line, uint32_t table,
+                 struct code_numbers *numbers)
+{
+    union {
+        struct code_record r;
+        unsigned char bytes[sizeof(struct code_record) + 64];
+    } u = {.r = {.first_line = line,
+                 .qualname_bytes = (uint32_t)strlen(name),
+                 .qualname_kind = 1,
+                 .line_table_bytes = sizeof table}};
+    bool is_new;
+    memcpy(u.r.text, name, strlen(name));
+    memcpy(u.r.text + strlen(name), &table, sizeof table);
+    uint64_t id = codes_intern(c, address, &u.r, sizeof u.r + strlen(name) + sizeof table, &is_new);
+    assert_int_equal(id, codes_find(c, address));
+    *numbers = codes_numbers(c, id);
+    assert_int_equal(numbers->number, id ? u.r.number : 0);
+    assert_int_equal(numbers->function, id ? u.r.function : 0);
+    return is_new;
+}
+
+static void numbers_are_of_what_code_objects_say(void **state)
+{
+    struct code_numbers first, again, table, line, name;
+    assert_true(says(*state, HEAP, "f", 1, 1, &first));
+    codes_forget(*state, HEAP);
+    assert_false(says(*state, HEAP, "f", 1, 1, &again));
+    assert_memory_equal(&first, &again, sizeof first);
+    assert_false(says(*state, HEAP + 16, "f", 1, 1, &again));
+    assert_memory_equal(&first, &again, sizeof first);
+    assert_true(says(*state, HEAP + 32, "f", 1, 2, &table));
+    assert_int_equal(table.function, first.function);
+    assert_int_not_equal(table.number, first.number);
+    assert_true(says(*state, HEAP + 48, "f", 2, 1, &line));
+    assert_int_not_equal(line.function, first.function);
+    assert_true(says(*state, HEAP + 64, "g", 1, 1, &name));
+    assert_int_not_equal(name.function, first.function);
+    /* Another object at the address: it says nothing yet, whatever that before it said. */
+    codes_forget(*state, HEAP + 64);
+    bool added;
+    uint64_t id = codes_add(*state, HEAP + 64, &added);
+    assert_int_equal(codes_numbers(*state, id).function, 0);
+}
+
+/* Each function takes two numbers, and another table two more. */
+static void without_room_there_are_no_numbers(void **state)
+{
+    uint32_t n = 0, refused = 0;
+    for (uint32_t i = 0; i < CODES_NUMBERS; i++) {
+        struct code_numbers numbers;
+        bool is_new = says(*state, HEAP + 16 * (uint64_t)(i % 1000), "f", i, i, &numbers);
+        assert_int_equal(is_new, numbers.number != 0);
+        n += is_new;
+        refused += !is_new;
+        codes_forget(*state, HEAP + 16 * (uint64_t)(i % 1000));
+    }
+    assert_true(n > CODES_NUMBERS / 5 * 2);
+    assert_true(refused > 0);
+    struct code_numbers numbers;
+    assert_false(says(*state, HEAP, "f", 1, 1, &numbers)); /* those that have them keep them */
+    assert_int_not_equal(numbers.function, 0);
+}
+
 /* Threads, each like a handler. */
 
 #define N_THREADS 4
@@ -198,7 +264,8 @@ static void without_room_it_gives_zero_and_harms_nothing(void **state)
 struct worker {
     pthread_t thread;
     struct codes *codes;
-    uint64_t number, n_added;
+    uint64_t number, n_added, n_new;
+    struct code_numbers numbers[N_SHARED];
     uint64_t shared[N_SHARED], own[N_OWN];
 };
 
@@ -215,6 +282,9 @@ static void *intern_all(void *arg)
         w->n_added += added;
         if (i < N_OWN)
             w->own[i] = intern(w->codes, address_of((w->number + 1) * 1000000 + i), &added);
+        uint64_t elsewhere = address_of(w->number * 1000000 + 20000 + i % 100);
+        codes_forget(w->codes, elsewhere);
+        w->n_new += says(w->codes, elsewhere, "f", (uint32_t)i, 7, &w->numbers[i]);
     }
     return NULL;
 }
@@ -228,11 +298,16 @@ static void threads_agree_on_ids_and_one_of_them_adds(void **state)
         assert_int_equal(pthread_create(&workers[i].thread, NULL, intern_all, &workers[i]), 0);
     }
     n_added = 0;
+    uint64_t n_new = 0;
     for (uint64_t i = 0; i < N_THREADS; i++) {
         pthread_join(workers[i].thread, NULL);
         n_added += workers[i].n_added;
+        n_new += workers[i].n_new;
     }
     pthread_barrier_destroy(&start);
+    assert_int_equal(n_new, N_SHARED);
+    for (uint64_t t = 1; t < N_THREADS; t++)
+        assert_memory_equal(workers[t].numbers, workers[0].numbers, sizeof workers[t].numbers);
     assert_int_equal(n_added, N_SHARED);
     for (uint64_t i = 0; i < N_SHARED; i++)
         for (uint64_t t = 0; t < N_THREADS; t++) {
@@ -337,6 +412,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(generations_begin_again_without_an_id_of_zero, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_death_does_not_hide_its_neighbours, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(numbers_are_of_what_code_objects_say, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_room_there_are_no_numbers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_room_it_gives_zero_and_harms_nothing, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(threads_agree_on_ids_and_one_of_them_adds, set_up,

@@ -6,15 +6,21 @@
 #include "exact.h"
 #include "records.h"
 
+static uint64_t nameless; /* bits of an address */
+static uint64_t line_table;
+
 /* Stands for the interpreter: a code object's name is its address. */
 size_t code_record_fill(struct code_record *r, uint64_t code, memread_way *read)
 {
     (void)read;
-    size_t length = 8 + code % 3000;
-    memset(r->text, 0, length);
-    memcpy(r->text, &code, sizeof code);
+    uint64_t name = code & ~nameless;
+    size_t length = 8 + name % 3000;
+    memset(r, 0, sizeof *r + length);
+    memcpy(r->text, &name, sizeof name);
     r->qualname_bytes = (uint32_t)length;
-    return sizeof *r + length;
+    memcpy(r->text + length, &line_table, sizeof line_table);
+    r->line_table_bytes = sizeof line_table;
+    return sizeof *r + length + sizeof line_table;
 }
 
 static struct exact *new_session(uint32_t max_nodes)
@@ -103,7 +109,9 @@ static void code_objects_arrive_once_and_in_order(void **state)
             uint64_t name;
             memcpy(&name, r->text, sizeof name);
             assert_int_equal(name, 0x100000 + 64 * read);
-            assert_int_equal(r->id, codes_find(x->codes, name));
+            struct code_numbers numbers = codes_numbers(x->codes, codes_find(x->codes, name));
+            assert_int_equal(r->number, numbers.number);
+            assert_int_equal(r->function, numbers.function);
         }
         assert_int_equal(read, i + 1);
     }
@@ -118,9 +126,63 @@ static void a_new_object_at_an_old_address_is_another_function(void **state)
     struct exact_node *before = exact_python_child(x, t, &t->root, 0x4000);
     codes_forget(x->codes, 0x4000);
     assert_false(codes_holds(x->codes, frame_code_id(before->word), 0x4000));
+    nameless = 0x4000;
     struct exact_node *after = exact_python_child(x, t, &t->root, 0x4000);
+    nameless = 0;
     assert_ptr_not_equal(before, after);
     assert_int_not_equal(before->word, after->word);
+    assert_false(exact_is_of(x, before, 0x4000));
+    assert_true(exact_is_of(x, after, 0x4000));
+    free_session(x);
+}
+
+/* Made by exec again and again, at places that are free: perhaps with other line tables. */
+static void equal_code_objects_are_one_function(void **state)
+{
+    (void)state;
+    enum { N = 100000, PLACES = 64, TABLES = 3 };
+    struct exact *x = new_session(10);
+    struct exact_thread *t = exact_add_thread(x, "");
+    uint32_t n_records = 0, numbers[TABLES] = {0};
+    nameless = 0xffff;
+    struct exact_node *first = exact_python_child(x, t, &t->root, 0x10000);
+    for (uint64_t i = 0; i < N; i++) {
+        uint64_t code = 0x10000 + i % PLACES * 0x100, other = 0x20000 + i % PLACES * 0x100;
+        codes_forget(x->codes, code);
+        codes_forget(x->codes, other);
+        line_table = i % TABLES;
+        struct exact_node *n = exact_python_child(x, t, &t->root, code);
+        assert_ptr_equal(n, first);
+        assert_true(exact_is_of(x, n, code));
+        assert_ptr_equal(exact_hot_child(x, &t->root, code), n);
+        assert_int_equal(exact_python_child(x, t, n, code)->parent, n->id);
+        uint32_t number = codes_numbers(x->codes, codes_find(x->codes, code)).number;
+        assert_true(!numbers[i % TABLES] || numbers[i % TABLES] == number);
+        numbers[i % TABLES] = number;
+        assert_ptr_not_equal(exact_python_child(x, t, &t->root, other), n);
+    }
+    nameless = line_table = 0;
+    assert_int_equal(t->n, 3);
+    while (exact_read_code(x))
+        n_records++;
+    assert_int_equal(n_records, 2 * TABLES);
+    free_session(x);
+}
+
+/* Two on one line, and both are called. */
+static void called_in_turns_they_are_found_fast(void **state)
+{
+    (void)state;
+    struct exact *x = new_session(10);
+    struct exact_thread *t = exact_add_thread(x, "");
+    nameless = 0xffff;
+    struct exact_node *n = exact_python_child(x, t, &t->root, 0x10000);
+    for (int i = 0; i < 10; i++)
+        for (uint64_t code = 0x10000; code <= 0x10040; code += 0x40) {
+            assert_ptr_equal(exact_python_child(x, t, &t->root, code), n);
+            assert_ptr_equal(exact_hot_child(x, &t->root, code), n);
+        }
+    nameless = 0;
     free_session(x);
 }
 
@@ -150,6 +212,8 @@ int main(void)
         cmocka_unit_test(a_full_tree_stands_for_what_it_has_no_room_for),
         cmocka_unit_test(code_objects_arrive_once_and_in_order),
         cmocka_unit_test(a_new_object_at_an_old_address_is_another_function),
+        cmocka_unit_test(equal_code_objects_are_one_function),
+        cmocka_unit_test(called_in_turns_they_are_found_fast),
         cmocka_unit_test(the_stack_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
