@@ -3,12 +3,25 @@
 
 #include "whole_write.h"
 
+/* The interpreter counts calls of C functions up to a limit (before 3.14).  Ours is one more where there was one: a
+ * traceback that is written just at that limit needs the last one. */
+static void deepen(int by)
+{
+#if PY_VERSION_HEX < 0x030e0000
+    PyThreadState_Get()->c_recursion_remaining += by;
+#else
+    (void)by;
+#endif
+}
+
 /* FileIO.write(raw, bytes): how many were written; -1: not a number, which is in `*result` (NULL: an
  * exception). */
 static Py_ssize_t write_once(PyObject *raw, PyObject *bytes, PyObject **result)
 {
     PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(raw), "write");
+    deepen(1);
     *result = method ? PyObject_CallFunctionObjArgs(method, raw, bytes, NULL) : NULL;
+    deepen(-1);
     Py_XDECREF(method);
     return *result && PyLong_Check(*result) ? PyLong_AsSsize_t(*result) : -1;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -77,3 +78,20 @@ assert dict(vars(sys.stdout.buffer)) == before, vars(sys.stdout.buffer)
 """
     (tmp_path / "main.py").write_text("import sys\n" + source)
     subprocess.run([sys.executable, "-u", "-P", "main.py"], cwd=tmp_path, check=True)
+
+
+def test_at_the_limit_of_recursion_in_c_it_says_the_same(tmp_path: Path) -> None:
+    """What cannot be raised out of a callback is written with the last call that is allowed."""
+    (tmp_path / "main.py").write_text(
+        "import ctypes\n"
+        "@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)\n"
+        "def deeper(n): return deeper(n + 1)\n"
+        "deeper(0)\n"
+    )
+    told = []
+    for runner in ([], ["-m", "pyhybrid", "-q", "--mode", "sample"]):
+        command = [sys.executable, "-u", "-P", *runner, "main.py"]
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        told.append(re.sub(r" at 0x[0-9a-f]+", "", run.stderr))
+    assert told[0] == told[1]
+    assert "RecursionError" in told[0]
