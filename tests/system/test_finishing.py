@@ -128,6 +128,7 @@ def test_an_interrupted_finish_keeps_the_old_profile_and_the_spool(
 TIMERS = {"SIGALRM": "ITIMER_REAL", "SIGVTALRM": "ITIMER_VIRTUAL", "SIGPROF": "ITIMER_PROF"}
 
 
+@pytest.mark.version
 @pytest.mark.parametrize("number", TIMERS)
 def test_a_timer_that_still_runs_at_the_end(
     pyhybrid: Callable[..., Run], tmp_path: Path, number: str
@@ -178,6 +179,7 @@ sys.addaudithook(hook)
 """
 
 
+@pytest.mark.version
 @pytest.mark.parametrize("number", ["SIGUSR1", "SIGTERM", "SIGALRM"])
 def test_handlers_do_not_run_in_our_code(
     pyhybrid: Callable[..., Run], tmp_path: Path, number: str
