@@ -53,7 +53,7 @@ trap 'rm -rf "$scratch"' EXIT
 chmod 755 "$scratch"
 export TMPDIR="$scratch"
 
-ray=$([ "$what" != all ] || echo ray)
+ray=$([ "$what" = most ] || echo ray)
 workers=${WORKERS:-$((($(nproc) * 3 + 1) / 2))}
 failed=
 ran=
