@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Self
 from pyhybrid import profiler
 from pyhybrid._native import region
 from pyhybrid.errors import PyhybridError
+from pyhybrid.finisher import NO_INTERPRETER
 from pyhybrid.profiler import Profiling
 from pyhybrid.settings import Settings
 
@@ -126,6 +127,8 @@ class Profiler:
                 folder = _temporary_folder()
             self._settings.prefix = os.path.join(folder, "out") if folder else output
             profiling = Profiling(self._settings, _argv())
+            if folder and not profiling.python:
+                raise PyhybridError(f"{NO_INTERPRETER}: name an output, to read it elsewhere")
             profiling.start()
             profiling.resume()
         except BaseException:
@@ -134,6 +137,8 @@ class Profiler:
             raise
         self._folder = folder
         self._profiling, self._profile = profiling, None
+        if folder:
+            profiling.native.on_leaving(lambda _: self._discard())
 
     def stop(self) -> None:
         """End, and make the files; `profile` is there when it returns."""
@@ -194,6 +199,11 @@ class Profiler:
     def _stop_if_running(self) -> None:
         if self.running:
             self.stop()
+
+    def _discard(self) -> None:
+        """The program ends by os._exit, or becomes another one: nobody asks for the result."""
+        if self._profiling and self._profiling.stop() and self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         self.start()

@@ -15,3 +15,7 @@ class UsageError(PyhybridError):
     """The request itself makes no sense: unknown option values, an unsupported interpreter."""
 
     exit_code = 2
+
+
+class OutputError(PyhybridError):
+    """Nothing can be written at the place where the files are to be."""

@@ -4,7 +4,10 @@ Imports nothing but `os`: the program waits for it.
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
+
+from pyhybrid.errors import PyhybridError
 
 _SIGINT = 2  # without importing `signal`
 # SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
@@ -14,10 +17,12 @@ _FINISH = """\
 import sys
 import _signal
 sys.path[:0] = [sys.argv.pop(1)]
-spool = sys.argv[1]
+spool = sys.argv[2]
 try:
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
     import gc, os
+    os.umask(int(sys.argv.pop(1)))
+    os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # the program's
     gc.disable()
     from pyhybrid.finish import main
     code = main()
@@ -30,6 +35,7 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 _INTERRUPTED = 130
+NO_INTERPRETER = "no Python interpreter is known here that could make the profile"
 EXPORT_FAILED = 3  # the profile is whole, an export could not be made
 
 
@@ -43,34 +49,65 @@ def _streams() -> list[tuple[Any, ...]]:
     return [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in closed]
 
 
+# Of a finishing process: nothing is profiled there.  Should it be a program that profiles itself
+# after all, it ends there.
+_MARKER = "PYHYBRID_FINISHING"
+
+
+def is_finisher() -> bool:
+    """Is this process one?"""
+    return _MARKER in os.environ
+
+
 def _environment() -> dict[str, str]:
     """As far as it can be passed on: names may be empty, and the program may have replaced it."""
-    return {
+    passed = {
         name: value
         for name, value in os.environ.items()
         if isinstance(name, str) and isinstance(value, str) and name
         if "=" not in name[1:] and "\0" not in name + value
     }
+    return {**passed, _MARKER: "1"}
 
 
-def spawn(python: str, arguments: list[str], lock: int) -> int:
-    """Start `pyhybrid.finish` with `arguments`; returns its pid.  Raises OSError.
+def _command(python: str | None, umask: int, arguments: list[str]) -> list[str]:
+    """Raises PyhybridError where there is nothing that could run it."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    if not python:
+        raise PyhybridError(NO_INTERPRETER)
+    if not os.path.exists(os.path.join(package, "finish.py")):
+        raise PyhybridError("pyhybrid is not installed here, but part of a program")
+    return [python, "-I", "-c", _FINISH, os.path.dirname(package), str(umask), *arguments]
+
+
+def spawn(python: str | None, umask: int, arguments: list[str], lock: int) -> int:
+    """Start `pyhybrid.finish` with `arguments`; returns its pid.  Raises OSError, PyhybridError.
 
     The spool's lock, if `lock` is not -1, is its own from then on, too.
     """
-    if not python:
-        raise OSError(2, "sys.executable is empty")
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    command = _command(python, umask, arguments)
     actions = _streams()
     if 0 <= lock < os.sysconf("SC_OPEN_MAX"):  # else it is refused
         actions.append((os.POSIX_SPAWN_DUP2, lock, 3))
     return os.posix_spawn(
-        python,
-        [python, "-I", "-c", _FINISH, root, *arguments],
-        _environment(),
-        file_actions=actions,
-        setsigmask=[_SIGINT],
+        command[0], command, _environment(), file_actions=actions, setsigmask=[_SIGINT]
     )
+
+
+def spawn_apart(
+    spawn_orphan: Callable[..., bool],
+    python: str | None,
+    umask: int,
+    arguments: list[str],
+    lock: int,
+) -> bool:
+    """The same by `_native.spawn_orphan`, without streams: the program is not to know of it.
+
+    False where it would find a child.
+    """
+    command = [os.fsencode(word) for word in _command(python, umask, arguments)]
+    environment = [os.fsencode(f"{name}={value}") for name, value in _environment().items()]
+    return spawn_orphan(command, environment, lock)
 
 
 def wait_for(finisher: int, spool: str) -> bool:

@@ -1,4 +1,4 @@
-"""os.fork() without the warning that only our thread causes.
+"""Forks of the profiled process: the child forgets the run, and nobody is warned of our thread.
 
 A process with several threads is warned when it forks (CPython Modules/posixmodule.c,
 warn_about_fork_with_threads, which counts those in /proc/self/stat).  Ours counts too, but is
@@ -8,7 +8,10 @@ other one, a filter for exactly that warning stands first for as long as the pro
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyhybrid.profiler import Profiling
 
 TEXT = "This process (pid={}) is multi-threaded, use of {}() may lead to deadlocks in the child."
 
@@ -47,3 +50,27 @@ class QuietFork:
     def forget(self) -> None:
         """Take the filter away; in the parent only at the next fork: the warning comes last."""
         self.filters[:] = [each for each in self.filters if each not in self.entries]
+
+
+_watched: "list[Profiling]" = []  # at most one: the run that forks concern
+_quiet: list[QuietFork] = []  # the one that is registered, if any is
+
+
+def _before_fork() -> None:
+    if _watched:
+        _quiet[0].before()
+
+
+def _in_forked_child() -> None:
+    _quiet[0].forget()
+    for run in _watched:
+        run.in_forked_child()
+    _watched.clear()
+
+
+def watch(run: "Profiling | None") -> None:
+    """Such callbacks cannot be taken back, so they are registered once, and look for the run."""
+    _watched[:] = [run] if run else []
+    if run and not _quiet:
+        _quiet.append(QuietFork())
+        os.register_at_fork(before=_before_fork, after_in_child=_in_forked_child)

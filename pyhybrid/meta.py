@@ -46,6 +46,7 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "unwinder": settings.unwinder,
         "notes": _notes(settings, started),
         "custom_prefix": settings.prefix is not None,
+        "formats": list(settings.formats),
         # ./perf.data is that of the `perf record` around us then.
         "perf_trampoline": settings.perf_trampoline,
     }

@@ -8,16 +8,18 @@ import os
 import sys
 from typing import Any
 
-from pyhybrid import host
-from pyhybrid.claim import check_folder, claim
+from pyhybrid import forks, host, interpreter
+from pyhybrid.claim import PROFILE, Claim, check_folder
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.finisher import spawn, wait_for
-from pyhybrid.forks import QuietFork
+from pyhybrid.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.jit_files import jit_files
 from pyhybrid.meta import describe
 from pyhybrid.settings import CLOCKS, ENGINES, NO_SAMPLES, Settings
 from pyhybrid.streams import keep_whole, release
 from pyhybrid.visible import visible
+
+# A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
+_SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
@@ -34,38 +36,16 @@ def _say(line: str) -> None:
             continue
 
 
-_watched: "list[Profiling]" = []  # at most one: the run that forks concern
-_quiet: list[QuietFork] = []  # the one that is registered, if any is
-
-
-def _before_fork() -> None:
-    if _watched:
-        _quiet[0].before()
-
-
-def _in_forked_child() -> None:
-    _quiet[0].forget()
-    for run in _watched:
-        run.native.forget()
-        run._close_lock()
-    _watched.clear()
-
-
-def _watch_forks(run: "Profiling") -> None:
-    """Such callbacks cannot be taken back, so they are registered once, and look for the run."""
-    _watched[:] = [run]
-    if not _quiet:
-        _quiet.append(QuietFork())
-        os.register_at_fork(before=_before_fork, after_in_child=_in_forked_child)
-
-
 class Profiling:
     """The run: `start`, then `finish` (or `finish_at_exit`).  Raises PyhybridError."""
 
     def __init__(self, settings: Settings, argv: list[str]) -> None:
+        if is_finisher():
+            raise PyhybridError("this process makes a profile: nothing is profiled in it")
         self.settings = settings
         self.argv = argv
-        self.python = sys.executable
+        self.executable = sys.executable
+        self.python = interpreter.find()  # now: the program may change what tells it
         self.umask = os.umask(0o077)
         os.umask(self.umask)
         try:
@@ -78,23 +58,7 @@ class Profiling:
             prefix = os.path.join(prefix, "out")
         check_folder(prefix)
         self.prefix = prefix
-        self.suffix = ""  # what `prefix` gained because another process uses it
         self.paused = False
-
-    def _open_spool(self) -> int:
-        try:
-            descriptor = claim(self.prefix + ".pyhybrid.part")
-            if descriptor is None:
-                self.suffix = f".{self.pid}"
-                self.prefix += self.suffix
-                descriptor = claim(self.prefix + ".pyhybrid.part")
-        except OSError as error:
-            raise PyhybridError(
-                f"cannot write {self.prefix}.pyhybrid.part: {error.strerror}"
-            ) from None
-        if descriptor is None:
-            raise PyhybridError(f"{self.prefix}.pyhybrid.part is in use")
-        return descriptor
 
     def start(self) -> None:
         """Claim the spool and start the clocks, paused; nothing is left if it fails."""
@@ -102,18 +66,33 @@ class Profiling:
         try:
             from pyhybrid import _native
         except ImportError as error:
+            if any(sign in str(error) for sign in _SHORT):
+                raise PyhybridError(f"cannot start: {error}") from None
             raise UsageError(f"not built for this interpreter or system: {error}") from None
-        settings = self.settings
         self.native = _native
-        self.lock = self._open_spool()
-        self.spool = self.prefix + ".pyhybrid.part"
+        self.claim = Claim(self.prefix, self.pid)
+        try:
+            self.claim.keep()
+            machine = host.describe()
+            started = self._start_native()
+        except BaseException:
+            self.claim.give_up()
+            raise
+        self.prefix, self.spool = self.claim.prefix, self.claim.spool
+        self.paused = True
+        forks.watch(self)
+        _native.on_leaving(self.leave)
+        self.streams = keep_whole(_native.whole_write) if self.settings.mode != "trace" else []
+        self._write_meta(started, machine)
+
+    def _start_native(self) -> dict[str, Any]:
+        settings = self.settings
         backend = None
         if settings.unwinder == "libunwind":
-            backend = os.path.join(os.path.dirname(_native.__file__), "_libunwind.so")
-        machine = host.describe()
+            backend = os.path.join(os.path.dirname(self.native.__file__), "_libunwind.so")
         try:
-            started = _native.start(
-                self.lock,
+            return self.native.start(
+                self.claim.descriptor,
                 period_ns=1_000_000_000 // settings.hz,
                 clock=CLOCKS[settings.clock],
                 wall_threads=b"".join(each + b"\0" for each in settings.wall_threads),
@@ -134,57 +113,30 @@ class Profiling:
                 kernel_frames={None: 0, True: 1, False: -1}[settings.kernel],
             )
         except (OSError, RuntimeError) as error:
-            os.unlink(self.spool)
-            os.close(self.lock)
             code = getattr(error, "errno", 0)
             kind = UsageError if code in (errno.ENOTSUP, errno.ENOSYS) else PyhybridError
             reason = error.strerror if isinstance(error, OSError) else error
             raise kind(f"cannot start: {reason}") from None
-        self.paused = True
-        self.streams = keep_whole(_native.whole_write) if settings.mode != "trace" else []
-        self._hold_lock()
-        self._write_meta(started, machine)
 
     def _import_early(self) -> None:
         """What is needed after the clocks start, so that it is not sampled as the program's."""
         import fcntl  # noqa: F401
         import json  # noqa: F401
 
-    def _hold_lock(self) -> None:
-        """Keep the spool's lock until it is finished, out of the program's way, not in children."""
-        import fcntl
-
-        low = self.lock
-        floor = min(256, os.sysconf("SC_OPEN_MAX") // 2)
-        self.lock = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, floor)
-        self.locked = os.fstat(self.lock)
-        os.close(low)
-        _watch_forks(self)
-
-    def _close_lock(self) -> None:
-        """Also in a forked child: the profile is the parent's.
-
-        The program may have closed it and use its number itself (daemons do).
-        """
-        if self._holds_lock():
-            os.close(self.lock)
-        self.lock = -1
-
-    def _holds_lock(self) -> bool:
-        try:
-            return self.lock >= 0 and os.path.samestat(os.fstat(self.lock), self.locked)
-        except OSError:
-            return False
+    def in_forked_child(self) -> None:
+        """The profile is the parent's."""
+        self.native.forget()
+        self.claim.close()
 
     def _write_meta(self, started: dict[str, Any], machine: dict[str, Any]) -> None:
         import json
 
         meta = {
             "argv": self.argv,
-            "executable": self.python,
+            "executable": self.executable,
             "cwd": self.cwd,
             "pid": self.pid,
-            "prefix_suffix": self.suffix,
+            "prefix_suffix": self.claim.suffix,
             **machine,
             **describe(self.settings, started),
         }
@@ -231,21 +183,18 @@ class Profiling:
             except Exception:  # (no contextlib: the program may have forbidden imports)
                 continue
 
-    def finish(self, *, waits: bool = True) -> str | None:
-        """Stop, and let another process make the profile file, the exports and the summary.
-
-        Returns the profile's path; None where there is none, and why has been said on stderr.
-        Without `waits` there is none yet: the files come before this process ends (`prepare_exit`).
-        """
+    def stop(self) -> bool:
+        """End, and say what went wrong; the spool is whole.  False: it does not run here."""
         if os.getpid() != self.pid or not self.native.running():
-            return None
+            return False
         self.native.pause()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
         result = self.native.stop(lambda: self._to_json(self._last_meta()).encode())
         release(self.streams)
         if result is None:
-            return None
+            return False
+        forks.watch(None)
         if result["write_error"]:
             reason = os.strerror(-result["write_error"])
             _say(f"{self.spool} is not complete: {reason}")
@@ -255,33 +204,69 @@ class Profiling:
             _say("the program took SIGPROF: sampling ended there")
         if result["trap_lost"] and self.settings.summary:
             _say(f"{result['trap_lost']}: sampled by perf_event from there on")
+        return True
+
+    def finish(self, *, waits: bool = True) -> str | None:
+        """Stop, and let another process make the profile file, the exports and the summary.
+
+        Returns the profile's path; None where there is none, and why has been said on stderr.
+        Without `waits` there is none yet: the files come before this process ends (`prepare_exit`).
+        """
+        if not self.stop():
+            return None
+        arguments = [*self._arguments(), *(["--summary"] if self.settings.summary else [])]
         path = None
         try:
-            finisher = self._spawn_finisher()
+            finisher = spawn(self.python, self.umask, arguments, self.claim.descriptor)
             if not waits:
                 self.native.wait_at_exit(finisher, os.fsencode(self.spool))
             elif wait_for(finisher, self.spool):
-                path = self.prefix + ".pyhybrid"
-        except OSError as error:
-            _say(f"{self.spool} could not be finished: {error.strerror}")
+                path = self.prefix + PROFILE
+        except (OSError, PyhybridError) as error:
+            self._say_unfinished(error)
         except KeyboardInterrupt:
             path = None  # the finisher has said so
         finally:
-            self._close_lock()  # the finisher has it, too
-            _watched.clear()
+            self.claim.close()  # the finisher has it, too
         return path
 
     def _last_meta(self) -> dict[str, Any]:
         return {**jit_files(), "decorated": list(self.settings.decorated)}
 
-    def _spawn_finisher(self) -> int:
-        arguments = [self.spool, self.prefix]
-        for name in self.settings.formats:
-            arguments += ["--format", name]
-        if self.settings.summary:
-            arguments.append("--summary")
-        umask = os.umask(self.umask)
+    def leave(self, execs: bool) -> None:
+        """The program ends by os._exit, which waits as exit() does, or becomes another by exec.
+
+        That one's output is its own: nothing is said later.
+        """
+        if not execs:
+            self.finish(waits=False)
+            return
+        if not self.stop():
+            return
+        made = f"{self.spool}: `python -m pyhybrid report` makes the files of it"
         try:
-            return spawn(self.python, arguments, self.lock if self._holds_lock() else -1)
+            if spawn_apart(
+                self.native.spawn_orphan,
+                self.python,
+                self.umask,
+                self._arguments(),
+                self.claim.descriptor,
+            ):
+                made = f"{self.prefix}{PROFILE} is made meanwhile"
+            if self.settings.summary:
+                _say(f"the program becomes another one, which is not profiled: {made}")
+        except (OSError, PyhybridError) as error:
+            self._say_unfinished(error)
         finally:
-            os.umask(umask)
+            self.claim.close()
+
+    def _arguments(self) -> list[str]:
+        formats = (word for name in self.settings.formats for word in ("--format", name))
+        return [self.spool, self.prefix, *formats]
+
+    def _say_unfinished(self, error: Exception) -> None:
+        reason = error.strerror if isinstance(error, OSError) else error
+        _say(
+            f"{self.spool} could not be finished: {reason}; "
+            "`python -m pyhybrid report` reads it by its name"
+        )

@@ -8,8 +8,11 @@ Imports little: the program waits for it.
 """
 
 import sys
-from collections.abc import Iterable
-from typing import TextIO
+
+TYPE_CHECKING = False  # without `typing`, as in pyhybrid
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TextIO
 
 
 def visible(text: str) -> str:
@@ -29,6 +32,6 @@ def say(message: str) -> None:
         sys.stderr.flush()
 
 
-def write_lines(lines: Iterable[str], stream: TextIO) -> None:
+def write_lines(lines: "Iterable[str]", stream: "TextIO") -> None:
     """The lines; a line end within one of them is shown."""
     stream.writelines(f"{visible(line)}\n" for line in lines)

@@ -27,9 +27,8 @@ static bool is_handled(PyObject *signal, int number)
     return handled;
 }
 
-/* Those that Python code handles, for good.  The interpreter is told that they are ignored, so it leaves them as they are
- * when it is taken down. */
-static void hold_signals(PyObject *signal)
+/* The interpreter is told that they are ignored, so it leaves them as they are when it is taken down. */
+void at_exit_hold_signals(PyObject *signal)
 {
     bool handled[NSIG];
     for (int i = 1; i < NSIG; i++)
@@ -55,7 +54,7 @@ PyObject *at_exit_call(PyObject *signal, PyObject *finish)
 {
     bool ends = interpreter_ends();
     if (ends)
-        hold_signals(signal);
+        at_exit_hold_signals(signal);
     PyObject *result = PyObject_CallOneArg(finish, ends ? Py_True : Py_False);
     if (ends && dies_of_interrupt()) {
         Py_BEGIN_ALLOW_THREADS;

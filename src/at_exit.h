@@ -15,4 +15,7 @@
  * removed.  If the interpreter is to die of a KeyboardInterrupt, waits for the files: there will be no exit(). */
 PyObject *at_exit_call(PyObject *signal, PyObject *finish);
 
+/* Holds the signals that Python code handles, for good. */
+void at_exit_hold_signals(PyObject *signal);
+
 #endif

@@ -6,15 +6,16 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "at_exit.h"
-#include "exit_wait.h"
+#include "end_methods.h"
 #include "instrument/filter.h"
 #include "instrument/instrument.h"
 #include "instrument/method_names.h"
 #include "instrument/region.h"
+#include "leave.h"
 #include "loader.h"
 #include "program.h"
 #include "sampler/sampler.h"
+#include "spawns.h"
 #include "spool.h"
 #include "whole_write.h"
 #include "window.h"
@@ -44,12 +45,14 @@ static void before_fork(void)
 static void after_fork_parent(void)
 {
     loader_after_fork_parent();
-    sampler_after_fork_parent();
+    sampler_after_fork_parent(!spawns_forks());
 }
 
 static void after_fork_child(void)
 {
     starting = false;
+    leave_unwatch();
+    spawns_unwatch();
     loader_after_fork_child();
     instrument_after_fork_child();
     sampler_after_fork_child();
@@ -64,32 +67,19 @@ static int on_code_event(PyCodeEvent event, PyCodeObject *code)
     return 0;
 }
 
-/* subprocess may use os.posix_spawn: then one child makes both events. */
-static int is_from_subprocess(void)
-{
-    PyFrameObject *frame = PyEval_GetFrame();
-    if (!frame)
-        return 0;
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    int found = PyUnicode_CompareWithASCIIString(code->co_qualname, "Popen._posix_spawn") == 0;
-    Py_DECREF(code);
-    return found;
-}
-
 static int on_audit(const char *event, PyObject *args, void *data)
 {
-    (void)args;
     (void)data;
     if (!sampler_running())
         return 0;
     if (!strcmp(event, "exec")) {
         if (program_begins_now())
             instrument_program_begins();
-    } else if (!strcmp(event, "os.exec"))
+    } else if (strcmp(event, "os.exec")) {
+        spawns_audit(event);
+    } else if (!leave_by_exec(PyTuple_GET_ITEM(args, 0))) {
         sampler_before_exec();
-    else if (!strcmp(event, "subprocess.Popen") ||
-             (!strcmp(event, "os.posix_spawn") && !is_from_subprocess()))
-        sampler_spawned();
+    }
     return 0;
 }
 
@@ -255,6 +245,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     if (paused)
         Py_XDECREF(pause_all(self, NULL));
+    spawns_watch(sampler_spawned);
     return Py_BuildValue(
         "{sissszszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
         "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted, "period_ns",
@@ -289,6 +280,8 @@ static PyObject *stop(PyObject *self, PyObject *args)
         return NULL;
     if (!sampler_running())
         Py_RETURN_NONE;
+    leave_unwatch();
+    spawns_unwatch();
     instrument_stop();
     sampler_pause(); /* what we do from here on is not the program's */
     if (describe != Py_None)
@@ -401,47 +394,6 @@ PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
 PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
                               "`raw.write` that goes on where a signal cuts it short.");
 
-PyDoc_STRVAR(prepare_exit_doc, "prepare_exit() -> None\n\n"
-                               "exit() will wait, if wait_at_exit has named a process by then.");
-
-static PyObject *prepare_exit(PyObject *self, PyObject *unused)
-{
-    (void)self;
-    (void)unused;
-    if (exit_wait_prepare())
-        return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
-
-PyDoc_STRVAR(wait_at_exit_doc, "wait_at_exit(pid: int, spool: bytes) -> None\n\n"
-                               "The child that finishes `spool`: see exit_wait.h.");
-
-static PyObject *wait_at_exit(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int pid;
-    const char *spool;
-    if (!PyArg_ParseTuple(args, "iy", &pid, &spool))
-        return NULL;
-    exit_wait_for(pid, spool);
-    Py_RETURN_NONE;
-}
-
-PyDoc_STRVAR(at_exit_doc, "at_exit(signal, finish) -> None\n\n"
-                          "An exit function: finish(ends), with signals held; see at_exit.h.");
-
-static PyObject *at_exit(PyObject *self, PyObject *args)
-{
-    (void)self;
-    PyObject *signal, *finish;
-    if (!PyArg_ParseTuple(args, "OO", &signal, &finish))
-        return NULL;
-    if (!sampler_running())
-        Py_RETURN_NONE;
-    Py_XDECREF(pause_all(self, NULL)); /* not even the call of `finish` is the program's */
-    return at_exit_call(signal, finish);
-}
-
 static PyMethodDef methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
     {"stop", stop, METH_VARARGS, stop_doc},
@@ -453,9 +405,6 @@ static PyMethodDef methods[] = {
     {"resume", resume_all, METH_NOARGS, resume_doc},
     {"write_meta", write_meta, METH_O, write_meta_doc},
     {"name_thread", name_thread, METH_VARARGS, name_thread_doc},
-    {"prepare_exit", prepare_exit, METH_NOARGS, prepare_exit_doc},
-    {"wait_at_exit", wait_at_exit, METH_VARARGS, wait_at_exit_doc},
-    {"at_exit", at_exit, METH_VARARGS, at_exit_doc},
     {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", program_run_command, METH_O, run_command_doc},
@@ -474,7 +423,9 @@ static const struct region_session region_session = {sampler_generation, announc
 
 static int exec_module(PyObject *module)
 {
-    return region_add_type(module, &region_session) || window_add_type(module) ? -1 : 0;
+    if (PyModule_AddFunctions(module, end_methods) || window_add_type(module))
+        return -1;
+    return region_add_type(module, &region_session);
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -100,8 +100,8 @@ class Export:
         return 0
 
     def _write(self, args: argparse.Namespace) -> None:
-        prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
-        with open_profile(args.file) as opened, damage_in(args.file):
+        with open_profile(args) as opened, damage_in(args.file):
+            prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
             if args.compensate:
                 compensate(opened)
                 say(COMPENSATED)

@@ -82,7 +82,7 @@ class Report:
         """Print; returns the exit code.  Raises PyhybridError."""
         if args.tree and args.json:
             raise UsageError("the call tree is not given as JSON: --tree goes without --json")
-        with open_profile(args.file) as profile, damage_in(args.file):
+        with open_profile(args) as profile, damage_in(args.file):
             _print(profile, args)
         return 0
 

@@ -4,6 +4,7 @@ import argparse
 import os
 
 from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice
+from pyhybrid.cli.left import is_newer, usual_file
 from pyhybrid.cli.parser import Duration
 from pyhybrid.debuginfod import Debuginfod
 from pyhybrid.errors import PyhybridError, UsageError
@@ -26,28 +27,24 @@ def add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         nargs="?",
-        default="out.pyhybrid",
-        help="profile, or .part (default: %(default)s)",
+        help="profile, or .part (default: out.pyhybrid, made first of the .part of a later run "
+        "that was killed)",
     )
 
 
-def open_profile(path: str) -> Profile:
-    """The profile; on stderr, that a later run has not ended in order.  Raises PyhybridError."""
-    part = path + ".part"
-    if _written_ns(part) > _written_ns(path):
-        whose = f"{part} is of a run that was killed, or goes on: name it to read it"
-        if not os.path.exists(path):
-            raise PyhybridError(f"there is no {path}, but {whose}")
-        say(f"{path} is older: {whose}")
-    return Profile.open(path)
+def open_profile(args: argparse.Namespace) -> Profile:
+    """The profile in `args.file`, which becomes that of the last run if none is named.
 
-
-def _written_ns(path: str) -> int:
-    """0: not there."""
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
+    Says on stderr if a later run has not ended in order.  Raises PyhybridError.
+    """
+    if args.file is None:
+        args.file = usual_file()
+    elif is_newer(args.file + ".part", args.file):
+        whose = f"{args.file}.part is of a run that was killed, or goes on: name it to read it"
+        if not os.path.exists(args.file):
+            raise PyhybridError(f"there is no {args.file}, but {whose}")
+        say(f"{args.file} is older: {whose}")
+    return Profile.open(args.file)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:

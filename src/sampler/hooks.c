@@ -61,11 +61,11 @@ void sampler_before_fork(void)
     handler_forks(true);
 }
 
-void sampler_after_fork_parent(void)
+void sampler_after_fork_parent(bool counts)
 {
     handler_forks(false);
     struct session *s = session_get();
-    if (s)
+    if (s && counts)
         atomic_fetch_add(&s->n_forked, 1);
 }
 

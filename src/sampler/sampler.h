@@ -9,6 +9,7 @@
 #ifndef PYH_SAMPLER_H
 #define PYH_SAMPLER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -110,10 +111,11 @@ int sampler_write(uint32_t type, const void *head, uint32_t head_length, const v
  * chosen for it. */
 void sampler_name_thread(int tid, const char *name, uint32_t length);
 
-/* Hooks: CPython's code watcher, fork (pthread_atfork), exec and spawn (audit hook). */
+/* Hooks: CPython's code watcher, fork (pthread_atfork; it `counts` unless it is part of what counts as a spawn),
+ * exec (audit hook) and spawn (spawns.h). */
 void sampler_forget_code(uint64_t code);
 void sampler_before_fork(void);
-void sampler_after_fork_parent(void);
+void sampler_after_fork_parent(bool counts);
 void sampler_after_fork_child(void);
 void sampler_before_exec(void);
 void sampler_spawned(void);

@@ -130,8 +130,8 @@ def test_a_child_that_ends_like_its_parent(pyhybrid: Callable[..., Run], tmp_pat
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(pyhybrid: Callable[..., Run], tmp_path: Path, method: str) -> None:
     run = compare(pyhybrid, tmp_path, MULTIPROCESSING, method)
-    if method == "fork":
-        assert children(run)[0] == 2
+    # Two workers; spawned ones with a resource tracker, served ones with the server, too.
+    assert children(run) == {"fork": (2, 0), "spawn": (0, 3), "forkserver": (0, 4)}[method]
 
 
 @pytest.mark.engine
@@ -159,6 +159,36 @@ def test_a_fork_without_a_free_descriptor(pyhybrid: Callable[..., Run]) -> None:
 
 def test_spawned(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert children(compare(pyhybrid, tmp_path, SPAWN)) == (0, 3)
+
+
+# (forked, spawned): each child once, and none that there was not.
+STARTS = {
+    "subprocess.run(['true'])": (0, 1),
+    "subprocess.run(['true'], close_fds=False)": (0, 1),  # by posix_spawn
+    "subprocess.run(['true'], preexec_fn=int)": (0, 1),  # by fork
+    "os.popen('true').close()": (0, 1),
+    "os.system('true')": (0, 1),
+    "os.wait() if os.posix_spawnp('true', ['true'], {}) else 0": (0, 1),
+    "os.spawnvp(os.P_WAIT, 'true', ['true'])": (1, 0),
+    "os.posix_spawn('/no/such/file', ['x'], {})": (0, 0),
+    "subprocess.run(['true'], user=-5)": (0, 0),
+    "subprocess.run(['/no/such/file'])": (0, 1),  # one that could not become it
+    "os.waitpid(pty.fork()[0] or os._exit(0), 0)": (1, 0),
+}
+
+
+@pytest.mark.version
+def test_each_child_counts_once(pyhybrid: Callable[..., Run]) -> None:
+    for start, counts in STARTS.items():
+        program = f"""
+            import os, pty, subprocess
+            try:
+                {start}
+            except (OSError, ValueError):
+                pass
+        """
+        options = "-q", "--mode", "trace", "-c"
+        assert children(pyhybrid(*options, textwrap.dedent(program))) == counts, start
 
 
 def test_a_daemon_that_closes_and_reuses_all_descriptors(

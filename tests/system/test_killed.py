@@ -24,8 +24,9 @@ def burn(seconds):
 burn(2.5)
 """
 
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 ENDS = {
-    "os._exit": ("os._exit(3)", 3),
+    "C's _exit": ("import ctypes; ctypes.CDLL(None)._exit(3)", 3),
     "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
     "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
     "abort": ("os.abort()", -signal.SIGABRT),
@@ -82,30 +83,95 @@ def test_many_threads_put_nothing_off(pyhybrid: Callable[..., Run]) -> None:
     assert int(run.result.stdout) >= 15
 
 
+def killed(pyhybrid: Callable[..., Run], *options: str) -> None:
+    """Once there is something in the file."""
+    program = BURN.replace("burn(2.5)", "burn(1.2)") + KILL
+    run = pyhybrid("-q", *options, "-c", program, check=False)
+    assert run.result.returncode == -signal.SIGKILL
+
+
 def test_a_killed_runs_part_is_moved_aside(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    pyhybrid("-q", "-c", BURN + "os._exit(0)")
+    killed(pyhybrid)
     left = (tmp_path / "out.pyhybrid.part").read_bytes()
     pyhybrid("-q", "-c", "pass")
     assert (tmp_path / "out.pyhybrid.part.old").read_bytes() == left
     assert not (tmp_path / "out.pyhybrid.part").exists()
 
 
-EXPORT = pytest.param(("export", "-f", "folded"), marks=pytest.mark.slow)
+EXPORT = pytest.param(("export", "-f", "pstats"), marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("command", [("report",), EXPORT])
-def test_an_older_profile_is_not_taken_for_the_killed_runs(
+def test_a_killed_runs_files_are_made(
     pyhybrid: Callable[..., Run], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    pyhybrid("-q", "-c", BURN + "os._exit(0)")
-    lone = pyhybrid(*command, check=False).result
+    """By who asks for the last run without a name; an older one's are replaced, as by a run."""
+    pyhybrid("-q", "-c", "pass")
+    killed(pyhybrid)
+    done = pyhybrid(*command).result
+    said, *others = done.stderr.splitlines()
+    assert said.startswith("pyhybrid: out.pyhybrid.part was of a run that was killed: ")
+    made = ["out.folded", "out.pyhybrid", "perf.data", "perf.data.old"]
+    if command[0] == "export":
+        made.insert(1, "out.pstats")
+        assert others == ["pyhybrid: wrote out.pstats"]
+    else:
+        assert "the process was killed" in done.stdout
+        assert others == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == made
+    assert "burn (" in (tmp_path / "out.folded").read_text()
+    again = pyhybrid(*command).result
+    assert again.stderr.splitlines() == others
+
+
+def test_only_the_files_that_the_killed_run_was_to_make(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    killed(pyhybrid, "--format", "pstats")
+    pyhybrid("report")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.pstats", "out.pyhybrid"]
+
+
+def test_files_that_cannot_be_made(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """What the killed run left is read all the same, and stays."""
+    killed(pyhybrid)
+    (tmp_path / "out.pyhybrid").mkdir()
+    os.utime(tmp_path / "out.pyhybrid", (0, 0))
+    done = pyhybrid("report").result
+    assert "999 Hz asked" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("pyhybrid: out.pyhybrid.part is of a run that was killed: its files can")
+    assert (tmp_path / "out.pyhybrid.part").exists()
+
+
+def test_a_run_that_goes_on(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Its files are its own to make."""
+    program = BURN + "print('ready', flush=True)\nsys.stdin.read()\nos._exit(0)"
+    command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "folded", "-c", program]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        done = pyhybrid("report").result
+        assert "999 Hz asked" in done.stdout
+        assert done.stderr.startswith("pyhybrid: out.pyhybrid.part: the run goes on, or is being")
+        assert [p.name for p in tmp_path.iterdir()] == ["out.pyhybrid.part"]
+        process.communicate(timeout=60)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.folded", "out.pyhybrid"]
+
+
+def test_a_named_profile_is_read_as_it_is(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """With a line where a later run was killed."""
+    killed(pyhybrid)
+    lone = pyhybrid("report", "out.pyhybrid", check=False).result
     assert (lone.returncode, lone.stdout) == (1, "")
     assert lone.stderr.startswith("pyhybrid: there is no out.pyhybrid, but out.pyhybrid.part is")
     pyhybrid("-q", "-c", "pass")
-    assert "out.pyhybrid.part" not in pyhybrid(*command).result.stderr
-    pyhybrid("-q", "-c", BURN + "os._exit(0)")
-    older = pyhybrid(*command).result
+    assert "out.pyhybrid.part" not in pyhybrid("report", "out.pyhybrid").result.stderr
+    killed(pyhybrid)
+    older = pyhybrid("report", "out.pyhybrid").result
     assert older.stderr.startswith("pyhybrid: out.pyhybrid is older: out.pyhybrid.part is of a run")
+    assert (tmp_path / "out.pyhybrid.part").exists()
 
 
 def test_interrupted(tmp_path: Path) -> None:
