@@ -6,8 +6,8 @@ From within a program: `Profiler`, `region`, `enable`, `disable` (pyhybrid/api.p
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # without `typing`, which takes a megabyte: there may be none
 if TYPE_CHECKING:
     from pyhybrid.api import Profiler as Profiler
     from pyhybrid.api import disable as disable

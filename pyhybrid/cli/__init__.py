@@ -6,8 +6,17 @@ Only what is needed for that is imported: the profiled program waits for it.
 
 import sys
 
+from pyhybrid.cli.bare import run_bare, split
 from pyhybrid.errors import PyhybridError
+from pyhybrid.limits import check_memory
 from pyhybrid.visible import say
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Never
+
+    from pyhybrid.program import Program
 
 SUBCOMMANDS = {"report": "report", "export": "export", "compare-cprofile": "compare"}  # modules
 
@@ -47,10 +56,30 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if arguments and arguments[0] in SUBCOMMANDS:
             sys.exit(_subcommand(arguments[0], arguments[1:]))
-        from pyhybrid.cli.run import run
-
-        program, begin = run(arguments)
+        program, begin = _begin(arguments)
     except PyhybridError as error:
         say(str(error))
         sys.exit(error.exit_code)
     program.run(begin)
+
+
+def _begin(arguments: list[str]) -> "tuple[Program, Callable[[], None]]":
+    """As run, unless there is no room to run the program under us: then it runs."""
+    try:
+        check_memory()
+    except PyhybridError as error:
+        _without_a_profile(arguments, error)
+    try:
+        from pyhybrid.cli.run import run
+
+        return run(arguments)
+    except (MemoryError, OSError, SystemError) as error:  # the last where there is no memory, too
+        _without_a_profile(arguments, getattr(error, "strerror", None) or "no memory")
+
+
+def _without_a_profile(arguments: list[str], reason: object) -> "Never":
+    ours, program = split(arguments)
+    if program and "--strict" not in ours:
+        say(f"{reason}: the program runs without a profile")
+        run_bare(program)
+    raise PyhybridError(f"cannot start: {reason}")

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Callable
 
 from pyhybrid import __version__
+from pyhybrid.cli.bare import run_bare, split
+from pyhybrid.cli.begin import begin
 from pyhybrid.cli.parser import Duration, Number, Parser
 from pyhybrid.errors import UsageError
-from pyhybrid.profiler import Profiling
 from pyhybrid.program import Program
-from pyhybrid.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES, Settings
+from pyhybrid.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES
 from pyhybrid.visible import say
 
 USAGE = """\
@@ -148,6 +149,11 @@ def make_parser() -> Parser:
         help="switch on CPython's own names and stacks for a `perf record` that runs around this; "
         "our own perf.data is PREFIX.perf.data then",
     )
+    add(
+        "--strict",
+        action="store_true",
+        help="where it cannot be profiled as asked do not run the program at all",
+    )
     add("-q", "--quiet", action="store_true", help="print no summary")
     # table: our own one, libraries as where the C library cannot tell them to a handler
     add("--unwinder", choices=["own", "table", "libunwind"], default="own", help=argparse.SUPPRESS)
@@ -170,24 +176,6 @@ def make_parser() -> Parser:
     return parser
 
 
-def _split(parser: Parser, arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Where our options end and the program begins."""
-    takes_value = {
-        option
-        for action in parser._actions
-        if action.nargs is None and not isinstance(action, argparse._VersionAction)
-        for option in action.option_strings
-    }
-    at = 0
-    while at < len(arguments) and arguments[at].startswith("-"):
-        if arguments[at] in ("-m", "-c", "-"):
-            break
-        if arguments[at] == "--":
-            return arguments[:at], arguments[at + 1 :]
-        at += 2 if arguments[at] in takes_value else 1
-    return arguments[:at], arguments[at:]
-
-
 def _activate_trampoline(quiet: bool) -> None:
     from pyhybrid.trampoline import activate
 
@@ -202,7 +190,7 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     Raises PyhybridError.
     """
     parser = make_parser()
-    ours, program = _split(parser, arguments)
+    ours, program = split(arguments)
     options = parser.parse_args(ours)
     if not program:
         raise UsageError("a program to run is missing (see --help)")
@@ -218,34 +206,36 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     if options.ring_bytes & (options.ring_bytes - 1):
         raise UsageError("--ring-bytes must be a power of two")
     job = Program(program)
-    settings = Settings(
-        hz=options.hz,
-        mode=options.mode,
-        clock=options.clock,
-        wall_threads=options.wall_thread,
-        engine=options.engine,
-        prefix=options.output,
-        formats=tuple(options.format) if options.format else None,
-        summary=not options.quiet,
-        unwinder=options.unwinder,
-        max_depth=options.max_depth,
-        max_nodes=options.max_nodes,
-        ring_bytes=options.ring_bytes,
-        include=options.include,
-        exclude=options.exclude,
-        functions=options.function,
-        events=options.events,
-        last_events=options.last_events and options.last_events / 1e9,
-        lines=options.lines,
-        c_calls=options.c_calls,
-        kernel=options.kernel,
-        perf_trampoline=options.perf_trampoline,
-    )
-    profiling = Profiling(settings, [sys.executable, *program])
     if options.perf_trampoline:
         _activate_trampoline(options.quiet)
-    profiling.start()
-    profiling.native.mark_launcher()
-    profiling.finish_at_exit()
+    asked = {
+        "hz": options.hz,
+        "mode": options.mode,
+        "clock": options.clock,
+        "wall_threads": options.wall_thread,
+        "engine": options.engine,
+        "prefix": options.output,
+        "formats": tuple(options.format) if options.format else None,
+        "summary": not options.quiet,
+        "unwinder": options.unwinder,
+        "max_depth": options.max_depth,
+        "max_nodes": options.max_nodes,
+        "ring_bytes": options.ring_bytes,
+        "include": options.include,
+        "exclude": options.exclude,
+        "functions": options.function,
+        "events": options.events,
+        "last_events": options.last_events and options.last_events / 1e9,
+        "lines": options.lines,
+        "c_calls": options.c_calls,
+        "kernel": options.kernel,
+        "perf_trampoline": options.perf_trampoline,
+    }
+    profiling = begin(asked, [sys.executable, *program], options.strict)
+    if profiling:
+        profiling.native.mark_launcher()
+        profiling.finish_at_exit()
+    else:
+        run_bare(program)
     job.prepare()
-    return job, (lambda: None) if options.paused else profiling.resume
+    return job, profiling.resume if profiling and not options.paused else lambda: None

@@ -307,14 +307,29 @@ def test_an_exception_from_another_tools_callback(same: Same) -> None:
 
 
 def test_no_tool_id_is_free(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Then what is left is done: samples; or nothing, and the program runs; unless --strict."""
     customize = "import sys\nfor i in range(6): sys.monitoring.use_tool_id(i, 'another')\n"
     (tmp_path / "sitecustomize.py").write_text(customize)
     path = {"PYTHONPATH": str(tmp_path)}
-    done = pyhybrid("--mode", "trace", "-c", "print(1)", check=False, env=path)
-    assert (done.result.returncode, done.result.stdout) == (1, "")
-    (line,) = done.result.stderr.splitlines()
-    assert line.startswith("pyhybrid: cannot start: no tool id of sys.monitoring is free")
+    options = "--format", "folded", "-c", "print(1)"
+    reason = "pyhybrid: cannot start: no tool id of sys.monitoring is free"
+
+    done = pyhybrid("--strict", *options, check=False, env=path).result
+    assert (done.returncode, done.stdout) == (1, "")
+    assert [line.startswith(reason) for line in done.stderr.splitlines()] == [True]
     assert not list(tmp_path.glob("out*"))
+
+    done = pyhybrid("--mode", "trace", *options, env=path).result
+    assert done.stdout == "1\n"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(reason) and line.endswith(": the program runs without a profile")
+    assert not list(tmp_path.glob("out*"))
+
+    run = pyhybrid("-q", *options, env=path)
+    assert run.result.stdout == "1\n"
+    (line,) = run.result.stderr.splitlines()
+    assert line.startswith(reason) and line.endswith("sampled, calls are not counted")
+    assert run.profile().meta["mode"] == "sample"
 
 
 @pytest.mark.parametrize("mode", MODES)

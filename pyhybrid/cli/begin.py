@@ -1,0 +1,65 @@
+"""Begins profiling as asked, or as far as it is to be had: the program runs in any case."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyhybrid.errors import OutputError, PyhybridError, UsageError
+from pyhybrid.limits import check_room
+from pyhybrid.profiler import Profiling
+from pyhybrid.settings import Settings
+from pyhybrid.visible import say
+
+_NO_SAMPLES = {"mode": "trace", "engine": "auto", "clock": "cpu", "wall_threads": ()}
+_NO_CALLS = {
+    "mode": "sample",
+    **dict.fromkeys(("include", "exclude", "functions"), ()),
+    **dict.fromkeys(("events", "lines", "c_calls"), False),
+    "last_events": None,
+}
+
+
+def begin(asked: dict[str, Any], argv: list[str], strict: bool) -> Profiling | None:
+    """Start profiling with Settings(**asked), or with less; None where nothing is to be had.
+
+    What is missing has been said then.  Raises UsageError; OutputError for a place that was asked
+    for; with `strict` PyhybridError for all that is missing.
+    """
+    try:
+        return _attempt(asked, argv)
+    except UsageError:
+        raise
+    except PyhybridError as error:
+        if strict or (isinstance(error, OutputError) and asked["prefix"] is not None):
+            raise
+        reason = str(error)
+    for changes, left in _less(asked):
+        try:
+            profiling = _attempt({**asked, **changes}, argv)
+        except PyhybridError:
+            continue
+        say(f"{reason}: {left}")
+        return profiling
+    say(f"{reason}: the program runs without a profile")
+    return None
+
+
+def _attempt(asked: dict[str, Any], argv: list[str]) -> Profiling:
+    settings = Settings(**asked)
+    try:
+        check_room()
+        profiling = Profiling(settings, argv)
+        profiling.start()
+    except OSError as error:
+        raise PyhybridError(f"cannot start: {error.strerror or error}") from None
+    except MemoryError:
+        raise PyhybridError("cannot start: no memory") from None
+    return profiling
+
+
+def _less(asked: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """What may be had where that is not."""
+    if asked["engine"] != "auto":
+        yield {"engine": "auto"}, "another engine drives the samples"
+    if asked["mode"] == "hybrid":
+        yield _NO_SAMPLES, "calls are counted, nothing is sampled"
+        yield _NO_CALLS, "stacks are sampled, calls are not counted"

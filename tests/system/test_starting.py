@@ -1,0 +1,170 @@
+"""What is in the way when profiling is to start: the program runs all the same."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run
+
+PROGRAM = """\
+import sys
+print(sum(range(1000)), sys.argv[1:], sys.flags.dont_write_bytecode, sys.path[0], __name__)
+files = [open(__file__) for _ in range(2)]
+sys.stderr.write(f"{len(files)} files\\n")
+sys.exit(5)
+"""
+
+
+@pytest.fixture
+def compare(tmp_path: Path) -> Callable[..., str]:
+    """compare(limits, *options) -> what we said; the program does as it does bare with `-m`."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    def run(limits: dict[int, int], *words: str) -> subprocess.CompletedProcess[str]:
+        def limit() -> None:
+            # Without memory CPython itself may loop for ever.
+            resource.setrlimit(resource.RLIMIT_CPU, (3, 3))
+            for which, value in limits.items():
+                resource.setrlimit(which, (value, value))
+
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env=environment,
+            preexec_fn=limit,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def compare(limits: dict[int, int], *options: str) -> str:
+        bare = run(limits, "-BPm", "program", "x")
+        ours = run(
+            limits, "-BPm", "pyhybrid", "-q", "--format", "folded", *options, "-m", "program", "x"
+        )
+        said = "".join(x for x in ours.stderr.splitlines(True) if x.startswith("pyhybrid: "))
+        if bare.returncode == 5:
+            assert (ours.returncode, ours.stdout) == (5, bare.stdout), (limits, ours.stderr)
+            assert ours.stderr.replace(said, "") == bare.stderr, limits
+            assert said.count("\n") == (0 if (tmp_path / "out.pyhybrid").exists() else 1), said
+        return said if bare.returncode == 5 else "fails without us, too"
+
+    return compare
+
+
+DESCRIPTORS = [4, 5, 8, 12, 31, 32, 40]
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    "numbers", [DESCRIPTORS, pytest.param([*range(3, 41)], marks=pytest.mark.slow)], ids=len
+)
+def test_few_descriptors(compare: Callable[..., str], tmp_path: Path, numbers: list[int]) -> None:
+    for n in numbers:
+        said = compare({resource.RLIMIT_NOFILE: n})
+        profile = tmp_path / "out.pyhybrid"
+        if n < 32:
+            assert said.endswith(("the program runs without a profile\n", "without us, too")), n
+        else:
+            assert (said, profile.exists()) == ("", True), n
+            profile.unlink()
+    assert [path.name for path in tmp_path.glob("out*")] == ["out.folded"]
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
+@pytest.mark.parametrize("steps", [4, pytest.param(32, marks=pytest.mark.slow)])
+def test_little_memory(compare: Callable[..., str], tmp_path: Path, limit: str, steps: int) -> None:
+    """From where the interpreter itself just starts."""
+    which = getattr(resource, limit)
+    size = 1 * MB
+    while compare({which: size}) == "fails without us, too":
+        size += MB
+    for step in range(1, steps):
+        compare({which: size - MB + MB * step // steps})
+    for megabytes in (2, 32, 64, 512, 1024):
+        compare({which: size + megabytes * MB})
+    assert (tmp_path / "out.pyhybrid").exists()  # with the last of them
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_strict(compare: Callable[..., str], tmp_path: Path, pyhybrid: Callable[..., Run]) -> None:
+    """Then it does not run at all."""
+    limit = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12)); "
+    become = "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    command = [sys.executable, "-c", limit + become, "-P", "-m", "pyhybrid", "--strict"]
+    done = subprocess.run(
+        [*command, "-c", "print(1)"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("pyhybrid: max open files is 12 here")
+
+
+@pytest.mark.engine
+def test_an_engine_that_is_not_to_be_had(pyhybrid: Callable[..., Run]) -> None:
+    """Another one drives the samples, unless --strict."""
+    options = "--engine", "perf_event", "--format", "folded", "-c", "print(sum(range(10**6)))"
+    strict = pyhybrid("--strict", *options, check=False)
+    run = pyhybrid("-q", *options)
+    assert run.result.stdout == "499999500000\n"
+    if strict.result.returncode == 0:  # it is to be had
+        assert run.result.stderr == ""
+        assert run.profile().meta["engine"] == "perf_event"
+    else:
+        assert (strict.result.returncode, strict.result.stdout) == (1, "")
+        assert run.result.stderr.endswith(": another engine drives the samples\n")
+        assert run.profile().meta["mode"] == "hybrid"
+
+
+@pytest.mark.engine
+def test_a_folder_where_nothing_can_be_written(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """One that was asked for is a mistake to mend; else it is where the program is."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    program = "-c", "print(1)"
+    if os.geteuid() == 0:  # to root only what is no folder is closed
+        closed.chmod(0o755)
+        (closed / "out.pyhybrid").mkdir()
+    asked = pyhybrid("-o", closed / "out", *program, check=False)
+    assert (asked.result.returncode, asked.result.stdout) == (1, "")
+    usual = pyhybrid(*program, cwd=closed)
+    assert usual.result.stdout == "1\n"
+    (line,) = usual.result.stderr.splitlines()
+    assert line.endswith(": the program runs without a profile")
+
+
+def test_runs_that_share_a_folder_and_a_number(tmp_path: Path) -> None:
+    """In containers each is process 1; each has names of its own, also after another has ended."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes containers here")
+    program = "print('ready', flush=True); input(); print('done')"
+    contained = ["unshare", "-pf", "--mount-proc", sys.executable, "-P", "-m", "pyhybrid", "-q"]
+    command = [*contained, "--format", "folded", "-c", program]
+
+    def start() -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    running = [start() for _ in range(3)]
+    assert running[1].communicate("\n", timeout=120) == ("done\n", "")
+    running.append(start())
+    for process in (*running[:1], *running[2:]):
+        assert process.communicate("\n", timeout=120) == ("done\n", "")
+        assert process.returncode == 0
+    names = ["out", "out.1", "out.1.2", "out.1.3"]
+    made = sorted(f"{name}.{kind}" for name in names for kind in ("folded", "pyhybrid"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == made
