@@ -22,8 +22,10 @@
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
 struct last_stack {
-    uint64_t *raw;
-    uint32_t *id;
+    struct {
+        uint64_t raw;
+        uint32_t id;
+    } *frame;
     size_t n;
     uint32_t base;  /* the stack that it begins below */
     uint32_t epoch; /* of the modules that it was read with */
@@ -80,7 +82,7 @@ void drain_free(struct drain *d)
 
 static size_t last_stack_bytes(const struct thread *t)
 {
-    return t->limits.max_frames * (sizeof(uint64_t) + sizeof(uint32_t));
+    return t->limits.max_frames * sizeof *t->drain->last.frame;
 }
 
 /* When the thread started, from field 22 of its stat (man 5 proc), and its name. */
@@ -116,8 +118,7 @@ int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)
     struct drain_thread *own = map_memory(sizeof *own + last_stack_bytes(t));
     if (!own)
         return -1;
-    own->last.raw = (uint64_t *)(own + 1);
-    own->last.id = (uint32_t *)(own->last.raw + t->limits.max_frames);
+    own->last.frame = (void *)(own + 1);
     t->drain = own;
     struct spool_thread record = {
         .index = t->index, .tid = (uint32_t)t->tid, .first_seen_ns = first_seen_ns};
@@ -187,8 +188,8 @@ static uint32_t intern(struct drain *d, struct last_stack *last, const struct sa
         last->n = 0;
     last->epoch = d->epoch;
     last->base = id;
-    for (; i < n && i < last->n && last->raw[i] == r->words[n - 1 - i]; i++)
-        id = last->id[i];
+    for (; i < n && i < last->n && last->frame[i].raw == r->words[n - 1 - i]; i++)
+        id = last->frame[i].id;
     for (; i < n; i++) {
         uint64_t raw = r->words[n - 1 - i], word = words_canonical(d->words, raw);
         int full;
@@ -201,8 +202,8 @@ static uint32_t intern(struct drain *d, struct last_stack *last, const struct sa
             last->n = i;
             return id;
         }
-        last->raw[i] = raw;
-        last->id[i] = id;
+        last->frame[i].raw = raw;
+        last->frame[i].id = id;
     }
     last->n = n;
     return id;

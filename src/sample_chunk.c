@@ -12,21 +12,24 @@ void sample_chunk_add(struct sample_chunk *c, uint64_t time_ns, uint32_t weight,
 {
     if (!c->n)
         c->first_ns = c->last_ns = time_ns;
-    c->dt[c->n] = (uint32_t)(time_ns - c->last_ns);
-    c->stack[c->n] = c->last_place = place;
+    c->of[c->n].dt = (uint32_t)(time_ns - c->last_ns);
+    c->of[c->n].stack = c->last_place = place;
     if (!c->n || cpu != c->last_cpu)
-        c->cpus[c->n_cpus++] = (struct spool_cpu){c->n, cpu};
+        c->of[c->n_cpus++].cpu = (struct spool_cpu){c->n, cpu};
     if (weight != 1)
-        c->weights[c->n_weights++] = (struct spool_weight){c->n, weight};
+        c->of[c->n_weights++].weight = (struct spool_weight){c->n, weight};
     c->last_ns = time_ns;
     c->last_cpu = cpu;
     c->n++;
 }
 
-static uint32_t *put_array(uint32_t *to, const void *array, size_t bytes)
+/* The first `n` of one of the arrays, whose first element is `bytes` at `first`. */
+static uint32_t *put_array(uint32_t *to, const struct sample_chunk *c, const void *first,
+                           size_t bytes, uint32_t n)
 {
-    memcpy(to, array, bytes);
-    return to + bytes / sizeof *to;
+    for (uint32_t i = 0; i < n; i++, to += bytes / sizeof *to)
+        memcpy(to, (const char *)first + i * sizeof *c->of, bytes);
+    return to;
 }
 
 void sample_chunk_write(struct sample_chunk *c, struct spool *s, uint32_t index,
@@ -40,10 +43,10 @@ void sample_chunk_write(struct sample_chunk *c, struct spool *s, uint32_t index,
                                  .n_cpus = c->n_cpus,
                                  .first_ns = c->first_ns};
     uint32_t *data = scratch->word, *end = data;
-    end = put_array(end, c->dt, c->n * sizeof *c->dt);
-    end = put_array(end, c->stack, c->n * sizeof *c->stack);
-    end = put_array(end, c->weights, c->n_weights * sizeof *c->weights);
-    end = put_array(end, c->cpus, c->n_cpus * sizeof *c->cpus);
+    end = put_array(end, c, &c->of->dt, sizeof c->of->dt, c->n);
+    end = put_array(end, c, &c->of->stack, sizeof c->of->stack, c->n);
+    end = put_array(end, c, &c->of->weight, sizeof c->of->weight, c->n_weights);
+    end = put_array(end, c, &c->of->cpu, sizeof c->of->cpu, c->n_cpus);
     spool_append(s, SPOOL_SAMPLES, &head, sizeof head, data, (size_t)(end - data) * sizeof *data);
     c->n = c->n_weights = c->n_cpus = 0;
 }

@@ -16,9 +16,12 @@ struct sample_chunk {
     uint32_t n, n_weights, n_cpus;
     uint64_t first_ns, last_ns;
     uint32_t last_place, last_cpu;
-    uint32_t dt[SAMPLE_CHUNK], stack[SAMPLE_CHUNK];
-    struct spool_weight weights[SAMPLE_CHUNK];
-    struct spool_cpu cpus[SAMPLE_CHUNK];
+    /* The record's arrays side by side: as much memory is touched as there are samples. */
+    struct {
+        uint32_t dt, stack;
+        struct spool_weight weight; /* of the n_weights, not of this sample */
+        struct spool_cpu cpu;       /* of the n_cpus */
+    } of[SAMPLE_CHUNK];
 };
 
 /* What sample_chunk_write needs to work in. */

@@ -66,6 +66,15 @@ struct pace {
     int32_t shorter;
 };
 
+/* What a sample's walk works in. */
+struct walk_room {
+    size_t max_frames, max_entries; /* of the arrays below; words, too */
+    struct native_frame *native;
+    struct py_frame *frames;
+    struct py_entry *entries;
+    uint64_t *anchors, *python, *words;
+};
+
 struct thread {
     pid_t tid, listed; /* its number, and that in /proc (task_list.h); 0: not known */
     uint32_t index;    /* in the spool, from 1; 0: claimed, and not numbered yet */
@@ -80,8 +89,8 @@ struct thread {
     /* The handler's own. */
     struct unwind unwind;
     struct py_chain chain;
-    struct native_frame *native;
-    uint64_t *python, *words; /* max_frames each */
+    struct walk_room room;
+    struct walk_room full_room; /* for limits.max_frames */
     struct thread_limits limits;
     uint64_t cpu_ns;        /* CPU clock when it was last read for a weight */
     int64_t carry_ns;       /* of the time until then: not yet given; below 0: given ahead */
@@ -120,6 +129,17 @@ struct thread {
     unsigned char seen, has_timer;
     size_t mapping_bytes;
 };
+
+/* From now on walks have this room. */
+static inline void thread_use_room(struct thread *t, const struct walk_room *room)
+{
+    t->room = *room;
+    t->chain.frames = room->frames;
+    t->chain.max_frames = room->max_frames;
+    t->chain.entries = room->entries;
+    t->chain.anchors = room->anchors;
+    t->chain.max_entries = room->max_entries;
+}
 
 /* Is its ring so full that it should be drained soon? */
 static inline bool thread_is_urgent(const struct thread *t)

@@ -6,6 +6,9 @@
 #include "map.h"
 
 #define ENTRIES_MAX 1024
+#define ENTRIES_FIRST 32
+#define FRAMES_FIRST                                                                               \
+    128 /* most stacks are shorter; the room for them is three pages, not one for each array */
 /* How many: samples are divided among the threads, and thousands of such rings would take gigabytes. */
 #define RINGS_LARGE 32
 
@@ -22,26 +25,29 @@ static void *piece(struct layout *l, size_t size)
     return p;
 }
 
+static struct walk_room room(struct layout *l, size_t max_frames, size_t max_entries)
+{
+    struct walk_room r = {.max_frames = max_frames, .max_entries = max_entries};
+    r.native = piece(l, max_frames * sizeof *r.native);
+    r.frames = piece(l, max_frames * sizeof *r.frames);
+    r.entries = piece(l, max_entries * sizeof *r.entries);
+    r.anchors = piece(l, max_entries * sizeof *r.anchors);
+    r.python = piece(l, max_frames * sizeof *r.python);
+    r.words = piece(l, max_frames * sizeof *r.words);
+    return r;
+}
+
 static struct thread *lay_out(struct layout *l, const struct thread_limits *limits)
 {
-    size_t n = limits->max_frames;
+    size_t n = limits->max_frames < FRAMES_FIRST ? limits->max_frames : FRAMES_FIRST;
     struct thread *t = piece(l, sizeof *t);
-    struct native_frame *native = piece(l, n * sizeof *native);
-    struct py_frame *frames = piece(l, n * sizeof *frames);
-    struct py_entry *entries = piece(l, ENTRIES_MAX * sizeof *entries);
-    uint64_t *anchors = piece(l, ENTRIES_MAX * sizeof *anchors);
-    uint64_t *python = piece(l, n * sizeof *python), *words = piece(l, n * sizeof *words);
+    struct walk_room first = room(l, n, ENTRIES_FIRST);
     void *ring = piece(l, limits->ring_bytes);
+    struct walk_room full = room(l, limits->max_frames, ENTRIES_MAX);
     if (!l->base)
         return NULL;
-    t->native = native;
-    t->chain = (struct py_chain){.frames = frames,
-                                 .max_frames = n,
-                                 .entries = entries,
-                                 .anchors = anchors,
-                                 .max_entries = ENTRIES_MAX};
-    t->python = python;
-    t->words = words;
+    thread_use_room(t, &first);
+    t->full_room = full;
     ring_init(&t->ring, ring, limits->ring_bytes);
     return t;
 }

@@ -175,7 +175,7 @@ static void name_python_frames(struct session *s, struct thread *t)
             f->code ? codes_numbers(s->codes, codes_find(s->codes, f->code)).number : 0;
         if (!number && f->code)
             number = intern_code(s, t, f->code);
-        t->python[i] =
+        t->room.python[i] =
             number ? frame_python(number, f->offset) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
     }
 }
@@ -227,28 +227,29 @@ static size_t walk_native(struct session *s, struct thread *t, ucontext_t *conte
                           const struct unwind_regs *regs, enum unwind_end *end)
 {
     if (!s->backend)
-        return unwind_walk(&t->unwind, regs, t->native, t->limits.max_frames, end);
-    size_t n = s->backend(context, t->native, t->limits.max_frames, end);
+        return unwind_walk(&t->unwind, regs, t->room.native, t->room.max_frames, end);
+    size_t n = s->backend(context, t->room.native, t->room.max_frames, end);
     for (size_t i = 0; t->unwind.stop_cfa && i < n; i++)
-        if (unwind_is_stop(&t->unwind, t->native[i].cfa)) {
+        if (unwind_is_stop(&t->unwind, t->room.native[i].cfa)) {
             *end = UNWIND_COMPLETE;
             return i + 1;
         }
     return n;
 }
 
-/* Walks both halves and joins them, down to `top`'s eval loop or, if that is NULL, to the program's outermost one or
- * the thread's root.  Returns the number of words in t->words; 0: `top` was not met. */
-static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
-                   const struct unwind_regs *regs, const struct exact_frame *top)
+/* One walk; `*is_full`: there may be more than there is room for. */
+static size_t walk_in_room(struct session *s, struct thread *t, ucontext_t *context,
+                           const struct unwind_regs *regs, const struct exact_frame *top,
+                           bool *is_full)
 {
     t->chain.in_register = arch_kept_register(context, s->layout.frame_register);
     t->chain.stop_frame = top ? top->frame : 0;
     t->chain.stop_entry = top ? top->entry : 0;
     pyframe_walk(&t->unwind, regs, &s->layout, &t->chain);
+    *is_full = t->chain.state == PY_TRUNCATED;
     if (top && t->chain.state != PY_STOPPED)
         return 0;
-    t->words[0] = frame_pseudo(PSEUDO_PYHYBRID);
+    t->room.words[0] = frame_pseudo(PSEUDO_PYHYBRID);
     if (is_launcher(&t->chain))
         return 1;
     uint64_t entry = last_entry(&t->chain);
@@ -257,19 +258,35 @@ static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
     t->unwind.anchors = t->chain.anchors;
     t->unwind.n_anchors = t->chain.n_entries;
     t->unwind.anchor_rule = &s->layout.anchor;
-    struct merge_input in = {.native = t->native,
+    struct merge_input in = {.native = t->room.native,
                              .chain = &t->chain,
-                             .python = t->python,
+                             .python = t->room.python,
                              .regions = regions_mine,
                              .layout = &s->layout};
     in.n_native = walk_native(s, t, context, regs, &in.end);
+    *is_full |= in.end == UNWIND_TOO_DEEP;
     bool met = is_met(&t->unwind, &in);
     if (top && !met)
         return 0;
     if (to_launcher && met && !--in.n_native)
         return 1;
     name_python_frames(s, t);
-    return merge_stack(&in, t->words, t->limits.max_frames);
+    size_t n = merge_stack(&in, t->room.words, t->room.max_frames);
+    *is_full |= n == t->room.max_frames;
+    return n;
+}
+
+/* Walks both halves and joins them, down to `top`'s eval loop or, if that is NULL, to the program's outermost one or
+ * the thread's root.  Returns the number of words in t->room.words; 0: `top` was not met. */
+static size_t walk(struct session *s, struct thread *t, ucontext_t *context,
+                   const struct unwind_regs *regs, const struct exact_frame *top)
+{
+    bool is_full;
+    size_t n = walk_in_room(s, t, context, regs, top, &is_full);
+    if (!is_full || t->room.max_frames == t->limits.max_frames)
+        return n;
+    thread_use_room(t, &t->full_room);
+    return walk_in_room(s, t, context, regs, top, &is_full);
 }
 
 static size_t take_stack(struct session *s, struct thread *t, ucontext_t *context,
@@ -278,7 +295,7 @@ static size_t take_stack(struct session *s, struct thread *t, ucontext_t *contex
     struct unwind_regs regs;
     *top = NULL;
     if (in_callback(s)) {
-        t->words[0] = frame_pseudo(PSEUDO_PYHYBRID);
+        t->room.words[0] = frame_pseudo(PSEUDO_PYHYBRID);
         return 1;
     }
     arch_regs_from_context(&regs, context);
@@ -342,7 +359,7 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     *r = *head;
     r->base_thread = top ? exact_mine.thread : NULL;
     r->base_node = top ? top->node->parent : 0;
-    memcpy(r->words, t->words, head->n_words * sizeof(uint64_t));
+    memcpy(r->words, t->room.words, head->n_words * sizeof(uint64_t));
     counter_add(&t->counters.recorded, 1);
     counter_add(&t->counters.recorded_weight, head->weight);
     ring_commit(&t->ring, r, bytes, RING_SAMPLE);

@@ -100,25 +100,33 @@ struct piece {
     size_t size;
 };
 
+#define ROOM(r)                                                                                    \
+    {(r).native, (r).max_frames * sizeof *(r).native},                                             \
+        {(r).frames, (r).max_frames * sizeof *(r).frames},                                         \
+        {(r).entries, (r).max_entries * sizeof *(r).entries},                                      \
+        {(r).anchors, (r).max_entries * sizeof *(r).anchors},                                      \
+        {(r).python, (r).max_frames * sizeof *(r).python},                                         \
+    {                                                                                              \
+        (r).words, (r).max_frames * sizeof *(r).words                                              \
+    }
+
 /* All that the handler writes to lies in the record's mapping, zeroed, aligned, none of it shared. */
 static void the_pieces_of_a_record_do_not_overlap(void **state)
 {
     (void)state;
     struct thread *t = registry_add(registry, 10, 1, &limits);
-    const size_t n = limits.max_frames;
     const struct piece pieces[] = {
         {t, sizeof *t},
-        {t->native, n * sizeof *t->native},
-        {t->python, n * sizeof *t->python},
-        {t->words, n * sizeof *t->words},
-        {t->chain.frames, n * sizeof *t->chain.frames},
-        {t->chain.entries, t->chain.max_entries * sizeof *t->chain.entries},
-        {t->chain.anchors, t->chain.max_entries * sizeof *t->chain.anchors},
+        ROOM(t->room),
         {t->ring.data, limits.ring_bytes},
+        ROOM(t->full_room),
     };
     enum { N = sizeof pieces / sizeof *pieces };
     const unsigned char *low = (void *)t, *high = low + t->mapping_bytes;
-    assert_int_equal(t->chain.max_frames, n);
+    assert_int_equal(t->full_room.max_frames, limits.max_frames);
+    assert_in_range(t->room.max_frames, 1, limits.max_frames);
+    assert_int_equal(t->chain.max_frames, t->room.max_frames);
+    assert_ptr_equal(t->chain.frames, t->room.frames);
     assert_int_equal(t->ring.mask, limits.ring_bytes - 1);
     for (size_t i = 0; i < N; i++) {
         const unsigned char *p = pieces[i].at, *end = p + pieces[i].size;

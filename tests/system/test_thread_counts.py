@@ -283,6 +283,15 @@ ALIVE = """
 """
 
 
+@pytest.mark.parametrize("engine", ["auto", "timer"])
+def test_memory_of_a_thread(tmp_path: Path, engine: str) -> None:
+    """Resident, with some samples each, beyond what it has without a profiler."""
+    bare_kb, _ = run(tmp_path, ALIVE, "bare", engine, 500)
+    hybrid_kb, threads = run(tmp_path, ALIVE, "hybrid", engine, 500)
+    assert hybrid_kb - bare_kb < 64
+    assert threads == 501
+
+
 @pytest.mark.slow
 def test_there_is_no_bound_of_threads(tmp_path: Path) -> None:
     _, threads = run(tmp_path, ALIVE, "hybrid", "timer", 4200)
