@@ -47,7 +47,8 @@ os.register_at_fork(after_in_child=_new_lock)
 class Profiler:
     """Profiles the process between `start` and `stop`, or within `with`.
 
-    hz: samples per second (of CPU time, or with clock="wall" of wall time) on each thread;
+    hz: samples per second (of CPU time, or with clock="wall" of wall-clock time) on each
+    thread;
     mode: "sample", "trace" (every call of a Python function) or "hybrid" (both in one tree);
     wall_threads: with clock="wall": only threads of these names, or patterns of the shell;
     engine: what drives the samples of CPU time: "auto", "sigtrap", "perf_event" or "timer";
@@ -65,6 +66,7 @@ class Profiler:
 
     All methods raise PyhybridError, in one line, for what the caller can mend: another profiler
     runs, a folder is not writable, `stop` without `start`.  They may be called from any thread.
+    A profile of decorated functions that is idle ends, with its files, when a Profiler starts.
     """
 
     def __init__(
@@ -250,7 +252,10 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Neither samples nor events until `enable`, in a run of `python -m pyhybrid`."""
+    """Neither samples nor events until `enable`, in a run of `python -m pyhybrid`.
+
+    Without such a run it does nothing.  PyhybridError if it is disabled already.
+    """
     with lock:
         run = _command_line()
         if run is None:

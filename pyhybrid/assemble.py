@@ -14,6 +14,7 @@ from pyhybrid.durations import kept_calls
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exact import Ticks, exact_rows, line_rows
 from pyhybrid.frames import Frames
+from pyhybrid.plumbing import WRAPPERS_FILE
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.samples import count_samples
 from pyhybrid.starts import name_starts
@@ -49,7 +50,8 @@ def assemble(
     sampled = {stack for taken in threads.values() for stack in taken.stacks()}
     tree = Tree(spool, frames, sampled)
     nodes = {index: tree.exact_nodes(spool, frames, index) for index in spool.exact_words}
-    exact = list(exact_rows(spool, tree, spool.exact_threads, nodes))
+    left_out = _wrappers(frames, tree)
+    exact = list(exact_rows(spool, spool.exact_threads, nodes, left_out))
     lines = list(line_rows(spool, spool.exact_threads, nodes))
     ran = {frames.rows[tree.node_frames[row.node] - 1].name for row in exact}
     notes += [
@@ -81,3 +83,13 @@ def assemble(
     ticks = Ticks(spool)
     store.write_calls(database, kept_calls(spool, ticks, spool.exact_threads, nodes))
     store.write_events(database, spool, ticks, spool.exact_threads, nodes)
+
+
+def _wrappers(frames: Frames, tree: Tree) -> set[int]:
+    """The nodes of what stands between decorated functions and their callers."""
+    wrappers = {
+        number
+        for number, row in enumerate(frames.rows, 1)
+        if row.kind == "python" and (row.file or "").endswith(WRAPPERS_FILE)
+    }
+    return {node for node, frame in enumerate(tree.node_frames) if wrappers and frame in wrappers}

@@ -7,13 +7,12 @@ Self times are found in the events' own trees: there calls of a C function and t
 where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pyhybrid.frames import LINE_LIMIT
 from pyhybrid.rows import Exact, Line
 from pyhybrid.spool_rows import ExactCount, Spool
-from pyhybrid.tree import Tree
 
 
 @dataclass(slots=True)
@@ -55,18 +54,25 @@ class Ticks:
 
 
 def exact_rows(
-    spool: Spool, tree: Tree, threads: dict[int, int], nodes: dict[int, list[int]]
+    spool: Spool,
+    threads: dict[int, int],
+    nodes: dict[int, list[int]],
+    left_out: Collection[int] = (),
 ) -> Iterator[Exact]:
     """The rows, thread by thread.
 
     `threads` is Spool.exact_threads, `nodes` are Tree.exact_nodes by thread.  A total is
     that of all activations of the path; what still ran when the process was killed counts what it
-    called, at least.
+    called, at least.  Nodes that are `left_out` have no row: their time is their callers'.
     """
     ticks = Ticks(spool)
     for index, of_thread in nodes.items():
         words, counts = spool.exact_words[index], spool.exact_counts[index]
-        counts = {node: count for node, count in counts.items() if words[node] < LINE_LIMIT}
+        counts = {
+            node: count
+            for node, count in counts.items()
+            if words[node] < LINE_LIMIT and of_thread[node] not in left_out
+        }
         total, below = _times(spool, index, counts, ticks)
         records: dict[int, _Record] = {}
         for node, count in counts.items():
