@@ -119,10 +119,11 @@ class Profiler:
         with lock:
             for make_way in makes_way:
                 make_way("a Profiler was started")
-            self._start(self._output)
+            self._start(self._output).resume()
             atexit.register(self._stop_if_running)
 
-    def _start(self, output: str | None) -> None:
+    def _start(self, output: str | None) -> Profiling:
+        """The run, paused."""
         folder = None
         try:
             if output is None:
@@ -132,7 +133,6 @@ class Profiler:
             if folder and not profiling.python:
                 raise PyhybridError(f"{NO_INTERPRETER}: name an output, to read it elsewhere")
             profiling.start()
-            profiling.resume()
         except BaseException:
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -141,6 +141,7 @@ class Profiler:
         self._profiling, self._profile = profiling, None
         if folder:
             profiling.native.on_leaving(lambda _: self._discard())
+        return profiling
 
     def stop(self) -> None:
         """End, and make the files; `profile` is there when it returns."""

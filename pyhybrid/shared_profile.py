@@ -55,13 +55,13 @@ class SharedProfile(api.Profiler):
                     self._tell(f"while {other} runs, with other options")
                 return 0
         try:
-            self._start(self.options.get("output", name))
+            profiling = self._start(self.options.get("output", name))
         except PyhybridError as error:
             self._over = str(error)
             self._tell(self._over)
             return 0
-        if self._profiling:
-            self._profiling.pause()
+        if self._settings.wall_threads:
+            profiling._name_threads()
         _current[:] = [self]
         self.session = session()
         return self.session
