@@ -164,7 +164,7 @@ while read -r tag interpreter <&3; do
     case ${SAN:-} in *thread*) continue ;; esac
     if [ "$what" != slice ]; then
         run "$tag: tests/unit" run_pytest unit -n "$workers"
-        [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz
+        [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz -n "$(nproc)"
     fi
     export PYHYBRID_TEST_AS=root
     system "as root" $as_root
