@@ -48,8 +48,8 @@ if __name__ == "__main__":
     after()
 """
 
-# What the interpreter calls for a script, and at the end.
-BY_MAIN = ("FileLoader.__init__", "_shutdown")
+# What the interpreter calls for a script, for `-c` (3.13+), and at the end.
+BY_MAIN = ("FileLoader.__init__", "_find_and_load", "_register_code", "_shutdown")
 
 WAYS = ["script", "code", "stdin", "module", "submodule", "folder", "archive"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,16 +131,21 @@ def test_the_kernels_code_in_the_process(pyhybrid: Callable[..., Run]) -> None:
     assert ("__vdso_clock_gettime", "dynsym") in names
 
 
-def test_starts_in_libc(pyhybrid: Callable[..., Run]) -> None:
+def test_starts_in_libc(tmp_path: Path) -> None:
+    """Of a program that began the profiler, down to the thread's root."""
     program = (
-        "import threading\n"
+        "import pyhybrid, threading\n"
+        "profiler = pyhybrid.Profiler(mode='sample', output='out')\n"
+        "profiler.start()\n"
         "def work(): sum(range(10_000_000))\n"
         "threads = [threading.Thread(target=work) for _ in range(2)]\n"
         "for thread in threads: thread.start()\n"
         "work()\n"
-        "for thread in threads: thread.join()"
+        "for thread in threads: thread.join()\n"
+        "profiler.stop()"
     )
-    profile = pyhybrid("--mode", "sample", "--format", "folded", "-c", program).profile()
-    names = {frame.name for frame in profile.frames.values()}
+    subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, check=True)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        names = {frame.name for frame in profile.frames.values()}
     assert {"start_thread", "__libc_start_call_main"} <= names
     assert names & {"clone3", "__clone3"}  # by its role; as libc's debug file calls it

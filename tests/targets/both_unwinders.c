@@ -36,7 +36,6 @@ EXPORT int both_write(const char *path);
 
 struct walker {
     struct unwind unwind;
-    struct unwind_cache cache;
     struct native_frame own[FRAMES_MAX], theirs[FRAMES_MAX];
     enum unwind_end end; /* of ours */
 };
@@ -76,7 +75,7 @@ static size_t difference(struct walker *w, size_t n_own, size_t n_theirs)
     for (size_t i = 0; i < n_own && i < n_theirs; i++)
         if (w->own[i].flags || w->own[i].pc != w->theirs[i].pc ||
             (w->own[i].cfa != w->theirs[i].cfa &&
-             unwind_rule(&w->unwind, w->own[i].pc)->cfa_kind != CFA_SIGNAL))
+             unwind_rule(&w->unwind, w->own[i].pc).cfa_kind != CFA_SIGNAL))
             return i + 1;
     return n_own == n_theirs ? 0 : (n_own < n_theirs ? n_own : n_theirs);
 }
@@ -94,7 +93,7 @@ static void note_example(struct walker *w, uint32_t number, size_t at)
 static bool has_information(struct walker *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (unwind_rule(&w->unwind, w->theirs[i].pc)->cfa_kind == CFA_NONE)
+        if (unwind_rule(&w->unwind, w->theirs[i].pc).cfa_kind == CFA_NONE)
             return false;
     return n != 0;
 }
@@ -152,7 +151,6 @@ size_t pyh_unwind_backend(void *context, struct native_frame *out, size_t max, e
         if (i >= WALKERS_MAX)
             return 0;
         mine = &walkers[i];
-        mine->unwind.cache = &mine->cache;
     }
     uint32_t number = atomic_fetch_add(&n_results, 1);
     if (number >= SAMPLES_MAX)

@@ -19,7 +19,7 @@ from pathlib import Path
 from pyhybrid import _native
 
 SRC = Path(__file__).parents[2] / "src"
-SOURCES = ["unwind.c", "cfi.c", "cfi_fde.c", "loaded.c", "memread.c", "stack_bounds.c"]
+SOURCES = ["unwind.c", "cfi.c", "cfi_fde.c", "rules.c", "loaded.c", "memread.c", "stack_bounds.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden"]
 FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec", "-I", str(SRC)]
 RENAMED = "-Dpyh_unwind_backend=libunwind_walk"  # the library has its own function of this name

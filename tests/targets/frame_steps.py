@@ -20,7 +20,7 @@ from pathlib import Path
 SRC = Path(__file__).parents[2] / "src"
 SOURCES = ["pyframe.c", "pyframe_calibrate.c", "merge.c", "unwind.c", "cfi.c", "cfi_fde.c"]
 SOURCES += ["loaded.c", "loaded_update.c", "loader.c", "memread.c", "stack_bounds.c"]
-SOURCES += ["records.c"]
+SOURCES += ["records.c", "rules.c", "launcher.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden"]
 FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec", "-I", str(SRC)]
 FLAGS += ["-I", str(Path(__file__).parents[1] / "c"), "-I", sysconfig.get_path("include")]

@@ -11,8 +11,7 @@
 #include "stack_bounds.h"
 #include "unwind.h"
 
-static struct unwind_cache cache;
-static struct unwind unwinder = {.cache = &cache};
+static struct unwind unwinder;
 static struct py_layout layout;
 static uint64_t main_stack_high;
 
