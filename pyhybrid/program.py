@@ -102,6 +102,8 @@ class Program:
             functions = runpy._run_code, runpy._run_module_as_main  # type: ignore[attr-defined]
             begin()
             return run_call(*functions, name, as_module)
+        if self.kind == "-c":
+            return run_command(self.target, begin)
         file = None if self.kind == "-" else os.fsencode(self.target)
         begin()
-        return run_command(self.target) if self.kind == "-c" else run_file(file)
+        return run_file(file)

@@ -381,7 +381,8 @@ PyDoc_STRVAR(run_file_doc,
              "False if it ended by an exception, which has been reported.");
 
 PyDoc_STRVAR(run_command_doc,
-             "run_command(code: str) -> bool\n\nRun the value of `-c` in `__main__`.");
+             "run_command(code: str, begin: Callable[[], None]) -> bool\n\n"
+             "Run the value of `-c` in `__main__`; `begin` is called last before that.");
 
 PyDoc_STRVAR(run_call_doc,
              "run_call(beginner, function, *arguments) -> bool\n\n"
@@ -407,7 +408,8 @@ static PyMethodDef methods[] = {
     {"name_thread", name_thread, METH_VARARGS, name_thread_doc},
     {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
-    {"run_command", program_run_command, METH_O, run_command_doc},
+    {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,
+     run_command_doc},
     {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},
     {"whole_write", whole_write, METH_O, whole_write_doc},
     {NULL, NULL, 0, NULL},

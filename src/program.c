@@ -105,7 +105,7 @@ static int register_source(PyObject *code, PyObject *command)
 #endif
 }
 
-static PyObject *evaluate_command(PyObject *command, PyObject *globals)
+static PyObject *compile_command(PyObject *command)
 {
     PyCompilerFlags flags = {.cf_flags = PyCF_IGNORE_COOKIE,
                              .cf_feature_version = PY_MINOR_VERSION};
@@ -114,25 +114,35 @@ static PyObject *evaluate_command(PyObject *command, PyObject *globals)
         PySys_WriteStderr("Unable to decode the command from the command line:\n");
         return NULL;
     }
-    PyObject *result = NULL;
     PyObject *code = Py_CompileStringExFlags(text, COMMAND, Py_file_input, &flags, -1);
-    if (code && !register_source(code, command))
-        result = PyEval_EvalCode(code, globals, globals);
-    Py_XDECREF(code);
-    return result;
+    if (code && register_source(code, command))
+        Py_CLEAR(code);
+    return code;
 }
 
-PyObject *program_run_command(PyObject *self, PyObject *command)
+PyObject *program_run_command(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
+    if (n != 2) {
+        PyErr_SetString(PyExc_TypeError, "run_command needs a command and a function");
+        return NULL;
+    }
     PyObject *main = PyImport_AddModule("__main__");
     if (!main)
         return NULL;
+    PyObject *globals = PyModule_GetDict(main), *result = NULL;
     struct below below = BEGIN();
-    PyObject *result = evaluate_command(command, PyModule_GetDict(main));
+    PyObject *code = compile_command(args[0]);
+    end(below);
+    PyObject *begun = code ? PyObject_CallNoArgs(args[1]) : NULL;
+    below = BEGIN();
+    if (begun)
+        result = PyEval_EvalCode(code, globals, globals);
     if (!result)
         PyErr_Print();
     end(below);
+    Py_XDECREF(code);
+    Py_XDECREF(begun);
     Py_XDECREF(result);
     return PyBool_FromLong(result != NULL);
 }

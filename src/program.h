@@ -19,8 +19,9 @@ PyObject *program_mark_launcher(PyObject *self, PyObject *unused);
  * False: it ended by an exception, which has been reported (sys.last_exc). */
 PyObject *program_run_file(PyObject *self, PyObject *path);
 
-/* run_command(code: str) -> bool: the same for `-c`. */
-PyObject *program_run_command(PyObject *self, PyObject *command);
+/* run_command(code: str, begin) -> bool: the same for `-c`; `begin` is called when it is compiled, and its source known to
+ * tracebacks: modules are imported for that. */
+PyObject *program_run_command(PyObject *self, PyObject *const *args, Py_ssize_t n);
 
 /* run_call(beginner, function, *arguments) -> bool: the same for the call of a function that calls `beginner`, which
  * hands over to the program by exec(). */

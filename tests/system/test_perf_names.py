@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -103,9 +104,13 @@ def test_the_vdso_has_names(pyhybrid: Callable[..., Run]) -> None:
 
 def in_container(folder: Path, *command: object) -> tuple[str, str]:
     """What a command prints whose /tmp and working directory `folder` is, and on stderr."""
-    enter = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /tmp && cd /tmp && exec "$@"']
+    enter = 'mount --rbind "$0" /tmp && cd /tmp && exec "$@"'
+    if sys.prefix.startswith("/tmp/"):  # the interpreter is to be there as well
+        inside = folder / Path(sys.prefix).relative_to("/tmp")
+        inside.mkdir(parents=True, exist_ok=True)
+        enter = f"mount --bind {shlex.quote(sys.prefix)} {shlex.quote(str(inside))} && {enter}"
     done = subprocess.run(
-        [*enter, folder, *command],
+        ["unshare", "--mount", "sh", "-c", enter, folder, *command],
         capture_output=True,
         text=True,
         check=False,
