@@ -39,7 +39,7 @@ def test_next_to_nothing_lost(pyhybrid: Callable[..., Run], chain: Path) -> None
 
 
 def test_ring_full(pyhybrid: Callable[..., Run], chain: Path) -> None:
-    run = nested(pyhybrid, chain, "--mode", "sample", "--ring-bytes", 1024)  # a sample or two
+    run = nested(pyhybrid, chain, "--mode", "sample", "--ring-bytes", 256)  # a sample or two
     covered(run)
     reasons = {loss.reason for loss in run.profile().losses}
     assert reasons - {"too_slow"} == {"ring_full"}  # a machine that stalls has its own
