@@ -49,7 +49,7 @@ async def waits(name):
 async def tasks():
     with region("tasks"):
         await asyncio.gather(*[waits(f"task {i}") for i in range(3)])
-        works("tasks", 0.02)
+        works("tasks", 0.06)
 
 
 def generator():
