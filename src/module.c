@@ -129,12 +129,9 @@ static int start_events(PyObject *include, PyObject *exclude, PyObject *only, Py
         ;
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
-    else {
-        sampler_pause(); /* what is measured there counts nowhere */
+    else
         tool_id =
             instrument_start(sampler_exact(), lines, c_calls ? announce_c_function : NULL, cost);
-        sampler_resume();
-    }
     if (tool_id >= 0)
         return tool_id;
     PyObject *error = PyErr_GetRaisedException();
@@ -244,7 +241,9 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     if (exact && (tool_id = start_events(include, exclude, only, own, lines, c_calls, &cost)) < 0)
         return NULL;
     if (paused)
-        Py_XDECREF(pause_all(self, NULL));
+        instrument_pause();
+    else
+        sampler_resume();
     spawns_watch(sampler_spawned);
     return Py_BuildValue(
         "{sissszszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,

@@ -45,23 +45,21 @@ static uint64_t measure_cost(struct session *s, uint64_t n_signals, uint64_t max
     return n ? gaps[n / 4] : 0;
 }
 
-/* From here on samples count. */
-static void begin(void *session)
+/* From here on samples count, once it is resumed. */
+static void make_ready(void *session)
 {
     struct session *s = session;
     uint32_t at = 0;
     pthread_mutex_lock(&session_lock);
-    session_pause_until(s, UINT64_MAX);
-    wait_for_handlers();
+    session_pause(s);
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         engine_set_period(s, t);
         t->paused_cpu_ns = t->base_cpu_ns;
     }
     atomic_store(&s->calibrating, 0);
     names_settle(s);
-    s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
-    session_resume(s);
-    s->start_ns = s->counted_from_ns;
+    s->start_cpu_ns = s->paused_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+    s->start_ns = s->counted_from_ns = clock_now_ns();
     pthread_mutex_unlock(&session_lock);
 }
 
@@ -74,5 +72,5 @@ void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info 
     if (limits && !least)
         least = COST_PERIOD_NS; /* no signal came: this thread blocks them */
     atomic_store(&s->period_ns, least > wanted_ns ? least : wanted_ns);
-    session_block(begin, s);
+    session_block(make_ready, s);
 }

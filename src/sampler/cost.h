@@ -14,7 +14,7 @@
 
 /* Takes samples that are not kept, which s->calibrating and COST_PERIOD_NS are set for, some ms of them; then
  * sets the rate that was asked for, or the one that costs a fifth of a core.  Sets info->cost_ns (0: no signal
- * came). */
+ * came).  The session is paused then. */
 void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info);
 
 #endif

@@ -238,6 +238,8 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
     }
     if (measure)
         cost_limit_rate(s, wanted, info);
+    else
+        sampler_pause();
     info->period_ns = atomic_load(&s->period_ns);
     info->start_ns = s->start_ns;
     return 0;

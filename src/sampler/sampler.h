@@ -66,8 +66,8 @@ struct sampler_result {
     int write_error;       /* -errno of the spool's first failed write, or 0 */
 };
 
-/* 0 or -errno with info->error.  None may run, nor be starting: the caller sees to it, since others get the GIL
- * meanwhile. */
+/* Starts a session, paused until sampler_resume(): 0, or -errno with info->error.  None may run, nor be starting: the
+ * caller sees to it, since others get the GIL meanwhile. */
 int sampler_start(struct sampler_options *options, struct sampler_info *info);
 
 /* How what may block is called, for as long as it takes: without the GIL.  Before the first start; unset: simply

@@ -127,6 +127,21 @@ def test_pause_and_resume(tmp_path: Path) -> None:
     )
 
 
+def test_how_it_starts_is_not_sampled(tmp_path: Path) -> None:
+    """Sampling is paused from its beginning on, with what is measured then (costs, events)."""
+    run(
+        """
+        for _ in range(20):
+            p = Profiler(mode="hybrid", clock="wall", hz=5000)
+            p.start()
+            p.stop()
+            names = {f.name for f in p.profile.frames.values() if f.kind == "python"}
+            assert not any(name.startswith("Profiling._start") for name in names), names
+        """,
+        tmp_path,
+    )
+
+
 def test_used_wrongly(tmp_path: Path) -> None:
     out = run(
         """
