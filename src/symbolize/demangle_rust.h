@@ -4,8 +4,14 @@
  *   legacy  _ZN4core3fmt5write17h0123456789abcdefE             core::fmt::write
  *
  * Hashes are left out, as in rustc's own backtraces: a crate's, a legacy symbol's, the crate that
- * instantiates; and so is what LLVM appended (".llvm.123", ".cold").  Nothing that is linked already
- * can do this; libiberty can, but it is GPL, and Debian has it as a static archive alone.
+ * instantiates; and so is what LLVM appended (".llvm.123", ".cold").
+ *
+ * Why no library does it: libiberty's rust_demangle (binutils 2.40; a static archive, LGPL) does not return from
+ * `_RNvMINvC1a1fFGzzzzzzzz_EuEu1f`, 30 bytes: it counts the lifetimes of a binder in a part that is not shown, and its
+ * callback, by which one could leave it, is not called there.  It also reads 6 of the 55 symbols of the tests less
+ * well: letters beyond ASCII in the legacy scheme and in constants, constants as arguments of traits, constants of
+ * more than 64 bits, what LLVM appended.  The crate rustc-demangle (with a C interface) would bring a Rust compiler
+ * into the build.
  *
  * A symbol is a file's, not trusted: what the grammar does not allow, a symbol longer than
  * RUST_SYMBOL_BYTES, a text longer than RUST_NAME_BYTES and nesting deeper than the parser goes
