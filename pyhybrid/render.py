@@ -1,7 +1,7 @@
 """The summary on one screen: at most 24 lines of at most 100 columns.
 
-A line is a list of (text, style).  On a terminal rich prints it, elsewhere it is plain text; rich
-is not even imported then, the finishing process has no time to lose.
+A line is a list of (text, style).  Styles are for terminals, where neither $NO_COLOR (no-color.org)
+nor $TERM is against them; elsewhere it is plain text.
 """
 
 import os
@@ -24,7 +24,7 @@ MIN_SELF = 4
 FACT_COLUMNS, NOTE_LINES = 9, 3
 MAX_NAME = 40  # of one frame in a path
 _PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
-DIM, STRONG, WARN = "dim", "bold", "yellow"
+DIM, STRONG, WARN = "2", "1", "33"  # ECMA-48, 8.3.117 SGR: faint, bold, yellow
 
 
 def print_summary(summary: Summary, stream: TextIO) -> None:
@@ -38,10 +38,10 @@ def show(make: Callable[[int], list[Line]], stream: TextIO) -> None:
         terminal = stream.isatty()
         lines = make(_columns(stream) if terminal else MAX_COLUMNS)
         lines = [[(visible(text), style) for text, style in line] for line in lines]
-        if terminal:
-            _print_rich(lines, stream)
-        else:
-            stream.write("".join("".join(text for text, _ in line) + "\n" for line in lines))
+        styled = terminal and _has_styles()
+        stream.write(
+            "".join("".join(_part(*each, styled) for each in line) + "\n" for line in lines)
+        )
         stream.flush()
     except OSError:
         pass
@@ -55,13 +55,12 @@ def _columns(stream: TextIO) -> int:
     return max(MIN_COLUMNS, min(columns, MAX_COLUMNS))
 
 
-def _print_rich(lines: list[Line], stream: TextIO) -> None:
-    from rich.console import Console
-    from rich.text import Text
+def _has_styles() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
-    console = Console(file=stream, highlight=False, soft_wrap=True)
-    for line in lines:
-        console.print(Text.assemble(*line))
+
+def _part(text: str, style: str, styled: bool) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style and styled else text
 
 
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:

@@ -97,7 +97,7 @@ def test_views_and_messages(odd: tuple[Path, str], view: tuple[str, ...]) -> Non
 
 
 def test_on_a_terminal(odd: tuple[Path, str]) -> None:
-    """What is not text is rich's styles and line ends."""
+    """What is not text is styles and line ends."""
     for view in VIEWS:
         main, other = pty.openpty()
         command = [sys.executable, "-P", "-m", "pyhybrid", *view]

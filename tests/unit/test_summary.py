@@ -222,7 +222,25 @@ def test_colours_on_a_terminal(profile: Profile, monkeypatch: pytest.MonkeyPatch
     text = stream.getvalue()
     assert "\x1b[1m" in text
     without = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
-    assert [line.rstrip() for line in without] == [line.rstrip() for line in plain(summary)]
+    assert without == plain(summary)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", None)]
+)
+def test_no_styles_where_they_are_not_wanted(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch, variable: str, value: str | None
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if value is None:
+        monkeypatch.delenv(variable)
+    else:
+        monkeypatch.setenv(variable, value)
+    stream = Terminal()
+    print_summary(summarize(profile, [], []), stream)
+    assert stream.getvalue().startswith("pyhybrid workload.py")
+    assert "\x1b" not in stream.getvalue()
 
 
 class Gone(io.StringIO):
