@@ -123,10 +123,10 @@ def test_to_a_pipe(run: Run, pyhybrid: Callable[..., Run]) -> None:
 DEEP = """
 import sys, time
 sys.setrecursionlimit(10**6)
-def down(n):
-    if n: down(n - 1)
+def a_name_so_long_that_few_samples_are_many_bytes(n):
+    if n: a_name_so_long_that_few_samples_are_many_bytes(n - 1)
 end = time.process_time() + 1
-while time.process_time() < end: down(30_000)
+while time.process_time() < end: a_name_so_long_that_few_samples_are_many_bytes(30_000)
 """
 
 
