@@ -11,7 +11,6 @@ its pass cannot have; a skip for torch, perf or root where they must be there fa
 
 from __future__ import annotations
 
-import ctypes.util
 import functools
 import importlib.util
 import os
@@ -47,7 +46,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
     "clang": lambda: works("clang", "--version"),
-    "debuginfod": lambda: ctypes.util.find_library("debuginfod") is not None,
+    "debuginfod": lambda: shutil.which("debuginfod-find") is not None,
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
     "interpreter_symbols": lambda: not is_stripped(),

@@ -144,9 +144,9 @@ def with_debug_info(profile: Profile, args: argparse.Namespace) -> tuple[Profile
         return profile, []
     if not args.debuginfod:
         return with_inlined(profile)
-    with Debuginfod() as servers:
-        profile, notes = with_inlined(profile, servers.find)
-        return profile, notes + servers.notes
+    servers = Debuginfod()
+    profile, notes = with_inlined(profile, servers.find)
+    return profile, notes + servers.notes
 
 
 def choice_of(args: argparse.Namespace) -> Choice:

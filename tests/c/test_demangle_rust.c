@@ -197,7 +197,7 @@ static void binders_are_bounded(void **state)
     (void)state;
     assert_null(rust_demangle("_RINvC1a1fFGzzzzzzzzz_EuE"));
     assert_null(rust_demangle("_RNvMINvC1a1fFGzzzzzzzz_EuEu1f"));
-    for (int i = 0; i < 500; i++) /** where nothing is written */
+    for (int i = 0; i < 500; i++) /* where nothing is written */
         at += sprintf(at, "FGgBA_Eu");
     sprintf(at, "Eh1f");
     assert_null(rust_demangle("_RINvC1a1fFGgBA_EuE"));

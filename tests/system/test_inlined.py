@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -305,11 +306,36 @@ def test_debuginfod_can_be_interrupted(
     assert said.count(b"asking debuginfod") == 1
 
 
+@pytest.mark.needs("debuginfod")
+def test_what_keeps_debuginfod_from_answering_is_said(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    library = build(tmp_path)
+    subprocess.run(["strip", "--strip-debug", library], check=True)
+    profile(pyhybrid)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and listens not
+        env = {
+            "DEBUGINFOD_URLS": f"http://127.0.0.1:{nobody.getsockname()[1]}",
+            "DEBUGINFOD_CACHE_PATH": str(tmp_path / "cache"),
+            "no_proxy": "127.0.0.1",
+            "LC_ALL": "C.UTF-8",
+        }
+        said = pyhybrid("export", "-f", "folded", "--debuginfod", env=env).result.stderr
+    assert f"pyhybrid: debuginfod: {build_id(library)}: Connection refused\n" in said
+
+
 def test_what_debuginfod_needs_is_said(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     pyhybrid("--mode", "sample", "--format", "folded", "-c", "sum(range(10**6))")
     env = {"DEBUGINFOD_URLS": ""}
     result = pyhybrid("report", "--debuginfod", env=env, check=False).result
     assert (result.returncode, result.stdout) == (1, "")
     assert "$DEBUGINFOD_URLS names no server" in result.stderr
+    env = {"DEBUGINFOD_URLS": "http://127.0.0.1", "PATH": str(tmp_path)}
+    result = pyhybrid("report", "--debuginfod", env=env, check=False).result
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "pyhybrid: --debuginfod needs debuginfod-find (of elfutils), which is not here\n"
+    )
     result = pyhybrid("report", "--debuginfod", "--no-inlines", check=False).result
     assert result.returncode == 2
