@@ -65,7 +65,7 @@ EXPORTS: list[tuple[tuple[str, ...], Callable[[bytes], str]]] = [
     (("pstats",), calls),
     (("pstats", "--min-time", "2ms", "--compensate", "--python-only"), calls),
     (("callgrind",), costs),
-    (("perf",), digest),
+    (("perf", "--exact-times"), digest),
 ]
 
 
