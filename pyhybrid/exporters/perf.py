@@ -4,8 +4,8 @@ Format: perf_format.py.  Native frames are their addresses, named by perf from t
 build-id); Python functions, pseudo-frames and native functions of which perf would find no name
 (images.py) are synthetic addresses (addresses.py), named by the perf map (perf_map.py).  A sample's
 period is its weight in nanoseconds.  Where calls were traced, a second event tells exact self times
-if it is asked for, or if there are no samples (perf_samples.py).  perf shows at most 127 frames of a call chain unless told otherwise
-(`--max-stack`).
+if it is asked for, or if nothing was sampled (perf_samples.py).  perf shows at most 127 frames of a
+call chain unless told otherwise (`--max-stack`).
 
 Within a limit of bytes a file is coarser, never less in all.  First all samples of a thread and
 call path are one, with the sum of their periods: then it is not known when and on which CPU they
@@ -80,9 +80,7 @@ class Perf:
 class _Samples:
     """The events of a profile and their samples."""
 
-    def __init__(
-        self, profile: Profile, synthetic: SyntheticAddresses, exact_times: bool
-    ) -> None:
+    def __init__(self, profile: Profile, synthetic: SyntheticAddresses, exact_times: bool) -> None:
         self._profile = profile
         self.events: list[form.Event] = []
         traced_only = profile.meta.get("mode") == "trace"
