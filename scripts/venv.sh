@@ -87,4 +87,5 @@ done
 PATH=$tools:$PATH "${builder:?the requirements build are always needed}/bin/python" -m pip \
     --python "$venv/bin/python" install --quiet --no-deps --no-build-isolation \
     -Cbuild-dir="$objects" "$@" . >&2
+ln -sfn "$objects/compile_commands.json" . # for editors
 echo "$tools"
