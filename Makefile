@@ -31,6 +31,12 @@ matrix: ## all tests on CPython 3.14 and 3.15, of Debian sid in a chroot, and on
 check: ## compiler warnings as errors, static analysis, types, format, signal-side symbols
 	@scripts/check.sh
 
+docs: ## the site, into build/docs: warnings are errors, links within it are checked
+	@scripts/docs.sh
+
+map: ## print the map of the source: one line a file, from their heads
+	@python3 scripts/map.py
+
 stress: ## signals at 10 kHz in the midst of what takes locks, for minutes (DURATION=, PYTHON=)
 	@scripts/stress.sh
 
@@ -54,4 +60,4 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 help: ## this text
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-11s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo test test-all test-slice matrix check stress fuzz bench bench-peers build clean help
+.PHONY: demo test test-all test-slice matrix check docs map stress fuzz bench bench-peers build clean help

@@ -63,7 +63,7 @@ class Loss:
 
 @dataclass(slots=True)
 class Module:
-    """A loaded ELF file; `segments`: (start, size, file offset, PF_ flags), absolute."""
+    """A loaded ELF file; `segments`: (start, size, file offset, `PF_*` flags), absolute."""
 
     id: int
     path: str

@@ -1,6 +1,9 @@
 #!/bin/sh
 # make check: what can be found without running the program.  Every step runs, then it fails if
 # any did.
+#
+#     scripts/check.sh          everything
+#     scripts/check.sh quick    without a compiler and the site: seconds, for a hook of git's
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -44,9 +47,13 @@ format() {
 }
 
 mkdir -p build
-step "compiler warnings" warnings
-step "signal-side symbols" scripts/check_signal_side.sh "$build/libsignal_side.a"
-step "cppcheck" static_analysis
+step "heads of files" python -P scripts/map.py --check
+if [ "${1:-}" != quick ]; then
+    step "compiler warnings" warnings
+    step "signal-side symbols" scripts/check_signal_side.sh "$build/libsignal_side.a"
+    step "cppcheck" static_analysis
+    step "site" scripts/docs.sh
+fi
 step "clang-format" format
 step "ruff" ruff check .
 step "ruff format" ruff format --check .

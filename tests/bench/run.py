@@ -1,5 +1,5 @@
 """make bench: measure, write docs/bench/NAME-PYTHON.json, and from these the tables in
-docs/benchmarks.md and README.md, which have a column for each interpreter.  The raw rounds lie in
+docs/benchmarks.md, which have a column for each interpreter.  The raw rounds lie in
 bench/, which git ignores.
 
     python tests/bench/run.py                       everything, 15 pairs

@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md and README.md, from docs/bench/*.json, between markers."""
+"""The tables of docs/benchmarks.md, from docs/bench/*.json, between markers."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def saved(path: Path, text: str) -> Path:
 
 
 def write(docs: Path) -> None:
-    """Fill the places of the figures in benchmarks.md, where each has one, and in README.md."""
+    """Fill the places of the figures in benchmarks.md, where each has one."""
     figures = read_all(docs / "bench")
     page = docs / "benchmarks.md"
     text = page.read_text()
@@ -120,10 +120,8 @@ def write(docs: Path) -> None:
         if START.format(name) not in text:
             title = figures[name][-1]["title"]
             text += f"\n## {title}\n\n{START.format(name)}\n{END.format(name)}\n"
-    page.write_text(text)
-    for each in (page, docs.parent / "README.md"):
-        each.write_text(filled(each.read_text(), figures))
-        print(f"wrote {each}")
+    page.write_text(filled(text, figures))
+    print(f"wrote {page}")
 
 
 def filled(text: str, figures: dict[str, list[dict[str, Any]]]) -> str:

@@ -1,0 +1,135 @@
+"""Pages that are made from the source: options from the parsers, tables from schema.sql.
+
+```{options} run          the options of `pyhybrid`, or of a subcommand
+```{schema}               schema.sql, a section for each table and view
+```{formats}              the exporters
+```{map}                  the source, one line a file (scripts/map.py)
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+
+from pyhybrid.cli import SUBCOMMANDS
+from pyhybrid.cli.run import make_parser
+from pyhybrid.exporters import EXPORTERS
+
+CLONE = Path(__file__).parents[2]
+SCHEMA = next((CLONE / "pyhybrid").rglob("schema.sql"))
+_OBJECT = re.compile(r"^CREATE (TABLE|VIEW) (\w+)", re.MULTILINE)
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """The parser of `run`, or of a subcommand."""
+    if command == "run":
+        return make_parser()
+    from importlib import import_module
+
+    module = SUBCOMMANDS[command]
+    parser = argparse.ArgumentParser(prog=f"pyhybrid {command}", add_help=False)
+    getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())().prepare_parser(parser)
+    return parser
+
+
+def option_lines(parser: argparse.ArgumentParser) -> list[str]:
+    """A definition list: each option with its argument, then its help."""
+    lines: list[str] = []
+    for action in parser._actions:
+        if action.help == argparse.SUPPRESS:
+            continue
+        value = action.metavar or (action.choices and "{" + ",".join(action.choices) + "}")
+        takes = "" if action.nargs == 0 or not value else f" {value}"
+        names = action.option_strings or [str(action.metavar or action.dest)]
+        text = " ".join((action.help or "").split()) % {"default": action.default}
+        heading = ", ".join(names) + (takes if action.option_strings else "")
+        lines += [f"`{heading}`", f": {text[:1].upper()}{text[1:]}.".replace("..", "."), ""]
+    return lines
+
+
+def schema_lines(sql: str) -> list[str]:
+    """A section for each table and view: what its comment says, then its declaration."""
+    lines: list[str] = []
+    for block in re.split(r"\n\s*\n", sql):
+        for part in re.split(r"(?m)\n(?=CREATE )", block):
+            found = _OBJECT.search(part)
+            comment = "\n".join(re.findall(r"^-- ?(.*)$", part, re.MULTILINE))
+            code = "\n".join(line for line in part.splitlines() if not line.startswith("--"))
+            if found:
+                lines += [f"## `{found[2]}`", ""]
+            lines += [*comment.replace("*", r"\*").replace("_", r"\_").splitlines(), ""]
+            if code.strip():
+                lines += ["```sql", *code.strip().splitlines(), "```", ""]
+    return lines
+
+
+def format_lines() -> list[str]:
+    """A definition list of the exporters."""
+    lines: list[str] = []
+    for name, each in EXPORTERS.items():
+        lines += [f"`{name}`", f": {each.help[:1].upper()}{each.help[1:]}.", ""]
+    return lines
+
+
+class Generated(Directive):
+    """Markdown that `make` returns, in the place of the directive."""
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the generated lines where the directive stands."""
+        text = StringList(self.make(), source=self.name)
+        node = nodes.container()
+        self.state.nested_parse(text, 0, node, match_titles=True)
+        return node.children
+
+    def make(self) -> list[str]:
+        """The lines."""
+        raise NotImplementedError
+
+
+class Options(Generated):
+    """The options of one command."""
+
+    required_arguments = 1
+
+    def make(self) -> list[str]:
+        """The lines."""
+        return option_lines(parser_of(self.arguments[0]))
+
+
+class Schema(Generated):
+    """The profile file's schema."""
+
+    def make(self) -> list[str]:
+        """The lines."""
+        return schema_lines(SCHEMA.read_text())
+
+
+class Formats(Generated):
+    """The formats that a profile is exported to."""
+
+    def make(self) -> list[str]:
+        """The lines."""
+        return format_lines()
+
+
+class Map(Generated):
+    """The map of the source."""
+
+    def make(self) -> list[str]:
+        """The lines."""
+        sys.path.insert(0, str(CLONE / "scripts"))
+        from map import tables
+
+        return tables()
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Make the directives known."""
+    for directive in (Options, Schema, Formats, Map):
+        app.add_directive(directive.__name__.lower(), directive)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,81 @@
+"""The map of the source: one line a file, which is the first sentence of the file's own head.
+
+python scripts/map.py           print it, as Markdown
+python scripts/map.py --check   name the files without a head, and fail if there are any
+"""
+
+import re
+import subprocess
+import sys
+from itertools import takewhile
+from pathlib import Path
+
+CLONE = Path(__file__).parents[1]
+ROOMS = ("src", "pyhybrid", "scripts", "examples")
+_COLUMNS = 150
+
+
+def files() -> list[Path]:
+    """The source files that git knows, or will know, and that are here."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *ROOMS]
+    out = subprocess.run(listed, cwd=CLONE, capture_output=True, text=True, check=True).stdout
+    kinds = {".c", ".h", ".py", ".sh", ".sql"}
+    found = {Path(line) for line in out.splitlines()}
+    return sorted(path for path in found if path.suffix in kinds and (CLONE / path).exists())
+
+
+def head(path: Path) -> str:
+    """The first paragraph of the docstring or of the comment at the top; empty: it has none."""
+    text = (CLONE / path).read_text()
+    if path.suffix == ".py":
+        found = re.match(r'\s*(?:#!.*\n)?"""(.*?)"""', text, re.DOTALL)
+        comment = found[1] if found else ""
+    elif path.suffix in {".c", ".h"}:
+        found = re.match(r"\s*/\*(.*?)\*/", text, re.DOTALL)
+        comment = re.sub(r"^\s*\* ?", "", found[1], flags=re.MULTILINE) if found else ""
+    else:
+        mark = "--" if path.suffix == ".sql" else "#"
+        lines = takewhile(lambda line: line.startswith(mark), text.splitlines())
+        comment = "\n".join(line.removeprefix(mark).strip() for line in lines if line[:2] != "#!")
+    return " ".join(comment.strip().split("\n\n")[0].split())
+
+
+def sentence(path: Path) -> str:
+    """The first sentence of its head, cut where it is long; empty: it has none.
+
+    An implementation without a head of its own has that of the header that it includes first.
+    """
+    text = head(path)
+    if not text and path.suffix == ".c":
+        included = re.search(r'#include "(?:.*/)?(.+)"', (CLONE / path).read_text())
+        return f"the code of `{included[1]}`" if included else ""
+    found = re.match(r"(.+?[.:])(?= [A-Z`]|$)", text)
+    first = (found[1] if found else text).rstrip(".:").replace("|", "/").replace("*", r"\*")
+    return first if len(first) <= _COLUMNS else first[:_COLUMNS].rsplit(" ", 1)[0] + " …"
+
+
+def tables() -> list[str]:
+    """The whole map, in Markdown: a table for each room."""
+    lines: list[str] = []
+    room = None
+    for path in sorted(files(), key=lambda path: (path.parent, path.name)):
+        if path.parent != room:
+            room = path.parent
+            lines += ["", f"## `{room}/`", "", "| file | what it is for |", "|---|---|"]
+        lines.append(f"| `{path.name}` | {sentence(path)} |")
+    return lines
+
+
+def main() -> int:
+    """Print or check; returns the exit code."""
+    if "--check" not in sys.argv:
+        print("\n".join(tables()))
+        return 0
+    bare = [str(path) for path in files() if not sentence(path)]
+    for path in bare:
+        print(f"{path}: the head is missing that says what the file is for")
+    return 1 if bare else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
