@@ -64,6 +64,11 @@ class Export:
             metavar="DIR",
             help="perf: a new folder with perf.data and all names, for another machine",
         )
+        parser.add_argument(
+            "--exact-times",
+            action="store_true",
+            help="perf: a second event with the exact self time of each call path",
+        )
         add_selection(parser)
         add_debug_info(parser)
         parser.add_argument(
@@ -88,6 +93,8 @@ class Export:
             raise UsageError("--bundle takes the name of a folder")
         if args.bundle is not None and (args.format != [Perf.name] or args.output):
             raise UsageError("--bundle is for perf, and takes the place of -o")
+        if args.exact_times and Perf.name not in args.format:
+            raise UsageError("--exact-times is for perf")
         if args.compensate and not set(args.format) <= {PStats.name, Callgrind.name}:
             raise UsageError("--compensate is for pstats and callgrind")
         if args.min_time and not set(args.format) <= {Folded.name, PStats.name, Callgrind.name}:
@@ -112,13 +119,15 @@ class Export:
             for note in notes:
                 say(note)
             if args.bundle is not None:
-                _say(write_bundle(profile, args.bundle))
+                _say(write_bundle(profile, args.bundle, args.exact_times))
                 return
             for name in args.format:
                 exporter = EXPORTERS[name]()
                 if isinstance(exporter, Folded):
                     exporter.full_names = args.full_names
                     exporter.all_frames = args.all_frames
+                if isinstance(exporter, Perf):
+                    exporter.exact_times = args.exact_times
                 if isinstance(exporter, Folded | PStats | Callgrind):
                     exporter.min_time_ns = args.min_time
                 chosen = profile if name in AS_RECORDED else in_source

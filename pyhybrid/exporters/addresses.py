@@ -40,11 +40,10 @@ class SyntheticAddresses:
         }
         jit_pages = {start // PAGE for start in homeless.values() if start > 0}
         if homeless:
-            jit_nodes = {node for node, frame in enumerate(nodes.frame) if frame in homeless}
             jit_pages |= {
                 address // PAGE
                 for node, address in zip(stacks.node, stacks.address, strict=True)
-                if node in jit_nodes and address is not None
+                if address is not None and nodes.frame[node] in homeless
             }
         self.jit = _ranges(sorted(jit_pages))
         self.size = -(-FRAME_SIZE * (max(frames, default=0) + 1) // PAGE) * PAGE
@@ -61,12 +60,11 @@ class SyntheticAddresses:
 
 def stack_addresses(profile: Profile, synthetic: SyntheticAddresses) -> list[int]:
     """Where the frame of each row of `profile.stacks` is."""
-    stacks, frames = profile.stacks, profile.nodes.frame
-    homes = [synthetic.of_frame.get(frame, 0) for frame in frames]
-    moved = [synthetic.moved.get(frame, 0) for frame in frames]
+    stacks, homes, moved = profile.stacks, synthetic.of_frame, synthetic.moved
+    frames = map(profile.nodes.frame.__getitem__, stacks.node)
     return [
-        moved[node] or (homes[node] if address is None else address)
-        for node, address in zip(stacks.node, stacks.address, strict=True)
+        moved.get(frame) or (homes.get(frame, 0) if address is None else address)
+        for frame, address in zip(frames, stacks.address, strict=True)
     ]
 
 

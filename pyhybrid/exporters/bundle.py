@@ -126,8 +126,10 @@ class Bundle(Images):
         self.kernel_build_id = self._add_image([segment], symbols, kind="kallsyms")
 
 
-def write_bundle(profile: Profile, folder: str) -> Output:
+def write_bundle(profile: Profile, folder: str, exact_times: bool = False) -> Output:
     """Write the bundle of `profile` at `folder`, which must be new or empty.
+
+    `exact_times`: as of Perf.
 
     Raises PyhybridError; then nothing is left of it.
     """
@@ -137,7 +139,7 @@ def write_bundle(profile: Profile, folder: str) -> Output:
     except OSError as error:
         raise PyhybridError(f"cannot write {folder}: {error.strerror}") from error
     try:
-        return _fill(profile, folder)
+        return _fill(profile, folder, exact_times)
     except BaseException:
         _clear(folder, made)
         raise
@@ -170,7 +172,7 @@ def _clear(folder: str, made: bool) -> None:
             os.rmdir(folder)
 
 
-def _fill(profile: Profile, folder: str) -> Output:
+def _fill(profile: Profile, folder: str, exact_times: bool) -> Output:
     bundle = Bundle(profile)
     command = f"perf --buildid-dir {_CACHE} report -i {_DATA}"
     files = {**bundle.files, _README: _README_TEXT.format(command=command).encode()}
@@ -182,5 +184,5 @@ def _fill(profile: Profile, folder: str) -> Output:
                 file.write(contents)
         except OSError as error:
             raise PyhybridError(f"cannot write {path}: {error.strerror}") from error
-    output = Perf(bundle).write(profile, os.path.join(folder, _DATA))
+    output = Perf(bundle, exact_times).write(profile, os.path.join(folder, _DATA))
     return Output(folder, [*output.notes, f"read it with: cd {shlex.quote(folder)} && {command}"])

@@ -4,8 +4,8 @@ Format: perf_format.py.  Native frames are their addresses, named by perf from t
 build-id); Python functions, pseudo-frames and native functions of which perf would find no name
 (images.py) are synthetic addresses (addresses.py), named by the perf map (perf_map.py).  A sample's
 period is its weight in nanoseconds.  Where calls were traced, a second event tells exact self times
-(perf_samples.py).  perf shows at most 127 frames of a call chain unless told otherwise
-(`--max-stack`).
+if it is asked for, or if nothing was sampled (perf_samples.py).  perf shows at most 127 frames of a
+call chain unless told otherwise (`--max-stack`).
 
 Within a limit of bytes a file is coarser, never less in all.  First all samples of a thread and
 call path are one, with the sum of their periods: then it is not known when and on which CPU they
@@ -47,9 +47,10 @@ class Perf:
     name = "perf"
     help = "perf.data for perf report and perf script"
 
-    def __init__(self, images: Images | None = None) -> None:
-        """`images` replaces the usual places of names."""
+    def __init__(self, images: Images | None = None, exact_times: bool = False) -> None:
+        """`images` replaces the usual places of names; `exact_times`: with that event."""
         self._images = images
+        self.exact_times = exact_times
 
     def default_path(self, profile: Profile, prefix: str) -> str:
         """perf.data beside the profile, where perf looks; PREFIX.perf.data with -o PREFIX or
@@ -65,7 +66,7 @@ class Perf:
         Raises PyhybridError.
         """
         images = self._images or Images(profile)
-        samples = _Samples(profile, images.synthetic)
+        samples = _Samples(profile, images.synthetic, self.exact_times)
         less = samples.keep_within(limit_bytes) if limit_bytes is not None else ""
         notes = [f"{path} has {less}"] if less else []
         with replacing(path) as temporary:
@@ -79,7 +80,7 @@ class Perf:
 class _Samples:
     """The events of a profile and their samples."""
 
-    def __init__(self, profile: Profile, synthetic: SyntheticAddresses) -> None:
+    def __init__(self, profile: Profile, synthetic: SyntheticAddresses, exact_times: bool) -> None:
         self._profile = profile
         self.events: list[form.Event] = []
         traced_only = profile.meta.get("mode") == "trace"
@@ -88,7 +89,9 @@ class _Samples:
             self.events.append(form.Event(name, form.CPU_CLOCK, profile.period_ns))
         parents, left_out = profile.stacks.parent, synthetic.left_out
         self._stacks = Chains(parents, stack_addresses(profile, synthetic), 0, left_out)
-        has_exact = any(row.self_ns > 0 for row in profile.exact)
+        told = profile.exact if exact_times or traced_only else []
+        self._told = [row for row in told if row.self_ns > 0]
+        has_exact = bool(self._told)
         parents = profile.nodes.parent if has_exact else [0]
         nodes = node_addresses(profile, synthetic) if has_exact else [0]
         self._nodes = Chains(parents, nodes, len(self.events), left_out)
@@ -100,8 +103,7 @@ class _Samples:
     def keep_within(self, limit_bytes: int) -> str:
         """Of what is larger, tell less; what the file has then, and how to get all; or ""."""
         said = []
-        exact_rows = [row.node for row in self._profile.exact if row.self_ns > 0]
-        exact_size = self._nodes.total_bytes(exact_rows)
+        exact_size = self._nodes.total_bytes([row.node for row in self._told])
         if (left := limit_bytes - exact_size) < (least := limit_bytes - limit_bytes // EXACT_PART):
             left = least
             self._exact, share = self._within(self._exact_rows(), limit_bytes - left, self._nodes)
@@ -113,7 +115,8 @@ class _Samples:
             if self._stacks.total_bytes([row.row for row in self._summed]) > left:
                 self._summed, share = self._within(self._summed, left, self._stacks)
                 said[-1] += f" of {SHOWN} frames at most for {share:.1%}, else by function"
-        whole = f" (all: {exact_size + size >> 20} MB by `pyhybrid export -f perf`)"
+        how = " --exact-times" if exact_size and size else ""
+        whole = f" (all: {exact_size + size >> 20} MB by `pyhybrid export -f perf{how}`)"
         return "; ".join(said) + whole if said else ""
 
     @staticmethod
@@ -125,8 +128,7 @@ class _Samples:
     def _exact_rows(self) -> Iterable[Summed]:
         if self._exact is not None:
             return self._exact
-        rows = self._profile.exact
-        return (Summed(row.thread, row.node, row.self_ns) for row in rows if row.self_ns > 0)
+        return (Summed(row.thread, row.node, row.self_ns) for row in self._told)
 
     def _summed_rows(self) -> list[Summed]:
         weights: Counter[tuple[int, int]] = Counter()

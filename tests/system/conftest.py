@@ -155,6 +155,7 @@ def perfed(tmp_path_factory: pytest.TempPathFactory, chain: Path) -> Path:
         compiler = ["g++", "-O1", "-g", "-fPIC", "-shared", "-o", library]
         subprocess.run([*compiler, TARGETS / "spinner.cpp"], check=True)
         record(folder, chain, TARGETS / "perfed.py", library)
+        record(folder, chain, "export", "--format", "perf", "--exact-times")
 
     return made_once(tmp_path_factory, "perfed", make)
 

@@ -80,6 +80,8 @@ def test_events(perfed: Path, pyhybrid: Callable[..., Run]) -> None:
         assert "IP|TID|TIME|CALLCHAIN|CPU|PERIOD|IDENTIFIER" in line
     sample = pyhybrid("--mode", "sample", "--format", "perf", "-c", "sum(range(10**6))")
     assert perf(sample.folder, "evlist").split() == [CLOCK_EVENT]
+    hybrid = pyhybrid("--format", "perf", "-c", "sum(range(10**6))")
+    assert perf(hybrid.folder, "evlist").split() == [CLOCK_EVENT]
     trace = pyhybrid("--mode", "trace", "--format", "perf", "-c", "sum(range(10**6))")
     assert perf(trace.folder, "evlist").split() == [EXACT_EVENT]
     periods = [int(p) for p in perf(trace.folder, "script", "-G", "-F", "period").split()]
@@ -228,6 +230,7 @@ def test_diff(pyhybrid: Callable[..., Run], chain: Path) -> None:
     options = ("--format", "perf", "--format", "perf-map", "-c", SHARES)
     for loops, c_us in ((10_000, 18_000), (400_000, 2_000)):
         run = pyhybrid(*options, loops, c_us, env={"PYTHONPATH": str(chain)})
+        pyhybrid("export", "--format", "perf", "--exact-times")
         files.append(run.path(f"{loops}.data"))
         run.path("perf.data").rename(files[-1])
         weights = self_weights(run.profile())

@@ -97,7 +97,7 @@ def reused(tmp_path: Path) -> Iterator[Profile]:
         writer.exact_counts(index + 1, {"node": 1, "calls": 1, "ticks": 700 + index})
     writer.end(time_ns=9 * SECOND)
     with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        Perf(exact_times=True).write(profile, str(tmp_path / "perf.data"))
         perf_map = PerfMap()
         path = perf_map.default_path(profile, "")
         perf_map.write(profile, path)
@@ -175,7 +175,7 @@ def test_within_a_limit_weights_are_the_same_in_all(tmp_path: Path, limit: int) 
     path = tmp_path / "perf.data"
     with Profile.open(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
         synthetic = SyntheticAddresses(profile)
-        notes = Perf().write(profile, str(path), limit_bytes=limit).notes
+        notes = Perf(exact_times=True).write(profile, str(path), limit_bytes=limit).notes
         weights = (
             sum(row.weight_ns for row in profile.sampled),
             sum(row.self_ns for row in profile.exact),
@@ -201,9 +201,9 @@ def test_within_a_limit_weights_are_the_same_in_all(tmp_path: Path, limit: int) 
 def test_exact_samples_beyond_the_limit_are_summed(tmp_path: Path) -> None:
     path = tmp_path / "perf.data"
     with Profile.open(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
-        assert Perf().write(profile, str(path)).notes == []
+        assert Perf(exact_times=True).write(profile, str(path)).notes == []
         assert len(periods(path, 1)) == 50
-        (note,) = Perf().write(profile, str(path), limit_bytes=40_000).notes
+        (note,) = Perf(exact_times=True).write(profile, str(path), limit_bytes=40_000).notes
         left_out = SyntheticAddresses(profile).left_out
     told = periods(path, 1)
     whole = [period for period, chain in told if chain[-1] != left_out]
@@ -240,7 +240,7 @@ def test_a_thread_that_was_never_sampled_may_have_come_first(tmp_path: Path) -> 
         writer.exact_counts(index, {"node": 1, "calls": 1, "ticks": 700 + index})
     writer.end(time_ns=9 * SECOND)
     with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        Perf(exact_times=True).write(profile, str(tmp_path / "perf.data"))
     text = perf(tmp_path, "script", "-F", "comm,period,event")
     found = Counter(re.findall(r"^ *(\w+) +(\d+) ", text, re.M))
     assert found == {("later", "1000000"): 4, ("later", "701"): 1, ("early", "702"): 1}
