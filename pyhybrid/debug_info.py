@@ -1,7 +1,7 @@
 """Where native addresses lie in the source, and in which inlined functions: by DWARF, file by file.
 
 The file itself has it, or the debug file that was split from it; it must still be the build that
-ran.  A file's addresses are looked up all at once (src/symbolize/dwarf_lines.h).
+ran.  A file's addresses are looked up all at once (src/symbolize/dwarf/dwarf_lines.h).
 """
 
 import errno

@@ -1,6 +1,7 @@
 """Single calls of chosen functions and of regions: how long each took.
 
-From the spool (src/calls.h) to the tables `call`, `turn` and `call_time`, and the view over these
+From the spool (src/trace/kept_calls.h) to the tables `call`, `turn` and `call_time`, and the view
+over these
 by function.
 """
 
@@ -18,12 +19,12 @@ from pyhybrid.spool_rows import CallTurn, Spool
 if TYPE_CHECKING:
     from pyhybrid.profile_file import Profile
 
-ENDED, RAISED, PARTIAL = 1, 2, 4  # src/calls.h, enum call_flags
+ENDED, RAISED, PARTIAL = 1, 2, 4  # src/trace/kept_calls.h, enum call_flags
 FIRST, PARTS = 6, 8  # CALLS_FIRST, CALLS_OCTAVE
 
 
 def bucket_begin(bucket: int) -> int:
-    """Where a bucket of src/calls.h begins, in ticks."""
+    """Where a bucket of src/trace/kept_calls.h begins, in ticks."""
     octave, part = divmod(bucket, PARTS)
     return ((PARTS + part) << (FIRST + octave)) // PARTS if bucket else 0
 

@@ -10,7 +10,7 @@ from pyhybrid.rows import Event
 if TYPE_CHECKING:
     from pyhybrid.profile_file import Profile
 
-# src/eventlog.h
+# src/trace/event_log.h
 KINDS = ("call", "resume", "return", "yield", "raise", "time", "gap")
 TIME, GAP = 5, 6
 STEP_MASK, KIND_SHIFT, VALUE_SHIFT, STEP_BITS = 0xFFFFFFFF, 32, 35, 32

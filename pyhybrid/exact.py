@@ -1,6 +1,7 @@
 """The exact half of a spool: each thread's tree of calls, joined with the sampled tree's nodes.
 
-Events and samples number their nodes apart (src/spool.h).  A node is one by its path of frames;
+Events and samples number their nodes apart (src/record/spool.h).  A node is one by its path of
+frames;
 paths without a stack are added.
 
 Self times are found in the events' own trees: there calls of a C function and the same function

@@ -1,6 +1,7 @@
 """Names of what is counted but has no address: pseudo-frames and losses.
 
-The numbers are the C enums `pseudo` (src/frame.h) and `loss` (src/spool.h); this is the one place
+The numbers are the C enums `pseudo` (src/base/frame.h) and `loss` (src/record/spool.h); this is
+the one place
 where they have names.
 """
 

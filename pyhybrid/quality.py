@@ -95,7 +95,7 @@ def hz_reached(profile: Profile) -> float | None:
 
 
 def _bucket_from_ns(bucket: int) -> float:
-    """Where a bucket of the handler's histogram begins: src/spool.h, SPOOL_HISTOGRAM."""
+    """Where a bucket of the handler's histogram begins: src/record/spool.h, SPOOL_HISTOGRAM."""
     power, quarter = divmod(bucket, 4)
     return 64 * exp2(power) * (1 + quarter / 4)
 

@@ -33,7 +33,7 @@ class Thread:
     """A thread; signals == recorded + the samples of its losses.
 
     `first_ns` and `last_ns` are the times of its first and last sample; `handler_ns` is the
-    histogram of src/spool.h, SPOOL_HISTOGRAM.
+    histogram of src/record/spool.h, SPOOL_HISTOGRAM.
     """
 
     id: int

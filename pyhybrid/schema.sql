@@ -114,7 +114,7 @@ CREATE TABLE call_time (
     PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
 
 -- Every begin and end of a Python function or region in order of time (--events): an array of uint64, whose
--- fields are src/eventlog.h's; a step of time is tick_ns.
+-- fields are src/trace/event_log.h's; a step of time is tick_ns.
 CREATE TABLE event_log (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
     first_ns INTEGER NOT NULL, tick_ns REAL NOT NULL, n INTEGER NOT NULL, n_dropped INTEGER NOT NULL,

@@ -1,6 +1,7 @@
 """Reader of the spool, `PREFIX.pyhybrid.part`, which the profiled process appends to.
 
-The format is src/spool.h's; words and their fields are src/frame.h's.  A process that was killed
+The format is src/record/spool.h's; words and their fields are src/base/frame.h's.  A process that
+was killed
 leaves a torn last record, which is ignored: everything before it counts.  Nothing is decoded
 sample by sample: a chunk's arrays are views into the file's bytes.
 """

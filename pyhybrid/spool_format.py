@@ -1,4 +1,4 @@
-"""The spool's layout: src/spool.h in Python, names and all.
+"""The spool's layout: src/record/spool.h in Python, names and all.
 
 Little endian.  A record is RECORD (type, length) and `length` bytes, padded to a multiple of 8.
 """

@@ -1,4 +1,4 @@
-"""What a spool holds (src/spool.h), as dataclasses; times are CLOCK_MONOTONIC nanoseconds."""
+"""What a spool (src/record/spool.h) holds, as dataclasses; times: CLOCK_MONOTONIC nanoseconds."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -74,7 +74,7 @@ class Counters:
 
 
 class ExactCount(NamedTuple):
-    """What the events counted of one node; fields as in src/spool.h."""
+    """What the events counted of one node; fields as in src/record/spool.h."""
 
     node: int
     raised: int
@@ -86,7 +86,7 @@ class ExactCount(NamedTuple):
 
 @dataclass(slots=True)
 class Events:
-    """Begins and ends of one thread, uint64[n] as src/eventlog.h says; ticks are absolute."""
+    """Begins and ends of one thread, uint64[n] as in src/trace/event_log.h; ticks are absolute."""
 
     thread: int
     first_ticks: int
@@ -96,7 +96,7 @@ class Events:
 
 
 class CallTurn(NamedTuple):
-    """One turn of a call that was kept; fields and flags as in src/calls.h, times in ticks."""
+    """One turn of a kept call; fields and flags as in src/trace/kept_calls.h, times in ticks."""
 
     thread: int
     node: int
@@ -108,7 +108,7 @@ class CallTurn(NamedTuple):
 
 
 class CallTimes(NamedTuple):
-    """Durations of a node's calls, in ticks: buckets as in src/calls.h."""
+    """Durations of a node's calls, in ticks: buckets as in src/trace/kept_calls.h."""
 
     thread: int
     node: int

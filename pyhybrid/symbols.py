@@ -1,6 +1,6 @@
 """Names for native words: symbol tables where there are any, else function starts.
 
-A native word is (module id, module-relative address), see src/frame.h.  Every distinct word is
+A native word is (module id, module-relative address), see src/base/frame.h.  Every distinct word is
 looked up once, all words of a module together.  What is known decides the name:
 
     symbol table       its symbol, demangled                  source symtab, debugdata, dynsym

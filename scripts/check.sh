@@ -50,7 +50,7 @@ mkdir -p build
 step "heads of files" python -P scripts/map.py --check
 if [ "${1:-}" != quick ]; then
     step "compiler warnings" warnings
-    step "signal-side symbols" scripts/check_signal_side.sh "$build/libsignal_side.a"
+    step "signal-side symbols" scripts/check_signal_side.sh "$build"/src/*/lib*_signal.a
     step "cppcheck" static_analysis
     step "site" scripts/docs.sh
 fi

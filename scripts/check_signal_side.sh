@@ -1,27 +1,30 @@
 #!/bin/sh
 # What the signal side may call: compares the undefined symbols of its objects with a list.
 #
-#     scripts/check_signal_side.sh build/check/libsignal_side.a
+#     scripts/check_signal_side.sh build/check/src/*/lib*_signal.a
 #
-# Everything that the signal handler runs is in this archive, so a call to malloc, to a lock or into
+# Everything that the signal handler runs is in these archives, so a call to malloc, to a lock or into
 # Python shows up here as a symbol that is not in scripts/signal_side_allowed.txt.
 set -eu
-archive=${1:?the path of libsignal_side.a}
+: "${1:?the paths of the archives lib*_signal.a}"
 allowed=$(dirname "$0")/signal_side_allowed.txt
 
-[ -e "$archive" ] || {
-    echo "no such archive: $archive"
-    exit 1
-}
+for archive; do
+    [ -e "$archive" ] || {
+        echo "no such archive: $archive"
+        exit 1
+    }
+done
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 # nm's letters: U w v undefined, the other capitals defined for others to use.
 symbols() { # LETTERS
-    nm --format=posix "$archive" | awk -v letters="^[$1]\$" '$2 ~ letters { print $1 }' | sort -u
+    awk -v letters="^[$1]\$" '$2 ~ letters { print $1 }' "$scratch/symbols" | sort -u
 }
 
+nm --format=posix "$@" >"$scratch/symbols"
 symbols Uwv >"$scratch/undefined"
 symbols A-TV-Z >"$scratch/defined"
 sed 's/[[:space:]]*#.*//; /^$/d' "$allowed" | sort -u >"$scratch/allowed"

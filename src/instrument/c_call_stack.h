@@ -6,7 +6,7 @@
 #ifndef PYH_C_CALL_STACK_H
 #define PYH_C_CALL_STACK_H
 
-#include "exact.h"
+#include "call_tree.h"
 
 /* The innermost Python frame, that runs `code`, calls the C function that starts at `function` (0: no C
  * function).  False: it is left out by a filter. */

@@ -1,6 +1,6 @@
 #include "current_frame.h"
 
-#include "loader.h"
+#include "loader_lock.h"
 
 int64_t current_state_offset;
 

@@ -12,7 +12,7 @@
 
 #include <Python.h>
 
-#include "exact.h"
+#include "call_tree.h"
 
 /* Tuples of `search` methods (an empty `include` means all), and a frozenset of qualified names or of
  * `module.qualname` (empty: all).  NULL, NULL, NULL: no filter.  0 or -1 with an exception set. */

@@ -6,7 +6,7 @@
 #define PYH_INSTRUMENT_H
 
 #include "c_calls.h"
-#include "exact.h"
+#include "call_tree.h"
 
 /* Estimates, in nanoseconds; 0: not known.  calibrate.c has the model. */
 struct call_cost {

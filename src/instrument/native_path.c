@@ -4,7 +4,7 @@
 
 #include "launcher.h"
 #include "map.h"
-#include "memo.h"
+#include "path_memo.h"
 #include "stack_bounds.h"
 
 #define DISTANCE_MAX (64ull << 20) /* between two eval loops: more is another stack */

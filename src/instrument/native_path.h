@@ -5,7 +5,7 @@
 #ifndef PYH_NATIVE_PATH_H
 #define PYH_NATIVE_PATH_H
 
-#include "exact.h"
+#include "call_tree.h"
 
 /* The node below `parent` for the frames between the eval loop that has the entry frame at `entry`
  * and the one that has `outer_entry`, which is `parent`'s; 0: up to what runs the program, or the thread's root. */

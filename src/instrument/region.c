@@ -6,7 +6,7 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "exact.h"
+#include "call_tree.h"
 #include "map.h"
 #include "region_stack.h"
 #include "regions.h"

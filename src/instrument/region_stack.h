@@ -5,13 +5,13 @@
 #ifndef PYH_REGION_STACK_H
 #define PYH_REGION_STACK_H
 
-#include "exact.h"
+#include "call_tree.h"
 
 struct _PyInterpreterFrame;
 struct region_slot;
 
 /* The frame `f`, the innermost one, enters a region; a region ends.  leave: the serial of its call
- * (calls.h) if that was kept, else 0; then its attributes, a JSON object, may follow. */
+ * (kept_calls.h) if that was kept, else 0; then its attributes, a JSON object, may follow. */
 void region_enter(const struct _PyInterpreterFrame *f, struct region_slot *slot);
 uint32_t region_leave(const struct region_slot *slot);
 void region_note_attributes(uint32_t serial, const char *text, uint32_t length);

@@ -14,7 +14,7 @@
 
 #include <Python.h>
 
-#include "exact.h"
+#include "call_tree.h"
 
 /* The callbacks: vectorcall functions, (code, offset[, value]) -> None, or shadow_disable where a
  * filter leaves the function out.  PY_START; PY_RESUME; PY_THROW; PY_RETURN and PY_YIELD; PY_UNWIND. */

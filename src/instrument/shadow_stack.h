@@ -9,7 +9,7 @@
 #include "current_frame.h"
 
 #include "compiler.h"
-#include "exact.h"
+#include "call_tree.h"
 #include "instrument.h"
 #include "turns.h"
 

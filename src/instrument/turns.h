@@ -1,5 +1,5 @@
-/* turns.h - what is noted of single turns of functions and regions: the event log (eventlog.h), kept
- * calls (calls.h).
+/* turns.h - what is noted of single turns of functions and regions: the event log (event_log.h), kept
+ * calls (kept_calls.h).
  *
  * Context: callbacks of sys.monitoring: with the GIL.
  */
@@ -8,7 +8,7 @@
 
 #include <Python.h>
 
-#include "exact.h"
+#include "call_tree.h"
 
 enum ending { RETURNED, YIELDED, RAISED, CUT_OFF /* profiling ends, the function does not */ };
 

@@ -1,5 +1,5 @@
 /* admit.h - threads of the program become threads of the session, each one once: whoever meets it first, the list
- * of threads, a signal (thread.h) or an event (exact.h).
+ * of threads, a signal (thread.h) or an event (call_tree.h).
  *
  * Context: the collector, or under the session's lock.
  */

@@ -7,7 +7,7 @@
  * It may wake up 2 ms late, with an interrupt that comes anyway: one of its own would cost a virtual machine about as
  * much as what it wakes up for.
  * It needs no GIL, allocates with mmap only, and blocks all signals.  Of locks that the program could want it
- * takes the loader's alone, briefly, with loader.h, and nobody waits for it with the GIL meanwhile
+ * takes the loader's alone, briefly, with loader_lock.h, and nobody waits for it with the GIL meanwhile
  * (session_lock).
  *
  * Context: everything here but collector_start and collector_stop runs in that thread; collector_scan
@@ -23,8 +23,8 @@
 #include "asleep.h"
 #include "clock.h"
 #include "drain.h"
-#include "loaded.h"
-#include "names.h"
+#include "libraries.h"
+#include "thread_names.h"
 #include "pace.h"
 #include "session.h"
 #include "signals.h"

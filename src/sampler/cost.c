@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "clock.h"
-#include "names.h"
+#include "thread_names.h"
 #include "session.h"
 
 #define COST_SIGNALS 8 /* what a sample costs, roughly, is known after so many */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "names.h"
+#include "thread_names.h"
 #include "session.h"
 #include "signals.h"
 #include "spool.h"

@@ -38,11 +38,11 @@ struct sampler_options {
     int exact;               /* with trees for the exact half */
     int log_events;          /* with every begin and end */
     uint64_t keep_events_ns; /* of those, only the last ones; 0: all */
-    /* By the clock on the wall: only threads with such a name (names.h), patterns of the shell, a 0 byte after
+    /* By the clock on the wall: only threads with such a name (thread_names.h), patterns of the shell, a 0 byte after
      * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
     const char *wall_threads;
     size_t wall_threads_length;
-    int module_table; /* modules by our own table (loaded.h), whatever the C library can do */
+    int module_table; /* modules by our own table (libraries.h), whatever the C library can do */
     const char *backend_path; /* the libunwind backend's shared object, or NULL */
 };
 

@@ -18,7 +18,7 @@
 
 #include "arch_x86_64.h"
 #include "codes.h"
-#include "exact.h"
+#include "call_tree.h"
 #include "own_fd.h"
 #include "perf_clocks.h"
 #include "sampler.h"
@@ -58,7 +58,7 @@ struct session {
     struct drain *drain;
     int signal;                              /* SIGPROF or SIGTRAP; 0: no samples */
     pid_t measuring_tid;                     /* the thread that measures what a sample costs */
-    char wall_threads[SAMPLER_PATTERNS_MAX]; /* names.h; empty: all threads */
+    char wall_threads[SAMPLER_PATTERNS_MAX]; /* thread_names.h; empty: all threads */
     bool skips_new;        /* what new threads did until now, in a pause, counts nowhere */
     bool holds_trap;       /* SIGTRAP was taken */
     const char *trap_lost; /* why sigtrap gave way; NULL: it did not */
@@ -79,7 +79,7 @@ struct session {
     uint64_t paused_cpu_ns;   /* the process's CPU time when sampling was paused */
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
-    uint64_t look_ns;         /* names.h: the first thread's next look */
+    uint64_t look_ns;         /* thread_names.h: the first thread's next look */
     uint32_t n_threads;
     _Atomic uint32_t n_forked, n_spawned;
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */

@@ -1,7 +1,7 @@
-/* Linked into a test, it lets its unwinder find modules by the table of loaded.h. */
+/* Linked into a test, it lets its unwinder find modules by the table of libraries.h. */
 #include <stdlib.h>
 
-#include "loaded.h"
+#include "libraries.h"
 #include "memread.h"
 
 __attribute__((constructor)) static void use_table(void)

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "symbolize/debug_file.h"
+#include "debug_file.h"
 
 static char folder[PATH_MAX]; /* of one case: the stripped file is in it, `root` is below it */
 static char roots[2 * PATH_MAX];

@@ -1,6 +1,6 @@
 #include "unit.h"
 
-#include "symbolize/demangle_rust.h"
+#include "demangle_rust.h"
 
 #include <stdio.h>
 #include <stdlib.h>

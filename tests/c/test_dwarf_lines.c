@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "symbolize/dwarf_lines.h"
-#include "symbolize/elf_image.h"
+#include "dwarf_lines.h"
+#include "elf_image.h"
 
 struct expected {
     const char *label;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sampler/kernel_ring.h"
+#include "kernel_ring.h"
 
 #define PAGE 4096
 #define SIZE 4096

@@ -1,6 +1,6 @@
 #include "unit.h"
 
-#include "symbolize/line_program.h"
+#include "line_program.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "unit.h"
 
-#include "sampler/pace.h"
+#include "pace.h"
 
 #define PERIOD 1001001
 #define SECOND 1000000000ull

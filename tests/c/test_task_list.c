@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
-#include "sampler/task_list.h"
+#include "task_list.h"
 
 #define MAX 256
 #define FLOOR 100

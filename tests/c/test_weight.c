@@ -1,6 +1,6 @@
 #include "unit.h"
 
-#include "sampler/weight.h"
+#include "weight.h"
 
 #define PERIOD 1001001
 

@@ -1,6 +1,6 @@
 /* fuzz_demangle.c - damaged names of C++ and Rust: the readable form may be exponentially longer. */
 #include "input.h"
-#include "symbolize/symbolize.h"
+#include "symbolize.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* fuzz_lines.c - damaged DWARF under the reader of source lines (dwarf_lines.h).  Decoding is libdw's, which is not
  * built with sanitizers: of its errors only those show that end the program, or that the C library sees. */
 #include "input.h"
-#include "symbolize/dwarf_lines.h"
+#include "dwarf_lines.h"
 
 #include <string.h>
 

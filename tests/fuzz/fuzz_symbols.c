@@ -1,7 +1,7 @@
 /* fuzz_symbols.c - damaged ELF files under the reader of symbols (symbolize.h): the file itself, and as the debug file
  * of a whole one.  libelf takes part; liblzma where the file has `.gnu_debugdata`. */
 #include "input.h"
-#include "symbolize/symbolize.h"
+#include "symbolize.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,8 @@ import pytest
 pytestmark = pytest.mark.needs("clang", "plain_build")
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parents[1] / "src"
+SOURCE = HERE.parents[1] / "src" / "symbolize"
+FOLDERS = (SOURCE, *(each for each in sorted(SOURCE.iterdir()) if each.is_dir()))
 SECONDS = int(os.environ.get("PYHYBRID_FUZZ_S", "8"))
 SEED = os.environ.get("PYHYBRID_FUZZ_SEED", "1")
 LIBRARIES = ("libelf", "libdw", "liblzma", "zlib")
@@ -39,7 +40,7 @@ TARGETS = {  # sources beside fuzz_TARGET.c, and options
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What all targets have: the readers and input.c, compiled."""
     folder = tmp_path_factory.mktemp("objects")
-    readers = [each for each in (SOURCE / "symbolize").glob("*.c") if each.name != "module.c"]
+    readers = [each for each in SOURCE.rglob("*.c") if each.name != "module.c"]
     sources = [*readers, HERE / "input.c"]
     clang(SANITIZERS, "-c", *sources, cwd=folder)
     return folder
@@ -59,7 +60,7 @@ def of_libraries(what: str) -> list[str]:
 
 
 def clang(*arguments: str | Path, cwd: Path) -> None:
-    flags = [*FLAGS, *of_libraries("--cflags"), f"-I{SOURCE}", f"-I{HERE}"]
+    flags = [*FLAGS, *of_libraries("--cflags"), *(f"-I{each}" for each in (*FOLDERS, HERE))]
     subprocess.run(["clang", *flags, *arguments], cwd=cwd, check=True)
 
 

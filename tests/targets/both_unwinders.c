@@ -6,7 +6,7 @@
  *
  * No anchors: only what unwind information says is compared.  libunwind calls dl_iterate_phdr in the handler,
  * so the program should load no library meanwhile.  It reads what hand-written code's unwind information says
- * without a look whether it is there: such a walk of its ends, and is counted.  Links src/unwind.c and what it needs.
+ * without a look whether it is there: such a walk of its ends, and is counted.  Links src/unwind/unwind.c and what it needs.
  */
 #define UNW_LOCAL_ONLY
 #include <dlfcn.h>

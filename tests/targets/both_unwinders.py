@@ -19,9 +19,10 @@ from pathlib import Path
 from pyhybrid import _native
 
 SRC = Path(__file__).parents[2] / "src"
-SOURCES = ["unwind.c", "cfi.c", "cfi_fde.c", "rules.c", "loaded.c", "memread.c", "stack_bounds.c"]
+SOURCES = ["cfi.c", "cfi_fde.c", "libraries.c", "rules.c", "stack_bounds.c", "unwind.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden"]
-FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec", "-I", str(SRC)]
+FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec"]
+FLAGS += [f"-I{SRC / room}" for room in ("base", "unwind")]
 RENAMED = "-Dpyh_unwind_backend=libunwind_walk"  # the library has its own function of this name
 
 
@@ -30,7 +31,8 @@ def build(library: str) -> None:
     backend = f"{library}.o"
     source = SRC / "sampler" / "backend_libunwind.c"
     subprocess.run(["gcc", *FLAGS, RENAMED, "-c", "-o", backend, source], check=True)
-    sources = [Path(__file__).with_suffix(".c"), *(SRC / name for name in SOURCES), backend]
+    sources = [Path(__file__).with_suffix(".c"), SRC / "base" / "memread.c", backend]
+    sources += [SRC / "unwind" / name for name in SOURCES]
     subprocess.run(["gcc", *FLAGS, "-shared", "-o", library, *sources, "-lunwind"], check=True)
 
 

@@ -7,7 +7,7 @@
  *                              by commas), and the frames, outermost first: the function's name, or of a
  *                              pseudo-frame its number (enum pseudo); native frames are left out
  *
- * Links src/pyframe.c, src/merge.c and what they need.  Called with the GIL (ctypes.PyDLL).
+ * Links src/pyframes/pyframe.c, src/pyframes/join.c and what they need.  Called with the GIL (ctypes.PyDLL).
  */
 #include <Python.h>
 
@@ -19,7 +19,7 @@
 #include "frame.h"
 #include "frame_walk.h"
 #include "memread.h"
-#include "merge.h"
+#include "join.h"
 #include "step_through.h"
 
 #define EXPORT __attribute__((visibility("default")))

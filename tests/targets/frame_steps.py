@@ -18,16 +18,20 @@ import tempfile
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
-SOURCES = ["pyframe.c", "pyframe_calibrate.c", "merge.c", "unwind.c", "cfi.c", "cfi_fde.c"]
-SOURCES += ["loaded.c", "loaded_update.c", "loader.c", "memread.c", "stack_bounds.c"]
-SOURCES += ["records.c", "rules.c", "launcher.c"]
+SOURCES = {
+    "base": ["memread.c"],
+    "unwind": ["cfi.c", "cfi_fde.c", "libraries.c", "libraries_update.c", "loader_lock.c"],
+    "pyframes": ["join.c", "launcher.c", "pyframe.c", "pyframe_calibrate.c", "records.c"],
+}
+SOURCES["unwind"] += ["rules.c", "stack_bounds.c", "unwind.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden"]
-FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec", "-I", str(SRC)]
+FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec"]
+FLAGS += [f"-I{SRC / room}" for room in SOURCES]
 FLAGS += ["-I", str(Path(__file__).parents[1] / "c"), "-I", sysconfig.get_path("include")]
 
 
 def build(library: str, source: str = __file__.replace(".py", ".c")) -> None:
-    sources = [source, *(SRC / name for name in SOURCES)]
+    sources = [source, *(SRC / room / name for room in SOURCES for name in SOURCES[room])]
     subprocess.run(["gcc", *FLAGS, "-shared", "-o", library, *sources], check=True)
 
 

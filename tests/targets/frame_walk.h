@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loaded.h"
+#include "libraries.h"
 #include "memread.h"
 #include "pyframe.h"
 #include "stack_bounds.h"

@@ -1,4 +1,4 @@
-"""Writes spools by hand, record by record, as src/spool.h says: for tests of what reads them."""
+"""Writes spools by hand, record by record (src/record/spool.h): for tests of what reads them."""
 
 import json
 import struct

@@ -11,17 +11,18 @@ from method import Figure, row, run
 
 ROOT = Path(__file__).parents[3]
 WORKLOAD = ROOT / "tests" / "bench" / "workloads" / "hour.c"
+ROOMS = ("base", "unwind", "pyframes", "trace", "record")
 # What needs CPython, or a program's code objects.
-LEFT_OUT = {"module.c", "pyframe.c", "pyframe_calibrate.c", "thread_state.c"}
-LEFT_OUT |= {"program.c", "whole_write.c", "merge.c", "records.c"}
+LEFT_OUT = {"pyframe.c", "pyframe_calibrate.c", "thread_state.c", "join.c", "records.c"}
 
 
 def build(folder: Path) -> str:
     program = str(folder / "hour")
-    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fno-strict-aliasing", f"-I{ROOT / 'src'}"]
-    sources = [
-        str(path) for path in sorted((ROOT / "src").glob("*.c")) if path.name not in LEFT_OUT
-    ]
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fno-strict-aliasing"]
+    folders = [ROOT / "src" / room for room in ROOMS]
+    flags += [f"-I{folder}" for folder in folders]
+    found = [path for folder in folders for path in sorted(folder.glob("*.c"))]
+    sources = [str(path) for path in found if path.name not in LEFT_OUT]
     subprocess.run(["gcc", *flags, "-o", program, str(WORKLOAD), *sources], check=True)
     return program
 

@@ -18,7 +18,8 @@ from pyhybrid.profile_file import Profile
 ROOT = Path(__file__).parents[3]
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 BOTH = str(ROOT / "tests" / "targets" / "both_unwinders.py")
-SOURCES = ["unwind.c", "cfi.c", "cfi_fde.c", "loaded.c", "memread.c", "sampler/backend_libunwind.c"]
+SOURCES = ["base/memread.c", "sampler/backend_libunwind.c"]
+SOURCES += [f"unwind/{name}.c" for name in ("cfi", "cfi_fde", "libraries", "rules", "unwind")]
 DEPTHS = ("10", "200")
 HZ = 999
 CACHE = 1024  # of libunwind, which thrashes with its own 128
@@ -27,7 +28,8 @@ LOADED = "torch._dynamo"  # an optimizer imports it: no library is loaded while 
 
 def build(folder: Path) -> tuple[str, str]:
     warm, both = str(folder / "warm"), str(folder / "both.so")
-    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fno-strict-aliasing", f"-I{ROOT / 'src'}"]
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fno-strict-aliasing"]
+    flags += [f"-I{ROOT / 'src' / room}" for room in ("base", "unwind")]
     sources = [str(WORKLOADS / "unwind_warm.c"), *(str(ROOT / "src" / name) for name in SOURCES)]
     subprocess.run(["gcc", *flags, "-o", warm, *sources, "-lunwind"], check=True)
     subprocess.run([sys.executable, BOTH, "build", both], check=True)

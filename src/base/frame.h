@@ -1,0 +1,133 @@
+/* frame.h - what one frame of a stack is, as one 64-bit word.
+ *
+ * Addresses travel, names wait: a word identifies a frame without naming it.  There are two
+ * dialects of the same word:
+ *
+ *   raw        written by the signal handler: a native frame is an absolute address, a Python
+ *              frame is the number of what a code object says (codes.h);
+ *   canonical  written by the drain thread into the spool: a native frame is (module, offset),
+ *              a Python frame is (index of a CODE record, offset).
+ *
+ *   bits 63..61  tag
+ *   NATIVE       raw:       46..0 address
+ *                canonical: 60..47 module id (0: in no module), 46..0 address - module base
+ *   PYTHON       raw:       60..24 number, 23..0 instruction offset
+ *                canonical: 55..24 code index, 23..0 instruction offset
+ *   PSEUDO       7..0 enum pseudo
+ *   REGION       31..0 number of a named region (spool.h, SPOOL_REGION)
+ *   C_CALL       as NATIVE: the start of a C function that a Python function called, by the events;
+ *                in the exact half's trees only
+ *   LINE         31..0 line number; only below a Python node of the exact half (call_tree.h)
+ *   FUNCTION     raw, in the exact half's trees: 60..24 id of the code object that was called last there, 23 is it
+ *                one of ours, which has no figures, 22..0 the function's number
+ *   KERNEL       46..0 of an address of the kernel, whose upper bits are ones
+ *
+ * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for the
+ * innermost frame and for frames that a signal interrupted, the calling one (return address - 1)
+ * for all others but a signal's trampoline, which nobody calls: its first.  An instruction offset
+ * counts 16-bit code units from co_code_adaptive.
+ *
+ * Context: constants and arithmetic only, usable everywhere.
+ */
+#ifndef PYH_FRAME_H
+#define PYH_FRAME_H
+
+#include <stdint.h>
+
+#define PYH_TAG_SHIFT 61
+#define PYH_TAG_NATIVE 0ull
+#define PYH_TAG_PYTHON 1ull
+#define PYH_TAG_PSEUDO 2ull
+#define PYH_TAG_REGION 3ull
+#define PYH_TAG_C_CALL 4ull
+#define PYH_TAG_LINE 5ull
+#define PYH_TAG_KERNEL 6ull
+#define PYH_TAG_FUNCTION 7ull
+
+#define PYH_ADDR_BITS 47
+#define PYH_ADDR_MASK ((1ull << PYH_ADDR_BITS) - 1)
+#define PYH_MODULE_MAX ((1u << 14) - 1)
+#define PYH_OFFSET_BITS 24
+#define PYH_OFFSET_MASK ((1ull << PYH_OFFSET_BITS) - 1)
+#define PYH_OFFSET_UNKNOWN PYH_OFFSET_MASK /* the function is known, where it is in it is not */
+#define PYH_CODE_ID_BITS 37
+
+/* Pseudo-frames: the one table.  Their names stand in pyhybrid/pseudo.py. */
+enum pseudo {
+    PSEUDO_TRUNCATED = 1,     /* the walk ended before the thread's root */
+    PSEUDO_GAP,               /* frames are missing here: code without unwind information */
+    PSEUDO_BRIDGED,           /* such code was passed, and the way on is verified (unwind.h) */
+    PSEUDO_UNKNOWN_PYTHON,    /* a Python frame whose code object could not be identified */
+    PSEUDO_OTHER_INTERPRETER, /* the Python frames of a subinterpreter */
+    PSEUDO_TREE_FULL,         /* the tree's bound was reached: what lies below is not told apart */
+    PSEUDO_PYHYBRID, /* the sample met one of our own callbacks, or what runs the program (launcher.h) */
+    PSEUDO_KERNEL, /* in a system call; where in the kernel is not known */
+};
+
+static inline uint64_t frame_native(uint64_t address)
+{
+    return address & PYH_ADDR_MASK;
+}
+
+static inline uint64_t frame_module(uint32_t module, uint64_t offset)
+{
+    return (uint64_t)module << PYH_ADDR_BITS | (offset & PYH_ADDR_MASK);
+}
+
+static inline uint64_t frame_python(uint64_t code, uint64_t offset)
+{
+    return PYH_TAG_PYTHON << PYH_TAG_SHIFT | code << PYH_OFFSET_BITS | (offset & PYH_OFFSET_MASK);
+}
+
+#define PYH_FUNCTION_OWN (1ull << 23)
+#define PYH_FUNCTION_MASK (PYH_FUNCTION_OWN - 1)
+
+static inline uint64_t frame_function(uint64_t code_id, uint32_t function)
+{
+    return PYH_TAG_FUNCTION << PYH_TAG_SHIFT | code_id << PYH_OFFSET_BITS | function;
+}
+
+/* Of a raw Python word, or of a function's: the number, or the id. */
+static inline uint64_t frame_code_id(uint64_t word)
+{
+    return word >> PYH_OFFSET_BITS & ((1ull << PYH_CODE_ID_BITS) - 1);
+}
+
+static inline uint64_t frame_pseudo(enum pseudo which)
+{
+    return PYH_TAG_PSEUDO << PYH_TAG_SHIFT | which;
+}
+
+static inline uint64_t frame_region(uint32_t number)
+{
+    return PYH_TAG_REGION << PYH_TAG_SHIFT | number;
+}
+
+static inline uint64_t frame_line(uint32_t line)
+{
+    return PYH_TAG_LINE << PYH_TAG_SHIFT | line;
+}
+
+static inline uint64_t frame_c_call(uint64_t native)
+{
+    return PYH_TAG_C_CALL << PYH_TAG_SHIFT | native;
+}
+
+static inline uint64_t frame_kernel(uint64_t address)
+{
+    return PYH_TAG_KERNEL << PYH_TAG_SHIFT | (address & PYH_ADDR_MASK);
+}
+
+/* What is the same for all code objects of a function. */
+static inline uint64_t frame_key(uint64_t word)
+{
+    uint64_t id = ((1ull << PYH_CODE_ID_BITS) - 1) << PYH_OFFSET_BITS;
+    return word >> PYH_TAG_SHIFT == PYH_TAG_FUNCTION ? word & ~id : word;
+}
+
+static inline unsigned frame_tag(uint64_t word)
+{
+    return (unsigned)(word >> PYH_TAG_SHIFT);
+}
+
+#endif

@@ -1,5 +1,0 @@
-#include "exact.h"
-#include "regions.h"
-
-__thread struct exact_mine exact_mine;
-__thread struct regions *regions_mine;

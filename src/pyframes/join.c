@@ -1,0 +1,94 @@
+#include "join.h"
+
+#include "frame.h"
+
+struct output {
+    uint64_t *words;
+    size_t n, max;
+};
+
+static void emit(struct output *o, uint64_t word)
+{
+    if (o->n < o->max)
+        o->words[o->n] = word;
+    o->n++;
+}
+
+/* A Python frame, below the regions that it has entered. */
+static void emit_python(struct output *o, const struct merge_input *in, size_t at)
+{
+    const struct py_frame *f = &in->chain->frames[at];
+    for (uint32_t i = in->regions ? in->regions->n : 0; i--;)
+        if (region_is_of(&in->regions->slots[i], f->frame, f->code))
+            emit(o, in->regions->slots[i].word);
+    emit(o, in->python[at]);
+}
+
+/* An eval loop without an entry frame of its own. */
+static void emit_eval(struct output *o, enum py_chain_state state)
+{
+    switch (state) {
+    case PY_NONE:
+    case PY_COMPLETE:
+    case PY_STOPPED:
+    case PY_LAUNCHED:
+        break; /* in its prologue or epilogue: the Python frame is not there (yet, any more) */
+    case PY_TRUNCATED:
+    case PY_BROKEN:
+        emit(o, frame_pseudo(PSEUDO_UNKNOWN_PYTHON));
+        break;
+    case PY_OTHER:
+        emit(o, frame_pseudo(PSEUDO_OTHER_INTERPRETER));
+        break;
+    }
+}
+
+/* Called by the frame that holds the next entry frame, where an eval loop is one of handlers?  Then it is part of it. */
+static bool is_handler(const struct merge_input *in, size_t i, size_t entry)
+{
+    const struct native_frame *caller = &in->native[i + 1];
+    return in->layout->by_handlers && i + 1 < in->n_native && !caller->flags &&
+           entry < in->chain->n_entries && in->chain->anchors[entry] < caller->cfa;
+}
+
+size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
+{
+    const struct py_chain *chain = in->chain;
+    struct output o = {out, 0, max};
+    size_t python = 0, entry = 0;
+    for (size_t i = 0; i < in->n_native; i++) {
+        const struct native_frame *f = &in->native[i];
+        size_t entries_before = entry;
+        if (f->flags)
+            emit(&o, frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
+        for (; entry < chain->n_entries && chain->anchors[entry] < f->cfa; entry++)
+            for (; python < chain->entries[entry].n_frames; python++)
+                emit_python(&o, in, python);
+        if (entry != entries_before || f->flags || is_handler(in, i, entry))
+            continue;
+        if (!pyframe_is_eval(in->layout, f->pc)) {
+            emit(&o, frame_native(f->pc));
+        } else if (entry == chain->n_entries) {
+            /* Where the chain broke off inside a run, this is the run's eval loop. */
+            for (; python < chain->n_frames; python++)
+                emit_python(&o, in, python);
+            emit_eval(&o, chain->state);
+        } /* else in its prologue or epilogue: the next entry frame is further out */
+    }
+    /* The native walk ended early: what Python knows further out still holds. */
+    if (in->end != UNWIND_COMPLETE) {
+        for (; entry < chain->n_entries; entry++) {
+            emit(&o, frame_pseudo(PSEUDO_GAP));
+            for (; python < chain->entries[entry].n_frames; python++)
+                emit_python(&o, in, python);
+        }
+        emit(&o, frame_pseudo(PSEUDO_TRUNCATED));
+    }
+    if (o.n > max) {
+        o.n = max;
+        out[max - 1] = frame_pseudo(PSEUDO_TRUNCATED);
+    }
+    if (!o.n)
+        emit(&o, frame_pseudo(PSEUDO_TRUNCATED));
+    return o.n;
+}

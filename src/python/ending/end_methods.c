@@ -1,0 +1,117 @@
+#define PY_SSIZE_T_CLEAN
+#include "end_methods.h"
+
+#include <errno.h>
+
+#include "at_exit.h"
+#include "exit_wait.h"
+#include "instrument.h"
+#include "leave.h"
+#include "orphan.h"
+#include "sampler.h"
+
+PyDoc_STRVAR(prepare_exit_doc, "prepare_exit() -> None\n\n"
+                               "exit() will wait, if wait_at_exit has named a process by then.");
+
+static PyObject *prepare_exit(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (exit_wait_prepare())
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(wait_at_exit_doc, "wait_at_exit(pid: int, spool: bytes) -> None\n\n"
+                               "The child that finishes `spool`: see exit_wait.h.");
+
+static PyObject *wait_at_exit(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int pid;
+    const char *spool;
+    if (!PyArg_ParseTuple(args, "iy", &pid, &spool))
+        return NULL;
+    exit_wait_for(pid, spool);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(at_exit_doc, "at_exit(signal, finish) -> None\n\n"
+                          "An exit function: finish(ends), with signals held; see at_exit.h.");
+
+static PyObject *at_exit(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *signal, *finish;
+    if (!PyArg_ParseTuple(args, "OO", &signal, &finish))
+        return NULL;
+    if (!sampler_running())
+        Py_RETURN_NONE;
+    instrument_pause(); /* not even the call of `finish` is the program's */
+    sampler_pause();
+    return at_exit_call(signal, finish);
+}
+
+PyDoc_STRVAR(on_leaving_doc, "on_leaving(callback) -> None\n\n"
+                             "callback(execs: bool) before this process ends by os._exit, which "
+                             "waits as exit()\ndoes, or by exec: see leave.h.");
+
+static PyObject *on_leaving(PyObject *self, PyObject *callback)
+{
+    (void)self;
+    leave_watch(callback);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(spawn_orphan_doc,
+             "spawn_orphan(argv: list[bytes], environment: list[bytes], lock: int) -> bool\n\n"
+             "Start a program that is no child of this process: see orphan.h.\n"
+             "False where it would become one.  Raises OSError.");
+
+/* Its items stay the list's; NULL with an exception set. */
+static char **strings(PyObject *list)
+{
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    char **array = PyMem_Calloc((size_t)n + 1, sizeof *array);
+    if (!array)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; array && i < n; i++)
+        if (!(array[i] = PyBytes_AsString(PyList_GET_ITEM(list, i)))) {
+            PyMem_Free(array);
+            array = NULL;
+        }
+    return array;
+}
+
+static PyObject *spawn_orphan(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *argv_list, *environment_list;
+    int lock, error = -EINVAL;
+    if (!PyArg_ParseTuple(args, "O!O!i", &PyList_Type, &argv_list, &PyList_Type, &environment_list,
+                          &lock))
+        return NULL;
+    if (orphan_comes_back())
+        Py_RETURN_FALSE;
+    char **argv = strings(argv_list), **environment = argv ? strings(environment_list) : NULL;
+    if (environment)
+        error = orphan_spawn(argv[0], argv, environment, lock);
+    PyMem_Free(argv);
+    PyMem_Free(environment);
+    if (PyErr_Occurred())
+        return NULL;
+    if (error) {
+        errno = -error;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    Py_RETURN_TRUE;
+}
+
+PyMethodDef end_methods[] = {
+    {"prepare_exit", prepare_exit, METH_NOARGS, prepare_exit_doc},
+    {"wait_at_exit", wait_at_exit, METH_VARARGS, wait_at_exit_doc},
+    {"at_exit", at_exit, METH_VARARGS, at_exit_doc},
+    {"on_leaving", on_leaving, METH_O, on_leaving_doc},
+    {"spawn_orphan", spawn_orphan, METH_VARARGS, spawn_orphan_doc},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,448 @@
+/* pyhybrid._native: turns arguments into calls.  No logic. */
+#define PY_SSIZE_T_CLEAN
+#define Py_BUILD_CORE 1
+#include <Python.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#include "end_methods.h"
+#include "filter.h"
+#include "instrument.h"
+#include "method_names.h"
+#include "region.h"
+#include "leave.h"
+#include "loader_lock.h"
+#include "program.h"
+#include "sampler.h"
+#include "spawns.h"
+#include "spool.h"
+#include "whole_write.h"
+#include "window.h"
+
+#ifdef Py_GIL_DISABLED
+#error "free-threaded builds are not supported yet"
+#endif
+
+static int watcher = -1;
+static bool starting;
+
+static void without_gil(void (*what)(void *), void *arg)
+{
+    PyThreadState *state = PyEval_SaveThread();
+    what(arg);
+    PyEval_RestoreThread(state);
+}
+
+static int hooks_installed;
+
+static void before_fork(void)
+{
+    loader_before_fork();
+    sampler_before_fork();
+}
+
+static void after_fork_parent(void)
+{
+    loader_after_fork_parent();
+    sampler_after_fork_parent(!spawns_forks());
+}
+
+static void after_fork_child(void)
+{
+    starting = false;
+    leave_unwatch();
+    spawns_unwatch();
+    loader_after_fork_child();
+    instrument_after_fork_child();
+    sampler_after_fork_child();
+}
+
+/* It dies, or begins where one died: a sample whose links are stale may have met that one after its death. */
+static int on_code_event(PyCodeEvent event, PyCodeObject *code)
+{
+    (void)event;
+    sampler_forget_code((uint64_t)code);
+    instrument_forget_code((uint64_t)code);
+    return 0;
+}
+
+static int on_audit(const char *event, PyObject *args, void *data)
+{
+    (void)data;
+    if (!sampler_running())
+        return 0;
+    if (!strcmp(event, "exec")) {
+        if (program_begins_now())
+            instrument_program_begins();
+    } else if (strcmp(event, "os.exec")) {
+        spawns_audit(event);
+    } else if (!leave_by_exec(PyTuple_GET_ITEM(args, 0))) {
+        sampler_before_exec();
+    }
+    return 0;
+}
+
+/* Once for the process: neither kind of hook can be taken back; they do nothing while no profiler
+ * runs. */
+static int install_hooks(void)
+{
+    if (hooks_installed)
+        return 0;
+    if (PySys_AddAuditHook(on_audit, NULL))
+        return -1;
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    sampler_set_blocking(without_gil);
+    hooks_installed = 1;
+    return 0;
+}
+
+static PyObject *raise_start_error(int error, const char *text)
+{
+    PyObject *value = Py_BuildValue("(is)", -error, text);
+    if (value)
+        PyErr_SetObject(PyExc_OSError, value);
+    Py_XDECREF(value);
+    return NULL;
+}
+
+static void stop_watching(void)
+{
+    if (watcher >= 0)
+        PyCode_ClearWatcher(watcher);
+    watcher = -1;
+}
+
+static void announce_c_function(uint64_t address, const char *name, uint32_t length)
+{
+    struct spool_c_function head = {.address = address};
+    sampler_write(SPOOL_C_FUNCTION, &head, sizeof head, name, length);
+}
+
+/* The tool id, or -1 with an exception set and nothing running. */
+static int start_events(PyObject *include, PyObject *exclude, PyObject *only, PyObject *own,
+                        bool lines, bool c_calls, struct call_cost *cost)
+{
+    int tool_id = -1;
+    filter_set_own(own);
+    if (filter_set(include, exclude, only))
+        ;
+    else if (watcher < 0)
+        PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
+    else
+        tool_id =
+            instrument_start(sampler_exact(), lines, c_calls ? announce_c_function : NULL, cost);
+    if (tool_id >= 0)
+        return tool_id;
+    PyObject *error = PyErr_GetRaisedException();
+    struct sampler_result unused;
+    filter_clear();
+    sampler_stop(NULL, &unused);
+    stop_watching();
+    PyErr_SetRaisedException(error);
+    return -1;
+}
+
+PyDoc_STRVAR(pause_doc, "pause() -> None\n\nNo samples and no events from now on, until resume().");
+
+static PyObject *pause_all(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    instrument_pause();
+    sampler_pause();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    start_doc,
+    "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
+    "      max_nodes=2000000, exact=False, c_calls=False, filter=None, own='', lines=False, "
+    "backend=None, "
+    "events=False,\n"
+    "      keep_events_ns=0, kernel_frames=0, wall_threads=b'', module_table=False, paused=False) "
+    "-> dict\n\n"
+    "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
+    "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none, 5 sigtrap (sampler.h); "
+    "exact: with\n"
+    "the events of sys.monitoring; c_calls: with those of C functions; filter: (include, exclude, "
+    "names), see filter.h;\n"
+    "own: what the files of functions begin with that are not recorded (empty: none);\n"
+    "lines: count and time the lines of what it selects;\n"
+    "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones;\n"
+    "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no;\n"
+    "module_table: see libraries.h; paused: until resume();\n"
+    "wall_threads: by the wall's clock only threads with such a name (sampler.h).\n"
+    "Returns engine, engine_reason, no_kernel_frames (why; None: there are), unlisted (which "
+    "threads), period_ns, cost_ns, "
+    "start_ns, watches_code, tool_id (-1: no\n"
+    "events), call_cost_ns, call_cost_inside_ns (instrument.h, struct call_cost).  Raises "
+    "OSError,\n"
+    "and RuntimeError where no events are to be had.");
+
+static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {
+        "spool",         "period_ns",    "clock",        "engine",  "max_frames",
+        "ring_bytes",    "max_nodes",    "exact",        "c_calls", "filter",
+        "own",           "lines",        "backend",      "events",  "keep_events_ns",
+        "kernel_frames", "wall_threads", "module_table", "paused",  NULL};
+    (void)self;
+    int spool;
+    unsigned long long period_ns = 1001001;
+    unsigned long long keep_events_ns = 0;
+    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, lines = 0, events = 0,
+        kernel_frames = 0, module_table = 0, paused = 0, tool_id = -1;
+    unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
+    const char *backend = NULL, *wall_threads = NULL;
+    Py_ssize_t wall_threads_length = 0;
+    PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL, *own = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOUpzpKiy#pp", names, &spool,
+                                     &period_ns, &clock, &engine, &max_frames, &ring_bytes,
+                                     &max_nodes, &exact, &c_calls, &filter, &own, &lines, &backend,
+                                     &events, &keep_events_ns, &kernel_frames, &wall_threads,
+                                     &wall_threads_length, &module_table, &paused))
+        return NULL;
+    if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
+        return NULL;
+    struct sampler_options options = {.spool_fd = spool,
+                                      .period_ns = period_ns,
+                                      .clock = (enum sampler_clock)clock,
+                                      .engine = (enum sampler_engine)engine,
+                                      .kernel_frames = kernel_frames,
+                                      .max_frames = max_frames,
+                                      .ring_bytes = ring_bytes,
+                                      .max_nodes = max_nodes,
+                                      .exact = exact,
+                                      .log_events = events,
+                                      .keep_events_ns = keep_events_ns,
+                                      .wall_threads = wall_threads,
+                                      .wall_threads_length = (size_t)wall_threads_length,
+                                      .module_table = module_table,
+                                      .backend_path = backend};
+    struct sampler_info info;
+    struct call_cost cost = {0};
+    if (install_hooks())
+        return NULL;
+    if (starting || sampler_running())
+        return raise_start_error(-EBUSY, "a profiler is already running");
+    starting = true; /* others may run meanwhile */
+    if (watcher < 0) /* a forked child has its parent's */
+        watcher =
+            PyCode_AddWatcher(on_code_event); /* before the first sample: codes may die after it */
+    if (watcher < 0)
+        PyErr_Clear(); /* all eight are taken: said in the file */
+    int error = sampler_start(&options, &info);
+    starting = false;
+    if (error) {
+        stop_watching();
+        return raise_start_error(error, info.error);
+    }
+    if (exact && (tool_id = start_events(include, exclude, only, own, lines, c_calls, &cost)) < 0)
+        return NULL;
+    if (paused)
+        instrument_pause();
+    else
+        sampler_resume();
+    spawns_watch(sampler_spawned);
+    return Py_BuildValue(
+        "{sissszszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
+        "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted, "period_ns",
+        (unsigned long long)info.period_ns, "cost_ns", (unsigned long long)info.cost_ns, "start_ns",
+        (unsigned long long)info.start_ns, "watches_code", watcher < 0 ? Py_False : Py_True,
+        "tool_id", tool_id, "call_cost_ns", cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
+}
+
+PyDoc_STRVAR(stop_doc,
+             "stop(describe=None) -> dict | None\n\n"
+             "Stop, flush and close the spool (sampler.h: what stays).  `describe` gives a "
+             "last META record\n(bytes); what it calls is not counted.  None if no "
+             "profiler runs (also in a forked child).");
+
+static void write_last_meta(PyObject *describe)
+{
+    PyObject *text = PyObject_CallNoArgs(describe);
+    if (text && PyBytes_Check(text))
+        sampler_write(SPOOL_META, NULL, 0, PyBytes_AS_STRING(text),
+                      (uint32_t)PyBytes_GET_SIZE(text));
+    Py_XDECREF(text);
+    PyErr_Clear();
+}
+
+static PyObject *stop(PyObject *self, PyObject *args)
+{
+    (void)self;
+    struct sampler_result result;
+    PyObject *describe = Py_None;
+    int error;
+    if (!PyArg_ParseTuple(args, "|O", &describe))
+        return NULL;
+    if (!sampler_running())
+        Py_RETURN_NONE;
+    leave_unwatch();
+    spawns_unwatch();
+    instrument_stop();
+    sampler_pause(); /* what we do from here on is not the program's */
+    if (describe != Py_None)
+        write_last_meta(describe);
+    error = sampler_stop(method_names_collect, &result);
+    if (error) /* another thread has stopped it */
+        Py_RETURN_NONE;
+    stop_watching(); /* now: codes could die before samples were read */
+    return Py_BuildValue("{sKsKsIsIsKsNszsi}", "end_ns", (unsigned long long)result.end_ns,
+                         "process_cpu_ns", (unsigned long long)result.process_cpu_ns, "n_forked",
+                         result.n_forked, "n_spawned", result.n_spawned, "n_not_ready",
+                         (unsigned long long)result.n_not_ready, "signal_taken",
+                         PyBool_FromLong(result.signal_taken), "trap_lost", result.trap_lost,
+                         "write_error", result.write_error);
+}
+
+PyDoc_STRVAR(running_doc, "running() -> bool\n\nIs a profiler running in this process?");
+
+static PyObject *running(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyBool_FromLong(sampler_running());
+}
+
+PyDoc_STRVAR(session_doc, "session() -> int\n\nThe number of the one that runs; 0: none does.");
+
+static PyObject *session(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLong(sampler_generation());
+}
+
+PyDoc_STRVAR(open_windows_doc, "open_windows() -> int\n\nHow many windows are open.");
+
+static PyObject *open_windows(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLong(window_n_open());
+}
+
+PyDoc_STRVAR(resume_doc, "resume() -> None\n\nSamples and events again.");
+
+static PyObject *resume_all(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    sampler_resume();
+    if (instrument_resume())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(forget_doc, "forget() -> None\n\nIn a forked child: switch the parent's events off.");
+
+static PyObject *forget(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    instrument_forget();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(write_meta_doc, "write_meta(json: bytes) -> None\n\nAdd a META record to the spool.");
+
+static PyObject *write_meta(PyObject *self, PyObject *json)
+{
+    (void)self;
+    char *text;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(json, &text, &length))
+        return NULL;
+    sampler_write(SPOOL_META, NULL, 0, text, (uint32_t)length);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(name_thread_doc, "name_thread(native_id: int, name: str) -> None\n\n"
+                              "Tell a thread's name as `threading` knows it.");
+
+static PyObject *name_thread(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int tid;
+    const char *name;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, "is#", &tid, &name, &length))
+        return NULL;
+    sampler_name_thread(tid, name, (uint32_t)length);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(run_file_doc,
+             "run_file(path: bytes | None) -> bool\n\n"
+             "Run a script, or standard input, in `__main__` as the interpreter does.\n"
+             "False if it ended by an exception, which has been reported.");
+
+PyDoc_STRVAR(run_command_doc,
+             "run_command(code: str, begin: Callable[[], None]) -> bool\n\n"
+             "Run the value of `-c` in `__main__`; `begin` is called last before that.");
+
+PyDoc_STRVAR(run_call_doc,
+             "run_call(beginner, function, *arguments) -> bool\n\n"
+             "Call a function that calls `beginner`, which runs a program by exec(); False as in\n"
+             "run_file.");
+
+PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
+                                "The functions that run now are not the program's.");
+
+PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
+                              "`raw.write` that goes on where a signal cuts it short.");
+
+static PyMethodDef methods[] = {
+    {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
+    {"stop", stop, METH_VARARGS, stop_doc},
+    {"running", running, METH_NOARGS, running_doc},
+    {"session", session, METH_NOARGS, session_doc},
+    {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
+    {"forget", forget, METH_NOARGS, forget_doc},
+    {"pause", pause_all, METH_NOARGS, pause_doc},
+    {"resume", resume_all, METH_NOARGS, resume_doc},
+    {"write_meta", write_meta, METH_O, write_meta_doc},
+    {"name_thread", name_thread, METH_VARARGS, name_thread_doc},
+    {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
+    {"run_file", program_run_file, METH_O, run_file_doc},
+    {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,
+     run_command_doc},
+    {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},
+    {"whole_write", whole_write, METH_O, whole_write_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static void announce_region(uint32_t number, const char *name, uint32_t length)
+{
+    struct spool_region head = {.number = number};
+    sampler_write(SPOOL_REGION, &head, sizeof head, name, length);
+}
+
+static const struct region_session region_session = {sampler_generation, announce_region};
+
+static int exec_module(PyObject *module)
+{
+    if (PyModule_AddFunctions(module, end_methods) || window_add_type(module))
+        return -1;
+    return region_add_type(module, &region_session);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, exec_module},
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "pyhybrid._native",
+    .m_doc = "The part of pyhybrid that runs in the profiled program.", .m_methods = methods,
+    .m_slots = slots};
+
+PyMODINIT_FUNC PyInit__native(void);
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModuleDef_Init(&definition);
+}

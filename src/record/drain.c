@@ -1,0 +1,432 @@
+#include "drain.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "stacks.h"
+#include "clock.h"
+#include "call_tree.h"
+#include "trace_drain.h"
+#include "frame.h"
+#include "map.h"
+#include "records.h"
+#include "sample_chunk.h"
+#include "spool.h"
+#include "kernel_ticks.h"
+#include "canonical.h"
+
+#define CHUNK 1024  /* stacks in one SPOOL_STACKS record */
+#define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
+
+/* The last sample's stack, root first: the next one mostly shares its outer part. */
+struct last_stack {
+    struct {
+        uint64_t raw;
+        uint32_t id;
+    } *frame;
+    size_t n;
+    uint32_t base;  /* the stack that it begins below */
+    uint32_t epoch; /* of the modules that it was read with */
+};
+
+struct drain_thread {
+    struct last_stack last;
+    struct ticks ticks; /* their places: in `kernel` below */
+    uint32_t waited;
+    uint64_t n_repeated, repeated_weight; /* samples that no signal stands behind */
+    struct sample_chunk samples;
+};
+
+struct drain {
+    struct spool *spool;
+    struct words *words;
+    struct exact_drain *exact; /* NULL: only samples */
+    struct calltree tree;
+    struct calltree kernel; /* the kernel's call chains alone, outermost first */
+    uint64_t until_ns;      /* samples up to here can be drained */
+    uint32_t n_flushed;     /* stacks that the spool has */
+    uint32_t epoch;         /* counts unloads: addresses may mean other libraries */
+    struct sample_scratch
+        scratch; /* not on the stack: sampler_pause runs on one of the program's */
+};
+
+struct drain *drain_new(struct spool *s, uint32_t max_nodes)
+{
+    struct drain *d = map_memory(sizeof *d);
+    if (!d)
+        return NULL;
+    d->spool = s;
+    d->until_ns = UINT64_MAX;
+    d->words = words_new(s);
+    if (d->words &&
+        !calltree_init(&d->tree, max_nodes < SPOOL_STACK_MAX / 2 ? max_nodes : SPOOL_STACK_MAX / 2))
+        return d;
+    drain_free(d);
+    return NULL;
+}
+
+void drain_free(struct drain *d)
+{
+    if (!d)
+        return;
+    exact_drain_free(d->exact);
+    words_free(d->words);
+    if (d->tree.parent)
+        calltree_free(&d->tree);
+    if (d->kernel.parent)
+        calltree_free(&d->kernel);
+    map_memory_free(d, sizeof *d);
+}
+
+static size_t last_stack_bytes(const struct thread *t)
+{
+    return t->limits.max_frames * sizeof *t->drain->last.frame;
+}
+
+/* When the thread started, from field 22 of its stat (man 5 proc), and its name. */
+static void read_proc(pid_t listed, struct spool_thread *record)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", listed);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    char *open_paren = strchr(text, '('), *close_paren = strrchr(text, ')');
+    if (!open_paren || !close_paren)
+        return;
+    size_t length = (size_t)(close_paren - open_paren - 1);
+    memset(record->comm, 0, sizeof record->comm);
+    memcpy(record->comm, open_paren + 1, length < 15 ? length : 15);
+    unsigned long long ticks = 0;
+    const char *p = close_paren + 1;
+    for (int field = 3; *p && field < 22; p++)
+        field += *p == ' ' && p > close_paren + 1;
+    sscanf(p, "%llu", &ticks);
+    uint64_t booted_ns = ticks * (1000000000ull / (unsigned long long)sysconf(_SC_CLK_TCK));
+    /* Suspended, or what a namespace of time adds. */
+    uint64_t ahead_ns = clock_read_ns(CLOCK_BOOTTIME) - clock_now_ns();
+    record->start_ns = (int64_t)(booted_ns - ahead_ns) > 0 ? booted_ns - ahead_ns : 0;
+}
+
+int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)
+{
+    struct drain_thread *own = map_memory(sizeof *own + last_stack_bytes(t));
+    if (!own)
+        return -1;
+    own->last.frame = (void *)(own + 1);
+    t->drain = own;
+    struct spool_thread record = {
+        .index = t->index, .tid = (uint32_t)t->tid, .first_seen_ns = first_seen_ns};
+    memcpy(record.comm, t->comm, sizeof record.comm); /* it may have ended */
+    read_proc(t->listed, &record);
+    t->start_ns = record.start_ns;
+    memcpy(t->comm, record.comm, sizeof t->comm);
+    spool_append(d->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);
+    return 0;
+}
+
+static bool is_full(const struct drain *d, uint32_t stack)
+{
+    return d->tree.word[stack] == frame_pseudo(PSEUDO_TREE_FULL);
+}
+
+#define WAY_DOWN                                                                                   \
+    (1u << 31) /* in exact_drained: not a stack, but the node by which stack_of_node came here */
+
+/* The stack of an exact node, where no instruction is known.  False: not yet. */
+static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node, bool now,
+                          uint32_t *stack)
+{
+    uint32_t below = 0;
+    bool waits = false;
+    *stack = 0;
+    if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)node + 1, sizeof *t->drained))
+        return true;
+    /* Up to a node that has one, then down again. */
+    while (node && !(*stack = t->drained[node].stack)) {
+        t->drained[node].stack = WAY_DOWN | below;
+        below = node;
+        node = exact_read_node(t, node)->parent;
+    }
+    for (node = below; node; node = below) {
+        below = t->drained[node].stack & ~WAY_DOWN;
+        t->drained[node].stack = 0;
+        uint64_t word = waits ? 0 : words_canonical(d->words, exact_read_node(t, node)->word);
+        int full;
+        waits |= !word && !now;
+        if (waits)
+            continue;
+        if (!word)
+            word = frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
+        if (frame_tag(word) == PYH_TAG_PYTHON)
+            word |= PYH_OFFSET_UNKNOWN;
+        else if (frame_tag(word) == PYH_TAG_C_CALL)
+            word ^= frame_c_call(0);
+        if (!is_full(d, *stack))
+            *stack = calltree_child(&d->tree, *stack, word, &full);
+        t->drained[node].stack = *stack;
+    }
+    return !waits;
+}
+
+/* Interns the sample's stack.  0: not yet. */
+static uint32_t intern(struct drain *d, struct last_stack *last, const struct sample_record *r,
+                       bool now)
+{
+    size_t n = r->n_words, i = 0;
+    uint32_t id = 0;
+    if (r->base_thread && !stack_of_node(d, r->base_thread, (uint32_t)r->base_node, now, &id))
+        return 0;
+    if (id && is_full(d, id))
+        return id;
+    if (last->epoch != d->epoch || last->base != id)
+        last->n = 0;
+    last->epoch = d->epoch;
+    last->base = id;
+    for (; i < n && i < last->n && last->frame[i].raw == r->words[n - 1 - i]; i++)
+        id = last->frame[i].id;
+    for (; i < n; i++) {
+        uint64_t raw = r->words[n - 1 - i], word = words_canonical(d->words, raw);
+        int full;
+        if (!word && !now) {
+            last->n = i;
+            return 0;
+        }
+        id = calltree_child(&d->tree, id, word ? word : frame_pseudo(PSEUDO_UNKNOWN_PYTHON), &full);
+        if (full) {
+            last->n = i;
+            return id;
+        }
+        last->frame[i].raw = raw;
+        last->frame[i].id = id;
+    }
+    last->n = n;
+    return id;
+}
+
+static void flush_stacks(struct drain *d)
+{
+    while (d->n_flushed < d->tree.n) {
+        struct {
+            struct spool_stacks head;
+            uint32_t parent[CHUNK];
+        } part;
+        uint32_t n = d->tree.n - d->n_flushed;
+        if (n > CHUNK)
+            n = CHUNK;
+        part.head = (struct spool_stacks){d->n_flushed + 1, n};
+        memcpy(part.parent, d->tree.parent + d->n_flushed + 1, n * sizeof *part.parent);
+        if (n & 1)
+            part.parent[n] = 0; /* CHUNK is even: there is room */
+        spool_append(d->spool, SPOOL_STACKS, &part,
+                     sizeof part.head + (n + (n & 1)) * sizeof *part.parent,
+                     d->tree.word + d->n_flushed + 1, n * sizeof *d->tree.word);
+        d->n_flushed += n;
+    }
+}
+
+/* After the stacks that they are of. */
+static void flush_samples(struct drain *d, struct thread *t)
+{
+    if (t->drain->samples.n)
+        flush_stacks(d);
+    sample_chunk_write(&t->drain->samples, d->spool, t->index, &d->scratch);
+}
+
+static void put_sample(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight,
+                       uint32_t place, uint32_t cpu)
+{
+    if (sample_chunk_is_full(&t->drain->samples, time_ns))
+        flush_samples(d, t);
+    sample_chunk_add(&t->drain->samples, time_ns, weight, place, cpu);
+}
+
+static void repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight)
+{
+    const struct sample_chunk *c = &t->drain->samples;
+    put_sample(d, t, time_ns, weight, c->last_place, c->last_cpu);
+}
+
+void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight)
+{
+    repeat(d, t, time_ns, weight);
+    t->drain->n_repeated++;
+    t->drain->repeated_weight += weight;
+}
+
+bool drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
+                  size_t n)
+{
+    uint32_t id = 0;
+    int full = 0;
+    if (n && !d->kernel.parent && calltree_init(&d->kernel, d->tree.max))
+        return false;
+    while (n-- && !full) /* return addresses but for the innermost */
+        id = calltree_child(&d->kernel, id, frame_kernel(n ? chain[n] - 1 : chain[n]), &full);
+    return ticks_add(&t->drain->ticks, time_ns, id);
+}
+
+void drain_samples_until(struct drain *d, uint64_t time_ns)
+{
+    d->until_ns = time_ns;
+}
+
+/* Nothing stands below it. */
+static bool is_leaf(const struct drain *d, uint32_t stack)
+{
+    return is_full(d, stack) || d->tree.word[stack] == frame_pseudo(PSEUDO_PYHYBRID);
+}
+
+/* `stack` with the kernel's frames below it. */
+static uint32_t in_kernel(struct drain *d, uint32_t stack, uint32_t chain)
+{
+    uint64_t words[256];
+    size_t n = 0;
+    int full = is_leaf(d, stack);
+    for (; chain && n < sizeof words / sizeof *words; chain = d->kernel.parent[chain])
+        words[n++] = d->kernel.word[chain];
+    while (n-- && !full)
+        stack = calltree_child(&d->tree, stack, words[n], &full);
+    return stack;
+}
+
+static void put_ticks(struct drain *d, struct thread *t, const struct sample_record *r,
+                      uint32_t stack, uint32_t state)
+{
+    struct drain_thread *own = t->drain;
+    struct tick_parts parts = ticks_of_sample(&own->ticks, r->time_ns, r->weight);
+    struct tick_part part;
+    int full;
+    if (!parts.n) {
+        if (r->in_kernel && !is_leaf(d, stack))
+            stack = calltree_child(&d->tree, stack, frame_pseudo(PSEUDO_KERNEL), &full);
+        put_sample(d, t, r->time_ns, r->weight, stack | state, r->cpu);
+    }
+    while (ticks_next(&parts, &part)) {
+        put_sample(d, t, part.time_ns, part.weight, in_kernel(d, stack, part.chain) | state,
+                   r->cpu);
+        own->n_repeated += !part.last;
+    }
+    ticks_drop(&own->ticks, &parts);
+}
+
+static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)
+{
+    struct drain_thread *own = t->drain;
+    uint32_t stack = intern(d, &own->last, r, last || own->waited >= PATIENCE);
+    if (!stack)
+        return false;
+    put_ticks(d, t, r, stack, (uint32_t)r->gil << SPOOL_GIL_SHIFT | (r->waits ? SPOOL_WAITS : 0));
+    return true;
+}
+
+/* Is it a sample of which the kernel may have more to say? */
+static bool is_too_new(const struct drain *d, const struct ring_record *r)
+{
+    return r->type == RING_SAMPLE && ((const struct sample_record *)r)->time_ns > d->until_ns;
+}
+
+bool drain_thread(struct drain *d, struct thread *t, bool last)
+{
+    const struct ring_record *r;
+    bool moved = false;
+    while ((r = ring_peek(&t->ring)) && !is_too_new(d, r)) {
+        if (r->type == RING_CODE) {
+            words_take_code(d->words, (const struct code_record *)r);
+        } else if (r->type == RING_HOLD) {
+            const struct hold_record *hold = (const struct hold_record *)r;
+            repeat(d, t, hold->time_ns, hold->weight);
+        } else if (!take_sample(d, t, (const struct sample_record *)r, last)) {
+            t->drain->waited++;
+            return moved;
+        }
+        t->drain->waited = 0;
+        ring_release(&t->ring, r);
+        moved = true;
+    }
+    return moved;
+}
+
+bool drain_begin(struct drain *d)
+{
+    if (d->exact)
+        exact_drain_codes(d->exact);
+    enum modules_change change = words_begin(d->words);
+    d->epoch += change == MODULES_WENT;
+    return change != MODULES_SAME;
+}
+
+void drain_end(struct drain *d)
+{
+    words_end(d->words);
+}
+
+void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight)
+{
+    const struct drain_thread *own = t->drain;
+    struct thread_counters *c = &t->counters;
+    struct spool_counters record = {.thread = t->index,
+                                    .n_losses = N_LOSSES,
+                                    .time_ns = clock_now_ns(),
+                                    .signals = counter_get(&c->signals) + own->n_repeated,
+                                    .recorded = counter_get(&c->recorded) + own->n_repeated,
+                                    .recorded_weight =
+                                        counter_get(&c->recorded_weight) + own->repeated_weight,
+                                    .missed_weight = missed_weight,
+                                    .cpu_ns = cpu_ns};
+    for (int i = 0; i < N_LOSSES; i++) {
+        record.lost[i] = counter_get(&c->lost[i]);
+        record.lost_weight[i] = counter_get(&c->lost_weight[i]);
+    }
+    for (int i = 0; i < SPOOL_HISTOGRAM; i++)
+        record.handler_ns[i] = (uint32_t)counter_get(&c->handler_ns[i]);
+    flush_samples(d, t);
+    spool_append(d->spool, SPOOL_COUNTERS, &record, sizeof record, NULL, 0);
+}
+
+int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
+                    exact_drain_number *number, void *arg)
+{
+    d->exact = exact_drain_new(d->spool, d->words, x, keep_events_ns, number, arg);
+    return d->exact ? 0 : -1;
+}
+
+void drain_logs(struct drain *d)
+{
+    if (d->exact)
+        exact_drain_logs(d->exact);
+}
+
+bool drain_keeps_logs(const struct drain *d)
+{
+    return d->exact && exact_drain_keeps_logs(d->exact);
+}
+
+bool drain_logs_urgent(const struct drain *d)
+{
+    return d->exact && exact_drain_urgent(d->exact);
+}
+
+void drain_exact(struct drain *d, const struct registry *r, bool last)
+{
+    if (d->exact)
+        exact_drain_write(d->exact, r, last);
+}
+
+uint64_t drain_function(const struct drain *d, uint64_t start)
+{
+    return words_function(d->words, start);
+}
+
+void drain_remove_thread(struct drain *d, struct thread *t)
+{
+    (void)d;
+    ticks_free(&t->drain->ticks);
+    map_memory_free(t->drain, sizeof *t->drain + last_stack_bytes(t));
+    t->drain = NULL;
+}

@@ -1,0 +1,64 @@
+/* drain.h - from the threads' rings to the spool.
+ *
+ * Turns raw frame words into canonical ones, interns stacks, writes what is new.
+ *
+ * Context: the drain thread; never needs the GIL.
+ */
+#ifndef PYH_DRAIN_H
+#define PYH_DRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trace_drain.h"
+#include "thread.h"
+
+struct drain;
+struct spool;
+
+struct drain *drain_new(struct spool *s, uint32_t max_nodes); /* NULL: no memory */
+void drain_free(struct drain *d);
+
+/* Tells the spool of a new thread, and makes `t` ready to be drained.  0, or -1: no memory. */
+int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns);
+
+/* Takes what is in `t`'s ring, up to a sample that waits for a code record of another ring; with `last`,
+ * or when it has waited long, that one, too.  Returns whether anything was taken. */
+bool drain_thread(struct drain *d, struct thread *t, bool last);
+
+/* Where in the kernel the thread's clock ticked, before the sample is drained that it belongs to:
+ * addresses, innermost first; none: it was in the program.  Processors tell one after the other, so
+ * a thread that moved may not come in order of time.  False: no memory. */
+bool drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
+                  size_t n);
+/* Later samples wait: what drain_kernel will say of them is not known yet. */
+void drain_samples_until(struct drain *d, uint64_t time_ns);
+
+/* The thread's last sample holds for `weight` periods more, up to `time_ns`: as one more sample. */
+void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight);
+
+/* Before and after a pass over all threads' rings.  drain_begin returns true if a library was
+ * loaded or unloaded: what was known by address holds no more. */
+bool drain_begin(struct drain *d);
+void drain_end(struct drain *d);
+
+/* Writes the thread's samples and counters so far.  `missed_weight`: periods nobody sampled. */
+void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight);
+
+/* The exact half's trees, logs and calls, from now on (trace_drain.h).  0, or -1: no memory. */
+struct exact;
+struct registry;
+int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
+                    exact_drain_number *number, void *arg);
+void drain_logs(struct drain *d);
+bool drain_keeps_logs(const struct drain *d);
+bool drain_logs_urgent(const struct drain *d);
+void drain_exact(struct drain *d, const struct registry *r, bool last);
+
+/* The canonical word of the function that starts there, if it is in the spool; else 0. */
+uint64_t drain_function(const struct drain *d, uint64_t start);
+
+/* The thread is gone (its snapshot is written). */
+void drain_remove_thread(struct drain *d, struct thread *t);
+
+#endif

@@ -1,0 +1,268 @@
+/* spool.h - the append-only file `PREFIX.pyhybrid.part` that the profiled process writes.
+ *
+ * Format (little endian).  The file starts with struct spool_header; then records follow, each a
+ * struct spool_record and `length` bytes of payload, padded with zeros to a multiple of 8 (the
+ * padding is not counted in `length`).  A process that is killed leaves a torn last record: a
+ * reader ignores what does not fit.  Readers skip types that they do not know.
+ *
+ * Times are CLOCK_MONOTONIC nanoseconds.  Weights count sampling periods (meta `period_ns`).
+ * Frame words are canonical (frame.h).
+ *
+ * Context: any thread, by a lock that is held while a record is copied or written; never a signal
+ * handler.  Functions return 0 or -errno; after the first failed write the spool stays closed,
+ * and every later call returns that error (the program goes on).
+ */
+#ifndef PYH_SPOOL_H
+#define PYH_SPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPOOL_MAGIC "PYHSPOOL"
+#define SPOOL_VERSION 4
+
+struct spool_header {
+    char magic[8] __attribute__((nonstring));
+    uint32_t version;
+    uint32_t pid;
+};
+
+struct spool_record {
+    uint32_t type; /* enum spool_type */
+    uint32_t length;
+};
+
+enum spool_type {
+    SPOOL_META = 1,    /* a JSON object in UTF-8; a later one overrides keys of an earlier one */
+    SPOOL_MODULE,      /* struct spool_module, segments, build-id, path */
+    SPOOL_MODULE_END,  /* struct spool_module_end: the library was unloaded */
+    SPOOL_CODE,        /* struct spool_code, qualname, file name, co_linetable */
+    SPOOL_THREAD,      /* struct spool_thread: a thread was seen for the first time */
+    SPOOL_THREAD_NAME, /* struct spool_thread_name, name in UTF-8; a later one overrides */
+    SPOOL_STACKS,      /* struct spool_stacks, uint32_t parent[n], pad to 8, uint64_t word[n] */
+    SPOOL_FUNCTIONS,   /* struct spool_function[length / 16] */
+    SPOOL_SAMPLES,     /* struct spool_samples, dt[n], stack[n], weights[n_weights], cpus[n_cpus] */
+    SPOOL_COUNTERS,    /* struct spool_counters: a snapshot, the thread's last one counts */
+    SPOOL_END,         /* struct spool_end: the profiler was stopped in order */
+    SPOOL_EXACT_THREAD, /* struct spool_exact_thread, name in UTF-8: events came from a thread */
+    SPOOL_EXACT_NODES, /* struct spool_exact_nodes, uint32_t parent[n], pad to 8, uint64_t word[n] */
+    SPOOL_EXACT_COUNTERS, /* struct spool_exact_counters, struct spool_exact_count[n]: a node's last
+                             one counts */
+    SPOOL_CLOCK,  /* struct spool_clock: readings of both clocks, the first and the last count */
+    SPOOL_REGION, /* struct spool_region, name in UTF-8 */
+    SPOOL_EVENTS, /* struct spool_events, uint64_t event[n] (event_log.h) */
+    SPOOL_CALL,   /* struct spool_call */
+    SPOOL_CALL_ATTRIBUTES, /* struct spool_call_attributes, a JSON object */
+    SPOOL_CALL_TIMES, /* struct spool_call_times, uint32_t bucket[320] (kept_calls.h): a node's last one
+                              counts */
+    SPOOL_C_FUNCTION,    /* struct spool_c_function, name in UTF-8: as Python calls it */
+    SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
+};
+
+struct spool_segment { /* a PT_LOAD segment */
+    uint64_t start;    /* absolute */
+    uint64_t size;
+    uint64_t file_offset;
+    uint64_t flags; /* PF_R | PF_W | PF_X */
+};
+
+struct spool_module {
+    uint32_t id; /* from 1; a library loaded twice has two ids */
+    uint32_t n_segments;
+    uint64_t base; /* dlpi_addr: absolute address - base = the ELF file's virtual address */
+    uint64_t load_ns;
+    uint32_t build_id_length;
+    uint32_t path_length; /* "[vdso]" for the kernel's page */
+};
+
+struct spool_module_end {
+    uint32_t id;
+    uint32_t pad;
+    uint64_t unload_ns;
+};
+
+struct spool_code {
+    uint32_t index; /* from 1 */
+    uint32_t first_line;
+    uint32_t first_traceable;   /* code units; a caller's frame before it is not a real frame */
+    uint32_t qualname_length;   /* UTF-8, lone surrogates as they are ("surrogatepass") */
+    uint32_t file_name_length;  /* the same */
+    uint32_t line_table_length; /* co_linetable; 0 if it was too large to copy */
+};
+
+struct spool_thread {
+    uint32_t index; /* from 1 */
+    uint32_t tid;
+    uint64_t start_ns;      /* the thread's own start, to clock-tick resolution */
+    uint64_t first_seen_ns; /* when sampling of it began */
+    char comm[16];
+};
+
+struct spool_thread_name {
+    uint32_t index;
+    uint32_t source; /* enum thread_name_source */
+};
+
+enum thread_name_source { NAME_COMM, NAME_THREADING };
+
+struct spool_stacks { /* stack ids count from 1; 0 is the root; parents come first */
+    uint32_t first_id;
+    uint32_t n;
+};
+
+struct spool_function { /* for a native word: its function's start, as the FDE says it */
+    uint64_t word;
+    uint64_t start; /* in the word's own terms (module, offset); 0: no unwind information */
+};
+
+struct spool_samples {
+    uint32_t thread;
+    uint32_t n;
+    uint32_t n_weights;
+    uint32_t n_cpus;
+    uint64_t first_ns;
+    /* uint32_t dt_ns[n]    to the sample before; the first is 0
+     * uint32_t stack[n]    its id, and above SPOOL_STACK_BITS what the thread was about
+     * struct spool_weight weights[n_weights]    samples whose weight is not 1
+     * struct spool_cpu cpus[n_cpus]             the first sample, and those on another CPU */
+};
+
+#define SPOOL_STACK_BITS 28
+#define SPOOL_STACK_MAX ((1u << SPOOL_STACK_BITS) - 1)
+/* 2 bits: 0 neither, 1 it held the GIL, 2 it waited for it */
+#define SPOOL_GIL_SHIFT SPOOL_STACK_BITS
+#define SPOOL_WAITS (1u << 30) /* it was off the CPU (by the clock on the wall only) */
+
+struct spool_cpu {
+    uint32_t index;
+    uint32_t cpu;
+};
+
+struct spool_weight {
+    uint32_t index;
+    uint32_t weight;
+};
+
+enum loss { /* why a signal was not recorded; names stand in pyhybrid/pseudo.py */
+            LOSS_RING_FULL,
+            LOSS_TOO_SLOW, /* the samples before took so long that the thread was owed time of its own */
+            N_LOSSES
+};
+
+#define SPOOL_HISTOGRAM 64 /* bucket 4p+q: from 64 ns * 2^p * (1 + q/4) up; the last one is open */
+
+struct spool_counters {
+    uint32_t thread;
+    uint32_t n_losses;
+    uint64_t time_ns;
+    uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (sampler/asleep.h) */
+    uint64_t recorded;
+    uint64_t recorded_weight;
+    uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, signals
+                               blocked for ever; by the clock on the wall: just after a long wait), in periods */
+    uint64_t cpu_ns;        /* the kernel's CPU time for the thread, as last read */
+    uint64_t lost[8];
+    uint64_t lost_weight[8];
+    uint32_t handler_ns[SPOOL_HISTOGRAM];
+};
+
+struct spool_end {
+    uint64_t time_ns;
+    uint64_t process_cpu_ns; /* of the process, while profiling ran; 0: not known */
+    uint32_t n_forked;       /* children that fork() made */
+    uint32_t n_spawned;      /* that Python started otherwise: src/python/spawns.h */
+    uint64_t n_kernel_lost;  /* ticks of which it is not known where in the kernel they came */
+    uint32_t n_mute;         /* clocks that could not say that */
+    uint32_t pad;
+};
+
+/* The exact half.  Its records of threads have numbers of their own; nodes count from 1 in each thread, 0 is the
+ * root, parents come first.  A Python word has offset 0, a native one and that of a C call is its
+ * function's start.  A line's node is a leaf below its function's: its calls are LINE events, its ticks the
+ * line's. */
+struct spool_exact_thread {
+    uint32_t index;  /* from 1 */
+    uint32_t thread; /* its SPOOL_THREAD, which comes before, and is no other's */
+};
+
+struct spool_exact_nodes {
+    uint32_t thread;
+    uint32_t first_id;
+    uint32_t n;
+    uint32_t pad;
+};
+
+struct spool_exact_counters {
+    uint32_t thread;
+    uint32_t n;
+};
+
+struct spool_exact_count {
+    uint32_t node;
+    uint32_t raised; /* ends by an exception */
+    uint64_t calls, resumes;
+    uint64_t total_ticks; /* of activations that ended */
+    uint32_t seeded;      /* activations that had begun before profiling did: timed from then on */
+    uint32_t pad;
+};
+
+struct spool_clock { /* ticks of the exact half's clock, and CLOCK_MONOTONIC */
+    uint64_t ticks;
+    uint64_t time_ns;
+};
+
+struct spool_region { /* a name that frame words refer to */
+    uint32_t number;
+    uint32_t pad;
+};
+
+struct spool_events { /* begins and ends in order of time */
+    uint32_t thread;
+    uint32_t n;
+    uint64_t first_ticks, last_ticks; /* before the first event; of the last one */
+    uint64_t n_dropped; /* events that are not in the file, which has enough of them */
+};
+
+struct spool_call { /* one turn of a call that is kept (kept_calls.h) */
+    uint32_t thread;
+    uint32_t node;
+    uint32_t serial;
+    uint32_t flags;               /* enum call_flags */
+    uint64_t begin, since, until; /* ticks: of the call; of the turn */
+};
+
+struct spool_call_attributes {
+    uint32_t serial;
+    uint32_t pad;
+};
+
+struct spool_call_times { /* durations of a node's calls, in ticks */
+    uint32_t thread;
+    uint32_t node;
+    uint64_t n, sum, max;
+    uint64_t n_lost; /* calls of the thread that found no room among those that are kept */
+};
+
+struct spool_c_function { /* one that Python called; it may have several names */
+    uint64_t address;     /* absolute */
+};
+
+struct spool_function_name { /* of a C function; it may have several (instrument/method_names.h) */
+    uint64_t start;          /* as spool_function's, with its module */
+};
+
+struct spool;
+
+/* Writes to a duplicate of `fd` whose number is `fd_floor` or higher, out of the program's way. */
+int spool_open(struct spool **out, int fd, int fd_floor);
+
+/* Adds a record whose payload is `head` and then `body`.  It is buffered until spool_flush. */
+int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_length,
+                 const void *body, size_t body_length);
+int spool_flush(struct spool *s);
+void spool_close(struct spool *s); /* without a flush */
+
+/* Closes the descriptor and nothing else: in a forked child the file is the parent's. */
+void spool_abandon(struct spool *s);
+
+#endif

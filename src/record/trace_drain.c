@@ -1,0 +1,185 @@
+#include "trace_drain.h"
+
+#include <string.h>
+
+#include "clock.h"
+#include "call_tree.h"
+#include "trace_log.h"
+#include "frame.h"
+#include "map.h"
+#include "spool.h"
+#include "thread.h"
+#include "canonical.h"
+
+#define CHUNK 1024 /* rows in one record */
+
+struct exact_drain {
+    struct spool *spool;
+    struct words *words;
+    struct exact *exact;
+    struct exact_log log;
+    exact_drain_number *number;
+    void *number_arg;
+    uint32_t n_threads;
+    /* Records being made.  Not on the stack: sampler_pause runs on one of the program's. */
+    struct {
+        struct spool_exact_nodes head;
+        uint32_t parent[CHUNK];
+    } part;
+    uint64_t nodes[CHUNK];
+    struct spool_exact_count counts[CHUNK];
+};
+
+struct exact_drain *exact_drain_new(struct spool *s, struct words *w, struct exact *x,
+                                    uint64_t keep_events_ns, exact_drain_number *number, void *arg)
+{
+    struct exact_drain *d = map_memory(sizeof *d);
+    if (!d)
+        return NULL;
+    d->spool = s;
+    d->words = w;
+    d->exact = x;
+    d->log.keep_ns = keep_events_ns;
+    d->number = number;
+    d->number_arg = arg;
+    return d;
+}
+
+void exact_drain_free(struct exact_drain *d)
+{
+    if (!d)
+        return;
+    exact_log_free(&d->log);
+    map_memory_free(d, sizeof *d);
+}
+
+void exact_drain_codes(struct exact_drain *d)
+{
+    const struct code_record *r;
+    while ((r = exact_read_code(d->exact)))
+        words_take_code(d->words, r);
+}
+
+static void write_clock(struct exact_drain *d)
+{
+    struct spool_clock now = {exact_ticks(d->exact), clock_now_ns()};
+    spool_append(d->spool, SPOOL_CLOCK, &now, sizeof now, NULL, 0);
+}
+
+static void write_exact_nodes(struct exact_drain *d, struct exact_thread *t, bool last)
+{
+    uint32_t n_known = atomic_load_explicit(&t->n, memory_order_acquire), n;
+    do {
+        d->part.head = (struct spool_exact_nodes){.thread = t->index, .first_id = t->n_written + 1};
+        for (n = 0; n < CHUNK && t->n_written + n < n_known; n++) {
+            const struct exact_node *node = exact_read_node(t, t->n_written + n + 1);
+            uint64_t word = words_canonical(d->words, node->word);
+            if (!word && !last)
+                break; /* its code object's record has not come yet */
+            d->nodes[n] = word ? word : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
+            d->part.parent[n] = node->parent;
+        }
+        if (!n)
+            return;
+        d->part.head.n = n;
+        if (n & 1)
+            d->part.parent[n] = 0;
+        spool_append(d->spool, SPOOL_EXACT_NODES, &d->part,
+                     sizeof d->part.head + (n + (n & 1)) * sizeof *d->part.parent, d->nodes,
+                     n * sizeof *d->nodes);
+        t->n_written += n;
+    } while (n == CHUNK);
+}
+
+static void write_exact_counters(struct exact_drain *d, struct exact_thread *t)
+{
+    struct spool_exact_counters head = {.thread = t->index};
+    if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)t->n_written + 1,
+                         sizeof *t->drained))
+        return;
+    for (uint32_t id = 1; id <= t->n_written; id++) {
+        struct exact_node *n = (struct exact_node *)exact_read_node(t, id);
+        struct spool_exact_count c = {
+            .node = id,
+            .raised = atomic_load_explicit(&n->raised, memory_order_relaxed),
+            .calls = atomic_load_explicit(&n->calls, memory_order_relaxed),
+            .resumes = atomic_load_explicit(&n->resumes, memory_order_relaxed),
+            .total_ticks = atomic_load_explicit(&n->total_ticks, memory_order_relaxed),
+            .seeded = atomic_load_explicit(&n->seeded, memory_order_relaxed)};
+        uint64_t digest = c.calls + c.resumes + c.seeded + c.raised + (c.total_ticks << 1);
+        if (digest == t->drained[id].digest)
+            continue;
+        t->drained[id].digest = digest;
+        d->counts[head.n++] = c;
+        if (head.n == CHUNK) {
+            spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, d->counts,
+                         head.n * sizeof *d->counts);
+            head.n = 0;
+        }
+    }
+    if (head.n)
+        spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, d->counts,
+                     head.n * sizeof *d->counts);
+}
+
+static void announce(struct exact_drain *d, struct exact_thread *t)
+{
+    if (t->index)
+        return;
+    t->index = ++d->n_threads;
+    struct spool_exact_thread record = {t->index, d->number(d->number_arg, t)};
+    spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, t->name, strlen(t->name));
+}
+
+/* Is there anything to take but trees? */
+static bool any_logs(const struct exact_drain *d)
+{
+    return d->exact->log_events || atomic_load(&d->exact->open.any);
+}
+
+void exact_drain_logs(struct exact_drain *d)
+{
+    struct exact_thread *t = atomic_load(&d->exact->threads);
+    for (; t && (any_logs(d) || !t->index); t = t->next) { /* new ones come first */
+        announce(d, t);
+        exact_log_take(&d->log, d->spool, t);
+    }
+}
+
+bool exact_drain_keeps_logs(const struct exact_drain *d)
+{
+    return any_logs(d);
+}
+
+bool exact_drain_urgent(const struct exact_drain *d)
+{
+    const struct exact_thread *t = any_logs(d) ? atomic_load(&d->exact->threads) : NULL;
+    while (t && !exact_log_urgent(t))
+        t = t->next;
+    return t;
+}
+
+void exact_drain_write(struct exact_drain *d, const struct registry *r, bool last)
+{
+    struct exact *x = d->exact;
+    write_clock(d);
+    struct exact_thread *t = atomic_load(&x->threads), *before = NULL, *next;
+    for (; t; t = next) {
+        next = t->next;
+        bool ended = atomic_load(&t->ended);
+        announce(d, t);
+        exact_log_take(&d->log, d->spool, t);
+        exact_log_write_times(d->spool, t);
+        if (last || ended)
+            exact_log_end_thread(&d->log, d->spool, t);
+        write_exact_nodes(d, t, last);
+        write_exact_counters(d, t);
+        /* Samples that hang on its nodes may be in its ring as long as the registry has it. */
+        if (ended && t->n_written == atomic_load(&t->n) && !registry_find(r, t->tid))
+            exact_remove_thread(x, before, t);
+        else
+            before = t;
+    }
+    if (last)
+        exact_log_end(&d->log, d->spool);
+}

@@ -1,0 +1,173 @@
+#include "trace_log.h"
+
+#include <string.h>
+
+#include "clock.h"
+#include "map.h"
+
+struct event_block {
+    struct event_block *next;
+    uint64_t taken_ns;
+    size_t bytes;
+    struct spool_events head;
+    uint64_t event[];
+};
+
+static void write_events(struct spool *s, const struct spool_events *head, const uint64_t *event)
+{
+    spool_append(s, SPOOL_EVENTS, head, sizeof *head, event, head->n * sizeof *event);
+}
+
+static void drop_first(struct exact_log *l)
+{
+    struct event_block *b = l->first;
+    l->n_events -= b->head.n;
+    if (!(l->first = b->next))
+        l->last = NULL;
+    map_memory_free(b, b->bytes);
+}
+
+/* Only the last ones are wanted: a block more, and those that are too old less. */
+static void hold_back(struct exact_log *l, const struct spool_events *head, const uint64_t *event)
+{
+    uint64_t now = clock_now_ns();
+    size_t bytes = sizeof(struct event_block) + head->n * sizeof *event;
+    struct event_block *b = map_memory(bytes);
+    if (!b)
+        return;
+    b->taken_ns = now;
+    b->bytes = bytes;
+    b->head = *head;
+    if (head->n)
+        memcpy(b->event, event, head->n * sizeof *event);
+    if (l->last)
+        l->last->next = b;
+    else
+        l->first = b;
+    l->last = b;
+    l->n_events += head->n;
+    while (l->first != b &&
+           (l->first->taken_ns + l->keep_ns < now || l->n_events > EXACT_LOG_MEMORY))
+        drop_first(l);
+}
+
+static void put_out(struct exact_log *l, struct spool *s, const struct spool_events *head,
+                    const uint64_t *event)
+{
+    if (l->keep_ns)
+        hold_back(l, head, event);
+    else
+        write_events(s, head, event);
+}
+
+static void take_events(struct exact_log *l, struct spool *s, struct exact_thread *t)
+{
+    struct event_ring *r = &t->events;
+    uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
+    uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+    while (r->slot && tail != head) {
+        uint32_t at = tail & (EVENT_SLOTS - 1), n = head - tail;
+        if (n > EVENT_SLOTS - at)
+            n = EVENT_SLOTS - at;
+        const uint64_t *event = r->slot + at;
+        struct spool_events part = {.thread = t->index, .n = n, .first_ticks = t->events_ticks};
+        for (uint32_t i = 0; i < n; i++) {
+            t->events_ticks += (uint32_t)event[i];
+            if ((event[i] >> EVENT_KIND_SHIFT & 7) == EVENT_TIME)
+                t->events_ticks += event[i] >> EVENT_VALUE_SHIFT << 32;
+        }
+        part.last_ticks = t->events_ticks;
+        if (!l->keep_ns && (l->n_events += n) > EXACT_LOG_EVENTS) {
+            part.n_dropped = n;
+            part.n = 0;
+        }
+        put_out(l, s, &part, event);
+        tail += n;
+        atomic_store_explicit(&r->tail, tail, memory_order_release);
+    }
+}
+
+void exact_log_end_thread(struct exact_log *l, struct spool *s, struct exact_thread *t)
+{
+    struct spool_events part = {.thread = t->index,
+                                .first_ticks = t->events_ticks,
+                                .last_ticks = t->events_ticks,
+                                .n_dropped = t->events.lost};
+    if (part.n_dropped)
+        put_out(l, s, &part, NULL);
+    t->events.lost = 0;
+}
+
+static void take_calls(struct spool *s, struct exact_thread *t)
+{
+    const struct ring_record *record;
+    while (t->calls.ring.data && (record = ring_peek(&t->calls.ring))) {
+        if (record->type == CALL_TURN) {
+            const struct call_turn *r = (const struct call_turn *)record;
+            struct spool_call call = {.thread = t->index,
+                                      .node = r->node,
+                                      .serial = r->serial,
+                                      .flags = r->flags,
+                                      .begin = r->begin,
+                                      .since = r->since,
+                                      .until = r->until};
+            spool_append(s, SPOOL_CALL, &call, sizeof call, NULL, 0);
+        } else {
+            const struct call_attributes *r = (const struct call_attributes *)record;
+            struct spool_call_attributes head = {.serial = r->serial};
+            spool_append(s, SPOOL_CALL_ATTRIBUTES, &head, sizeof head, r->text, r->length);
+        }
+        ring_release(&t->calls.ring, record);
+    }
+}
+
+void exact_log_take(struct exact_log *l, struct spool *s, struct exact_thread *t)
+{
+    take_events(l, s, t);
+    take_calls(s, t);
+}
+
+void exact_log_write_times(struct spool *s, struct exact_thread *t)
+{
+    struct call_times *c = atomic_load_explicit(&t->calls.first, memory_order_acquire);
+    for (; c; c = c->next) {
+        struct spool_call_times head = {
+            .thread = t->index,
+            .node = c->node,
+            .n = atomic_load_explicit(&c->n, memory_order_relaxed),
+            .sum = atomic_load_explicit(&c->sum, memory_order_relaxed),
+            .max = atomic_load_explicit(&c->max, memory_order_relaxed),
+            .n_lost = atomic_load_explicit(&t->calls.n_lost, memory_order_relaxed)};
+        if (head.n == c->n_written)
+            continue;
+        c->n_written = head.n;
+        uint32_t bucket[CALLS_BUCKETS];
+        for (uint32_t i = 0; i < CALLS_BUCKETS; i++)
+            bucket[i] = atomic_load_explicit(&c->bucket[i], memory_order_relaxed);
+        spool_append(s, SPOOL_CALL_TIMES, &head, sizeof head, bucket, sizeof bucket);
+    }
+}
+
+void exact_log_end(struct exact_log *l, struct spool *s)
+{
+    while (l->first) {
+        write_events(s, &l->first->head, l->first->event);
+        drop_first(l);
+    }
+}
+
+void exact_log_free(struct exact_log *l)
+{
+    while (l->first)
+        drop_first(l);
+}
+
+bool exact_log_urgent(const struct exact_thread *t)
+{
+    const struct event_ring *r = &t->events;
+    if (t->calls.ring.data && ring_used(&t->calls.ring) > CALLS_RING / 4)
+        return true;
+    return r->slot && atomic_load_explicit(&r->head, memory_order_relaxed) -
+                              atomic_load_explicit(&r->tail, memory_order_relaxed) >
+                          EVENT_SLOTS / 4;
+}

@@ -1,0 +1,423 @@
+#include "call_tree.h"
+
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "map.h"
+#include "path_memo.h"
+#include "records.h"
+
+#define FIRST_TABLE 256
+#define FIRST_CHILD_BITS 6
+#define CHILD_BITS_MAX 10
+#define FIRST_STACK 64
+#define BLOCK_BYTES (256u << 10)
+
+/* The queue of code records: blocks of memory, one writer (with the GIL), one reader (the drain). */
+struct code_block {
+    _Atomic(struct code_block *) next;
+    _Atomic uint32_t used;
+    uint32_t read;
+    unsigned char data[BLOCK_BYTES - 16];
+};
+
+_Atomic(struct exact *) exact_current;
+
+static pthread_key_t thread_key;
+static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
+static uint32_t generations;
+
+/* Threads outlive sessions: `alive` says whose records still exist. */
+static pthread_mutex_t alive_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t alive;
+
+static void set_alive(uint32_t generation)
+{
+    pthread_mutex_lock(&alive_lock);
+    alive = generation;
+    pthread_mutex_unlock(&alive_lock);
+}
+
+static void on_thread_end(void *unused)
+{
+    (void)unused;
+    struct exact_mine mine = exact_mine;
+    exact_mine = (struct exact_mine){0};
+    pthread_mutex_lock(&alive_lock);
+    if (alive && mine.generation == alive)
+        atomic_store(&mine.thread->ended, 1);
+    pthread_mutex_unlock(&alive_lock);
+}
+
+void exact_after_fork_child(void)
+{
+    pthread_mutex_init(&alive_lock, NULL);
+    alive = 0;
+    atomic_store(&exact_current, NULL);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&thread_key, on_thread_end);
+}
+
+struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
+                        uint64_t main_stack_high, uint32_t max_nodes)
+{
+    pthread_once(&thread_key_once, make_key);
+    struct exact *x = map_memory(sizeof *x);
+    struct code_block *first = map_memory(sizeof *first);
+    struct native_frame *native = map_memory(EXACT_NATIVE_MAX * sizeof *native);
+    struct memo_path *path = map_memory(sizeof *path);
+    if (!x || !first || !native || !path) {
+        map_memory_free(x, sizeof *x);
+        map_memory_free(first, sizeof *first);
+        map_memory_free(native, EXACT_NATIVE_MAX * sizeof *native);
+        map_memory_free(path, sizeof *path);
+        return NULL;
+    }
+    *x = (struct exact){.generation = ++generations,
+                        .codes = codes,
+                        .layout = layout,
+                        .main_stack_high = main_stack_high,
+                        .max_nodes =
+                            max_nodes < EXACT_NODES_MAX / 2 ? max_nodes : EXACT_NODES_MAX / 2,
+                        .use_tsc = arch_ticks_steady(),
+                        .native = native,
+                        .path = path,
+                        .code_head = first};
+    atomic_store(&x->code_tail, first);
+    pthread_mutex_init(&x->lock, NULL);
+    x->start_ticks = exact_ticks(x);
+    return x;
+}
+
+void exact_free(struct exact *x)
+{
+    if (!x)
+        return;
+    set_alive(0);
+    for (struct exact_thread *t; (t = atomic_load(&x->threads));)
+        exact_remove_thread(x, NULL, t);
+    for (struct code_block *b = x->code_head, *next; b; b = next) {
+        next = atomic_load(&b->next);
+        map_memory_free(b, sizeof *b);
+    }
+    map_memory_free(x->native, EXACT_NATIVE_MAX * sizeof *x->native);
+    map_memory_free(x->path, sizeof *x->path);
+    open_calls_clear(&x->open);
+    pthread_mutex_destroy(&x->lock);
+    map_memory_free(x, sizeof *x);
+}
+
+/* A new thread's, in one mapping: most need no more. */
+struct first_block {
+    struct exact_thread thread;
+    struct exact_frame stack[FIRST_STACK];
+    struct exact_c_call c_calls[FIRST_STACK];
+    struct exact_child children[1 << FIRST_CHILD_BITS];
+    uint32_t table[FIRST_TABLE];
+    struct exact_node nodes[1 << EXACT_CHUNK_BITS] __attribute__((aligned(64)));
+};
+
+/* Unless it lies in the first block. */
+static void free_piece(struct exact_thread *t, void *piece, size_t bytes)
+{
+    if ((uintptr_t)piece - (uintptr_t)t >= sizeof(struct first_block))
+        map_memory_free(piece, bytes);
+}
+
+static size_t chunk_bytes(uint32_t chunk)
+{
+    return sizeof(struct exact_node) << (EXACT_CHUNK_BITS + chunk);
+}
+
+static void free_thread(struct exact_thread *t)
+{
+    for (uint32_t i = 0; i < EXACT_CHUNKS; i++)
+        free_piece(t, t->chunk[i], chunk_bytes(i));
+    free_piece(t, t->table, ((size_t)t->mask + 1) * sizeof *t->table);
+    free_piece(t, t->children, sizeof *t->children << t->child_bits);
+    free_piece(t, t->stack, t->capacity * sizeof *t->stack);
+    free_piece(t, t->c_calls, t->capacity * sizeof *t->c_calls);
+    map_memory_free(t->line, t->n_lines * sizeof *t->line);
+    map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
+    map_memory_free(t->memo.set, t->memo.n_sets * sizeof *t->memo.set);
+    map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
+    calls_clear(&t->calls);
+    map_memory_free(t->drained, t->drained_bytes);
+    map_memory_free(t, sizeof(struct first_block));
+}
+
+static struct exact_thread *new_thread(struct exact *x)
+{
+    struct first_block *block = map_memory(sizeof *block);
+    if (!block)
+        return NULL;
+    struct exact_thread *t = &block->thread;
+    t->serial = ++x->serials;
+    t->mask = FIRST_TABLE - 1;
+    t->table = block->table;
+    t->capacity = FIRST_STACK;
+    t->stack = block->stack;
+    t->c_calls = x->c_calls ? block->c_calls : NULL;
+    t->child_bits = FIRST_CHILD_BITS;
+    t->children = block->children;
+    t->chunk[0] = block->nodes;
+    t->events.last = t->events_ticks = x->start_ticks;
+    if (x->log_events && !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
+        free_thread(t);
+        return NULL;
+    }
+    return t;
+}
+
+struct exact_thread *exact_add_thread(struct exact *x, const char *name)
+{
+    struct exact_thread *t = new_thread(x);
+    if (!t)
+        return NULL;
+    t->tid = (pid_t)syscall(SYS_gettid);
+    t->first_ns = clock_now_ns();
+    prctl(PR_GET_NAME, t->comm);
+    memcpy(t->name, name, strlen(name));
+    pthread_setspecific(thread_key, t);
+    t->next = atomic_load(&x->threads);
+    while (!atomic_compare_exchange_weak(&x->threads, &t->next, t))
+        ;
+    set_alive(x->generation);
+    exact_mine.thread = t;
+    exact_mine.generation = x->generation;
+    return t;
+}
+
+void exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t)
+{
+    struct exact_thread *first = t;
+    pthread_mutex_lock(&x->lock);
+    if (before || !atomic_compare_exchange_strong(&x->threads, &first, t->next)) {
+        for (before = before ? before : first; before->next != t; before = before->next)
+            ; /* others have come */
+        before->next = t->next;
+    }
+    pthread_mutex_unlock(&x->lock);
+    free_thread(t);
+}
+
+bool exact_grow_stack(struct exact_thread *t)
+{
+    size_t bytes = t->capacity * sizeof *t->stack, c_bytes = t->capacity * sizeof *t->c_calls;
+    struct exact_frame *larger = map_memory(2 * bytes), *old = t->stack;
+    struct exact_c_call *c_larger = t->c_calls ? map_memory(2 * c_bytes) : NULL;
+    if (!larger || (t->c_calls && !c_larger)) {
+        map_memory_free(larger, 2 * bytes);
+        map_memory_free(c_larger, 2 * c_bytes);
+        return false;
+    }
+    memcpy(larger, old, bytes);
+    t->stack = larger;
+    if (c_larger) {
+        memcpy(c_larger, t->c_calls, c_bytes);
+        free_piece(t, t->c_calls, c_bytes);
+        t->c_calls = c_larger;
+    }
+    t->capacity *= 2;
+    free_piece(t, old, bytes);
+    return true;
+}
+
+/* --- the tree ----------------------------------------------------------------------------------- */
+
+static struct exact_node *node_at(const struct exact_thread *t, uint32_t id)
+{
+    uint32_t at = id + (1u << EXACT_CHUNK_BITS), bits = 31u - (uint32_t)__builtin_clz(at);
+    return &t->chunk[bits - EXACT_CHUNK_BITS][at - (1u << bits)];
+}
+
+const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id)
+{
+    return node_at(t, id);
+}
+
+static uint32_t *find(const struct exact_thread *t, uint32_t parent, uint64_t word)
+{
+    uint64_t key = frame_key(word);
+    uint32_t at = (uint32_t)map_hash(key ^ (uint64_t)parent * 0x9e3779b97f4a7c15ull) & t->mask;
+    for (uint32_t id; (id = t->table[at]); at = (at + 1) & t->mask) {
+        const struct exact_node *n = node_at(t, id);
+        if (frame_key(n->word) == key && n->parent == parent)
+            break;
+    }
+    return &t->table[at];
+}
+
+/* Those called lately are found again. */
+static void grow_children(struct exact_thread *t)
+{
+    struct exact_child *larger = map_memory(sizeof *larger << (t->child_bits + 1));
+    if (!larger)
+        return;
+    free_piece(t, t->children, sizeof *t->children << t->child_bits);
+    t->children = larger;
+    t->child_bits++;
+}
+
+static bool grow_table(struct exact_thread *t)
+{
+    uint32_t *old = t->table, old_mask = t->mask, n = atomic_load(&t->n);
+    uint32_t *larger = map_memory(2 * ((size_t)old_mask + 1) * sizeof *larger);
+    if (!larger)
+        return false;
+    t->table = larger;
+    t->mask = 2 * old_mask + 1;
+    for (uint32_t id = 1; id <= n; id++)
+        *find(t, node_at(t, id)->parent, node_at(t, id)->word) = id;
+    free_piece(t, old, ((size_t)old_mask + 1) * sizeof *old);
+    if (t->child_bits < CHILD_BITS_MAX)
+        grow_children(t);
+    return true;
+}
+
+/* Node `id`, the next one's memory.  NULL: there is none. */
+static struct exact_node *make_room(struct exact_thread *t, uint32_t id)
+{
+    uint32_t at = id + (1u << EXACT_CHUNK_BITS);
+    uint32_t i = 31u - (uint32_t)__builtin_clz(at) - EXACT_CHUNK_BITS;
+    if (!t->chunk[i] && !(t->chunk[i] = map_memory(chunk_bytes(i))))
+        return NULL;
+    return node_at(t, id);
+}
+
+static struct exact_node *add(struct exact *x, struct exact_thread *t, uint32_t parent,
+                              uint64_t word)
+{
+    uint32_t id = atomic_load(&t->n) + 1;
+    if ((id >= t->mask / 4 * 3 && !grow_table(t)) || id > EXACT_NODES_MAX)
+        return NULL;
+    struct exact_node *n = make_room(t, id);
+    if (!n)
+        return NULL;
+    atomic_store_explicit(&n->word, word, memory_order_relaxed);
+    n->id = id;
+    n->parent = parent;
+    *find(t, parent, word) = id;
+    x->n_nodes++;
+    atomic_store_explicit(&t->n, id, memory_order_release);
+    return n;
+}
+
+struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct exact_node *parent,
+                               uint64_t word)
+{
+    if (exact_is_full(parent))
+        return parent;
+    uint32_t id = *find(t, parent->id, word);
+    struct exact_node *n = id ? node_at(t, id) : NULL;
+    if (!n && x->n_nodes < x->max_nodes)
+        n = add(x, t, parent->id, word);
+    if (n)
+        return n;
+    word = frame_pseudo(PSEUDO_TREE_FULL);
+    id = *find(t, parent->id, word);
+    n = id ? node_at(t, id) : NULL;
+    if (!n && x->n_nodes < x->max_nodes + x->max_nodes / 8 + 2)
+        n = add(x, t, parent->id, word);
+    /* Where not even that fits, the parent stands for what it calls. */
+    return n ? n : parent;
+}
+
+/* --- code objects -------------------------------------------------------------------------------- */
+
+static struct code_record *reserve_code(struct exact *x)
+{
+    struct code_block *b = atomic_load(&x->code_tail);
+    uint32_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+    if (used + CODE_RECORD_MAX > sizeof b->data) {
+        struct code_block *next = map_memory(sizeof *next);
+        if (!next)
+            return NULL;
+        atomic_store_explicit(&b->next, next, memory_order_release);
+        atomic_store(&x->code_tail, next);
+        b = next;
+        used = 0;
+    }
+    return (struct code_record *)(b->data + used);
+}
+
+const struct code_record *exact_read_code(struct exact *x)
+{
+    struct code_block *b = x->code_head;
+    while (b->read == atomic_load_explicit(&b->used, memory_order_acquire)) {
+        struct code_block *next = atomic_load_explicit(&b->next, memory_order_acquire);
+        if (!next)
+            return NULL;
+        /* The writer left it for good before it published the next one. */
+        if (b->read != atomic_load_explicit(&b->used, memory_order_acquire))
+            continue;
+        x->code_head = next;
+        map_memory_free(b, sizeof *b);
+        b = next;
+    }
+    const struct code_record *r = (const struct code_record *)(b->data + b->read);
+    b->read += r->head.size;
+    return r;
+}
+
+uint64_t exact_intern_code(struct exact *x, uint64_t code)
+{
+    uint64_t id = codes_find(x->codes, code);
+    if (id && codes_numbers(x->codes, id).function)
+        return id;
+    struct code_record *r = reserve_code(x);
+    size_t bytes = r ? code_record_fill(r, code, memread_known) : 0;
+    if (!bytes)
+        return 0;
+    bool is_new;
+    id = codes_intern(x->codes, code, r, bytes, &is_new);
+    if (is_new) {
+        struct code_block *b = atomic_load(&x->code_tail);
+        r->head = (struct ring_record){.size = (uint32_t)((bytes + 7) & ~7ull)};
+        atomic_fetch_add_explicit(&b->used, r->head.size, memory_order_release);
+    }
+    return id;
+}
+
+static struct exact_child *child_place(const struct exact_thread *t,
+                                       const struct exact_node *parent, uint64_t id)
+{
+    uint64_t hash = ((uint64_t)parent ^ id << 24) * 0x9e3779b97f4a7c15ull;
+    return &t->children[hash >> (64 - t->child_bits)];
+}
+
+/* The code object with this id is called there: so it will be again. */
+static struct exact_node *called(struct exact_node *parent, uint64_t code, uint64_t id,
+                                 struct exact_node *n)
+{
+    uint64_t word = n->word;
+    if (frame_code_id(word) != id)
+        atomic_store_explicit(&n->word, frame_function(id, 0) | frame_key(word),
+                              memory_order_relaxed);
+    return parent->hot[code >> 6 & 1] = n;
+}
+
+struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
+                                     struct exact_node *parent, uint64_t code)
+{
+    uint64_t id = codes_find(x->codes, code);
+    struct exact_child *c = child_place(t, parent, id);
+    if (id && c->parent == parent && c->id == id)
+        return called(parent, code, id, c->node);
+    id = exact_intern_code(x, code);
+    if (!id)
+        return exact_child(x, t, parent, frame_pseudo(PSEUDO_UNKNOWN_PYTHON));
+    bool is_own = x->is_own && x->is_own(code);
+    uint64_t word =
+        frame_function(id, codes_numbers(x->codes, id).function) | (is_own ? PYH_FUNCTION_OWN : 0);
+    struct exact_node *n = exact_child(x, t, parent, word);
+    if (is_own || n == parent || frame_key(n->word) != frame_key(word))
+        return n; /* full, or ours: who finds it among those called last records it */
+    *child_place(t, parent, id) = (struct exact_child){parent, id, n}; /* it may have moved */
+    return called(parent, code, id, n);
+}

@@ -1,0 +1,263 @@
+/* call_tree.h - the exact half's call trees: written by the callbacks of sys.monitoring, read by the
+ * drain while they grow.
+ *
+ * Each thread of the program has a tree and a shadow stack of its own: one writer, no lock.  A node
+ * is (parent node, frame word); Python nodes carry counters, native ones stand where C called
+ * Python, and carry counters where calls of C functions are counted (C_CALL); the lines of a chosen
+ * function are leaves below its node: `calls` are LINE events.  Nodes never move and are never removed;
+ * what a reader may see is below `n`.
+ *
+ * Times are ticks of one clock (exact_ticks), the TSC where it can be trusted: the drain writes
+ * pairs of (ticks, CLOCK_MONOTONIC), and who reads the spool converts.
+ *
+ * Context: functions that the callbacks call need the GIL, which makes all threads' callbacks one
+ * writer of what they share (the bound, the queue of code objects).  exact_read_* are the drain's.
+ */
+#ifndef PYH_CALL_TREE_H
+#define PYH_CALL_TREE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "arch_x86_64.h"
+#include "kept_calls.h"
+#include "clock.h"
+#include "codes.h"
+#include "event_log.h"
+#include "frame.h"
+#include "pyframe.h"
+#include "unwind.h"
+
+/* A tree's memory: each chunk is twice as large as the one before. */
+#define EXACT_CHUNK_BITS 6 /* nodes in the first one */
+#define EXACT_CHUNKS 22
+#define EXACT_NODES_MAX ((1u << (EXACT_CHUNK_BITS + EXACT_CHUNKS)) - (1u << EXACT_CHUNK_BITS) - 1)
+
+#define EXACT_NATIVE_MAX 4096 /* frames between two eval loops */
+
+/* One cache line.  Counters are relaxed atomics with one writer. */
+struct exact_node {
+    /* Raw (frame.h): a function, called last by this code object; a C function's start; a pseudo-frame. */
+    _Atomic uint64_t word;
+    uint32_t id, parent;
+    struct exact_node *hot[2]; /* Python children called last, by a bit of the code's address */
+    _Atomic uint64_t calls, resumes, total_ticks;
+    _Atomic uint32_t raised, seeded;
+};
+
+enum exact_frame_flags {
+    EXACT_RECORDED = 1, /* its events come: it is timed, and its end is seen */
+    EXACT_LINKED = 2,   /* `throw` went through it to the generator above: it ends with that one */
+    EXACT_REGION = 4,   /* a named region of the frame below it */
+    EXACT_KEPT =
+        8, /* each call of it is kept; its open call, if it has one, is in the upper half */
+    EXACT_LEFT = 16,  /* a region that ends, not only its turn */
+    EXACT_LINES = 32, /* its lines are recorded, too: exact_thread.line */
+    EXACT_IN_C = 64,  /* it waits for a C function: c_calls[] of its place in the stack */
+};
+#define EXACT_CALL_SHIFT 32
+
+/* One running Python function, as the callbacks know it. */
+struct exact_frame {
+    uint64_t frame; /* its _PyInterpreterFrame */
+    uint64_t entry; /* the entry frame of its eval loop */
+    struct exact_node *node;
+    uint64_t since; /* ticks */
+    uint64_t flags;
+};
+
+/* Python children that were called lately, of nodes that call more than two: direct-mapped, a quarter of `table` and
+ * 2^10 at most. */
+struct exact_child {
+    const struct exact_node *parent;
+    uint64_t id; /* codes.h */
+    struct exact_node *node;
+};
+
+/* The line that a running function is on. */
+struct exact_line {
+    struct exact_node *node; /* NULL: none that is known */
+    uint64_t since;          /* ticks; 0: since the function's begin */
+};
+
+/* An instruction where a function was suspended, and its line: to find that takes the interpreter
+ * microseconds. */
+#define EXACT_PLACES 128
+struct exact_place {
+    const struct exact_node *function; /* NULL: free */
+    struct exact_node *line;
+    uint64_t at; /* the code object's id, and the offset */
+};
+
+/* A C function that a frame of the stack called: one at a time.  Not in the stack itself, where Python
+ * functions that it calls back look for their Python caller. */
+struct exact_c_call {
+    struct exact_node *node;
+    uint64_t since; /* ticks */
+};
+
+/* What the drain knows of a node. */
+struct exact_drained {
+    uint64_t digest; /* of its counters in the spool */
+    uint32_t stack;  /* the one for the samples that hang on it; 0: not yet */
+};
+
+/* Native paths that were walked before (path_memo.h). */
+struct memo {
+    struct memo_set *set;
+    uint32_t n_sets, n_replaced;
+};
+
+#define EXACT_NAME_MAX 64
+struct exact_thread {
+    struct exact_thread *next;
+    pid_t tid;
+    uint64_t first_ns;
+    char comm[16];
+    char name[EXACT_NAME_MAX]; /* threading's; empty: none */
+    _Atomic int ended;
+    bool started;        /* a function began; those that ran before are in the stack */
+    uint64_t underflows; /* ends of functions whose begin was not seen */
+
+    struct exact_node root; /* id 0 */
+    struct exact_node *chunk[EXACT_CHUNKS];
+    _Atomic uint32_t n; /* ids 1..n exist */
+    uint32_t *table, mask;
+    struct exact_child *children;
+    uint32_t child_bits;
+
+    struct exact_frame *stack;
+    struct exact_c_call *c_calls; /* beside `stack`; NULL: not counted */
+    uint32_t depth, capacity;
+    struct exact_line *line; /* by place in the stack; made when it is needed */
+    uint32_t n_lines;
+    struct exact_place *place; /* direct-mapped; made with `line` */
+
+    struct unwind unwind; /* for the native frames between */
+    struct memo memo;
+    uint64_t serial; /* of all in the session */
+
+    struct event_ring events;
+    struct calls calls;
+    uint32_t kept; /* the serial of the call that ended last, if it was kept */
+
+    uint32_t n_written;            /* the drain's: nodes that the spool has */
+    struct exact_drained *drained; /* the drain's: of each node */
+    size_t drained_bytes;
+    uint64_t events_ticks; /* the drain's: of the last event that it took */
+    uint32_t index;        /* the drain's, from 1 */
+};
+
+struct exact {
+    uint32_t generation;
+    struct codes *codes;
+    const struct py_layout *layout;
+    uint64_t main_stack_high;
+    uint64_t start_ticks;
+    uint32_t n_nodes, max_nodes; /* of all threads */
+    bool use_tsc;
+    bool all_events;    /* every Python function is recorded */
+    bool names_threads; /* each thread gets a record, whatever is left out: for its name */
+    bool plain;         /* and no call is kept: most events need no more than a few instructions */
+    bool log_events;    /* every begin and end is logged */
+    bool keep_calls;    /* single calls of the recorded functions are kept (regions: always) */
+    struct open_calls open;
+    bool lines;                    /* of functions that a filter selects */
+    bool c_calls;                  /* and so are calls of C functions */
+    bool (*is_own)(uint64_t code); /* is it the code of a function of ours?  NULL: none is */
+    uint64_t serials;
+    struct native_frame
+        *native; /* the native frames between, EXACT_NATIVE_MAX: who has the GIL walks */
+    struct memo_path *path;
+    _Atomic(struct exact_thread *) threads;
+    pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
+    struct code_block *code_head;           /* the drain's end of the queue */
+    _Atomic(struct code_block *) code_tail; /* the callbacks' end */
+};
+
+/* The running session's, or NULL. */
+extern _Atomic(struct exact *) exact_current;
+
+/* The calling thread's record, valid while `generation` is the session's; `busy`: inside a callback,
+ * so that the handler does not trust the shadow stack. */
+struct exact_mine {
+    struct exact_thread *thread;
+    uint32_t generation;
+    _Atomic int busy;
+};
+extern __thread struct exact_mine exact_mine;
+
+static inline uint64_t exact_ticks(const struct exact *x)
+{
+    return x->use_tsc ? arch_ticks() : clock_now_ns();
+}
+
+/* NULL: no memory. */
+struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
+                        uint64_t main_stack_high, uint32_t max_nodes);
+void exact_free(struct exact *x);
+
+/* In a forked child: there is no session, and no lock is held. */
+void exact_after_fork_child(void);
+
+/* The calling thread's record, made and published; NULL: no memory.  `name` is shorter than
+ * EXACT_NAME_MAX. */
+struct exact_thread *exact_add_thread(struct exact *x, const char *name);
+
+/* The child of `parent` for the code object at `code`, or for a native or pseudo-frame `word`.  At
+ * the bound: the parent's [tree full] child, which is its own child. */
+struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
+                                     struct exact_node *parent, uint64_t code);
+struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct exact_node *parent,
+                               uint64_t word);
+
+/* The id of the code object at `code`, which is alive, and whose names go to the drain the first time.  0: not possible. */
+uint64_t exact_intern_code(struct exact *x, uint64_t code);
+
+/* Is it one of the function for which `n`, a node of one, stands? */
+static inline bool exact_is_of(const struct exact *x, const struct exact_node *n, uint64_t code)
+{
+    return codes_numbers(x->codes, codes_find(x->codes, code)).function ==
+           (n->word & PYH_FUNCTION_MASK);
+}
+
+/* The child for the code object at `code` if it is one of those called last, else NULL. */
+static inline struct exact_node *exact_hot_child(const struct exact *x,
+                                                 const struct exact_node *parent, uint64_t code)
+{
+    struct exact_node *n = parent->hot[code >> 6 & 1];
+    return n && codes_holds(x->codes, frame_code_id(n->word), code) ? n : NULL;
+}
+
+static inline struct exact_node *exact_python_child(struct exact *x, struct exact_thread *t,
+                                                    struct exact_node *parent, uint64_t code)
+{
+    struct exact_node *n = exact_hot_child(x, parent, code);
+    return n ? n : exact_find_python(x, t, parent, code);
+}
+
+static inline bool exact_is_own(const struct exact_node *n)
+{
+    return frame_tag(n->word) == PYH_TAG_FUNCTION && n->word & PYH_FUNCTION_OWN;
+}
+
+static inline bool exact_is_full(const struct exact_node *n)
+{
+    return n->word == frame_pseudo(PSEUDO_TREE_FULL);
+}
+
+/* Room for one more frame.  False: no memory. */
+bool exact_grow_stack(struct exact_thread *t);
+
+/* For the drain: the next code record of the queue, which stays until the next call; NULL: none. */
+const struct code_record *exact_read_code(struct exact *x);
+const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id);
+/* Takes out a thread that ended, when all of it has been written.  `before`: the one before it in the list, or NULL:
+ * there was none. */
+void exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t);
+
+#endif

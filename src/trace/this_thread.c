@@ -1,0 +1,5 @@
+#include "call_tree.h"
+#include "regions.h"
+
+__thread struct exact_mine exact_mine;
+__thread struct regions *regions_mine;
