@@ -9,6 +9,7 @@
 import argparse
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from docutils import nodes
@@ -22,7 +23,7 @@ from pyhybrid.exporters import EXPORTERS
 
 CLONE = Path(__file__).parents[2]
 SCHEMA = next((CLONE / "pyhybrid").rglob("schema.sql"))
-_OBJECT = re.compile(r"^CREATE (TABLE|VIEW) (\w+)", re.MULTILINE)
+_OBJECT = re.compile(r"CREATE (TABLE|VIEW) (\w+)")
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
@@ -47,24 +48,36 @@ def option_lines(parser: argparse.ArgumentParser) -> list[str]:
         takes = "" if action.nargs == 0 or not value else f" {value}"
         names = action.option_strings or [str(action.metavar or action.dest)]
         text = " ".join((action.help or "").split()) % {"default": action.default}
+        text = re.sub(r"(?<![\w`-])(--?[a-z][a-z-]*)", r"`\1`", text).replace("*", r"\*")
         heading = ", ".join(names) + (takes if action.option_strings else "")
         lines += [f"`{heading}`", f": {text[:1].upper()}{text[1:]}.".replace("..", "."), ""]
     return lines
 
 
+def statements(sql: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Each statement's lines, after those of the comment above it."""
+    comment: list[str] = []
+    code: list[str] = []
+    for line in sql.splitlines():
+        if line.startswith("--") and not code:
+            comment.append(line.removeprefix("--").strip())
+        elif line.strip():
+            code.append(line)
+            if line.split("--")[0].rstrip().endswith(";"):
+                yield comment, code
+                comment, code = [], []
+        elif not code:
+            comment.append("")
+
+
 def schema_lines(sql: str) -> list[str]:
     """A section for each table and view: what its comment says, then its declaration."""
-    lines: list[str] = []
-    for block in re.split(r"\n\s*\n", sql):
-        for part in re.split(r"(?m)\n(?=CREATE )", block):
-            found = _OBJECT.search(part)
-            comment = "\n".join(re.findall(r"^-- ?(.*)$", part, re.MULTILINE))
-            code = "\n".join(line for line in part.splitlines() if not line.startswith("--"))
-            if found:
-                lines += [f"## `{found[2]}`", ""]
-            lines += [*comment.replace("*", r"\*").replace("_", r"\_").splitlines(), ""]
-            if code.strip():
-                lines += ["```sql", *code.strip().splitlines(), "```", ""]
+    lines = ["## Conventions", ""]
+    for comment, code in statements(sql):
+        if found := _OBJECT.match(code[0]):
+            lines += [f"## `{found[2]}`", ""]
+        lines += [re.sub(r"([*_<\[])", r"\\\1", line) for line in comment]
+        lines += ["", "```sql", *code, "```", ""]
     return lines
 
 
