@@ -30,7 +30,7 @@ struct sample_record {
     uint64_t words[]; /* raw frame words, innermost first */
 };
 
-/* The sample before holds for longer (sampler/asleep.h). */
+/* The sample before holds for longer (sampler/clocks/asleep.h). */
 struct hold_record {
     struct ring_record head;
     uint64_t time_ns; /* until then */

@@ -155,7 +155,7 @@ struct spool_counters {
     uint32_t thread;
     uint32_t n_losses;
     uint64_t time_ns;
-    uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (sampler/asleep.h) */
+    uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (asleep.h) */
     uint64_t recorded;
     uint64_t recorded_weight;
     uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, signals

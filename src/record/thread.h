@@ -60,7 +60,7 @@ struct thread_limits {
 };
 #define RING_SMALL (256u << 10)
 
-/* sampler/pace.h: by which part, in 1/1024, the event's period is shorter, and since when that is watched. */
+/* sampler/clocks/pace.h: by which part, in 1/1024, the event's period is shorter, and since when that is watched. */
 struct pace {
     uint64_t cpu_ns, signals; /* 0: not yet */
     int32_t shorter;

@@ -28,7 +28,7 @@ def test_shares_by_the_wall_clock(pyhybrid: Callable[..., Run], seed: int) -> No
     sampled = {each.frame: each.python_ns for each in Hot(profile).functions()}
     exact = {name: sum(r.self_ns for r in of_function(profile, name)) for name in FUNCTIONS}
     n = sum(sampled[frame] for frame in frames.values()) / profile.period_ns
-    # A sleeper that waits for a processor seems to sleep on, until it runs (sampler/asleep.h).
+    # A sleeper that waits for a processor seems to sleep on, until it runs (asleep.h).
     delayed = int(run.result.stdout) / sum(exact.values())
     assert n > 3000
     for name in FUNCTIONS:
