@@ -16,6 +16,20 @@ Uint8 = memoryview  # cast to "B"
 def pairs(a: Buffer, b: Buffer) -> tuple[Uint32, Uint32]:
     """Number the distinct pairs of two uint32 columns: (group by row, first row by group)."""
 
+def paths(parent: Buffer, label: Buffer, how: Buffer) -> tuple[Uint32, Uint32, Uint32]:
+    """Merge rows into paths of labels (uint32): (node by row, parent by node, label by node).
+
+    Nodes are numbered in order of their first rows; 0 is the root.  Bits of `how` (uint8) say which
+    rows are no step, but stand for the row above: 1: it is none; 2: none right below the root;
+    4: none below a node of the same label.
+    """
+
+def descend(parent: Buffer, input: Buffer, step: bytes) -> Uint8:
+    """Run a finite automaton from the root, whose state is 0, down to every row.
+
+    A row's state is `step[256 * state + input]` of its parent's state and its input (uint8).
+    """
+
 def take(table: Buffer, index: Buffer) -> memoryview:
     """The values `table[i]` for each i of `index` (uint32); the table is of any kind."""
 

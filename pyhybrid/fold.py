@@ -7,9 +7,11 @@ paths are equal which differ in addresses alone.
 """
 
 import os
-from itertools import count
+from array import array
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+from pyhybrid._profile import descend, paths, take
 from pyhybrid.callables import CALLED_LAMBDA
 from pyhybrid.names import shorten_native
 from pyhybrid.plumbing import (
@@ -35,6 +37,33 @@ from pyhybrid.rows import Frame
 KEPT, NATIVE, PLUMBING, WRAPPER, EXEC, NAMELESS, NAMELESS_START, IMPORT, LAMBDA = range(9)
 
 IN_RUNS = NAMELESS, NAMELESS_START, LAMBDA
+COUNTED = 16  # added to the kind of a node whose calls were counted
+
+# How a node becomes part of the folded tree (_profile.paths); BY_IMPORT: it is importlib's, or
+# carries out its exec.
+ABOVE, NOT_FIRST, RUN, BY_IMPORT = 1, 2, 4, 8
+
+
+def _step(above: int, kind: int) -> int:
+    """How a node of this kind is folded below one that is folded like `above`."""
+    counted, kind = kind & COUNTED, kind & ~COUNTED
+    how = 0
+    if kind == IMPORT or (kind in (PLUMBING, EXEC) and above & BY_IMPORT):
+        how |= BY_IMPORT
+    if (
+        kind in (PLUMBING, IMPORT)
+        or (kind == WRAPPER and not counted)
+        or (kind == EXEC and how & BY_IMPORT)
+    ):
+        how |= ABOVE
+    if kind == NAMELESS_START:
+        how |= NOT_FIRST
+    if kind in IN_RUNS:
+        how |= RUN
+    return how
+
+
+_STEPS = bytes(_step(above, kind) for above in range(2 * BY_IMPORT) for kind in range(256))
 
 
 class FoldedTree:
@@ -47,43 +76,27 @@ class FoldedTree:
     """
 
     def __init__(self, profile: Profile, all_frames: bool = False) -> None:
+        self.parent: Sequence[int]
+        self.frame: Sequence[int]
+        self.of_node: Sequence[int]
         if all_frames:
             self.parent, self.frame = list(profile.nodes.parent), list(profile.nodes.frame)
             self.of_node = list(range(len(self.parent)))
             self.stand_in: dict[int, int] = {}
             return
-        self.parent = [0]
-        self.frame = [0]
-        self.of_node = [0]
-        counted = {row.node for row in profile.exact} if profile.meta.get("c_calls") else set()
         kinds = classify(profile)
         self.stand_in = _stand_ins(profile, kinds)
-        ids: dict[tuple[int, int], int] = {}
-        by_import: set[int] = set()  # importlib's frames, and what carries out its exec
-        rows = zip(count(), profile.nodes.parent, profile.nodes.frame, strict=False)
-        next(rows)
-        for node, parent, frame in rows:
-            above = self.of_node[parent]
-            kind = kinds[frame]
-            shown = frame if node in counted else self.stand_in.get(frame, frame)
-            if kind == IMPORT or (kind in (PLUMBING, EXEC) and parent in by_import):
-                by_import.add(node)
-            if (
-                kind in (PLUMBING, IMPORT)
-                or (kind == WRAPPER and node not in counted)
-                or (kind == EXEC and node in by_import)
-                or (kind == NAMELESS_START and not above)
-                or (kind in IN_RUNS and self.frame[above] == shown)
-            ):
-                self.of_node.append(above)
-                continue
-            key = (above, shown)
-            folded = ids.get(key)
-            if folded is None:
-                folded = ids[key] = len(self.parent)
-                self.parent.append(above)
-                self.frame.append(shown)
-            self.of_node.append(folded)
+        parent, frame = array("I", profile.nodes.parent), array("I", profile.nodes.frame)
+        numbers = range(max(kinds, default=0) + 1)
+        kind = bytearray(take(bytes(kinds.get(number, KEPT) for number in numbers), frame))
+        stand_ins = array("I", (self.stand_in.get(number, number) for number in numbers))
+        shown = array("I", take(stand_ins, frame))
+        if profile.meta.get("c_calls"):
+            for node in {row.node for row in profile.exact}:
+                kind[node] |= COUNTED
+                shown[node] = frame[node]
+        how = descend(parent, kind, _STEPS)
+        self.of_node, self.parent, self.frame = paths(parent, shown, how)
 
     @classmethod
     def of(cls, profile: Profile, all_frames: bool = False) -> "FoldedTree":

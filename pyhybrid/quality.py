@@ -1,9 +1,11 @@
 """How good a profile is: the rate that was reached, the stacks that are whole, what it cost."""
 
+from array import array
 from collections import Counter
 from math import exp2
 
 from pyhybrid import pseudo
+from pyhybrid._profile import descend, take
 from pyhybrid.histogram import value_at
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Thread
@@ -22,6 +24,8 @@ _OF_PSEUDO = {
     pseudo.TREE_FULL: TRUNCATED,
 }
 
+_WORSE = bytes(max(above, rank) for above in range(len(QUALITIES)) for rank in range(256))
+
 
 def stack_quality(profile: Profile) -> dict[str, float]:
     """The share (0..1) of the recorded weight whose stacks are of each quality."""
@@ -32,9 +36,8 @@ def stack_quality(profile: Profile) -> dict[str, float]:
         for frame in profile.frames.values()
         if frame.kind == "pseudo"
     }
-    worst = [0]
-    for parent, frame in zip(nodes.parent[1:], nodes.frame[1:], strict=True):
-        worst.append(max(worst[parent], ranks.get(frame, 0)))
+    rank = bytes(ranks.get(frame, 0) for frame in range(max(profile.frames, default=0) + 1))
+    worst = descend(array("I", nodes.parent), take(rank, array("I", nodes.frame)), _WORSE)
     weights: Counter[int] = Counter()
     for sampled in profile.sampled:
         weights[worst[profile.stacks.node[sampled.stack]]] += sampled.weight_ns

@@ -10,7 +10,7 @@ Within a limit of bytes paths are cut in their middle, and those with least weig
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from pyhybrid.atomic import replacing
@@ -93,7 +93,7 @@ def _in_units(totals: Counter[str], unit_ns: int) -> Iterator[tuple[str, int]]:
         yield path, n
 
 
-def _merged(weights: Weights, parent: list[int], least_ns: int) -> Weights:
+def _merged(weights: Weights, parent: Sequence[int], least_ns: int) -> Weights:
     """Weights by (thread, node), of nodes whose inclusive weight is `least_ns` or more; that of
     others is the nearest such node's above, or the thread's own: (thread, THREAD)."""
     inclusive = weights.copy()

@@ -24,7 +24,7 @@ static int pairs_new(struct pairs *p, size_t n_slots)
     return p->slots ? 0 : -ENOMEM;
 }
 
-/* The slot of the pair in row i: its group's, or an empty one. */
+/* The slot of the pair in row i: its group's, or an empty one; `first` NULL: group g's is row g. */
 static uint32_t *find(const struct pairs *p, const uint32_t *a, const uint32_t *b,
                       const uint32_t *first, size_t i)
 {
@@ -33,7 +33,7 @@ static uint32_t *find(const struct pairs *p, const uint32_t *a, const uint32_t *
         uint32_t *slot = &p->slots[at];
         if (!*slot)
             return slot;
-        uint32_t row = first[*slot - 1];
+        uint32_t row = first ? first[*slot - 1] : *slot - 1;
         if (a[row] == a[i] && b[row] == b[i])
             return slot;
     }
@@ -47,7 +47,7 @@ static int grow(struct pairs *p, const uint32_t *a, const uint32_t *b, const uin
     if (r)
         return r;
     for (size_t g = 0; g < n_groups; g++)
-        *find(&larger, a, b, first, first[g]) = (uint32_t)g + 1;
+        *find(&larger, a, b, first, first ? first[g] : g) = (uint32_t)g + 1;
     free(p->slots);
     *p = larger;
     return 0;
@@ -76,6 +76,56 @@ int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *grou
     free(p.slots);
     *n_groups = m;
     return r;
+}
+
+int columns_paths(const uint32_t *parent, const uint32_t *label, const uint8_t *how, size_t n,
+                  uint32_t *node, uint32_t *node_parent, uint32_t *node_label, size_t *n_nodes)
+{
+    struct pairs p;
+    *n_nodes = 0;
+    if (!n)
+        return 0;
+    int r = n < UINT32_MAX ? pairs_new(&p, 1024) : -EINVAL;
+    if (r)
+        return r;
+    node[0] = node_parent[0] = node_label[0] = 0;
+    *find(&p, node_parent, node_label, NULL, 0) = 1;
+    size_t m = 1;
+    for (size_t i = 1; !r && i < n; i++) {
+        if (parent[i] >= i) {
+            r = -EINVAL;
+            break;
+        }
+        uint32_t above = node[parent[i]];
+        node[i] = above;
+        if ((how[i] & PATH_ABOVE) || ((how[i] & PATH_NOT_FIRST) && !above) ||
+            ((how[i] & PATH_RUN) && node_label[above] == label[i]))
+            continue;
+        node_parent[m] = above;
+        node_label[m] = label[i];
+        uint32_t *slot = find(&p, node_parent, node_label, NULL, m);
+        if (!*slot)
+            *slot = (uint32_t)++m;
+        node[i] = *slot - 1;
+        if (2 * m > p.mask)
+            r = grow(&p, node_parent, node_label, NULL, m);
+    }
+    free(p.slots);
+    *n_nodes = m;
+    return r;
+}
+
+int columns_descend(const uint32_t *parent, const uint8_t *input, size_t n, const uint8_t *step,
+                    size_t n_states, uint8_t *state)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i && parent[i] >= i)
+            return -EINVAL;
+        state[i] = i ? step[256 * state[parent[i]] + input[i]] : 0;
+        if (state[i] >= n_states)
+            return -EINVAL;
+    }
+    return 0;
 }
 
 int columns_take(const void *table, size_t size, size_t n_table, const uint32_t *index, size_t n,

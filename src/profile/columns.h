@@ -18,6 +18,21 @@
 int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *group, uint32_t *first,
                   size_t *n_groups);
 
+/* Merges rows into paths: node[i] numbers the distinct paths of labels, in order of their first rows; 0 is the root.
+ * how[i], of enum path_how, says which rows are no step of their own: these have the node of the row above.
+ * All columns have room for n; node_parent and node_label are the nodes', of which there are *n_nodes. */
+enum path_how {
+    PATH_ABOVE = 1,     /* none */
+    PATH_NOT_FIRST = 2, /* none right below the root */
+    PATH_RUN = 4,       /* none below a node of the same label */
+};
+int columns_paths(const uint32_t *parent, const uint32_t *label, const uint8_t *how, size_t n,
+                  uint32_t *node, uint32_t *node_parent, uint32_t *node_label, size_t *n_nodes);
+
+/* A finite automaton from the root down: state[i] = step[256 * (its parent's state) + input[i]], the root's is 0. */
+int columns_descend(const uint32_t *parent, const uint8_t *input, size_t n, const uint8_t *step,
+                    size_t n_states, uint8_t *state);
+
 /* taken[i] = table[index[i]], of a table whose values have `size` bytes: 1, 4 or 8. */
 int columns_take(const void *table, size_t size, size_t n_table, const uint32_t *index, size_t n,
                  void *taken);

@@ -146,6 +146,60 @@ static PyObject *pairs(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
     return both;
 }
 
+/* The three columns of results, cut to their lengths; takes the references. */
+static PyObject *three_columns(PyObject *const *bytes, const size_t *n)
+{
+    PyObject *columns = PyTuple_New(3);
+    for (Py_ssize_t i = 0; i < 3; i++) {
+        PyObject *column = as_column(bytes[i], n[i], 'I');
+        if (!column || !columns || PyTuple_SetItem(columns, i, column))
+            Py_CLEAR(columns);
+    }
+    return columns;
+}
+
+static PyObject *paths(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)self;
+    struct column in[3];
+    if (count_args("paths", n_args, 3, 3) || borrow_all(in, args, "IIB"))
+        return NULL;
+    uint32_t *node = NULL, *parent = NULL, *label = NULL;
+    size_t n = in[0].n, n_nodes = 0;
+    PyObject *made[3] = {new_column(n, 'I', &node), new_column(n, 'I', &parent),
+                         new_column(n, 'I', &label)};
+    int failed = !made[0] || !made[1] || !made[2] || same_length(in, "IIB");
+    if (!failed) {
+        int r;
+        Py_BEGIN_ALLOW_THREADS r =
+            columns_paths(in[0].data, in[1].data, in[2].data, n, node, parent, label, &n_nodes);
+        Py_END_ALLOW_THREADS failed = checked(r);
+    }
+    release_all(in, "IIB");
+    if (!failed)
+        return three_columns(made, (const size_t[]){n, n_nodes, n_nodes});
+    for (size_t i = 0; i < 3; i++)
+        Py_XDECREF(made[i]);
+    return NULL;
+}
+
+static PyObject *descend(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)self;
+    struct column in[3];
+    if (count_args("descend", n_args, 3, 3) || borrow_all(in, args, "IBB"))
+        return NULL;
+    uint8_t *state;
+    size_t n = in[0].n;
+    PyObject *result = new_column(n, 'B', &state);
+    if (result &&
+        (same_length(in, "IB") ||
+         checked(columns_descend(in[0].data, in[1].data, n, in[2].data, in[2].n / 256, state))))
+        Py_CLEAR(result);
+    release_all(in, "IBB");
+    return as_column(result, n, 'B');
+}
+
 /* Of a table of any kind. */
 static PyObject *take(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
@@ -254,9 +308,9 @@ static PyObject *add_up(PyObject *self, PyObject *const *args, Py_ssize_t n_args
 
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
-static PyMethodDef functions[] = {FUNCTION(pairs),      FUNCTION(take),      FUNCTION(nearest),
-                                  FUNCTION(outermost),  FUNCTION(inclusive), FUNCTION(add_up),
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {FUNCTION(paths),     FUNCTION(descend), FUNCTION(pairs),
+                                  FUNCTION(take),      FUNCTION(nearest), FUNCTION(outermost),
+                                  FUNCTION(inclusive), FUNCTION(add_up),  {NULL, NULL, 0, NULL}};
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyhybrid._profile import add_up, inclusive, nearest, outermost, pairs, take
+from pyhybrid._profile import add_up, descend, inclusive, nearest, outermost, pairs, paths, take
 
 Tree = tuple[list[int], list[int], list[int]]  # parent, label, marked
 
@@ -75,6 +75,48 @@ def test_pairs_are_numbered_in_order_of_their_first_rows(rows: list[tuple[int, i
     assert [rows[at] for at in first] == list(numbers)
 
 
+@given(trees(), st.data())
+def test_paths_are_one_where_their_labels_are(tree: Tree, data: st.DataObject) -> None:
+    parent, label, _ = tree
+    n = len(parent)
+    label = [0, *(each + 1 for each in label[1:])]
+    how = data.draw(st.lists(st.integers(0, 15), min_size=n, max_size=n))
+    path: list[tuple[int, ...]] = [()]
+    for row in range(1, n):
+        above = path[parent[row]]
+        no_step = (
+            how[row] & 1
+            or (how[row] & 2 and not above)
+            or (how[row] & 4 and above[-1:] == (label[row],))
+        )
+        path.append(above if no_step else (*above, label[row]))
+    numbers = {each: number for number, each in enumerate(dict.fromkeys(path))}
+    node, node_parent, node_label = paths(uint32(parent), uint32(label), bytes(how))
+    assert node.tolist() == [numbers[each] for each in path]
+    assert node_parent.tolist() == [numbers[each[:-1]] for each in numbers]
+    assert node_label.tolist() == [0, *(each[-1] for each in numbers if each)]
+
+
+def test_more_paths_than_the_table_begins_with() -> None:
+    n = 100_000
+    parent = uint32([0, *range(n - 1), 0])
+    label = uint32([0, *[7] * n])
+    node, node_parent, node_label = paths(parent, label, bytes(n + 1))
+    assert node.tolist() == [*range(n), 1]
+    assert node_parent.tolist() == parent.tolist()[:n]
+    assert node_label.tolist() == label.tolist()[:n]
+
+
+@given(trees(), st.binary(min_size=768, max_size=768))
+def test_descend_is_an_automaton_from_the_root(tree: Tree, table: bytes) -> None:
+    parent, inputs, _ = tree
+    step = bytes(each % 3 for each in table)
+    state = [0]
+    for row in range(1, len(parent)):
+        state.append(step[256 * state[parent[row]] + inputs[row]])
+    assert descend(uint32(parent), bytes(inputs), step).tolist() == state
+
+
 def test_more_pairs_than_the_table_begins_with() -> None:
     n = 100_000
     group, first = pairs(uint32(list(range(n)) * 2), uint32([7] * 2 * n))
@@ -99,6 +141,7 @@ def test_an_empty_column_is_one_too() -> None:
     assert pairs(none, none)[0].tolist() == take(none, none).tolist() == []
     assert nearest(none, b"").tolist() == outermost(none, none, b"").tolist() == []
     assert add_up(none, array("q"), 2).tolist() == [0, 0]
+    assert [each.tolist() for each in paths(none, none, b"")] == [[], [], []]
 
 
 @pytest.mark.parametrize("parent", [[0, 1], [0, 2, 1], [0, 2**32 - 1]])
@@ -110,6 +153,10 @@ def test_what_is_no_tree_is_refused(parent: list[int]) -> None:
         outermost(uint32(parent), uint32([0] * n), bytes(n))
     with pytest.raises(ValueError, match="no tree"):
         inclusive(uint32(parent), array("q", [1] * n))
+    with pytest.raises(ValueError, match="no tree"):
+        paths(uint32(parent), uint32([0] * n), bytes(n))
+    with pytest.raises(ValueError, match="no tree"):
+        descend(uint32(parent), bytes(n), bytes(256))
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:
@@ -122,6 +169,8 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         lambda: add_up(two, array("q", [1]), 1),
         lambda: add_up(uint32([1]), array("q", [1]), 1),
         lambda: take(two, uint32([2])),
+        lambda: paths(two, two, bytes(3)),
+        lambda: descend(two, bytes(2), bytes([1]) * 256),
     ):
         with pytest.raises(ValueError, match="do not fit"):
             call()
