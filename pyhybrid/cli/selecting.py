@@ -97,13 +97,13 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         dest="off_cpu",
         action="store_true",
         default=None,
-        help="by the clock on the wall: only samples of threads that waited",
+        help="with --clock wall: only samples of threads that waited",
     )
     cpu.add_argument(
         "--on-cpu",
         dest="off_cpu",
         action="store_false",
-        help="by the clock on the wall: only samples of threads that ran",
+        help="with --clock wall: only samples of threads that ran",
     )
     frames = group.add_mutually_exclusive_group()
     frames.add_argument(
