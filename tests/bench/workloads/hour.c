@@ -73,7 +73,7 @@ int main(int n, char **arguments)
     static const struct thread_limits limits = {.max_frames = 2048, .ring_bytes = 4 << 20};
     struct spool *spool;
     int file = n > 1 ? open(arguments[1], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
-    if (file < 0 || spool_open(&spool, file, 100))
+    if (file < 0 || spool_open(&spool, file, 100) || registry_init(&registry))
         return 1;
     struct drain *drain = drain_new(spool, 2000000);
     struct thread *thread = registry_add(&registry, getpid(), 1, &limits);

@@ -18,7 +18,6 @@
 size_t pyh_unwind_backend(void *context, struct native_frame *out, size_t max,
                           enum unwind_end *end);
 
-static struct unwind_cache cache;
 static struct native_frame frames[FRAMES_MAX];
 static uint64_t stack_high;
 static double best[3];
@@ -41,7 +40,7 @@ static void check(size_t n, size_t expected, const enum unwind_end *end)
 /* The deepest of a chain of `depth`. */
 __attribute__((noipa)) static void walk(size_t depth)
 {
-    struct unwind u = {.cache = &cache, .stack_high = stack_high};
+    struct unwind u = {.stack_high = stack_high};
     struct unwind_regs regs;
     ucontext_t here;
     enum unwind_end end;
