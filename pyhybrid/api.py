@@ -116,15 +116,23 @@ class Profiler:
 
     def start(self) -> None:
         """Begin; what was measured before is forgotten."""
-        with lock:
-            for make_way in makes_way:
-                make_way("a Profiler was started")
-            self._start(self._output).resume()
-            atexit.register(self._stop_if_running)
+        before: Profiling | Profiler | None = self
+        try:
+            with lock:
+                for make_way in makes_way:
+                    make_way("a Profiler was started")
+                before = self._profiling
+                self._start(self._output).resume()
+                atexit.register(self._stop_if_running)
+        except BaseException:  # of a signal handler, perhaps
+            if before is not self and self._profiling and self._profiling is not before:
+                atexit.unregister(self._stop_if_running)
+                self._abandon(self._profiling, self._folder)
+            raise
 
     def _start(self, output: str | None) -> Profiling:
         """The run, paused."""
-        folder = None
+        profiling = folder = None
         try:
             if output is None:
                 folder = _temporary_folder()
@@ -133,15 +141,22 @@ class Profiler:
             if folder and not profiling.python:
                 raise PyhybridError(f"{NO_INTERPRETER}: name an output, to read it elsewhere")
             profiling.start()
-        except BaseException:
+            self._folder = folder
+            self._profiling, self._profile = profiling, None
             if folder:
-                shutil.rmtree(folder, ignore_errors=True)
+                profiling.native.on_leaving(lambda _: self._discard())
+        except BaseException:
+            self._abandon(profiling, folder)
             raise
-        self._folder = folder
-        self._profiling, self._profile = profiling, None
-        if folder:
-            profiling.native.on_leaving(lambda _: self._discard())
         return profiling
+
+    def _abandon(self, profiling: Profiling | None, folder: str | None) -> None:
+        """Of what may have been started leave nothing."""
+        if profiling and profiling.started:
+            self._profiling = None
+            profiling.abandon()
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def stop(self) -> None:
         """End, and make the files; `profile` is there when it returns."""

@@ -4,6 +4,7 @@ Imports are few and light: the program waits for them.
 """
 
 import errno
+import io
 import os
 import sys
 from typing import Any
@@ -58,10 +59,14 @@ class Profiling:
             prefix = os.path.join(prefix, "out")
         check_folder(prefix)
         self.prefix = prefix
-        self.paused = False
+        self.started = self.paused = False
+        self.streams: list[io.FileIO] = []
 
     def start(self) -> None:
-        """Claim the spool and start the clocks, paused; nothing is left if it fails."""
+        """Claim the spool and start the clocks, paused.
+
+        Nothing is left if it fails, or if a signal handler of the program's raises meanwhile.
+        """
         self._import_early()
         try:
             from pyhybrid import _native
@@ -70,20 +75,34 @@ class Profiling:
                 raise PyhybridError(f"cannot start: {error}") from None
             raise UsageError(f"not built for this interpreter or system: {error}") from None
         self.native = _native
+        other = _native.session()
         self.claim = Claim(self.prefix, self.pid)
         try:
             self.claim.keep()
             machine = host.describe()
             started = self._start_native()
+            self.prefix, self.spool = self.claim.prefix, self.claim.spool
+            self.paused = True
+            forks.watch(self)
+            _native.on_leaving(self.leave)
+            if self.settings.mode != "trace":
+                keep_whole(_native.whole_write, self.streams)
+            self._write_meta(started, machine)
+            self.started = True
         except BaseException:
-            self.claim.give_up()
+            if _native.session() in (0, other):
+                self.claim.give_up()
+            else:
+                self.abandon()
             raise
-        self.prefix, self.spool = self.claim.prefix, self.claim.spool
-        self.paused = True
-        forks.watch(self)
-        _native.on_leaving(self.leave)
-        self.streams = keep_whole(_native.whole_write) if self.settings.mode != "trace" else []
-        self._write_meta(started, machine)
+
+    def abandon(self) -> None:
+        """End as if it had not been started: nothing is left."""
+        self.started = False
+        self.native.stop()
+        release(self.streams)
+        forks.watch(None)
+        self.claim.give_up()
 
     def _start_native(self) -> dict[str, Any]:
         settings = self.settings

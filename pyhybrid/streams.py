@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 
-def keep_whole(whole_write: Callable[[io.FileIO], Callable[..., Any]]) -> list[io.FileIO]:
-    """Give unbuffered standard streams a `write` that goes on; `release` takes what is returned."""
-    kept = []
+def keep_whole(
+    whole_write: Callable[[io.FileIO], Callable[..., Any]], kept: list[io.FileIO]
+) -> None:
+    """Give unbuffered standard streams a `write` that goes on; `kept` is for `release`."""
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         stream = getattr(sys, name, None)
         raw = stream.buffer if type(stream) is io.TextIOWrapper else None
         if type(raw) is io.FileIO and "write" not in vars(raw):
-            vars(raw)["write"] = whole_write(raw)
             kept.append(raw)
-    return kept
+            vars(raw)["write"] = whole_write(raw)
 
 
 def release(kept: list[io.FileIO]) -> None:

@@ -506,3 +506,64 @@ def test_a_program_that_takes_the_signal_keeps_it(tmp_path: Path, engine: str) -
         """,
         tmp_path,
     )
+
+
+def test_a_start_that_an_exception_ends_leaves_nothing(tmp_path: Path) -> None:
+    """As that of a signal handler, which runs where a function begins, or where C returns."""
+    run(
+        """
+        import signal, tempfile
+        from pyhybrid import _native
+
+        class Interrupted(BaseException):
+            pass
+
+        def left():
+            return (
+                _native.session(), os.listdir("."), os.listdir(folder),
+                len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")),
+                [vars(stream.buffer) for stream in (sys.stdout, sys.stderr)],
+                signal.getsignal(signal.SIGPROF),
+            )
+
+        def trace(frame, event, _):
+            global places
+            if frame.f_code.co_filename.endswith(OURS) and event in ("call", "c_return"):
+                places -= 1
+                if not places:
+                    raise Interrupted
+
+        OURS = ("/api.py", "/profiler.py", "/streams.py", "/forks.py")
+        folder = tempfile.tempdir = os.path.abspath("temporary")
+        os.mkdir(folder)
+        with Profiler(output="out"):  # what comes once, with the first
+            pass
+        for name in os.listdir("."):
+            if name != "temporary":
+                os.unlink(name)
+        for output in ("out", None):
+            clean, n = left(), 0
+            while True:
+                n += 1
+                places = n
+                profiler = Profiler(output=output, hz=99)
+                sys.setprofile(trace)
+                try:
+                    profiler.start()
+                except Interrupted:
+                    sys.setprofile(None)
+                else:
+                    break
+                assert left() == clean, (output, n, left(), clean)
+                assert not profiler.running
+            sys.setprofile(None)
+            assert n > 30, n
+            fib(15)
+            profiler.stop()
+            assert calls(profiler, "fib") == 1973
+            for name in os.listdir("."):
+                if name != "temporary":
+                    os.unlink(name)
+        """,
+        tmp_path,
+    )
