@@ -77,7 +77,7 @@ static int on_audit(const char *event, PyObject *args, void *data)
             instrument_program_begins();
     } else if (strcmp(event, "os.exec")) {
         spawns_audit(event);
-    } else if (!leave_by_exec(PyTuple_GET_ITEM(args, 0))) {
+    } else if (!leave_by_exec(args)) {
         sampler_before_exec();
     }
     return 0;

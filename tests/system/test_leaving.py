@@ -121,6 +121,9 @@ BECOMES = {
         " args=(sys.executable, [sys.executable, '-c', sees]))\n"
         "    t.start()\n    t.join()"
     ),
+    "with as long an argument as may be": (
+        "os.execv(sys.executable, [sys.executable, '-c', sees, 'x' * (2**17 - 1)])"
+    ),
     "in a shell's script": "os.execv('./script', ['script', sees])",
 }
 
@@ -163,6 +166,12 @@ FAILS = {
     "not a program": "os.chmod(sys.argv[1], 0o755); os.execv(sys.argv[1], ['x'])",
     "a search": "os.execvp('no-such-program', ['x'])",
     "no path at all": "os.execv(b'', ['x'])",
+    "too long an argument": "os.execv(sys.executable, ['x', 'x' * 2**17])",
+    "too many arguments": "os.execv(sys.executable, ['x'] * 10**6)",
+    "too long a variable": "os.execve(sys.executable, ['x'], {'x': 'x' * 2**17})",
+    "too large an environment": (
+        "os.execve(sys.executable, ['x'], {f'x{i}': 'x' * 10**5 for i in range(70)})"
+    ),
 }
 
 

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,7 +87,7 @@ static bool can_exec(const char *path)
     return length == sizeof head && (!memcmp(head, "\177ELF", 4) || !memcmp(head, "#!", 2));
 }
 
-static bool will_exec(PyObject *path)
+static bool is_program(PyObject *path)
 {
     char by_number[32];
     PyObject *bytes = NULL;
@@ -98,13 +99,79 @@ static bool will_exec(PyObject *path)
         found = can_exec(PyBytes_AS_STRING(bytes));
         Py_DECREF(bytes);
     }
+    return found;
+}
+
+/* What a program is given, as the kernel counts it: bytes with each string's NUL. */
+struct given {
+    size_t bytes, n_strings, longest;
+};
+
+static void give(struct given *g, size_t length)
+{
+    g->bytes += length + 1;
+    g->n_strings++;
+    if (g->longest < length + 1)
+        g->longest = length + 1;
+}
+
+static size_t length_of(PyObject *text)
+{
+    PyObject *bytes = NULL;
+    if (!PyUnicode_FSConverter(text, &bytes))
+        return 0;
+    size_t length = (size_t)PyBytes_GET_SIZE(bytes);
+    Py_DECREF(bytes);
+    return length;
+}
+
+/* Any other mapping than a dict is os.environ, as a rule: the same as the process's own. */
+static void give_environment(struct given *g, PyObject *environment)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    if (PyDict_Check(environment))
+        while (PyDict_Next(environment, &at, &key, &value))
+            give(g, length_of(key) + strlen("=") + length_of(value));
+    else
+        for (char **variable = environ; variable && *variable; variable++)
+            give(g, strlen(*variable));
+}
+
+/* execve(2), "Limits on size of arguments and environment"; Linux fs/exec.c, bprm_stack_limits(). */
+static bool has_room(const struct given *g)
+{
+    enum { STRING_MAX = 32 * 4096, LEAST = 128 << 10, MOST = 6 << 20 };
+    struct rlimit stack;
+    size_t limit = MOST;
+    if (!getrlimit(RLIMIT_STACK, &stack) && stack.rlim_cur / 4 < limit)
+        limit = stack.rlim_cur / 4 > LEAST ? stack.rlim_cur / 4 : LEAST;
+    return g->longest <= STRING_MAX && g->bytes + g->n_strings * sizeof(char *) <= limit;
+}
+
+static bool will_exec(PyObject *path, PyObject *arguments, PyObject *environment)
+{
+    struct given g = {0};
+    bool list = PyList_Check(arguments);
+    Py_ssize_t n = list || PyTuple_Check(arguments) ? PySequence_Fast_GET_SIZE(arguments) : 0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        give(&g, length_of(PySequence_Fast_GET_ITEM(arguments, i)));
+    give_environment(&g, environment);
+    bool found = is_program(path) && has_room(&g);
     PyErr_Clear();
     return found;
 }
 
-bool leave_by_exec(PyObject *path)
+bool leave_by_exec(PyObject *args)
 {
-    if (!callback || getpid() != self || !will_exec(path))
+    PyObject *path, *arguments, *environment;
+    if (!callback || getpid() != self)
+        return false;
+    if (!PyArg_ParseTuple(args, "OOO", &path, &arguments, &environment)) {
+        PyErr_Clear();
+        return false;
+    }
+    if (!will_exec(path, arguments, environment))
         return false;
     leave(true);
     return true;

@@ -16,7 +16,7 @@
 void leave_watch(PyObject *callback);
 /* No more; also in a forked child, without Python. */
 void leave_unwatch(void);
-/* Before os.exec*(path): true if the callback has been called. */
-bool leave_by_exec(PyObject *path);
+/* Before os.exec*(), with the audit event's path, arguments, environment: true if the callback has been called. */
+bool leave_by_exec(PyObject *args);
 
 #endif
