@@ -7,6 +7,7 @@ writes FILE when the interpreter ends: `marshal` of [(file, line, qualified name
 imported here too, for the program to find the same modules loaded.
 """
 
+import _posixsubprocess  # noqa: F401
 import atexit
 import cProfile
 import fcntl  # noqa: F401

@@ -14,7 +14,7 @@ _TO_BEGIN = 48 << 20  # what the interpreter takes that imports all that we need
 
 def _limits() -> dict[str, int]:
     try:
-        with open("/proc/self/limits", encoding="ascii") as file:
+        with open("/proc/self/limits", encoding="utf-8") as file:
             lines = file.read().splitlines()
     except OSError:  # no /proc, or no descriptor: what comes next finds out
         return {}

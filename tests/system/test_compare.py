@@ -39,7 +39,7 @@ def one_line(run: Run, *says: str) -> None:
 
 
 def test_one_thread(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    run = pyhybrid("compare-cprofile", TARGETS / "counted" / "closures.py")
+    run = pyhybrid("compare-cprofile", "-n", 1000, TARGETS / "counted" / "closures.py")
     assert run.result.stderr == ""
     assert calls_equal(run)
     if not rows(run):  # times may differ, by chance
@@ -49,7 +49,7 @@ def test_one_thread(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
 
 
 def test_recursion(pyhybrid: Callable[..., Run]) -> None:
-    run = pyhybrid("compare-cprofile", TRUTHS, "recursion")
+    run = pyhybrid("compare-cprofile", "-n", 1000, TRUTHS, "recursion")
     assert calls_equal(run)
     # 200 levels are one time.  (Others may have the processors in one run and not in the other.)
     if row := rows(run).get("recursion.<locals>.down"):
