@@ -33,11 +33,10 @@ def assemble(
     be read; sqlite3.Error where the database cannot be written.
     """
     spool = spools.read(spool_path)
-    try:
-        threads = count_samples(spool)
-    except ValueError as error:
-        raise PyhybridError(f"{spool_path}: damaged: {error}") from error
+    threads = count_samples(spool)
     notes: list[str] = []
+    if spool.n_damaged:
+        notes.append(f"{spool.n_damaged:,} damaged records of {spool_path} are left out")
     load: Loader | None = None
     demangle: Demangle = str
     try:

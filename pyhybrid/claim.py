@@ -95,7 +95,7 @@ def _claim(path: str, flags: int = 0) -> int | None:
     """
     import fcntl
 
-    flags |= os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     while True:
         descriptor = os.open(path, flags, 0o666)
         try:

@@ -42,8 +42,13 @@ class Ticks:
         (self._ticks0, self._ns0), (ticks1, ns1) = [*spool.clocks, (0, 0), (0, 0)][:2]
         if len(spool.clocks) > 1:
             ticks1, ns1 = spool.clocks[-1]
+        self._last_ticks = ticks1
         good = ticks1 > self._ticks0
         self.multiply, self.divide = (ns1 - self._ns0, ticks1 - self._ticks0) if good else (1, 1)
+
+    def running(self, since: int) -> int:
+        """Ticks of what has been running since then, up to the last reading; 0: nothing has."""
+        return max(0, self._last_ticks - since) if since else 0
 
     def span(self, ticks: int) -> int:
         """A duration."""
@@ -63,8 +68,8 @@ def exact_rows(
     """The rows, thread by thread.
 
     `threads` is Spool.exact_threads, `nodes` are Tree.exact_nodes by thread.  A total is
-    that of all activations of the path; what still ran when the process was killed counts what it
-    called, at least.  Nodes that are `left_out` have no row: their time is their callers'.
+    that of all activations of the path; of what ran when the process was killed, up to its last
+    round of counters.  Nodes that are `left_out` have no row: their time is their callers'.
     """
     ticks = Ticks(spool)
     for index, of_thread in nodes.items():
@@ -105,7 +110,10 @@ def _times(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Nanoseconds of a thread's nodes that have counts, and of the nearest such below each."""
     parents = spool.exact_parents[index]
-    total = {node: ticks.span(count.total_ticks) for node, count in counts.items()}
+    total = {
+        node: ticks.span(count.total_ticks + ticks.running(count.since_ticks))
+        for node, count in counts.items()
+    }
     below = dict.fromkeys(counts, 0)
     for node in sorted(counts, reverse=True):  # children before their parents
         if spool.end is None:

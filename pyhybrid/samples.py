@@ -45,16 +45,26 @@ class ThreadSamples:
         return {place & STACK_MASK for place in self.samples}
 
 
+def _has_stacks(spool: Spool, chunk: Chunk) -> bool:
+    return all(place & STACK_MASK < len(spool.words) for place in chunk.place)
+
+
 def count_samples(spool: Spool) -> dict[int, ThreadSamples]:
     """Each thread's samples; threads without any are there too.
 
-    Samples without any frame (stack 0) get a row of their own, [truncated].  Raises ValueError
-    where a sample refers to a stack row that is not there.
+    Samples without any frame (stack 0) get a row of their own, [truncated].  Chunks with a stack
+    row that is not there are left out and counted as damaged.
     """
     chunks: dict[int, list[Chunk]] = {number: [] for number in sorted(spool.threads)}
     for chunk in spool.chunks:
         chunks.setdefault(chunk.thread, []).append(chunk)
     threads = {number: ThreadSamples(of_thread) for number, of_thread in chunks.items()}
+    for number, taken in threads.items():
+        if max(taken.stacks(), default=0) >= len(spool.words):
+            whole = [chunk for chunk in chunks[number] if _has_stacks(spool, chunk)]
+            spool.n_damaged += len(chunks[number]) - len(whole)
+            chunks[number], threads[number] = whole, ThreadSamples(whole)
+            spool.chunks = [chunk for of_thread in chunks.values() for chunk in of_thread]
     frameless = [number for number, taken in threads.items() if 0 in taken.stacks()]
     if frameless:
         row = len(spool.words)
@@ -65,7 +75,4 @@ def count_samples(spool: Spool) -> dict[int, ThreadSamples]:
                 places = (at if at & STACK_MASK else at | row for at in chunk.place)
                 chunk.place = memoryview(array("I", places))
             threads[number] = ThreadSamples(chunks[number])
-    for taken in threads.values():
-        if max(taken.stacks(), default=0) >= len(spool.words):
-            raise ValueError("a sample without its stack")
     return threads

@@ -1,9 +1,8 @@
 """Reader of the spool, `PREFIX.pyhybrid.part`, which the profiled process appends to.
 
 The format is src/record/spool.h's; words and their fields are src/base/frame.h's.  A process that
-was killed
-leaves a torn last record, which is ignored: everything before it counts.  Nothing is decoded
-sample by sample: a chunk's arrays are views into the file's bytes.
+was killed leaves a torn last record, which is ignored; a damaged record costs what hangs on it.
+Nothing is decoded sample by sample: a chunk's arrays are views into the file's bytes.
 """
 
 import json
@@ -16,6 +15,8 @@ from typing import Any
 
 from pyhybrid import spool_format as form
 from pyhybrid.errors import PyhybridError
+from pyhybrid.frames import PSEUDO_LIMIT
+from pyhybrid.spool_framing import Damage, records
 from pyhybrid.spool_rows import (
     CallTimes,
     CallTurn,
@@ -29,6 +30,9 @@ from pyhybrid.spool_rows import (
     Spool,
     Thread,
 )
+
+_LONGEST_GAP = 1 << 20  # rows of a tree in damaged records
+_TRUNCATED = PSEUDO_LIMIT | 1
 
 
 def _name(text: memoryview) -> str:
@@ -106,7 +110,7 @@ def _samples(spool: Spool, body: memoryview) -> None:
 
 def _counters(spool: Spool, body: memoryview) -> None:
     thread, n_losses, *rest = form.COUNTERS_HEAD.unpack_from(body)
-    account, lost, lost_weight, handler_ns = rest[:6], rest[6:14], rest[14:22], rest[22:]
+    account, lost, lost_weight, handler_ns = rest[:5], rest[5:13], rest[13:21], rest[21:]
     tuples = (tuple(lost[:n_losses]), tuple(lost_weight[:n_losses]), tuple(handler_ns))
     columns: list[Any] = [*account, *tuples]
     spool.counters[thread] = Counters(*columns)
@@ -134,14 +138,18 @@ def _exact_nodes(spool: Spool, body: memoryview) -> None:
 
 
 def _exact_counters(spool: Spool, body: memoryview) -> None:
-    thread, n = form.EXACT_COUNTERS_HEAD.unpack_from(body)
-    counts, known = spool.exact_counts[thread], len(spool.exact_words[thread])
+    thread, first_id, n, _ = form.EXACT_COUNTERS_HEAD.unpack_from(body)
+    if thread not in spool.exact_threads:
+        raise ValueError("counts without their thread")
     at = form.EXACT_COUNTERS_HEAD.size
-    for *columns, _ in form.EXACT_COUNT.iter_unpack(body[at : at + n * form.EXACT_COUNT.size]):
-        count = ExactCount(*columns)
-        if not 0 < count.node < known:
-            raise ValueError("a count without its node")
-        counts[count.node] = count
+    rows = form.EXACT_COUNT.iter_unpack(body[at : at + n * form.EXACT_COUNT.size])
+    spool.exact_counts[thread].update(
+        (node, ExactCount(node, raised, calls, resumes, total_ticks, seeded, since_ticks))
+        for node, (raised, seeded, calls, resumes, total_ticks, since_ticks) in enumerate(
+            rows, first_id
+        )
+        if raised or seeded or calls or resumes or total_ticks or since_ticks
+    )
 
 
 def _events(spool: Spool, body: memoryview) -> None:
@@ -164,21 +172,31 @@ def _take_tree(
     """Rows of a tree: uint32 parent[n], padding to 8, uint64 word[n]."""
     words_at = (4 * n + 7) // 8 * 8
     parents, words = body[: 4 * n], body[words_at : words_at + 8 * n]
-    if first_id != len(all_words) or len(words) != 8 * n:
-        raise ValueError("a gap in the stacks")
+    missing = first_id - len(all_words)
+    if not 0 <= missing < _LONGEST_GAP or len(words) != 8 * n:
+        raise ValueError("rows that do not follow")
     if not all(map(lt, parents.cast("I"), count(first_id))):
         raise ValueError("a stack before its parent")
     if not all(words.cast("Q")):
         raise ValueError("a stack without its word")
+    # Their record was damaged: what hangs below them has lost its outer part.
+    all_parents.extend([0] * missing)
+    all_words.extend([_TRUNCATED] * missing)
     all_parents.frombytes(parents)
     all_words.frombytes(words)
 
 
-def _check_calls(spool: Spool) -> None:
-    """Calls may be written before the nodes that they belong to."""
-    for thread, node in {*((call.thread, call.node) for call in spool.calls), *spool.call_times}:
-        if not 0 < node < len(spool.exact_words.get(thread, ())):
-            raise ValueError("a call without its node")
+def _keep_whole(spool: Spool) -> None:
+    """Counts and calls may be written before their nodes: what has none at the end is dropped."""
+    known = {thread: len(words) for thread, words in spool.exact_words.items()}
+    for thread, counts in spool.exact_counts.items():
+        for node in [node for node in counts if not 0 < node < known[thread]]:
+            del counts[node]
+            spool.n_damaged += 1
+    calls = [call for call in spool.calls if 0 < call.node < known.get(call.thread, 0)]
+    times = {at: each for at, each in spool.call_times.items() if 0 < at[1] < known.get(at[0], 0)}
+    spool.n_damaged += len(spool.calls) - len(calls) + len(spool.call_times) - len(times)
+    spool.calls, spool.call_times = calls, times
 
 
 def _record(spool: Spool, kind: int, body: memoryview) -> None:
@@ -222,7 +240,8 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
         name = _name(body[form.FUNCTION_NAME_HEAD.size :])
         spool.function_names.setdefault(start, set()).add(name)
     elif kind == form.CLOCK:
-        spool.clocks.append(form.CLOCK_HEAD.unpack_from(body))
+        first_ticks, first_ns, ticks, time_ns = form.CLOCK_HEAD.unpack_from(body)
+        spool.clocks = [(first_ticks, first_ns), (ticks, time_ns)]
     elif kind == form.EVENTS:
         _events(spool, body)
     elif kind == form.CALL:
@@ -239,35 +258,35 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
 def read(path: str) -> Spool:
     """Read the spool at `path`; its samples are views into the file's bytes.
 
-    Raises PyhybridError where the file is missing, is no spool, is of another version, or breaks
-    off before anything was recorded; a torn tail is no error.
+    A torn tail is no error; records that are damaged, or refer to one that is, are left out and
+    counted.  Raises PyhybridError where the file is missing, is no spool, is of another version, or
+    breaks off before anything was recorded.
     """
     try:
         with open(path, "rb") as file:
-            data = memoryview(file.read())
+            data = file.read()
+            # The last thing that is written, so it is read last: the run may go on meanwhile.
+            head = os.pread(file.fileno(), form.HEADER.size, 0).ljust(form.HEADER.size, b"\0")
     except OSError as error:
         raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
-    at, size = form.HEADER.size, len(data)
-    if size < at or data[:8] != form.MAGIC:
+    if not head.startswith(form.MAGIC):
         raise PyhybridError(f"{path}: not a pyhybrid spool")
-    _, version, pid = form.HEADER.unpack_from(data)
+    _, version, pid, committed = form.HEADER.unpack(head)
     if version != form.VERSION:
         age = "a newer" if version > form.VERSION else "an older"
         raise PyhybridError(
             f"{path}: written by {age} pyhybrid: spool version {version}, not {form.VERSION}"
         )
     spool = Spool(path, pid)
-    try:
-        while at + form.RECORD.size <= size:
-            kind, length = form.RECORD.unpack_from(data, at)
-            body = at + form.RECORD.size
-            if not kind or body + length > size:  # torn, or zeros that a crash left behind
-                break
-            _record(spool, kind, data[body : body + length])
-            at = body + (length + 7) // 8 * 8
-        _check_calls(spool)
-    except (struct.error, ValueError, TypeError, KeyError) as error:
-        raise PyhybridError(f"{path}: damaged record at byte {at}: {error}") from error
+    for each in records(data, committed):
+        if isinstance(each, Damage):
+            spool.n_damaged += 1
+            continue
+        try:
+            _record(spool, each.kind, each.body)
+        except (struct.error, ValueError, TypeError, KeyError):
+            spool.n_damaged += 1
+    _keep_whole(spool)
     if "period_ns" not in spool.meta:
         raise PyhybridError(f"{path}: breaks off before anything was recorded")
     return spool

@@ -1,12 +1,15 @@
 """The spool's layout: src/record/spool.h in Python, names and all.
 
-Little endian.  A record is RECORD (type, length) and `length` bytes, padded to a multiple of 8.
+Little endian.  A record is RECORD (mark, check, type, length) and `length` bytes, padded to a
+multiple of 8; with REPLACED it is two halves, each HALF (length, check, round) and its content.
 """
 
 import struct
 
 MAGIC = b"PYHSPOOL"
-VERSION = 4
+VERSION = 5
+MARK = 0x6C6F6F70
+REPLACED = 1 << 31
 
 # enum spool_type
 (META, MODULE, MODULE_END, CODE, THREAD, THREAD_NAME, STACKS, FUNCTIONS, SAMPLES, COUNTERS, END) = (
@@ -15,8 +18,9 @@ VERSION = 4
 EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
 EVENTS, CALL, CALL_ATTRIBUTES, CALL_TIMES, C_FUNCTION, FUNCTION_NAME = range(17, 23)
 
-HEADER = struct.Struct("<8sII")
-RECORD = struct.Struct("<II")
+HEADER = struct.Struct("<8sIIQ")
+RECORD = struct.Struct("<IIII")
+HALF = struct.Struct("<IIQ")
 MODULE_HEAD = struct.Struct("<IIQQII")
 SEGMENT = struct.Struct("<QQQQ")
 MODULE_END_HEAD = struct.Struct("<IIQ")
@@ -25,13 +29,13 @@ THREAD_HEAD = struct.Struct("<IIQQ16s")
 THREAD_NAME_HEAD = struct.Struct("<II")
 STACKS_HEAD = struct.Struct("<II")
 SAMPLES_HEAD = struct.Struct("<IIIIQ")
-COUNTERS_HEAD = struct.Struct("<IIQQQQQQ8Q8Q64I")
+COUNTERS_HEAD = struct.Struct("<IIQQQQQ8Q8Q64I")
 END_HEAD = struct.Struct("<QQIIQI4x")
 EXACT_THREAD_HEAD = struct.Struct("<II")
 EXACT_NODES_HEAD = struct.Struct("<IIII")
-EXACT_COUNTERS_HEAD = struct.Struct("<II")
-EXACT_COUNT = struct.Struct("<IIQQQII")
-CLOCK_HEAD = struct.Struct("<QQ")
+EXACT_COUNTERS_HEAD = struct.Struct("<IIII")
+EXACT_COUNT = struct.Struct("<IIQQQQ")
+CLOCK_HEAD = struct.Struct("<QQQQ")
 REGION_HEAD = struct.Struct("<II")
 C_FUNCTION_HEAD = struct.Struct("<Q")
 FUNCTION_NAME_HEAD = struct.Struct("<Q")

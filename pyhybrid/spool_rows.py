@@ -62,7 +62,6 @@ class Chunk:
 class Counters:
     """A thread's own account; weights in periods, `handler_ns` as SPOOL_HISTOGRAM says."""
 
-    time_ns: int
     signals: int
     recorded: int
     recorded_weight: int
@@ -82,6 +81,7 @@ class ExactCount(NamedTuple):
     resumes: int
     total_ticks: int
     seeded: int
+    since_ticks: int
 
 
 @dataclass(slots=True)
@@ -164,4 +164,5 @@ class Spool:
     calls: list[CallTurn] = field(default_factory=list)
     call_attributes: dict[int, str] = field(default_factory=dict)  # serial -> JSON
     call_times: dict[tuple[int, int], CallTimes] = field(default_factory=dict)  # (thread, node)
+    n_damaged: int = 0  # records that do not count
     end: End | None = None  # None: the process was killed, or is still running

@@ -26,7 +26,7 @@ APPLICATION_ID = 0x50594842
 SCHEMA_VERSION = 3
 SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 
-NO_COUNTERS = Counters(0, 0, 0, 0, 0, 0, (), (), ())
+NO_COUNTERS = Counters(0, 0, 0, 0, 0, (), (), ())
 
 
 def _clean(text: str | None) -> str | None:

@@ -5,9 +5,9 @@
 void c_call_ends(struct exact_thread *t, uint32_t i, uint64_t now)
 {
     const struct exact_c_call *c = &t->c_calls[i];
-    t->stack[i].flags &= ~(uint64_t)EXACT_IN_C;
     if (now > c->since)
         count(&c->node->total_ticks, now - c->since);
+    exact_set_flags(&t->stack[i], t->stack[i].flags & ~(uint64_t)EXACT_IN_C);
 }
 
 /* By the function on top.  The last call at this depth often was the same.  Below the tree's bound, where
@@ -24,8 +24,8 @@ static ALWAYS_INLINE void begin_c_call(struct exact *x, struct exact_thread *t, 
     count(&node->calls, 1);
     if (node == top->node || !(top->flags & EXACT_RECORDED))
         return;
-    top->flags |= EXACT_IN_C;
     *c = (struct exact_c_call){node, exact_ticks(x)};
+    exact_set_flags(top, top->flags | EXACT_IN_C);
 }
 
 bool c_call_begins(uint64_t code, uint64_t function)

@@ -24,7 +24,7 @@ static struct exact_frame *push_region(struct exact *x, struct exact_thread *t,
                (node != below->node ? EXACT_RECORDED : 0);
     if (x->log_events)
         turns_begin(x, t, s, is_new);
-    t->depth++;
+    exact_set_depth(t, t->depth + 1);
     return s;
 }
 

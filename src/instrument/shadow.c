@@ -99,7 +99,7 @@ static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thre
         flags = judged(x, t, f, node);
     *s = (struct exact_frame){
         .frame = (uint64_t)f, .entry = entry, .node = node, .since = 0, .flags = flags};
-    t->depth++;
+    exact_set_depth(t, t->depth + 1);
     return s;
 }
 
@@ -262,9 +262,9 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     top[1].entry = top->entry;
     top[1].node = node;
     top[1].flags = EXACT_RECORDED;
-    t->depth = depth + 1;
     count(is_call ? &node->calls : &node->resumes, 1);
     top[1].since = arch_ticks();
+    exact_set_depth(t, depth + 1);
     if (!LIKELY(!x->log_events))
         turns_begin(x, t, &top[1], is_call);
     shadow_leave();
@@ -375,7 +375,7 @@ static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
         count(&top->node->total_ticks, now - top->since);
     if (!LIKELY(!x->log_events))
         turns_end(x, t, top, now, how);
-    t->depth = depth - 1;
+    exact_set_depth(t, depth - 1);
     shadow_leave();
     return true;
 }

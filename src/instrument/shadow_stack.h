@@ -60,7 +60,7 @@ static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t 
         count(&f->node->total_ticks, now - f->since);
     if (!LIKELY(!x->log_events && !(f->flags & EXACT_KEPT)) && f->flags & EXACT_RECORDED)
         turns_end(x, t, f, now, how);
-    t->depth--;
+    exact_set_depth(t, t->depth - 1);
 }
 
 /* Pops any frame. */

@@ -36,6 +36,8 @@ struct drain_thread {
     struct ticks ticks; /* their places: in `kernel` below */
     uint32_t waited;
     uint64_t n_repeated, repeated_weight; /* samples that no signal stands behind */
+    struct spool_counters counters;       /* as the spool has them */
+    struct spool_place counters_place;
     struct sample_chunk samples;
 };
 
@@ -230,8 +232,13 @@ static void flush_stacks(struct drain *d)
     }
 }
 
+bool drain_has_samples(const struct thread *t)
+{
+    return t->drain->samples.n;
+}
+
 /* After the stacks that they are of. */
-static void flush_samples(struct drain *d, struct thread *t)
+static void write_samples(struct drain *d, struct thread *t)
 {
     if (t->drain->samples.n)
         flush_stacks(d);
@@ -242,7 +249,7 @@ static void put_sample(struct drain *d, struct thread *t, uint64_t time_ns, uint
                        uint32_t place, uint32_t cpu)
 {
     if (sample_chunk_is_full(&t->drain->samples, time_ns))
-        flush_samples(d, t);
+        write_samples(d, t);
     sample_chunk_add(&t->drain->samples, time_ns, weight, place, cpu);
 }
 
@@ -368,11 +375,10 @@ void drain_end(struct drain *d)
 
 void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight)
 {
-    const struct drain_thread *own = t->drain;
+    struct drain_thread *own = t->drain;
     struct thread_counters *c = &t->counters;
     struct spool_counters record = {.thread = t->index,
                                     .n_losses = N_LOSSES,
-                                    .time_ns = clock_now_ns(),
                                     .signals = counter_get(&c->signals) + own->n_repeated,
                                     .recorded = counter_get(&c->recorded) + own->n_repeated,
                                     .recorded_weight =
@@ -385,8 +391,12 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
     }
     for (int i = 0; i < SPOOL_HISTOGRAM; i++)
         record.handler_ns[i] = (uint32_t)counter_get(&c->handler_ns[i]);
-    flush_samples(d, t);
-    spool_append(d->spool, SPOOL_COUNTERS, &record, sizeof record, NULL, 0);
+    write_samples(d, t);
+    if (own->counters_place.at && !memcmp(&own->counters, &record, sizeof record))
+        return;
+    own->counters = record;
+    spool_replace(d->spool, &own->counters_place, SPOOL_COUNTERS, sizeof record, &record,
+                  sizeof record, NULL, 0);
 }
 
 int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,

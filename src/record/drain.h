@@ -42,6 +42,9 @@ void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t 
 bool drain_begin(struct drain *d);
 void drain_end(struct drain *d);
 
+/* Has it samples that the spool has not? */
+bool drain_has_samples(const struct thread *t);
+
 /* Writes the thread's samples and counters so far.  `missed_weight`: periods nobody sampled. */
 void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight);
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,23 +15,27 @@ struct spool {
     pthread_mutex_t lock;
     struct own_fd file; /* never is a file written to that is not ours */
     int error;          /* the first one; nothing is written after it */
+    uint64_t end;       /* of the file */
+    uint64_t round;     /* the one that is being written, from 1 */
+    bool is_begun;      /* something of it is written */
     size_t used;
-    unsigned char buffer[BUFFER];
+    unsigned char buffer[BUFFER]; /* what comes at the file's end */
 };
 
-static int write_out(struct spool *s, const void *data, size_t length)
+static int write_at(struct spool *s, const void *data, size_t length, uint64_t at)
 {
     const char *p = data;
     if (!s->error && !own_fd_is(&s->file))
         s->error = -EBADF;
     while (!s->error && length) {
-        ssize_t n = write(s->file.fd, p, length);
+        ssize_t n = pwrite(s->file.fd, p, length, (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
             s->error = -errno;
         } else {
             p += n;
+            at += (size_t)n;
             length -= (size_t)n;
         }
     }
@@ -40,7 +45,8 @@ static int write_out(struct spool *s, const void *data, size_t length)
 static void flush(struct spool *s)
 {
     if (s->used)
-        write_out(s, s->buffer, s->used);
+        write_at(s, s->buffer, s->used, s->end);
+    s->end += s->used;
     s->used = 0;
 }
 
@@ -60,11 +66,43 @@ static void put(struct spool *s, const void *data, size_t length)
     if (s->used + length > BUFFER)
         flush(s);
     if (length > BUFFER) {
-        write_out(s, data, length);
+        write_at(s, data, length, s->end);
+        s->end += length;
         return;
     }
     memcpy(s->buffer + s->used, data, length);
     s->used += length;
+}
+
+static void put_zeros(struct spool *s, size_t length)
+{
+    static const char zeros[4096];
+    for (; length > sizeof zeros; length -= sizeof zeros)
+        put(s, zeros, sizeof zeros);
+    put(s, zeros, length);
+}
+
+/* Adler-32 of what `sum` (at first 1) is of, and `data`. */
+static uint32_t check(uint32_t sum, const void *data, size_t length)
+{
+    const unsigned char *p = data;
+    uint32_t a = sum & 0xffff, b = sum >> 16;
+    while (length) {
+        size_t n = length < 5552 ? length : 5552; /* so many do not overflow */
+        length -= n;
+        for (; n >= 8; n -= 8, p += 8) {
+            b += 8 * a + 8u * p[0] + 7u * p[1] + 6u * p[2] + 5u * p[3] + 4u * p[4] + 3u * p[5] +
+                 2u * p[6] + p[7];
+            a += 0u + p[0] + p[1] + p[2] + p[3] + p[4] + p[5] + p[6] + p[7];
+        }
+        while (n--) {
+            a += *p++;
+            b += a;
+        }
+        a %= 65521;
+        b %= 65521;
+    }
+    return b << 16 | a;
 }
 
 int spool_open(struct spool **out, int fd, int fd_floor)
@@ -78,6 +116,7 @@ int spool_open(struct spool **out, int fd, int fd_floor)
         return error;
     }
     pthread_mutex_init(&s->lock, NULL);
+    s->round = 1;
     struct spool_header header = {.magic = SPOOL_MAGIC, .version = SPOOL_VERSION};
     header.pid = (uint32_t)getpid();
     put(s, &header, sizeof header);
@@ -85,17 +124,78 @@ int spool_open(struct spool **out, int fd, int fd_floor)
     return 0;
 }
 
+static struct spool_record record_head(uint32_t type, size_t length)
+{
+    struct spool_record r = {.mark = SPOOL_MARK, .type = type, .length = (uint32_t)length};
+    r.check = check(1, &r.type, sizeof r.type + sizeof r.length);
+    return r;
+}
+
 int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_length,
                  const void *body, size_t body_length)
 {
-    static const char zeros[8];
     size_t length = head_length + body_length;
-    struct spool_record record = {type, (uint32_t)length};
+    struct spool_record record = record_head(type, length);
+    record.check = check(check(record.check, head, head_length), body, body_length);
     pthread_mutex_lock(&s->lock);
     put(s, &record, sizeof record);
     put(s, head, head_length);
     put(s, body, body_length);
-    put(s, zeros, -length & 7);
+    put_zeros(s, -length & 7);
+    int error = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+static void put_half(struct spool *s, const void *head, size_t head_length, const void *body,
+                     size_t body_length)
+{
+    struct spool_half half = {.length = (uint32_t)(head_length + body_length), .round = s->round};
+    uint32_t sum =
+        check(check(1, &half.length, sizeof half.length), &half.round, sizeof half.round);
+    half.check = check(check(sum, head, head_length), body, body_length);
+    put(s, &half, sizeof half);
+    put(s, head, head_length);
+    put(s, body, body_length);
+}
+
+int spool_replace(struct spool *s, struct spool_place *place, uint32_t type, size_t capacity,
+                  const void *head, size_t head_length, const void *body, size_t body_length)
+{
+    size_t length = sizeof(struct spool_half) + head_length + body_length;
+    if (length > BUFFER || head_length + body_length > capacity)
+        return -EINVAL;
+    pthread_mutex_lock(&s->lock);
+    if (!place->at) { /* with room for both halves: later the disk may be full */
+        place->half_bytes = (uint32_t)((sizeof(struct spool_half) + capacity + 7) & ~7ull);
+        struct spool_record record = record_head(type | SPOOL_REPLACED, 2ull * place->half_bytes);
+        put(s, &record, sizeof record);
+        place->at = s->end + s->used;
+        put_half(s, head, head_length, body, body_length);
+        put_zeros(s, 2ull * place->half_bytes - length);
+    } else {
+        place->newest ^= place->round != s->round;
+        flush(s);
+        put_half(s, head, head_length, body, body_length);
+        write_at(s, s->buffer, s->used, place->at + (uint64_t)place->newest * place->half_bytes);
+        s->used = 0;
+    }
+    place->round = s->round;
+    s->is_begun = true;
+    int error = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+int spool_commit(struct spool *s)
+{
+    pthread_mutex_lock(&s->lock);
+    flush(s);
+    if (s->is_begun) {
+        write_at(s, &s->round, sizeof s->round, offsetof(struct spool_header, committed));
+        s->round++;
+        s->is_begun = false;
+    }
     int error = s->error;
     pthread_mutex_unlock(&s->lock);
     return error;

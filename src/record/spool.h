@@ -1,9 +1,17 @@
-/* spool.h - the append-only file `PREFIX.pyhybrid.part` that the profiled process writes.
+/* spool.h - the file `PREFIX.pyhybrid.part` that the profiled process writes.
  *
  * Format (little endian).  The file starts with struct spool_header; then records follow, each a
  * struct spool_record and `length` bytes of payload, padded with zeros to a multiple of 8 (the
  * padding is not counted in `length`).  A process that is killed leaves a torn last record: a
- * reader ignores what does not fit.  Readers skip types that they do not know.
+ * reader ignores what does not fit.  Where a record is damaged, the next one is found by its mark
+ * and its check.  Readers skip types that they do not know.
+ *
+ * Records are added at the end and stay as they are, but for those whose type has SPOOL_REPLACED:
+ * counters, which are written again and again in their place.  Such a record is two halves of the
+ * same length, each a struct spool_half and its content.  All of them are written in rounds: a half
+ * of the round that the file's header calls committed is never written to, so of each record the
+ * newest half counts whose round is not after that one: the counters of one moment, whenever the
+ * process is killed.  A half of round 0 is empty.
  *
  * Times are CLOCK_MONOTONIC nanoseconds.  Weights count sampling periods (meta `period_ns`).
  * Frame words are canonical (frame.h).
@@ -19,17 +27,29 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 4
+#define SPOOL_VERSION 5
+#define SPOOL_MARK 0x6c6f6f70u /* "pool" */
+#define SPOOL_REPLACED 0x80000000u
 
 struct spool_header {
     char magic[8] __attribute__((nonstring));
     uint32_t version;
     uint32_t pid;
+    uint64_t committed; /* round */
 };
 
+/* Checks are Adler-32 (RFC 1950), as zlib has it. */
 struct spool_record {
-    uint32_t type; /* enum spool_type */
-    uint32_t length;
+    uint32_t mark;   /* SPOOL_MARK */
+    uint32_t check;  /* of type, length and payload; of a replaced record's type and length */
+    uint32_t type;   /* enum spool_type; with SPOOL_REPLACED */
+    uint32_t length; /* of both halves */
+};
+
+struct spool_half {
+    uint32_t length; /* of its content */
+    uint32_t check;  /* of length, round (as 8 bytes) and content */
+    uint64_t round;
 };
 
 enum spool_type {
@@ -42,20 +62,18 @@ enum spool_type {
     SPOOL_STACKS,      /* struct spool_stacks, uint32_t parent[n], pad to 8, uint64_t word[n] */
     SPOOL_FUNCTIONS,   /* struct spool_function[length / 16] */
     SPOOL_SAMPLES,     /* struct spool_samples, dt[n], stack[n], weights[n_weights], cpus[n_cpus] */
-    SPOOL_COUNTERS,    /* struct spool_counters: a snapshot, the thread's last one counts */
+    SPOOL_COUNTERS,    /* struct spool_counters; replaced */
     SPOOL_END,         /* struct spool_end: the profiler was stopped in order */
     SPOOL_EXACT_THREAD, /* struct spool_exact_thread, name in UTF-8: events came from a thread */
     SPOOL_EXACT_NODES, /* struct spool_exact_nodes, uint32_t parent[n], pad to 8, uint64_t word[n] */
-    SPOOL_EXACT_COUNTERS, /* struct spool_exact_counters, struct spool_exact_count[n]: a node's last
-                             one counts */
-    SPOOL_CLOCK,  /* struct spool_clock: readings of both clocks, the first and the last count */
-    SPOOL_REGION, /* struct spool_region, name in UTF-8 */
-    SPOOL_EVENTS, /* struct spool_events, uint64_t event[n] (event_log.h) */
-    SPOOL_CALL,   /* struct spool_call */
+    SPOOL_EXACT_COUNTERS,  /* struct spool_exact_counters, struct spool_exact_count[n]; replaced */
+    SPOOL_CLOCK,           /* struct spool_clock; replaced */
+    SPOOL_REGION,          /* struct spool_region, name in UTF-8 */
+    SPOOL_EVENTS,          /* struct spool_events, uint64_t event[n] (event_log.h) */
+    SPOOL_CALL,            /* struct spool_call */
     SPOOL_CALL_ATTRIBUTES, /* struct spool_call_attributes, a JSON object */
-    SPOOL_CALL_TIMES, /* struct spool_call_times, uint32_t bucket[320] (kept_calls.h): a node's last one
-                              counts */
-    SPOOL_C_FUNCTION,    /* struct spool_c_function, name in UTF-8: as Python calls it */
+    SPOOL_CALL_TIMES, /* struct spool_call_times, uint32_t bucket[320] (kept_calls.h); replaced */
+    SPOOL_C_FUNCTION, /* struct spool_c_function, name in UTF-8: as Python calls it */
     SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
 };
 
@@ -154,7 +172,6 @@ enum loss { /* why a signal was not recorded; names stand in pyhybrid/pseudo.py 
 struct spool_counters {
     uint32_t thread;
     uint32_t n_losses;
-    uint64_t time_ns;
     uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (asleep.h) */
     uint64_t recorded;
     uint64_t recorded_weight;
@@ -192,23 +209,25 @@ struct spool_exact_nodes {
     uint32_t pad;
 };
 
-struct spool_exact_counters {
+struct spool_exact_counters { /* of nodes first_id, first_id + 1... */
     uint32_t thread;
+    uint32_t first_id;
     uint32_t n;
-};
-
-struct spool_exact_count {
-    uint32_t node;
-    uint32_t raised; /* ends by an exception */
-    uint64_t calls, resumes;
-    uint64_t total_ticks; /* of activations that ended */
-    uint32_t seeded;      /* activations that had begun before profiling did: timed from then on */
     uint32_t pad;
 };
 
-struct spool_clock { /* ticks of the exact half's clock, and CLOCK_MONOTONIC */
-    uint64_t ticks;
-    uint64_t time_ns;
+struct spool_exact_count {
+    uint32_t raised; /* ends by an exception */
+    uint32_t seeded; /* activations that had begun before profiling did: timed from then on */
+    uint64_t calls, resumes;
+    uint64_t total_ticks; /* of activations that ended */
+    uint64_t
+        since_ticks; /* of one that runs: its begin; 0: none runs.  It ran up to spool_clock's last reading */
+};
+
+struct spool_clock {                /* ticks of the exact half's clock, and CLOCK_MONOTONIC */
+    uint64_t first_ticks, first_ns; /* when profiling began */
+    uint64_t ticks, time_ns;        /* when this round began */
 };
 
 struct spool_region { /* a name that frame words refer to */
@@ -253,13 +272,28 @@ struct spool_function_name { /* of a C function; it may have several (instrument
 
 struct spool;
 
-/* Writes to a duplicate of `fd` whose number is `fd_floor` or higher, out of the program's way. */
+/* Writes to a duplicate of `fd`, an empty file without O_APPEND, whose number is `fd_floor` or higher, out of
+ * the program's way. */
 int spool_open(struct spool **out, int fd, int fd_floor);
 
 /* Adds a record whose payload is `head` and then `body`.  It is buffered until spool_flush. */
 int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_length,
                  const void *body, size_t body_length);
 int spool_flush(struct spool *s);
+
+/* A replaced record, as its writer knows it: zeros before it is written first. */
+struct spool_place {
+    uint64_t at; /* of the first half in the file */
+    uint32_t half_bytes;
+    uint32_t newest; /* half: 0 or 1 */
+    uint64_t round;  /* the newest's */
+};
+
+/* Writes the record at `place`, whose content is never longer than `capacity`, anew.  It counts from
+ * spool_commit on, which flushes and ends the round. */
+int spool_replace(struct spool *s, struct spool_place *place, uint32_t type, size_t capacity,
+                  const void *head, size_t head_length, const void *body, size_t body_length);
+int spool_commit(struct spool *s);
 void spool_close(struct spool *s); /* without a flush */
 
 /* Closes the descriptor and nothing else: in a forked child the file is the parent's. */

@@ -4,6 +4,7 @@
 
 #include "clock.h"
 #include "call_tree.h"
+#include "trace_counters.h"
 #include "trace_log.h"
 #include "frame.h"
 #include "map.h"
@@ -27,7 +28,9 @@ struct exact_drain {
         uint32_t parent[CHUNK];
     } part;
     uint64_t nodes[CHUNK];
-    struct spool_exact_count counts[CHUNK];
+    struct exact_counters counters;
+    struct spool_clock clock;
+    struct spool_place clock_place;
 };
 
 struct exact_drain *exact_drain_new(struct spool *s, struct words *w, struct exact *x,
@@ -50,6 +53,7 @@ void exact_drain_free(struct exact_drain *d)
     if (!d)
         return;
     exact_log_free(&d->log);
+    exact_counters_free(&d->counters);
     map_memory_free(d, sizeof *d);
 }
 
@@ -62,8 +66,14 @@ void exact_drain_codes(struct exact_drain *d)
 
 static void write_clock(struct exact_drain *d)
 {
-    struct spool_clock now = {exact_ticks(d->exact), clock_now_ns()};
-    spool_append(d->spool, SPOOL_CLOCK, &now, sizeof now, NULL, 0);
+    d->clock.ticks = exact_ticks(d->exact);
+    d->clock.time_ns = clock_now_ns();
+    if (!d->clock.first_ns) {
+        d->clock.first_ticks = d->clock.ticks;
+        d->clock.first_ns = d->clock.time_ns;
+    }
+    spool_replace(d->spool, &d->clock_place, SPOOL_CLOCK, sizeof d->clock, &d->clock,
+                  sizeof d->clock, NULL, 0);
 }
 
 static void write_exact_nodes(struct exact_drain *d, struct exact_thread *t, bool last)
@@ -89,37 +99,6 @@ static void write_exact_nodes(struct exact_drain *d, struct exact_thread *t, boo
                      n * sizeof *d->nodes);
         t->n_written += n;
     } while (n == CHUNK);
-}
-
-static void write_exact_counters(struct exact_drain *d, struct exact_thread *t)
-{
-    struct spool_exact_counters head = {.thread = t->index};
-    if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)t->n_written + 1,
-                         sizeof *t->drained))
-        return;
-    for (uint32_t id = 1; id <= t->n_written; id++) {
-        struct exact_node *n = (struct exact_node *)exact_read_node(t, id);
-        struct spool_exact_count c = {
-            .node = id,
-            .raised = atomic_load_explicit(&n->raised, memory_order_relaxed),
-            .calls = atomic_load_explicit(&n->calls, memory_order_relaxed),
-            .resumes = atomic_load_explicit(&n->resumes, memory_order_relaxed),
-            .total_ticks = atomic_load_explicit(&n->total_ticks, memory_order_relaxed),
-            .seeded = atomic_load_explicit(&n->seeded, memory_order_relaxed)};
-        uint64_t digest = c.calls + c.resumes + c.seeded + c.raised + (c.total_ticks << 1);
-        if (digest == t->drained[id].digest)
-            continue;
-        t->drained[id].digest = digest;
-        d->counts[head.n++] = c;
-        if (head.n == CHUNK) {
-            spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, d->counts,
-                         head.n * sizeof *d->counts);
-            head.n = 0;
-        }
-    }
-    if (head.n)
-        spool_append(d->spool, SPOOL_EXACT_COUNTERS, &head, sizeof head, d->counts,
-                     head.n * sizeof *d->counts);
 }
 
 static void announce(struct exact_drain *d, struct exact_thread *t)
@@ -173,7 +152,7 @@ void exact_drain_write(struct exact_drain *d, const struct registry *r, bool las
         if (last || ended)
             exact_log_end_thread(&d->log, d->spool, t);
         write_exact_nodes(d, t, last);
-        write_exact_counters(d, t);
+        exact_counters_write(&d->counters, d->spool, t);
         /* Samples that hang on its nodes may be in its ring as long as the registry has it. */
         if (ended && t->n_written == atomic_load(&t->n) && !registry_find(r, t->tid))
             exact_remove_thread(x, before, t);

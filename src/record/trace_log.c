@@ -140,11 +140,17 @@ void exact_log_write_times(struct spool *s, struct exact_thread *t)
             .n_lost = atomic_load_explicit(&t->calls.n_lost, memory_order_relaxed)};
         if (head.n == c->n_written)
             continue;
+        if (!c->place && map_memory_grow(&t->call_places, &t->call_places_bytes,
+                                         (size_t)t->n_call_places + 1, sizeof *t->call_places))
+            c->place = ++t->n_call_places;
+        if (!c->place)
+            continue;
         c->n_written = head.n;
         uint32_t bucket[CALLS_BUCKETS];
         for (uint32_t i = 0; i < CALLS_BUCKETS; i++)
             bucket[i] = atomic_load_explicit(&c->bucket[i], memory_order_relaxed);
-        spool_append(s, SPOOL_CALL_TIMES, &head, sizeof head, bucket, sizeof bucket);
+        spool_replace(s, &t->call_places[c->place - 1], SPOOL_CALL_TIMES,
+                      sizeof head + sizeof bucket, &head, sizeof head, bucket, sizeof bucket);
     }
 }
 

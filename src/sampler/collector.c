@@ -1,7 +1,8 @@
 /* The collector: a thread of ours in the profiled process.
  *
  * Every 10 ms it looks for new and ended threads and gives the new ones a clock; every 50 ms (or
- * when a ring fills up) it drains the rings; every second it writes counters and flushes the spool.
+ * when a ring fills up) it drains the rings into the spool; what the exact half counted is written when it has run
+ * for twice as long as the last time, at most every second: so much is lost of a process that is killed.
  * Where threads inherit their clock and none came or went of late, it looks only when it drains: each look
  * takes a processor from a thread that others may wait for, which costs a parallel program twice.
  * It may wake up 2 ms late, with an interrupt that comes anyway: one of its own would cost a virtual machine about as
@@ -36,10 +37,15 @@
 #define DRAIN_NS 50000000ull
 #define SCAN_REST 10
 #define QUIET_AFTER_NS 100000000ull
-#define SNAPSHOT_NS 1000000000ull
+#define SECOND_NS 1000000000ull
 #define COVER_NS 20000000ull
 #define EXEC_CPU_NS 10000000ull
 #define EXEC_MAX_NS 2000000000ull
+
+/* When it last did what it does now and then. */
+struct done {
+    uint64_t drained, counted, looked;
+};
 
 /* The thread's CPU time at `cpu_ns` by its clock, without what it spent while nothing counted. */
 static uint64_t counted_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
@@ -283,7 +289,20 @@ static bool exec_failed(const struct session *s, uint64_t now, uint64_t paused)
     return !cpu || cpu - s->exec_cpu_ns > EXEC_CPU_NS || now - paused > EXEC_MAX_NS;
 }
 
-static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *snapped)
+static void snapshot_if_sampled(struct session *s, struct thread *t)
+{
+    if (drain_has_samples(t))
+        snapshot(s, t);
+}
+
+/* Of a young process little is lost, too. */
+static uint64_t snapshot_after(const struct session *s, uint64_t now)
+{
+    uint64_t half = (now - s->start_ns) / 2;
+    return half < SECOND_NS ? half : SECOND_NS;
+}
+
+static void tick(struct session *s, uint64_t now, struct done *done)
 {
     session_pause_idle(s);
     uint64_t paused = atomic_load(&s->paused_until_ns);
@@ -301,22 +320,26 @@ static void tick(struct session *s, uint64_t now, uint64_t *drained, uint64_t *s
         names_look(s, now);
     if (s->clock == CLOCK_WALL && !paused)
         for_each(s, asleep_look);
-    if (now - *drained >= DRAIN_NS || ring_urgent(s)) {
-        *drained = now;
+    if (now - done->drained >= DRAIN_NS || ring_urgent(s)) {
+        done->drained = now;
         perf_clocks_seek_closed(s);
         drain_all(s, false);
+        for_each(s, snapshot_if_sampled);
         if (!paused)
             for_each(s, cover);
         if (s->engine == ENGINE_SIGTRAP && sigtrap_watched(&s->status))
             leave_sigtrap(s, "a debugger watches");
+        if (now - done->counted >= snapshot_after(s, now)) {
+            done->counted = now;
+            for_each(s, snapshot);
+            drain_exact(s->drain, &s->registry, false);
+        }
+        spool_commit(s->spool);
     }
-    if (now - *snapped >= SNAPSHOT_NS) {
-        *snapped = now;
-        for_each(s, snapshot);
+    if (now - done->looked >= SECOND_NS) {
+        done->looked = now;
         if (!paused)
             for_each(s, keep_pace);
-        drain_exact(s->drain, &s->registry, false);
-        spool_flush(s->spool);
         s->look_again = true;
     }
 }
@@ -364,7 +387,8 @@ static void wait_until(struct session *s, uint64_t time_ns)
 static void *collect(void *arg)
 {
     struct session *s = arg;
-    uint64_t now = clock_now_ns(), drained = now, snapped = now, next = now;
+    uint64_t now = clock_now_ns(), next = now;
+    struct done done = {now, now, now};
     atomic_store(&s->collector_tid, (int)syscall(SYS_gettid));
     prctl(PR_SET_TIMERSLACK, SLACK_NS);
     pthread_mutex_lock(&session_lock);
@@ -384,7 +408,7 @@ static void *collect(void *arg)
         if (next > now + step) /* it was nudged */
             next = now + step;
         wait_until(s, next);
-        tick(s, clock_now_ns(), &drained, &snapped);
+        tick(s, clock_now_ns(), &done);
     }
     pthread_mutex_unlock(&session_lock);
     collector_scan(s);
@@ -398,10 +422,11 @@ static void *collect(void *arg)
         ;
     drain_all(s, true);
     for_each(s, asleep_end);
-    for_each(s, snapshot);
     drain_begin(s->drain);
+    for_each(s, snapshot);
     drain_exact(s->drain, &s->registry, true);
     drain_end(s->drain);
+    spool_commit(s->spool);
     return NULL;
 }
 

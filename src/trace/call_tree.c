@@ -134,20 +134,31 @@ static size_t chunk_bytes(uint32_t chunk)
     return sizeof(struct exact_node) << (EXACT_CHUNK_BITS + chunk);
 }
 
+/* `c_calls` comes after it, as in the first block. */
+static size_t stack_bytes(const struct exact_thread *t, uint32_t capacity)
+{
+    return capacity * (sizeof *t->stack + (t->c_calls ? sizeof *t->c_calls : 0));
+}
+
 static void free_thread(struct exact_thread *t)
 {
     for (uint32_t i = 0; i < EXACT_CHUNKS; i++)
         free_piece(t, t->chunk[i], chunk_bytes(i));
     free_piece(t, t->table, ((size_t)t->mask + 1) * sizeof *t->table);
     free_piece(t, t->children, sizeof *t->children << t->child_bits);
-    free_piece(t, t->stack, t->capacity * sizeof *t->stack);
-    free_piece(t, t->c_calls, t->capacity * sizeof *t->c_calls);
+    free_piece(t, t->stack, stack_bytes(t, t->capacity));
+    for (struct exact_frame *s = t->outgrown, *before; s; s = before) {
+        before = (struct exact_frame *)s->frame;
+        map_memory_free(s, s->entry);
+    }
     map_memory_free(t->line, t->n_lines * sizeof *t->line);
     map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
     map_memory_free(t->memo.set, t->memo.n_sets * sizeof *t->memo.set);
     map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
     calls_clear(&t->calls);
     map_memory_free(t->drained, t->drained_bytes);
+    map_memory_free(t->blocks, t->blocks_bytes);
+    map_memory_free(t->call_places, t->call_places_bytes);
     map_memory_free(t, sizeof(struct first_block));
 }
 
@@ -208,23 +219,24 @@ void exact_remove_thread(struct exact *x, struct exact_thread *before, struct ex
 
 bool exact_grow_stack(struct exact_thread *t)
 {
-    size_t bytes = t->capacity * sizeof *t->stack, c_bytes = t->capacity * sizeof *t->c_calls;
+    size_t bytes = stack_bytes(t, t->capacity);
     struct exact_frame *larger = map_memory(2 * bytes), *old = t->stack;
-    struct exact_c_call *c_larger = t->c_calls ? map_memory(2 * c_bytes) : NULL;
-    if (!larger || (t->c_calls && !c_larger)) {
-        map_memory_free(larger, 2 * bytes);
-        map_memory_free(c_larger, 2 * c_bytes);
+    if (!larger)
         return false;
+    memcpy(larger, old, t->capacity * sizeof *old);
+    if (t->c_calls) {
+        struct exact_c_call *c_calls = (struct exact_c_call *)(larger + 2 * (size_t)t->capacity);
+        memcpy(c_calls, t->c_calls, t->capacity * sizeof *c_calls);
+        __atomic_store_n(&t->c_calls, c_calls, __ATOMIC_RELEASE);
     }
-    memcpy(larger, old, bytes);
-    t->stack = larger;
-    if (c_larger) {
-        memcpy(c_larger, t->c_calls, c_bytes);
-        free_piece(t, t->c_calls, c_bytes);
-        t->c_calls = c_larger;
-    }
+    __atomic_store_n(&t->stack, larger, __ATOMIC_RELEASE);
     t->capacity *= 2;
-    free_piece(t, old, bytes);
+    if (old == ((struct first_block *)t)->stack)
+        return true;
+    __atomic_store_n(&old->node, NULL, __ATOMIC_RELEASE);
+    old->frame = (uint64_t)t->outgrown;
+    old->entry = bytes;
+    t->outgrown = old;
     return true;
 }
 

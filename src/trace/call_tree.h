@@ -70,6 +70,12 @@ struct exact_frame {
     uint64_t flags;
 };
 
+/* EXACT_IN_C is set after what it stands for is written, and taken away after that is counted: the drain reads it. */
+static inline void exact_set_flags(struct exact_frame *f, uint64_t flags)
+{
+    __atomic_store_n(&f->flags, flags, __ATOMIC_RELEASE);
+}
+
 /* Python children that were called lately, of nodes that call more than two: direct-mapped, a quarter of `table` and
  * 2^10 at most. */
 struct exact_child {
@@ -102,9 +108,13 @@ struct exact_c_call {
 
 /* What the drain knows of a node. */
 struct exact_drained {
-    uint64_t digest; /* of its counters in the spool */
-    uint32_t stack;  /* the one for the samples that hang on it; 0: not yet */
+    uint32_t stack; /* the one for the samples that hang on it; 0: not yet */
+    uint32_t open;  /* its place, from 1, among the activations that run; 0: none does */
 };
+
+/* The drain's: nodes whose counters are one record of the spool. */
+struct exact_block;
+struct spool_place;
 
 /* Native paths that were walked before (path_memo.h). */
 struct memo {
@@ -130,9 +140,12 @@ struct exact_thread {
     struct exact_child *children;
     uint32_t child_bits;
 
+    /* The drain reads them, too: what is below `depth` is whole (exact_set_depth). */
     struct exact_frame *stack;
     struct exact_c_call *c_calls; /* beside `stack`; NULL: not counted */
     uint32_t depth, capacity;
+    struct exact_frame *
+        outgrown; /* the stack before, which the drain may be reading: its first frame says which came before that, and its size */
     struct exact_line *line; /* by place in the stack; made when it is needed */
     uint32_t n_lines;
     struct exact_place *place; /* direct-mapped; made with `line` */
@@ -148,6 +161,11 @@ struct exact_thread {
     uint32_t n_written;            /* the drain's: nodes that the spool has */
     struct exact_drained *drained; /* the drain's: of each node */
     size_t drained_bytes;
+    struct exact_block *blocks; /* the drain's, with the counters of nodes in the spool */
+    size_t blocks_bytes;
+    struct spool_place *call_places; /* the drain's: records with durations of nodes' calls */
+    size_t call_places_bytes;
+    uint32_t n_call_places;
     uint64_t events_ticks; /* the drain's: of the last event that it took */
     uint32_t index;        /* the drain's, from 1 */
 };
@@ -252,6 +270,12 @@ static inline bool exact_is_full(const struct exact_node *n)
 
 /* Room for one more frame.  False: no memory. */
 bool exact_grow_stack(struct exact_thread *t);
+
+/* A frame is written before it lies below `depth`, its figures are counted before it does no more. */
+static inline void exact_set_depth(struct exact_thread *t, uint32_t depth)
+{
+    __atomic_store_n(&t->depth, depth, __ATOMIC_RELEASE);
+}
 
 /* For the drain: the next code record of the queue, which stays until the next call; NULL: none. */
 const struct code_record *exact_read_code(struct exact *x);

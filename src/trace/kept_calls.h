@@ -41,6 +41,7 @@ struct call_times {
     uint32_t n_kept, n_raised_bar;
     uint64_t bar;       /* single calls below are not kept */
     uint64_t n_written; /* the drain's */
+    uint32_t place;     /* the drain's, from 1: of its record among the thread's */
 };
 
 enum call_record { CALL_TURN = 1, CALL_ATTRIBUTES };

@@ -124,22 +124,24 @@ static void read_spool(void)
     static uint64_t words[MAX];
     static uint64_t data[1 << 16];
     drain_snapshot(drain, thread, 0, 0);
-    assert_int_equal(spool_flush(spool), 0);
+    assert_int_equal(spool_commit(spool), 0);
     ssize_t size = pread(file, data, sizeof data, 0);
     memset(&found, 0, sizeof found);
     for (char *at = (char *)data + sizeof(struct spool_header); at < (char *)data + size;) {
         struct spool_record *r = (struct spool_record *)at;
-        void *body = r + 1;
+        char *body = (char *)(r + 1);
         if (r->type == SPOOL_STACKS) {
-            const struct spool_stacks *s = body;
+            const struct spool_stacks *s = (const struct spool_stacks *)body;
             const uint32_t *p = (const uint32_t *)(s + 1);
             assert_true(s->first_id + s->n <= MAX);
             memcpy(parents + s->first_id, p, 4 * s->n);
             memcpy(words + s->first_id, p + s->n + (s->n & 1), 8 * s->n);
         } else if (r->type == SPOOL_SAMPLES) {
-            take_samples(body, parents, words);
-        } else if (r->type == SPOOL_COUNTERS) {
-            memcpy(&found.counters, body, sizeof found.counters);
+            take_samples((const struct spool_samples *)body, parents, words);
+        } else if (r->type == (SPOOL_COUNTERS | SPOOL_REPLACED)) {
+            const struct spool_half *half[] = {(void *)body, (void *)(body + r->length / 2)};
+            memcpy(&found.counters, half[half[1]->round > half[0]->round] + 1,
+                   sizeof found.counters);
         }
         at += sizeof *r + (r->length + 7) / 8 * 8;
     }

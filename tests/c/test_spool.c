@@ -92,11 +92,16 @@ static void records_have_the_documented_bytes(void **state)
     assert_int_equal(spool_append(spool, SPOOL_END, NULL, 0, "12345678", 8), 0);
     assert_int_equal(spool_append(spool, 99, NULL, 0, NULL, 0), 0);
     assert_int_equal(spool_flush(spool), 0);
-    static const unsigned char wanted[] = "\1\0\0\0\2\0\0\0{}\0\0\0\0\0\0"
+    /* Checks as zlib.adler32 has them. */
+    static const unsigned char wanted[] = "pool\374\0\223\1"
+                                          "\1\0\0\0\2\0\0\0{}\0\0\0\0\0\0"
+                                          "pool\324\2\134\17"
                                           "\6\0\0\0\13\0\0\0"
                                           "01234567abc\0\0\0\0\0"
+                                          "pool\270\1\130\10"
                                           "\13\0\0\0\10\0\0\0"
                                           "12345678"
+                                          "pool\144\0\40\3"
                                           "\143\0\0\0\0\0\0";
     size_t size;
     unsigned char *bytes = contents(&size);
@@ -109,8 +114,12 @@ static void records_have_the_documented_bytes(void **state)
 static void structures_have_no_hidden_padding(void **state)
 {
     (void)state;
-    assert_int_equal(sizeof(struct spool_header), 16);
-    assert_int_equal(sizeof(struct spool_record), 8);
+    assert_int_equal(sizeof(struct spool_header), 24);
+    assert_int_equal(sizeof(struct spool_record), 16);
+    assert_int_equal(sizeof(struct spool_half), 16);
+    assert_int_equal(sizeof(struct spool_exact_counters), 16);
+    assert_int_equal(sizeof(struct spool_exact_count), 40);
+    assert_int_equal(sizeof(struct spool_clock), 32);
     assert_int_equal(sizeof(struct spool_segment), 32);
     assert_int_equal(sizeof(struct spool_module), 32);
     assert_int_equal(sizeof(struct spool_module_end), 16);
@@ -121,7 +130,7 @@ static void structures_have_no_hidden_padding(void **state)
     assert_int_equal(sizeof(struct spool_function), 16);
     assert_int_equal(sizeof(struct spool_samples), 24);
     assert_int_equal(sizeof(struct spool_weight), 8);
-    assert_int_equal(sizeof(struct spool_counters), 56 + 128 + 4 * SPOOL_HISTOGRAM);
+    assert_int_equal(sizeof(struct spool_counters), 48 + 128 + 4 * SPOOL_HISTOGRAM);
     assert_int_equal(sizeof(struct spool_end), 40);
     assert_true(N_LOSSES <= 8);
 }
@@ -133,17 +142,28 @@ static void nothing_is_written_before_a_flush(void **state)
         assert_int_equal(spool_append(spool, SPOOL_META, "{}", 2, NULL, 0), 0);
     assert_int_equal(file_size(fd), 0);
     assert_int_equal(spool_flush(spool), 0);
-    assert_int_equal(file_size(fd), 16 + 100 * 16);
+    assert_int_equal(file_size(fd), 24 + 100 * 24);
     assert_int_equal(spool_flush(spool), 0);
-    assert_int_equal(file_size(fd), 16 + 100 * 16);
+    assert_int_equal(file_size(fd), 24 + 100 * 24);
 }
 
 /* Payloads around the buffer's size, and many small ones: all come out whole and in order. */
 static void records_of_any_size_come_out_in_order(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {
-        0, 5, BUFFERED - 16, BUFFERED - 8, BUFFERED, 1, BUFFERED + 1, 3, 3 * BUFFERED, 8, 7, 100};
+    static const size_t sizes[] = {0,
+                                   5,
+                                   BUFFERED - 24,
+                                   BUFFERED - 16,
+                                   BUFFERED - 8,
+                                   BUFFERED,
+                                   1,
+                                   BUFFERED + 1,
+                                   3,
+                                   3 * BUFFERED,
+                                   8,
+                                   7,
+                                   100};
     enum { N = sizeof sizes / sizeof *sizes, SMALL = 30000 };
     static unsigned char body[3 * BUFFERED + N];
     for (size_t i = 0; i < sizeof body; i++)
@@ -165,7 +185,7 @@ static void records_of_any_size_come_out_in_order(void **state)
         assert_int_equal(record.type, k < N ? i + 1 : 50);
         assert_int_equal(record.length, sizeof number + wanted);
         assert_int_equal(number, i);
-        if (memcmp(bytes + at + 12, body + (k < N ? i : 0), wanted))
+        if (memcmp(bytes + at + sizeof record + 4, body + (k < N ? i : 0), wanted))
             fail_msg("the body of record %u differs", k);
         at += sizeof record + record.length;
         for (; at % 8; at++)
@@ -173,6 +193,53 @@ static void records_of_any_size_come_out_in_order(void **state)
     }
     assert_int_equal(at, size);
     free(bytes);
+}
+
+/* The content of `place`'s half that counts, by the file alone. */
+static uint32_t committed_value(const struct spool_place *place)
+{
+    struct spool_header header;
+    struct {
+        struct spool_half half;
+        uint32_t value;
+    } found[2];
+    assert_int_equal(pread(fd, &header, sizeof header, 0), sizeof header);
+    uint64_t newest = 0;
+    uint32_t value = 0;
+    for (int i = 0; i < 2; i++) {
+        off_t at = (off_t)(place->at + (uint64_t)i * place->half_bytes);
+        assert_int_equal(pread(fd, &found[i], sizeof found[i], at), sizeof found[i]);
+        if (found[i].half.round > newest && found[i].half.round <= header.committed) {
+            newest = found[i].half.round;
+            value = found[i].value;
+        }
+    }
+    return value;
+}
+
+/* Whenever it is killed, the file has the counters of one moment. */
+static void replaced_records_change_with_their_round(void **state)
+{
+    (void)state;
+    struct spool_place a = {0}, b = {0};
+    off_t size = 0;
+    for (uint32_t i = 1; i < 10; i++) {
+        uint32_t value = 10 * i, before = 10 * (i - 1);
+        assert_int_equal(spool_replace(spool, &a, 50, 100, &i, sizeof i, NULL, 0), 0);
+        assert_int_equal(spool_replace(spool, &a, 50, 100, &value, sizeof i, NULL, 0), 0);
+        assert_int_equal(spool_replace(spool, &b, 50, 100, NULL, 0, &value, sizeof i), 0);
+        assert_int_equal(spool_flush(spool), 0);
+        assert_int_equal(committed_value(&a), before);
+        assert_int_equal(committed_value(&b), before);
+        assert_int_equal(spool_commit(spool), 0);
+        assert_int_equal(committed_value(&a), value);
+        assert_int_equal(committed_value(&b), value);
+        if (!size)
+            size = file_size(fd);
+        assert_int_equal(file_size(fd), size);
+        assert_int_equal(spool_commit(spool), 0); /* without any: no round */
+    }
+    assert_int_equal(spool_replace(spool, &a, 50, 100, NULL, 0, "", BUFFERED), -EINVAL);
 }
 
 /* A daemon closes all descriptors, and opens its own under our number. */
@@ -296,6 +363,7 @@ int main(void)
         cmocka_unit_test(structures_have_no_hidden_padding),
         CASE(nothing_is_written_before_a_flush),
         CASE(records_of_any_size_come_out_in_order),
+        CASE(replaced_records_change_with_their_round),
         CASE(nothing_is_written_into_a_file_that_took_our_number),
         CASE(a_large_record_is_not_written_into_a_foreign_file_either),
         CASE(a_closed_descriptor_is_an_error_like_any_other),

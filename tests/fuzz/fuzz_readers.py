@@ -23,6 +23,7 @@ from pathlib import Path
 import python_seeds
 from example_profile import fake_symbols
 from mutate import Pieces, damage
+from spool_writer import with_checks
 
 from pyhybrid.compensate import compensate
 from pyhybrid.damage import damage_in
@@ -70,7 +71,8 @@ VIEWS: list[Callable[[Profile], object]] = [
 
 
 def read_spool(data: bytes) -> None:
-    """As `report` and `export` do: what is damaged is one line, if it is anything at all."""
+    """As `report` and `export` do: what is damaged is left out, or one line."""
+    INPUT.write_bytes(with_checks(data))
     try:
         profile = Profile.open(str(INPUT), fake_symbols())
     except PyhybridError as error:

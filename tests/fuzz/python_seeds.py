@@ -70,7 +70,7 @@ def _every_record() -> SpoolWriter:
         words = struct.pack("<6Q", *(n << 35 | n % 5 << 32 | n for n in range(1, 7)))
         spool.record(form.EVENTS, form.EVENTS_HEAD.pack(index, 6, 1000, 4000, 3) + words)
         times = form.CALL_TIMES_BODY.pack(index, 2, 3, 600, 300, 1, *([1, 2] + [0] * 318))
-        spool.record(form.CALL_TIMES, times)
+        spool.replaced(form.CALL_TIMES, times)
         for serial in (1, 2):
             turn = form.CALL_BODY.pack(index, 2, serial, serial, 1000, 1000, 2500)
             spool.record(form.CALL, turn)

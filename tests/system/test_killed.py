@@ -1,17 +1,23 @@
-"""Programs that end without an end: the .part holds everything up to the last second or so."""
+"""Programs that end without an end: the .part has all up to its last second of counts."""
 
 from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from support import Run, check_invariants
 
+from pyhybrid import spool_format as form
+from pyhybrid import spool_framing
 from pyhybrid.profile_file import Profile
 
 pytestmark = pytest.mark.engine
@@ -56,6 +62,118 @@ def test_the_part_is_readable(pyhybrid: Callable[..., Run], tmp_path: Path, how:
         assert done.returncode == 0, done.stderr
     assert "burn (" in (tmp_path / "out.folded").read_text()
     assert (tmp_path / "perf.data").stat().st_size > 10_000
+
+
+RUNS = """
+import os, signal, threading, time
+def leaf(): return sum(range(200))
+def spin(end):
+    while time.monotonic() < end: leaf()
+    os.kill(os.getpid(), signal.SIGKILL)
+def outer(): spin(time.monotonic() + 1.5)
+def waits(): time.sleep(600)
+threading.Thread(target=waits, daemon=True).start()
+outer()
+"""
+
+
+def test_what_runs_has_its_time(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Python functions, and C functions that they wait for, whose end is never seen."""
+    began = time.monotonic_ns()
+    pyhybrid("-q", "--c-calls", "-c", RUNS, check=False)
+    took = time.monotonic_ns() - began
+    with Profile.open(str(tmp_path / "out.pyhybrid.part")) as profile:
+        rows = {profile.frames[profile.nodes.frame[row.node]].name: row for row in profile.exact}
+    sleep = next(row for name, row in rows.items() if "sleep" in name)
+    for row in (rows["spin"], rows["outer"], rows["waits"], sleep):
+        assert row.calls == 1
+        assert 300_000_000 < row.total_ns < took
+    assert rows["leaf"].total_ns <= rows["spin"].total_ns <= rows["outer"].total_ns
+    assert sleep.total_ns <= rows["waits"].total_ns
+
+
+GROWS = """
+import os, signal, time
+def leaf(x): return x + 1
+functions = []
+for i in range(500):
+    names = {"leaf": leaf}
+    exec(f"def f{i}(x, d):\\n    return leaf(x) if d == 0 else f{i}(x, d - 1)", names)
+    functions.append(names[f"f{i}"])
+while time.process_time() < 3:
+    for f in functions: f(1, 6)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_steady_program_adds_its_samples_alone(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """And stacks that are new: counters of 4,000 paths stay where they are."""
+    pyhybrid("-q", "-c", GROWS, check=False)
+    data = (tmp_path / "out.pyhybrid.part").read_bytes()
+    n: Counter[int] = Counter()
+    for record in spool_framing.records(data, 1 << 60):
+        assert isinstance(record, spool_framing.Record)
+        n[record.kind] += 1
+        n[-record.kind] += len(record.body)
+    assert n[form.CLOCK] == 1
+    assert n[form.EXACT_COUNTERS] <= 10
+    assert 20 * 4_000 < n[-form.EXACT_COUNTERS] < 50 * 4_500
+    assert n[form.COUNTERS] == n[form.THREAD]
+    assert n[-form.SAMPLES] < 3 * 12_000
+
+
+COUNTS = """
+import mmap, os, struct, sys, time
+log = mmap.mmap(os.open("log", os.O_RDWR), 16)
+def leaf(): pass
+n = 0
+while True:
+    for _ in range(100): leaf()
+    n += 100
+    log[:16] = struct.pack("qq", n, time.monotonic_ns())
+"""
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("n_moments", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_killed_at_any_moment(tmp_path: Path, n_moments: int) -> None:
+    """A tenth of a second of samples is lost at most, and of counts a second, or half its age."""
+    random = Random(n_moments)
+    for _ in range(n_moments):
+        check_killed(tmp_path, random.uniform(0.05, 3))
+
+
+def check_killed(tmp_path: Path, after: float) -> None:
+    (tmp_path / "log").write_bytes(bytes(16))
+    command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "-c", COUNTS]
+    with (tmp_path / "log").open("rb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path)
+        told = [(0, 0)]
+        while not told[-1][1] or told[-1][1] - told[1][1] < after * 10**9:
+            assert process.poll() is None
+            told.append(struct.unpack("qq", os.pread(log.fileno(), 16, 0)))
+            if not told[-1][1]:
+                told.pop()
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+        last_ns = struct.unpack("qq", os.pread(log.fileno(), 16, 0))[1]
+    with Profile.open(str(tmp_path / "out.pyhybrid.part")) as profile:
+        check_invariants(profile)
+        rows = [
+            row
+            for row in profile.exact
+            if profile.frames[profile.nodes.frame[row.node]].name == "leaf"
+        ]
+        sampled_ns = max(thread.last_ns or 0 for thread in profile.threads.values())
+        age_ns = last_ns - (profile.process.start_ns or 0)
+    late_ns = 60_000_000  # another process may have the processor
+    assert sampled_ns > last_ns - 100_000_000 - late_ns
+    lost_ns = min(10**9, age_ns // 2) + 50_000_000 + late_ns
+    least = max(n for n, at_ns in told if at_ns <= last_ns - lost_ns)
+    assert sum(row.calls for row in rows) >= least
 
 
 LOOKS = """

@@ -4,6 +4,7 @@ import json
 import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
+from zlib import adler32
 
 from pyhybrid import spool_format as form
 from pyhybrid.frames import (
@@ -75,16 +76,31 @@ class SpoolWriter:
     """A spool in the making: `data` is the file so far, `boundaries` where each record ends."""
 
     def __init__(self, pid: int = 4242, version: int = form.VERSION) -> None:
-        self.data = bytearray(form.HEADER.pack(form.MAGIC, version, pid))
+        self.data = bytearray(form.HEADER.pack(form.MAGIC, version, pid, 1))
         self.boundaries = [len(self.data)]
         self._rows: dict[tuple[int, int], int] = {}
         self._pending: list[tuple[int, int]] = []
         self._threads: dict[int, int] = {}  # tid -> index, without events
         self._newest = 0
+        self._clock: tuple[int, int] | None = None
 
     def record(self, kind: int, body: bytes) -> None:
         """Append any record."""
-        self.data += form.RECORD.pack(kind, len(body)) + body + bytes(-len(body) % 8)
+        head = struct.pack("<II", kind, len(body))
+        self._append(head, adler32(head + body), body)
+
+    def replaced(self, kind: int, body: bytes) -> None:
+        """Append a record that is replaced in its place: as the first round leaves it."""
+        length = struct.pack("<I", len(body))
+        number = struct.pack("<Q", 1)
+        half = length + struct.pack("<I", adler32(length + number + body)) + number + body
+        half += bytes(-len(body) % 8)
+        head = struct.pack("<II", kind | form.REPLACED, 2 * len(half))
+        self._append(head, adler32(head), half + bytes(len(half)))
+
+    def _append(self, head: bytes, check: int, body: bytes) -> None:
+        mark = struct.pack("<II", form.MARK, check)
+        self.data += mark + head + body + bytes(-len(body) % 8)
         self.boundaries.append(len(self.data))
 
     def meta(self, **keys: Any) -> None:
@@ -184,10 +200,10 @@ class SpoolWriter:
     ) -> None:
         """A snapshot of a thread's own account."""
         losses = [*lost, *[0] * (form.N_LOSSES - len(lost))]
-        self.record(
+        self.replaced(
             form.COUNTERS,
             form.COUNTERS_HEAD.pack(
-                *(thread, 3, 3 * 10**9, recorded + sum(losses), recorded, weight, missed_weight),
+                *(thread, 3, recorded + sum(losses), recorded, weight, missed_weight),
                 *(cpu_ns, *losses, *losses, *handler, *[0] * (64 - len(handler))),
             ),
         )
@@ -209,15 +225,12 @@ class SpoolWriter:
         self.record(form.EXACT_NODES, head + parents + bytes(-len(parents) % 8) + words)
 
     def exact_counts(self, thread: int, *counts: dict[str, int]) -> None:
-        """Counters of nodes: node, calls, resumes, raised, ticks, seeded."""
-        body = b"".join(
-            form.EXACT_COUNT.pack(
-                *(count.get(key, 0) for key in ("node", "raised", "calls", "resumes", "ticks")),
-                *(count.get("seeded", 0), 0),
-            )
-            for count in counts
-        )
-        self.record(form.EXACT_COUNTERS, form.EXACT_COUNTERS_HEAD.pack(thread, len(counts)) + body)
+        """Counters of nodes, each a record: node, calls, resumes, raised, ticks, seeded, since."""
+        columns = ("raised", "seeded", "calls", "resumes", "ticks", "since")
+        for count in counts:
+            head = form.EXACT_COUNTERS_HEAD.pack(thread, count["node"], 1, 0)
+            row = form.EXACT_COUNT.pack(*(count.get(key, 0) for key in columns))
+            self.replaced(form.EXACT_COUNTERS, head + row)
 
     def region(self, number: int, name: str) -> None:
         """REGION: a name."""
@@ -232,8 +245,9 @@ class SpoolWriter:
         self.record(form.FUNCTION_NAME, form.FUNCTION_NAME_HEAD.pack(start) + name.encode())
 
     def clock(self, ticks: int, time_ns: int) -> None:
-        """A reading of both clocks."""
-        self.record(form.CLOCK, form.CLOCK_HEAD.pack(ticks, time_ns))
+        """A reading of both clocks: the first one, or the last one so far."""
+        self._clock = self._clock or (ticks, time_ns)
+        self.replaced(form.CLOCK, form.CLOCK_HEAD.pack(*self._clock, ticks, time_ns))
 
     def end(self, time_ns: int = 3_000_000_000, cpu_ns: int = 1_500_000_000) -> None:
         """END: stopped in order, two children forked and one spawned."""
@@ -244,3 +258,30 @@ class SpoolWriter:
         with open(path, "wb") as file:
             file.write(self.data)
         return str(path)
+
+
+def with_checks(data: bytes) -> bytes:
+    """The spool with the right checks of the records that follow one another."""
+    made, at = bytearray(data), form.HEADER.size
+    while at + form.RECORD.size <= len(made):
+        mark, _, kind, length = form.RECORD.unpack_from(made, at)
+        begin, end = at + form.RECORD.size, at + form.RECORD.size + length
+        if mark != form.MARK or end > len(made):
+            break
+        head = bytes(made[at + 8 : begin])
+        if kind & form.REPLACED:
+            for half in (begin, begin + length // 2):
+                _check_half(made, half, end)
+        else:
+            head += made[begin:end]
+        struct.pack_into("<I", made, at + 4, adler32(head))
+        at = end + -end % 8
+    return bytes(made)
+
+
+def _check_half(made: bytearray, at: int, end: int) -> None:
+    if at + form.HALF.size <= end:
+        (length,) = struct.unpack_from("<I", made, at)
+        content = made[at + form.HALF.size : at + form.HALF.size + length]
+        check = adler32(made[at : at + 4] + made[at + 8 : at + 16] + content)
+        struct.pack_into("<I", made, at + 4, check)

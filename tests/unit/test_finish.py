@@ -242,8 +242,11 @@ def test_a_sample_without_its_stack(finished: Finished) -> None:
     row = writer.stack(pseudo(1))
     writer.stacks()
     writer.samples(1, [row + 1])
-    with pytest.raises(PyhybridError, match="damaged"):
-        finished(writer)
+    writer.samples(1, [row, row])
+    database = finished(writer)
+    (notes,) = database.execute("SELECT value FROM meta WHERE key = 'notes'").fetchone()
+    assert json.loads(notes)[0].startswith("1 damaged records of ")
+    assert database.execute("SELECT samples FROM sampled").fetchall() == [(2,)]
 
 
 def test_numbers_that_no_table_can_hold(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """The spool's reader: what was written is read, and whatever is cut off is not missed."""
 
 import resource
+import struct
 from array import array
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from zlib import adler32
 
 import pytest
 from example_profile import PID, example
@@ -133,8 +136,9 @@ def test_what_does_not_fit_is_one_line(
     writer.meta()
     writer.exact_thread(1, 100)
     damage(writer)
-    with pytest.raises(PyhybridError, match="damaged record at byte"):
-        spool.read(writer.save(tmp_path / "x.part"))
+    read = spool.read(writer.save(tmp_path / "x.part"))
+    assert read.n_damaged == 1
+    assert not (read.modules or read.chunks or read.calls or read.call_times)
 
 
 def call(thread: int, node: int) -> bytes:
@@ -154,8 +158,54 @@ def test_damage_is_one_line(tmp_path: Path, break_it: str) -> None:
         writer.record(spool_format.META, b"{")
     else:
         writer.record(spool_format.SAMPLES, spool_format.SAMPLES_HEAD.pack(1, 9, 9, 0, 0))
-    with pytest.raises(PyhybridError, match="damaged record at byte"):
-        spool.read(writer.save(tmp_path / "x.part"))
+    writer.thread(1, 1, "python")
+    read = spool.read(writer.save(tmp_path / "x.part"))
+    assert read.n_damaged == 1
+    assert len(read.words) == 1
+    assert read.threads[1].tid == 1
+
+
+def test_a_damaged_record_costs_that_record(tmp_path: Path) -> None:
+    """Whatever byte of it is damaged, but for META, which there is once, and padding."""
+    writer = example()
+    path = tmp_path / "x.part"
+    for begin, end in pairwise(writer.boundaries[1:-1]):
+        for at in {begin, begin + 5, begin + 9, begin + 13, (begin + end) // 2, end - 8}:
+            data = bytearray(writer.data)
+            data[at] ^= 0x41
+            path.write_bytes(data)
+            read = spool.read(str(path))
+            assert read.n_damaged <= 2  # with what is of a thread that is not there any more
+            assert read.end is not None
+
+
+def test_replaced_records(tmp_path: Path) -> None:
+    """The last round that was committed counts, whatever is written of the next one."""
+    rounds = [spool_format.CLOCK_HEAD.pack(1, 1, n, n) for n in range(4)]
+
+    def half(number: int, content: bytes, damage: int = 0) -> bytes:
+        length, raw = struct.pack("<I", len(content)), struct.pack("<Q", number)
+        check = adler32(length + raw + content) ^ damage
+        return length + struct.pack("<I", check) + raw + content
+
+    def read(committed: int, first: bytes, second: bytes) -> tuple[int, int]:
+        writer = SpoolWriter()
+        writer.data[16:24] = struct.pack("<Q", committed)
+        writer.meta()
+        body = first + second
+        head = struct.pack("<II", spool_format.CLOCK | spool_format.REPLACED, len(body))
+        writer.data += struct.pack("<II", spool_format.MARK, adler32(head)) + head + body
+        found = spool.read(writer.save(tmp_path / "x.part"))
+        return (found.clocks[-1][0] if found.clocks else 0), found.n_damaged
+
+    empty = bytes(len(half(1, rounds[1])))
+    assert read(1, half(1, rounds[1]), empty) == (1, 0)
+    assert read(0, half(1, rounds[1]), empty) == (0, 0)
+    assert read(2, half(1, rounds[1]), half(2, rounds[2])) == (2, 0)
+    assert read(2, half(3, rounds[3]), half(2, rounds[2])) == (2, 0)
+    assert read(2, half(3, rounds[3], damage=1), half(2, rounds[2])) == (2, 0)
+    assert read(2, half(1, rounds[1]), half(2, rounds[2], damage=1)) == (1, 0)
+    assert read(1, half(1, rounds[1], damage=1), empty) == (0, 1)
 
 
 def test_zeros_of_a_crash_are_the_end(tmp_path: Path) -> None:

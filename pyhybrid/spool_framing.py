@@ -1,0 +1,97 @@
+"""Where a spool's records begin and which are whole (src/record/spool.h)."""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import adler32
+
+from pyhybrid import spool_format as form
+
+_MARK = struct.pack("<I", form.MARK)
+
+
+@dataclass(slots=True)
+class Record:
+    """The one at byte `at`, without its head; `kind` is of enum spool_type."""
+
+    at: int
+    kind: int
+    body: memoryview
+
+
+@dataclass(slots=True)
+class Damage:
+    """Bytes from `at` on are no record."""
+
+    at: int
+
+
+def records(data: bytes, committed: int) -> Iterator[Record | Damage]:
+    """All whole records of the file `data`, in order; a torn tail is no damage.
+
+    Of a record that is replaced in its place, `body` is the content of the last round up to
+    `committed`.
+    """
+    view = memoryview(data)
+    at = form.HEADER.size
+    while at + form.RECORD.size <= len(data):
+        end = _end(view, at)
+        if end is None:
+            found = _next(data, view, at)
+            if found is None:
+                return
+            yield Damage(at)
+            at = found
+            continue
+        _, _, kind, _ = form.RECORD.unpack_from(view, at)
+        payload = view[at + form.RECORD.size : end]
+        if kind & form.REPLACED:
+            yield from _newest(at, kind & ~form.REPLACED, payload, committed)
+        else:
+            yield Record(at, kind, payload)
+        at = end + -end % 8
+
+
+def _end(data: memoryview, at: int) -> int | None:
+    """Where the whole record at `at` ends, without its padding; None: there is none."""
+    mark, check, kind, length = form.RECORD.unpack_from(data, at)
+    begin = at + form.RECORD.size
+    end = begin + length
+    if mark != form.MARK or end > len(data):
+        return None
+    known = adler32(data[begin - 8 : begin])
+    if not kind & form.REPLACED:
+        known = adler32(data[begin:end], known)
+    return end if known == check else None
+
+
+def _next(data: bytes, view: memoryview, at: int) -> int | None:
+    """The next whole record after `at`."""
+    while (at := data.find(_MARK, at + 1)) >= 0:
+        if at % 8 == 0 and at + form.RECORD.size <= len(data) and _end(view, at) is not None:
+            return at
+    return None
+
+
+def _newest(at: int, kind: int, payload: memoryview, committed: int) -> Iterator[Record | Damage]:
+    """What counts of its two halves: at most one record."""
+    size = len(payload) // 2
+    if size < form.HALF.size:
+        yield Damage(at)
+        return
+    rounds: dict[int, memoryview] = {}
+    damaged = False
+    for half in (payload[:size], payload[size : 2 * size]):
+        length, check, number = form.HALF.unpack_from(half)
+        content = half[form.HALF.size : form.HALF.size + length]
+        if not number or number > committed:
+            continue  # empty, or being written when the process was killed
+        head = adler32(half[8:16], adler32(half[:4]))
+        if len(content) == length and adler32(content, head) == check:
+            rounds[number] = content
+        else:
+            damaged = True
+    if rounds:
+        yield Record(at, kind, rounds[max(rounds)])
+    elif damaged:
+        yield Damage(at)

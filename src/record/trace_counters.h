@@ -1,0 +1,32 @@
+/* trace_counters.h - the counters of the exact half's nodes, and which activations run: to the spool.
+ *
+ * Nodes' counters are replaced records of the spool, 64 to 1,024 nodes each, of which those that changed
+ * are written.  The threads run meanwhile: each node's figures are of one moment, in which an activation
+ * either runs or is counted.
+ *
+ * Context: the drain thread; never needs the GIL.
+ */
+#ifndef PYH_TRACE_COUNTERS_H
+#define PYH_TRACE_COUNTERS_H
+
+#include <stddef.h>
+
+#include "spool.h"
+
+#define EXACT_BLOCK_MAX 1024
+
+struct exact_thread;
+struct exact_activation;
+
+/* What exact_counters_write works in: not on the stack, for sampler_pause runs on one of the program's. */
+struct exact_counters {
+    struct exact_activation *running;
+    size_t running_bytes;
+    struct spool_exact_count rows[EXACT_BLOCK_MAX];
+};
+
+/* Those of the nodes that the spool has. */
+void exact_counters_write(struct exact_counters *c, struct spool *s, struct exact_thread *t);
+void exact_counters_free(struct exact_counters *c);
+
+#endif
