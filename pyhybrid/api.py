@@ -59,6 +59,8 @@ class Profiler:
     lines: count and time the lines of what `include` and `functions` choose;
     c_calls: count and time calls of C functions by Python functions, too;
     kernel: frames of the kernel below the system call (None: where they cost next to nothing);
+    emit: live outputs, as the command line names them ("print:calls.txt"); with mode="none" there
+    is nothing else: no file, no profile;
     output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
     names them); None: no file stays, the result is `profile` alone;
     summary: print one on stderr at the end;
@@ -90,6 +92,7 @@ class Profiler:
         lines: bool = False,
         c_calls: bool = False,
         kernel: bool | None = None,
+        emit: Sequence[str] = (),
     ) -> None:
         self._settings = Settings(
             hz=hz,
@@ -109,6 +112,7 @@ class Profiler:
             lines=lines,
             c_calls=c_calls,
             kernel=kernel,
+            emit=emit,
         )
         self._output = output
         self._profiling: Profiling | None = None
@@ -134,7 +138,7 @@ class Profiler:
         """The run, paused."""
         profiling = folder = None
         try:
-            if output is None:
+            if output is None and self._settings.mode != "none":
                 folder = _temporary_folder()
             self._settings.prefix = os.path.join(folder, "out") if folder else output
             profiling = Profiling(self._settings, _argv())

@@ -82,6 +82,26 @@ class Claim:
         self.close()
 
 
+class NoClaim:
+    """Where there is no profile: what would be its spool goes nowhere."""
+
+    prefix = suffix = spool = ""
+
+    def __init__(self) -> None:
+        self.descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+    def keep(self) -> None:
+        """The sampler has a descriptor of its own."""
+
+    def close(self) -> None:
+        """Nothing is kept."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+    give_up = close
+
+
 def _suffixes(pid: int) -> Iterator[str]:
     yield ""
     yield f".{pid}"

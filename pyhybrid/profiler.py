@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from pyhybrid import forks, host, interpreter
-from pyhybrid.claim import PROFILE, Claim, check_folder
+from pyhybrid.claim import PROFILE, Claim, NoClaim, check_folder
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.jit_files import jit_files
@@ -54,13 +54,16 @@ class Profiling:
         except OSError as error:
             raise PyhybridError(f"the current folder cannot be read: {error.strerror}") from None
         self.pid = os.getpid()
+        self.started = self.paused = False
+        self.streams: list[io.FileIO] = []
+        self.prefix = ""
+        if settings.mode == "none":
+            return
         prefix = os.path.abspath(settings.prefix or "out")
         if settings.prefix and settings.prefix.endswith(os.sep):
             prefix = os.path.join(prefix, "out")
         check_folder(prefix)
         self.prefix = prefix
-        self.started = self.paused = False
-        self.streams: list[io.FileIO] = []
 
     def start(self) -> None:
         """Claim the spool and start the clocks, paused.
@@ -76,21 +79,28 @@ class Profiling:
             raise UsageError(f"not built for this interpreter or system: {error}") from None
         self.native = _native
         other = _native.session()
-        self.claim = Claim(self.prefix, self.pid)
+        self.claim: Claim | NoClaim = (
+            NoClaim() if self.settings.mode == "none" else Claim(self.prefix, self.pid)
+        )
         try:
             self.claim.keep()
             machine = host.describe()
+            self._open_sinks()
             started = self._start_native()
+            if isinstance(self.claim, NoClaim):
+                self.claim.close()
             self.prefix, self.spool = self.claim.prefix, self.claim.spool
             self.paused = True
             forks.watch(self)
             _native.on_leaving(self.leave)
-            if self.settings.mode != "trace":
+            if self._samples:
                 keep_whole(_native.whole_write, self.streams)
             self._write_meta(started, machine)
             self.started = True
         except BaseException:
             if _native.session() in (0, other):
+                if not other:
+                    _native.close_emit()
                 self.claim.give_up()
             else:
                 self.abandon()
@@ -104,6 +114,30 @@ class Profiling:
         forks.watch(None)
         self.claim.give_up()
 
+    @property
+    def _samples(self) -> bool:
+        return self.settings.mode in ("sample", "hybrid")
+
+    def _open_sinks(self) -> None:
+        """Those that can be had; UsageError where there is none, and nothing else was asked for."""
+        folder, n_open = os.path.dirname(self.native.__file__), 0
+        failed = []
+        for name, argument in self.settings.emit:
+            path = os.path.join(folder, f"libpyhybrid_{name}.so")
+            try:
+                self.native.emit(os.fsencode(path), os.fsencode(argument))
+                n_open += 1
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                if getattr(error, "errno", 0) == errno.EBUSY:
+                    raise PyhybridError(f"cannot start: {reason}") from None
+                said = f"the live output {name} is not to be had: {reason}"
+                failed.append(said)
+        if self.settings.mode == "none" and not n_open:
+            raise UsageError("; ".join(failed))
+        for said in failed:
+            _say(said)
+
     def _start_native(self) -> dict[str, Any]:
         settings = self.settings
         backend = None
@@ -115,11 +149,12 @@ class Profiling:
                 period_ns=1_000_000_000 // settings.hz,
                 clock=CLOCKS[settings.clock],
                 wall_threads=b"".join(each + b"\0" for each in settings.wall_threads),
-                engine=NO_SAMPLES if settings.mode == "trace" else ENGINES[settings.engine],
+                engine=ENGINES[settings.engine] if self._samples else NO_SAMPLES,
                 max_frames=settings.max_depth,
                 ring_bytes=settings.ring_bytes,
                 max_nodes=settings.max_nodes,
                 exact=settings.mode != "sample",
+                counts=settings.mode != "none",
                 c_calls=settings.c_calls,
                 filter=settings.filter,
                 own=os.path.join(os.path.dirname(__file__), ""),
@@ -233,6 +268,8 @@ class Profiling:
         """
         if not self.stop():
             return None
+        if isinstance(self.claim, NoClaim):
+            return None
         arguments = [*self._arguments(), *(["--summary"] if self.settings.summary else [])]
         path = None
         try:
@@ -261,6 +298,8 @@ class Profiling:
             self.finish(waits=False)
             return
         if not self.stop():
+            return
+        if isinstance(self.claim, NoClaim):
             return
         made = f"{self.spool}: `python -m pyhybrid report` makes the files of it"
         try:

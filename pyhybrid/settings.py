@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 from pyhybrid.errors import UsageError
 
-MODES = ("sample", "trace", "hybrid")
+MODES = ("sample", "trace", "hybrid", "none")
 CLOCKS = {"cpu": 0, "wall": 1}
 ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}
 MAX_DEPTH, MAX_NODES = 1 << 16, 100_000_000
-NO_SAMPLES = 4  # the engine of mode trace
+NO_SAMPLES = 4  # the engine of the modes trace and none
+SINKS = ("print",)  # src/emit
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
 PATTERN_MAX, PATTERNS_MAX = 200, 1000  # bytes, src/sampler/sampler.h
@@ -49,14 +50,19 @@ class Settings:
         c_calls: bool = False,
         kernel: bool | None = None,
         perf_trampoline: bool = False,
+        emit: Sequence[str] = (),
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
+        if mode == "none":
+            formats, summary = (), False  # there is no profile
+        sinks = [each.partition(":")[::2] for each in emit]
         for name, value, known in (
             ("mode", mode, MODES),
             ("clock", clock, CLOCKS),
             ("engine", engine, ENGINES),
             *(("format", each, ALL_FORMATS) for each in formats),
+            *(("live output", name, SINKS) for name, _ in sinks),
         ):
             if value not in known:
                 raise UsageError(f"unknown {name} {value!r}: there are {', '.join(known)}")
@@ -72,11 +78,20 @@ class Settings:
             raise UsageError(f"last_events must be a number of seconds, not {last_events!r}")
         if (events or last_events) and mode == "sample":
             raise UsageError("an event log needs the mode trace or hybrid")
+        if sinks and mode == "sample":
+            raise UsageError("live outputs are of calls: use the mode hybrid, trace or none")
+        if len({name for name, _ in sinks}) < len(sinks):
+            raise UsageError("a live output is asked for twice")
+        if mode == "none" and not sinks:
+            raise UsageError("the mode none is for live outputs alone: name one (emit)")
+        if mode == "none" and (events or last_events or lines or c_calls):
+            raise UsageError("the mode none makes no profile: use the mode hybrid or trace")
+        self.emit = sinks
         self.events = events or last_events is not None
         self.keep_events_ns = round((last_events or 0) * 1e9)
         if clock == "wall" and engine != "auto":
             raise UsageError("an engine drives the CPU clock: clock wall has its own")
-        if wall_threads and (clock != "wall" or mode == "trace"):
+        if wall_threads and (clock != "wall" or mode in ("trace", "none")):
             raise UsageError("wall_threads are sampled by the clock on the wall: use clock wall")
         patterns = [os.fsencode(name) for name in wall_threads]
         if any(not each or b"\0" in each or len(each) > PATTERN_MAX for each in patterns):

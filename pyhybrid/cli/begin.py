@@ -15,6 +15,7 @@ _NO_CALLS = {
     **dict.fromkeys(("include", "exclude", "functions"), ()),
     **dict.fromkeys(("events", "lines", "c_calls"), False),
     "last_events": None,
+    "emit": (),
 }
 
 

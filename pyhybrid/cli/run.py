@@ -51,7 +51,8 @@ def make_parser() -> Parser:
         "--mode",
         choices=list(MODES),
         default="hybrid",
-        help="sample stacks, trace every call of a Python function, or both in one tree (default)",
+        help="sample stacks, trace every call of a Python function, or both in one tree (default); "
+        "none: only what --emit does",
     )
     add(
         "--clock",
@@ -144,6 +145,14 @@ def make_parser() -> Parser:
         help="count and time calls of C functions, too",
     )
     add(
+        "--emit",
+        action="append",
+        default=[],
+        metavar="NAME[:ARG]",
+        help="tell of calls while they happen, too: print[:FILE], a line for each, or "
+        "print:tree[:FILE], with times; --mode none makes no profile besides; repeatable",
+    )
+    add(
         "--perf-trampoline",
         action="store_true",
         help="switch on CPython's own names and stacks for a `perf record` that runs around this; "
@@ -197,7 +206,7 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     selecting = options.include or options.exclude or options.function
     if selecting and options.mode == "sample":
         raise UsageError("--include, --exclude and -t choose what is traced: use --mode hybrid")
-    if options.wall_thread and (options.clock != "wall" or options.mode == "trace"):
+    if options.wall_thread and (options.clock != "wall" or options.mode in ("trace", "none")):
         raise UsageError("--wall-thread chooses what --clock wall samples")
     if options.clock == "wall" and options.engine != "auto":
         raise UsageError("--engine is for the CPU clock: --clock wall has its own")
@@ -230,6 +239,7 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
         "c_calls": options.c_calls,
         "kernel": options.kernel,
         "perf_trampoline": options.perf_trampoline,
+        "emit": options.emit,
     }
     profiling = begin(asked, [sys.executable, *program], options.strict)
     if profiling:

@@ -4,6 +4,7 @@
 
 #include "c_calls.h"
 #include "calibrate.h"
+#include "emit.h"
 #include "filter.h"
 #include "instrument.h"
 #include "lines.h"
@@ -25,29 +26,51 @@ static PyTypeObject callback_type = {
     .tp_doc = "Called by sys.monitoring.",
 };
 
+/* The same for sinks. */
+#define EMITTED(name, kind)                                                                        \
+    static PyObject *emit_on_##name(PyObject *self, PyObject *const *args, size_t n,               \
+                                    PyObject *names)                                               \
+    {                                                                                              \
+        (void)self;                                                                                \
+        (void)n;                                                                                   \
+        (void)names;                                                                               \
+        return emit_event(kind, (uint64_t)current_frame(), args, shadow_on_##name);                \
+    }
+EMITTED(start, EMIT_START)
+EMITTED(resume, EMIT_RESUME)
+EMITTED(throw, EMIT_THROW)
+EMITTED(return, EMIT_RETURN)
+EMITTED(yield, EMIT_YIELD)
+EMITTED(unwind, EMIT_UNWIND)
+
+#define CALLBACK(function) {.head = PyObject_HEAD_INIT(&callback_type).call = function}
 static struct {
     const char *name;
-    struct callback object;
+    struct callback object, emitted; /* the latter while sinks are open, where it has a call */
 } events[] = {
-    {"PY_START", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_start}},
-    {"PY_RESUME", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_resume}},
-    {"PY_THROW", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_throw}},
-    {"PY_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_return}},
-    {"PY_YIELD", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_yield}},
-    {"PY_UNWIND", {.head = PyObject_HEAD_INIT(&callback_type).call = shadow_on_unwind}},
-    {"CALL", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_call}},
-    {"C_RETURN", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_return}},
-    {"C_RAISE", {.head = PyObject_HEAD_INIT(&callback_type).call = c_calls_on_raise}},
-    {"LINE", {.head = PyObject_HEAD_INIT(&callback_type).call = lines_on_line}},
+    {"PY_START", CALLBACK(shadow_on_start), CALLBACK(emit_on_start)},
+    {"PY_RESUME", CALLBACK(shadow_on_resume), CALLBACK(emit_on_resume)},
+    {"PY_THROW", CALLBACK(shadow_on_throw), CALLBACK(emit_on_throw)},
+    {"PY_RETURN", CALLBACK(shadow_on_return), CALLBACK(emit_on_return)},
+    {"PY_YIELD", CALLBACK(shadow_on_yield), CALLBACK(emit_on_yield)},
+    {"PY_UNWIND", CALLBACK(shadow_on_unwind), CALLBACK(emit_on_unwind)},
+    {"CALL", CALLBACK(c_calls_on_call), CALLBACK(NULL)},
+    {"C_RETURN", CALLBACK(c_calls_on_return), CALLBACK(NULL)},
+    {"C_RAISE", CALLBACK(c_calls_on_raise), CALLBACK(NULL)},
+    {"LINE", CALLBACK(lines_on_line), CALLBACK(NULL)},
 };
 #define N_EVENTS (sizeof events / sizeof *events)
 #define LINE (N_EVENTS - 1) /* on for single code objects only */
 #define N_C_EVENTS 3        /* those before it: only where calls of C functions are counted */
 static bool c_events;
 
+static bool for_sinks_alone; /* events are on only while a sink wants them */
+
 /* Is it one of the events that are on for all code? */
 static bool is_global(size_t i)
 {
+    if (for_sinks_alone && !emit_wanted())
+        return false;
     return i < LINE && (c_events || i < LINE - N_C_EVENTS);
 }
 
@@ -154,8 +177,9 @@ static int register_all(PyObject *monitoring, bool lines)
     }
     for (size_t i = 0; i < N_EVENTS; i++) {
         long bit = event_bit(monitoring, events[i].name);
+        bool emits = emit_is_open() && events[i].emitted.call;
         if (bit < 0 || call(monitoring, "register_callback", "(ilO)", tool_id, bit,
-                            (PyObject *)&events[i].object))
+                            (PyObject *)(emits ? &events[i].emitted : &events[i].object)))
             return -1;
     }
     return 0;
@@ -180,11 +204,35 @@ static void switch_off(PyObject *monitoring)
     tool_id = -1;
 }
 
+/* Sinks hear from now on what they want to hear. */
+static void hear(struct exact *x)
+{
+    emit_looked();
+    bool wanted = emit_wanted(), were = x->turns & TURNS_EMITTED;
+    x->turns = (uint8_t)((x->turns & TURNS_LOGGED) | (wanted ? TURNS_EMITTED : 0));
+    if (for_sinks_alone && were && !wanted) /* what runs begins anew with the next one */
+        shadow_close_all(x, exact_ticks(x));
+}
+
+static void on_wanted(void)
+{
+    struct exact *x = atomic_load(&exact_current);
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    if (!x || !monitoring) {
+        emit_looked(); /* resuming hears */
+        return;
+    }
+    hear(x);
+    set_events(monitoring, true);
+    PyErr_Clear();
+}
+
 /* What counting costs.  What runs already counts from the end of this on.  0 or -1. */
 static int calibrate(struct exact *x, PyObject *monitoring, struct call_cost *cost)
 {
     long start = event_bit(monitoring, "PY_START"), end = event_bit(monitoring, "PY_RETURN");
-    if (start < 0 || end < 0 || calibrate_calls(x, monitoring, tool_id, start | end, cost))
+    if (start < 0 || end < 0 ||
+        (x->counts && calibrate_calls(x, monitoring, tool_id, start | end, cost)))
         return -1;
     x->start_ticks = exact_ticks(x);
     return 0;
@@ -203,6 +251,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
         return -1;
     x->c_calls = c_calls;
     c_events = c_calls;
+    for_sinks_alone = !x->counts;
     tool_id = claim(monitoring);
     if (tool_id < 0)
         return -1;
@@ -221,9 +270,12 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
     current_frame_init();
     x->plain = x->all_events && x->use_tsc && !x->keep_calls && current_state_offset;
     if (!register_all(monitoring, lines) && !calibrate(x, monitoring, cost)) {
+        hear(x);
         atomic_store(&exact_current, x);
-        if (!set_events(monitoring, true))
+        if (!set_events(monitoring, true)) {
+            emit_on_change(on_wanted);
             return tool_id;
+        }
     }
     PyObject *error = PyErr_GetRaisedException();
     atomic_store(&exact_current, NULL);
@@ -269,6 +321,7 @@ int instrument_resume(void)
         return 0;
     x->start_ticks = exact_ticks(x);
     paused = NULL;
+    hear(x);
     atomic_store(&exact_current, x);
     if (idle) {
         idle = false;
@@ -347,6 +400,7 @@ void instrument_forget(void)
 void instrument_after_fork_child(void)
 {
     exact_after_fork_child();
+    emit_after_fork_child();
     paused = NULL;
     idle = false;
 }

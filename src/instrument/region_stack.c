@@ -22,7 +22,7 @@ static struct exact_frame *push_region(struct exact *x, struct exact_thread *t,
     }
     s->flags = EXACT_REGION | EXACT_KEPT | (uint64_t)slot->call << EXACT_CALL_SHIFT |
                (node != below->node ? EXACT_RECORDED : 0);
-    if (x->log_events)
+    if (x->turns)
         turns_begin(x, t, s, is_new);
     exact_set_depth(t, t->depth + 1);
     return s;

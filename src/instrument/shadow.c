@@ -157,7 +157,7 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
             s->flags |= EXACT_LINKED;
         return true;
     }
-    if (x->log_events || x->keep_calls)
+    if (turns_are_noted(x))
         turns_begin(x, t, s, false);
     if (resumed) {
         s->flags |= EXACT_LINKED;
@@ -265,7 +265,7 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     count(is_call ? &node->calls : &node->resumes, 1);
     top[1].since = arch_ticks();
     exact_set_depth(t, depth + 1);
-    if (!LIKELY(!x->log_events))
+    if (!LIKELY(!x->turns))
         turns_begin(x, t, &top[1], is_call);
     shadow_leave();
     return true;
@@ -373,7 +373,7 @@ static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
     shadow_enter();
     if (now > top->since)
         count(&top->node->total_ticks, now - top->since);
-    if (!LIKELY(!x->log_events))
+    if (!LIKELY(!x->turns))
         turns_end(x, t, top, now, how);
     exact_set_depth(t, depth - 1);
     shadow_leave();

@@ -58,7 +58,7 @@ static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t 
     const struct exact_frame *f = &t->stack[t->depth - 1];
     if (f->flags & EXACT_RECORDED && now > f->since)
         count(&f->node->total_ticks, now - f->since);
-    if (!LIKELY(!x->log_events && !(f->flags & EXACT_KEPT)) && f->flags & EXACT_RECORDED)
+    if (!LIKELY(!x->turns && !(f->flags & EXACT_KEPT)) && f->flags & EXACT_RECORDED)
         turns_end(x, t, f, now, how);
     exact_set_depth(t, t->depth - 1);
 }

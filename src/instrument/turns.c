@@ -2,11 +2,15 @@
 
 #include "turns.h"
 
+#include "emit.h"
+
 void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
     if (!(s->flags & EXACT_RECORDED)) /* below the tree's bound: its end is not noted either */
         return;
-    if (x->log_events)
+    if (x->turns & TURNS_EMITTED)
+        emit_begin(t, s, is_new);
+    if (x->turns & TURNS_LOGGED)
         event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
     if (!x->keep_calls || s->flags & EXACT_REGION)
         return;
@@ -27,10 +31,13 @@ void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame
                enum ending how)
 {
     static const enum event_kind kind[] = {EVENT_RETURN, EVENT_YIELD, EVENT_RAISE, EVENT_RETURN};
+    static const enum emit_kind emitted[] = {EMIT_RETURN, EMIT_YIELD, EMIT_UNWIND, EMIT_CUT_OFF};
     uint32_t call = (uint32_t)(f->flags >> EXACT_CALL_SHIFT);
     if (f->flags & EXACT_REGION && !(f->flags & EXACT_LEFT) && how != CUT_OFF)
         how = YIELDED; /* it is where its function is */
-    if (x->log_events)
+    if (x->turns & TURNS_EMITTED)
+        emit_end(t, f, emitted[how]);
+    if (x->turns & TURNS_LOGGED)
         event_put(&t->events, kind[how], f->node->id, now);
     if (!(f->flags & EXACT_KEPT))
         return;

@@ -19,7 +19,7 @@ static inline bool is_generator(const PyCodeObject *code)
 
 static inline bool turns_are_noted(const struct exact *x)
 {
-    return x->log_events || x->keep_calls;
+    return x->turns || x->keep_calls;
 }
 
 /* `s` begins.  `is_new`: a call does, not another turn of one. */

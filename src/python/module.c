@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "emit.h"
 #include "end_methods.h"
 #include "filter.h"
 #include "instrument.h"
@@ -93,6 +94,7 @@ static int install_hooks(void)
         return -1;
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     sampler_set_blocking(without_gil);
+    sampler_set_look(emit_look);
     hooks_installed = 1;
     return 0;
 }
@@ -121,9 +123,10 @@ static void announce_c_function(uint64_t address, const char *name, uint32_t len
 
 /* The tool id, or -1 with an exception set and nothing running. */
 static int start_events(PyObject *include, PyObject *exclude, PyObject *only, PyObject *own,
-                        bool lines, bool c_calls, struct call_cost *cost)
+                        bool lines, bool c_calls, bool counts, struct call_cost *cost)
 {
     int tool_id = -1;
+    sampler_exact()->counts = counts;
     filter_set_own(own);
     if (filter_set(include, exclude, only))
         ;
@@ -160,7 +163,8 @@ PyDoc_STRVAR(
     "      max_nodes=2000000, exact=False, c_calls=False, filter=None, own='', lines=False, "
     "backend=None, "
     "events=False,\n"
-    "      keep_events_ns=0, kernel_frames=0, wall_threads=b'', module_table=False, paused=False) "
+    "      keep_events_ns=0, counts=True, kernel_frames=0, wall_threads=b'', module_table=False, "
+    "paused=False) "
     "-> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
     "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none, 5 sigtrap (sampler.h); "
@@ -169,6 +173,7 @@ PyDoc_STRVAR(
     "names), see filter.h;\n"
     "own: what the files of functions begin with that are not recorded (empty: none);\n"
     "lines: count and time the lines of what it selects;\n"
+    "counts: False: the events are for sinks (emit) alone, and come while one wants them;\n"
     "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones;\n"
     "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no;\n"
     "module_table: see libraries.h; paused: until resume();\n"
@@ -182,26 +187,28 @@ PyDoc_STRVAR(
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "spool",         "period_ns",    "clock",        "engine",  "max_frames",
-        "ring_bytes",    "max_nodes",    "exact",        "c_calls", "filter",
-        "own",           "lines",        "backend",      "events",  "keep_events_ns",
-        "kernel_frames", "wall_threads", "module_table", "paused",  NULL};
+    static char *names[] = {"spool",         "period_ns",    "clock",
+                            "engine",        "max_frames",   "ring_bytes",
+                            "max_nodes",     "exact",        "c_calls",
+                            "filter",        "own",          "lines",
+                            "backend",       "events",       "keep_events_ns",
+                            "kernel_frames", "wall_threads", "module_table",
+                            "paused",        "counts",       NULL};
     (void)self;
     int spool;
     unsigned long long period_ns = 1001001;
     unsigned long long keep_events_ns = 0;
     int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, lines = 0, events = 0,
-        kernel_frames = 0, module_table = 0, paused = 0, tool_id = -1;
+        kernel_frames = 0, module_table = 0, paused = 0, counts = 1, tool_id = -1;
     unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
     const char *backend = NULL, *wall_threads = NULL;
     Py_ssize_t wall_threads_length = 0;
     PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL, *own = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOUpzpKiy#pp", names, &spool,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOUpzpKiy#ppp", names, &spool,
                                      &period_ns, &clock, &engine, &max_frames, &ring_bytes,
                                      &max_nodes, &exact, &c_calls, &filter, &own, &lines, &backend,
                                      &events, &keep_events_ns, &kernel_frames, &wall_threads,
-                                     &wall_threads_length, &module_table, &paused))
+                                     &wall_threads_length, &module_table, &paused, &counts))
         return NULL;
     if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
         return NULL;
@@ -214,6 +221,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
                                       .ring_bytes = ring_bytes,
                                       .max_nodes = max_nodes,
                                       .exact = exact,
+                                      .looks = emit_is_open(),
                                       .log_events = events,
                                       .keep_events_ns = keep_events_ns,
                                       .wall_threads = wall_threads,
@@ -238,7 +246,8 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         stop_watching();
         return raise_start_error(error, info.error);
     }
-    if (exact && (tool_id = start_events(include, exclude, only, own, lines, c_calls, &cost)) < 0)
+    if (exact &&
+        (tool_id = start_events(include, exclude, only, own, lines, c_calls, counts, &cost)) < 0)
         return NULL;
     if (paused)
         instrument_pause();
@@ -251,6 +260,32 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         (unsigned long long)info.period_ns, "cost_ns", (unsigned long long)info.cost_ns, "start_ns",
         (unsigned long long)info.start_ns, "watches_code", watcher < 0 ? Py_False : Py_True,
         "tool_id", tool_id, "call_cost_ns", cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
+}
+
+PyDoc_STRVAR(emit_doc, "emit(sink: bytes, argument: bytes) -> None\n\n"
+                       "Load and open a sink (emit/sink.h), before start.  Raises OSError.");
+
+static PyObject *emit(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *path, *argument;
+    if (!PyArg_ParseTuple(args, "yy", &path, &argument))
+        return NULL;
+    if (starting || sampler_running())
+        return raise_start_error(-EBUSY, "a profiler is already running");
+    if (emit_open(path, argument))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(close_emit_doc, "close_emit() -> None\n\nClose all sinks.");
+
+static PyObject *close_emit(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    emit_close();
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(stop_doc,
@@ -286,7 +321,8 @@ static PyObject *stop(PyObject *self, PyObject *args)
     if (describe != Py_None)
         write_last_meta(describe);
     error = sampler_stop(method_names_collect, &result);
-    if (error) /* another thread has stopped it */
+    emit_close(); /* the collector looks no more */
+    if (error)    /* another thread has stopped it */
         Py_RETURN_NONE;
     stop_watching(); /* now: codes could die before samples were read */
     return Py_BuildValue("{sKsKsIsIsKsNszsi}", "end_ns", (unsigned long long)result.end_ns,
@@ -397,6 +433,8 @@ PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
 static PyMethodDef methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
     {"stop", stop, METH_VARARGS, stop_doc},
+    {"emit", emit, METH_VARARGS, emit_doc},
+    {"close_emit", close_emit, METH_NOARGS, close_emit_doc},
     {"running", running, METH_NOARGS, running_doc},
     {"session", session, METH_NOARGS, session_doc},
     {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
@@ -418,6 +456,7 @@ static void announce_region(uint32_t number, const char *name, uint32_t length)
 {
     struct spool_region head = {.number = number};
     sampler_write(SPOOL_REGION, &head, sizeof head, name, length);
+    emit_name_region(number, name, length);
 }
 
 static const struct region_session region_session = {sampler_generation, announce_region};

@@ -128,7 +128,7 @@ static void announce(struct exact_drain *d, struct exact_thread *t)
 /* Is there anything to take but trees? */
 static bool any_logs(const struct exact_drain *d)
 {
-    return d->exact->log_events || atomic_load(&d->exact->open.any);
+    return d->exact->turns & TURNS_LOGGED || atomic_load(&d->exact->open.any);
 }
 
 void exact_drain_logs(struct exact_drain *d)

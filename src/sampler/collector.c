@@ -359,7 +359,7 @@ static void close_clocks(struct session *s)
 static bool is_quiet(const struct session *s, uint64_t now)
 {
     uint64_t paused = atomic_load(&s->paused_until_ns);
-    return s->engine == ENGINE_SIGTRAP && s->clock == CLOCK_CPU && !loaded_by_table &&
+    return s->engine == ENGINE_SIGTRAP && s->clock == CLOCK_CPU && !loaded_by_table && !s->looks &&
            now - s->changed_ns > QUIET_AFTER_NS && (!paused || paused == UINT64_MAX) &&
            !drain_keeps_logs(s->drain);
 }
@@ -373,6 +373,8 @@ static void wait_until(struct session *s, uint64_t time_ns)
     syscall(SYS_futex, &s->nudged, FUTEX_WAIT_BITSET_PRIVATE, 0, &until, NULL,
             FUTEX_BITSET_MATCH_ANY);
     uint64_t waited = clock_now_ns() - began;
+    if (s->looks && !atomic_load(&s->stop_wanted))
+        session_look();
     if (waited < LEAST_TICK_NS && atomic_load(&s->nudged) && !atomic_load(&s->stop_wanted)) {
         struct timespec rest = {.tv_nsec = (long)(LEAST_TICK_NS - waited)};
         nanosleep(&rest, NULL);

@@ -24,6 +24,12 @@
 #include "spool.h"
 
 static uint32_t generations;
+void (*session_look)(void);
+
+void sampler_set_look(void (*look)(void))
+{
+    session_look = look;
+}
 
 static int fail(struct sampler_info *info, int error, const char *what)
 {
@@ -132,6 +138,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         return error;
     }
     s->clock = o->clock;
+    s->looks = o->looks;
     if ((error = names_prepare(s, o)))
         return fail(info, error, "the names of threads");
     s->limits = thread_limits(o, s->asked_period_ns);
@@ -149,7 +156,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         s->exact = exact_new(s->codes, &s->layout, s->main_stack_high, o->max_nodes);
         if (!s->exact)
             return fail(info, -ENOMEM, "memory");
-        s->exact->log_events = o->log_events;
+        s->exact->turns = o->log_events ? TURNS_LOGGED : 0;
         s->exact->names_threads = *s->wall_threads;
         if (drain_set_exact(s->drain, s->exact, o->keep_events_ns, admit_exact, s))
             return fail(info, -ENOMEM, "memory");

@@ -36,6 +36,7 @@ struct sampler_options {
     uint32_t ring_bytes; /* 0: by the rate */
     uint32_t max_nodes;
     int exact;               /* with trees for the exact half */
+    int looks;               /* what sampler_set_look set is called, as often as it says */
     int log_events;          /* with every begin and end */
     uint64_t keep_events_ns; /* of those, only the last ones; 0: all */
     /* By the clock on the wall: only threads with such a name (thread_names.h), patterns of the shell, a 0 byte after
@@ -75,6 +76,9 @@ int sampler_start(struct sampler_options *options, struct sampler_info *info);
  * the GIL. */
 typedef void sampler_blocking(void (*what)(void *), void *arg);
 void sampler_set_blocking(sampler_blocking *call);
+
+/* Called by the collector, every 10 ms, in no lock.  Before the first start; it stays. */
+void sampler_set_look(void (*look)(void));
 
 /* Asked for names once all samples are in; it may be NULL. */
 struct function_names;

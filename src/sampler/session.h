@@ -73,6 +73,7 @@ struct session {
     int fd_floor;
     struct task_list tasks;
     struct own_fd status;   /* /proc/self/status */
+    bool looks;             /* sampler_set_look */
     bool look_again;        /* for threads, whatever the list says */
     uint64_t scan_after_ns; /* the next list of threads */
     uint64_t start_ns, start_cpu_ns;
@@ -184,6 +185,8 @@ void session_skip_pause(struct session *s);
 void session_resume(struct session *s);
 /* The same as session_pause, if nothing has counted for a while. */
 void session_pause_idle(struct session *s);
+
+extern void (*session_look)(void); /* sampler_set_look */
 
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
 int collector_start(struct session *s);

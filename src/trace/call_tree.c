@@ -155,6 +155,7 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
     map_memory_free(t->memo.set, t->memo.n_sets * sizeof *t->memo.set);
     map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
+    map_memory_free(t->emitted, t->emitted_bytes);
     calls_clear(&t->calls);
     map_memory_free(t->drained, t->drained_bytes);
     map_memory_free(t->blocks, t->blocks_bytes);
@@ -178,7 +179,8 @@ static struct exact_thread *new_thread(struct exact *x)
     t->children = block->children;
     t->chunk[0] = block->nodes;
     t->events.last = t->events_ticks = x->start_ticks;
-    if (x->log_events && !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
+    if (x->turns & TURNS_LOGGED &&
+        !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
         free_thread(t);
         return NULL;
     }

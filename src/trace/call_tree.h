@@ -61,6 +61,12 @@ enum exact_frame_flags {
 };
 #define EXACT_CALL_SHIFT 32
 
+/* Who hears of single turns. */
+enum exact_turns {
+    TURNS_LOGGED = 1,  /* the event log */
+    TURNS_EMITTED = 2, /* sinks (emit/sink.h) */
+};
+
 /* One running Python function, as the callbacks know it. */
 struct exact_frame {
     uint64_t frame; /* its _PyInterpreterFrame */
@@ -155,6 +161,8 @@ struct exact_thread {
     uint64_t serial; /* of all in the session */
 
     struct event_ring events;
+    void *emitted; /* what sinks keep for the thread; NULL: they have not heard of it */
+    size_t emitted_bytes;
     struct calls calls;
     uint32_t kept; /* the serial of the call that ended last, if it was kept */
 
@@ -181,7 +189,8 @@ struct exact {
     bool all_events;    /* every Python function is recorded */
     bool names_threads; /* each thread gets a record, whatever is left out: for its name */
     bool plain;         /* and no call is kept: most events need no more than a few instructions */
-    bool log_events;    /* every begin and end is logged */
+    uint8_t turns;      /* enum exact_turns: who hears every begin and end; 0: nobody */
+    bool counts;        /* events are on for the tree's sake; false: only while a sink wants them */
     bool keep_calls;    /* single calls of the recorded functions are kept (regions: always) */
     struct open_calls open;
     bool lines;                    /* of functions that a filter selects */

@@ -1,0 +1,328 @@
+#include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
+
+#include "emit.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "map.h"
+#include "names.h"
+
+#define NAME_BYTES (EXACT_NAME_MAX * 10) /* escaped */
+
+static struct {
+    const struct emit_sink *ops;
+    _Atomic uint32_t wanted;
+} sinks[EMIT_SINKS];
+static _Atomic uint32_t n_sinks;
+static void (*_Atomic on_change)(void); /* NULL: events are not ready to be changed */
+
+/* Functions by the session's number, regions by theirs; all of them, to be freed. */
+static const struct emit_function **functions, **regions, **all;
+static size_t regions_bytes, all_bytes;
+static uint32_t n_regions, n_all;
+
+/* What sys.monitoring tells just now.  Nothing lets go of the GIL meanwhile. */
+static struct {
+    uint64_t frame; /* 0: nothing */
+    enum emit_kind kind;
+    PyObject *const *args;
+} event;
+
+/* --- which sinks ---------------------------------------------------------------------------------- */
+
+static int refuse(int error, const char *why)
+{
+    PyObject *value = Py_BuildValue("(is)", error, why);
+    if (value)
+        PyErr_SetObject(PyExc_OSError, value);
+    Py_XDECREF(value);
+    return -1;
+}
+
+int emit_open(const char *path, const char *argument)
+{
+    char error[200] = "";
+    if (n_sinks == EMIT_SINKS)
+        return refuse(EINVAL, "there are too many at once");
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library)
+        return refuse(ENOENT, dlerror());
+    const struct emit_sink *ops = dlsym(library, EMIT_SINK_SYMBOL);
+    if (!ops || ops->size != sizeof *ops)
+        return refuse(ENOENT, "it is of another version");
+    for (uint32_t i = 0; i < n_sinks; i++)
+        if (sinks[i].ops == ops)
+            return refuse(EINVAL, "it is asked for twice");
+    int code = ops->open(n_sinks, argument, error, sizeof error);
+    if (code)
+        return refuse(-code, *error ? error : strerror(-code));
+    sinks[n_sinks].ops = ops;
+    atomic_store(&sinks[n_sinks].wanted, 0);
+    n_sinks++;
+    return 0;
+}
+
+bool emit_is_open(void)
+{
+    return n_sinks;
+}
+
+uint32_t emit_wanted(void)
+{
+    uint32_t all_of_them = 0;
+    for (uint32_t i = 0; i < n_sinks; i++)
+        all_of_them |= atomic_load_explicit(&sinks[i].wanted, memory_order_relaxed);
+    return all_of_them;
+}
+
+static bool flush_all(bool may_wait)
+{
+    bool done = true;
+    for (uint32_t i = 0; i < n_sinks; i++)
+        if (sinks[i].ops->flush)
+            done &= sinks[i].ops->flush(may_wait);
+    return done;
+}
+
+static void forget_names(void)
+{
+    for (uint32_t i = 0; i < n_all; i++)
+        names_free(all[i]);
+    map_memory_free(functions, CODES_NUMBERS * sizeof *functions);
+    map_memory_free(regions, regions_bytes);
+    map_memory_free(all, all_bytes);
+    functions = regions = all = NULL;
+    regions_bytes = all_bytes = 0;
+    n_regions = n_all = 0;
+}
+
+void emit_close(void)
+{
+    atomic_store(&on_change, NULL);
+    emit_settle();
+    uint32_t n = n_sinks;
+    if (!n)
+        return;
+    PyThreadState *state = PyEval_SaveThread();
+    while (!flush_all(true))
+        ; /* each waits for a moment */
+    PyEval_RestoreThread(state);
+    n_sinks = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sinks[i].ops->close();
+    forget_names();
+}
+
+/* --- what they want ------------------------------------------------------------------------------- */
+
+enum { NO_THREAD, RUNS, ENDED };
+static _Atomic int changer_state;
+static pthread_t changer;
+static _Atomic uint32_t looked;
+
+void emit_on_change(void (*changed)(void))
+{
+    atomic_store(&on_change, changed);
+}
+
+static void look(void)
+{
+    for (uint32_t i = 0; i < n_sinks; i++)
+        atomic_store_explicit(&sinks[i].wanted, sinks[i].ops->wants(), memory_order_relaxed);
+}
+
+void emit_looked(void)
+{
+    look();
+    atomic_store(&looked, emit_wanted());
+}
+
+static void *change(void *unused)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    void (*changed)(void) = atomic_load(&on_change);
+    if (changed)
+        changed();
+    PyGILState_Release(state);
+    atomic_store(&changer_state, ENDED);
+    return unused;
+}
+
+/* Events cannot be switched without the GIL, for which the collector does not wait. */
+void emit_look(void)
+{
+    if (!n_sinks || !atomic_load(&on_change))
+        return;
+    flush_all(false);
+    look();
+    if (atomic_load(&changer_state) == ENDED) {
+        pthread_join(changer, NULL);
+        atomic_store(&changer_state, NO_THREAD);
+    }
+    if (emit_wanted() == atomic_load(&looked) || atomic_load(&changer_state) != NO_THREAD)
+        return;
+    atomic_store(&changer_state, RUNS);
+    if (pthread_create(&changer, NULL, change, NULL)) /* with our signal mask: all are blocked */
+        atomic_store(&changer_state, NO_THREAD);
+    else
+        pthread_setname_np(changer, "pyhybrid");
+}
+
+void emit_settle(void)
+{
+    if (atomic_load(&changer_state) == NO_THREAD)
+        return;
+    PyThreadState *state = PyEval_SaveThread();
+    pthread_join(changer, NULL);
+    PyEval_RestoreThread(state);
+    atomic_store(&changer_state, NO_THREAD);
+}
+
+void emit_after_fork_child(void)
+{
+    n_sinks = 0;
+    atomic_store(&on_change, NULL);
+    atomic_store(&changer_state, NO_THREAD);
+    event.frame = 0;
+}
+
+/* --- names ---------------------------------------------------------------------------------------- */
+
+static const struct emit_function *keep(const struct emit_function *f)
+{
+    if (f && map_memory_grow(&all, &all_bytes, n_all + 1, sizeof *all))
+        return all[n_all++] = f;
+    names_free(f);
+    return NULL;
+}
+
+/* `code`: one of its, alive; NULL: there is none at hand. */
+static const struct emit_function *function_of(uint64_t word, const PyCodeObject *code)
+{
+    if (frame_tag(word) == PYH_TAG_REGION)
+        return (uint32_t)word < n_regions ? regions[(uint32_t)word] : NULL;
+    if (frame_tag(word) != PYH_TAG_FUNCTION)
+        return NULL; /* the tree is full */
+    if (!functions && !(functions = map_memory(CODES_NUMBERS * sizeof *functions)))
+        return NULL;
+    const struct emit_function **place = &functions[word & PYH_FUNCTION_MASK];
+    if (!*place && code) {
+        PyObject *error = PyErr_GetRaisedException();
+        *place = keep(names_of_code(code, n_all));
+        PyErr_SetRaisedException(error);
+    }
+    return *place;
+}
+
+void emit_name_region(uint32_t number, const char *name, uint32_t length)
+{
+    if (!n_sinks || (number < n_regions && regions[number]) ||
+        !map_memory_grow(&regions, &regions_bytes, number + 1, sizeof *regions))
+        return;
+    regions[number] = keep(names_of_region(name, length, n_all));
+    if (n_regions <= number)
+        n_regions = number + 1;
+}
+
+/* What sinks keep for it follows. */
+struct emitted {
+    struct emit_thread thread;
+    char name[NAME_BYTES];
+    uint64_t data[];
+};
+
+static struct emit_thread *new_thread(struct exact_thread *t)
+{
+    size_t bytes = sizeof(struct emitted);
+    for (uint32_t i = 0; i < n_sinks; i++)
+        bytes += (sinks[i].ops->thread_bytes + 7) & ~(size_t)7;
+    struct emitted *e = map_memory(bytes);
+    if (!e)
+        return NULL;
+    t->emitted = e;
+    t->emitted_bytes = bytes;
+    names_shown(e->name, sizeof e->name, t->name[0] ? t->name : t->comm);
+    e->thread.tid = t->tid;
+    e->thread.name = e->name;
+    char *data = (char *)e->data;
+    for (uint32_t i = 0; i < n_sinks; i++) {
+        e->thread.data[i] = data;
+        data += (sinks[i].ops->thread_bytes + 7) & ~(size_t)7;
+        if (sinks[i].ops->thread)
+            sinks[i].ops->thread(&e->thread);
+    }
+    return &e->thread;
+}
+
+static struct emit_thread *thread_of(struct exact_thread *t)
+{
+    return t->emitted ? &((struct emitted *)t->emitted)->thread : new_thread(t);
+}
+
+/* --- turns ---------------------------------------------------------------------------------------- */
+
+static bool is_of_event(const struct exact_frame *f)
+{
+    return event.frame == f->frame && !(f->flags & EXACT_REGION);
+}
+
+static void tell(struct exact_thread *t, const struct emit_turn *turn)
+{
+    uint32_t bit = EMIT_BIT(turn->kind);
+    const struct emit_thread *thread = turn->function ? thread_of(t) : NULL;
+    for (uint32_t i = 0; thread && i < n_sinks; i++)
+        if (atomic_load_explicit(&sinks[i].wanted, memory_order_relaxed) & bit)
+            (bit & EMIT_BEGINS ? sinks[i].ops->begin : sinks[i].ops->end)(thread, turn);
+}
+
+void emit_begin(struct exact_thread *t, const struct exact_frame *s, bool is_new)
+{
+    bool own = is_of_event(s);
+    const PyCodeObject *code = (const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame);
+    tell(t, &(struct emit_turn){
+                .function = function_of(s->node->word, code),
+                .kind = is_new                            ? EMIT_START
+                        : own && event.kind != EMIT_START ? event.kind
+                                                          : EMIT_RUNNING,
+                .depth = (uint32_t)(s - t->stack),
+            });
+}
+
+/* The frame may be gone, unless it is the event's own. */
+void emit_end(struct exact_thread *t, const struct exact_frame *f, enum emit_kind how)
+{
+    const PyCodeObject *code = is_of_event(f) ? (const PyCodeObject *)event.args[0] : NULL;
+    tell(t, &(struct emit_turn){
+                .function = function_of(f->node->word, code),
+                .kind = how,
+                .depth = (uint32_t)(f - t->stack),
+            });
+}
+
+static bool any_is_full(void)
+{
+    for (uint32_t i = 0; i < n_sinks; i++)
+        if (sinks[i].ops->is_full && sinks[i].ops->is_full())
+            return true;
+    return false;
+}
+
+PyObject *emit_event(enum emit_kind kind, uint64_t frame, PyObject *const *args,
+                     vectorcallfunc then)
+{
+    event.kind = kind;
+    event.args = args;
+    event.frame = frame;
+    PyObject *answer = then(NULL, args, 0, NULL);
+    event.frame = 0;
+    if (any_is_full()) {
+        PyThreadState *state = PyEval_SaveThread();
+        flush_all(true);
+        PyEval_RestoreThread(state);
+    }
+    return answer;
+}

@@ -1,0 +1,82 @@
+/* sink.h - live outputs: what hears every begin and end of a Python function while the program runs.
+ *
+ * A sink is a shared object of its own, libpyhybrid_NAME.so, that exports one `struct emit_sink` under the name
+ * EMIT_SINK_SYMBOL.  It is loaded when it is asked for, never unloaded, needs nothing of Python, and is the only place
+ * that knows its foreign library.
+ *
+ * Context: open, close and wants: ordinary.  begin, end and thread: callbacks of sys.monitoring, with the GIL, so one at
+ * a time: they never wait.  flush: any thread, without the GIL, also several at once.  In a forked child nothing is
+ * called until open is called again, whatever the parent's threads were in the midst of.
+ */
+#ifndef PYH_SINK_H
+#define PYH_SINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EMIT_SINK_SYMBOL "pyhybrid_sink"
+#define EMIT_SINKS 4 /* at once */
+
+enum emit_kind {
+    EMIT_START,
+    EMIT_RESUME,
+    EMIT_THROW,
+    EMIT_RUNNING, /* it runs already, or goes on, without an event of its own */
+    EMIT_RETURN,
+    EMIT_YIELD,
+    EMIT_UNWIND,
+    EMIT_CUT_OFF, /* profiling ends or pauses, the function does not */
+    N_EMIT_KINDS,
+};
+#define EMIT_BIT(kind) (1u << (kind))
+#define EMIT_ENDS                                                                                  \
+    (EMIT_BIT(EMIT_RETURN) | EMIT_BIT(EMIT_YIELD) | EMIT_BIT(EMIT_UNWIND) | EMIT_BIT(EMIT_CUT_OFF))
+#define EMIT_BEGINS                                                                                \
+    (EMIT_BIT(EMIT_START) | EMIT_BIT(EMIT_RESUME) | EMIT_BIT(EMIT_THROW) | EMIT_BIT(EMIT_RUNNING))
+
+/* UTF-8; what could not be encoded is escaped. */
+struct emit_names {
+    const char *name, *qualname, *file;
+};
+
+/* A function or region; the same until the sinks are closed. */
+struct emit_function {
+    uint32_t id; /* from 0, dense */
+    uint32_t line;
+    bool is_region;          /* its file is empty */
+    struct emit_names names; /* as they are */
+    struct emit_names shown; /* for people: what a terminal would obey is escaped */
+};
+
+struct emit_thread {
+    int tid;
+    const char *name;       /* threading's, else the kernel's; escaped as `shown` */
+    void *data[EMIT_SINKS]; /* by place of the sink: its thread_bytes, zeroed at first */
+};
+
+struct emit_turn {
+    const struct emit_function *function;
+    enum emit_kind kind;
+    /* Its place in the thread's stack: larger than its caller's.  An end may come whose begin did not, and the other way
+     * round; a begin at a place ends what was there and above it. */
+    uint32_t depth;
+};
+
+struct emit_sink {
+    size_t size;         /* of this structure */
+    size_t thread_bytes; /* that it keeps for each thread */
+    /* Begins anew.  `place`: which data[] is its own.  0 or -errno; `error`: one line. */
+    int (*open)(uint32_t place, const char *argument, char *error, size_t error_bytes);
+    /* A bit for each kind that is wanted now; looked at every 10 ms. */
+    uint32_t (*wants)(void);
+    void (*thread)(const struct emit_thread *t); /* before its first event; may be NULL */
+    void (*begin)(const struct emit_thread *t, const struct emit_turn *turn);
+    void (*end)(const struct emit_thread *t, const struct emit_turn *turn);
+    bool (*is_full)(void); /* is flush to be called, before the next event?  May be NULL */
+    /* Writes what it has; false: it could not all be written, after a moment or (!may_wait) at once.  May be NULL. */
+    bool (*flush)(bool may_wait);
+    void (*close)(void);
+};
+
+#endif
