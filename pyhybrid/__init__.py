@@ -27,12 +27,12 @@ if not any(name.startswith("_native.c") for name in os.listdir(__path__[0])):
     ]
 
 _API = {  # name: module
-    "Profiler": "api",
-    "disable": "api",
-    "enable": "api",
-    "profile": "decorator",
-    "region": "api",
-    "write_profile": "shared_profile",
+    "Profiler": "capture.api",
+    "disable": "capture.api",
+    "enable": "capture.api",
+    "profile": "capture.decorator",
+    "region": "capture.api",
+    "write_profile": "capture.shared_profile",
 }
 
 

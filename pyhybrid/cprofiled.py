@@ -21,7 +21,7 @@ import pyhybrid._native  # noqa: F401
 from pyhybrid.cli.run import make_parser
 from pyhybrid.errors import PyhybridError
 from pyhybrid.program import Program
-from pyhybrid.visible import visible
+from pyhybrid.terminal_text import visible
 
 Count = tuple[str, int, str, int, int]
 

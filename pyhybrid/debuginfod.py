@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.visible import say
+from pyhybrid.terminal_text import say
 
 PROGRAM = "debuginfod-find"
 

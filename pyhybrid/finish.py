@@ -19,7 +19,7 @@ from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.summary import summarize
 from pyhybrid.symbols import Demangle, Loader
-from pyhybrid.visible import say
+from pyhybrid.terminal_text import say
 
 SUFFIX = ".pyhybrid"
 DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for

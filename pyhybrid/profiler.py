@@ -17,7 +17,7 @@ from pyhybrid.jit_files import jit_files
 from pyhybrid.meta import describe
 from pyhybrid.settings import CLOCKS, ENGINES, NO_SAMPLES, Settings
 from pyhybrid.streams import keep_whole, release
-from pyhybrid.visible import visible
+from pyhybrid.terminal_text import visible
 
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")

@@ -14,7 +14,7 @@ from pyhybrid.lines import FunctionLines
 from pyhybrid.names import losses_text, shares_text, short_time, shorten_native
 from pyhybrid.shorten import elided, middle
 from pyhybrid.summary import CallDurations, Function, Summary
-from pyhybrid.visible import visible
+from pyhybrid.terminal_text import visible
 
 Line = list[tuple[str, str]]
 

@@ -9,7 +9,7 @@ import sys
 from pyhybrid.cli.bare import run_bare, split
 from pyhybrid.errors import PyhybridError
 from pyhybrid.limits import check_memory
-from pyhybrid.visible import say
+from pyhybrid.terminal_text import say
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pyhybrid.errors import OutputError, PyhybridError, UsageError
 from pyhybrid.limits import check_room
 from pyhybrid.profiler import Profiling
 from pyhybrid.settings import Settings
-from pyhybrid.visible import say
+from pyhybrid.terminal_text import say
 
 _NO_SAMPLES = {"mode": "trace", "engine": "auto", "clock": "cpu", "wall_threads": ()}
 _NO_CALLS = {

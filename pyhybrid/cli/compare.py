@@ -15,7 +15,7 @@ from pyhybrid.compare import Difference, compare
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.names import shorten_file
 from pyhybrid.profile_file import Profile
-from pyhybrid.visible import write_lines
+from pyhybrid.terminal_text import write_lines
 
 
 class Compare:

@@ -24,7 +24,7 @@ from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import PerfMap, missing
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.in_place import into
-from pyhybrid.visible import say
+from pyhybrid.terminal_text import say
 
 
 class Export:

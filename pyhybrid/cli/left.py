@@ -10,7 +10,7 @@ from pyhybrid.exporters import EXPORTERS
 from pyhybrid.finish import export, finish
 from pyhybrid.profile_file import Profile
 from pyhybrid.settings import FORMATS
-from pyhybrid.visible import say
+from pyhybrid.terminal_text import say
 
 PREFIX = "out"  # of a run that names no output
 

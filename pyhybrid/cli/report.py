@@ -23,8 +23,8 @@ from pyhybrid.quality_report import quality_lines, quality_report
 from pyhybrid.render import print_summary
 from pyhybrid.render_lines import print_lines
 from pyhybrid.summary import as_json, summarize
+from pyhybrid.terminal_text import write_lines
 from pyhybrid.tree_view import tree_lines
-from pyhybrid.visible import write_lines
 
 
 class Report:

@@ -11,7 +11,7 @@ from pyhybrid.cli.parser import Duration, Number, Parser
 from pyhybrid.errors import UsageError
 from pyhybrid.program import Program
 from pyhybrid.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES
-from pyhybrid.visible import say
+from pyhybrid.terminal_text import say
 
 USAGE = """\
 python -m pyhybrid [options] script.py [args...]

@@ -11,7 +11,7 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file import Profile
 from pyhybrid.slow import SlowerThan
-from pyhybrid.visible import say
+from pyhybrid.terminal_text import say
 
 
 def slower_than(text: str) -> SlowerThan:
