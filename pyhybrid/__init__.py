@@ -1,7 +1,7 @@
 """pyhybrid: one call tree for Python and the native code below it.
 
-From within a program: `Profiler`, `region`, `enable`, `disable` (pyhybrid/api.py); `@profile` and
-`write_profile` (decorator.py, shared_profile.py).
+From within a program: `Profiler`, `region`, `enable`, `disable` (capture/api.py); `@profile` and
+`write_profile` (capture/decorator.py, capture/shared_profile.py).
 """
 
 import os
@@ -9,12 +9,12 @@ import sys
 
 TYPE_CHECKING = False  # without `typing`, which takes a megabyte: there may be none
 if TYPE_CHECKING:
-    from pyhybrid.api import Profiler as Profiler
-    from pyhybrid.api import disable as disable
-    from pyhybrid.api import enable as enable
-    from pyhybrid.api import region as region
-    from pyhybrid.decorator import profile as profile
-    from pyhybrid.shared_profile import write_profile as write_profile
+    from pyhybrid.capture.api import Profiler as Profiler
+    from pyhybrid.capture.api import disable as disable
+    from pyhybrid.capture.api import enable as enable
+    from pyhybrid.capture.api import region as region
+    from pyhybrid.capture.decorator import profile as profile
+    from pyhybrid.capture.shared_profile import write_profile as write_profile
 
 __version__ = "0.1.0"
 

@@ -18,9 +18,9 @@ import sys
 from types import CodeType
 
 import pyhybrid._native  # noqa: F401
+from pyhybrid.capture.run_program import Program
 from pyhybrid.cli.run import make_parser
 from pyhybrid.errors import PyhybridError
-from pyhybrid.program import Program
 from pyhybrid.terminal_text import visible
 
 Count = tuple[str, int, str, int, int]

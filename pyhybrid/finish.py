@@ -11,9 +11,9 @@ from contextlib import closing
 
 from pyhybrid.assemble import assemble
 from pyhybrid.atomic import replacing
+from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
-from pyhybrid.finisher import EXPORT_FAILED
 from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary

@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from pyhybrid import vdso
-from pyhybrid.boot import boot_id
+from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exported_data import readable_place
 from pyhybrid.jit_maps import read_jit_functions

@@ -6,9 +6,9 @@ Only what is needed for that is imported: the profiled program waits for it.
 
 import sys
 
+from pyhybrid.capture.resource_limits import check_memory
 from pyhybrid.cli.bare import run_bare, split
 from pyhybrid.errors import PyhybridError
-from pyhybrid.limits import check_memory
 from pyhybrid.terminal_text import say
 
 TYPE_CHECKING = False  # as in pyhybrid
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Never
 
-    from pyhybrid.program import Program
+    from pyhybrid.capture.run_program import Program
 
 SUBCOMMANDS = {"report": "report", "export": "export", "compare-cprofile": "compare"}  # modules
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pyhybrid.capture.profiling_run import Profiling
+from pyhybrid.capture.resource_limits import check_room
+from pyhybrid.capture.settings import Settings
 from pyhybrid.errors import OutputError, PyhybridError, UsageError
-from pyhybrid.limits import check_room
-from pyhybrid.profiler import Profiling
-from pyhybrid.settings import Settings
 from pyhybrid.terminal_text import say
 
 _NO_SAMPLES = {"mode": "trace", "engine": "auto", "clock": "cpu", "wall_threads": ()}

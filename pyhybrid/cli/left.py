@@ -3,13 +3,13 @@
 import fcntl
 import os
 
-from pyhybrid.claim import PART, PROFILE
+from pyhybrid.capture.output_lock import PART, PROFILE
+from pyhybrid.capture.settings import FORMATS
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.finish import export, finish
 from pyhybrid.profile_file import Profile
-from pyhybrid.settings import FORMATS
 from pyhybrid.terminal_text import say
 
 PREFIX = "out"  # of a run that names no output

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Callable
 
 from pyhybrid import __version__
+from pyhybrid.capture.run_program import Program
+from pyhybrid.capture.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES
 from pyhybrid.cli.bare import run_bare, split
 from pyhybrid.cli.begin import begin
 from pyhybrid.cli.parser import Duration, Number, Parser
 from pyhybrid.errors import UsageError
-from pyhybrid.program import Program
-from pyhybrid.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES
 from pyhybrid.terminal_text import say
 
 USAGE = """\
@@ -186,7 +186,7 @@ def make_parser() -> Parser:
 
 
 def _activate_trampoline(quiet: bool) -> None:
-    from pyhybrid.trampoline import activate
+    from pyhybrid.capture.perf_trampoline import activate
 
     advice = activate()
     if not quiet:

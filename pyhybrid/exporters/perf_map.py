@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pyhybrid.atomic import replacing
-from pyhybrid.boot import boot_id
+from pyhybrid.capture.boot_id import boot_id
+from pyhybrid.capture.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.images import nameless
 from pyhybrid.exporters.output import SEPARATORS, Output
-from pyhybrid.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.jit_maps import JIT_MAP, JitFunctions, read_trusted
 from pyhybrid.names import shorten_native
 from pyhybrid.profile_file import Profile

@@ -468,7 +468,7 @@ def test_in_a_subinterpreter_it_is_refused(tmp_path: Path) -> None:
         number = interpreters.create()
         code = '''
         try:
-            from pyhybrid.api import Profiler
+            from pyhybrid.capture.api import Profiler
             Profiler(mode="trace").start()
         except Exception as error:
             print("refused:", type(error).__name__, error)

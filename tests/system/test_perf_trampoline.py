@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support import Run, check_invariants
 
+from pyhybrid.capture.perf_trampoline import has_frame_pointers
 from pyhybrid.fold import FoldedTree
 from pyhybrid.quality import stack_quality
-from pyhybrid.trampoline import has_frame_pointers
 
 pytestmark = pytest.mark.version
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyhybrid import host
+from pyhybrid.capture import machine
 
 CPUINFO = """\
 processor\t: 0
@@ -27,7 +27,7 @@ def getconf(name: str) -> str:
 
 
 def test_this_machine() -> None:
-    told = host.describe()
+    told = machine.describe()
     assert told["hostname"] == os.uname().nodename
     pages, page_size = map(int, (getconf("_PHYS_PAGES"), getconf("PAGE_SIZE")))
     assert told["memory_kb"] == pages * page_size >> 10
@@ -35,14 +35,14 @@ def test_this_machine() -> None:
 
 def test_the_first_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "cpuinfo"
-    monkeypatch.setattr(host, "CPUINFO", str(file))
-    assert "cpu" not in host.describe()
+    monkeypatch.setattr(machine, "CPUINFO", str(file))
+    assert "cpu" not in machine.describe()
     file.write_text(CPUINFO)
-    told = host.describe()
+    told = machine.describe()
     assert told["cpu"] == "Intel(R) Xeon(R) CPU: two"
     assert told["cpuid"] == "GenuineIntel,6,85,7"
     file.write_text("processor\t: 0\n")
-    assert "cpuid" not in host.describe()
+    assert "cpuid" not in machine.describe()
 
 
 FORBIDS = """
@@ -52,9 +52,9 @@ def forbid(event, arguments):
     if event == "open":
         raise RuntimeError("no files")
 
-from pyhybrid import host
+from pyhybrid.capture import machine
 sys.addaudithook(forbid)
-print(sorted(host.describe()))
+print(sorted(machine.describe()))
 """
 
 

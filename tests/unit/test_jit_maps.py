@@ -18,11 +18,11 @@ from large_inputs import CODE, many_functions
 from spool_writer import SpoolWriter, native, python
 from steps import steps
 
+from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.exporters.addresses import PAGE, REGIONS
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf_map import MAX_EARLIER, PerfMap
 from pyhybrid.fold import FoldedTree
-from pyhybrid.jit_files import jit_files
 from pyhybrid.jit_maps import JITDUMP, MAX_NAME, JitFunctions, read_trusted
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality_report import quality_report

@@ -10,7 +10,7 @@ import pytest
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid import symbols
-from pyhybrid.boot import boot_id
+from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.exporters import perf_format
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.images import Images

@@ -9,14 +9,14 @@ import os
 import sys
 from typing import Any
 
-from pyhybrid import forks, host, interpreter
-from pyhybrid.claim import PROFILE, Claim, NoClaim, check_folder
+from pyhybrid.capture import fork_warning, machine, python_executable
+from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
+from pyhybrid.capture.jit_files import jit_files
+from pyhybrid.capture.metadata import describe
+from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
+from pyhybrid.capture.settings import CLOCKS, ENGINES, NO_SAMPLES, Settings
+from pyhybrid.capture.std_streams import keep_whole, release
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.finisher import is_finisher, spawn, spawn_apart, wait_for
-from pyhybrid.jit_files import jit_files
-from pyhybrid.meta import describe
-from pyhybrid.settings import CLOCKS, ENGINES, NO_SAMPLES, Settings
-from pyhybrid.streams import keep_whole, release
 from pyhybrid.terminal_text import visible
 
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
@@ -46,7 +46,7 @@ class Profiling:
         self.settings = settings
         self.argv = argv
         self.executable = sys.executable
-        self.python = interpreter.find()  # now: the program may change what tells it
+        self.python = python_executable.find()  # now: the program may change what tells it
         self.umask = os.umask(0o077)
         os.umask(self.umask)
         try:
@@ -84,18 +84,18 @@ class Profiling:
         )
         try:
             self.claim.keep()
-            machine = host.describe()
+            hardware = machine.describe()
             self._open_sinks()
             started = self._start_native()
             if isinstance(self.claim, NoClaim):
                 self.claim.close()
             self.prefix, self.spool = self.claim.prefix, self.claim.spool
             self.paused = True
-            forks.watch(self)
+            fork_warning.watch(self)
             _native.on_leaving(self.leave)
             if self._samples:
                 keep_whole(_native.whole_write, self.streams)
-            self._write_meta(started, machine)
+            self._write_meta(started, hardware)
             self.started = True
         except BaseException:
             if _native.session() in (0, other):
@@ -111,7 +111,7 @@ class Profiling:
         self.started = False
         self.native.stop()
         release(self.streams)
-        forks.watch(None)
+        fork_warning.watch(None)
         self.claim.give_up()
 
     @property
@@ -157,7 +157,7 @@ class Profiling:
                 counts=settings.mode != "none",
                 c_calls=settings.c_calls,
                 filter=settings.filter,
-                own=os.path.join(os.path.dirname(__file__), ""),
+                own=os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
                 lines=settings.lines,
                 backend=backend,
                 events=settings.events,
@@ -182,7 +182,7 @@ class Profiling:
         self.native.forget()
         self.claim.close()
 
-    def _write_meta(self, started: dict[str, Any], machine: dict[str, Any]) -> None:
+    def _write_meta(self, started: dict[str, Any], hardware: dict[str, Any]) -> None:
         import json
 
         meta = {
@@ -191,7 +191,7 @@ class Profiling:
             "cwd": self.cwd,
             "pid": self.pid,
             "prefix_suffix": self.claim.suffix,
-            **machine,
+            **hardware,
             **describe(self.settings, started),
         }
         self.native.write_meta(json.dumps(meta).encode())
@@ -248,7 +248,7 @@ class Profiling:
         release(self.streams)
         if result is None:
             return False
-        forks.watch(None)
+        fork_warning.watch(None)
         if result["write_error"]:
             reason = os.strerror(-result["write_error"])
             _say(f"{self.spool} is not complete: {reason}")

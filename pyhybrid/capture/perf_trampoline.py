@@ -15,8 +15,8 @@ import contextlib
 import os
 import sys
 
+from pyhybrid.capture.jit_files import is_of_this_process, perf_map_path, why_not_ours
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.jit_files import is_of_this_process, perf_map_path, why_not_ours
 
 _RUN = "-m pyhybrid --perf-trampoline ..."
 # All of the stack that perf can copy.  The 8 KiB that it copies unless told are five Python calls.

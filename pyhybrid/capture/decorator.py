@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, Protocol, overload
 
 from pyhybrid._native import window
+from pyhybrid.capture.shared_profile import SharedProfile, shared_by
 from pyhybrid.errors import UsageError
-from pyhybrid.shared_profile import SharedProfile, shared_by
 
 
 @overload

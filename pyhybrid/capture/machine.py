@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from pyhybrid.boot import boot_id
+from pyhybrid.capture.boot_id import boot_id
 
 CPUINFO = "/proc/cpuinfo"
 _FIRST_PROCESSOR = 4096  # bytes that hold its lines; the file has some 1,500 for each processor

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pyhybrid import profiler
 from pyhybrid._native import region
+from pyhybrid.capture import profiling_run
+from pyhybrid.capture.finisher import NO_INTERPRETER
+from pyhybrid.capture.profiling_run import Profiling
+from pyhybrid.capture.settings import Settings
 from pyhybrid.errors import PyhybridError
-from pyhybrid.finisher import NO_INTERPRETER
-from pyhybrid.profiler import Profiling
-from pyhybrid.settings import Settings
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file import Profile
@@ -52,8 +52,8 @@ class Profiler:
     mode: "sample", "trace" (every call of a Python function) or "hybrid" (both in one tree);
     wall_threads: with clock="wall": only threads of these names, or patterns of the shell;
     engine: what drives the samples of CPU time: "auto", "sigtrap", "perf_event" or "timer";
-    include, exclude, functions: what is traced (selection.py); all is sampled; of `functions` and
-    of regions single calls are kept (Profile.calls);
+    include, exclude, functions: what is traced (trace_filter.py); all is sampled; of `functions`
+    and of regions single calls are kept (Profile.calls);
     events: with a log of every begin and end (Profile.events), or only of the last
     `last_events` seconds;
     lines: count and time the lines of what `include` and `functions` choose;
@@ -253,7 +253,7 @@ def _argv() -> list[str]:
 
 def _command_line() -> Profiling | None:
     """The run of `python -m pyhybrid` in this process."""
-    run = profiler.of_command_line
+    run = profiling_run.of_command_line
     return run if run and run.pid == os.getpid() and run.native.running() else None
 
 

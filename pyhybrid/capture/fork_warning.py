@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyhybrid.profiler import Profiling
+    from pyhybrid.capture.profiling_run import Profiling
 
 TEXT = "This process (pid={}) is multi-threaded, use of {}() may lead to deadlocks in the child."
 

@@ -72,7 +72,7 @@ def _environment() -> dict[str, str]:
 
 def _command(python: str | None, umask: int, arguments: list[str]) -> list[str]:
     """Raises PyhybridError where there is nothing that could run it."""
-    package = os.path.dirname(os.path.abspath(__file__))
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not python:
         raise PyhybridError(NO_INTERPRETER)
     if not os.path.exists(os.path.join(package, "finish.py")):
@@ -81,7 +81,9 @@ def _command(python: str | None, umask: int, arguments: list[str]) -> list[str]:
 
 
 def spawn(python: str | None, umask: int, arguments: list[str], lock: int) -> int:
-    """Start `pyhybrid.finish` with `arguments`; returns its pid.  Raises OSError, PyhybridError.
+    """Start `pyhybrid.finish` with `arguments`; returns its pid.
+
+    Raises OSError, PyhybridError.
 
     The spool's lock, if `lock` is not -1, is its own from then on, too.
     """

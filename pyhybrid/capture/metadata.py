@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from pyhybrid import __version__
-from pyhybrid.settings import Settings
+from pyhybrid.capture.settings import Settings
 
 ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
 

@@ -8,8 +8,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pyhybrid import api, profiler
 from pyhybrid._native import open_windows, running, session
+from pyhybrid.capture import api, profiling_run
 from pyhybrid.errors import PyhybridError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class SharedProfile(api.Profiler):
 
     def _tell(self, why: str) -> None:
         if why not in self._told:
-            profiler._say(f"calls of {self.first} are not profiled: {why}")
+            profiling_run._say(f"calls of {self.first} are not profiled: {why}")
         self._told.add(why)
 
 

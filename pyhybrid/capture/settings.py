@@ -126,6 +126,6 @@ class Settings:
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = None
         if include or exclude or functions:  # (imports `re`)
-            from pyhybrid.selection import selection
+            from pyhybrid.capture.trace_filter import selection
 
             self.filter = selection(include, exclude, functions)
