@@ -1,6 +1,6 @@
 """From the spool to the tables: names are found, stacks become the tree.
 
-Reads the spool (spool.py), names what was hit (symbols.py, frames.py), builds the tree (tree.py)
+Reads the spool (spool/reader.py), names what was hit (symbols.py, frames.py), builds the tree (tree.py)
 and fills a database (store.py).
 """
 
@@ -8,7 +8,6 @@ import os
 import sqlite3
 from fnmatch import fnmatchcase
 
-from pyhybrid import spool as spools
 from pyhybrid import store
 from pyhybrid.durations import kept_calls
 from pyhybrid.errors import PyhybridError
@@ -17,6 +16,7 @@ from pyhybrid.frames import Frames
 from pyhybrid.plumbing import WRAPPERS_FILE
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.samples import count_samples
+from pyhybrid.spool import reader as spools
 from pyhybrid.starts import name_starts
 from pyhybrid.symbols import Demangle, Loader, Symbolizer, default_loader
 from pyhybrid.tree import Tree

@@ -7,7 +7,7 @@ from typing import Any
 from pyhybrid.assemble import assemble
 from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
-from pyhybrid.spool_format import MAGIC as SPOOL_MAGIC
+from pyhybrid.spool.layout import MAGIC as SPOOL_MAGIC
 from pyhybrid.sqlite_forks import in_sqlite
 from pyhybrid.store import APPLICATION_ID, SCHEMA_VERSION
 from pyhybrid.symbols import Demangle, Loader

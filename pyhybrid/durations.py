@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyhybrid.exact import Ticks
 from pyhybrid.histogram import value_at
 from pyhybrid.rows import Call, Turn
-from pyhybrid.spool_rows import CallTurn, Spool
+from pyhybrid.spool.records import CallTurn, Spool
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file import Profile

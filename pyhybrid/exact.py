@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyhybrid.frames import LINE_LIMIT
 from pyhybrid.rows import Exact, Line
-from pyhybrid.spool_rows import ExactCount, Spool
+from pyhybrid.spool.records import ExactCount, Spool
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pyhybrid.linetable import LineTable
 from pyhybrid.plumbing import is_interpreter
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
-from pyhybrid.spool_rows import Code, Spool
+from pyhybrid.spool.records import Code, Spool
 from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
 
 TAG_SHIFT = 61

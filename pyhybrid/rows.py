@@ -8,7 +8,7 @@ from array import array
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyhybrid.spool_format import GIL_SHIFT, STACK_MASK, WAITS
+from pyhybrid.spool.layout import GIL_SHIFT, STACK_MASK, WAITS
 
 GIL = ("neither", "held", "waiting", "neither")  # what a thread has to do with the GIL, by number
 

@@ -8,8 +8,8 @@ from array import array
 from collections import Counter
 
 from pyhybrid.frames import PSEUDO_LIMIT
-from pyhybrid.spool_format import STACK_MASK
-from pyhybrid.spool_rows import Chunk, Spool
+from pyhybrid.spool.layout import STACK_MASK
+from pyhybrid.spool.records import Chunk, Spool
 
 
 class ThreadSamples:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import adler32
 
-from pyhybrid import spool_format as form
+from pyhybrid.spool import layout as form
 
 _MARK = struct.pack("<I", form.MARK)
 

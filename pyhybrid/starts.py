@@ -10,7 +10,7 @@ from itertools import islice
 
 from pyhybrid.frames import NATIVE_LIMIT, Frames
 from pyhybrid.plumbing import starts_threads
-from pyhybrid.spool_rows import Spool
+from pyhybrid.spool.records import Spool
 
 THREAD, THREAD_MAIN, PROGRAM_MAIN = "clone3", "start_thread", "__libc_start_call_main"
 SOURCE = "role"

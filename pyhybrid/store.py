@@ -18,7 +18,7 @@ from pyhybrid.frames import Frames
 from pyhybrid.pseudo import loss_name
 from pyhybrid.rows import Exact, Line, gil_name, stack_of, waits
 from pyhybrid.samples import ThreadSamples
-from pyhybrid.spool_rows import Chunk, Counters, Spool, Thread
+from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
 from pyhybrid.tree import Tree
 
 PROCESS = 1  # one spool is one process

@@ -29,7 +29,7 @@ from pyhybrid.jit_maps import read_jit_functions
 from pyhybrid.kallsyms import KernelFunction, KernelSymbols, kernel_build_id
 from pyhybrid.pseudo import JIT
 from pyhybrid.same_file import is_newer
-from pyhybrid.spool_rows import Module, Spool
+from pyhybrid.spool.records import Module, Spool
 
 ADDRESS_BITS = 47
 ADDRESS_MASK = (1 << ADDRESS_BITS) - 1

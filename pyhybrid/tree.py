@@ -25,7 +25,7 @@ from pyhybrid.frames import (
     Frames,
 )
 from pyhybrid.plumbing import is_plumbing
-from pyhybrid.spool_rows import Spool
+from pyhybrid.spool.records import Spool
 
 
 class Tree:

@@ -110,7 +110,7 @@ static void records_have_the_documented_bytes(void **state)
     free(bytes);
 }
 
-/* Readers in other languages (pyhybrid/spool.py) count on these sizes. */
+/* Readers in other languages (pyhybrid/spool/reader.py) count on these sizes. */
 static void structures_have_no_hidden_padding(void **state)
 {
     (void)state;

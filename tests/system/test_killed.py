@@ -16,9 +16,9 @@ from random import Random
 import pytest
 from support import Run, check_invariants
 
-from pyhybrid import spool_format as form
 from pyhybrid import spool_framing
 from pyhybrid.profile_file import Profile
+from pyhybrid.spool import layout as form
 
 pytestmark = pytest.mark.engine
 

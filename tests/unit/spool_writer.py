@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import adler32
 
-from pyhybrid import spool_format as form
 from pyhybrid.frames import (
     C_CALL_LIMIT,
     KERNEL_LIMIT,
@@ -15,6 +14,7 @@ from pyhybrid.frames import (
     PSEUDO_LIMIT,
     REGION_LIMIT,
 )
+from pyhybrid.spool import layout as form
 from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK
 
 META = {

@@ -14,7 +14,7 @@ from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import stack_of
-from pyhybrid.spool_format import GIL_SHIFT, WAITS
+from pyhybrid.spool.layout import GIL_SHIFT, WAITS
 
 HELD, WAITING = 1 << GIL_SHIFT, 2 << GIL_SHIFT
 LIBRARY, PERIOD_NS = 1, 1_000_000

@@ -9,11 +9,11 @@ import pytest
 from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
-from pyhybrid import spool_format as form
 from pyhybrid.calls import ROOT, function_calls
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
+from pyhybrid.spool import layout as form
 from pyhybrid.summary import summarize
 
 Opened = Callable[[SpoolWriter], Profile]

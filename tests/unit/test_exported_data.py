@@ -16,7 +16,7 @@ import pytest
 
 from pyhybrid._symbolize import ElfSymbols, demangle
 from pyhybrid.exported_data import readable_place
-from pyhybrid.spool_rows import Spool
+from pyhybrid.spool.records import Spool
 from pyhybrid.symbols import ADDRESS_BITS, NativeFunction, Symbolizer
 
 CXX_SOURCE = r"""

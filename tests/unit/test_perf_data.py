@@ -203,7 +203,7 @@ def test_a_reused_address_is_the_library_of_its_time(tmp_path: Path) -> None:
 
 def writer_module(number: int, base: int, load_ns: int, path_length: int) -> bytes:
     """A MODULE record's head and one segment, without a build-id."""
-    from pyhybrid import spool_format as form
+    from pyhybrid.spool import layout as form
 
     head = form.MODULE_HEAD.pack(number, 1, base, load_ns, 0, path_length)
     return head + form.SEGMENT.pack(base, 0x1000, 0, 5)

@@ -14,12 +14,12 @@ from large_inputs import many_samples
 from spool_writer import SpoolWriter, native
 from steps import steps
 
-from pyhybrid import spool, spool_format
 from pyhybrid.errors import PyhybridError
+from pyhybrid.spool import layout, reader
 
 
 def test_reads_what_was_written(tmp_path: Path) -> None:
-    read = spool.read(example().save(tmp_path / "x.part"))
+    read = reader.read(example().save(tmp_path / "x.part"))
     assert read.pid == PID
     assert read.meta["argv"] == ["workload.py", "--steps", "3"]
     assert read.modules[2].path.endswith("libtorch_cpu.so")
@@ -32,7 +32,7 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     assert read.functions[native(2, 0x3010)] == native(2, 0x3000)
     assert read.counters[1].lost[:3] == (2, 1, 0)
     assert read.counters[1].handler_ns[16] == 10
-    assert read.end == spool.End(3_000_000_000, 1_500_000_000, 2, 1, 0, 0)
+    assert read.end == reader.End(3_000_000_000, 1_500_000_000, 2, 1, 0, 0)
     assert [len(chunk.place) for chunk in read.chunks] == [10, 2]
     assert list(read.chunks[0].weights) == [1, 4]
 
@@ -40,16 +40,16 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
 def test_later_records_override(tmp_path: Path) -> None:
     writer = SpoolWriter()
     writer.meta(hz=100)
-    writer.record(spool_format.META, b'{"hz": 99, "more": 1}')
+    writer.record(layout.META, b'{"hz": 99, "more": 1}')
     writer.thread(1, 7, "comm", "first")
-    writer.record(spool_format.THREAD_NAME, b"\1\0\0\0\1\0\0\0second")
-    writer.record(spool_format.THREAD_NAME, b"\1\0\0\0\0\0\0\0comm again")
+    writer.record(layout.THREAD_NAME, b"\1\0\0\0\1\0\0\0second")
+    writer.record(layout.THREAD_NAME, b"\1\0\0\0\0\0\0\0comm again")
     writer.module(1, "/lib/a.so", 0x1000)
-    writer.record(spool_format.MODULE_END, b"\1\0\0\0\0\0\0\0" + (77).to_bytes(8, "little"))
+    writer.record(layout.MODULE_END, b"\1\0\0\0\0\0\0\0" + (77).to_bytes(8, "little"))
     writer.counters(1, 1, 1)
     writer.counters(1, 5, 5)
     writer.record(99, b"a type of tomorrow")
-    read = spool.read(writer.save(tmp_path / "x.part"))
+    read = reader.read(writer.save(tmp_path / "x.part"))
     assert (read.meta["hz"], read.meta["more"], read.meta["cwd"]) == (99, 1, "/home/me")
     assert read.threads[1].name == "second"
     assert read.modules[1].unload_ns == 77
@@ -60,14 +60,14 @@ def test_odd_names_survive(tmp_path: Path) -> None:
     writer = SpoolWriter()
     writer.meta()
     writer.code(1, "f\udc80", "/tmp/\udcff.py", 1)
-    read = spool.read(writer.save(tmp_path / "x.part"))
+    read = reader.read(writer.save(tmp_path / "x.part"))
     assert (read.codes[1].qualname, read.codes[1].file) == ("f\udc80", "/tmp/\udcff.py")
 
 
-def read_or_error(path: Path) -> spool.Spool | str:
+def read_or_error(path: Path) -> reader.Spool | str:
     """The spool, or what is wrong with it."""
     try:
-        return spool.read(str(path))
+        return reader.read(str(path))
     except PyhybridError as error:
         return str(error)
 
@@ -93,8 +93,8 @@ def test_cut_anywhere(tmp_path: Path) -> None:
     [
         (b"", "not a pyhybrid spool"),
         (b"PYHSPOOX" + bytes(8), "not a pyhybrid spool"),
-        (bytes(SpoolWriter(version=spool_format.VERSION + 1).data), "newer pyhybrid"),
-        (bytes(SpoolWriter(version=spool_format.VERSION - 1).data), "older pyhybrid"),
+        (bytes(SpoolWriter(version=layout.VERSION + 1).data), "newer pyhybrid"),
+        (bytes(SpoolWriter(version=layout.VERSION - 1).data), "older pyhybrid"),
         (bytes(SpoolWriter().data), "before anything was recorded"),
     ],
 )
@@ -102,12 +102,12 @@ def test_refuses(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "x.part"
     path.write_bytes(data)
     with pytest.raises(PyhybridError, match=message):
-        spool.read(str(path))
+        reader.read(str(path))
 
 
 def test_refuses_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(PyhybridError, match="No such file"):
-        spool.read(str(tmp_path / "none.part"))
+        reader.read(str(tmp_path / "none.part"))
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_refuses_what_is_not_there(tmp_path: Path) -> None:
         lambda spool: spool.samples(1, [1, 1], weights=[(1, 2), (0, 2)]),
         lambda spool: spool.samples(1, [1, 1], weights=[(2, 2)]),
         lambda spool: spool.exact_nodes(1, 1, (0, 0)),
-        lambda spool: spool.record(spool_format.CALL, call(1, node=1)),
-        lambda spool: spool.record(spool_format.CALL, call(2, node=0)),
+        lambda spool: spool.record(layout.CALL, call(1, node=1)),
+        lambda spool: spool.record(layout.CALL, call(2, node=0)),
         lambda spool: spool.record(
-            spool_format.CALL_TIMES, spool_format.CALL_TIMES_BODY.pack(1, 0, *[1] * 324)
+            layout.CALL_TIMES, layout.CALL_TIMES_BODY.pack(1, 0, *[1] * 324)
         ),
     ],
 )
@@ -136,13 +136,13 @@ def test_what_does_not_fit_is_one_line(
     writer.meta()
     writer.exact_thread(1, 100)
     damage(writer)
-    read = spool.read(writer.save(tmp_path / "x.part"))
+    read = reader.read(writer.save(tmp_path / "x.part"))
     assert read.n_damaged == 1
     assert not (read.modules or read.chunks or read.calls or read.call_times)
 
 
 def call(thread: int, node: int) -> bytes:
-    return spool_format.CALL_BODY.pack(thread, node, 0, 1, 0, 0, 1)
+    return layout.CALL_BODY.pack(thread, node, 0, 1, 0, 0, 1)
 
 
 @pytest.mark.parametrize("break_it", ["gap", "parent", "json", "weights"])
@@ -150,16 +150,16 @@ def test_damage_is_one_line(tmp_path: Path, break_it: str) -> None:
     writer = SpoolWriter()
     writer.meta()
     if break_it == "gap":
-        writer.record(spool_format.STACKS, spool_format.STACKS_HEAD.pack(5, 1) + bytes(16))
+        writer.record(layout.STACKS, layout.STACKS_HEAD.pack(5, 1) + bytes(16))
     elif break_it == "parent":
         body = array("I", [1, 0]).tobytes() + bytes(8)
-        writer.record(spool_format.STACKS, spool_format.STACKS_HEAD.pack(1, 1) + body)
+        writer.record(layout.STACKS, layout.STACKS_HEAD.pack(1, 1) + body)
     elif break_it == "json":
-        writer.record(spool_format.META, b"{")
+        writer.record(layout.META, b"{")
     else:
-        writer.record(spool_format.SAMPLES, spool_format.SAMPLES_HEAD.pack(1, 9, 9, 0, 0))
+        writer.record(layout.SAMPLES, layout.SAMPLES_HEAD.pack(1, 9, 9, 0, 0))
     writer.thread(1, 1, "python")
-    read = spool.read(writer.save(tmp_path / "x.part"))
+    read = reader.read(writer.save(tmp_path / "x.part"))
     assert read.n_damaged == 1
     assert len(read.words) == 1
     assert read.threads[1].tid == 1
@@ -174,14 +174,14 @@ def test_a_damaged_record_costs_that_record(tmp_path: Path) -> None:
             data = bytearray(writer.data)
             data[at] ^= 0x41
             path.write_bytes(data)
-            read = spool.read(str(path))
+            read = reader.read(str(path))
             assert read.n_damaged <= 2  # with what is of a thread that is not there any more
             assert read.end is not None
 
 
 def test_replaced_records(tmp_path: Path) -> None:
     """The last round that was committed counts, whatever is written of the next one."""
-    rounds = [spool_format.CLOCK_HEAD.pack(1, 1, n, n) for n in range(4)]
+    rounds = [layout.CLOCK_HEAD.pack(1, 1, n, n) for n in range(4)]
 
     def half(number: int, content: bytes, damage: int = 0) -> bytes:
         length, raw = struct.pack("<I", len(content)), struct.pack("<Q", number)
@@ -193,9 +193,9 @@ def test_replaced_records(tmp_path: Path) -> None:
         writer.data[16:24] = struct.pack("<Q", committed)
         writer.meta()
         body = first + second
-        head = struct.pack("<II", spool_format.CLOCK | spool_format.REPLACED, len(body))
-        writer.data += struct.pack("<II", spool_format.MARK, adler32(head)) + head + body
-        found = spool.read(writer.save(tmp_path / "x.part"))
+        head = struct.pack("<II", layout.CLOCK | layout.REPLACED, len(body))
+        writer.data += struct.pack("<II", layout.MARK, adler32(head)) + head + body
+        found = reader.read(writer.save(tmp_path / "x.part"))
         return (found.clocks[-1][0] if found.clocks else 0), found.n_damaged
 
     empty = bytes(len(half(1, rounds[1])))
@@ -212,13 +212,13 @@ def test_zeros_of_a_crash_are_the_end(tmp_path: Path) -> None:
     writer = example()
     path = tmp_path / "x.part"
     path.write_bytes(writer.data + bytes(4096))
-    assert spool.read(str(path)).end is not None
+    assert reader.read(str(path)).end is not None
 
 
 def test_an_hour_is_not_decoded_sample_by_sample(tmp_path: Path) -> None:
     """3.6 M samples, in 3,600 chunks."""
     path = many_samples(tmp_path / "x.part", 3600)
     read = []
-    assert steps(lambda: read.append(spool.read(path))) < 100 * 3600
+    assert steps(lambda: read.append(reader.read(path))) < 100 * 3600
     assert sum(len(chunk.place) for chunk in read[0].chunks) == 3_600_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from pyhybrid import spool
 from pyhybrid.finish import finish
 from pyhybrid.jit_maps import JitFunctions
+from pyhybrid.spool import reader
 
 
 def jit(path: str) -> None:
@@ -19,7 +19,7 @@ def jit(path: str) -> None:
     functions.resolve(1)  # makes the table
 
 
-work = {"finish": lambda path: finish(path, path + ".out"), "read": spool.read, "jit": jit}
+work = {"finish": lambda path: finish(path, path + ".out"), "read": reader.read, "jit": jit}
 what, path = sys.argv[1:]
 gc.disable()  # as the finisher does
 began = time.process_time()

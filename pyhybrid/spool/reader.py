@@ -13,11 +13,10 @@ from itertools import accumulate, count, pairwise
 from operator import lt
 from typing import Any
 
-from pyhybrid import spool_format as form
 from pyhybrid.errors import PyhybridError
 from pyhybrid.frames import PSEUDO_LIMIT
-from pyhybrid.spool_framing import Damage, records
-from pyhybrid.spool_rows import (
+from pyhybrid.spool import layout as form
+from pyhybrid.spool.records import (
     CallTimes,
     CallTurn,
     Chunk,
@@ -30,6 +29,7 @@ from pyhybrid.spool_rows import (
     Spool,
     Thread,
 )
+from pyhybrid.spool_framing import Damage, records
 
 _LONGEST_GAP = 1 << 20  # rows of a tree in damaged records
 _TRUNCATED = PSEUDO_LIMIT | 1
