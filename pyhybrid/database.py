@@ -4,12 +4,12 @@ import os
 import sqlite3
 from typing import Any
 
-from pyhybrid.assemble import assemble
+from pyhybrid.assemble.assemble import assemble
+from pyhybrid.assemble.writer import APPLICATION_ID, SCHEMA_VERSION
 from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool.layout import MAGIC as SPOOL_MAGIC
 from pyhybrid.sqlite_forks import in_sqlite
-from pyhybrid.store import APPLICATION_ID, SCHEMA_VERSION
 from pyhybrid.symbols import Demangle, Loader
 
 SQLITE_MAGIC = b"SQLite format 3\0"

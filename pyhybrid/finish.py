@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from contextlib import closing
 
-from pyhybrid.assemble import assemble
+from pyhybrid.assemble.assemble import assemble
 from pyhybrid.atomic import replacing
 from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.errors import PyhybridError

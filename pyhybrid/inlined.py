@@ -163,7 +163,7 @@ class _Expansion:
         for row in range(1, len(moved)):
             node, above = stacks.node[row], stacks.parent[row]
             parent = nodes.parent[node]
-            # A row's node may stand for the row above, too, or below one further out (tree.py).
+            # A row's node may stand for the row above, too, or below one further out (assemble/call_tree.py).
             while above and stacks.node[above] not in (node, parent):
                 above = stacks.parent[above]
             if above and stacks.node[above] == node:

@@ -35,7 +35,7 @@ PSEUDO_FRAMES = {
     5: PseudoFrame("[other interpreter]", "other_interpreter"),
     6: PseudoFrame("[tree full]", TREE_FULL),
     7: PseudoFrame("[pyhybrid]", OWN_CALLBACK),
-    8: PseudoFrame(KERNEL, IN_KERNEL),  # a frame of kind kernel, not pseudo (frames.py)
+    8: PseudoFrame(KERNEL, IN_KERNEL),  # a frame of kind kernel, not pseudo (assemble/frames.py)
 }
 
 # A native address in no module: code that a JIT compiler wrote into anonymous memory, and that no

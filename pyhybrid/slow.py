@@ -6,7 +6,7 @@ A call's time says when, the samples within it say why.
 from collections import defaultdict
 from dataclasses import dataclass
 
-from pyhybrid.durations import function_durations
+from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.errors import PyhybridError
 from pyhybrid.names import short_time
 from pyhybrid.profile_file import Profile

@@ -6,9 +6,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.calls import FunctionCalls, function_calls
 from pyhybrid.compensate import COMPENSATED
-from pyhybrid.durations import function_durations
 from pyhybrid.hot import Hot
 from pyhybrid.lines import FunctionLines, function_lines
 from pyhybrid.names import Labels, short_time

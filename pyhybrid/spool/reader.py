@@ -13,8 +13,8 @@ from itertools import accumulate, count, pairwise
 from operator import lt
 from typing import Any
 
+from pyhybrid.assemble.frames import PSEUDO_LIMIT
 from pyhybrid.errors import PyhybridError
-from pyhybrid.frames import PSEUDO_LIMIT
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.records import (
     CallTimes,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from support import Run
 
-from pyhybrid.durations import function_durations
+from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Call
 

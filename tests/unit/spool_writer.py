@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import adler32
 
-from pyhybrid.frames import (
+from pyhybrid.assemble.frames import (
     C_CALL_LIMIT,
     KERNEL_LIMIT,
     NATIVE_LIMIT,

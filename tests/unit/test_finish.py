@@ -12,7 +12,7 @@ from large_inputs import many_stacks
 from spool_writer import SpoolWriter, native, pseudo, python
 from steps import steps
 
-from pyhybrid.assemble import assemble
+from pyhybrid.assemble.assemble import assemble
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish import finish, main
 from pyhybrid.profile_file import Profile

@@ -9,8 +9,8 @@ import pytest
 from example_profile import fake_symbols
 from spool_writer import SpoolWriter, native, python
 
+from pyhybrid.assemble.frames import LINE_LIMIT
 from pyhybrid.errors import PyhybridError
-from pyhybrid.frames import LINE_LIMIT
 from pyhybrid.lines import FunctionLines, LineFigures, function_lines
 from pyhybrid.profile_file import Profile
 from pyhybrid.render_lines import print_lines

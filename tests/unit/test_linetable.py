@@ -8,7 +8,7 @@ from types import CodeType
 
 import pytest
 
-from pyhybrid.linetable import LineTable
+from pyhybrid.assemble.line_table import LineTable
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 MODULES = [

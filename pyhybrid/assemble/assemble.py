@@ -1,25 +1,25 @@
 """From the spool to the tables: names are found, stacks become the tree.
 
-Reads the spool (spool/reader.py), names what was hit (symbols.py, frames.py), builds the tree (tree.py)
-and fills a database (store.py).
+Reads the spool (spool/reader.py), names what was hit (symbols.py, frames.py), builds the tree (call_tree.py)
+and fills a database (writer.py).
 """
 
 import os
 import sqlite3
 from fnmatch import fnmatchcase
 
-from pyhybrid import store
-from pyhybrid.durations import kept_calls
+from pyhybrid.assemble import writer
+from pyhybrid.assemble.call_tree import Tree
+from pyhybrid.assemble.exact_half import Ticks, exact_rows, line_rows
+from pyhybrid.assemble.frames import Frames
+from pyhybrid.assemble.kept_calls import kept_calls
+from pyhybrid.assemble.sample_counts import count_samples
+from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exact import Ticks, exact_rows, line_rows
-from pyhybrid.frames import Frames
 from pyhybrid.plumbing import WRAPPERS_FILE
 from pyhybrid.pseudo import TREE_FULL
-from pyhybrid.samples import count_samples
 from pyhybrid.spool import reader as spools
-from pyhybrid.starts import name_starts
 from pyhybrid.symbols import Demangle, Loader, Symbolizer, default_loader
-from pyhybrid.tree import Tree
 
 
 def assemble(
@@ -78,10 +78,10 @@ def assemble(
     spool.meta["kernel_build_id"] = symbolizer.kernel_build_id()
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
-    store.write(database, spool, frames, tree, threads, exact, lines)
+    writer.write(database, spool, frames, tree, threads, exact, lines)
     ticks = Ticks(spool)
-    store.write_calls(database, kept_calls(spool, ticks, spool.exact_threads, nodes))
-    store.write_events(database, spool, ticks, spool.exact_threads, nodes)
+    writer.write_calls(database, kept_calls(spool, ticks, spool.exact_threads, nodes))
+    writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
 
 
 def _wrappers(frames: Frames, tree: Tree) -> set[int]:

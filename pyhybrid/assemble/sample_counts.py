@@ -7,7 +7,7 @@ Python loop.
 from array import array
 from collections import Counter
 
-from pyhybrid.frames import PSEUDO_LIMIT
+from pyhybrid.assemble.frames import PSEUDO_LIMIT
 from pyhybrid.spool.layout import STACK_MASK
 from pyhybrid.spool.records import Chunk, Spool
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from itertools import count, repeat
 from typing import Any
 
-from pyhybrid.durations import KeptCalls
-from pyhybrid.exact import Ticks
-from pyhybrid.frames import Frames
+from pyhybrid.assemble.call_tree import Tree
+from pyhybrid.assemble.exact_half import Ticks
+from pyhybrid.assemble.frames import Frames
+from pyhybrid.assemble.kept_calls import KeptCalls
+from pyhybrid.assemble.sample_counts import ThreadSamples
 from pyhybrid.pseudo import loss_name
 from pyhybrid.rows import Exact, Line, gil_name, stack_of, waits
-from pyhybrid.samples import ThreadSamples
 from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
-from pyhybrid.tree import Tree
 
 PROCESS = 1  # one spool is one process
 APPLICATION_ID = 0x50594842
@@ -209,7 +209,7 @@ def write_events(
     threads: dict[int, int],
     nodes: dict[int, list[int]],
 ) -> None:
-    """Add the event log; `threads` and `nodes` are those of exact.py."""
+    """Add the event log; `threads` and `nodes` are those of exact_half.py."""
     database.execute("BEGIN")
     for each in spool.events:
         row = (threads[each.thread], ticks.time(each.first_ticks), ticks.multiply / ticks.divide)

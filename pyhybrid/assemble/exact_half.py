@@ -11,7 +11,7 @@ where no call led to it (an iterator's) are two nodes, but one in the file.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from pyhybrid.frames import LINE_LIMIT
+from pyhybrid.assemble.frames import LINE_LIMIT
 from pyhybrid.rows import Exact, Line
 from pyhybrid.spool.records import ExactCount, Spool
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyhybrid.exact import Ticks
+from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.histogram import value_at
 from pyhybrid.rows import Call, Turn
 from pyhybrid.spool.records import CallTurn, Spool
@@ -41,7 +41,7 @@ class KeptCalls:
 def kept_calls(
     spool: Spool, ticks: Ticks, threads: dict[int, int], nodes: dict[int, list[int]]
 ) -> KeptCalls:
-    """The rows; `threads` and `nodes` are those of exact.py."""
+    """The rows; `threads` and `nodes` are those of exact_half.py."""
     kept = KeptCalls()
     for turns in _by_call(spool.calls):
         first, last = turns[0], turns[-1]

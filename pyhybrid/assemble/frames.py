@@ -10,7 +10,7 @@ import re
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from pyhybrid.linetable import LineTable
+from pyhybrid.assemble.line_table import LineTable
 from pyhybrid.plumbing import is_interpreter
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool.records import Code, Spool
@@ -21,7 +21,7 @@ NATIVE_LIMIT = 1 << TAG_SHIFT  # words below are native
 PSEUDO_LIMIT = 2 << TAG_SHIFT  # words from here on are pseudo-frames, and from the next one on
 REGION_LIMIT = 3 << TAG_SHIFT  # named regions
 C_CALL_LIMIT = 4 << TAG_SHIFT  # calls of C functions, which are native words but for the tag
-LINE_LIMIT = 5 << TAG_SHIFT  # lines of the exact half's functions: no frames (exact.py)
+LINE_LIMIT = 5 << TAG_SHIFT  # lines of the exact half's functions: no frames (exact_half.py)
 KERNEL_LIMIT = 6 << TAG_SHIFT  # addresses of the kernel
 OFFSET_BITS = 24
 OFFSET_MASK = (1 << OFFSET_BITS) - 1

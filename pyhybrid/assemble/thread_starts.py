@@ -8,7 +8,7 @@ function.  `__libc_start_main`, which has a name, calls `__libc_start_call_main`
 import os
 from itertools import islice
 
-from pyhybrid.frames import NATIVE_LIMIT, Frames
+from pyhybrid.assemble.frames import NATIVE_LIMIT, Frames
 from pyhybrid.plumbing import starts_threads
 from pyhybrid.spool.records import Spool
 

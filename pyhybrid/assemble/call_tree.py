@@ -16,7 +16,7 @@ function to be there, too, the plumbing between the two (plumbing.py) is left ou
 import os
 from itertools import count
 
-from pyhybrid.frames import (
+from pyhybrid.assemble.frames import (
     C_CALL_LIMIT,
     LINE_LIMIT,
     NATIVE_LIMIT,
