@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyhybrid.calls import FunctionCalls, traced_calls
-from pyhybrid.plumbing import IMPORT_FILES
 from pyhybrid.profile_file import Profile
+from pyhybrid.symbols.plumbing import IMPORT_FILES
 
 SHARE, LEAST_NS = 0.2, 1_000_000  # times differ by more than both
 EVENT_NS = 2_000  # what the events of a call cost at most

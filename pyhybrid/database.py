@@ -10,7 +10,7 @@ from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool.layout import MAGIC as SPOOL_MAGIC
 from pyhybrid.sqlite_forks import in_sqlite
-from pyhybrid.symbols import Demangle, Loader
+from pyhybrid.symbols.resolve import Demangle, Loader
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s

@@ -18,7 +18,7 @@ from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.summary import summarize
-from pyhybrid.symbols import Demangle, Loader
+from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
 
 SUFFIX = ".pyhybrid"

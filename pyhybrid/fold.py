@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from pyhybrid._profile import descend, paths, take
-from pyhybrid.callables import CALLED_LAMBDA
 from pyhybrid.names import shorten_native
-from pyhybrid.plumbing import (
+from pyhybrid.profile_file import Profile
+from pyhybrid.pseudo import BRIDGED
+from pyhybrid.rows import Frame
+from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
+from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,
     IMPORT_KEPT,
     KERNEL_MODULE,
@@ -26,14 +29,11 @@ from pyhybrid.plumbing import (
     plain_symbol,
     starts_threads,
 )
-from pyhybrid.profile_file import Profile
-from pyhybrid.pseudo import BRIDGED
-from pyhybrid.rows import Frame
 
 # What a frame is to folding.  WRAPPER: plumbing, unless its calls are counted; EXEC: the builtin;
 # NAMELESS: a run of them is one frame; NAMELESS_START: the same, but plumbing where it is the
 # outermost; IMPORT: importlib's, plumbing with the exec that it calls; LAMBDA: what has a lambda's
-# name (callables.py): so may what calls it, and a run of them is one.
+# name (symbols/called_lambdas.py): so may what calls it, and a run of them is one.
 KEPT, NATIVE, PLUMBING, WRAPPER, EXEC, NAMELESS, NAMELESS_START, IMPORT, LAMBDA = range(9)
 
 IN_RUNS = NAMELESS, NAMELESS_START, LAMBDA

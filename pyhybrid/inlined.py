@@ -1,7 +1,7 @@
 """Inlined functions as frames, and the source lines of native code, in what views read.
 
 The file has them not: they are looked up in the debug information of what was hit, when a view or
-an export is made (debug_info.py).  A stack row of a native function is one address; where inlined
+an export is made (symbols/source_positions.py).  A stack row of a native function is one address; where inlined
 calls contain it, the row's node becomes a chain: the function's own, then one for each inlined
 call, the innermost last, where the row's samples are and what it called.  All rows and weights stay
 as they are, and so do all nodes of the file: what is new comes after them.
@@ -18,7 +18,12 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import count
 
-from pyhybrid.debug_info import (
+from pyhybrid.errors import PyhybridError
+from pyhybrid.fold import LAMBDA, NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
+from pyhybrid.profile_file import Profile
+from pyhybrid.rows import Frame, Module, Nodes, Place
+from pyhybrid.symbols.resolve import Demangle
+from pyhybrid.symbols.source_positions import (
     DebugFiles,
     Fetch,
     OpenDebugInfo,
@@ -26,11 +31,6 @@ from pyhybrid.debug_info import (
     SourceFunction,
     default_reader,
 )
-from pyhybrid.errors import PyhybridError
-from pyhybrid.fold import LAMBDA, NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame, Module, Nodes, Place
-from pyhybrid.symbols import Demangle
 
 SOURCE = "debug info"  # of a frame's name
 WITH_PLACES = NATIVE, LAMBDA, WRAPPER, NAMELESS, NAMELESS_START  # in a wrapper lies what it wraps

@@ -4,10 +4,10 @@ import os
 import re
 from functools import cache
 
-from pyhybrid.callables import lambda_called
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Frame
-from pyhybrid.symbols import PLT
+from pyhybrid.symbols.called_lambdas import lambda_called
+from pyhybrid.symbols.resolve import PLT
 
 KERNEL, INLINED = "_[k]", "_[i]"  # at the end of labels, as FlameGraph's tools mark these
 

@@ -40,7 +40,7 @@ from pyhybrid.rows import (
     Turn,
 )
 from pyhybrid.sqlite_forks import in_sqlite
-from pyhybrid.symbols import Demangle, Loader
+from pyhybrid.symbols.resolve import Demangle, Loader
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
 

@@ -39,7 +39,7 @@ PSEUDO_FRAMES = {
 }
 
 # A native address in no module: code that a JIT compiler wrote into anonymous memory, and that no
-# runtime named (jit_maps.py).
+# runtime named (symbols/jit.py).
 JIT = "[jit]"
 
 # All frames of a stack were interpreter plumbing, and views fold that away.

@@ -4,16 +4,16 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
-from pyhybrid import jit_maps
 from pyhybrid.names import losses_text, shares_text
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, stack_quality
+from pyhybrid.symbols import jit
 
 # Sources of a frame's name: schema.sql, `frame`.
 NAMED = (
     *("symtab", "debug file", "debugdata", "dynsym", "plt"),
     *("exported data", "method table", "role"),
-    *jit_maps.SOURCES,
+    *jit.SOURCES,
 )
 N_MODULES = 12
 MAX_CHUNKS = 2000  # of a thread, whose steps of time are looked at

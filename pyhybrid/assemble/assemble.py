@@ -1,7 +1,7 @@
 """From the spool to the tables: names are found, stacks become the tree.
 
-Reads the spool (spool/reader.py), names what was hit (symbols.py, frames.py), builds the tree (call_tree.py)
-and fills a database (writer.py).
+Reads the spool (spool/reader.py), names what was hit (symbols/resolve.py, frames.py), builds the
+tree (call_tree.py) and fills a database (writer.py).
 """
 
 import os
@@ -16,10 +16,10 @@ from pyhybrid.assemble.kept_calls import kept_calls
 from pyhybrid.assemble.sample_counts import count_samples
 from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.errors import PyhybridError
-from pyhybrid.plumbing import WRAPPERS_FILE
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.spool import reader as spools
-from pyhybrid.symbols import Demangle, Loader, Symbolizer, default_loader
+from pyhybrid.symbols.plumbing import WRAPPERS_FILE
+from pyhybrid.symbols.resolve import Demangle, Loader, Symbolizer, default_loader
 
 
 def assemble(

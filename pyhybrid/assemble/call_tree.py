@@ -10,7 +10,8 @@ As the sampled leaf, or as the caller of native code (a closure's or generator's
 allocating memory), it did run and stays.
 
 Counted calls of C functions.  Such a node is a child of its Python caller's.  For samples of the
-function to be there, too, the plumbing between the two (plumbing.py) is left out of their paths.
+function to be there, too, the plumbing between the two (symbols/plumbing.py) is left out of their
+paths.
 """
 
 import os
@@ -24,8 +25,8 @@ from pyhybrid.assemble.frames import (
     REGION_LIMIT,
     Frames,
 )
-from pyhybrid.plumbing import is_plumbing
 from pyhybrid.spool.records import Spool
+from pyhybrid.symbols.plumbing import is_plumbing
 
 
 class Tree:

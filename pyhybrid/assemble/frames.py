@@ -11,10 +11,10 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 from pyhybrid.assemble.line_table import LineTable
-from pyhybrid.plumbing import is_interpreter
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool.records import Code, Spool
-from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
+from pyhybrid.symbols.plumbing import is_interpreter
+from pyhybrid.symbols.resolve import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
 
 TAG_SHIFT = 61
 NATIVE_LIMIT = 1 << TAG_SHIFT  # words below are native

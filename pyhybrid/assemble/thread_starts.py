@@ -9,8 +9,8 @@ import os
 from itertools import islice
 
 from pyhybrid.assemble.frames import NATIVE_LIMIT, Frames
-from pyhybrid.plumbing import starts_threads
 from pyhybrid.spool.records import Spool
+from pyhybrid.symbols.plumbing import starts_threads
 
 THREAD, THREAD_MAIN, PROGRAM_MAIN = "clone3", "start_thread", "__libc_start_call_main"
 SOURCE = "role"

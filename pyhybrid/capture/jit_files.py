@@ -1,4 +1,4 @@
-"""Where the runtimes of this process write the names of their code (jit_maps.py reads them).
+"""Where the runtimes of this process write the names of their code (symbols/jit.py reads them).
 
 Imports are few and light: the program waits for it.
 """

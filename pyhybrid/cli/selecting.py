@@ -6,11 +6,11 @@ import os
 from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice
 from pyhybrid.cli.left import is_newer, usual_file
 from pyhybrid.cli.parser import Duration
-from pyhybrid.debuginfod import Debuginfod
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file import Profile
 from pyhybrid.slow import SlowerThan
+from pyhybrid.symbols.debuginfod import Debuginfod
 from pyhybrid.terminal_text import say
 
 

@@ -19,7 +19,6 @@ import stat
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
 
-from pyhybrid import vdso
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import PAGE
 from pyhybrid.exporters.elf_writer import Segment, Symbol, disjoint, elf_file
@@ -30,6 +29,7 @@ from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import Entry, entries
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Module
+from pyhybrid.symbols import vdso
 
 _CACHE, _DATA, _README = ".debug", "perf.data", "README.txt"
 _README_TEXT = """\

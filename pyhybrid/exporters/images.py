@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from pyhybrid import vdso
 from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf_format import BUILD_ID_SIZE
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Module
+from pyhybrid.symbols import vdso
 
 PF_X = 1
 # Where every perf finds names: the tables of a file and of its split debug file.  6.1 reads no

@@ -5,7 +5,7 @@ hexadecimal.  Python functions are written as CPython's perf trampoline does, `p
 and with the first line: `py::Linear.forward:/path/linear.py:130`.  Native functions of which perf
 finds no name (images.py) have their library's with them: `gomp_barrier_wait_end [libgomp.so.1]`.
 
-A runtime of the program may have written the same file about its own code (jit_maps.py): its
+A runtime of the program may have written the same file about its own code (symbols/jit.py): its
 functions stay in it, and so do those of earlier runs in the same process (pyhybrid.Profiler), whose
 addresses are others.
 
@@ -25,11 +25,11 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.images import nameless
 from pyhybrid.exporters.output import SEPARATORS, Output
-from pyhybrid.jit_maps import JIT_MAP, JitFunctions, read_trusted
 from pyhybrid.names import shorten_native
 from pyhybrid.profile_file import Profile
 from pyhybrid.pseudo import JIT, LEFT_OUT
 from pyhybrid.rows import Frame
+from pyhybrid.symbols.jit import JIT_MAP, JitFunctions, read_trusted
 
 MAX_EARLIER = 200_000  # functions of earlier runs in the same process: beyond that none are kept
 _SLACK_S = 0.1

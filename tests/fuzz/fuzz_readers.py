@@ -29,12 +29,12 @@ from pyhybrid.compensate import compensate
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
-from pyhybrid.jit_maps import JitFunctions
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality_report import quality_lines, quality_report
 from pyhybrid.render import print_summary
 from pyhybrid.render_lines import print_lines
 from pyhybrid.summary import summarize
+from pyhybrid.symbols.jit import JitFunctions
 from pyhybrid.tree_view import tree_lines
 
 INPUT = Path("input")

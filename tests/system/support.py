@@ -20,7 +20,7 @@ import pytest
 
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Thread
-from pyhybrid.symbols import PLT
+from pyhybrid.symbols.resolve import PLT
 
 # The path that tests/targets/nested.py walks, outermost first.
 NESTED = [

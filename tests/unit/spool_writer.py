@@ -15,7 +15,7 @@ from pyhybrid.assemble.frames import (
     REGION_LIMIT,
 )
 from pyhybrid.spool import layout as form
-from pyhybrid.symbols import ADDRESS_BITS, ADDRESS_MASK
+from pyhybrid.symbols.resolve import ADDRESS_BITS, ADDRESS_MASK
 
 META = {
     "version": "0.1.0",

@@ -15,9 +15,9 @@ from typing import cast
 import pytest
 
 from pyhybrid._symbolize import ElfSymbols, demangle
-from pyhybrid.exported_data import readable_place
 from pyhybrid.spool.records import Spool
-from pyhybrid.symbols import ADDRESS_BITS, NativeFunction, Symbolizer
+from pyhybrid.symbols.exported_places import readable_place
+from pyhybrid.symbols.resolve import ADDRESS_BITS, NativeFunction, Symbolizer
 
 CXX_SOURCE = r"""
 #define EXPORTED __attribute__((visibility("default")))
@@ -325,7 +325,7 @@ def test_relocation_tables_in_one_another_stay_cheap(sound: Path, tmp_path: Path
 
 DAMAGE = r"""
 import random
-from pyhybrid.exported_data import readable_place
+from pyhybrid.symbols.exported_places import readable_place
 
 sound = open(sys.argv[1], "rb").read()
 regions = [tuple(map(int, region.split(":"))) for region in sys.argv[3:]]

@@ -11,7 +11,6 @@ import pytest
 from spool_writer import SpoolWriter, c_call, native, python
 
 from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
-from pyhybrid.debug_info import Position, SourceFunction
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
@@ -21,7 +20,8 @@ from pyhybrid.native_lines import native_lines
 from pyhybrid.profile_file import Profile
 from pyhybrid.render_lines import print_lines
 from pyhybrid.rows import Place
-from pyhybrid.symbols import Symbol
+from pyhybrid.symbols.resolve import Symbol
+from pyhybrid.symbols.source_positions import Position, SourceFunction
 from pyhybrid.tree_view import tree_lines
 
 FAST, OTHER, PLAIN = "/opt/libfast.so", "/opt/libother.so", "/opt/libplain.so"

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
-from pyhybrid import symbols
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.exporters import perf_format
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.images import Images
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.fold import FoldedTree
-from pyhybrid.kallsyms import KernelSymbols, kernel_build_id
 from pyhybrid.names import Labels
 from pyhybrid.profile_file import Profile
+from pyhybrid.symbols import resolve
+from pyhybrid.symbols.kernel import KernelSymbols, kernel_build_id
 
 TABLE = """\
 ffffffff81000000 T _stext
@@ -126,7 +126,7 @@ def known(table: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
     def read(path: str = table) -> KernelSymbols:
         return KernelSymbols(path)
 
-    monkeypatch.setattr(symbols, "KernelSymbols", read)
+    monkeypatch.setattr(resolve, "KernelSymbols", read)
     return read
 
 

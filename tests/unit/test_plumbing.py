@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spool_writer import SpoolWriter, c_call, native, python
 
-from pyhybrid import plumbing
 from pyhybrid.cli.report import Report
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels, shorten_native
-from pyhybrid.plumbing import is_interpreter, is_plumbing, is_wrapper
 from pyhybrid.profile_file import Profile
+from pyhybrid.symbols import plumbing
+from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, is_wrapper
 from pyhybrid.tree_view import tree_lines
 
 LIBC = 9

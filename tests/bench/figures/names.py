@@ -23,7 +23,7 @@ from pyhybrid._symbolize import ElfSymbols, demangle
 from pyhybrid.profile_file import Profile
 from pyhybrid.quality_report import NAMED, quality_report
 from pyhybrid.rows import Frame
-from pyhybrid.symbols import Loader
+from pyhybrid.symbols.resolve import Loader
 
 KEPT_SPOOL = str(Path(__file__).parents[1] / "workloads" / "kept_spool.py")
 HZ = "999"

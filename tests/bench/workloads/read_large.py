@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from pyhybrid.finish import finish
-from pyhybrid.jit_maps import JitFunctions
 from pyhybrid.spool import reader
+from pyhybrid.symbols.jit import JitFunctions
 
 
 def jit(path: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pyhybrid.plumbing import argument_called
+from pyhybrid.symbols.plumbing import argument_called
 
 CALLED_LAMBDA = "::{lambda}"  # any of a function, or within one of its own
 

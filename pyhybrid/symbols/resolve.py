@@ -8,7 +8,7 @@ looked up once, all words of a module together.  What is known decides the name:
     exported object    at::Foo::{virtual#3}                   source exported data
     unwind table only  libfoo.so!+0x1a2b30 (function start)   source fde
     module only        libfoo.so!?                            source none
-    no module          its name by the runtime that made it   source jit map, jitdump (jit_maps.py)
+    no module          its name by the runtime that made it   source jit map, jitdump (jit.py)
     nothing            [jit]                                  source none
 
 The lookup itself is the extension module `_symbolize`, loaded here and only here, so that pure
@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from pyhybrid import vdso
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exported_data import readable_place
-from pyhybrid.jit_maps import read_jit_functions
-from pyhybrid.kallsyms import KernelFunction, KernelSymbols, kernel_build_id
 from pyhybrid.pseudo import JIT
-from pyhybrid.same_file import is_newer
 from pyhybrid.spool.records import Module, Spool
+from pyhybrid.symbols import vdso
+from pyhybrid.symbols.build_check import is_newer
+from pyhybrid.symbols.exported_places import readable_place
+from pyhybrid.symbols.jit import read_jit_functions
+from pyhybrid.symbols.kernel import KernelFunction, KernelSymbols, kernel_build_id
 
 ADDRESS_BITS = 47
 ADDRESS_MASK = (1 << ADDRESS_BITS) - 1

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file import Profile
 from pyhybrid.rows import Module
-from pyhybrid.same_file import is_newer
-from pyhybrid.symbols import Demangle
+from pyhybrid.symbols.build_check import is_newer
+from pyhybrid.symbols.resolve import Demangle
 
 
 class SourceFunction(NamedTuple):

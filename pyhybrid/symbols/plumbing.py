@@ -13,7 +13,7 @@ from fnmatch import translate
 from functools import cache
 from pathlib import Path
 
-from pyhybrid.symbols import PLT
+from pyhybrid.symbols.resolve import PLT
 
 PYTHON = "python"  # CPython itself, among the table's [modules]
 KERNEL_MODULE = "[kernel]"

@@ -208,7 +208,7 @@ def read_trusted(path: str, uids: Collection[int]) -> bytes:
 
 
 def read_jit_functions(meta: dict[str, Any], spool_path: str) -> tuple[JitFunctions, list[str]]:
-    """What the files tell that the profiled process found when it stopped (capture/profiling_run.py, meta
+    """What the files tell that the profiled process found when it stopped (meta
     `perf_map` and `jitdumps`), and notes on those that tell nothing."""
     functions, notes = JitFunctions(), list[str]()
     perf_map, dumps, pid = meta.get("perf_map"), meta.get("jitdumps") or [], meta.get("pid")

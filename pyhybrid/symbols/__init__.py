@@ -1,0 +1,1 @@
+"""What addresses are: functions, source positions, kernel and JIT code, plumbing."""
