@@ -14,8 +14,8 @@ from operator import add, attrgetter
 
 from pyhybrid._profile import add_up, nearest, outermost, pairs, take
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Exact
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Exact
 
 ROOT = 0  # stands for "no Python caller" where a frame id is expected
 

@@ -8,11 +8,21 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from pyhybrid import pseudo
-from pyhybrid.chunks import parts, times, within
 from pyhybrid.errors import PyhybridError
 from pyhybrid.names import short_time
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Chunk, Exact, Nodes, Sampled, Stacks, Thread, gil_name, stack_of, waits
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import (
+    Chunk,
+    Exact,
+    Nodes,
+    Sampled,
+    Stacks,
+    Thread,
+    gil_name,
+    stack_of,
+    waits,
+)
+from pyhybrid.profile_file.timeline import parts, times, within
 from pyhybrid.slow import SlowerThan, Spans, spans_of
 
 PYTHON_ONLY, NATIVE_ONLY = "python", "native"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyhybrid.calls import FunctionCalls, traced_calls
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import IMPORT_FILES
 
 SHARE, LEAST_NS = 0.2, 1_000_000  # times differ by more than both

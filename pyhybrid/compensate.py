@@ -8,8 +8,8 @@ no calls, and cost nothing here.
 """
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Exact
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Exact
 
 COMPENSATED = "compensated: the estimated cost of counting is subtracted from exact times"
 

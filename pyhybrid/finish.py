@@ -15,7 +15,7 @@ from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.inlined import with_inlined
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.summary import summarize
 from pyhybrid.symbols.resolve import Demangle, Loader

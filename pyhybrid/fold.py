@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 from pyhybrid._profile import descend, paths, take
 from pyhybrid.names import shorten_native
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import BRIDGED
-from pyhybrid.rows import Frame
 from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
 from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,

@@ -9,7 +9,7 @@ from heapq import nsmallest
 
 from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
 from pyhybrid.fold import FoldedTree
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 
 

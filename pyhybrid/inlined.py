@@ -20,8 +20,8 @@ from itertools import count
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.fold import LAMBDA, NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame, Module, Nodes, Place
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame, Module, Nodes, Place
 from pyhybrid.symbols.resolve import Demangle
 from pyhybrid.symbols.source_positions import (
     DebugFiles,

@@ -6,7 +6,7 @@ A view over the table `line` (schema.sql, which says what they mean).
 from collections import defaultdict
 from dataclasses import dataclass
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ import os
 import re
 from functools import cache
 
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
 from pyhybrid.symbols.called_lambdas import lambda_called
 from pyhybrid.symbols.resolve import PLT
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from pyhybrid.fold import LAMBDA, NATIVE, FoldedTree, classify
 from pyhybrid.names import Labels
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Place
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Place
 from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
 
 LEAST_SHARE = 0.005  # of all samples, that a function must have as its own to be listed

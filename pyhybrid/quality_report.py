@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pyhybrid.names import losses_text, shares_text
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, stack_quality
 from pyhybrid.symbols import jit
 

@@ -7,7 +7,7 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.lines import FunctionLines, function_lines
 from pyhybrid.names import shorten_file
 from pyhybrid.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.render import DIM, STRONG, WARN, Line, show
 from pyhybrid.source import find_source, read_source
 

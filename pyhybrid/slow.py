@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.errors import PyhybridError
 from pyhybrid.names import short_time
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Call
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Call
 
 Spans = list[tuple[int, int]]
 

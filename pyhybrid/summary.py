@@ -12,7 +12,7 @@ from pyhybrid.compensate import COMPENSATED
 from pyhybrid.hot import Hot
 from pyhybrid.lines import FunctionLines, function_lines
 from pyhybrid.names import Labels, short_time
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.quality import (
     HandlerCost,
     busy_threads,

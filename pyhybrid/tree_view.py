@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels, declared_at
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 
 LEAST_SHARE = 0.01  # of all samples, or of all time where there are none

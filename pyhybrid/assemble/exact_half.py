@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pyhybrid.assemble.frames import LINE_LIMIT
-from pyhybrid.rows import Exact, Line
+from pyhybrid.profile_file.tables import Exact, Line
 from pyhybrid.spool.records import ExactCount, Spool
 
 

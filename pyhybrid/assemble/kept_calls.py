@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.histogram import value_at
-from pyhybrid.rows import Call, Turn
+from pyhybrid.profile_file.tables import Call, Turn
 from pyhybrid.spool.records import CallTurn, Spool
 
 if TYPE_CHECKING:
-    from pyhybrid.profile_file import Profile
+    from pyhybrid.profile_file.profile import Profile
 
 ENDED, RAISED, PARTIAL = 1, 2, 4  # src/trace/kept_calls.h, enum call_flags
 FIRST, PARTS = 6, 8  # CALLS_FIRST, CALLS_OCTAVE

@@ -17,14 +17,14 @@ from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import KeptCalls
 from pyhybrid.assemble.sample_counts import ThreadSamples
+from pyhybrid.profile_file.tables import Exact, Line, gil_name, stack_of, waits
 from pyhybrid.pseudo import loss_name
-from pyhybrid.rows import Exact, Line, gil_name, stack_of, waits
 from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
 
 PROCESS = 1  # one spool is one process
 APPLICATION_ID = 0x50594842
 SCHEMA_VERSION = 3
-SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
+SCHEMA = os.path.join(os.path.dirname(os.path.dirname(__file__)), "profile_file", "schema.sql")
 
 NO_COUNTERS = Counters(0, 0, 0, 0, 0, (), (), ())
 

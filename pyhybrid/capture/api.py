@@ -25,7 +25,7 @@ from pyhybrid.capture.settings import Settings
 from pyhybrid.errors import PyhybridError
 
 if TYPE_CHECKING:
-    from pyhybrid.profile_file import Profile
+    from pyhybrid.profile_file.profile import Profile
 
 __all__ = ["Profiler", "disable", "enable", "region"]
 
@@ -176,7 +176,7 @@ class Profiler:
         try:
             path = profiling.finish()
             if path is not None and opens:
-                from pyhybrid.profile_file import Profile
+                from pyhybrid.profile_file.profile import Profile
 
                 self._profile = Profile.open(path)
         finally:

@@ -13,7 +13,7 @@ from pyhybrid.capture import api, profiling_run
 from pyhybrid.errors import PyhybridError
 
 if TYPE_CHECKING:
-    from pyhybrid.profile_file import Profile
+    from pyhybrid.profile_file.profile import Profile
 
 _lock = threading.RLock()  # a signal handler may call a decorated function, too
 _all: "list[SharedProfile]" = []

@@ -14,7 +14,7 @@ from pyhybrid.cli.parser import Number
 from pyhybrid.compare import Difference, compare
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.names import shorten_file
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.terminal_text import write_lines
 
 

@@ -9,7 +9,7 @@ from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.finish import export, finish
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.terminal_text import say
 
 PREFIX = "out"  # of a run that names no output

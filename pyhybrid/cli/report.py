@@ -18,7 +18,7 @@ from pyhybrid.cli.selecting import (
 from pyhybrid.compensate import compensate
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.quality_report import quality_lines, quality_report
 from pyhybrid.render import print_summary
 from pyhybrid.render_lines import print_lines

@@ -8,7 +8,7 @@ from pyhybrid.cli.left import is_newer, usual_file
 from pyhybrid.cli.parser import Duration
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.inlined import with_inlined
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.slow import SlowerThan
 from pyhybrid.symbols.debuginfod import Debuginfod
 from pyhybrid.terminal_text import say

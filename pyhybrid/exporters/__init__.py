@@ -8,7 +8,7 @@ from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 
 class Exporter(Protocol):

@@ -16,7 +16,7 @@ them.
 import hashlib
 from collections.abc import Collection
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import KERNEL
 
 FRAME_SIZE = 16  # bytes of address space per frame

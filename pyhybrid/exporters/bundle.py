@@ -27,8 +27,8 @@ from pyhybrid.exporters.images import Images, Mapping
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import Entry, entries
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Module
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Module
 from pyhybrid.symbols import vdso
 
 _CACHE, _DATA, _README = ".debug", "perf.data", "README.txt"

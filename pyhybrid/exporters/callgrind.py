@@ -23,7 +23,7 @@ from pyhybrid.calls import ROOT, FunctionCalls, Tally, traced_calls
 from pyhybrid.compensate import COMPENSATED
 from pyhybrid.exporters.output import Output
 from pyhybrid.names import short_time
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 THREADS = "[threads]"
 NO_FILE = "???"  # as callgrind writes it

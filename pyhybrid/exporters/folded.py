@@ -18,7 +18,7 @@ from pyhybrid.exporters.folded_paths import SHOWN, THREAD, FoldedPaths, Weights
 from pyhybrid.exporters.output import Output
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 MICROSECOND = 1000  # nanoseconds
 

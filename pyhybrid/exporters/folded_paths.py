@@ -10,7 +10,7 @@ from collections import Counter
 from pyhybrid.exporters.bounded import Summed, by_function
 from pyhybrid.exporters.output import SEPARATORS
 from pyhybrid.fold import FoldedTree
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import INTERPRETER, LEFT_OUT
 
 THREAD = -1  # where a node is expected: the thread itself, above all nodes

@@ -7,8 +7,8 @@ from pyhybrid.exporters.addresses import SyntheticAddresses, node_addresses, sta
 from pyhybrid.exporters.elf_writer import Segment, Symbol
 from pyhybrid.exporters.images import PF_X
 from pyhybrid.exporters.perf_map import UNSAFE
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame, Module
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame, Module
 
 _WORD = 1 << 64  # kernel addresses are negative in profiles
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf_format import BUILD_ID_SIZE
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Module
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Module
 from pyhybrid.symbols import vdso
 
 PF_X = 1

@@ -33,8 +33,8 @@ from pyhybrid.exporters.perf_samples import (
     in_rounds,
     summed_samples,
 )
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Module, Thread
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Module, Thread
 
 EXACT_EVENT = "pyhybrid/exact-self-ns/"
 CLOCK_RESOLUTION_NS = 1

@@ -14,11 +14,11 @@ from functools import cached_property
 from itertools import count
 from operator import itemgetter
 
-from pyhybrid.chunks import times
 from pyhybrid.exporters import perf_format as form
 from pyhybrid.exporters.bounded import ALL, Summed
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Chunk, stack_of
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Chunk, stack_of
+from pyhybrid.profile_file.timeline import times
 
 ROUND = 10_000  # records at least
 

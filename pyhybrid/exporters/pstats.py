@@ -13,8 +13,8 @@ import marshal
 from pyhybrid.atomic import replacing
 from pyhybrid.calls import ROOT, Tally, traced_calls
 from pyhybrid.exporters.output import Output
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
 
 Key = tuple[str, int, str]
 Figures = tuple[int, int, float, float]

@@ -12,8 +12,8 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Module
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Module
 from pyhybrid.symbols.build_check import is_newer
 from pyhybrid.symbols.resolve import Demangle
 

@@ -18,7 +18,7 @@ import pytest
 from support import TARGETS, WORKER, Run, build_extension, check_calls_shown, made_once
 
 from pyhybrid.exporters.perf_map import PerfMap
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 BEGAN = time.time()
 TMP = os.open("/tmp", os.O_RDONLY)

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from pyhybrid.names import shorten_native
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Exact
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Exact
 
 
 @dataclass

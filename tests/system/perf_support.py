@@ -7,10 +7,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyhybrid.chunks import times
 from pyhybrid.exporters.perf import EXACT_EVENT
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame, stack_of
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame, stack_of
+from pyhybrid.profile_file.timeline import times
 
 CLOCK_EVENT = "cpu-clock"
 EVENTS = (CLOCK_EVENT, EXACT_EVENT)

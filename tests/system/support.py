@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Thread
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Thread
 from pyhybrid.symbols.resolve import PLT
 
 # The path that tests/targets/nested.py walks, outermost first.

@@ -362,7 +362,7 @@ def test_forks_while_another_thread_reads_a_profile(tmp_path: Path) -> None:
     run(
         """
         import signal, threading
-        from pyhybrid.profile_file import Profile
+        from pyhybrid.profile_file.profile import Profile
         with Profiler(mode="trace", output="out") as p:
             fib(15)
         stopped = threading.Event()

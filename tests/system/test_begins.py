@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import Run, check_calls_shown
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 PROGRAM = """
 import atexit, sys, time

@@ -18,8 +18,8 @@ from exact_support import check_exact, key, path_of
 from support import TARGETS, Run, check_invariants, is_stripped
 
 from pyhybrid.calls import function_calls
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Exact
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Exact
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 

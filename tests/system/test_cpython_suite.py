@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from exact_support import check_exact
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 pytestmark = [
     pytest.mark.version,

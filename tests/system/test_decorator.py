@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import Run
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 HEAD = """
 import asyncio, atexit, functools, inspect, os, sys, threading, time, types

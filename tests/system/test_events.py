@@ -9,7 +9,7 @@ import pytest
 from exact_support import check_exact
 from support import TARGETS, Run
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from random_programs import Model, Program, Truth, programs, source
 
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 

@@ -21,7 +21,7 @@ from support import (
     paths,
 )
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 pytestmark = pytest.mark.version
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from support import LINUX, Run, check_invariants, covered_ns, paths
 
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
 
 pytestmark = pytest.mark.engine
 

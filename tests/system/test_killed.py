@@ -17,7 +17,7 @@ import pytest
 from support import Run, check_invariants
 
 from pyhybrid import spool_framing
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.spool import layout as form
 
 pytestmark = pytest.mark.engine

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from random_programs import Program, programs, source
 from support import TARGETS, Run
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 

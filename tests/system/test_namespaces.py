@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import LINUX, check_invariants, paths
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 pytestmark = pytest.mark.needs("root")
 

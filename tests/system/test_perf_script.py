@@ -30,8 +30,8 @@ from perf_support import (
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Frame
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
 
 pytestmark = pytest.mark.needs("perf")
 

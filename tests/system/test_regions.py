@@ -12,7 +12,7 @@ import pytest
 from exact_support import check_exact
 from support import TARGETS, Run, check_invariants, paths
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 Names = tuple[str, ...]
 

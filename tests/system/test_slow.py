@@ -11,8 +11,8 @@ import pytest
 from support import Run
 
 from pyhybrid.assemble.kept_calls import function_durations
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Call
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Call
 
 BURN = """
 import time

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support import TARGETS, Run
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 pytestmark = pytest.mark.once
 

@@ -13,8 +13,8 @@ import pytest
 from support import Run, covered_ns, is_stripped
 
 from pyhybrid.choose import PYTHON_ONLY, Choice, choose
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import Sampled
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Sampled
 
 pytestmark = pytest.mark.engine
 

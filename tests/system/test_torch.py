@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 @pytest.fixture(scope="module")
 def stacks(folder: Path) -> Iterator[list[tuple[int, list, list]]]:
     """Its paths."""
-    from pyhybrid.profile_file import Profile
+    from pyhybrid.profile_file.profile import Profile
 
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         check_invariants(profile)

@@ -10,7 +10,7 @@ from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.exporters.bundle import Bundle, write_bundle
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 
 @pytest.fixture

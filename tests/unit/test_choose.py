@@ -12,8 +12,8 @@ from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import Perf
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import stack_of
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.spool.layout import GIL_SHIFT, WAITS
 
 HELD, WAITING = 1 << GIL_SHIFT, 2 << GIL_SHIFT

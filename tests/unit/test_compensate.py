@@ -13,7 +13,7 @@ from pyhybrid.compensate import COMPENSATED, compensate
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.summary import summarize
 

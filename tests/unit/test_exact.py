@@ -11,7 +11,7 @@ from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
 from pyhybrid.calls import ROOT, function_calls
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.spool import layout as form
 from pyhybrid.summary import summarize

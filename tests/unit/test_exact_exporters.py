@@ -14,7 +14,7 @@ from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 JOB = "/home/me/job.py"
 MODULE, A, B, TWIN, WORKER = range(1, 6)

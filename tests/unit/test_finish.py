@@ -15,7 +15,7 @@ from steps import steps
 from pyhybrid.assemble.assemble import assemble
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish import finish, main
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 Finished = Callable[[SpoolWriter], sqlite3.Connection]
 

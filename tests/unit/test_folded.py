@@ -10,7 +10,7 @@ from traces import trace
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -17,9 +17,9 @@ from pyhybrid.fold import FoldedTree
 from pyhybrid.inlined import with_inlined
 from pyhybrid.names import Labels
 from pyhybrid.native_lines import native_lines
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Place
 from pyhybrid.render_lines import print_lines
-from pyhybrid.rows import Place
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.symbols.source_positions import Position, SourceFunction
 from pyhybrid.tree_view import tree_lines

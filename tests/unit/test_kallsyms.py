@@ -16,7 +16,7 @@ from pyhybrid.exporters.images import Images
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols import resolve
 from pyhybrid.symbols.kernel import KernelSymbols, kernel_build_id
 

@@ -12,7 +12,7 @@ from spool_writer import SpoolWriter, native, python
 from pyhybrid.assemble.frames import LINE_LIMIT
 from pyhybrid.errors import PyhybridError
 from pyhybrid.lines import FunctionLines, LineFigures, function_lines
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.render_lines import print_lines
 from pyhybrid.source import find_source, read_source
 from pyhybrid.summary import as_json, summarize

@@ -17,7 +17,7 @@ from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels, short_time
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.summary import summarize
 
 # main calls small, which calls big, which calls small and tiny; main also calls big.

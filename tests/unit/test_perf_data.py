@@ -27,7 +27,7 @@ from pyhybrid.exporters.addresses import PAGE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import PerfMap
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 ROW = re.compile(r"\s+[\d.]+% ")
 # Of an address without a name, perf 6.1 prints the place in the file, 7.2 that in memory: within a

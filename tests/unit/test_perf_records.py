@@ -16,7 +16,7 @@ from pyhybrid.exporters import perf_samples
 from pyhybrid.exporters.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf import EXACT_EVENT, Perf
 from pyhybrid.exporters.perf_map import PerfMap
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 SAMPLE, FINISHED_ROUND = 9, 68
 SECOND = 1_000_000_000

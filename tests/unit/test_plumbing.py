@@ -17,7 +17,7 @@ from pyhybrid.cli.report import Report
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.fold import FoldedTree
 from pyhybrid.names import Labels, shorten_native
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols import plumbing
 from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, is_wrapper
 from pyhybrid.tree_view import tree_lines

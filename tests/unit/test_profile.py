@@ -15,8 +15,8 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.bundle import Bundle
 from pyhybrid.finish import finish
-from pyhybrid.profile_file import Profile
-from pyhybrid.rows import stack_of
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.summary import summarize
 
 

@@ -9,7 +9,7 @@ import pytest
 from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.quality_report import quality_lines, quality_report
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from example_profile import PATHS, PYTHON, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 LIBC = 9
 CLONE, START_THREAD, CALL_MAIN, OTHER = (native(LIBC, at) for at in (0x100, 0x200, 0x300, 0x400))

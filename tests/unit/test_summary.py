@@ -17,7 +17,7 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finish import export, finish
 from pyhybrid.hot import Hot
 from pyhybrid.names import shorten_file, shorten_native
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 from pyhybrid.quality import HandlerCost, hz_reached, stack_quality
 from pyhybrid.render import print_summary, render
 from pyhybrid.summary import Summary, as_json, summarize

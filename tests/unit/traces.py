@@ -9,7 +9,7 @@ from typing import Any
 from example_profile import fake_symbols
 from spool_writer import SpoolWriter, python, region
 
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 Rows = list[tuple[int, str, dict[str, int]]]
 

@@ -23,7 +23,7 @@ from spool_writer import SpoolWriter, native, python
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import PerfMap
 from pyhybrid.finish import finish
-from pyhybrid.profile_file import Profile
+from pyhybrid.profile_file.profile import Profile
 
 DEEP = Path(__file__).parents[1] / "workloads" / "deep.py"
 CHUNK = 5_000

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.rows import Exact
+from pyhybrid.profile_file.tables import Exact
 
 if TYPE_CHECKING:
-    from pyhybrid.profile_file import Profile
+    from pyhybrid.profile_file.profile import Profile
 
 
 def data_frame(profile: "Profile") -> Any:

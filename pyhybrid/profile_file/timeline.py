@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from pyhybrid.rows import Chunk
+from pyhybrid.profile_file.tables import Chunk
 from pyhybrid.slow import Spans
 
 _MAX_STEP_NS = (1 << 32) - 1

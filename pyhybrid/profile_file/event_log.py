@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyhybrid.damage import damage_in
-from pyhybrid.rows import Event
+from pyhybrid.profile_file.tables import Event
 
 if TYPE_CHECKING:
-    from pyhybrid.profile_file import Profile
+    from pyhybrid.profile_file.profile import Profile
 
 # src/trace/event_log.h
 KINDS = ("call", "resume", "return", "yield", "raise", "time", "gap")

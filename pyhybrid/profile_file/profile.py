@@ -17,11 +17,12 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pyhybrid.damage import damage_in, one_line
-from pyhybrid.database import DAMAGED, open_database
 from pyhybrid.errors import PyhybridError
-from pyhybrid.event_log import events
-from pyhybrid.pandas_table import data_frame
-from pyhybrid.rows import (
+from pyhybrid.profile_file.database import DAMAGED, open_database
+from pyhybrid.profile_file.dataframe import data_frame
+from pyhybrid.profile_file.event_log import events
+from pyhybrid.profile_file.fork_guard import in_sqlite
+from pyhybrid.profile_file.tables import (
     Call,
     CallTime,
     Chunk,
@@ -39,7 +40,6 @@ from pyhybrid.rows import (
     Thread,
     Turn,
 )
-from pyhybrid.sqlite_forks import in_sqlite
 from pyhybrid.symbols.resolve import Demangle, Loader
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns

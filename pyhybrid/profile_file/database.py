@@ -8,8 +8,8 @@ from pyhybrid.assemble.assemble import assemble
 from pyhybrid.assemble.writer import APPLICATION_ID, SCHEMA_VERSION
 from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.fork_guard import in_sqlite
 from pyhybrid.spool.layout import MAGIC as SPOOL_MAGIC
-from pyhybrid.sqlite_forks import in_sqlite
 from pyhybrid.symbols.resolve import Demangle, Loader
 
 SQLITE_MAGIC = b"SQLite format 3\0"

@@ -1,0 +1,1 @@
+"""The profile file: schema.sql, and its tables in Python."""
