@@ -14,12 +14,12 @@ from pyhybrid.atomic import replacing
 from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
-from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.summary import summarize
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
+from pyhybrid.views.inlined import with_inlined
 
 SUFFIX = ".pyhybrid"
 DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for

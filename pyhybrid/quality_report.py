@@ -4,10 +4,16 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
-from pyhybrid.names import losses_text, shares_text
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.quality import HandlerCost, busy_threads, gil_shares, hz_reached, stack_quality
 from pyhybrid.symbols import jit
+from pyhybrid.views.labels import losses_text, shares_text
+from pyhybrid.views.stack_quality import (
+    HandlerCost,
+    busy_threads,
+    gil_shares,
+    hz_reached,
+    stack_quality,
+)
 
 # Sources of a frame's name: schema.sql, `frame`.
 NAMED = (

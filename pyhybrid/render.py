@@ -10,11 +10,11 @@ from collections.abc import Callable
 from textwrap import wrap
 from typing import TextIO
 
-from pyhybrid.lines import FunctionLines
-from pyhybrid.names import losses_text, shares_text, short_time, shorten_native
 from pyhybrid.shorten import elided, middle
 from pyhybrid.summary import CallDurations, Function, Summary
 from pyhybrid.terminal_text import visible
+from pyhybrid.views.labels import losses_text, shares_text, short_time, shorten_native
+from pyhybrid.views.python_lines import FunctionLines
 
 Line = list[tuple[str, str]]
 

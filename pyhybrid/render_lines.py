@@ -4,12 +4,12 @@ import os
 from typing import TextIO
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.lines import FunctionLines, function_lines
-from pyhybrid.names import shorten_file
-from pyhybrid.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.render import DIM, STRONG, WARN, Line, show
 from pyhybrid.source import find_source, read_source
+from pyhybrid.views.labels import shorten_file
+from pyhybrid.views.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
+from pyhybrid.views.python_lines import FunctionLines, function_lines
 
 HOT = 0.1  # share of the function's time, or samples, from which on a line stands out
 AROUND = 2  # lines of source shown before and after a native one

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyhybrid.assemble.kept_calls import function_durations
-from pyhybrid.calls import FunctionCalls, function_calls
-from pyhybrid.compensate import COMPENSATED
-from pyhybrid.hot import Hot
-from pyhybrid.lines import FunctionLines, function_lines
-from pyhybrid.names import Labels, short_time
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.quality import (
+from pyhybrid.views.compensate import COMPENSATED
+from pyhybrid.views.function_calls import FunctionCalls, function_calls
+from pyhybrid.views.hot_paths import Hot
+from pyhybrid.views.labels import Labels, short_time
+from pyhybrid.views.python_lines import FunctionLines, function_lines
+from pyhybrid.views.stack_quality import (
     HandlerCost,
     busy_threads,
     gil_shares,
@@ -122,7 +122,9 @@ class Summary:
     # Traced, but without samples: the first by exact_self_ns instead.
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first
-    lines: list[FunctionLines] | None  # (lines.py) of the functions chosen; null: not recorded
+    lines: (
+        list[FunctionLines] | None
+    )  # (views/python_lines.py) of the functions chosen; null: not recorded
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # files, this one first
 
@@ -137,7 +139,7 @@ def summarize(
     """Collect the summary; `written` and `notes` are what the exports add.
 
     Functions with a total below `min_time_ns` are left out: exact where they were traced, else
-    sampled.  With `all_frames` nothing is folded (fold.py).
+    sampled.  With `all_frames` nothing is folded (views/folded_tree.py).
     """
     meta, process, threads = profile.meta, profile.process, list(profile.threads.values())
     losses: dict[str, int] = {}

@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels, declared_at
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.labels import Labels, declared_at
 
 LEAST_SHARE = 0.01  # of all samples, or of all time where there are none
 MAX_LINES = 200

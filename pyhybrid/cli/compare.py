@@ -13,9 +13,9 @@ from typing import IO
 from pyhybrid.cli.parser import Number
 from pyhybrid.compare import Difference, compare
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.names import shorten_file
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.terminal_text import write_lines
+from pyhybrid.views.labels import shorten_file
 
 
 class Compare:

@@ -2,7 +2,6 @@
 
 import argparse
 
-from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
 from pyhybrid.cli.selecting import (
     add_debug_info,
@@ -12,7 +11,6 @@ from pyhybrid.cli.selecting import (
     open_profile,
     with_debug_info,
 )
-from pyhybrid.compensate import COMPENSATED, compensate
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
@@ -25,6 +23,8 @@ from pyhybrid.exporters.perf_map import PerfMap, missing
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.in_place import into
 from pyhybrid.terminal_text import say
+from pyhybrid.views.compensate import COMPENSATED, compensate
+from pyhybrid.views.sample_selection import choose
 
 
 class Export:

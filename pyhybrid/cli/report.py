@@ -5,7 +5,6 @@ import json
 import sys
 from dataclasses import asdict
 
-from pyhybrid.choose import choose
 from pyhybrid.cli.parser import Duration
 from pyhybrid.cli.selecting import (
     add_debug_info,
@@ -15,7 +14,6 @@ from pyhybrid.cli.selecting import (
     open_profile,
     with_debug_info,
 )
-from pyhybrid.compensate import compensate
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
 from pyhybrid.profile_file.profile import Profile
@@ -25,6 +23,8 @@ from pyhybrid.render_lines import print_lines
 from pyhybrid.summary import as_json, summarize
 from pyhybrid.terminal_text import write_lines
 from pyhybrid.tree_view import tree_lines
+from pyhybrid.views.compensate import compensate
+from pyhybrid.views.sample_selection import choose
 
 
 class Report:

@@ -3,15 +3,15 @@
 import argparse
 import os
 
-from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice
 from pyhybrid.cli.left import is_newer, usual_file
 from pyhybrid.cli.parser import Duration
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.inlined import with_inlined
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.slow import SlowerThan
 from pyhybrid.symbols.debuginfod import Debuginfod
 from pyhybrid.terminal_text import say
+from pyhybrid.views.inlined import with_inlined
+from pyhybrid.views.sample_selection import NATIVE_ONLY, PYTHON_ONLY, Choice
+from pyhybrid.views.slow_calls import SlowerThan
 
 
 def slower_than(text: str) -> SlowerThan:

@@ -19,11 +19,11 @@ from collections.abc import Hashable, Iterator
 
 from pyhybrid import __version__
 from pyhybrid.atomic import replacing
-from pyhybrid.calls import ROOT, FunctionCalls, Tally, traced_calls
-from pyhybrid.compensate import COMPENSATED
 from pyhybrid.exporters.output import Output
-from pyhybrid.names import short_time
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.compensate import COMPENSATED
+from pyhybrid.views.function_calls import ROOT, FunctionCalls, Tally, traced_calls
+from pyhybrid.views.labels import short_time
 
 THREADS = "[threads]"
 NO_FILE = "???"  # as callgrind writes it

@@ -16,15 +16,15 @@ from heapq import heapify, heappop, heappush
 from pyhybrid.atomic import replacing
 from pyhybrid.exporters.folded_paths import SHOWN, THREAD, FoldedPaths, Weights
 from pyhybrid.exporters.output import Output
-from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.labels import Labels
 
 MICROSECOND = 1000  # nanoseconds
 
 
 class Folded:
-    """Writes the folded call tree (fold.py) as folded stacks, sorted by line."""
+    """Writes the folded call tree (views/folded_tree.py) as folded stacks, sorted by line."""
 
     name = "folded"
     help = "folded stacks for flamegraph.pl"

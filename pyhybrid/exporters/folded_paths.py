@@ -9,9 +9,9 @@ from collections import Counter
 
 from pyhybrid.exporters.bounded import Summed, by_function
 from pyhybrid.exporters.output import SEPARATORS
-from pyhybrid.fold import FoldedTree
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import INTERPRETER, LEFT_OUT
+from pyhybrid.views.folded_tree import FoldedTree
 
 THREAD = -1  # where a node is expected: the thread itself, above all nodes
 SHOWN = 128  # frames of a path that is cut, half of them from each end

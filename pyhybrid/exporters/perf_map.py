@@ -25,11 +25,11 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.images import nameless
 from pyhybrid.exporters.output import SEPARATORS, Output
-from pyhybrid.names import shorten_native
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import JIT, LEFT_OUT
 from pyhybrid.symbols.jit import JIT_MAP, JitFunctions, read_trusted
+from pyhybrid.views.labels import shorten_native
 
 MAX_EARLIER = 200_000  # functions of earlier runs in the same process: beyond that none are kept
 _SLACK_S = 0.1

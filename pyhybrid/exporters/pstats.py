@@ -11,10 +11,10 @@ a generator to the one that it waits for.
 import marshal
 
 from pyhybrid.atomic import replacing
-from pyhybrid.calls import ROOT, Tally, traced_calls
 from pyhybrid.exporters.output import Output
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
+from pyhybrid.views.function_calls import ROOT, Tally, traced_calls
 
 Key = tuple[str, int, str]
 Figures = tuple[int, int, float, float]

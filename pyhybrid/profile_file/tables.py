@@ -89,7 +89,7 @@ class Frame:
     symbol: str | None
     source: str
     python_name: str | None
-    inlined: bool = False  # into what calls it on the path: not in the file, inlined.py adds these
+    inlined: bool = False  # into what calls it on the path: by views/inlined.py, not in the file
 
     @property
     def is_nameless(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from pyhybrid.profile_file.tables import Chunk
-from pyhybrid.slow import Spans
+from pyhybrid.views.slow_calls import Spans
 
 _MAX_STEP_NS = (1 << 32) - 1
 

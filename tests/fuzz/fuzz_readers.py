@@ -25,7 +25,6 @@ from example_profile import fake_symbols
 from mutate import Pieces, damage
 from spool_writer import with_checks
 
-from pyhybrid.compensate import compensate
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
@@ -36,6 +35,7 @@ from pyhybrid.render_lines import print_lines
 from pyhybrid.summary import summarize
 from pyhybrid.symbols.jit import JitFunctions
 from pyhybrid.tree_view import tree_lines
+from pyhybrid.views.compensate import compensate
 
 INPUT = Path("input")
 BYTES_AT_MOST = 32 << 20  # more than whole inputs took; all are shorter than 100 KB

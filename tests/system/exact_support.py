@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from pyhybrid.names import shorten_native
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Exact
+from pyhybrid.views.labels import shorten_native
 
 
 @dataclass

@@ -17,9 +17,9 @@ import pytest
 from exact_support import check_exact, key, path_of
 from support import TARGETS, Run, check_invariants, is_stripped
 
-from pyhybrid.calls import function_calls
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Exact
+from pyhybrid.views.function_calls import function_calls
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 
@@ -256,7 +256,7 @@ def within(text: str, folder: Path) -> None:
     head = """
     import sys
     from pyhybrid import Profiler
-    from pyhybrid.calls import function_calls
+    from pyhybrid.views.function_calls import function_calls
     from pyhybrid.errors import UsageError
     M, E = sys.monitoring, sys.monitoring.events
     def work(n):

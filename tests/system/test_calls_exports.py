@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from support import TARGETS, Run, made_once
 
-from pyhybrid.calls import function_calls
 from pyhybrid.exporters.callgrind import THREADS
+from pyhybrid.views.function_calls import function_calls
 
 CALLGRIND = "callgrind.out"
 PROGRAMS = ["recursion", "generators", "classes", "closures"]

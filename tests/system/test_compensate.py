@@ -16,8 +16,8 @@ import pytest
 from exact_support import check_exact
 from support import Run
 
-from pyhybrid.calls import function_calls
-from pyhybrid.compensate import compensate
+from pyhybrid.views.compensate import compensate
+from pyhybrid.views.function_calls import function_calls
 
 pytestmark = pytest.mark.once
 

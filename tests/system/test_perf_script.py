@@ -28,10 +28,10 @@ from perf_support import (
 )
 
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.labels import Labels
 
 pytestmark = pytest.mark.needs("perf")
 

@@ -13,8 +13,8 @@ import pytest
 from support import Run, check_invariants
 
 from pyhybrid.capture.perf_trampoline import has_frame_pointers
-from pyhybrid.fold import FoldedTree
-from pyhybrid.quality import stack_quality
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.stack_quality import stack_quality
 
 pytestmark = pytest.mark.version
 

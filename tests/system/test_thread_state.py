@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support import Run, covered_ns, is_stripped
 
-from pyhybrid.choose import PYTHON_ONLY, Choice, choose
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Sampled
+from pyhybrid.views.sample_selection import PYTHON_ONLY, Choice, choose
 
 pytestmark = pytest.mark.engine
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from spool_writer import SpoolWriter, native, pseudo, python
 
-from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.spool.layout import GIL_SHIFT, WAITS
+from pyhybrid.views.sample_selection import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
 
 HELD, WAITING = 1 << GIL_SHIFT, 2 << GIL_SHIFT
 LIBRARY, PERIOD_NS = 1, 1_000_000

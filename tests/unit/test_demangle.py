@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyhybrid._symbolize import demangle
-from pyhybrid.names import shorten_native
+from pyhybrid.views.labels import shorten_native
 
 # symbol, its readable form, and that shortened
 KNOWN = [

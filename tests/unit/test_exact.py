@@ -9,12 +9,12 @@ import pytest
 from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
-from pyhybrid.calls import ROOT, function_calls
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.render import print_summary
 from pyhybrid.spool import layout as form
 from pyhybrid.summary import summarize
+from pyhybrid.views.function_calls import ROOT, function_calls
 
 Opened = Callable[[SpoolWriter], Profile]
 MAIN, WORK, LEAF, SORTED = python(1, 0), python(2, 0), python(3, 0), native(1, 0x100)

@@ -8,9 +8,9 @@ from spool_writer import SpoolWriter, native, python
 from traces import trace
 
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.labels import Labels
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -10,19 +10,19 @@ from typing import ClassVar
 import pytest
 from spool_writer import SpoolWriter, c_call, native, python
 
-from pyhybrid.choose import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.fold import FoldedTree
-from pyhybrid.inlined import with_inlined
-from pyhybrid.names import Labels
-from pyhybrid.native_lines import native_lines
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Place
 from pyhybrid.render_lines import print_lines
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.symbols.source_positions import Position, SourceFunction
 from pyhybrid.tree_view import tree_lines
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.inlined import with_inlined
+from pyhybrid.views.labels import Labels
+from pyhybrid.views.native_lines import native_lines
+from pyhybrid.views.sample_selection import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
 
 FAST, OTHER, PLAIN = "/opt/libfast.so", "/opt/libother.so", "/opt/libplain.so"
 PYTHON = "/opt/libpython3.12.so"

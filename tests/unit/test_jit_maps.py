@@ -22,10 +22,10 @@ from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.exporters.addresses import PAGE, REGIONS
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf_map import MAX_EARLIER, PerfMap
-from pyhybrid.fold import FoldedTree
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.quality_report import quality_report
 from pyhybrid.symbols.jit import JITDUMP, MAX_NAME, JitFunctions, read_trusted
+from pyhybrid.views.folded_tree import FoldedTree
 
 LOAD, MOVE, DEBUG_INFO, CLOSE, UNWINDING_INFO = range(5)
 

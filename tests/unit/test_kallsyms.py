@@ -14,11 +14,11 @@ from pyhybrid.exporters import perf_format
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.images import Images
 from pyhybrid.exporters.perf import Perf
-from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols import resolve
 from pyhybrid.symbols.kernel import KernelSymbols, kernel_build_id
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.labels import Labels
 
 TABLE = """\
 ffffffff81000000 T _stext

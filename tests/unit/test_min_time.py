@@ -10,15 +10,15 @@ import pytest
 from example_profile import WEIGHT, example, fake_symbols
 from traces import Rows, trace
 
-from pyhybrid.calls import ROOT, function_calls
 from pyhybrid.cli import main
 from pyhybrid.cli.parser import Duration
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels, short_time
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.summary import summarize
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.function_calls import ROOT, function_calls
+from pyhybrid.views.labels import Labels, short_time
 
 # main calls small, which calls big, which calls small and tiny; main also calls big.
 ROWS: Rows = [

@@ -11,7 +11,7 @@ import pytest
 from elf_functions import readelf, stubs
 
 from pyhybrid._symbolize import ElfSymbols
-from pyhybrid.names import shorten_native
+from pyhybrid.views.labels import shorten_native
 
 SOURCE = r"""
 extern int elsewhere(int), sometimes(int);

@@ -15,12 +15,12 @@ from spool_writer import SpoolWriter, c_call, native, python
 
 from pyhybrid.cli.report import Report
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.fold import FoldedTree
-from pyhybrid.names import Labels, shorten_native
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols import plumbing
 from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, is_wrapper
 from pyhybrid.tree_view import tree_lines
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.labels import Labels, shorten_native
 
 LIBC = 9
 MAIN, WORK = python(1, 1), python(2, 1)

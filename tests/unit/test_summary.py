@@ -15,12 +15,12 @@ from pyhybrid.cli.export import Export
 from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finish import export, finish
-from pyhybrid.hot import Hot
-from pyhybrid.names import shorten_file, shorten_native
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.quality import HandlerCost, hz_reached, stack_quality
 from pyhybrid.render import print_summary, render
 from pyhybrid.summary import Summary, as_json, summarize
+from pyhybrid.views.hot_paths import Hot
+from pyhybrid.views.labels import shorten_file, shorten_native
+from pyhybrid.views.stack_quality import HandlerCost, hz_reached, stack_quality
 
 
 def opened(writer: SpoolWriter, tmp_path: Path) -> Profile:

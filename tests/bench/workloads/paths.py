@@ -11,7 +11,7 @@ import sys
 import time
 
 import pyhybrid
-from pyhybrid.quality import HandlerCost
+from pyhybrid.views.stack_quality import HandlerCost
 
 BRANCHES, DEPTH = 100, 3
 LEVELS = 490  # of some five C frames each; CPython 3.12 allows not many more

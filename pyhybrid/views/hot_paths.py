@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
-from pyhybrid.fold import FoldedTree
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.views.folded_tree import FoldedTree
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.errors import PyhybridError
-from pyhybrid.names import short_time
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call
+from pyhybrid.views.labels import short_time
 
 Spans = list[tuple[int, int]]
 

@@ -1,19 +1,19 @@
 """Source lines of native functions: how many of the samples were on each, all threads together.
 
 A view over `Profile.places`, so over what debug information tells (inlined.py).  A line has a
-sample's weight as its own where the innermost frame that views keep (fold.py) was on it, and in
-total where any frame was.
+sample's weight as its own where the innermost frame that views keep (folded_tree.py) was on it, and
+in total where any frame was.
 """
 
 import os
 from collections import Counter
 from dataclasses import dataclass
 
-from pyhybrid.fold import LAMBDA, NATIVE, FoldedTree, classify
-from pyhybrid.names import Labels
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Place
 from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
+from pyhybrid.views.folded_tree import LAMBDA, NATIVE, FoldedTree, classify
+from pyhybrid.views.labels import Labels
 
 LEAST_SHARE = 0.005  # of all samples, that a function must have as its own to be listed
 MAX_FUNCTIONS = 10

@@ -1,13 +1,14 @@
 """Inlined functions as frames, and the source lines of native code, in what views read.
 
 The file has them not: they are looked up in the debug information of what was hit, when a view or
-an export is made (symbols/source_positions.py).  A stack row of a native function is one address; where inlined
-calls contain it, the row's node becomes a chain: the function's own, then one for each inlined
-call, the innermost last, where the row's samples are and what it called.  All rows and weights stay
-as they are, and so do all nodes of the file: what is new comes after them.
+an export is made (symbols/source_positions.py).  A stack row of a native function is one
+address; where inlined calls contain it, the row's node becomes a chain: the function's own, then
+one for each inlined call, the innermost last, where the row's samples are and what it
+called.  All rows and weights stay as they are, and so do all nodes of the file: what is new comes
+after them.
 
 Left as they are:
-- plumbing, and by what the program began: views leave these out (fold.py);
+- plumbing, and by what the program began: views leave these out (folded_tree.py);
 - rows that stand at a function's start: between Python functions the exact half knows native
   functions, not addresses (ARCHITECTURE.md, "The exact half");
 - rows above a path with exact figures, for these would stay behind on the path without the chain.
@@ -19,7 +20,6 @@ from dataclasses import replace
 from itertools import count
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.fold import LAMBDA, NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, Module, Nodes, Place
 from pyhybrid.symbols.resolve import Demangle
@@ -31,6 +31,7 @@ from pyhybrid.symbols.source_positions import (
     SourceFunction,
     default_reader,
 )
+from pyhybrid.views.folded_tree import LAMBDA, NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
 
 SOURCE = "debug info"  # of a frame's name
 WITH_PLACES = NATIVE, LAMBDA, WRAPPER, NAMELESS, NAMELESS_START  # in a wrapper lies what it wraps
@@ -163,7 +164,7 @@ class _Expansion:
         for row in range(1, len(moved)):
             node, above = stacks.node[row], stacks.parent[row]
             parent = nodes.parent[node]
-            # A row's node may stand for the row above, too, or below one further out (assemble/call_tree.py).
+            # A row's node may stand for the row above, too, or below one further out.
             while above and stacks.node[above] not in (node, parent):
                 above = stacks.parent[above]
             if above and stacks.node[above] == node:

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from pyhybrid import pseudo
 from pyhybrid.errors import PyhybridError
-from pyhybrid.names import short_time
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import (
     Chunk,
@@ -23,7 +22,8 @@ from pyhybrid.profile_file.tables import (
     waits,
 )
 from pyhybrid.profile_file.timeline import parts, times, within
-from pyhybrid.slow import SlowerThan, Spans, spans_of
+from pyhybrid.views.labels import short_time
+from pyhybrid.views.slow_calls import SlowerThan, Spans, spans_of
 
 PYTHON_ONLY, NATIVE_ONLY = "python", "native"
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from pyhybrid._profile import descend, paths, take
-from pyhybrid.names import shorten_native
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import BRIDGED
@@ -29,6 +28,7 @@ from pyhybrid.symbols.plumbing import (
     plain_symbol,
     starts_threads,
 )
+from pyhybrid.views.labels import shorten_native
 
 # What a frame is to folding.  WRAPPER: plumbing, unless its calls are counted; EXEC: the builtin;
 # NAMELESS: a run of them is one frame; NAMELESS_START: the same, but plumbing where it is the

@@ -1,0 +1,1 @@
+"""What to show of a profile, without output: functions of its tables."""
