@@ -15,8 +15,8 @@ from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.render import print_summary
-from pyhybrid.summary import summarize
+from pyhybrid.report.screen import print_summary
+from pyhybrid.report.summary import summarize
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
 from pyhybrid.views.inlined import with_inlined

@@ -11,9 +11,9 @@ import threading
 from typing import IO
 
 from pyhybrid.cli.parser import Number
-from pyhybrid.compare import Difference, compare
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.report.cprofile_diff import Difference, compare
 from pyhybrid.terminal_text import write_lines
 from pyhybrid.views.labels import shorten_file
 

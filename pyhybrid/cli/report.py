@@ -17,12 +17,12 @@ from pyhybrid.cli.selecting import (
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.quality_report import quality_lines, quality_report
-from pyhybrid.render import print_summary
-from pyhybrid.render_lines import print_lines
-from pyhybrid.summary import as_json, summarize
+from pyhybrid.report.line_listing import print_lines
+from pyhybrid.report.quality import quality_lines, quality_report
+from pyhybrid.report.screen import print_summary
+from pyhybrid.report.summary import as_json, summarize
+from pyhybrid.report.tree import tree_lines
 from pyhybrid.terminal_text import write_lines
-from pyhybrid.tree_view import tree_lines
 from pyhybrid.views.compensate import compensate
 from pyhybrid.views.sample_selection import choose
 

@@ -13,8 +13,8 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.render import print_summary
-from pyhybrid.summary import summarize
+from pyhybrid.report.screen import print_summary
+from pyhybrid.report.summary import summarize
 from pyhybrid.views.compensate import COMPENSATED, compensate
 
 COST = {"call_cost_ns": 10.0, "call_cost_inside_ns": 4.0}

@@ -11,9 +11,9 @@ from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.render import print_summary
+from pyhybrid.report.screen import print_summary
+from pyhybrid.report.summary import summarize
 from pyhybrid.spool import layout as form
-from pyhybrid.summary import summarize
 from pyhybrid.views.function_calls import ROOT, function_calls
 
 Opened = Callable[[SpoolWriter], Profile]

@@ -14,10 +14,10 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Place
-from pyhybrid.render_lines import print_lines
+from pyhybrid.report.line_listing import print_lines
+from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.symbols.source_positions import Position, SourceFunction
-from pyhybrid.tree_view import tree_lines
 from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.inlined import with_inlined
 from pyhybrid.views.labels import Labels

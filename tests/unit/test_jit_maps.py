@@ -23,7 +23,7 @@ from pyhybrid.exporters.addresses import PAGE, REGIONS
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf_map import MAX_EARLIER, PerfMap
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.quality_report import quality_report
+from pyhybrid.report.quality import quality_report
 from pyhybrid.symbols.jit import JITDUMP, MAX_NAME, JitFunctions, read_trusted
 from pyhybrid.views.folded_tree import FoldedTree
 

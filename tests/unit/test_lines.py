@@ -12,9 +12,9 @@ from spool_writer import SpoolWriter, native, python
 from pyhybrid.assemble.frames import LINE_LIMIT
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.render_lines import print_lines
-from pyhybrid.source import find_source, read_source
-from pyhybrid.summary import as_json, summarize
+from pyhybrid.report.line_listing import print_lines
+from pyhybrid.report.source_text import find_source, read_source
+from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.views.python_lines import FunctionLines, LineFigures, function_lines
 
 MAIN, WORK, SORTED = python(1, 0), python(2, 0), native(1, 0x100)

@@ -15,7 +15,7 @@ from pyhybrid.cli.parser import Duration
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.summary import summarize
+from pyhybrid.report.summary import summarize
 from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.function_calls import ROOT, function_calls
 from pyhybrid.views.labels import Labels, short_time

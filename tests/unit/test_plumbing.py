@@ -16,9 +16,9 @@ from spool_writer import SpoolWriter, c_call, native, python
 from pyhybrid.cli.report import Report
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols import plumbing
 from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, is_wrapper
-from pyhybrid.tree_view import tree_lines
 from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels, shorten_native
 

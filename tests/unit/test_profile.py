@@ -17,7 +17,7 @@ from pyhybrid.exporters.bundle import Bundle
 from pyhybrid.finish import finish
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
-from pyhybrid.summary import summarize
+from pyhybrid.report.summary import summarize
 
 
 @pytest.fixture(params=["finished", "spool"])

@@ -10,7 +10,7 @@ from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter
 
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.quality_report import quality_lines, quality_report
+from pyhybrid.report.quality import quality_lines, quality_report
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from figures.training import TRAIN
 from pyhybrid._symbolize import ElfSymbols, demangle
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.quality_report import NAMED, quality_report
+from pyhybrid.report.quality import NAMED, quality_report
 from pyhybrid.symbols.resolve import Loader
 
 KEPT_SPOOL = str(Path(__file__).parents[1] / "workloads" / "kept_spool.py")

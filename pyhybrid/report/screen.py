@@ -10,8 +10,8 @@ from collections.abc import Callable
 from textwrap import wrap
 from typing import TextIO
 
-from pyhybrid.shorten import elided, middle
-from pyhybrid.summary import CallDurations, Function, Summary
+from pyhybrid.report.ellipsis import elided, middle
+from pyhybrid.report.summary import CallDurations, Function, Summary
 from pyhybrid.terminal_text import visible
 from pyhybrid.views.labels import losses_text, shares_text, short_time, shorten_native
 from pyhybrid.views.python_lines import FunctionLines

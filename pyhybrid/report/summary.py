@@ -1,6 +1,6 @@
 """The summary of a profile: what was measured, how well, and where the time went.
 
-`summarize` collects it, `as_json` gives it to programs, `print_summary` (render.py) to people.
+`summarize` collects it, `as_json` gives it to programs, `print_summary` (screen.py) to people.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -122,9 +122,7 @@ class Summary:
     # Traced, but without samples: the first by exact_self_ns instead.
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first
-    lines: (
-        list[FunctionLines] | None
-    )  # (views/python_lines.py) of the functions chosen; null: not recorded
+    lines: list[FunctionLines] | None  # of the functions chosen; null: not recorded
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # files, this one first
 

@@ -1,0 +1,1 @@
+"""Text for people: the summary, the tree, lines, the quality report."""
