@@ -10,10 +10,10 @@ import sys
 from contextlib import closing
 
 from pyhybrid.assemble.assemble import assemble
-from pyhybrid.atomic import replacing
 from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
+from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize

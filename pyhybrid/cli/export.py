@@ -17,11 +17,11 @@ from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.bundle import write_bundle
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.exporters.in_place import into
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf import Perf
 from pyhybrid.exporters.perf_map import PerfMap, missing
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.in_place import into
 from pyhybrid.terminal_text import say
 from pyhybrid.views.compensate import COMPENSATED, compensate
 from pyhybrid.views.sample_selection import choose

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
 
 from pyhybrid import __version__
-from pyhybrid.atomic import replacing
+from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.output import Output
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.compensate import COMPENSATED

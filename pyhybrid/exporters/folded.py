@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from pyhybrid.atomic import replacing
+from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.folded_paths import SHOWN, THREAD, FoldedPaths, Weights
 from pyhybrid.exporters.output import Output
 from pyhybrid.profile_file.profile import Profile

@@ -11,7 +11,7 @@ Within a limit of bytes a file is coarser, never less in all.  First all samples
 call path are one, with the sum of their periods: then it is not known when and on which CPU they
 came, so each has the time of its thread's last sample, and CPU 0 (not -1, which readers of
 `perf script` take for no number).  Then the paths with most weight are cut to the frames that perf
-shows, and of the rest the function alone is told (bounded.py).
+shows, and of the rest the function alone is told (size_limit.py).
 """
 
 import os
@@ -20,10 +20,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from pyhybrid.atomic import replacing
 from pyhybrid.exporters import perf_format as form
 from pyhybrid.exporters.addresses import SyntheticAddresses, node_addresses, stack_addresses
-from pyhybrid.exporters.bounded import SHOWN, Summed, within
+from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.images import PF_X, Images
 from pyhybrid.exporters.output import SEPARATORS, Output
 from pyhybrid.exporters.perf_samples import (
@@ -33,6 +32,7 @@ from pyhybrid.exporters.perf_samples import (
     in_rounds,
     summed_samples,
 )
+from pyhybrid.exporters.size_limit import SHOWN, Summed, within
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Module, Thread
 

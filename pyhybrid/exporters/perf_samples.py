@@ -15,7 +15,7 @@ from itertools import count
 from operator import itemgetter
 
 from pyhybrid.exporters import perf_format as form
-from pyhybrid.exporters.bounded import ALL, Summed
+from pyhybrid.exporters.size_limit import ALL, Summed
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Chunk, stack_of
 from pyhybrid.profile_file.timeline import times

@@ -10,7 +10,7 @@ a generator to the one that it waits for.
 
 import marshal
 
-from pyhybrid.atomic import replacing
+from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.output import Output
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.in_place import into
+from pyhybrid.exporters.in_place import into
 
 
 def test_a_pipe(tmp_path: Path) -> None:
