@@ -14,13 +14,13 @@ from pyhybrid.cli.selecting import (
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
-from pyhybrid.exporters.bundle import write_bundle
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.in_place import into
 from pyhybrid.exporters.output import Output
-from pyhybrid.exporters.perf import Perf
-from pyhybrid.exporters.perf_map import PerfMap, missing
+from pyhybrid.exporters.perf.bundle import write_bundle
+from pyhybrid.exporters.perf.names_map import PerfMap, missing
+from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.terminal_text import say
 from pyhybrid.views.compensate import COMPENSATED, compensate

@@ -5,8 +5,8 @@ from typing import Protocol
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.output import Output
-from pyhybrid.exporters.perf import Perf
-from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.exporters.perf.names_map import PerfMap
+from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file.profile import Profile
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from support import TARGETS, WORKER, Run, build_extension, check_calls_shown, made_once
 
-from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.profile_file.profile import Profile
 
 BEGAN = time.time()

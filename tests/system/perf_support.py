@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyhybrid.exporters.perf import EXACT_EVENT
+from pyhybrid.exporters.perf.perf_data import EXACT_EVENT
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, stack_of
 from pyhybrid.profile_file.timeline import times

@@ -10,7 +10,7 @@ from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.exporters.perf import Perf
+from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.spool.layout import GIL_SHIFT, WAITS

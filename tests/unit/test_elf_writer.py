@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyhybrid.exporters.elf_writer import Segment, Symbol, disjoint, elf_file
+from pyhybrid.exporters.perf.elf import Segment, Symbol, disjoint, elf_file
 from pyhybrid.symbols.resolve import default_loader
 
 SEGMENTS = [Segment(0x1000, 0x2000, 0x400), Segment(0x5000, 0x1000, 0x2400)]

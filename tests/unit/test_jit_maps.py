@@ -19,9 +19,9 @@ from spool_writer import SpoolWriter, native, python
 from steps import steps
 
 from pyhybrid.capture.jit_files import jit_files
-from pyhybrid.exporters.addresses import PAGE, REGIONS
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.exporters.perf_map import MAX_EARLIER, PerfMap
+from pyhybrid.exporters.perf.addresses import PAGE, REGIONS
+from pyhybrid.exporters.perf.names_map import MAX_EARLIER, PerfMap
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.quality import quality_report
 from pyhybrid.symbols.jit import JITDUMP, MAX_NAME, JitFunctions, read_trusted

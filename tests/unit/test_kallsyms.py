@@ -10,10 +10,10 @@ import pytest
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid.capture.boot_id import boot_id
-from pyhybrid.exporters import perf_format
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.exporters.images import Images
-from pyhybrid.exporters.perf import Perf
+from pyhybrid.exporters.perf import layout as perf_format
+from pyhybrid.exporters.perf.images import Images
+from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols import resolve
 from pyhybrid.symbols.kernel import KernelSymbols, kernel_build_id

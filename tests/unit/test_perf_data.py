@@ -23,10 +23,10 @@ from perf_support import perf
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.addresses import PAGE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.callgrind import Callgrind
-from pyhybrid.exporters.perf import Perf
-from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.exporters.perf.addresses import PAGE, REGIONS, SyntheticAddresses
+from pyhybrid.exporters.perf.names_map import PerfMap
+from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
 
 ROW = re.compile(r"\s+[\d.]+% ")

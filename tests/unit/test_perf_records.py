@@ -12,10 +12,10 @@ from example_profile import PID, all_in_tables, example, fake_symbols
 from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.exporters import perf_samples
-from pyhybrid.exporters.addresses import SyntheticAddresses
-from pyhybrid.exporters.perf import EXACT_EVENT, Perf
-from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.exporters.perf import samples as perf_samples
+from pyhybrid.exporters.perf.addresses import SyntheticAddresses
+from pyhybrid.exporters.perf.names_map import PerfMap
+from pyhybrid.exporters.perf.perf_data import EXACT_EVENT, Perf
 from pyhybrid.profile_file.profile import Profile
 
 SAMPLE, FINISHED_ROUND = 9, 68

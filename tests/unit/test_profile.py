@@ -13,7 +13,7 @@ from spool_writer import SpoolWriter, native
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
-from pyhybrid.exporters.bundle import Bundle
+from pyhybrid.exporters.perf.bundle import Bundle
 from pyhybrid.finish import finish
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of

@@ -20,8 +20,8 @@ from elf_functions import readelf
 from method import Figure, alternate, bare, row, run
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.exporters.perf import Perf
-from pyhybrid.exporters.perf_map import PerfMap
+from pyhybrid.exporters.perf.names_map import PerfMap
+from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.finish import finish
 from pyhybrid.profile_file.profile import Profile
 

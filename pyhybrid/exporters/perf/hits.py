@@ -3,10 +3,10 @@
 from bisect import bisect_left
 from collections import defaultdict
 
-from pyhybrid.exporters.addresses import SyntheticAddresses, node_addresses, stack_addresses
-from pyhybrid.exporters.elf_writer import Segment, Symbol
-from pyhybrid.exporters.images import PF_X
-from pyhybrid.exporters.perf_map import UNSAFE
+from pyhybrid.exporters.perf.addresses import SyntheticAddresses, node_addresses, stack_addresses
+from pyhybrid.exporters.perf.elf import Segment, Symbol
+from pyhybrid.exporters.perf.images import PF_X
+from pyhybrid.exporters.perf.names_map import UNSAFE
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, Module
 

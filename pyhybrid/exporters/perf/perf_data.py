@@ -1,10 +1,10 @@
 """perf.data: every sample for `perf report`, `perf script` and whatever reads their output.
 
-Format: perf_format.py.  Native frames are their addresses, named by perf from the files (by
+Format: layout.py.  Native frames are their addresses, named by perf from the files (by
 build-id); Python functions, pseudo-frames and native functions of which perf would find no name
-(images.py) are synthetic addresses (addresses.py), named by the perf map (perf_map.py).  A sample's
+(images.py) are synthetic addresses (addresses.py), named by the perf map (names_map.py).  A sample's
 period is its weight in nanoseconds.  Where calls were traced, a second event tells exact self times
-if it is asked for, or if nothing was sampled (perf_samples.py).  perf shows at most 127 frames of a
+if it is asked for, or if nothing was sampled (samples.py).  perf shows at most 127 frames of a
 call chain unless told otherwise (`--max-stack`).
 
 Within a limit of bytes a file is coarser, never less in all.  First all samples of a thread and
@@ -20,12 +20,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from pyhybrid.exporters import perf_format as form
-from pyhybrid.exporters.addresses import SyntheticAddresses, node_addresses, stack_addresses
 from pyhybrid.exporters.atomic_file import replacing
-from pyhybrid.exporters.images import PF_X, Images
 from pyhybrid.exporters.output import SEPARATORS, Output
-from pyhybrid.exporters.perf_samples import (
+from pyhybrid.exporters.perf import layout as form
+from pyhybrid.exporters.perf.addresses import SyntheticAddresses, node_addresses, stack_addresses
+from pyhybrid.exporters.perf.images import PF_X, Images
+from pyhybrid.exporters.perf.samples import (
     Chains,
     Record,
     clock_samples,

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from pyhybrid.exporters.addresses import SyntheticAddresses
-from pyhybrid.exporters.perf_format import BUILD_ID_SIZE
+from pyhybrid.exporters.perf.addresses import SyntheticAddresses
+from pyhybrid.exporters.perf.layout import BUILD_ID_SIZE
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Module
 from pyhybrid.symbols import vdso

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.capture.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.atomic_file import replacing
-from pyhybrid.exporters.images import nameless
 from pyhybrid.exporters.output import SEPARATORS, Output
+from pyhybrid.exporters.perf.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
+from pyhybrid.exporters.perf.images import nameless
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import JIT, LEFT_OUT

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import count
 from operator import itemgetter
 
-from pyhybrid.exporters import perf_format as form
+from pyhybrid.exporters.perf import layout as form
 from pyhybrid.exporters.size_limit import ALL, Summed
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Chunk, stack_of

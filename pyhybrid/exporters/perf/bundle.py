@@ -6,7 +6,7 @@
     DIR/README.txt                             the command that reads it
 
 `.debug` is laid out like perf's build-id cache (tools/perf/util/build-id.c), but an image holds
-only the functions that were sampled, by the names that the profile has (elf_writer.py): those of
+only the functions that were sampled, by the names that the profile has (elf.py): those of
 stripped libraries are there, and a bundle stays small.  perf asks for images by build-id, so that
 other files at a module's path, and other processes' perf maps, are not believed.
 """
@@ -20,13 +20,13 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.addresses import PAGE
-from pyhybrid.exporters.elf_writer import Segment, Symbol, disjoint, elf_file
-from pyhybrid.exporters.hits import Hits, ModuleKey
-from pyhybrid.exporters.images import Images, Mapping
 from pyhybrid.exporters.output import Output
-from pyhybrid.exporters.perf import Perf
-from pyhybrid.exporters.perf_map import Entry, entries
+from pyhybrid.exporters.perf.addresses import PAGE
+from pyhybrid.exporters.perf.elf import Segment, Symbol, disjoint, elf_file
+from pyhybrid.exporters.perf.hits import Hits, ModuleKey
+from pyhybrid.exporters.perf.images import Images, Mapping
+from pyhybrid.exporters.perf.names_map import Entry, entries
+from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Module
 from pyhybrid.symbols import vdso
