@@ -1,4 +1,4 @@
-"""The finishing process (`pyhybrid.finish`), as the profiled one sees it: spawned, waited for.
+"""The finishing process (`pyhybrid.cli.finish`), as the profiled one sees it: spawned, waited for.
 
 Imports nothing but `os`: the program waits for it.
 """
@@ -24,7 +24,7 @@ try:
     os.umask(int(sys.argv.pop(1)))
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # the program's
     gc.disable()
-    from pyhybrid.finish import main
+    from pyhybrid.cli.finish import main
     code = main()
     sys.stderr.flush()
     os._exit(code)
@@ -75,13 +75,13 @@ def _command(python: str | None, umask: int, arguments: list[str]) -> list[str]:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not python:
         raise PyhybridError(NO_INTERPRETER)
-    if not os.path.exists(os.path.join(package, "finish.py")):
+    if not os.path.exists(os.path.join(package, "cli", "finish.py")):
         raise PyhybridError("pyhybrid is not installed here, but part of a program")
     return [python, "-I", "-c", _FINISH, os.path.dirname(package), str(umask), *arguments]
 
 
 def spawn(python: str | None, umask: int, arguments: list[str], lock: int) -> int:
-    """Start `pyhybrid.finish` with `arguments`; returns its pid.
+    """Start `pyhybrid.cli.finish` with `arguments`; returns its pid.
 
     Raises OSError, PyhybridError.
 

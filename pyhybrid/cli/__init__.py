@@ -7,7 +7,7 @@ Only what is needed for that is imported: the profiled program waits for it.
 import sys
 
 from pyhybrid.capture.resource_limits import check_memory
-from pyhybrid.cli.bare import run_bare, split
+from pyhybrid.cli.without_profile import run_bare, split
 from pyhybrid.errors import PyhybridError
 from pyhybrid.terminal_text import say
 

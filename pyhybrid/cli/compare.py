@@ -60,7 +60,7 @@ def _differences(folder: str, program: list[str]) -> list[Difference]:
     counts, prefix = os.path.join(folder, "cprofile"), os.path.join(folder, "trace")
     options = ["--mode", "trace", "--format", "folded", "--quiet", "-o", prefix, "--"]
     given = _Input()
-    _run("cProfile", ["pyhybrid.cprofiled", counts, *program], given, folder)
+    _run("cProfile", ["pyhybrid.cli.cprofile_run", counts, *program], given, folder)
     _run("pyhybrid", ["pyhybrid", *options, *program], given, folder)
     try:
         with open(counts, "rb") as file:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict
 
 from pyhybrid.cli.parser import Duration
-from pyhybrid.cli.selecting import (
+from pyhybrid.cli.selection_options import (
     add_debug_info,
     add_file,
     add_selection,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pyhybrid import __version__
 from pyhybrid.capture.run_program import Program
 from pyhybrid.capture.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES
-from pyhybrid.cli.bare import run_bare, split
-from pyhybrid.cli.begin import begin
 from pyhybrid.cli.parser import Duration, Number, Parser
+from pyhybrid.cli.start import begin
+from pyhybrid.cli.without_profile import run_bare, split
 from pyhybrid.errors import UsageError
 from pyhybrid.terminal_text import say
 

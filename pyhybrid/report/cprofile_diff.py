@@ -52,7 +52,7 @@ class Difference:
 
 
 def compare(profile: Profile, counts: Iterable[tuple[str, int, str, int, int]]) -> list[Difference]:
-    """The differences, those in calls first and imports last; `counts` is what cprofiled.py wrote.
+    """The differences, those in calls first and imports last; `counts` is from cli/cprofile_run.py.
 
     Raises PyhybridError where nothing was traced.
     """

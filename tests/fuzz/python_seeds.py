@@ -11,7 +11,7 @@ from mutate import Pieces
 from spool_writer import SpoolWriter, c_call, kernel, native, pseudo, python, region
 
 from pyhybrid.assemble.frames import LINE_LIMIT
-from pyhybrid.finish import finish
+from pyhybrid.cli.finish import finish
 from pyhybrid.spool import layout as form
 
 CODE = 0x7E0000000000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from pyhybrid.cli.bare import TAKE_VALUES, _without_us, split
 from pyhybrid.cli.run import make_parser
+from pyhybrid.cli.without_profile import TAKE_VALUES, _without_us, split
 
 
 def test_which_options_take_a_value() -> None:

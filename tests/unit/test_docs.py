@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pyhybrid.cli import SUBCOMMANDS
-from pyhybrid.cli.bare import split
 from pyhybrid.cli.parser import Parser
 from pyhybrid.cli.run import make_parser
+from pyhybrid.cli.without_profile import split
 
 CLONE = Path(__file__).parents[2]
 PAGES = [CLONE / "README.md", *sorted((CLONE / "docs").rglob("*.md"))]

@@ -13,8 +13,8 @@ from spool_writer import SpoolWriter, native, pseudo, python
 from steps import steps
 
 from pyhybrid.assemble.assemble import assemble
+from pyhybrid.cli.finish import finish, main
 from pyhybrid.errors import PyhybridError
-from pyhybrid.finish import finish, main
 from pyhybrid.profile_file.profile import Profile
 
 Finished = Callable[[SpoolWriter], sqlite3.Connection]
@@ -348,7 +348,7 @@ def test_the_names_stay_claimed_until_all_is_written(
         seen.append(os.path.exists(spool))
         return 0
 
-    monkeypatch.setattr("pyhybrid.finish.export", export)
+    monkeypatch.setattr("pyhybrid.cli.finish.export", export)
     assert main([spool, str(tmp_path / "out"), "-f", "folded"]) == 0
     assert seen == [True]
     assert not os.path.exists(spool)

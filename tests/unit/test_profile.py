@@ -11,10 +11,10 @@ from example_profile import PATHS, PERIOD_NS, PID, SAMPLES, TORCH, WEIGHT, examp
 from spool_writer import SpoolWriter, native
 
 from pyhybrid.cli import main
+from pyhybrid.cli.finish import finish
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.perf.bundle import Bundle
-from pyhybrid.finish import finish
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.report.summary import summarize

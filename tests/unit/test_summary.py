@@ -12,9 +12,9 @@ from example_profile import PERIOD_NS, PID, example, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid.cli.export import Export
+from pyhybrid.cli.finish import export, finish
 from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.finish import export, finish
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary, render
 from pyhybrid.report.summary import Summary, as_json, summarize

@@ -20,9 +20,9 @@ from elf_functions import readelf
 from method import Figure, alternate, bare, row, run
 from spool_writer import SpoolWriter, native, python
 
+from pyhybrid.cli.finish import finish
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import Perf
-from pyhybrid.finish import finish
 from pyhybrid.profile_file.profile import Profile
 
 DEEP = Path(__file__).parents[1] / "workloads" / "deep.py"

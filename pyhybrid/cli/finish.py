@@ -1,7 +1,7 @@
 """The finishing process: spool -> profile file, the exports, the summary.
 
-The profiled process spawns `python -m pyhybrid.finish SPOOL PREFIX` when it stops, so that SQLite
-and the symbol readers never enter the program.
+The profiled process spawns `pyhybrid.cli.finish SPOOL PREFIX` when it stops, so
+that SQLite and the symbol readers never enter the program.
 """
 
 import os
@@ -81,14 +81,14 @@ def _in_source(profile: Profile, notes: list[str]) -> Profile:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m pyhybrid.finish SPOOL PREFIX`: returns the exit code.
+    """`python -m pyhybrid.cli.finish SPOOL PREFIX`: returns the exit code.
 
     The spool is removed once all files are made, unless --keep.  With EXPORT_FAILED the profile is
     whole, but an export is missing.
     """
     import argparse
 
-    parser = argparse.ArgumentParser(prog="pyhybrid.finish", description="Finish a spool.")
+    parser = argparse.ArgumentParser(prog="pyhybrid.cli.finish", description="Finish a spool.")
     parser.add_argument("spool", help="the file PREFIX.pyhybrid.part of the profiled process")
     parser.add_argument("prefix", help="what the names of all outputs begin with")
     parser.add_argument(

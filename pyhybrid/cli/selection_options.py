@@ -3,8 +3,8 @@
 import argparse
 import os
 
-from pyhybrid.cli.left import is_newer, usual_file
 from pyhybrid.cli.parser import Duration
+from pyhybrid.cli.unfinished_runs import is_newer, usual_file
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.debuginfod import Debuginfod

@@ -5,10 +5,10 @@ import os
 
 from pyhybrid.capture.output_lock import PART, PROFILE
 from pyhybrid.capture.settings import FORMATS
+from pyhybrid.cli.finish import export, finish
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
-from pyhybrid.finish import export, finish
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.terminal_text import say
 

@@ -1,6 +1,6 @@
 """Run a program as pyhybrid runs it, but under the standard library's cProfile.
 
-python -m pyhybrid.cprofiled FILE SCRIPT [ARGS...]
+python -m pyhybrid.cli.cprofile_run FILE SCRIPT [ARGS...]
 
 writes FILE when the interpreter ends: `marshal` of [(file, line, qualified name, calls, total ns),
 ...] of the program's Python functions.  What pyhybrid has imported when the program begins is
@@ -25,7 +25,7 @@ from pyhybrid.terminal_text import visible
 
 Count = tuple[str, int, str, int, int]
 
-_OWN = os.path.join(os.path.dirname(__file__), "")
+_OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 
 def _counts(profiler: cProfile.Profile) -> list[Count]:
