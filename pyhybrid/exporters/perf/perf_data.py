@@ -2,10 +2,10 @@
 
 Format: layout.py.  Native frames are their addresses, named by perf from the files (by
 build-id); Python functions, pseudo-frames and native functions of which perf would find no name
-(images.py) are synthetic addresses (addresses.py), named by the perf map (names_map.py).  A sample's
-period is its weight in nanoseconds.  Where calls were traced, a second event tells exact self times
-if it is asked for, or if nothing was sampled (samples.py).  perf shows at most 127 frames of a
-call chain unless told otherwise (`--max-stack`).
+(images.py) are synthetic addresses (addresses.py), named by the perf map (names_map.py).  A
+sample's period is its weight in nanoseconds.  Where calls were traced, a second event tells exact
+self times if it is asked for, or if nothing was sampled (samples.py).  perf shows at most 127
+frames of a call chain unless told otherwise (`--max-stack`).
 
 Within a limit of bytes a file is coarser, never less in all.  First all samples of a thread and
 call path are one, with the sum of their periods: then it is not known when and on which CPU they
