@@ -18,7 +18,7 @@ from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.errors import PyhybridError
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.spool import reader as spools
-from pyhybrid.symbols.plumbing import WRAPPERS_FILE
+from pyhybrid.symbols.plumbing import WRAPPERS_FILES
 from pyhybrid.symbols.resolve import Demangle, Loader, Symbolizer, default_loader
 
 
@@ -89,6 +89,6 @@ def _wrappers(frames: Frames, tree: Tree) -> set[int]:
     wrappers = {
         number
         for number, row in enumerate(frames.rows, 1)
-        if row.kind == "python" and (row.file or "").endswith(WRAPPERS_FILE)
+        if row.kind == "python" and (row.file or "").endswith(WRAPPERS_FILES)
     }
     return {node for node, frame in enumerate(tree.node_frames) if wrappers and frame in wrappers}

@@ -16,6 +16,7 @@ from typing import Any
 from pyhybrid.assemble.frames import PSEUDO_LIMIT
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout as form
+from pyhybrid.spool.framing import Damage, records
 from pyhybrid.spool.records import (
     CallTimes,
     CallTurn,
@@ -29,7 +30,6 @@ from pyhybrid.spool.records import (
     Spool,
     Thread,
 )
-from pyhybrid.spool_framing import Damage, records
 
 _LONGEST_GAP = 1 << 20  # rows of a tree in damaged records
 _TRUNCATED = PSEUDO_LIMIT | 1

@@ -23,7 +23,8 @@ KERNEL_MODULE = "[kernel]"
 NAMELESS_STARTS = ("libc.so*", "libc-*.so*", "libpthread[-.]*")
 
 # Python functions between an `import` and the code of the module; `_find_and_load` stays for all.
-WRAPPERS_FILE = "/pyhybrid/capture/decorator.py"  # between a decorated function and its caller
+# Between a decorated function and its caller; the second one in older profile files.
+WRAPPERS_FILES = ("/pyhybrid/capture/decorator.py", "/pyhybrid/decorator.py")
 IMPORT_FILES = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 IMPORT_KEPT = "_find_and_load"
 

@@ -20,7 +20,7 @@ from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,
     IMPORT_KEPT,
     KERNEL_MODULE,
-    WRAPPERS_FILE,
+    WRAPPERS_FILES,
     is_inlined_plumbing,
     is_plumbing,
     is_trampoline,
@@ -165,7 +165,7 @@ def classify(profile: Profile) -> dict[int, int]:
         if frame.symbol == BRIDGED and frame.kind == "pseudo":
             return PLUMBING
         if frame.kind == "python" and frame.file:
-            if frame.file.endswith(WRAPPERS_FILE):
+            if frame.file.endswith(WRAPPERS_FILES):
                 return PLUMBING
             if frame.file in IMPORT_FILES and frame.name != IMPORT_KEPT:
                 return IMPORT

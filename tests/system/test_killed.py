@@ -16,8 +16,8 @@ from random import Random
 import pytest
 from support import Run, check_invariants
 
-from pyhybrid import spool_framing
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.spool import framing
 from pyhybrid.spool import layout as form
 
 pytestmark = pytest.mark.engine
@@ -113,8 +113,8 @@ def test_a_steady_program_adds_its_samples_alone(
     pyhybrid("-q", "-c", GROWS, check=False)
     data = (tmp_path / "out.pyhybrid.part").read_bytes()
     n: Counter[int] = Counter()
-    for record in spool_framing.records(data, 1 << 60):
-        assert isinstance(record, spool_framing.Record)
+    for record in framing.records(data, 1 << 60):
+        assert isinstance(record, framing.Record)
         n[record.kind] += 1
         n[-record.kind] += len(record.body)
     assert n[form.CLOCK] == 1
