@@ -63,7 +63,7 @@ def check_work(profile: Profile, times: int = 1) -> None:
 def without_launcher(text: str) -> str:
     """Without the lines on what calls the program: in stacks that go down to the thread's root our
     frames are seen."""
-    launcher = re.compile(r"runpy|pyhybrid/(__main__|cli/__init__|program)\.py")
+    launcher = re.compile(r"runpy|pyhybrid/(__main__|cli/__init__|capture/run_program)\.py")
     return "\n".join(line for line in text.splitlines() if not launcher.search(line))
 
 
