@@ -74,7 +74,7 @@ def children():
         try:
             with open(f'/proc/{pid}/stat') as file, open(f'/proc/{pid}/cmdline') as command:
                 if int(file.read().rpartition(')')[2].split()[1]) == program:
-                    if 'pyhybrid' + '.finish' in command.read():  # until it execs its parent stands
+                    if 'pyhybrid.cli' + '.finish' in command.read():  # until it execs its parent stands
                         yield int(pid)
         except OSError:
             continue
