@@ -74,7 +74,8 @@ def children():
         try:
             with open(f'/proc/{pid}/stat') as file, open(f'/proc/{pid}/cmdline') as command:
                 if int(file.read().rpartition(')')[2].split()[1]) == program:
-                    if 'pyhybrid.cli' + '.finish' in command.read():  # until it execs its parent stands
+                    # Until it execs its parent's stands there.
+                    if 'pyhybrid.cli' + '.finish' in command.read():
                         yield int(pid)
         except OSError:
             continue
