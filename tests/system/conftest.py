@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, WORKER, Run, build_extension, check_calls_shown, made_once
+from perf_support import write_perf_map
+from support import TARGETS, WORKER, Run, build_extension, check_calls_shown, made_once, record
 
-from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.profile_file.profile import Profile
 
-BEGAN = time.time()
+# Perf maps older than this are of runs that someone may still want to read; nobody in CI.
+KEPT_BEFORE = 0.0 if os.environ.get("CI") == "true" else time.time()
 TMP = os.open("/tmp", os.O_RDONLY)
 
 
@@ -119,7 +120,7 @@ def remove_perf_maps() -> None:
         pid = path.stem.removeprefix("perf-")
         with contextlib.suppress(OSError):
             file = path.lstat()
-            ours = file.st_uid == os.geteuid() and file.st_mtime >= BEGAN
+            ours = file.st_uid == os.geteuid() and file.st_mtime >= KEPT_BEFORE
             if ours and not Path("/proc", pid).exists():
                 path.unlink()
 
@@ -132,20 +133,6 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def record(folder: Path, chain: Path, *arguments: object) -> None:
-    """Runs the profiler there, with chain.c; its perf map is this user's."""
-    command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(chain)}
-    for _ in range(10):  # a process of this number may have left a map that is another user's
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        if "belongs to another user" not in done.stderr:
-            return
-    pytest.fail(done.stderr)
-
-
 @pytest.fixture(scope="session")
 def perfed(tmp_path_factory: pytest.TempPathFactory, chain: Path) -> Path:
     """The folder where tests/targets/perfed.py ran in hybrid mode."""
@@ -154,8 +141,8 @@ def perfed(tmp_path_factory: pytest.TempPathFactory, chain: Path) -> Path:
         library = folder / "libspinner.so"
         compiler = ["g++", "-O1", "-g", "-fPIC", "-shared", "-o", library]
         subprocess.run([*compiler, TARGETS / "spinner.cpp"], check=True)
-        record(folder, chain, TARGETS / "perfed.py", library)
-        record(folder, chain, "export", "--format", "perf", "--exact-times")
+        record(folder, TARGETS / "perfed.py", library, PYTHONPATH=str(chain))
+        record(folder, "export", "--format", "perf", "--exact-times")
 
     return made_once(tmp_path_factory, "perfed", make)
 
@@ -163,8 +150,11 @@ def perfed(tmp_path_factory: pytest.TempPathFactory, chain: Path) -> Path:
 @pytest.fixture(scope="session")
 def nested_run(tmp_path_factory: pytest.TempPathFactory, chain: Path) -> Path:
     """The folder where tests/targets/nested.py ran in three threads."""
-    program = (TARGETS / "nested.py", 0.5, 3)
-    return made_once(tmp_path_factory, "nested", lambda folder: record(folder, chain, *program))
+
+    def make(folder: Path) -> None:
+        record(folder, TARGETS / "nested.py", 0.5, 3, PYTHONPATH=str(chain))
+
+    return made_once(tmp_path_factory, "nested", make)
 
 
 @pytest.fixture
@@ -175,12 +165,6 @@ def nested(nested_run: Path, tmp_path: Path) -> Iterator[Run]:
     write_perf_map(run.profile())
     yield run
     run.close()
-
-
-def write_perf_map(profile: Profile) -> None:
-    perf_map = PerfMap()
-    output = perf_map.write(profile, perf_map.default_path(profile, "out"))
-    assert output.path, output.notes
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import EXACT_EVENT
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, stack_of
@@ -15,6 +16,14 @@ from pyhybrid.profile_file.timeline import times
 CLOCK_EVENT = "cpu-clock"
 EVENTS = (CLOCK_EVENT, EXACT_EVENT)
 CLOCK_ONLY = ("--time", "0%-100%")  # the exact event's samples come after the last one
+
+
+def write_perf_map(profile: Profile) -> None:
+    """Makes the map of a profile that tests share again: /tmp is everyone's to clean up, and of a
+    later process with the same number."""
+    perf_map = PerfMap()
+    output = perf_map.write(profile, perf_map.default_path(profile, "out"))
+    assert output.path, output.notes
 
 
 def perf(folder: Path, *arguments: str) -> str:

@@ -64,6 +64,20 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
+def record(folder: Path, *arguments: object, **variables: str) -> str:
+    """Runs the profiler there and returns what it said; its perf map is this user's."""
+    command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+    environment = {**os.environ, **variables}
+    for _ in range(10):  # a process of this number may have left a map that is another user's
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        if "belongs to another user" not in done.stderr:
+            return done.stderr
+    pytest.fail(done.stderr)
+
+
 def build_extension(folder: Path, name: str, *options: str) -> None:
     """The C extension tests/targets/NAME.c, for this interpreter."""
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"

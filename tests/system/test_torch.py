@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact, check_halves
-from support import TARGETS, check_invariants, eval_frames, made_once, paths
+from support import TARGETS, check_invariants, eval_frames, made_once, paths, record
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -24,21 +24,12 @@ SAMPLE = pytest.param("sample", marks=pytest.mark.slow)
 @pytest.fixture(scope="module", params=[SAMPLE, "hybrid"])
 def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Where a run of tiny_torch.py left its profile."""
-    import subprocess
-    import sys
 
     def make(folder: Path) -> None:
-        command = [sys.executable, "-P", "-m", "pyhybrid", "--hz", "1777", "--mode", request.param]
-        done = subprocess.run(
-            [*command, TARGETS / "tiny_torch.py", "6", "400" if FAIR else "2500"],
-            cwd=folder,
-            check=False,
-            capture_output=True,
-            # Threads that spin at barriers take from others who work, and wait for them.
-            env={**os.environ, "OMP_WAIT_POLICY": "passive"},
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        (folder / "said").write_bytes(done.stderr)
+        program = (TARGETS / "tiny_torch.py", 6, 400 if FAIR else 2500)
+        # Threads that spin at barriers take from others who work, and wait for them.
+        options = ("--hz", 1777, "--mode", request.param)
+        (folder / "said").write_text(record(folder, *options, *program, OMP_WAIT_POLICY="passive"))
 
     folder = made_once(tmp_path_factory, f"torch-{request.param}", make)
     print((folder / "said").read_text())  # pytest shows it with a failure
@@ -148,7 +139,12 @@ def test_the_threads_of_openmp_are_there(stacks: list) -> None:
 @pytest.mark.needs("perf")
 def test_perf_names_every_function(folder: Path) -> None:
     """PyTorch's own libgomp has names in `.gnu_debugdata` only."""
-    from perf_support import CLOCK_EVENT, CLOCK_ONLY, report
+    from perf_support import CLOCK_EVENT, CLOCK_ONLY, report, write_perf_map
+
+    from pyhybrid.profile_file.profile import Profile
+
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        write_perf_map(profile)
 
     columns = ("--children", "-F", "overhead_children,sym", "--sort", "sym")
     symbols = [symbol for _, symbol in report(folder, *columns, *CLOCK_ONLY)[CLOCK_EVENT]]
