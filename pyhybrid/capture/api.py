@@ -60,7 +60,8 @@ class Profiler:
     c_calls: count and time calls of C functions by Python functions, too;
     kernel: frames of the kernel below the system call (None: where they cost next to nothing);
     emit: live outputs, as the command line names them ("print:calls.txt"); with mode="none" there
-    is nothing else: no file, no profile;
+    is nothing else: no file, no profile; emit_value: what they tell of returned and yielded values,
+    "none", "text" (what the exact type tells), or "repr", which runs the program's code;
     output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
     names them); None: no file stays, the result is `profile` alone;
     summary: print one on stderr at the end;
@@ -93,6 +94,7 @@ class Profiler:
         c_calls: bool = False,
         kernel: bool | None = None,
         emit: Sequence[str] = (),
+        emit_value: str = "text",
     ) -> None:
         self._settings = Settings(
             hz=hz,
@@ -113,6 +115,7 @@ class Profiler:
             c_calls=c_calls,
             kernel=kernel,
             emit=emit,
+            emit_value=emit_value,
         )
         self._output = output
         self._profiling: Profiling | None = None

@@ -14,7 +14,7 @@ from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.metadata import describe
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
-from pyhybrid.capture.settings import CLOCKS, ENGINES, NO_SAMPLES, Settings
+from pyhybrid.capture.settings import CLOCKS, EMIT_VALUES, ENGINES, NO_SAMPLES, Settings
 from pyhybrid.capture.std_streams import keep_whole, release
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.terminal_text import visible
@@ -121,11 +121,12 @@ class Profiling:
     def _open_sinks(self) -> None:
         """Those that can be had; UsageError where there is none, and nothing else was asked for."""
         folder, n_open = os.path.dirname(self.native.__file__), 0
+        values = EMIT_VALUES[self.settings.emit_value]
         failed = []
         for name, argument in self.settings.emit:
             path = os.path.join(folder, f"libpyhybrid_{name}.so")
             try:
-                self.native.emit(os.fsencode(path), os.fsencode(argument))
+                self.native.emit(os.fsencode(path), os.fsencode(argument), values)
                 n_open += 1
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error

@@ -14,6 +14,7 @@ ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}
 MAX_DEPTH, MAX_NODES = 1 << 16, 100_000_000
 NO_SAMPLES = 4  # the engine of the modes trace and none
 SINKS = ("print",)  # src/emit
+EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values, src/emit/emit.h
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
 PATTERN_MAX, PATTERNS_MAX = 200, 1000  # bytes, src/sampler/sampler.h
@@ -51,6 +52,7 @@ class Settings:
         kernel: bool | None = None,
         perf_trampoline: bool = False,
         emit: Sequence[str] = (),
+        emit_value: str = "text",
     ) -> None:
         if formats is None:
             formats = FORMATS if mode != "trace" else ("folded",)  # perf reads samples
@@ -61,6 +63,7 @@ class Settings:
             ("mode", mode, MODES),
             ("clock", clock, CLOCKS),
             ("engine", engine, ENGINES),
+            ("emit_value", emit_value, EMIT_VALUES),
             *(("format", each, ALL_FORMATS) for each in formats),
             *(("live output", name, SINKS) for name, _ in sinks),
         ):
@@ -87,6 +90,7 @@ class Settings:
         if mode == "none" and (events or last_events or lines or c_calls):
             raise UsageError("the mode none makes no profile: use the mode hybrid or trace")
         self.emit = sinks
+        self.emit_value = emit_value
         self.events = events or last_events is not None
         self.keep_events_ns = round((last_events or 0) * 1e9)
         if clock == "wall" and engine != "auto":

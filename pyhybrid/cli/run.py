@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pyhybrid import __version__
 from pyhybrid.capture.run_program import Program
-from pyhybrid.capture.settings import CLOCKS, ENGINES, MAX_DEPTH, MAX_NODES, MODES
+from pyhybrid.capture.settings import CLOCKS, EMIT_VALUES, ENGINES, MAX_DEPTH, MAX_NODES, MODES
 from pyhybrid.cli.parser import Duration, Number, Parser
 from pyhybrid.cli.start import begin
 from pyhybrid.cli.without_profile import run_bare, split
@@ -153,6 +153,13 @@ def make_parser() -> Parser:
         "print:tree[:FILE], with times; --mode none makes no profile besides; repeatable",
     )
     add(
+        "--emit-value",
+        choices=list(EMIT_VALUES),
+        default="text",
+        help="what --emit tells of returned and yielded values: nothing, what the exact type tells "
+        "(default), or repr(), which runs the program's code and may take long",
+    )
+    add(
         "--perf-trampoline",
         action="store_true",
         help="switch on CPython's own names and stacks for a `perf record` that runs around this; "
@@ -240,6 +247,7 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
         "kernel": options.kernel,
         "perf_trampoline": options.perf_trampoline,
         "emit": options.emit,
+        "emit_value": options.emit_value,
     }
     profiling = begin(asked, [sys.executable, *program], options.strict)
     if profiling:

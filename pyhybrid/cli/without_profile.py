@@ -9,9 +9,9 @@ import sys
 # Our options that are followed by a value: parser.py's are not known where there is no memory.
 TAKE_VALUES = frozenset(
     (
-        *("--hz", "--mode", "--emit", "--clock", "--wall-thread", "--engine", "--format"),
-        *("-o", "--output", "--include", "--exclude", "-t", "--function", "--last-events"),
-        *("--unwinder", "--max-depth", "--max-nodes", "--ring-bytes"),
+        *("--hz", "--mode", "--emit", "--emit-value", "--clock", "--wall-thread", "--engine"),
+        *("--format", "-o", "--output", "--include", "--exclude", "-t", "--function"),
+        *("--last-events", "--unwinder", "--max-depth", "--max-nodes", "--ring-bytes"),
     )
 )
 

@@ -10,6 +10,7 @@
 
 #include "map.h"
 #include "names.h"
+#include "value_text.h"
 
 #define NAME_BYTES (EXACT_NAME_MAX * 10) /* escaped */
 
@@ -18,6 +19,8 @@ static struct {
     _Atomic uint32_t wanted;
 } sinks[EMIT_SINKS];
 static _Atomic uint32_t n_sinks;
+static _Atomic uint32_t texts; /* the kinds whose text is wanted */
+static enum emit_values values;
 static void (*_Atomic on_change)(void); /* NULL: events are not ready to be changed */
 
 /* Functions by the session's number, regions by theirs; all of them, to be freed. */
@@ -30,6 +33,7 @@ static struct {
     uint64_t frame; /* 0: nothing */
     enum emit_kind kind;
     PyObject *const *args;
+    const char *text;
 } event;
 
 /* --- which sinks ---------------------------------------------------------------------------------- */
@@ -43,7 +47,7 @@ static int refuse(int error, const char *why)
     return -1;
 }
 
-int emit_open(const char *path, const char *argument)
+int emit_open(const char *path, const char *argument, enum emit_values of_values)
 {
     char error[200] = "";
     if (n_sinks == EMIT_SINKS)
@@ -63,6 +67,7 @@ int emit_open(const char *path, const char *argument)
     sinks[n_sinks].ops = ops;
     atomic_store(&sinks[n_sinks].wanted, 0);
     n_sinks++;
+    values = of_values;
     return 0;
 }
 
@@ -131,8 +136,13 @@ void emit_on_change(void (*changed)(void))
 
 static void look(void)
 {
-    for (uint32_t i = 0; i < n_sinks; i++)
-        atomic_store_explicit(&sinks[i].wanted, sinks[i].ops->wants(), memory_order_relaxed);
+    uint32_t with_text = 0;
+    for (uint32_t i = 0; i < n_sinks; i++) {
+        uint32_t wanted = sinks[i].ops->wants();
+        atomic_store_explicit(&sinks[i].wanted, wanted, memory_order_relaxed);
+        with_text |= wanted & sinks[i].ops->texts;
+    }
+    atomic_store_explicit(&texts, with_text, memory_order_relaxed);
 }
 
 void emit_looked(void)
@@ -200,22 +210,27 @@ static const struct emit_function *keep(const struct emit_function *f)
     return NULL;
 }
 
-/* `code`: one of its, alive; NULL: there is none at hand. */
-static const struct emit_function *function_of(uint64_t word, const PyCodeObject *code)
+/* `number`: of a function; `code`: one of its, alive; NULL: there is none at hand. */
+static const struct emit_function *numbered(uint64_t number, const PyCodeObject *code)
 {
-    if (frame_tag(word) == PYH_TAG_REGION)
-        return (uint32_t)word < n_regions ? regions[(uint32_t)word] : NULL;
-    if (frame_tag(word) != PYH_TAG_FUNCTION)
-        return NULL; /* the tree is full */
     if (!functions && !(functions = map_memory(CODES_NUMBERS * sizeof *functions)))
         return NULL;
-    const struct emit_function **place = &functions[word & PYH_FUNCTION_MASK];
+    const struct emit_function **place = &functions[number];
     if (!*place && code) {
         PyObject *error = PyErr_GetRaisedException();
         *place = keep(names_of_code(code, n_all));
         PyErr_SetRaisedException(error);
     }
     return *place;
+}
+
+static const struct emit_function *function_of(uint64_t word, const PyCodeObject *code)
+{
+    if (frame_tag(word) == PYH_TAG_REGION)
+        return (uint32_t)word < n_regions ? regions[(uint32_t)word] : NULL;
+    if (frame_tag(word) != PYH_TAG_FUNCTION)
+        return NULL; /* the tree is full */
+    return numbered(word & PYH_FUNCTION_MASK, code);
 }
 
 void emit_name_region(uint32_t number, const char *name, uint32_t length)
@@ -265,41 +280,65 @@ static struct emit_thread *thread_of(struct exact_thread *t)
 
 /* --- turns ---------------------------------------------------------------------------------------- */
 
-static bool is_of_event(const struct exact_frame *f)
-{
-    return event.frame == f->frame && !(f->flags & EXACT_REGION);
-}
-
 static void tell(struct exact_thread *t, const struct emit_turn *turn)
 {
     uint32_t bit = EMIT_BIT(turn->kind);
     const struct emit_thread *thread = turn->function ? thread_of(t) : NULL;
-    for (uint32_t i = 0; thread && i < n_sinks; i++)
-        if (atomic_load_explicit(&sinks[i].wanted, memory_order_relaxed) & bit)
-            (bit & EMIT_BEGINS ? sinks[i].ops->begin : sinks[i].ops->end)(thread, turn);
+    for (uint32_t i = 0; thread && i < n_sinks; i++) {
+        if (!(atomic_load_explicit(&sinks[i].wanted, memory_order_relaxed) & bit))
+            continue;
+        const struct emit_sink *ops = sinks[i].ops;
+        (bit & EMIT_BEGINS ? ops->begin : bit & EMIT_ENDS ? ops->end : ops->point)(thread, turn);
+    }
+}
+
+static uint32_t line_of(const struct emit_function *f)
+{
+    return f ? f->line : 0;
+}
+
+/* What the event says, if it is this turn's. */
+static int32_t own_offset(bool own)
+{
+    int overflow; /* sets no exception */
+    return own ? (int32_t)PyLong_AsLongAndOverflow(event.args[1], &overflow) : -1;
+}
+
+static bool is_of_event(const struct exact_frame *f, uint32_t kinds)
+{
+    return event.frame == f->frame && !(f->flags & EXACT_REGION) && EMIT_BIT(event.kind) & kinds;
 }
 
 void emit_begin(struct exact_thread *t, const struct exact_frame *s, bool is_new)
 {
-    bool own = is_of_event(s);
+    bool own = is_of_event(s, EMIT_BEGINS);
     const PyCodeObject *code = (const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame);
+    const struct emit_function *function = function_of(s->node->word, code);
     tell(t, &(struct emit_turn){
-                .function = function_of(s->node->word, code),
+                .function = function,
                 .kind = is_new                            ? EMIT_START
                         : own && event.kind != EMIT_START ? event.kind
                                                           : EMIT_RUNNING,
                 .depth = (uint32_t)(s - t->stack),
+                .line = line_of(function),
+                .offset = own_offset(own),
+                .text = own ? event.text : NULL,
             });
 }
 
 /* The frame may be gone, unless it is the event's own. */
 void emit_end(struct exact_thread *t, const struct exact_frame *f, enum emit_kind how)
 {
-    const PyCodeObject *code = is_of_event(f) ? (const PyCodeObject *)event.args[0] : NULL;
+    bool own = is_of_event(f, EMIT_ENDS);
+    const PyCodeObject *code = own ? (const PyCodeObject *)event.args[0] : NULL;
+    const struct emit_function *function = function_of(f->node->word, code);
     tell(t, &(struct emit_turn){
-                .function = function_of(f->node->word, code),
+                .function = function,
                 .kind = how,
                 .depth = (uint32_t)(f - t->stack),
+                .line = line_of(function),
+                .offset = own_offset(own),
+                .text = own ? event.text : NULL,
             });
 }
 
@@ -311,18 +350,73 @@ static bool any_is_full(void)
     return false;
 }
 
+void emit_make_room(void)
+{
+    if (!any_is_full())
+        return;
+    PyThreadState *state = PyEval_SaveThread();
+    flush_all(true);
+    PyEval_RestoreThread(state);
+}
+
+static bool text_is_wanted(enum emit_kind kind)
+{
+    return atomic_load_explicit(&texts, memory_order_relaxed) & EMIT_BIT(kind) && values;
+}
+
+/* The events that have one have it third. */
+static const char *text_of(enum emit_kind kind, PyObject *const *args, char *buffer)
+{
+    if (!text_is_wanted(kind) || kind == EMIT_START || kind == EMIT_RESUME)
+        return NULL;
+    (values == EMIT_VALUE_REPR ? value_repr : value_text)(buffer, args[2]);
+    return buffer;
+}
+
 PyObject *emit_event(enum emit_kind kind, uint64_t frame, PyObject *const *args,
                      vectorcallfunc then)
 {
+    char buffer[VALUE_TEXT_BYTES];
+    event.text = text_of(kind, args, buffer); /* first: others may come in here meanwhile */
     event.kind = kind;
     event.args = args;
     event.frame = frame;
     PyObject *answer = then(NULL, args, 0, NULL);
     event.frame = 0;
-    if (any_is_full()) {
-        PyThreadState *state = PyEval_SaveThread();
-        flush_all(true);
-        PyEval_RestoreThread(state);
-    }
+    emit_make_room();
     return answer;
+}
+
+/* --- points --------------------------------------------------------------------------------------- */
+
+/* 0: it does not stand where it would as the innermost one. */
+static uint32_t depth_of(const struct exact_thread *t, uint64_t frame)
+{
+    uint32_t i = t->depth;
+    while (i && t->stack[i - 1].frame == frame && t->stack[i - 1].flags & EXACT_REGION)
+        i--;
+    return i && t->stack[i - 1].frame == frame ? i - 1 : 0;
+}
+
+void emit_point(struct exact *x, struct exact_thread *t, uint64_t frame, enum emit_kind kind,
+                PyObject *const *args)
+{
+    char buffer[VALUE_TEXT_BYTES];
+    uint64_t code = (uint64_t)args[0], id = exact_intern_code(x, code);
+    if (!id)
+        return;
+    const struct emit_function *function =
+        numbered(codes_numbers(x->codes, id).function, (const PyCodeObject *)code);
+    bool has_text = kind == EMIT_CALL && text_is_wanted(kind);
+    if (has_text)
+        value_callable(buffer, args[2]);
+    uint32_t offset = instruction_offset(code, FRAME_INSTRUCTION((const frame_t *)frame));
+    tell(t, &(struct emit_turn){
+                .function = function,
+                .kind = kind,
+                .depth = depth_of(t, frame),
+                .line = kind == EMIT_LINE ? (uint32_t)PyLong_AsLong(args[1]) : line_of(function),
+                .offset = (int32_t)(offset * sizeof(_Py_CODEUNIT)),
+                .text = has_text ? buffer : NULL,
+            });
 }

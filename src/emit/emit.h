@@ -11,9 +11,13 @@
 #include "call_tree.h"
 #include "sink.h"
 
+/* What sinks are told of values: nothing, what their exact type tells (value_text.h), or repr(), which runs the program's
+ * code. */
+enum emit_values { EMIT_NO_VALUES, EMIT_VALUE_TEXT, EMIT_VALUE_REPR };
+
 /* Loads and opens the sink of the shared object at `path`.  0, or -1 with OSError set.  What is open is closed by
- * emit_close. */
-int emit_open(const char *path, const char *argument);
+ * emit_close.  `values`: for all of them, the last one counts. */
+int emit_open(const char *path, const char *argument, enum emit_values values);
 bool emit_is_open(void);
 void emit_close(void); /* writes what they have; without the GIL meanwhile */
 
@@ -34,9 +38,16 @@ void emit_end(struct exact_thread *t, const struct exact_frame *f, enum emit_kin
 /* A region has this number and name. */
 void emit_name_region(uint32_t number, const char *name, uint32_t length);
 
-/* The callback `then`, of the innermost `frame`, with what its event says known to emit_begin and emit_end; then what is full is written. */
+/* The callback `then`, of the innermost `frame`, with what its event says known to emit_begin and emit_end; then what is
+ * full is written. */
 PyObject *emit_event(enum emit_kind kind, uint64_t frame, PyObject *const *args,
                      vectorcallfunc then);
+
+/* A point within the function that runs in `frame`, the innermost one; `args`: of its event. */
+void emit_point(struct exact *x, struct exact_thread *t, uint64_t frame, enum emit_kind kind,
+                PyObject *const *args);
+/* After points: what is full is written. */
+void emit_make_room(void);
 
 /* In a forked child, at once: nothing is emitted.  Not with Python. */
 void emit_after_fork_child(void);

@@ -13,7 +13,7 @@ static const char *copy_text(PyObject *text)
     return copy;
 }
 
-static void append(char **to, Py_UCS4 c)
+void names_append(char **to, Py_UCS4 c)
 {
     if (c < 0x80) {
         *(*to)++ = (char)c;
@@ -48,7 +48,7 @@ static const char *copy_shown(PyObject *text)
     for (Py_ssize_t i = 0; copy && i < n; i++) {
         Py_UCS4 c = PyUnicode_READ_CHAR(text, i);
         if (Py_UNICODE_ISPRINTABLE(c))
-            append(&to, c);
+            names_append(&to, c);
         else
             append_escaped(&to, c);
     }

@@ -18,4 +18,8 @@ void names_free(const struct emit_function *f);
 /* A thread's name, as it is shown. */
 void names_shown(char *to, size_t size, const char *name);
 
+/* A character as UTF-8, a lone surrogate as three bytes; *to goes on. */
+#define NAMES_CHARACTER_BYTES 4
+void names_append(char **to, Py_UCS4 c);
+
 #endif

@@ -1,10 +1,11 @@
-/* sink.h - live outputs: what hears every begin and end of a Python function while the program runs.
+/* sink.h - live outputs: what hears of every begin and end of a Python function while the program runs, and of calls and
+ * lines in between if it wants to.
  *
  * A sink is a shared object of its own, libpyhybrid_NAME.so, that exports one `struct emit_sink` under the name
  * EMIT_SINK_SYMBOL.  It is loaded when it is asked for, never unloaded, needs nothing of Python, and is the only place
  * that knows its foreign library.
  *
- * Context: open, close and wants: ordinary.  begin, end and thread: callbacks of sys.monitoring, with the GIL, so one at
+ * Context: open, close and wants: ordinary.  begin, end, point and thread: callbacks of sys.monitoring, with the GIL, so one at
  * a time: they never wait.  flush: any thread, without the GIL, also several at once.  In a forked child nothing is
  * called until open is called again, whatever the parent's threads were in the midst of.
  */
@@ -27,6 +28,8 @@ enum emit_kind {
     EMIT_YIELD,
     EMIT_UNWIND,
     EMIT_CUT_OFF, /* profiling ends or pauses, the function does not */
+    EMIT_CALL,    /* a function is about to call something, whatever it is written in */
+    EMIT_LINE,    /* a line of a function begins */
     N_EMIT_KINDS,
 };
 #define EMIT_BIT(kind) (1u << (kind))
@@ -34,6 +37,8 @@ enum emit_kind {
     (EMIT_BIT(EMIT_RETURN) | EMIT_BIT(EMIT_YIELD) | EMIT_BIT(EMIT_UNWIND) | EMIT_BIT(EMIT_CUT_OFF))
 #define EMIT_BEGINS                                                                                \
     (EMIT_BIT(EMIT_START) | EMIT_BIT(EMIT_RESUME) | EMIT_BIT(EMIT_THROW) | EMIT_BIT(EMIT_RUNNING))
+#define EMIT_TURNS (EMIT_BEGINS | EMIT_ENDS)
+#define EMIT_POINTS (EMIT_BIT(EMIT_CALL) | EMIT_BIT(EMIT_LINE))
 
 /* UTF-8; what could not be encoded is escaped. */
 struct emit_names {
@@ -59,20 +64,30 @@ struct emit_turn {
     const struct emit_function *function;
     enum emit_kind kind;
     /* Its place in the thread's stack: larger than its caller's.  An end may come whose begin did not, and the other way
-     * round; a begin at a place ends what was there and above it. */
+     * round; a begin at a place ends what was there and above it.  Of a point: its function's, or 0 if that is not known
+     * (turns are not wanted). */
     uint32_t depth;
+    uint32_t line;  /* of LINE: the one that begins; else the function's first one */
+    int32_t offset; /* of the instruction in the function's code, in bytes; -1: not known */
+    /* UTF-8: the value that is returned or yielded, the exception that is thrown or raised, what is called.  NULL: not
+     * known, or not wanted (`texts`, --emit-value).  Gone after the call. */
+    const char *text;
 };
 
 struct emit_sink {
     size_t size;         /* of this structure */
     size_t thread_bytes; /* that it keeps for each thread */
+    uint32_t texts;      /* a bit for each kind whose `text` it takes: it costs 20 to 150 ns */
     /* Begins anew.  `place`: which data[] is its own.  0 or -errno; `error`: one line. */
     int (*open)(uint32_t place, const char *argument, char *error, size_t error_bytes);
-    /* A bit for each kind that is wanted now; looked at every 10 ms. */
+    /* A bit for each kind that is wanted now; looked at every 10 ms.  With one kind of EMIT_TURNS all of them are made,
+     * with none of them none is: a sink that wants lines alone costs no more than these. */
     uint32_t (*wants)(void);
     void (*thread)(const struct emit_thread *t); /* before its first event; may be NULL */
     void (*begin)(const struct emit_thread *t, const struct emit_turn *turn);
     void (*end)(const struct emit_thread *t, const struct emit_turn *turn);
+    void (*point)(const struct emit_thread *t,
+                  const struct emit_turn *turn); /* of EMIT_POINTS; may be NULL */
     bool (*is_full)(void); /* is flush to be called, before the next event?  May be NULL */
     /* Writes what it has; false: it could not all be written, after a moment or (!may_wait) at once.  May be NULL. */
     bool (*flush)(bool may_wait);

@@ -5,6 +5,7 @@
 #include "c_calls.h"
 #include "calibrate.h"
 #include "emit.h"
+#include "emitted.h"
 #include "filter.h"
 #include "instrument.h"
 #include "lines.h"
@@ -26,52 +27,38 @@ static PyTypeObject callback_type = {
     .tp_doc = "Called by sys.monitoring.",
 };
 
-/* The same for sinks. */
-#define EMITTED(name, kind)                                                                        \
-    static PyObject *emit_on_##name(PyObject *self, PyObject *const *args, size_t n,               \
-                                    PyObject *names)                                               \
-    {                                                                                              \
-        (void)self;                                                                                \
-        (void)n;                                                                                   \
-        (void)names;                                                                               \
-        return emit_event(kind, (uint64_t)current_frame(), args, shadow_on_##name);                \
-    }
-EMITTED(start, EMIT_START)
-EMITTED(resume, EMIT_RESUME)
-EMITTED(throw, EMIT_THROW)
-EMITTED(return, EMIT_RETURN)
-EMITTED(yield, EMIT_YIELD)
-EMITTED(unwind, EMIT_UNWIND)
-
 #define CALLBACK(function) {.head = PyObject_HEAD_INIT(&callback_type).call = function}
+#define TURN(name) CALLBACK(shadow_on_##name), CALLBACK(emitted_on_##name), EMIT_TURNS
 static struct {
     const char *name;
-    struct callback object, emitted; /* the latter while sinks are open, where it has a call */
+    struct callback object, emitted; /* the latter while a sink wants one of these: */
+    uint32_t kinds;
 } events[] = {
-    {"PY_START", CALLBACK(shadow_on_start), CALLBACK(emit_on_start)},
-    {"PY_RESUME", CALLBACK(shadow_on_resume), CALLBACK(emit_on_resume)},
-    {"PY_THROW", CALLBACK(shadow_on_throw), CALLBACK(emit_on_throw)},
-    {"PY_RETURN", CALLBACK(shadow_on_return), CALLBACK(emit_on_return)},
-    {"PY_YIELD", CALLBACK(shadow_on_yield), CALLBACK(emit_on_yield)},
-    {"PY_UNWIND", CALLBACK(shadow_on_unwind), CALLBACK(emit_on_unwind)},
-    {"CALL", CALLBACK(c_calls_on_call), CALLBACK(NULL)},
-    {"C_RETURN", CALLBACK(c_calls_on_return), CALLBACK(NULL)},
-    {"C_RAISE", CALLBACK(c_calls_on_raise), CALLBACK(NULL)},
-    {"LINE", CALLBACK(lines_on_line), CALLBACK(NULL)},
+    {"PY_START", TURN(start)},
+    {"PY_RESUME", TURN(resume)},
+    {"PY_THROW", TURN(throw)},
+    {"PY_RETURN", TURN(return)},
+    {"PY_YIELD", TURN(yield)},
+    {"PY_UNWIND", TURN(unwind)},
+    {"CALL", CALLBACK(c_calls_on_call), CALLBACK(emitted_on_call), EMIT_BIT(EMIT_CALL)},
+    {"C_RETURN", CALLBACK(c_calls_on_return), CALLBACK(NULL), 0},
+    {"C_RAISE", CALLBACK(c_calls_on_raise), CALLBACK(NULL), 0},
+    {"LINE", CALLBACK(lines_on_line), CALLBACK(emitted_on_line), EMIT_BIT(EMIT_LINE)},
 };
 #define N_EVENTS (sizeof events / sizeof *events)
-#define LINE (N_EVENTS - 1) /* on for single code objects only */
+#define LINE (N_EVENTS - 1) /* on for single code objects only, but where a sink wants it */
 #define N_C_EVENTS 3        /* those before it: only where calls of C functions are counted */
 static bool c_events;
 
 static bool for_sinks_alone; /* events are on only while a sink wants them */
+static uint32_t heard;       /* what sinks want, as far as the events are so */
 
 /* Is it one of the events that are on for all code? */
 static bool is_global(size_t i)
 {
-    if (for_sinks_alone && !emit_wanted())
-        return false;
-    return i < LINE && (c_events || i < LINE - N_C_EVENTS);
+    if (heard & events[i].kinds)
+        return true;
+    return !for_sinks_alone && i < LINE && (c_events || i < LINE - N_C_EVENTS);
 }
 
 /* 2, the profilers', last: cProfile and PyTorch's profiler take no other, and fail where it is in use.
@@ -169,15 +156,12 @@ static int set_events(PyObject *monitoring, bool on)
     return call(monitoring, "set_events", "(il)", tool_id, mask);
 }
 
-static int register_all(PyObject *monitoring, bool lines)
+/* 0 or -1. */
+static int register_all(PyObject *monitoring)
 {
-    if (lines && !(with_lines = codes_new())) {
-        PyErr_SetString(PyExc_RuntimeError, "no memory");
-        return -1;
-    }
     for (size_t i = 0; i < N_EVENTS; i++) {
         long bit = event_bit(monitoring, events[i].name);
-        bool emits = emit_is_open() && events[i].emitted.call;
+        bool emits = heard & events[i].kinds;
         if (bit < 0 || call(monitoring, "register_callback", "(ilO)", tool_id, bit,
                             (PyObject *)(emits ? &events[i].emitted : &events[i].object)))
             return -1;
@@ -204,14 +188,20 @@ static void switch_off(PyObject *monitoring)
     tool_id = -1;
 }
 
-/* Sinks hear from now on what they want to hear. */
-static void hear(struct exact *x)
+/* Sinks hear from now on what they want to hear, if events are set after it.  1: they are to be; 0: all is as it was; -1:
+ * an exception is set. */
+static int hear(struct exact *x, PyObject *monitoring)
 {
     emit_looked();
-    bool wanted = emit_wanted(), were = x->turns & TURNS_EMITTED;
-    x->turns = (uint8_t)((x->turns & TURNS_LOGGED) | (wanted ? TURNS_EMITTED : 0));
-    if (for_sinks_alone && were && !wanted) /* what runs begins anew with the next one */
+    uint32_t wanted = emit_wanted();
+    bool turns = wanted & EMIT_TURNS, were = x->turns & TURNS_EMITTED;
+    x->turns = (uint8_t)((x->turns & TURNS_LOGGED) | (turns ? TURNS_EMITTED : 0));
+    if (for_sinks_alone && were && !turns) /* what runs begins anew with the next one */
         shadow_close_all(x, exact_ticks(x));
+    if (wanted == heard)
+        return 0;
+    heard = wanted;
+    return register_all(monitoring) ? -1 : 1;
 }
 
 static void on_wanted(void)
@@ -222,8 +212,8 @@ static void on_wanted(void)
         emit_looked(); /* resuming hears */
         return;
     }
-    hear(x);
-    set_events(monitoring, true);
+    if (hear(x, monitoring) > 0)
+        set_events(monitoring, true);
     PyErr_Clear();
 }
 
@@ -269,8 +259,11 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
     x->keep_calls = filter_has_names();
     current_frame_init();
     x->plain = x->all_events && x->use_tsc && !x->keep_calls && current_state_offset;
-    if (!register_all(monitoring, lines) && !calibrate(x, monitoring, cost)) {
-        hear(x);
+    heard = 0;
+    if (lines && !(with_lines = codes_new()))
+        PyErr_SetString(PyExc_RuntimeError, "no memory");
+    else if (!register_all(monitoring) && !calibrate(x, monitoring, cost) &&
+             hear(x, monitoring) >= 0) {
         atomic_store(&exact_current, x);
         if (!set_events(monitoring, true)) {
             emit_on_change(on_wanted);
@@ -321,14 +314,15 @@ int instrument_resume(void)
         return 0;
     x->start_ticks = exact_ticks(x);
     paused = NULL;
-    hear(x);
+    int changed = hear(x, monitoring);
     atomic_store(&exact_current, x);
-    if (idle) {
-        idle = false;
-        return 0;
-    }
-    set_lines(monitoring, true);
-    return set_events(monitoring, true);
+    if (changed < 0)
+        return -1;
+    if (!idle)
+        set_lines(monitoring, true);
+    bool are_on = idle && !changed;
+    idle = false;
+    return are_on ? 0 : set_events(monitoring, true);
 }
 
 void instrument_idle(void)

@@ -262,18 +262,22 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         "tool_id", tool_id, "call_cost_ns", cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
 }
 
-PyDoc_STRVAR(emit_doc, "emit(sink: bytes, argument: bytes) -> None\n\n"
-                       "Load and open a sink (emit/sink.h), before start.  Raises OSError.");
+PyDoc_STRVAR(
+    emit_doc,
+    "emit(sink: bytes, argument: bytes, values: int) -> None\n\n"
+    "Load and open a sink (emit/sink.h), before start.  values: 0 it is told nothing of them, 1 "
+    "text, 2 repr.\nRaises OSError.");
 
 static PyObject *emit(PyObject *self, PyObject *args)
 {
     (void)self;
     const char *path, *argument;
-    if (!PyArg_ParseTuple(args, "yy", &path, &argument))
+    int values;
+    if (!PyArg_ParseTuple(args, "yyi", &path, &argument, &values))
         return NULL;
     if (starting || sampler_running())
         return raise_start_error(-EBUSY, "a profiler is already running");
-    if (emit_open(path, argument))
+    if (emit_open(path, argument, (enum emit_values)values))
         return NULL;
     Py_RETURN_NONE;
 }
