@@ -33,6 +33,17 @@ CI = os.environ.get("CI") == "true"
 TEST_AS = os.environ.get("PYHYBRID_TEST_AS", "root" if os.geteuid() == 0 else "user")
 
 
+def has_lttng() -> bool:
+    """The sink was built, and a session daemon can be started that is this process's own."""
+    package = importlib.util.find_spec("pyhybrid")
+    folders = package.submodule_search_locations if package else None
+    return (
+        any(os.path.exists(f"{folder}/libpyhybrid_lttng.so") for folder in folders or [])
+        and all(map(shutil.which, ("lttng", "lttng-sessiond", "babeltrace2")))
+        and (os.geteuid() != 0 or works("unshare", "--mount", "true"))
+    )
+
+
 def works(*command: str) -> bool:
     return (
         shutil.which(command[0]) is not None
@@ -46,6 +57,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
     "clang": lambda: works("clang", "--version"),
+    "lttng": has_lttng,
     "debuginfod": lambda: shutil.which("debuginfod-find") is not None,
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,

@@ -126,10 +126,14 @@ class Profiling:
         for name, argument in self.settings.emit:
             path = os.path.join(folder, f"libpyhybrid_{name}.so")
             try:
-                self.native.emit(os.fsencode(path), os.fsencode(argument), values)
+                said = self.native.emit(os.fsencode(path), os.fsencode(argument), values)
                 n_open += 1
+                if said:
+                    _say(f"the live output {name}: {said}")
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
+                if not os.path.exists(path):
+                    reason = "pyhybrid was built without it (docs/live-outputs.md)"
                 if getattr(error, "errno", 0) == errno.EBUSY:
                     raise PyhybridError(f"cannot start: {reason}") from None
                 said = f"the live output {name} is not to be had: {reason}"

@@ -38,18 +38,18 @@ static struct {
 
 /* --- which sinks ---------------------------------------------------------------------------------- */
 
-static int refuse(int error, const char *why)
+static PyObject *refuse(int error, const char *why)
 {
     PyObject *value = Py_BuildValue("(is)", error, why);
     if (value)
         PyErr_SetObject(PyExc_OSError, value);
     Py_XDECREF(value);
-    return -1;
+    return NULL;
 }
 
-int emit_open(const char *path, const char *argument, enum emit_values of_values)
+PyObject *emit_open(const char *path, const char *argument, enum emit_values of_values)
 {
-    char error[200] = "";
+    char said[200] = "";
     if (n_sinks == EMIT_SINKS)
         return refuse(EINVAL, "there are too many at once");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -61,14 +61,14 @@ int emit_open(const char *path, const char *argument, enum emit_values of_values
     for (uint32_t i = 0; i < n_sinks; i++)
         if (sinks[i].ops == ops)
             return refuse(EINVAL, "it is asked for twice");
-    int code = ops->open(n_sinks, argument, error, sizeof error);
+    int code = ops->open(n_sinks, argument, said, sizeof said);
     if (code)
-        return refuse(-code, *error ? error : strerror(-code));
+        return refuse(-code, *said ? said : strerror(-code));
     sinks[n_sinks].ops = ops;
     atomic_store(&sinks[n_sinks].wanted, 0);
     n_sinks++;
     values = of_values;
-    return 0;
+    return PyUnicode_DecodeFSDefault(said);
 }
 
 bool emit_is_open(void)

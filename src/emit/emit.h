@@ -15,9 +15,9 @@
  * code. */
 enum emit_values { EMIT_NO_VALUES, EMIT_VALUE_TEXT, EMIT_VALUE_REPR };
 
-/* Loads and opens the sink of the shared object at `path`.  0, or -1 with OSError set.  What is open is closed by
- * emit_close.  `values`: for all of them, the last one counts. */
-int emit_open(const char *path, const char *argument, enum emit_values values);
+/* Loads and opens the sink of the shared object at `path`.  What it has to say to the user (text, which may be empty), or
+ * NULL with OSError set.  What is open is closed by emit_close.  `values`: for all of them, the last one counts. */
+PyObject *emit_open(const char *path, const char *argument, enum emit_values values);
 bool emit_is_open(void);
 void emit_close(void); /* writes what they have; without the GIL meanwhile */
 

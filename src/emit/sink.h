@@ -78,8 +78,9 @@ struct emit_sink {
     size_t size;         /* of this structure */
     size_t thread_bytes; /* that it keeps for each thread */
     uint32_t texts;      /* a bit for each kind whose `text` it takes: it costs 20 to 150 ns */
-    /* Begins anew.  `place`: which data[] is its own.  0 or -errno; `error`: one line. */
-    int (*open)(uint32_t place, const char *argument, char *error, size_t error_bytes);
+    /* Begins anew.  `place`: which data[] is its own.  0 or -errno; `said`: one line for the user, why it failed or what is
+     * still missing, empty at first. */
+    int (*open)(uint32_t place, const char *argument, char *said, size_t said_bytes);
     /* A bit for each kind that is wanted now; looked at every 10 ms.  With one kind of EMIT_TURNS all of them are made,
      * with none of them none is: a sink that wants lines alone costs no more than these. */
     uint32_t (*wants)(void);

@@ -264,9 +264,9 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 
 PyDoc_STRVAR(
     emit_doc,
-    "emit(sink: bytes, argument: bytes, values: int) -> None\n\n"
+    "emit(sink: bytes, argument: bytes, values: int) -> str\n\n"
     "Load and open a sink (emit/sink.h), before start.  values: 0 it is told nothing of them, 1 "
-    "text, 2 repr.\nRaises OSError.");
+    "text, 2 repr.\nWhat it has to say to the user, or empty.  Raises OSError.");
 
 static PyObject *emit(PyObject *self, PyObject *args)
 {
@@ -277,9 +277,7 @@ static PyObject *emit(PyObject *self, PyObject *args)
         return NULL;
     if (starting || sampler_running())
         return raise_start_error(-EBUSY, "a profiler is already running");
-    if (emit_open(path, argument, (enum emit_values)values))
-        return NULL;
-    Py_RETURN_NONE;
+    return emit_open(path, argument, (enum emit_values)values);
 }
 
 PyDoc_STRVAR(close_emit_doc, "close_emit() -> None\n\nClose all sinks.");

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,19 +59,23 @@ def where_it_crashed(folder: Path) -> str:
 
 @pytest.fixture
 def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """pyhybrid(*arguments, check=True, input=None, timeout=600, **options of Popen) -> Run"""
+    """pyhybrid(*arguments, check=True, input=None, timeout=600, **options of Popen) -> Run
+
+    `within`: the words of a command that runs it.
+    """
     runs: list[Run] = []
 
     def run(
         *arguments: object,
         check: bool = True,
         input: str | None = None,
+        within: Sequence[str] = (),
         timeout: float = 600,  # OpenMP programs take ten times as long beside one another
         **options: Any,
     ) -> Run:
         options.setdefault("cwd", tmp_path)
         options["env"] = {**os.environ, **(options.get("env") or {})}
-        command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+        command = [*within, sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
         pipe = subprocess.PIPE
         options = {"stdin": pipe if input else None, "stdout": pipe, "stderr": pipe, **options}
         with core_files() if check else contextlib.nullcontext():

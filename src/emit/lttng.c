@@ -1,0 +1,121 @@
+/* The sink `lttng`: each begin and end is an event of LTTng-UST, recorded by whatever session of lttng-sessiond wants it.
+ *
+ * The only object that defines these events, and that knows LTTng.  LTTng's own threads, two, live from the
+ * time it is loaded to the end of the program; they sleep unless a session changes.
+ *
+ * Never: LTTNG_UST_ALLOW_BLOCKING, which would let the program wait for the daemon with the GIL; LTTng's following of forks,
+ * after which children of subprocess(preexec_fn=...) abort (liblttng-ust 2.13). */
+#define LTTNG_UST_TRACEPOINT_CREATE_PROBES
+#define LTTNG_UST_TRACEPOINT_DEFINE
+#include "lttng_turns.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "sink.h"
+
+/* Where applications meet the daemon of the machine, and that of a user (lttng-ust(3), lttng-sessiond(8)). */
+#define SOCKET "lttng-ust-sock-8"
+#define OF_THE_MACHINE "/var/run/lttng/" SOCKET
+
+static bool answers(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    if ((size_t)snprintf(at.sun_path, sizeof at.sun_path, "%s", path) >= sizeof at.sun_path)
+        return false;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool yes = fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof at);
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+static bool there_is_a_daemon(void)
+{
+    char path[4096] = "";
+    const char *home = getenv("LTTNG_HOME");
+    if (!home)
+        home = getenv("HOME");
+    if (home)
+        snprintf(path, sizeof path, "%s/.lttng/" SOCKET, home);
+    return answers(OF_THE_MACHINE) || answers(path);
+}
+
+static int open_sink(uint32_t place, const char *argument, char *said, size_t said_bytes)
+{
+    (void)place;
+    if (*argument) {
+        snprintf(said, said_bytes, "it takes no argument");
+        return -EINVAL;
+    }
+    if (!there_is_a_daemon())
+        snprintf(said, said_bytes,
+                 "no lttng-sessiond is running: events are recorded once one is, and a session "
+                 "enables 'pyhybrid:*'");
+    return 0;
+}
+
+#define BIT_IF(event, kind) (lttng_ust_tracepoint_enabled(pyhybrid, event) ? EMIT_BIT(kind) : 0)
+
+static uint32_t wants(void)
+{
+    uint32_t of_regions = lttng_ust_tracepoint_enabled(pyhybrid, region_begin) ? EMIT_BEGINS : 0;
+    if (lttng_ust_tracepoint_enabled(pyhybrid, region_end))
+        of_regions |= EMIT_ENDS;
+    return of_regions | BIT_IF(py_start, EMIT_START) | BIT_IF(py_resume, EMIT_RESUME) |
+           BIT_IF(py_throw, EMIT_THROW) | BIT_IF(py_running, EMIT_RUNNING) |
+           BIT_IF(py_return, EMIT_RETURN) | BIT_IF(py_yield, EMIT_YIELD) |
+           BIT_IF(py_unwind, EMIT_UNWIND) | BIT_IF(py_cut_off, EMIT_CUT_OFF);
+}
+
+static void begin(const struct emit_thread *t, const struct emit_turn *turn)
+{
+    (void)t;
+    const struct emit_function *f = turn->function;
+    if (f->is_region)
+        lttng_ust_tracepoint(pyhybrid, region_begin, f);
+    else if (turn->kind == EMIT_START)
+        lttng_ust_tracepoint(pyhybrid, py_start, f);
+    else if (turn->kind == EMIT_RESUME)
+        lttng_ust_tracepoint(pyhybrid, py_resume, f);
+    else if (turn->kind == EMIT_THROW)
+        lttng_ust_tracepoint(pyhybrid, py_throw, f);
+    else
+        lttng_ust_tracepoint(pyhybrid, py_running, f);
+}
+
+static void end(const struct emit_thread *t, const struct emit_turn *turn)
+{
+    (void)t;
+    const struct emit_function *f = turn->function;
+    if (f->is_region)
+        lttng_ust_tracepoint(pyhybrid, region_end, f);
+    else if (turn->kind == EMIT_RETURN)
+        lttng_ust_tracepoint(pyhybrid, py_return, f);
+    else if (turn->kind == EMIT_YIELD)
+        lttng_ust_tracepoint(pyhybrid, py_yield, f);
+    else if (turn->kind == EMIT_UNWIND)
+        lttng_ust_tracepoint(pyhybrid, py_unwind, f);
+    else
+        lttng_ust_tracepoint(pyhybrid, py_cut_off, f);
+}
+
+static void close_sink(void)
+{
+}
+
+extern const struct emit_sink pyhybrid_sink __attribute__((visibility("default")));
+
+const struct emit_sink pyhybrid_sink = {
+    .size = sizeof(struct emit_sink),
+    .open = open_sink,
+    .wants = wants,
+    .begin = begin,
+    .end = end,
+    .close = close_sink,
+};
