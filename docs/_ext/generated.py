@@ -38,17 +38,36 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     return parser
 
 
+class Arguments(argparse.HelpFormatter):
+    """Of a parser's help: its arguments."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self.shown: list[argparse.Action] = []
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """One that the help shows."""
+        if action.help != argparse.SUPPRESS:
+            self.shown.append(action)
+
+
+def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """What its help shows."""
+    made: list[Arguments] = []
+    parser.formatter_class = lambda prog: made.append(Arguments(prog)) or made[-1]
+    parser.format_help()
+    return [action for each in made for action in each.shown]
+
+
 def option_lines(parser: argparse.ArgumentParser) -> list[str]:
     """A definition list: each option with its argument, then its help."""
     lines: list[str] = []
-    for action in parser._actions:
-        if action.help == argparse.SUPPRESS:
-            continue
+    for action in arguments_of(parser):
         value = action.metavar or (action.choices and "{" + ",".join(action.choices) + "}")
         takes = "" if action.nargs == 0 or not value else f" {value}"
         names = action.option_strings or [str(action.metavar or action.dest)]
         text = " ".join((action.help or "").split()) % {"default": action.default}
-        text = re.sub(r"(?<![\w`-])(--?[a-z][a-z-]*)", r"`\1`", text).replace("*", r"\*")
+        text = re.sub(r"(?<![\w`-])(--?[a-z][a-z-]*)", r"`\1`", text)
         heading = ", ".join(names) + (takes if action.option_strings else "")
         lines += [f"`{heading}`", f": {text[:1].upper()}{text[1:]}.".replace("..", "."), ""]
     return lines

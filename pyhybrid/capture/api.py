@@ -13,13 +13,15 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyhybrid._native import region
 from pyhybrid.capture import profiling_run
 from pyhybrid.capture.finisher import NO_INTERPRETER
+from pyhybrid.capture.keywords import Signature, documented, with_keywords_of
+from pyhybrid.capture.options import ProfilerOptions
 from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.settings import Settings
 from pyhybrid.errors import PyhybridError
@@ -45,79 +47,24 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 class Profiler:
-    """Profiles the process between `start` and `stop`, or within `with`.
+    __doc__ = documented(
+        """Profiles the process between `start` and `stop`, or within `with`.
 
-    hz: samples per second (of CPU time, or with clock="wall" of wall-clock time) on each
-    thread;
-    mode: "sample", "trace" (every call of a Python function) or "hybrid" (both in one tree);
-    wall_threads: with clock="wall": only threads of these names, or patterns of the shell;
-    engine: what drives the samples of CPU time: "auto", "sigtrap", "perf_event" or "timer";
-    include, exclude, functions: what is traced (trace_filter.py); all is sampled; of `functions`
-    and of regions single calls are kept (Profile.calls);
-    events: with a log of every begin and end (Profile.events), or only of the last
-    `last_events` seconds;
-    lines: count and time the lines of what `include` and `functions` choose;
-    c_calls: count and time calls of C functions by Python functions, too;
-    kernel: frames of the kernel below the system call (None: where they cost next to nothing);
-    emit: live outputs, as the command line names them ("print:calls.txt"); with mode="none" there
-    is nothing else: no file, no profile; emit_value: what they tell of returned and yielded values,
-    "none", "text" (what the exact type tells), or "repr", which runs the program's code;
-    output: the prefix of the files to write (PREFIX.pyhybrid and the `formats`, as the command line
-    names them); None: no file stays, the result is `profile` alone;
-    summary: print one on stderr at the end;
-    max_depth, max_nodes: frames kept of a stack; stacks and traced paths kept.
+    {options}
 
     All methods raise PyhybridError, in one line, for what the caller can mend: another profiler
     runs, a folder is not writable, `stop` without `start`.  They may be called from any thread.
     A profile of decorated functions that is idle ends, with its files, when a Profiler starts.
-    """
+    """,
+        ProfilerOptions,
+    )
+    __signature__ = Signature(ProfilerOptions)
 
-    def __init__(
-        self,
-        *,
-        hz: int = 999,
-        mode: str = "hybrid",
-        clock: str = "cpu",
-        wall_threads: Sequence[str] = (),
-        engine: str = "auto",
-        output: str | None = None,
-        formats: Sequence[str] = (),
-        summary: bool = False,
-        max_depth: int = 2048,
-        max_nodes: int = 2_000_000,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        functions: Sequence[str] = (),
-        events: bool = False,
-        last_events: float | None = None,
-        lines: bool = False,
-        c_calls: bool = False,
-        kernel: bool | None = None,
-        emit: Sequence[str] = (),
-        emit_value: str = "text",
-    ) -> None:
-        self._settings = Settings(
-            hz=hz,
-            mode=mode,
-            clock=clock,
-            wall_threads=wall_threads,
-            engine=engine,
-            formats=tuple(formats),
-            summary=summary,
-            max_depth=max_depth,
-            max_nodes=max_nodes,
-            include=include,
-            exclude=exclude,
-            functions=functions,
-            events=events,
-            last_events=last_events,
-            lines=lines,
-            c_calls=c_calls,
-            kernel=kernel,
-            emit=emit,
-            emit_value=emit_value,
-        )
-        self._output = output
+    @with_keywords_of(ProfilerOptions)
+    def __init__(self, **options: Any) -> None:
+        given = ProfilerOptions(**options)  # and no others
+        self._settings = Settings(**vars(given))
+        self._output = given.output
         self._profiling: Profiling | None = None
         self._profile: Profile | None = None
 
@@ -141,9 +88,9 @@ class Profiler:
         """The run, paused."""
         profiling = folder = None
         try:
-            if output is None and self._settings.mode != "none":
+            if output is None and self._settings.counts:
                 folder = _temporary_folder()
-            self._settings.prefix = os.path.join(folder, "out") if folder else output
+            self._settings.output = os.path.join(folder, "out") if folder else output
             profiling = Profiling(self._settings, _argv())
             if folder and not profiling.python:
                 raise PyhybridError(f"{NO_INTERPRETER}: name an output, to read it elsewhere")

@@ -3,7 +3,6 @@
 Imports are few and light: the program waits for them.
 """
 
-import os
 import sys
 import time
 from typing import Any
@@ -23,7 +22,7 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "version": __version__,
         "python": sys.version.split()[0],
         "clock": settings.clock,
-        "wall_threads": [os.fsdecode(each) for each in settings.wall_threads],
+        "wall_threads": list(settings.wall_threads),
         "mode": settings.mode,
         "engine": ENGINE_NAMES[started["engine"]],
         "engine_reason": started["engine_reason"],
@@ -36,7 +35,7 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "tool_id": started["tool_id"],
         "call_cost_ns": round(call_cost_ns, 2) or None,
         "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2) if call_cost_ns else None,
-        "functions": settings.functions,
+        "functions": list(settings.functions),
         "lines": settings.lines,
         "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,
@@ -45,7 +44,7 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),
         "unwinder": settings.unwinder,
         "notes": _notes(settings, started),
-        "custom_prefix": settings.prefix is not None,
+        "custom_prefix": settings.output is not None,
         "formats": list(settings.formats),
         # ./perf.data is that of the `perf record` around us then.
         "perf_trampoline": settings.perf_trampoline,

@@ -13,14 +13,17 @@ from pyhybrid.capture import fork_warning, machine, python_executable
 from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.metadata import describe
+from pyhybrid.capture.options import EMIT_VALUES
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
-from pyhybrid.capture.settings import CLOCKS, EMIT_VALUES, ENGINES, NO_SAMPLES, Settings
+from pyhybrid.capture.settings import Settings
 from pyhybrid.capture.std_streams import keep_whole, release
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.terminal_text import visible
 
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")
+
+NO_SAMPLES = 4  # enum sampler_engine
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
@@ -57,10 +60,10 @@ class Profiling:
         self.started = self.paused = False
         self.streams: list[io.FileIO] = []
         self.prefix = ""
-        if settings.mode == "none":
+        if not settings.counts:
             return
-        prefix = os.path.abspath(settings.prefix or "out")
-        if settings.prefix and settings.prefix.endswith(os.sep):
+        prefix = os.path.abspath(settings.output or "out")
+        if settings.output and settings.output.endswith(os.sep):
             prefix = os.path.join(prefix, "out")
         check_folder(prefix)
         self.prefix = prefix
@@ -80,7 +83,7 @@ class Profiling:
         self.native = _native
         other = _native.session()
         self.claim: Claim | NoClaim = (
-            NoClaim() if self.settings.mode == "none" else Claim(self.prefix, self.pid)
+            NoClaim() if not self.settings.counts else Claim(self.prefix, self.pid)
         )
         try:
             self.claim.keep()
@@ -93,7 +96,7 @@ class Profiling:
             self.paused = True
             fork_warning.watch(self)
             _native.on_leaving(self.leave)
-            if self._samples:
+            if self.settings.samples:
                 keep_whole(_native.whole_write, self.streams)
             self._write_meta(started, hardware)
             self.started = True
@@ -114,16 +117,12 @@ class Profiling:
         fork_warning.watch(None)
         self.claim.give_up()
 
-    @property
-    def _samples(self) -> bool:
-        return self.settings.mode in ("sample", "hybrid")
-
     def _open_sinks(self) -> None:
         """Those that can be had; UsageError where there is none, and nothing else was asked for."""
         folder, n_open = os.path.dirname(self.native.__file__), 0
         values = EMIT_VALUES[self.settings.emit_value]
         failed = []
-        for name, argument in self.settings.emit:
+        for name, argument in self.settings.sinks:
             path = os.path.join(folder, f"libpyhybrid_{name}.so")
             try:
                 said = self.native.emit(os.fsencode(path), os.fsencode(argument), values)
@@ -138,38 +137,30 @@ class Profiling:
                     raise PyhybridError(f"cannot start: {reason}") from None
                 said = f"the live output {name} is not to be had: {reason}"
                 failed.append(said)
-        if self.settings.mode == "none" and not n_open:
+        if not self.settings.counts and not n_open:
             raise UsageError("; ".join(failed))
         for said in failed:
             _say(said)
 
     def _start_native(self) -> dict[str, Any]:
         settings = self.settings
+        arguments = settings.native()
+        if not settings.samples:
+            arguments["engine"] = NO_SAMPLES
         backend = None
         if settings.unwinder == "libunwind":
             backend = os.path.join(os.path.dirname(self.native.__file__), "_libunwind.so")
         try:
             return self.native.start(
                 self.claim.descriptor,
-                period_ns=1_000_000_000 // settings.hz,
-                clock=CLOCKS[settings.clock],
-                wall_threads=b"".join(each + b"\0" for each in settings.wall_threads),
-                engine=ENGINES[settings.engine] if self._samples else NO_SAMPLES,
-                max_frames=settings.max_depth,
-                ring_bytes=settings.ring_bytes,
-                max_nodes=settings.max_nodes,
-                exact=settings.mode != "sample",
-                counts=settings.mode != "none",
-                c_calls=settings.c_calls,
+                **arguments,
+                exact=settings.traces,
+                counts=settings.counts,
                 filter=settings.filter,
                 own=os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
-                lines=settings.lines,
                 backend=backend,
-                events=settings.events,
-                keep_events_ns=settings.keep_events_ns,
                 module_table=settings.unwinder == "table",
                 paused=True,  # what we do from here on is not the program's
-                kernel_frames={None: 0, True: 1, False: -1}[settings.kernel],
             )
         except (OSError, RuntimeError) as error:
             code = getattr(error, "errno", 0)

@@ -10,7 +10,8 @@ import tempfile
 import threading
 from typing import IO
 
-from pyhybrid.cli.parser import Number
+from pyhybrid.capture.option_kinds import Number
+from pyhybrid.cli.parser import word
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.cprofile_diff import Difference, compare
@@ -32,7 +33,7 @@ class Compare:
         """Declare the arguments."""
         parser.add_argument(
             "-n",
-            type=Number(1, 1_000_000),
+            type=word(Number(1, 1_000_000)),
             default=20,
             metavar="N",
             help="rows printed at most (default: %(default)s)",

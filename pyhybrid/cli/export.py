@@ -2,7 +2,7 @@
 
 import argparse
 
-from pyhybrid.cli.parser import Duration
+from pyhybrid.cli.parser import DURATION
 from pyhybrid.cli.selection_options import (
     add_debug_info,
     add_file,
@@ -78,7 +78,7 @@ class Export:
         )
         parser.add_argument(
             "--min-time",
-            type=Duration(),
+            type=DURATION,
             default=0,
             metavar="TIME",
             help="folded, pstats, callgrind: what took less in all, like 1ms, becomes part of what "

@@ -1,11 +1,12 @@
 """What all subcommands' options have in common."""
 
 import argparse
-import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from pyhybrid.capture.option_kinds import Choice, Duration, Flag, Kind, Names, Switch
+from pyhybrid.capture.options import Option
 from pyhybrid.errors import UsageError
-
-_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 class Parser(argparse.ArgumentParser):
@@ -16,30 +17,47 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see --help)")
 
 
-class Number:
-    """The type of an option that is a whole number from `low` to `high`."""
+def word(kind: Kind) -> Callable[[str], Any]:
+    """The type of an argument of such a kind."""
 
-    def __init__(self, low: int, high: int) -> None:
-        self.low, self.high = low, high
+    def parse(text: str) -> Any:
+        try:
+            return kind.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
-    def __call__(self, text: str) -> int:
-        """Parse; raises ArgumentTypeError."""
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
-        if not self.low <= number <= self.high:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number from {self.low} to {self.high}"
-            )
-        return number
+    return parse
 
 
-class Duration:
-    """The type of an option that is a length of time, `1.5ms`; its value is in nanoseconds."""
+DURATION = word(Duration())  # of a time, `1.5ms`, in nanoseconds
 
-    def __call__(self, text: str) -> int:
-        """Parse; raises ArgumentTypeError."""
-        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s)", text)
-        if not match:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a time: a number with ns, us, ms or s, like 1.5ms"
-            )
-        return round(float(match[1]) * _UNITS_NS[match[2]])
+
+def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
+    """Declare those that have flags; each one's value is an attribute of its name then."""
+    for each in options:
+        if each.flags:
+            how = {"default": each.at_command_line, **_of_kind(each)}
+            parser.add_argument(*each.flags, dest=each.name, help=shown(each), **how)
+
+
+def shown(option: Option) -> str:
+    """Its help."""
+    if option.help is None:
+        return argparse.SUPPRESS
+    return option.help + ("; repeatable" if option.kind.repeatable else "")
+
+
+def _of_kind(option: Option) -> dict[str, Any]:
+    kind = option.kind
+    match kind:
+        case Flag():
+            return {"action": "store_const", "const": kind.value}
+        case Switch():
+            return {"action": argparse.BooleanOptionalAction}
+        case Choice():
+            return {"choices": list(kind.known)}
+        case Names():
+            values: Any = option.at_command_line
+            default = None if values is None else list(values)
+            return {"action": "append", "metavar": option.metavar, "default": default}
+    return {"type": word(kind), "metavar": option.metavar}

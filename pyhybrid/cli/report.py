@@ -5,7 +5,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from pyhybrid.cli.parser import Duration
+from pyhybrid.cli.parser import DURATION
 from pyhybrid.cli.selection_options import (
     add_debug_info,
     add_file,
@@ -72,7 +72,7 @@ class Report:
         )
         parser.add_argument(
             "--min-time",
-            type=Duration(),
+            type=DURATION,
             default=0,
             metavar="TIME",
             help="leave out functions whose total is less, like 1ms or 500us",

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from pyhybrid.cli.parser import Duration
+from pyhybrid.cli.parser import DURATION
 from pyhybrid.cli.unfinished_runs import is_newer, usual_file
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.profile_file.profile import Profile
@@ -19,7 +19,7 @@ def slower_than(text: str) -> SlowerThan:
     name, equals, least = text.rpartition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=DURATION (train_step=50ms)")
-    return SlowerThan(name, Duration()(least))
+    return SlowerThan(name, DURATION(least))
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
@@ -75,14 +75,14 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--from",
         dest="begin_ns",
-        type=Duration(),
+        type=DURATION,
         metavar="TIME",
         help="only samples from so long after the start on, like 2s",
     )
     group.add_argument(
         "--to",
         dest="end_ns",
-        type=Duration(),
+        type=DURATION,
         metavar="TIME",
         help="only samples up to so long after the start",
     )

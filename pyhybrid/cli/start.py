@@ -3,34 +3,32 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pyhybrid.capture.options import Options
 from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.resource_limits import check_room
-from pyhybrid.capture.settings import Settings
+from pyhybrid.capture.settings import CommandLineSettings
 from pyhybrid.errors import OutputError, PyhybridError, UsageError
 from pyhybrid.terminal_text import say
 
-_NO_SAMPLES = {"mode": "trace", "engine": "auto", "clock": "cpu", "wall_threads": ()}
-_NO_CALLS = {
-    "mode": "sample",
-    **dict.fromkeys(("include", "exclude", "functions"), ()),
-    **dict.fromkeys(("events", "lines", "c_calls"), False),
-    "last_events": None,
-    "emit": (),
-}
+
+def _mode_alone(mode: str) -> dict[str, Any]:
+    """This mode, without the options that do not go with it."""
+    others = (each for each in Options.options.values() if mode not in each.modes)
+    return {"mode": mode, **{each.name: each.default for each in others}}
 
 
-def begin(asked: dict[str, Any], argv: list[str], strict: bool) -> Profiling | None:
-    """Start profiling with Settings(**asked), or with less; None where nothing is to be had.
+def begin(asked: dict[str, Any], argv: list[str]) -> Profiling | None:
+    """Start profiling with the options asked, or with less; None where nothing is to be had.
 
     What is missing has been said then.  Raises UsageError; OutputError for a place that was asked
-    for; with `strict` PyhybridError for all that is missing.
+    for; with the option `strict` PyhybridError for all that is missing.
     """
     try:
         return _attempt(asked, argv)
     except UsageError:
         raise
     except PyhybridError as error:
-        if strict or (isinstance(error, OutputError) and asked["prefix"] is not None):
+        if asked["strict"] or (isinstance(error, OutputError) and asked["output"] is not None):
             raise
         reason = str(error)
     for changes, left in _less(asked):
@@ -45,7 +43,7 @@ def begin(asked: dict[str, Any], argv: list[str], strict: bool) -> Profiling | N
 
 
 def _attempt(asked: dict[str, Any], argv: list[str]) -> Profiling:
-    settings = Settings(**asked)
+    settings = CommandLineSettings(**asked)
     try:
         check_room()
         profiling = Profiling(settings, argv)
@@ -62,5 +60,5 @@ def _less(asked: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     if asked["engine"] != "auto":
         yield {"engine": "auto"}, "another engine drives the samples"
     if asked["mode"] == "hybrid":
-        yield _NO_SAMPLES, "calls are counted, nothing is sampled"
-        yield _NO_CALLS, "stacks are sampled, calls are not counted"
+        yield _mode_alone("trace"), "calls are counted, nothing is sampled"
+        yield _mode_alone("sample"), "stacks are sampled, calls are not counted"

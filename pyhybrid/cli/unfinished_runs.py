@@ -3,8 +3,8 @@
 import fcntl
 import os
 
+from pyhybrid.capture.options import FORMATS
 from pyhybrid.capture.output_lock import PART, PROFILE
-from pyhybrid.capture.settings import FORMATS
 from pyhybrid.cli.finish import export, finish
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError

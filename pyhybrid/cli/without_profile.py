@@ -1,19 +1,14 @@
 """Which words are the program's; and to run it without us, where nothing can be profiled.
 
-Imports nothing but `os` and `sys`: there may be no memory for more.
+Imports nothing but `os`, `sys` and the options: there may be no memory for more.
 """
 
 import os
 import sys
 
-# Our options that are followed by a value: parser.py's are not known where there is no memory.
-TAKE_VALUES = frozenset(
-    (
-        *("--hz", "--mode", "--emit", "--emit-value", "--clock", "--wall-thread", "--engine"),
-        *("--format", "-o", "--output", "--include", "--exclude", "-t", "--function"),
-        *("--last-events", "--unwinder", "--max-depth", "--max-nodes", "--ring-bytes"),
-    )
-)
+from pyhybrid.capture.options import followed_by_a_value
+
+TAKE_VALUES = followed_by_a_value()  # the parser is not to be had where there is no memory
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -200,7 +200,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     [
         (("--emit", "nothing"), "unknown live output 'nothing'"),
         (("--mode", "none"), "the mode none is for live outputs alone"),
-        (("--mode", "sample", "--emit", "print"), "live outputs are of calls"),
+        (("--mode", "sample", "--emit", "print"), "--emit needs --mode hybrid, trace or none"),
         (("--mode", "none", "--emit", "print:/nowhere/x"), "/nowhere/x: No such file"),
         (("--emit", "print", "--emit", "print:x"), "asked for twice"),
     ],

@@ -155,9 +155,9 @@ os.sched_setscheduler(collector, os.SCHED_OTHER, os.sched_param(0))
 
 def test_bad_options(pyhybrid: Callable[..., Run]) -> None:
     for options, reason in (
-        (("--mode", "sample", "--events"), "an event log needs"),
+        (("--mode", "sample", "--events"), "--events needs --mode hybrid or trace"),
         (("--last-events", "often"), "is not a time"),
-        (("--last-events", "0s"), "last_events must be"),
+        (("--last-events", "0s"), "--last-events must be"),
     ):
         result = pyhybrid(*options, "-c", "1", check=False).result
         assert result.returncode == 2

@@ -1,6 +1,5 @@
 """--min-time: what took less is left out, and no sum changes by that."""
 
-import argparse
 import json
 import marshal
 from collections import Counter
@@ -10,8 +9,8 @@ import pytest
 from example_profile import WEIGHT, example, fake_symbols
 from traces import Rows, trace
 
+from pyhybrid.capture.option_kinds import Duration
 from pyhybrid.cli import main
-from pyhybrid.cli.parser import Duration
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
@@ -37,7 +36,7 @@ ROWS: Rows = [
      ("0s", 0), ("0.1us", 100)],
 )  # fmt: skip
 def test_durations(text: str, ns: int) -> None:
-    assert Duration()(text) == ns
+    assert Duration().parse(text) == ns
 
 
 @pytest.mark.parametrize(
@@ -45,8 +44,8 @@ def test_durations(text: str, ns: int) -> None:
     ["", "1", "ms", "1 ms", "-1ms", "1m", ".5s", "1.s", "1e3s", "1msx", "٣ms", "9" * 30 + "s"],
 )
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is not a time"):
-        Duration()(text)
+    with pytest.raises(ValueError, match="is not a time"):
+        Duration().parse(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,194 @@
+"""What an option's value may be: how a word is read, how a value is checked, and how C gets it.
+
+`parse` raises ValueError, whose text argparse puts after the option's name; `check` gets the option
+as its user knows it (`said`) and raises UsageError.  Imports nothing that takes memory: options.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pyhybrid.errors import UsageError
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+
+class Kind:
+    """Any text, or none."""
+
+    takes_value = True
+    repeatable = False
+
+    def parse(self, text: str) -> Any:
+        """The value that a word of the command line stands for.  Raises ValueError."""
+        return text
+
+    def check(self, said: str, value: Any) -> None:
+        """Raise UsageError for a value that does not exist."""
+
+    def to_native(self, value: Any) -> Any:
+        """The argument of `_native.start` that stands for a checked value."""
+        return value
+
+
+class Flag(Kind):
+    """Given or not; `value` is what it is where it is given."""
+
+    takes_value = False
+
+    def __init__(self, value: bool = True) -> None:
+        self.value = value
+
+
+class Switch(Kind):
+    """`--name` and `--no-name`, and None where neither is given."""
+
+    takes_value = False
+
+    def to_native(self, value: bool | None) -> int:
+        """1: yes, -1: no, 0: as seems best."""
+        return 0 if value is None else 1 if value else -1
+
+
+class Number(Kind):
+    """A whole number from `low` to `high`."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def parse(self, text: str) -> int:
+        """Of decimal digits.  Raises ValueError."""
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+        if not self.low <= number <= self.high:
+            raise ValueError(f"{text!r} is not a whole number from {self.low} to {self.high}")
+        return number
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        if not (isinstance(value, int) and self.low <= value <= self.high):
+            between = f"from {self.low} to {self.high}"
+            raise UsageError(f"{said} must be a whole number {between}, not {value!r}")
+
+
+class PowerOfTwo(Number):
+    """Such a number of two's powers, or 0."""
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        super().check(said, value)
+        if value & (value - 1):
+            raise UsageError(f"{said} must be a power of two")
+
+
+class Rate(Number):
+    """So many a second; C gets the time from one to the next, in nanoseconds."""
+
+    def to_native(self, value: int) -> int:
+        """As Kind."""
+        return 1_000_000_000 // value
+
+
+class Choice(Kind):
+    """One of `known`, of which each is a `noun`; of a mapping C gets the value."""
+
+    def __init__(self, noun: str, known: Mapping[str, int] | Iterable[str]) -> None:
+        self.noun, self.known = noun, known
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        _check_known(self.noun, value, self.known)
+
+    def to_native(self, value: str) -> Any:
+        """As Kind."""
+        return self.known[value] if isinstance(self.known, dict) else value
+
+
+class Duration(Kind):
+    """A length of time, `1.5ms`; its value is in nanoseconds."""
+
+    def parse(self, text: str) -> Any:
+        """A number with its unit.  Raises ValueError."""
+        import re
+
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ns|us|ms|s)", text)
+        if not match:
+            raise ValueError(f"{text!r} is not a time: a number with ns, us, ms or s, like 1.5ms")
+        return round(float(match[1]) * _UNITS_NS[match[2]])
+
+
+class Seconds(Duration):
+    """The same in seconds, more than none; C gets nanoseconds, 0 for None."""
+
+    def parse(self, text: str) -> float:
+        """As Duration."""
+        return float(super().parse(text) / 1e9)
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        if value is not None and not 0 < value < 1e9:
+            raise UsageError(f"{said} must be more than 0 seconds and less than 1e9, not {value!r}")
+
+    def to_native(self, value: float | None) -> int:
+        """As Kind."""
+        return round((value or 0) * 1e9)
+
+
+class Names(Kind):
+    """Any number of words; with `known` each is one of them, and a `noun`."""
+
+    repeatable = True
+
+    def __init__(self, noun: str = "", known: Iterable[str] = ()) -> None:
+        self.noun, self.known = noun, known
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        for each in value or ():
+            if self.known:
+                _check_known(self.noun, each, self.known)
+
+
+class Patterns(Names):
+    """Names of at most `longest` bytes; in C with a 0 after each, in `room` bytes."""
+
+    def __init__(self, longest: int, room: int) -> None:
+        super().__init__()
+        self.longest, self.room = longest, room
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        patterns = [os.fsencode(name) for name in value]
+        if any(not each or b"\0" in each or len(each) > self.longest for each in patterns):
+            raise UsageError(f"{said}: names of 1 to {self.longest} bytes, or patterns")
+        if len(self.to_native(value)) > self.room:
+            raise UsageError(f"{said}: too long: {self.room} bytes is all there is")
+
+    def to_native(self, value: Iterable[str]) -> bytes:
+        """As Kind."""
+        return b"".join(os.fsencode(name) + b"\0" for name in value)
+
+
+class Sinks(Names):
+    """Live outputs, NAME or NAME:ARGUMENT, each at most once."""
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        names = [name for name, _ in self.split(value)]
+        super().check(said, names)
+        if len(set(names)) < len(names):
+            raise UsageError(f"a live output is asked for twice ({said})")
+
+    @staticmethod
+    def split(value: Iterable[str]) -> list[tuple[str, str]]:
+        """Each one's name and argument."""
+        return [(name, argument) for name, _, argument in (each.partition(":") for each in value)]
+
+
+def _check_known(noun: str, value: Any, known: Iterable[str]) -> None:
+    if value not in known:
+        raise UsageError(f"unknown {noun} {value!r}: there are {', '.join(known)}")

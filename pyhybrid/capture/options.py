@@ -1,0 +1,329 @@
+"""The options of a run: name, type, check, help, default and destination of each, in this table.
+
+The command line (cli/run.py), `Settings`, `Profiler`, the arguments of `_native.start`, the words
+of the command line that are followed by a value (cli/without_profile.py) and the site's page of
+options are made from it.  To add an option write a field:
+
+    c_calls: bool = option(
+        "--c-calls",                  # its flags; none: it is no option of the command line
+        kind=Flag(),                  # how it is read and checked (option_kinds.py)
+        default=False,                # and `at_command_line=`, where it is another one there
+        modes=COUNTING,               # with others it is refused; left out: it goes with all
+        native="c_calls",             # the argument of _native.start, see src/python/module.c
+        help="count and time calls of C functions, too",  # None: not shown
+    )                                 # `keyword_help=` where Profiler's documentation says more
+
+in `ProfilerOptions`, or in `Options` if the command line alone has it; `settings.c_calls` is its
+value then.  What several options must agree about is in settings.py.
+
+Imports nothing that takes memory: where there is none, it tells where the program's words begin.
+"""
+
+from __future__ import annotations
+
+from pyhybrid.capture.option_kinds import (
+    Choice,
+    Flag,
+    Kind,
+    Names,
+    Number,
+    Patterns,
+    PowerOfTwo,
+    Rate,
+    Seconds,
+    Sinks,
+    Switch,
+)
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, ClassVar, dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        """For type checkers: a class's fields are its constructor's keywords."""
+        return lambda cls: cls
+
+
+CLOCKS = {"cpu": 0, "wall": 1}  # enum sampler_clock
+ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}  # enum sampler_engine
+MODES = ("sample", "trace", "hybrid", "none")
+SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
+CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
+FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
+ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
+SINKS = ("print", "lttng")  # src/emit
+EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
+UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
+
+
+_SAME = object()
+
+
+class Option:
+    """One option; its `name` is that of the field that it is written to."""
+
+    name: str
+
+    def __init__(
+        self,
+        *flags: str,
+        kind: Kind,
+        default: object,
+        help: str | None,
+        metavar: str | None = None,
+        modes: tuple[str, ...] = MODES,
+        native: str | None = None,
+        at_command_line: object = _SAME,
+        keyword_help: str | None = None,
+    ) -> None:
+        self.flags, self.kind, self.metavar = flags, kind, metavar
+        self.help, self.keyword_help = help, keyword_help
+        self.default, self.modes, self.native = default, modes, native
+        self.at_command_line = default if at_command_line is _SAME else at_command_line
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @property
+    def flag(self) -> str:
+        """As users of the command line know it."""
+        return self.flags[0] if self.flags else self.name
+
+
+def option(*flags: str, kind: Kind, default: object, help: str | None, **more: Any) -> Any:
+    """An Option, to type checkers a value of its field's type."""
+    return Option(*flags, kind=kind, default=default, help=help, **more)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(option,))
+class Declared:
+    """Made with any of its options as keywords; each is an attribute then."""
+
+    options: ClassVar[dict[str, Option]] = {}
+
+    def __init_subclass__(cls) -> None:
+        own = {name: each for name, each in vars(cls).items() if isinstance(each, Option)}
+        cls.options = {**cls.options, **own}
+
+    def __init__(self, **given: Any) -> None:
+        for name in given:
+            if name not in self.options:
+                raise TypeError(f"there is no option {name!r}: there are {', '.join(self.options)}")
+        for name, each in self.options.items():
+            setattr(self, name, given.get(name, each.default))
+
+
+class ProfilerOptions(Declared):
+    """Those that a program has, too."""
+
+    hz: int = option(
+        "--hz",
+        kind=Rate(1, 1_000_000_000),
+        default=999,
+        metavar="N",
+        native="period_ns",
+        help="samples per second of CPU time (--clock wall: of time) of each thread; above 1000 as "
+        "many as take a fifth of a core (default: %(default)s)",
+    )
+    mode: str = option(
+        "--mode",
+        kind=Choice("mode", MODES),
+        default="hybrid",
+        help="sample stacks, trace every call of a Python function, or both in one tree (default); "
+        "none: only what --emit does",
+    )
+    clock: str = option(
+        "--clock",
+        kind=Choice("clock", CLOCKS),
+        default="cpu",
+        native="clock",
+        help="sample CPU time (default), or wall-clock time, waiting included",
+    )
+    wall_threads: Sequence[str] = option(
+        "--wall-thread",
+        kind=Patterns(longest=200, room=1000),  # SAMPLER_PATTERNS_MAX
+        default=(),
+        metavar="NAME",
+        modes=SAMPLING,
+        native="wall_threads",
+        help="with --clock wall: sample only threads of this name (threading's, or the kernel's, "
+        "which is cut to 15 bytes; a pattern of the shell: `loader-*`)",
+    )
+    engine: str = option(
+        "--engine",
+        kind=Choice("engine", ENGINES),
+        default="auto",
+        native="engine",
+        help="what drives the CPU clock (--clock wall has its own)",
+    )
+    kernel: bool | None = option(
+        "--kernel",
+        kind=Switch(),
+        default=None,
+        native="kernel_frames",
+        help="frames of the kernel below system calls and page faults (default: where perf_event "
+        "gives them; with sigtrap on more than 16 processors only if asked for)",
+    )
+    output: str | None = option(
+        "-o",
+        "--output",
+        kind=Kind(),
+        default=None,
+        metavar="PREFIX",
+        help="what the names of all files begin with "
+        "(default: out; perf.data is PREFIX.perf.data then)",
+        keyword_help="what the names of all files begin with (PREFIX.pyhybrid and the `formats`); "
+        "None: no file stays, the result is `profile` alone",
+    )
+    formats: Sequence[str] | None = option(
+        "--format",
+        kind=Names("format", ALL_FORMATS),
+        default=(),
+        at_command_line=None,
+        metavar="NAME",
+        help="export this format instead of the default ones (folded, perf, perf-map; with --mode "
+        "trace folded): also pstats, callgrind",
+        keyword_help="also export these, by their names on the command line",
+    )
+    include: Sequence[str] = option(
+        "--include",
+        kind=Names(),
+        default=(),
+        metavar="REGEX",
+        modes=CALLS,
+        help="trace only functions whose qualified name, module or file it is found in; "
+        "`stdlib` and `site-packages` stand for those files",
+    )
+    exclude: Sequence[str] = option(
+        "--exclude",
+        kind=Names(),
+        default=(),
+        metavar="REGEX",
+        modes=CALLS,
+        help="trace none of these",
+    )
+    functions: Sequence[str] = option(
+        "-t",
+        "--function",
+        kind=Names(),
+        default=(),
+        metavar="NAME",
+        modes=CALLS,
+        help="trace only this function (its qualified name, or module.qualname), and keep its "
+        "single calls",
+    )
+    events: bool = option(
+        "--events",
+        kind=Flag(),
+        default=False,
+        modes=COUNTING,
+        native="events",
+        help="log every begin and end of a function or region, too (8 bytes each)",
+    )
+    last_events: float | None = option(
+        "--last-events",
+        kind=Seconds(),
+        default=None,
+        metavar="TIME",
+        modes=COUNTING,
+        native="keep_events_ns",
+        help="log them, but keep only those of the last TIME (10s)",
+        keyword_help="log them, but keep only those of so many seconds, the last ones",
+    )
+    lines: bool = option(
+        "--lines",
+        kind=Flag(),
+        default=False,
+        modes=COUNTING,
+        native="lines",
+        help="count and time each line of the functions that -t and --include choose",
+    )
+    c_calls: bool = option(
+        "--c-calls",
+        kind=Flag(),
+        default=False,
+        modes=COUNTING,
+        native="c_calls",
+        help="count and time calls of C functions, too",
+    )
+    emit: Sequence[str] = option(
+        "--emit",
+        kind=Sinks("live output", SINKS),
+        default=(),
+        metavar="NAME[:ARG]",
+        modes=CALLS,
+        help="tell of calls while they happen, too: print[:FILE], a line for each, or "
+        "print:tree[:FILE], with times; --mode none makes no profile besides",
+    )
+    emit_value: str = option(
+        "--emit-value",
+        kind=Choice("emit_value", EMIT_VALUES),
+        default="text",
+        help="what --emit tells of returned and yielded values: nothing, what the exact type tells "
+        "(default), or repr(), which runs the program's code and may take long",
+    )
+    summary: bool = option(
+        "-q",
+        "--quiet",
+        kind=Flag(value=False),
+        default=False,
+        at_command_line=True,
+        help="print no summary",
+        keyword_help="print one on stderr at the end",
+    )
+    max_depth: int = option(
+        "--max-depth",
+        kind=Number(1, 1 << 16),
+        default=2048,
+        metavar="N",
+        native="max_frames",
+        help="frames kept of a stack (default: %(default)s)",
+    )
+    max_nodes: int = option(
+        "--max-nodes",
+        kind=Number(1, 100_000_000),
+        default=2_000_000,
+        metavar="N",
+        native="max_nodes",
+        help="distinct stacks and traced paths kept (default: %(default)s)",
+    )
+
+
+class Options(ProfilerOptions):
+    """All: those that only the command line has come last."""
+
+    paused: bool = option(
+        "-p",
+        "--paused",
+        kind=Flag(),
+        default=False,
+        help="profile nothing until the program calls pyhybrid.enable()",
+    )
+    perf_trampoline: bool = option(
+        "--perf-trampoline",
+        kind=Flag(),
+        default=False,
+        help="switch on CPython's own names and stacks for a `perf record` that runs around this; "
+        "our own perf.data is PREFIX.perf.data then",
+    )
+    strict: bool = option(
+        "--strict",
+        kind=Flag(),
+        default=False,
+        help="where it cannot be profiled as asked do not run the program at all",
+    )
+    unwinder: str = option(
+        "--unwinder", kind=Choice("unwinder", UNWINDERS), default="own", help=None
+    )
+    ring_bytes: int = option(
+        "--ring-bytes", kind=PowerOfTwo(0, 1 << 30), default=0, native="ring_bytes", help=None
+    )
+
+
+def followed_by_a_value() -> frozenset[str]:
+    """The flags whose next word is their value."""
+    return frozenset(
+        flag for each in Options.options.values() if each.kind.takes_value for flag in each.flags
+    )
