@@ -136,9 +136,10 @@ static PyObject *enter(PyObject *o)
     slot->word = word;
     slot->generation = 0;
     slot->frame = (uint64_t)frame;
+    /* In the list only then: a frame that is found running only now is found in the regions of the list. */
+    region_enter(frame, slot);
     atomic_signal_fence(memory_order_seq_cst);
     r->n++;
-    region_enter(frame, slot);
     return Py_NewRef(o);
 }
 

@@ -60,6 +60,18 @@ void region_seed(struct exact *x, struct exact_thread *t, const frame_t *f, bool
     }
 }
 
+void region_forget(struct exact *x, const frame_t *f)
+{
+    for (uint32_t i = 0; i < regions_mine->n; i++) {
+        struct region_slot *slot = &regions_mine->slots[i];
+        if (!region_is_of(slot, (uint64_t)f, FRAME_CODE(f)))
+            continue;
+        if (slot->generation == x->generation)
+            open_calls_end(&x->open, slot->call);
+        slot->frame = 0;
+    }
+}
+
 void region_enter(const frame_t *f, struct region_slot *slot)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);

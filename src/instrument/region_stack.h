@@ -16,6 +16,9 @@ void region_enter(const struct _PyInterpreterFrame *f, struct region_slot *slot)
 uint32_t region_leave(const struct region_slot *slot);
 void region_note_attributes(uint32_t serial, const char *text, uint32_t length);
 
+/* What `f` had entered and never left ends: `f` ends, or another begins in its place in memory. */
+void region_forget(struct exact *x, const struct _PyInterpreterFrame *f);
+
 /* The generator or coroutine `f`, which is on top, goes on within the regions that it had entered. */
 void region_resume(struct exact *x, struct exact_thread *t, const struct _PyInterpreterFrame *f);
 

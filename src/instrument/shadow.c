@@ -252,7 +252,7 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     struct exact_frame *top = &t->stack[depth - 1];
     if (!LIKELY(depth && depth != t->capacity && (uint64_t)f->previous == top->frame &&
                 (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED) ||
-        (!is_call && regions_mine))
+        (regions_mine && (!is_call || is_generator((const PyCodeObject *)code))))
         return false;
     struct exact_node *node = exact_hot_child(x, top->node, code);
     if (!LIKELY(node))
@@ -283,6 +283,9 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
         shadow_leave();
         return again;
     }
+    /* A generator that yields while it is destroyed ends without an event, and its regions live on in a cycle. */
+    if (is_call && regions_mine && is_generator((const PyCodeObject *)code))
+        region_forget(x, f);
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
         const struct exact_frame *top = &t->stack[t->depth - 1];
@@ -325,13 +328,15 @@ struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const
 
 /* The end of a frame that is not the top: those above it ended unseen. */
 static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_thread *t,
-                                                const frame_t *f, uint64_t now)
+                                                const frame_t *f, enum ending how, uint64_t now)
 {
     for (uint32_t i = t->depth; i; i--)
         if (t->stack[i - 1].frame == (uint64_t)f && !(t->stack[i - 1].flags & EXACT_REGION) &&
             shadow_is_same(x, t, i - 1, f)) {
             while (t->depth > i)
                 shadow_drop(x, t, now, RETURNED);
+            if (how != YIELDED && regions_mine)
+                region_forget(x, f); /* by `__enter__`, called by name */
             end_inside(t, i - 1, now);
             return true;
         }
@@ -396,7 +401,7 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
     if (LIKELY(t)) {
         const struct exact_frame *top = &t->stack[t->depth - 1];
         if (LIKELY(t->depth && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED) ||
-            unwind_to(x, t, f, now)) {
+            unwind_to(x, t, f, how, now)) {
             if (how == RAISED && !exact_is_own(t->stack[t->depth - 1].node))
                 atomic_fetch_add_explicit(&t->stack[t->depth - 1].node->raised, 1,
                                           memory_order_relaxed);

@@ -40,6 +40,11 @@ THROWN_THROUGH_REGIONS = Program(
         [("catch", "E0"), ("region", "r1", [("catch", "E0")]), ("call", "plain", 0)],
     ],
 )
+# A generator yields while it is destroyed, in a region; the next one takes its place in memory.
+YIELDS_WHILE_DESTROYED = Program(
+    [[("peek", 0)]],
+    [[("finally", [("yield",)], [("region", "r0", [("catch", "E0")])])]],
+)
 
 
 def measured(profile: Profile, file: str) -> dict[tuple[str, ...], Truth]:
@@ -94,7 +99,7 @@ def test_random_programs(options: str, tmp_path: Path) -> None:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @example([THROWN_THROUGH, THROWN_THROUGH_REGIONS])
+    @example([THROWN_THROUGH, THROWN_THROUGH_REGIONS, YIELDS_WHILE_DESTROYED])
     @given(st.lists(programs(), min_size=1, max_size=30))
     def check(batch: list[Program]) -> None:
         model = Model()
