@@ -56,6 +56,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
+    "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers
     "clang": lambda: works("clang", "--version"),
     "lttng": has_lttng,
     "debuginfod": lambda: shutil.which("debuginfod-find") is not None,
@@ -64,7 +65,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "interpreter_symbols": lambda: not is_stripped(),
     "plain_build": lambda: not os.environ.get("SAN"),  # libc alone, and at its own speed
 }
-MAY_LACK = {"interpreter_symbols", "plain_build", "ray", *(["root"] if TEST_AS == "user" else [])}
+ROOTS = ["root", "bpftrace"]  # nobody else has them
+MAY_LACK = {"interpreter_symbols", "plain_build", "ray", *(ROOTS if TEST_AS == "user" else [])}
 
 ERROR_LINES, ERROR_COLUMNS = 12, 300  # of a failed test, in PYHYBRID_FAILURES
 

@@ -38,6 +38,15 @@ static void int_text(char to[VALUE_TEXT_BYTES], PyObject *value)
         snprintf(to, VALUE_TEXT_BYTES, "%lld", n);
 }
 
+static void float_text(char to[VALUE_TEXT_BYTES], double value)
+{
+    char *text = PyOS_double_to_string(value, 'r', 0, Py_DTSF_ADD_DOT_0, NULL);
+    snprintf(to, VALUE_TEXT_BYTES, "%s", text ? text : "<float>");
+    PyMem_Free(text);
+    if (!text)
+        PyErr_Clear();
+}
+
 static void exception_text(char to[VALUE_TEXT_BYTES], PyObject *value)
 {
     PyObject *args = ((PyBaseExceptionObject *)value)->args;
@@ -61,7 +70,7 @@ void value_text(char to[VALUE_TEXT_BYTES], PyObject *value)
     else if (PyLong_CheckExact(value))
         int_text(to, value);
     else if (PyFloat_CheckExact(value))
-        snprintf(to, VALUE_TEXT_BYTES, "%.17g", PyFloat_AS_DOUBLE(value));
+        float_text(to, PyFloat_AS_DOUBLE(value));
     else if (PyUnicode_CheckExact(value))
         copy_string(to, "'", value, "'");
     else if (PyTuple_CheckExact(value) || PyList_CheckExact(value))

@@ -1,5 +1,5 @@
 /* value_text.h - what values, exceptions and callables look like, in few characters.  Runs no code of the program's but by
- * value_repr, allocates nothing else, sets no exception.
+ * value_repr, sets no exception.
  *
  * Context: with the GIL.
  */
