@@ -52,7 +52,7 @@ MODES = ("sample", "trace", "hybrid", "none")
 SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
-ALL_FORMATS = (*FORMATS, "pstats", "callgrind")  # exporters.EXPORTERS
+ALL_FORMATS = (*FORMATS, "pstats", "callgrind", "lttng")  # exporters.EXPORTERS
 SINKS = ("print", "usdt", "lttng")  # src/emit
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
@@ -184,7 +184,7 @@ class ProfilerOptions(Declared):
         at_command_line=None,
         metavar="NAME",
         help="export this format instead of the default ones (folded, perf, perf-map; with --mode "
-        "trace folded): also pstats, callgrind",
+        "trace folded): also pstats, callgrind, lttng",
         keyword_help="also export these, by their names on the command line",
     )
     include: Sequence[str] = option(

@@ -17,6 +17,7 @@ from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.in_place import into
+from pyhybrid.exporters.lttng import Lttng
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf.bundle import write_bundle
 from pyhybrid.exporters.perf.names_map import PerfMap, missing
@@ -99,6 +100,8 @@ class Export:
             raise UsageError("--compensate is for pstats and callgrind")
         if args.min_time and not set(args.format) <= {Folded.name, PStats.name, Callgrind.name}:
             raise UsageError("--min-time is for folded, pstats and callgrind")
+        if args.output and Lttng.name in args.format:
+            raise UsageError("lttng goes to LTTng's session: -o is for the other formats")
         of_names = args.full_names or args.all_frames or args.no_inlines or args.debuginfod
         if of_names and Folded.name not in args.format:
             options = "--full-names, --all-frames, --no-inlines and --debuginfod"

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.exporters.lttng import Lttng
 from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import Perf
@@ -28,7 +29,7 @@ class Exporter(Protocol):
 
 
 EXPORTERS: dict[str, type[Exporter]] = {
-    each.name: each for each in (Folded, Perf, PerfMap, PStats, Callgrind)
+    each.name: each for each in (Folded, Perf, PerfMap, PStats, Callgrind, Lttng)
 }
 # perf finds inlined functions by addresses itself, and exact figures are of whole functions.
-AS_RECORDED = {each.name for each in (Perf, PerfMap, PStats, Callgrind)}
+AS_RECORDED = {each.name for each in (Perf, PerfMap, PStats, Callgrind, Lttng)}

@@ -1,12 +1,13 @@
 /* The sink `lttng`: each begin and end is an event of LTTng-UST, recorded by whatever session of lttng-sessiond wants it.
  *
- * The only object that defines these events, and that knows LTTng.  LTTng's own threads, two, live from the
+ * The only object that defines these events, and that knows LTTng (function_stats.h is its door for pylttng).  LTTng's own threads, two, live from the
  * time it is loaded to the end of the program; they sleep unless a session changes.
  *
  * Never: LTTNG_UST_ALLOW_BLOCKING, which would let the program wait for the daemon with the GIL; LTTng's following of forks,
  * after which children of subprocess(preexec_fn=...) abort (liblttng-ust 2.13). */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
+#include "lttng_stats.h"
 #include "lttng_turns.h"
 
 #include <errno.h>
@@ -119,3 +120,17 @@ const struct emit_sink pyhybrid_sink = {
     .end = end,
     .close = close_sink,
 };
+
+__attribute__((visibility("default"))) function_stats_emit_t pyhybrid_function_stats_emit;
+__attribute__((
+    visibility("default"))) function_stats_is_recorded_t pyhybrid_function_stats_is_recorded;
+
+void pyhybrid_function_stats_emit(const struct function_stats *s)
+{
+    lttng_ust_tracepoint(sysmon, function_stats, s);
+}
+
+bool pyhybrid_function_stats_is_recorded(void)
+{
+    return lttng_ust_tracepoint_enabled(sysmon, function_stats);
+}

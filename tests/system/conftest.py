@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lttng_support import Lttng
 from perf_support import write_perf_map
 from support import TARGETS, WORKER, Run, build_extension, check_calls_shown, made_once, record
 
@@ -177,3 +178,20 @@ def profile(perfed: Path) -> Iterator[Profile]:
     with Profile.open(str(perfed / "out.pyhybrid")) as opened:
         write_perf_map(opened)
         yield opened
+
+
+@pytest.fixture
+def no_daemon() -> Iterator[Lttng]:
+    """Where a session daemon of LTTng's can be started that is the test's own."""
+    own = Lttng()
+    try:
+        yield own
+    finally:
+        own.close()
+
+
+@pytest.fixture
+def lttng(no_daemon: Lttng) -> Lttng:
+    """There it runs."""
+    no_daemon.start_daemon()
+    return no_daemon

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,12 +153,3 @@ def until(done: Any) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def own_lttng() -> Iterator[Lttng]:
-    own = Lttng()
-    try:
-        yield own
-    finally:
-        own.close()

@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lttng_support import BEGINS, ENDS, Event, Lttng, own_lttng
+from lttng_support import BEGINS, ENDS, Event, Lttng
 from support import TARGETS, Run
 
 pytestmark = pytest.mark.needs("lttng")
@@ -19,18 +19,6 @@ pytestmark = pytest.mark.needs("lttng")
 PROGRAM = TARGETS / "emitted.py"
 NONE = ("--mode", "none", "--emit", "lttng")
 ROOMY = ("--subbuf-size=1M", "--num-subbuf=8")
-
-
-@pytest.fixture
-def no_daemon() -> Iterator[Lttng]:
-    with own_lttng() as own:
-        yield own
-
-
-@pytest.fixture
-def lttng(no_daemon: Lttng) -> Lttng:
-    no_daemon.start_daemon()
-    return no_daemon
 
 
 def command(lttng: Lttng, *words: object) -> list[str]:

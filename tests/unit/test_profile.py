@@ -142,7 +142,7 @@ def read_everything(path: Path, out: Path) -> str:
             summarize(profile, [], [])
             Bundle(profile)
             for name, exporter in EXPORTERS.items():
-                if profile.exact or name not in ("pstats", "callgrind"):
+                if name != "lttng" and (profile.exact or name not in ("pstats", "callgrind")):
                     exporter().write(profile, str(out / name))
     except PyhybridError as error:
         return str(error)
