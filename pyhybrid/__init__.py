@@ -1,7 +1,7 @@
 """pyhybrid: one call tree for Python and the native code below it.
 
 From within a program: `Profiler`, `region`, `enable`, `disable` (capture/api.py); `@profile` and
-`write_profile` (capture/decorator.py, capture/shared_profile.py).
+`write_profile` (capture/decorator.py, capture/shared_profile.py); `open` reads a profile.
 """
 
 import os
@@ -9,12 +9,15 @@ import sys
 
 TYPE_CHECKING = False  # without `typing`, which takes a megabyte: there may be none
 if TYPE_CHECKING:
+    from pyhybrid.assemble.opening import open_profile
     from pyhybrid.capture.api import Profiler as Profiler
     from pyhybrid.capture.api import disable as disable
     from pyhybrid.capture.api import enable as enable
     from pyhybrid.capture.api import region as region
     from pyhybrid.capture.decorator import profile as profile
     from pyhybrid.capture.shared_profile import write_profile as write_profile
+
+    open = open_profile
 
 __version__ = "0.1.0"
 
@@ -26,13 +29,14 @@ if not any(name.startswith("_native.c") for name in os.listdir(__path__[0])):
         if folder != __path__[0] and os.path.isdir(folder)
     ]
 
-_API = {  # name: module
-    "Profiler": "capture.api",
-    "disable": "capture.api",
-    "enable": "capture.api",
-    "profile": "capture.decorator",
-    "region": "capture.api",
-    "write_profile": "capture.shared_profile",
+_API = {  # name: where it is
+    "Profiler": "capture.api.Profiler",
+    "disable": "capture.api.disable",
+    "enable": "capture.api.enable",
+    "open": "assemble.opening.open_profile",
+    "profile": "capture.decorator.profile",
+    "region": "capture.api.region",
+    "write_profile": "capture.shared_profile.write_profile",
 }
 
 
@@ -42,8 +46,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    module = importlib.import_module(f"pyhybrid.{_API[name]}")
-    return globals().setdefault(name, getattr(module, name))
+    module, _, there = _API[name].rpartition(".")
+    found: object = getattr(importlib.import_module(f"pyhybrid.{module}"), there)
+    return globals().setdefault(name, found)
 
 
 def __dir__() -> list[str]:

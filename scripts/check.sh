@@ -57,6 +57,7 @@ fi
 step "clang-format" format
 step "ruff" ruff check .
 step "ruff format" ruff format --check .
+step "rooms" lint-imports --no-cache --no-logo
 step "mypy" python -P -m mypy --strict --cache-dir=build/mypy pyhybrid
 
 [ -z "$failed" ] || {

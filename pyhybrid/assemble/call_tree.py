@@ -17,13 +17,13 @@ paths.
 import os
 from itertools import count
 
-from pyhybrid.assemble.frames import (
+from pyhybrid.assemble.frames import Frames
+from pyhybrid.spool.frame_words import (
     C_CALL_LIMIT,
     LINE_LIMIT,
     NATIVE_LIMIT,
     PSEUDO_LIMIT,
     REGION_LIMIT,
-    Frames,
 )
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import is_plumbing

@@ -11,8 +11,8 @@ where no call led to it (an iterator's) are two nodes, but one in the file.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from pyhybrid.assemble.frames import LINE_LIMIT
 from pyhybrid.profile_file.tables import Exact, Line
+from pyhybrid.spool.frame_words import LINE_LIMIT
 from pyhybrid.spool.records import ExactCount, Spool
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyhybrid.assemble.exact_half import Ticks
+from pyhybrid.profile_file.quantiles import value_at
 from pyhybrid.profile_file.tables import Call, Turn
 from pyhybrid.spool.records import CallTurn, Spool
-from pyhybrid.views.quantiles import value_at
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file.profile import Profile

@@ -7,7 +7,7 @@ Python loop.
 from array import array
 from collections import Counter
 
-from pyhybrid.assemble.frames import PSEUDO_LIMIT
+from pyhybrid.spool.frame_words import PSEUDO_LIMIT
 from pyhybrid.spool.layout import STACK_MASK
 from pyhybrid.spool.records import Chunk, Spool
 

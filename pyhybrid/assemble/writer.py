@@ -5,7 +5,6 @@ nanoseconds here: the spool counts sampling periods.
 """
 
 import json
-import os
 import sqlite3
 from array import array
 from collections.abc import Iterable
@@ -17,14 +16,12 @@ from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import KeptCalls
 from pyhybrid.assemble.sample_counts import ThreadSamples
+from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.tables import Exact, Line, gil_name, stack_of, waits
 from pyhybrid.pseudo import loss_name
 from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
 
 PROCESS = 1  # one spool is one process
-APPLICATION_ID = 0x50594842
-SCHEMA_VERSION = 3
-SCHEMA = os.path.join(os.path.dirname(os.path.dirname(__file__)), "profile_file", "schema.sql")
 
 NO_COUNTERS = Counters(0, 0, 0, 0, 0, (), (), ())
 
@@ -177,8 +174,7 @@ def write(
     lines: list[Line],
 ) -> None:
     """Fill the empty `database`: one transaction, no journal (the caller renames it when whole)."""
-    with open(SCHEMA, encoding="utf-8") as file:
-        database.executescript(f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{file.read()}")
+    database.executescript(f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{schema.TEXT}")
     database.execute("BEGIN")
     meta = ((key, json.dumps(value)) for key, value in sorted(spool.meta.items()))
     _insert(database, "meta", meta)

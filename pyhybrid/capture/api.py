@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import pyhybrid
 from pyhybrid._native import region
 from pyhybrid.capture import profiling_run
 from pyhybrid.capture.finisher import NO_INTERPRETER
@@ -126,9 +127,8 @@ class Profiler:
         try:
             path = profiling.finish()
             if path is not None and opens:
-                from pyhybrid.profile_file.profile import Profile
-
-                self._profile = Profile.open(path)
+                # What reads profiles is no part of capture: it comes into the process only here.
+                self._profile = pyhybrid.open(path)
         finally:
             if self._folder:
                 shutil.rmtree(self._folder, ignore_errors=True)

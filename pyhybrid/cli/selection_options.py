@@ -3,6 +3,7 @@
 import argparse
 import os
 
+from pyhybrid.assemble import opening
 from pyhybrid.cli.parser import DURATION
 from pyhybrid.cli.unfinished_runs import is_newer, usual_file
 from pyhybrid.errors import PyhybridError, UsageError
@@ -44,7 +45,7 @@ def open_profile(args: argparse.Namespace) -> Profile:
         if not os.path.exists(args.file):
             raise PyhybridError(f"there is no {args.file}, but {whose}")
         say(f"{args.file} is older: {whose}")
-    return Profile.open(args.file)
+    return opening.open_profile(args.file)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:

@@ -1,16 +1,15 @@
-"""The SQLite database behind an opened profile: a file of ours, or a spool finished in memory."""
+"""The SQLite database behind an opened profile."""
 
 import os
 import sqlite3
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from pyhybrid.assemble.assemble import assemble
-from pyhybrid.assemble.writer import APPLICATION_ID, SCHEMA_VERSION
 from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.fork_guard import in_sqlite
-from pyhybrid.spool.layout import MAGIC as SPOOL_MAGIC
-from pyhybrid.symbols.resolve import Demangle, Loader
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s
@@ -26,22 +25,25 @@ class Database(sqlite3.Connection):
         inside.abandon(self)
 
 
-def open_database(path: str, symbols: tuple[Loader, Demangle] | None) -> Database:
-    """The tables of schema.sql, of a profile file or a spool: see `Profile.open`."""
-    is_spool = _is_spool(path)
-    name = ":memory:" if is_spool else f"file:{_quoted(path)}?mode=ro&immutable=1"
+def open_file(path: str) -> Database:
+    """The tables of a profile file: see `Profile.open`."""
+    if begin_of(path) != SQLITE_MAGIC:
+        raise PyhybridError(f"{path}: not a pyhybrid profile")
+    return filled(path, f"file:{_quoted(path)}?mode=ro&immutable=1", partial(_check, path))
+
+
+def filled(path: str, name: str, fill: Callable[[Database], None]) -> Database:
+    """The database that SQLite knows by `name`, once `fill` has filled or checked it.
+
+    Raises PyhybridError, about `path`.
+    """
     with in_sqlite:
         try:
-            database = Database(
-                name, uri=not is_spool, isolation_level=None, check_same_thread=False
-            )
+            database = Database(name, uri=True, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise PyhybridError(f"cannot read {path}: {one_line(error)}") from error
         try:
-            if is_spool:
-                assemble(database, path, symbols)
-            else:
-                _check(path, database)
+            fill(database)
         except DAMAGED as error:
             database.close()
             raise PyhybridError(f"{path}: damaged: {one_line(error)}") from error
@@ -51,16 +53,13 @@ def open_database(path: str, symbols: tuple[Loader, Demangle] | None) -> Databas
     return database
 
 
-def _is_spool(path: str) -> bool:
+def begin_of(path: str) -> bytes:
+    """The first bytes of a file: what kind it is.  Raises PyhybridError."""
     try:
         with open(path, "rb") as file:
-            magic = file.read(16)
+            return file.read(len(SQLITE_MAGIC))
     except OSError as error:
         raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
-    is_spool = magic.startswith(SPOOL_MAGIC)
-    if not is_spool and magic != SQLITE_MAGIC:
-        raise PyhybridError(f"{path}: not a pyhybrid profile")
-    return is_spool
 
 
 def _quoted(path: str) -> str:
@@ -75,14 +74,14 @@ def _check(path: str, database: Database) -> None:
     size = os.path.getsize(path)
     # No damage makes a value longer than its file.
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(size, MAX_VALUE_BYTES))
-    if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+    if database.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
         raise PyhybridError(f"{path}: an SQLite database, but not a pyhybrid profile")
     version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version != SCHEMA_VERSION:
-        age = "a newer" if version > SCHEMA_VERSION else "an older"
+    if version != schema.VERSION:
+        age = "a newer" if version > schema.VERSION else "an older"
         raise PyhybridError(
             f"{path}: schema version {version}, written by {age} pyhybrid "
-            f"(this one reads {SCHEMA_VERSION})"
+            f"(this one reads {schema.VERSION})"
         )
     if size <= CHECKED_BYTES:
         verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]

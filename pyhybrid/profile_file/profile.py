@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pyhybrid.damage import damage_in, one_line
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.database import DAMAGED, open_database
+from pyhybrid.profile_file.database import DAMAGED, open_file
 from pyhybrid.profile_file.dataframe import data_frame
 from pyhybrid.profile_file.event_log import events
 from pyhybrid.profile_file.fork_guard import in_sqlite
@@ -40,7 +40,6 @@ from pyhybrid.profile_file.tables import (
     Thread,
     Turn,
 )
-from pyhybrid.symbols.resolve import Demangle, Loader
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
 
@@ -81,13 +80,13 @@ class Profile:
         self._database = database
 
     @classmethod
-    def open(cls, path: str, symbols: tuple[Loader, Demangle] | None = None) -> "Profile":
-        """Open a profile file or a spool; `symbols` replaces the native lookup for spools.
+    def open(cls, path: str) -> "Profile":
+        """Open a profile file.  (`pyhybrid.open` also reads what a killed run left.)
 
         Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of
         another version than this program's.
         """
-        return cls(path, open_database(path, symbols))
+        return cls(path, open_file(path))
 
     def close(self) -> None:
         """Close the file; what was read stays."""

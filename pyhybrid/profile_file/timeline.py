@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from pyhybrid.profile_file.tables import Chunk
-from pyhybrid.views.slow_calls import Spans
+
+Spans = list[tuple[int, int]]  # begins and ends, in nanoseconds
 
 _MAX_STEP_NS = (1 << 32) - 1
 

@@ -13,9 +13,9 @@ from itertools import accumulate, count, pairwise
 from operator import lt
 from typing import Any
 
-from pyhybrid.assemble.frames import PSEUDO_LIMIT
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout as form
+from pyhybrid.spool.frame_words import PSEUDO_LIMIT
 from pyhybrid.spool.framing import Damage, records
 from pyhybrid.spool.records import (
     CallTimes,

@@ -7,13 +7,11 @@ ran.  A file's addresses are looked up all at once (src/symbolize/dwarf/dwarf_li
 import errno
 import importlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Module
 from pyhybrid.symbols.build_check import is_newer
 from pyhybrid.symbols.resolve import Demangle
 
@@ -29,6 +27,19 @@ class SourceFunction(NamedTuple):
 InlinedCall = tuple[SourceFunction, str | None, int]  # the function, the calling file and line
 # File, line, the inlined calls there, innermost first, and the function that contains them all.
 Position = tuple[str | None, int, list[InlinedCall], SourceFunction]
+
+
+class LoadedFile(Protocol):
+    """A module: its file, where that was loaded (what is added to its addresses), and when."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def build_id(self) -> str | None: ...
+    @property
+    def base(self) -> int: ...
+    @property
+    def load_ns(self) -> int: ...
 
 
 class DebugInfo(Protocol):
@@ -60,18 +71,21 @@ def default_reader(limit_bytes: int = 0) -> tuple[OpenDebugInfo, Demangle]:
 
 
 class DebugFiles:
-    """The DWARF of a profile's modules; `notes` says which could not be used, and why."""
+    """The DWARF of a profile's modules; `notes` says which could not be used, and why.
+
+    `meta` is the profile's: it tells when the program ran.
+    """
 
     def __init__(
-        self, profile: Profile, open_file: OpenDebugInfo, fetch: Fetch | None = None
+        self, meta: Mapping[str, Any], open_file: OpenDebugInfo, fetch: Fetch | None = None
     ) -> None:
         self.notes: list[str] = []
-        self._profile = profile
+        self._meta = meta
         self._open_file = open_file
         self._fetch = fetch
         self._open: dict[tuple[str, str | None], DebugInfo | None] = {}
 
-    def find(self, module: Module, addresses: Iterable[int]) -> dict[int, Position]:
+    def find(self, module: LoadedFile, addresses: Iterable[int]) -> dict[int, Position]:
         """The positions of absolute addresses in the module, as far as they are known."""
         absolute = sorted(address for address in addresses if address >= module.base)
         debug_info = self._of(module) if absolute else None
@@ -80,15 +94,15 @@ class DebugFiles:
         found = debug_info.resolve([address - module.base for address in absolute])
         return {at: position for at, position in zip(absolute, found, strict=True) if position}
 
-    def _of(self, module: Module) -> DebugInfo | None:
+    def _of(self, module: LoadedFile) -> DebugInfo | None:
         key = (module.path, module.build_id)  # a library can be loaded twice
         if key not in self._open:
             self._open[key] = self._read(module)
         return self._open[key]
 
-    def _read(self, module: Module) -> DebugInfo | None:
+    def _read(self, module: LoadedFile) -> DebugInfo | None:
         path, build_id = module.path, module.build_id
-        if not build_id and is_newer(path, module.load_ns, self._profile.meta):
+        if not build_id and is_newer(path, module.load_ns, self._meta):
             return None
         try:
             return self._open_file(path, build_id)

@@ -51,7 +51,7 @@ def with_inlined(
         open_file, demangle = reader or default_reader(limit_bytes)
     except PyhybridError as error:
         return profile, [str(error)]
-    files = DebugFiles(profile, open_file, fetch)
+    files = DebugFiles(profile.meta, open_file, fetch)
     positions = _positions(profile, files)
     if not positions:
         return profile, files.notes

@@ -21,9 +21,9 @@ from pyhybrid.profile_file.tables import (
     stack_of,
     waits,
 )
-from pyhybrid.profile_file.timeline import parts, times, within
+from pyhybrid.profile_file.timeline import Spans, parts, times, within
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.slow_calls import SlowerThan, Spans, spans_of
+from pyhybrid.views.slow_calls import SlowerThan, spans_of
 
 PYTHON_ONLY, NATIVE_ONLY = "python", "native"
 

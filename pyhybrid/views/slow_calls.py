@@ -10,9 +10,8 @@ from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call
+from pyhybrid.profile_file.timeline import Spans
 from pyhybrid.views.labels import short_time
-
-Spans = list[tuple[int, int]]
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from math import exp2
 from pyhybrid import pseudo
 from pyhybrid._profile import descend, take
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.quantiles import value_at
 from pyhybrid.profile_file.tables import Thread
-from pyhybrid.views.quantiles import value_at
 
 # From best to worst; a stack is as good as its worst frame.
 COMPLETE, RE_ANCHORED, GAPPED, TRUNCATED = QUALITIES = (

@@ -25,6 +25,7 @@ from example_profile import fake_symbols
 from mutate import Pieces, damage
 from spool_writer import with_checks
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
@@ -74,7 +75,7 @@ def read_spool(data: bytes) -> None:
     """As `report` and `export` do: what is damaged is left out, or one line."""
     INPUT.write_bytes(with_checks(data))
     try:
-        profile = Profile.open(str(INPUT), fake_symbols())
+        profile = open_profile(str(INPUT), fake_symbols())
     except PyhybridError as error:
         assert "\n" not in str(error), error
         return
@@ -98,7 +99,7 @@ TABLES = (
 def read_profile(data: bytes) -> None:
     """All tables, and what `report` and `export` make of them."""
     try:
-        profile = Profile.open(str(INPUT))
+        profile = open_profile(str(INPUT))
     except PyhybridError as error:
         assert "\n" not in str(error), error
         return

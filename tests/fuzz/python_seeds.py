@@ -10,9 +10,9 @@ from example_profile import example, fake_symbols
 from mutate import Pieces
 from spool_writer import SpoolWriter, c_call, kernel, native, pseudo, python, region
 
-from pyhybrid.assemble.frames import LINE_LIMIT
 from pyhybrid.cli.finish import finish
 from pyhybrid.spool import layout as form
+from pyhybrid.spool.frame_words import LINE_LIMIT
 
 CODE = 0x7E0000000000
 PID = 4242

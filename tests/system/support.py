@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Thread
 from pyhybrid.symbols.resolve import PLT
@@ -121,7 +122,7 @@ class Run:
         return self.folder / name
 
     def profile(self, name: str = "out.pyhybrid") -> Profile:
-        self.opened.append(Profile.open(str(self.path(name))))
+        self.opened.append(open_profile(str(self.path(name))))
         return self.opened[-1]
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 from support import Run, check_invariants
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.spool import framing
 from pyhybrid.spool import layout as form
 
@@ -51,7 +51,7 @@ def test_the_part_is_readable(pyhybrid: Callable[..., Run], tmp_path: Path, how:
     assert run.result.returncode == code
     part = tmp_path / "out.pyhybrid.part"
     assert [p for p in tmp_path.iterdir() if p.name != "core"] == [part]
-    with Profile.open(str(part)) as profile:
+    with open_profile(str(part)) as profile:
         check_invariants(profile)
         assert profile.process.end_ns is None
         assert sum(t.recorded_weight_ns for t in profile.threads.values()) > 1_300_000_000
@@ -82,7 +82,7 @@ def test_what_runs_has_its_time(pyhybrid: Callable[..., Run], tmp_path: Path) ->
     began = time.monotonic_ns()
     pyhybrid("-q", "--c-calls", "-c", RUNS, check=False)
     took = time.monotonic_ns() - began
-    with Profile.open(str(tmp_path / "out.pyhybrid.part")) as profile:
+    with open_profile(str(tmp_path / "out.pyhybrid.part")) as profile:
         rows = {profile.frames[profile.nodes.frame[row.node]].name: row for row in profile.exact}
     sleep = next(row for name, row in rows.items() if "sleep" in name)
     for row in (rows["spin"], rows["outer"], rows["waits"], sleep):
@@ -160,7 +160,7 @@ def check_killed(tmp_path: Path, after: float) -> None:
         process.kill()
         process.wait()
         last_ns = struct.unpack("qq", os.pread(log.fileno(), 16, 0))[1]
-    with Profile.open(str(tmp_path / "out.pyhybrid.part")) as profile:
+    with open_profile(str(tmp_path / "out.pyhybrid.part")) as profile:
         check_invariants(profile)
         rows = [
             row

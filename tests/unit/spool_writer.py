@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import adler32
 
-from pyhybrid.assemble.frames import (
+from pyhybrid.spool import layout as form
+from pyhybrid.spool.frame_words import (
     C_CALL_LIMIT,
     KERNEL_LIMIT,
     NATIVE_LIMIT,
@@ -14,7 +15,6 @@ from pyhybrid.assemble.frames import (
     PSEUDO_LIMIT,
     REGION_LIMIT,
 )
-from pyhybrid.spool import layout as form
 from pyhybrid.symbols.resolve import ADDRESS_BITS, ADDRESS_MASK
 
 META = {

@@ -9,6 +9,7 @@ from example_profile import PID, example, fake_symbols
 from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.exporters.perf.bundle import Bundle, write_bundle
 from pyhybrid.profile_file.profile import Profile
 
@@ -16,7 +17,7 @@ from pyhybrid.profile_file.profile import Profile
 @pytest.fixture
 def profile(tmp_path: Path) -> Iterator[Profile]:
     """The example."""
-    with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as opened:
+    with open_profile(example().save(tmp_path / "x.part"), fake_symbols()) as opened:
         yield opened
 
 
@@ -59,7 +60,7 @@ def test_every_name_of_exact_paths(tmp_path: Path) -> None:
     writer.exact_nodes(1, 1, *enumerate(path))
     writer.exact_counts(1, {"node": 4, "calls": 1, "ticks": 50})
     writer.end()
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         bundle = Bundle(profile)
         write_bundle(profile, str(tmp_path / "b"))
     chain = re.findall(r"^\s+[0-9a-f]+ (.*)$", script(tmp_path / "b"), re.MULTILINE)
@@ -87,7 +88,7 @@ def test_libraries_without_a_build_id_and_functions_without_a_size(tmp_path: Pat
     rows = [writer.stack(native(1, at)) for at in (0x1234, 0x1300, 0x1400)]
     writer.stacks()
     writer.samples(1, rows)
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         write_bundle(profile, str(tmp_path / "b"))
     names = re.findall(r"^\s+[0-9a-f]+ (.*) \(/lib/stripped", script(tmp_path / "b"), re.MULTILINE)
     assert names == [
@@ -109,7 +110,7 @@ def test_copies_of_a_library_share_its_image(tmp_path: Path) -> None:
     rows = [writer.stack(start + 4) for start in starts]
     writer.stacks()
     writer.samples(1, rows)
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         ((_, contents),) = (
             item for item in Bundle(profile).files.items() if item[0].endswith("07" * 19 + "/elf")
         )

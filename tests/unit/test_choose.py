@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from spool_writer import SpoolWriter, native, pseudo, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.perf_data import Perf
@@ -48,7 +49,7 @@ def profile(tmp_path: Path) -> Iterator[Profile]:
     spool.counters(1, 6, 15, lost=(3,), cpu_ns=6_000_000)
     spool.counters(2, 2, 2, cpu_ns=2_000_000)
     spool.end()
-    with Profile.open(spool.save(tmp_path / "x.part")) as opened:
+    with open_profile(spool.save(tmp_path / "x.part")) as opened:
         yield opened
 
 
@@ -204,5 +205,5 @@ def test_a_cpu_clock_has_nothing_off_the_cpu(tmp_path: Path) -> None:
     spool = SpoolWriter()
     spool.meta()
     refuses = pytest.raises(PyhybridError, match="--clock wall")
-    with Profile.open(spool.save(tmp_path / "y.part")) as cpu, refuses:
+    with open_profile(spool.save(tmp_path / "y.part")) as cpu, refuses:
         choose(cpu, Choice(off_cpu=True))

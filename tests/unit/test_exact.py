@@ -9,6 +9,7 @@ import pytest
 from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
@@ -25,7 +26,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     profiles = []
 
     def profile_of(writer: SpoolWriter) -> Profile:
-        profiles.append(Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()))
+        profiles.append(open_profile(writer.save(tmp_path / "x.part"), fake_symbols()))
         return profiles[-1]
 
     yield profile_of

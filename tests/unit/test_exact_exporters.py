@@ -10,6 +10,7 @@ import pytest
 from example_profile import PATHS, PYTHON, fake_symbols
 from spool_writer import SpoolWriter, c_call, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
@@ -39,7 +40,7 @@ def trace(tmp_path: Path, *threads: list[tuple[int, int, dict[str, int]]]) -> Pr
         counts = [{"node": node, **row[2]} for node, row in enumerate(rows, 1)]
         spool.exact_counts(index, *counts)
     spool.end()
-    return Profile.open(spool.save(tmp_path / "x.part"), fake_symbols())
+    return open_profile(spool.save(tmp_path / "x.part"), fake_symbols())
 
 
 def stats(profile: Profile, tmp_path: Path) -> dict[Any, Any]:
@@ -180,7 +181,7 @@ def test_c_functions_have_their_python_names(tmp_path: Path) -> None:
     counts = ((1, 1, 100), (2, 2, 90), (3, 6, 50))
     spool.exact_counts(1, *({"node": i, "calls": n, "ticks": ticks} for i, n, ticks in counts))
     spool.end()
-    with Profile.open(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
         found = PStats().stats(profile)
         costs, calls = callgrind(profile)
     built_in = ("~", 0, "<built-in method builtins.sorted>")

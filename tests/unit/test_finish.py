@@ -13,9 +13,9 @@ from spool_writer import SpoolWriter, native, pseudo, python
 from steps import steps
 
 from pyhybrid.assemble.assemble import assemble
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli.finish import finish, main
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
 
 Finished = Callable[[SpoolWriter], sqlite3.Connection]
 
@@ -257,7 +257,7 @@ def test_numbers_that_no_table_can_hold(tmp_path: Path) -> None:
     with pytest.raises(PyhybridError, match="damaged"):
         finish(path, str(tmp_path / "out"), fake_symbols())
     with pytest.raises(PyhybridError, match="damaged"):
-        Profile.open(path, fake_symbols())
+        open_profile(path, fake_symbols())
     assert os.listdir(tmp_path) == ["out.part"]
 
 
@@ -376,7 +376,7 @@ def test_a_library_that_changed_after_it_was_loaded(
     writer.stacks()
     writer.samples(1, [row])
     spool = writer.save(tmp_path / "x.part")
-    with Profile.open(spool, (lambda path, build_id: OneFunction(), str)) as profile:
+    with open_profile(spool, (lambda path, build_id: OneFunction(), str)) as profile:
         (name,) = (frame.name for frame in profile.frames.values())
         if age_s > 0 or build_id:
             assert name == "work"

@@ -7,6 +7,7 @@ from example_profile import PATHS, PYTHON, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter, native, python
 from traces import trace
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.folded_tree import FoldedTree
@@ -17,7 +18,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 def opened(writer: SpoolWriter, tmp_path: Path) -> Profile:
     """The spool as a profile."""
-    return Profile.open(writer.save(tmp_path / "x.part"), fake_symbols())
+    return open_profile(writer.save(tmp_path / "x.part"), fake_symbols())
 
 
 def test_golden(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 from spool_writer import SpoolWriter, c_call, native, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
@@ -138,7 +139,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 
     def profile_of(writer: SpoolWriter) -> Profile:
         symbols = (FakeSymbols, demangle)
-        profiles.append(Profile.open(writer.save(tmp_path / "x.part"), symbols))
+        profiles.append(open_profile(writer.save(tmp_path / "x.part"), symbols))
         return profiles[-1]
 
     yield profile_of

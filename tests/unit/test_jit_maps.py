@@ -18,6 +18,7 @@ from large_inputs import CODE, many_functions
 from spool_writer import SpoolWriter, native, python
 from steps import steps
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.addresses import PAGE, REGIONS
@@ -311,7 +312,7 @@ def jit_profile(tmp_path: Path, **meta: object) -> Profile:
     stacks = [writer.stack(python(1, 1), native(0, address)) for address in addresses]
     writer.stacks()
     writer.samples(1, stacks)
-    return Profile.open(writer.save(tmp_path / "x.part"), fake_symbols())
+    return open_profile(writer.save(tmp_path / "x.part"), fake_symbols())
 
 
 def native_rows(profile: Profile) -> list[tuple[object, ...]]:
@@ -363,7 +364,7 @@ def test_files_that_cannot_be_read_are_notes(tmp_path: Path) -> None:
 def test_files_are_not_read_without_need(tmp_path: Path) -> None:
     writer = SpoolWriter()
     writer.meta(perf_map=str(tmp_path / "gone"))
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         assert profile.meta["notes"] == []
 
 
@@ -427,7 +428,7 @@ def test_the_exported_map_keeps_earlier_runs_of_the_process(tmp_path: Path) -> N
 
 def test_no_runtime_wrote_names(tmp_path: Path) -> None:
     writer = example()
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         assert profile.process.pid == PID
         assert (0x7E0000000000, PAGE, "[jit]") in [
             (int(a, 16), int(n, 16), name)

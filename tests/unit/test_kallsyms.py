@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import layout as perf_format
@@ -105,7 +106,7 @@ def recorded(tmp_path: Path, **meta: object) -> Profile:
     writer.samples(1, rows)
     writer.counters(1, 2, 2, cpu_ns=2_000_000)
     writer.end()
-    return Profile.open(writer.save(tmp_path / "x.part"), (lambda path, _: NoSymbols(), str))
+    return open_profile(writer.save(tmp_path / "x.part"), (lambda path, _: NoSymbols(), str))
 
 
 class NoSymbols:

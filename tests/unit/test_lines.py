@@ -9,12 +9,13 @@ import pytest
 from example_profile import fake_symbols
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.assemble.frames import LINE_LIMIT
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.source_text import find_source, read_source
 from pyhybrid.report.summary import as_json, summarize
+from pyhybrid.spool.frame_words import LINE_LIMIT
 from pyhybrid.views.python_lines import FunctionLines, LineFigures, function_lines
 
 MAIN, WORK, SORTED = python(1, 0), python(2, 0), native(1, 0x100)
@@ -58,7 +59,7 @@ def spool(recorded: bool = True) -> SpoolWriter:
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Iterator[Profile]:
-    with Profile.open(spool().save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(spool().save(tmp_path / "x.part"), fake_symbols()) as profile:
         yield profile
 
 
@@ -119,7 +120,7 @@ def test_a_listing_without_source(profile: Profile) -> None:
 
 def test_none_recorded(tmp_path: Path) -> None:
     path = spool(recorded=False).save(tmp_path / "x.part")
-    with Profile.open(path, fake_symbols()) as profile:
+    with open_profile(path, fake_symbols()) as profile:
         assert profile.lines == []
         assert summarize(profile, [], []).lines is None
         with pytest.raises(PyhybridError, match="no lines were recorded"):

@@ -9,6 +9,7 @@ import pytest
 from example_profile import WEIGHT, example, fake_symbols
 from traces import Rows, trace
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture.option_kinds import Duration
 from pyhybrid.cli import main
 from pyhybrid.exporters.callgrind import Callgrind
@@ -159,7 +160,7 @@ def test_folded_paths_are_part_of_those_above(tmp_path: Path) -> None:
 
 
 def test_folded_samples_keep_their_sum(tmp_path: Path) -> None:
-    with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
         whole = folded(profile, 0)
         for min_time_ns in (2_000_000, 5_000_000, 10**12):
             cut = folded(profile, min_time_ns)
@@ -178,7 +179,7 @@ def test_the_summary_leaves_functions_out_and_says_how_many(tmp_path: Path) -> N
 
 
 def test_without_calls_samples_decide(tmp_path: Path) -> None:
-    with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
         whole, cut = summarize(profile, [], []), summarize(profile, [], [], 5_000_000)
     assert {f.name for f in whole.functions if f.total_ns >= 5_000_000} == {
         f.name for f in cut.functions

@@ -22,6 +22,7 @@ from example_profile import (
 from perf_support import perf
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.perf.addresses import PAGE, REGIONS, SyntheticAddresses
@@ -39,7 +40,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 @pytest.fixture
 def profile(tmp_path: Path) -> Iterator[Profile]:
     """The example."""
-    with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as opened:
+    with open_profile(example().save(tmp_path / "x.part"), fake_symbols()) as opened:
         yield opened
 
 
@@ -63,7 +64,7 @@ def test_what_only_damaged_files_have_is_written_all_the_same(tmp_path: Path) ->
     row = spool.stack(kernel(0xFFFF888000001000), native(1, 16))
     spool.stacks()
     spool.samples(1, [row])
-    with Profile.open(spool.save(tmp_path / "x.part"), all_in_tables()) as profile:
+    with open_profile(spool.save(tmp_path / "x.part"), all_in_tables()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
     assert "long.so" in perf(tmp_path, "script")
 
@@ -144,7 +145,7 @@ def test_the_same_bytes_again(profile: Profile, tmp_path: Path) -> None:
 def test_beyond_the_limit_periods_are_summed(tmp_path: Path) -> None:
     writer = example()
     writer.samples(1, [14] * 50, first_ns=2_100_000_000)
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         output = Perf().write(profile, str(tmp_path / "perf.data"), limit_bytes=5000)
         assert len(output.notes) == 1
         assert "summed periods" in output.notes[0]
@@ -174,7 +175,7 @@ def test_deep_stacks_fit_a_record(tmp_path: Path) -> None:
     row = writer.stack(*(python(1, 2 * i) for i in range(9000)), python(2, 0))
     writer.stacks()
     writer.samples(1, [row])
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
         leaf = SyntheticAddresses(profile).of_frame[2]
     lines = perf(tmp_path, "script", "--max-stack", "9000", "-F", "ip").split()
@@ -195,7 +196,7 @@ def test_a_reused_address_is_the_library_of_its_time(tmp_path: Path) -> None:
     writer.stacks()
     writer.samples(1, [first], first_ns=3_000_000_000)
     writer.samples(1, [second], first_ns=5_000_000_000)
-    with Profile.open(writer.save(tmp_path / "x.part"), all_in_tables()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), all_in_tables()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
     lines = perf(tmp_path, "script", "-F", "ip,dso").split()
     assert [word for word in lines if "lib" in word] == ["(/lib/first.so)", "(/lib/second.so)"]
@@ -227,13 +228,13 @@ def test_map_names_are_safe(tmp_path: Path) -> None:
     row = writer.stack(python(1, 0))
     writer.stacks()
     writer.samples(1, [row])
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         (_, line) = PerfMap().lines(profile)  # after that of frames left out
     assert line.endswith(" py::f[1]: g:/a [copy]/f.py:1")
 
 
 def addresses_of(writer: SpoolWriter, folder: Path) -> SyntheticAddresses:
-    with Profile.open(writer.save(folder / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(folder / "x.part"), fake_symbols()) as profile:
         return SyntheticAddresses(profile)
 
 
@@ -304,7 +305,7 @@ def test_long_thread_names_are_whole(tmp_path: Path) -> None:
     row = writer.stack(python(1, 0))
     writer.stacks()
     writer.samples(1, [row])
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
     assert "ThreadPoolExecutor-0_worker_31 \u00e9" in perf(tmp_path, "script", "-F", "comm")
 
@@ -318,7 +319,7 @@ def test_the_kernel_has_an_address_where_nobody_knows_which(tmp_path: Path) -> N
     writer.thread(1, 1, "python")
     writer.samples(1, [row])
     writer.end()
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
         lines = PerfMap().lines(profile)
     named = {name: int(start, 16) for start, _, name in (line.split(None, 2) for line in lines)}
@@ -329,7 +330,7 @@ def test_the_kernel_has_an_address_where_nobody_knows_which(tmp_path: Path) -> N
 def test_the_map_of_a_process_that_got_the_number_later_stays(tmp_path: Path) -> None:
     writer = SpoolWriter(os.getpid())
     writer.meta(pid=os.getpid(), start_ns=1)
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         path = Path(PerfMap().default_path(profile, ""))
         path.write_text("1000 10 of_that_process\n")
         try:

@@ -12,6 +12,7 @@ from example_profile import PID, all_in_tables, example, fake_symbols
 from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.exporters.perf import samples as perf_samples
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf.names_map import PerfMap
@@ -57,7 +58,7 @@ def two_threads() -> SpoolWriter:
 def test_records_are_in_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In rounds: what comes after the end of one is not earlier than what came before it."""
     monkeypatch.setattr(perf_samples, "ROUND", 3000)
-    with Profile.open(two_threads().save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(two_threads().save(tmp_path / "x.part"), fake_symbols()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
     found = records(tmp_path / "perf.data")
     times = sample_times(found)
@@ -71,7 +72,7 @@ def test_perf_takes_rounds_without_complaint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(perf_samples, "ROUND", 10)
-    with Profile.open(two_threads().save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(two_threads().save(tmp_path / "x.part"), fake_symbols()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
     times = perf(tmp_path, "script", "-G", "-F", "time").split()
     assert len(times) == 10_000
@@ -96,7 +97,7 @@ def reused(tmp_path: Path) -> Iterator[Profile]:
         writer.exact_nodes(index + 1, 1, (0, python(index + 1, 0)))
         writer.exact_counts(index + 1, {"node": 1, "calls": 1, "ticks": 700 + index})
     writer.end(time_ns=9 * SECOND)
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         Perf(exact_times=True).write(profile, str(tmp_path / "perf.data"))
         perf_map = PerfMap()
         path = perf_map.default_path(profile, "")
@@ -131,7 +132,7 @@ def test_exact_paths_with_native_functions(tmp_path: Path) -> None:
     counts = ({"node": 1, "calls": 1, "ticks": 50}, {"node": 3, "calls": 2, "ticks": 20})
     writer.exact_counts(1, *counts)
     writer.end()
-    with Profile.open(writer.save(tmp_path / "x.part"), all_in_tables()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), all_in_tables()) as profile:
         Perf().write(profile, str(tmp_path / "perf.data"))
     chains = re.findall(
         r"^ *(\d+).*\n((?:\t.*\n)+)", perf(tmp_path, "script", "-F", "period,ip,dso"), re.M
@@ -173,7 +174,7 @@ def nested() -> SpoolWriter:
 @pytest.mark.parametrize("limit", [1000, 4000, 20_000, 60_000, 150_000, 10**6])
 def test_within_a_limit_weights_are_the_same_in_all(tmp_path: Path, limit: int) -> None:
     path = tmp_path / "perf.data"
-    with Profile.open(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
         synthetic = SyntheticAddresses(profile)
         notes = Perf(exact_times=True).write(profile, str(path), limit_bytes=limit).notes
         weights = (
@@ -200,7 +201,7 @@ def test_within_a_limit_weights_are_the_same_in_all(tmp_path: Path, limit: int) 
 
 def test_exact_samples_beyond_the_limit_are_summed(tmp_path: Path) -> None:
     path = tmp_path / "perf.data"
-    with Profile.open(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
         assert Perf(exact_times=True).write(profile, str(path)).notes == []
         assert len(periods(path, 1)) == 50
         (note,) = Perf(exact_times=True).write(profile, str(path), limit_bytes=40_000).notes
@@ -214,7 +215,7 @@ def test_exact_samples_beyond_the_limit_are_summed(tmp_path: Path) -> None:
 
 @pytest.mark.needs("perf")
 def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
-    with Profile.open(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
         for key in ("hostname", "n_cpus", "start_unix_ns"):
             del profile.meta[key]
         Perf().write(profile, str(tmp_path / "perf.data"))
@@ -239,7 +240,7 @@ def test_a_thread_that_was_never_sampled_may_have_come_first(tmp_path: Path) -> 
         writer.exact_nodes(index, 1, (0, python(1, 0)))
         writer.exact_counts(index, {"node": 1, "calls": 1, "ticks": 700 + index})
     writer.end(time_ns=9 * SECOND)
-    with Profile.open(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
         Perf(exact_times=True).write(profile, str(tmp_path / "perf.data"))
     text = perf(tmp_path, "script", "-F", "comm,period,event")
     found = Counter(re.findall(r"^ *(\w+) +(\d+) ", text, re.M))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spool_writer import SpoolWriter, c_call, native, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli.report import Report
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
@@ -56,7 +57,7 @@ def written(*stacks: list[int]) -> SpoolWriter:
 
 def opened(writer: SpoolWriter, folder: Path) -> Profile:
     """As a profile."""
-    return Profile.open(writer.save(folder / "x.part"), fake_symbols())
+    return open_profile(writer.save(folder / "x.part"), fake_symbols())
 
 
 def folded(profile: Profile, all_frames: bool = False) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from example_profile import PATHS, PERIOD_NS, PID, SAMPLES, TORCH, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter, native
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli import main
 from pyhybrid.cli.finish import finish
 from pyhybrid.errors import PyhybridError, UsageError
@@ -26,7 +27,7 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Profile]
     path = example().save(tmp_path / "out.pyhybrid.part")
     if request.param == "finished":
         path = finish(path, str(tmp_path / "out"), fake_symbols())
-    with Profile.open(path, fake_symbols()) as opened:
+    with open_profile(path, fake_symbols()) as opened:
         yield opened
 
 
@@ -35,7 +36,7 @@ def test_names_of_files(tmp_path: Path, name: str) -> None:
     spool = example().save(tmp_path / "x.part")
     path = finish(spool, str(tmp_path / name), fake_symbols())
     for each in (path, "/" + path, "//" + path, os.path.relpath(path)):
-        with Profile.open(each) as opened:
+        with open_profile(each) as opened:
             assert opened.process.pid == PID
 
 
@@ -80,7 +81,7 @@ def test_stacks_lie_above_their_nodes(profile: Profile) -> None:
 def test_a_profile_cannot_be_changed(tmp_path: Path) -> None:
     spool = example().save(tmp_path / "x.part")
     path = finish(spool, str(tmp_path / "out"), fake_symbols())
-    with Profile.open(path) as profile, pytest.raises(PyhybridError):
+    with open_profile(path) as profile, pytest.raises(PyhybridError):
         profile.query("DELETE FROM sampled")
 
 
@@ -88,7 +89,7 @@ def test_odd_paths(tmp_path: Path) -> None:
     folder = tmp_path / "a?b#c%41 d"
     folder.mkdir()
     path = finish(example().save(folder / "x.part"), str(folder / "out"), fake_symbols())
-    with Profile.open(path) as profile:
+    with open_profile(path) as profile:
         assert profile.meta["pid"] == PID
 
 
@@ -130,7 +131,7 @@ def test_what_is_no_profile(tmp_path: Path, kind: str, message: str) -> None:
     elif kind == "spool":
         path.write_bytes(b"PYHSPOOL\xff\0\0\0\1\0\0\0")
     with pytest.raises(PyhybridError, match=message) as caught:
-        Profile.open(str(path))
+        open_profile(str(path))
     assert "\n" not in str(caught.value)
     assert not isinstance(caught.value, UsageError)
 
@@ -138,7 +139,7 @@ def test_what_is_no_profile(tmp_path: Path, kind: str, message: str) -> None:
 def read_everything(path: Path, out: Path) -> str:
     """Open, summarize, export; the error's text where there is one."""
     try:
-        with Profile.open(str(path), fake_symbols()) as profile:
+        with open_profile(str(path), fake_symbols()) as profile:
             summarize(profile, [], [])
             Bundle(profile)
             for name, exporter in EXPORTERS.items():
@@ -176,7 +177,7 @@ def test_damage_within_tables_is_one_line(tmp_path: Path, statement: str) -> Non
     path = tmp_path / "out.pyhybrid"
     finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
     database(path, statement)
-    with Profile.open(str(path)) as profile, pytest.raises(PyhybridError, match="damaged: "):
+    with open_profile(str(path)) as profile, pytest.raises(PyhybridError, match="damaged: "):
         _ = profile.frames, profile.modules, list(profile.events()), list(profile.timeline())
 
 
@@ -227,7 +228,7 @@ def test_a_text_that_is_none_in_the_schema(tmp_path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data.replace(b"CREATE TABLE loss", b"CREATE TABLE \xffoss"))
     with pytest.raises(PyhybridError, match="damaged: ") as error:
-        Profile.open(str(path))
+        open_profile(str(path))
     assert "\n" not in str(error.value)
 
 
@@ -273,7 +274,7 @@ def test_names_of_the_method_tables(tmp_path: Path, names: list[str], shown: str
             spool.function_name(function, name)
     spool.function_name(other + 4, "m.other")  # begins elsewhere
     spool.end()
-    with Profile.open(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
         frames = {frame.address: frame for frame in profile.frames.values()}
     of_frame = {at: (f.name, f.source, f.symbol, f.python_name) for at, f in frames.items()}
     by_python = (shown, "method table", None, shown)

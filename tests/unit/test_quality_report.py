@@ -9,6 +9,7 @@ import pytest
 from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.quality import quality_lines, quality_report
 
@@ -16,7 +17,7 @@ from pyhybrid.report.quality import quality_lines, quality_report
 @pytest.fixture
 def profile(tmp_path: Path) -> Iterator[Profile]:
     path = example().save(tmp_path / "out.pyhybrid.part")
-    with Profile.open(path, fake_symbols()) as opened:
+    with open_profile(path, fake_symbols()) as opened:
         yield opened
 
 
@@ -57,7 +58,7 @@ def test_the_interval_between_samples(tmp_path: Path) -> None:
     spool.thread(1, 4242, "python")
     spool.samples(1, [0] * 200, dt_ns=1_100_000, weights=[(50, 3)])
     spool.counters(1, 200, 202, cpu_ns=220_000_000)
-    with Profile.open(spool.save(tmp_path / "y.part")) as profile:
+    with open_profile(spool.save(tmp_path / "y.part")) as profile:
         report = quality_report(profile)
     assert report.interval == dict.fromkeys(("p1", "p50", "p90", "p99"), pytest.approx(1.1))
 
@@ -65,7 +66,7 @@ def test_the_interval_between_samples(tmp_path: Path) -> None:
 def test_nothing_sampled(tmp_path: Path) -> None:
     spool = SpoolWriter()
     spool.meta()
-    with Profile.open(spool.save(tmp_path / "z.part")) as profile:
+    with open_profile(spool.save(tmp_path / "z.part")) as profile:
         report = quality_report(profile)
     assert (report.signals, report.named, report.interval) == (0, None, {})
     assert quality_lines(report)

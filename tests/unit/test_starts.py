@@ -5,7 +5,7 @@ from pathlib import Path
 from example_profile import PATHS, PYTHON, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.assemble.opening import open_profile
 
 LIBC = 9
 CLONE, START_THREAD, CALL_MAIN, OTHER = (native(LIBC, at) for at in (0x100, 0x200, 0x300, 0x400))
@@ -27,7 +27,7 @@ def names(tmp_path: Path, *stacks: list[int], path: str = "/lib/libc.so.6") -> d
         spool.stack(*(word + 8 if word in starts else word for word in stack))
     spool.stacks()
     spool.end()
-    with Profile.open(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+    with open_profile(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
         frames = [frame for frame in profile.frames.values() if frame.module == LIBC]
         assert all((f.source == "role") == (f.symbol is not None) for f in frames)
         return {frame.address or 0: frame.name for frame in frames}

@@ -11,6 +11,7 @@ import pytest
 from example_profile import PERIOD_NS, PID, example, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli.export import Export
 from pyhybrid.cli.finish import export, finish
 from pyhybrid.cli.report import Report
@@ -25,7 +26,7 @@ from pyhybrid.views.stack_quality import HandlerCost, hz_reached, stack_quality
 
 def opened(writer: SpoolWriter, tmp_path: Path) -> Profile:
     """The spool as a profile."""
-    return Profile.open(writer.save(tmp_path / "x.part"), fake_symbols())
+    return open_profile(writer.save(tmp_path / "x.part"), fake_symbols())
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 from example_profile import fake_symbols
 from spool_writer import SpoolWriter, python, region
 
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
 
 Rows = list[tuple[int, str, dict[str, int]]]
@@ -35,7 +36,7 @@ def trace(tmp_path: Path, *threads: Rows, **meta: Any) -> Profile:
         counts = [{"node": node, **row[2]} for node, row in enumerate(rows, 1)]
         spool.exact_counts(index, *counts)
     spool.end()
-    return Profile.open(spool.save(tmp_path / "x.part"), fake_symbols())
+    return open_profile(spool.save(tmp_path / "x.part"), fake_symbols())
 
 
 def times(profile: Profile) -> dict[str, tuple[int, int]]:

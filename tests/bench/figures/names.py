@@ -20,6 +20,7 @@ from method import Figure, profiled, row, run
 
 from figures.training import TRAIN
 from pyhybrid._symbolize import ElfSymbols, demangle
+from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.report.quality import NAMED, quality_report
@@ -185,7 +186,7 @@ def hottest(profile: Profile, library: str, truth: Truth) -> list[str]:
 
 
 def installed(spool: str, truth: Truth) -> Variant:
-    with Profile.open(spool) as profile:
+    with open_profile(spool) as profile:
         sources = next(
             each.by_source for each in quality_report(profile).modules if each.module == "libc.so.6"
         )
@@ -203,7 +204,7 @@ def installed(spool: str, truth: Truth) -> Variant:
 
 
 def stripped(spool: str, copies: dict[str, str], truth: Truth) -> Variant:
-    with Profile.open(spool, (instead(copies), demangle)) as profile:
+    with open_profile(spool, (instead(copies), demangle)) as profile:
         return {
             "libtorch_cpu": share(profile, of_library("libtorch_cpu")),
             "libtorch_python": share(profile, of_library("libtorch_python")),
@@ -219,7 +220,7 @@ def without_debug_package(spool: str, truth: Truth) -> Variant:
             return False
         return any(each.name.lstrip("_") in STARTS for each in truth.at(module, frame.address))
 
-    with Profile.open(spool, (without_debug_files, demangle)) as profile:
+    with open_profile(spool, (without_debug_files, demangle)) as profile:
         return {
             "libc": share(profile, of_library("libc.so")),
             "starts": share(profile, starts),
@@ -233,7 +234,7 @@ def one_round(folder: Path) -> dict[str, Variant]:
     options = ["--mode", "sample", "--hz", HZ, "--format", "folded"]
     run(profiled(KEPT_SPOOL, str(spool), TRAIN, "--epochs", "1", options=options), folder)
     truth = Truth(folder)
-    with Profile.open(str(spool)) as profile:
+    with open_profile(str(spool)) as profile:
         copies = strip_copies(folder, profile)
     return {
         "installed": installed(str(spool), truth),

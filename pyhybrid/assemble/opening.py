@@ -1,0 +1,22 @@
+"""Opens whatever holds a profile: its file, or a spool, of which it is made in memory."""
+
+from functools import partial
+
+from pyhybrid.assemble.assemble import assemble
+from pyhybrid.profile_file.database import begin_of, filled
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.spool.layout import MAGIC
+from pyhybrid.symbols.resolve import Demangle, Loader
+
+
+def open_profile(path: str, symbols: tuple[Loader, Demangle] | None = None) -> Profile:
+    """Open a profile file, or the `.part` of a run that was killed; `symbols` replaces the native
+    lookup for that.
+
+    Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of another
+    version than this program's.
+    """
+    if not begin_of(path).startswith(MAGIC):
+        return Profile.open(path)
+    fill = partial(assemble, spool_path=path, symbols=symbols)
+    return Profile(path, filled(path, ":memory:", fill))
