@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
     from pyhybrid.capture.run_program import Program
 
-SUBCOMMANDS = {"report": "report", "export": "export", "compare-cprofile": "compare"}  # modules
+# Their modules.
+SUBCOMMANDS = {
+    "report": "report",
+    "export": "export",
+    "compare-cprofile": "compare",
+    "probes": "probes",
+}
 
 
 def _subcommand(name: str, arguments: list[str]) -> int:

@@ -20,7 +20,8 @@ python -m pyhybrid [options] script.py [args...]
        python -m pyhybrid [options] -c code [args...]
        python -m pyhybrid report [FILE]          print the summary of a profile again
        python -m pyhybrid export [FILE] -f NAME  write it in another format
-       python -m pyhybrid compare-cprofile [options] script.py [args...]"""
+       python -m pyhybrid compare-cprofile [options] script.py [args...]
+       python -m pyhybrid probes"""
 
 DESCRIPTION = "Profile a Python program: Python and native frames of all threads in one call tree."
 

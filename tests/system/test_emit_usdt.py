@@ -81,6 +81,26 @@ def test_three_names_at_one_byte() -> None:
     assert providers == {3: 7, 2: 1, 1: 2}, "begins, ends and lines; CALL; regions"
 
 
+def test_the_list_of_probes(pyhybrid: Callable[..., Run]) -> None:
+    """What `probes` prints is what the library has: names, and each argument's kind."""
+    lines = pyhybrid("probes").result.stdout.splitlines()
+    assert lines[0].split() == ["library", str(LIBRARY)]
+    assert pyhybrid("probes", "--path").result.stdout == f"{LIBRARY}\n"
+    shown = {
+        name: re.findall(r"arg\d (\w+)", arguments)
+        for name, arguments in re.findall(r"^pyhybrid:(\w+) +(.*)$", "\n".join(lines), re.M)
+    }
+    kinds = {"8": "str", "-4": "int"}
+    for provider in ("pyhybrid", "pyusdt"):
+        of_library = {
+            note.name: [kinds[size] for size in re.findall(r"(-?\d)@", note.arguments)]
+            for note in notes()
+            if note.provider == provider
+        }
+        expected = shown.items() if provider == "pyhybrid" else list(shown.items())[:8]
+        assert of_library == dict(expected)
+
+
 @pytest.mark.engine
 def test_events_are_on_while_someone_listens(tmp_path: Path) -> None:
     """As a tracer does it: by the semaphores; each alone switches on what it needs."""

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,16 +110,27 @@ def probed(folder: Path, *options: object) -> Iterator[Probed]:
 ATTACHED = 'interval:ms:5 /!@attached/ { @attached = 1; printf("attached\\n"); }\n'
 
 
+# Its tracepoints are files of tracefs, which need not be mounted.
+WITH_TRACEFS = (
+    *("unshare", "--mount", "sh", "-c"),
+    'mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing\nexec "$@"',
+    "sh",
+)
+
+
 class Tracer:
     """A bpftrace that has attached to everything that its script names."""
 
-    def __init__(self, folder: Path, script: str, *options: object) -> None:
+    def __init__(
+        self, folder: Path, script: str, *options: object, given: Sequence[object] = ()
+    ) -> None:
+        """`given`: the script's own parameters."""
         path = folder / "script.bt"
         path.write_text(script + "\n" + ATTACHED)
         self.output = folder / "bpftrace.txt"
         with self.output.open("w") as output:
             self.process = subprocess.Popen(
-                ["bpftrace", *map(str, options), path],
+                [*WITH_TRACEFS, "bpftrace", *map(str, (*options, path, *given))],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -142,8 +153,10 @@ class Tracer:
 
 
 @contextlib.contextmanager
-def traced(folder: Path, script: str, *options: object) -> Iterator[Tracer]:
-    tracer = Tracer(folder, script, *options)
+def traced(
+    folder: Path, script: str, *options: object, given: Sequence[object] = ()
+) -> Iterator[Tracer]:
+    tracer = Tracer(folder, script, *options, given=given)
     try:
         yield tracer
     finally:
