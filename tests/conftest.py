@@ -18,11 +18,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
+import tracy_support
 from hypothesis import settings
 from support import WORKER, is_stripped
 
@@ -54,6 +56,7 @@ def works(*command: str) -> bool:
 # What a test can need: whether it is here, and whether this pass may be without it.
 NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
+    "tracy": lambda: tracy_support.folder() is not None,
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers
@@ -66,7 +69,11 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "plain_build": lambda: not os.environ.get("SAN"),  # libc alone, and at its own speed
 }
 ROOTS = ["root", "bpftrace"]  # nobody else has them
-MAY_LACK = {"interpreter_symbols", "plain_build", "ray", *(ROOTS if TEST_AS == "user" else [])}
+MAY_LACK = {
+    *("interpreter_symbols", "plain_build", "ray"),
+    *(ROOTS if TEST_AS == "user" else []),
+    *(["tracy"] if sys.version_info >= (3, 14) else []),  # requirements/test.txt
+}
 
 ERROR_LINES, ERROR_COLUMNS = 12, 300  # of a failed test, in PYHYBRID_FAILURES
 

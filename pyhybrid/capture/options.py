@@ -53,7 +53,7 @@ SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind", "lttng")  # exporters.EXPORTERS
-SINKS = ("print", "usdt", "lttng")  # src/emit
+SINKS = ("print", "usdt", "lttng", "tracy")  # src/emit
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
 
@@ -255,8 +255,8 @@ class ProfilerOptions(Declared):
         metavar="NAME[:ARG]",
         modes=CALLS,
         help="tell of calls while they happen, too: print[:FILE], a line for each, or "
-        "print:tree[:FILE], with times; usdt, probes for bpftrace and perf; --mode none "
-        "makes no profile besides",
+        "print:tree[:FILE], with times; usdt, probes for bpftrace and perf; lttng; "
+        "tracy[:LIBRARY], zones; --mode none makes no profile besides",
     )
     emit_value: str = option(
         "--emit-value",

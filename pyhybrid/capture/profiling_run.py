@@ -248,6 +248,8 @@ class Profiling:
         if result["write_error"]:
             reason = os.strerror(-result["write_error"])
             _say(f"{self.spool} is not complete: {reason}")
+        for said in result["remarks"]:
+            _say(said)
         if result["n_not_ready"] and self.settings.summary:
             _say(f"{result['n_not_ready']} signals met an unknown thread")
         if result["signal_taken"] and self.settings.summary:

@@ -52,7 +52,9 @@ PyObject *emit_open(const char *path, const char *argument, enum emit_values of_
     char said[200] = "";
     if (n_sinks == EMIT_SINKS)
         return refuse(EINVAL, "there are too many at once");
+    PyThreadState *state = PyEval_SaveThread(); /* the loader may wait for one that waits for it */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    PyEval_RestoreThread(state);
     if (!library)
         return refuse(ENOENT, dlerror());
     const struct emit_sink *ops = dlsym(library, EMIT_SINK_SYMBOL);
@@ -61,7 +63,9 @@ PyObject *emit_open(const char *path, const char *argument, enum emit_values of_
     for (uint32_t i = 0; i < n_sinks; i++)
         if (sinks[i].ops == ops)
             return refuse(EINVAL, "it is asked for twice");
+    state = PyEval_SaveThread();
     int code = ops->open(n_sinks, argument, said, sizeof said);
+    PyEval_RestoreThread(state);
     if (code)
         return refuse(-code, *said ? said : strerror(-code));
     sinks[n_sinks].ops = ops;
@@ -103,6 +107,21 @@ static void forget_names(void)
     functions = regions = all = NULL;
     regions_bytes = all_bytes = 0;
     n_regions = n_all = 0;
+}
+
+PyObject *emit_remarks(void)
+{
+    PyObject *remarks = PyList_New(0);
+    for (uint32_t i = 0; remarks && i < n_sinks; i++) {
+        char said[200] = "";
+        if (sinks[i].ops->remark)
+            sinks[i].ops->remark(said, sizeof said);
+        PyObject *text = *said ? PyUnicode_DecodeFSDefault(said) : NULL;
+        if (text)
+            PyList_Append(remarks, text);
+        Py_XDECREF(text);
+    }
+    return remarks;
 }
 
 void emit_close(void)
@@ -168,6 +187,9 @@ void emit_look(void)
     if (!n_sinks || !atomic_load(&on_change))
         return;
     flush_all(false);
+    for (uint32_t i = 0; i < n_sinks; i++)
+        if (sinks[i].ops->look)
+            sinks[i].ops->look();
     look();
     if (atomic_load(&changer_state) == ENDED) {
         pthread_join(changer, NULL);

@@ -5,9 +5,9 @@
  * EMIT_SINK_SYMBOL.  It is loaded when it is asked for, never unloaded, needs nothing of Python, and is the only place
  * that knows its foreign library.
  *
- * Context: open, close and wants: ordinary.  begin, end, point and thread: callbacks of sys.monitoring, with the GIL, so one at
- * a time: they never wait.  flush: any thread, without the GIL, also several at once.  In a forked child nothing is
- * called until open is called again, whatever the parent's threads were in the midst of.
+ * Context: open and look: without the GIL.  close, remark and wants: ordinary.  begin, end, point and thread: callbacks of
+ * sys.monitoring, with the GIL, so one at a time: they never wait.  flush: any thread, without the GIL, also several at
+ * once.  In a forked child nothing is called until open is called again, whatever the parent's threads were in the midst of.
  */
 #ifndef PYH_SINK_H
 #define PYH_SINK_H
@@ -81,6 +81,8 @@ struct emit_sink {
     /* Begins anew.  `place`: which data[] is its own.  0 or -errno; `said`: one line for the user, why it failed or what is
      * still missing, empty at first. */
     int (*open)(uint32_t place, const char *argument, char *said, size_t said_bytes);
+    /* What it has to look for: every 10 ms, by the collector.  May be NULL. */
+    void (*look)(void);
     /* A bit for each kind that is wanted now; looked at every 10 ms.  With one kind of EMIT_TURNS all of them are made,
      * with none of them none is: a sink that wants lines alone costs no more than these. */
     uint32_t (*wants)(void);
@@ -92,6 +94,8 @@ struct emit_sink {
     bool (*is_full)(void); /* is flush to be called, before the next event?  May be NULL */
     /* Writes what it has; false: it could not all be written, after a moment or (!may_wait) at once.  May be NULL. */
     bool (*flush)(bool may_wait);
+    /* At the end, before close: one line for the user on what was lost or never came, or none.  May be NULL. */
+    void (*remark)(char *said, size_t said_bytes);
     void (*close)(void);
 };
 

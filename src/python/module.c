@@ -323,16 +323,20 @@ static PyObject *stop(PyObject *self, PyObject *args)
     if (describe != Py_None)
         write_last_meta(describe);
     error = sampler_stop(method_names_collect, &result);
-    emit_close(); /* the collector looks no more */
-    if (error)    /* another thread has stopped it */
+    PyObject *remarks = emit_remarks();
+    emit_close();            /* the collector looks no more */
+    if (error || !remarks) { /* another thread has stopped it */
+        Py_XDECREF(remarks);
+        PyErr_Clear();
         Py_RETURN_NONE;
+    }
     stop_watching(); /* now: codes could die before samples were read */
-    return Py_BuildValue("{sKsKsIsIsKsNszsi}", "end_ns", (unsigned long long)result.end_ns,
+    return Py_BuildValue("{sKsKsIsIsKsNszsisN}", "end_ns", (unsigned long long)result.end_ns,
                          "process_cpu_ns", (unsigned long long)result.process_cpu_ns, "n_forked",
                          result.n_forked, "n_spawned", result.n_spawned, "n_not_ready",
                          (unsigned long long)result.n_not_ready, "signal_taken",
                          PyBool_FromLong(result.signal_taken), "trap_lost", result.trap_lost,
-                         "write_error", result.write_error);
+                         "write_error", result.write_error, "remarks", remarks);
 }
 
 PyDoc_STRVAR(running_doc, "running() -> bool\n\nIs a profiler running in this process?");

@@ -1,0 +1,13 @@
+/* exported.h - the loaded library that exports a function, also one that dlsym(RTLD_DEFAULT) does not know because it was
+ * loaded with RTLD_LOCAL, as extension modules are.
+ *
+ * Context: as loader_lock.h; it may wait until a library has been initialized that another thread loads.
+ */
+#ifndef PYH_EXPORTED_H
+#define PYH_EXPORTED_H
+
+/* The first one, for dlsym; it is initialized, and stays loaded.  `seen`, 0 at first, is how many were loaded when it was
+ * asked last: where that has not changed nothing is sought.  NULL: there is none. */
+void *exported_by(const char *function, unsigned long long *seen);
+
+#endif

@@ -1,0 +1,174 @@
+"""`--emit tracy`: zones in a real Tracy client, as its own capture program has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import TARGETS, Run
+from tracy_support import QUIET, capturing, client
+
+from pyhybrid.profile_file.profile import Profile
+
+pytestmark = [pytest.mark.needs("tracy"), pytest.mark.once]
+
+PROGRAM = TARGETS / "emitted.py"
+NONE = ("--mode", "none")
+
+
+def begins(profile: Profile) -> int:
+    return sum(kind in ("call", "resume") for _, _, kind, _ in profile.events())
+
+
+@pytest.mark.version
+def test_as_many_zones_as_the_event_log_has_begins(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """With the names of functions, files, threads and regions."""
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        emit = f"tracy:{client()}"
+        run = pyhybrid("--mode", "trace", "--events", "--emit", emit, PROGRAM, env=environment)
+    assert captured.zones == begins(run.profile()) > 100
+    names = captured.names()
+    for name in (b"fib", b"numbers", bytes(PROGRAM), b"wor\\nker", b"\\x1b[31mepoch"):
+        assert name in names
+
+
+# IREE's own zones in C++ are in the same client.
+LOADS_ITS_OWN = """
+import sys
+def before(): pass
+before()
+import numpy, iree.runtime
+def wait():
+    while not any(map(sys.monitoring.get_events, filter(sys.monitoring.get_tool, (4, 3, 2)))):
+        pass
+def make_device(): return iree.runtime.get_device("local-sync")
+def copy(device, array): return iree.runtime.asdevicearray(device, array).to_host()
+wait()
+device = make_device()
+for i in range(5): copy(device, numpy.arange(1000, dtype=numpy.float32))
+"""
+
+
+def test_a_client_that_the_program_loads(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """It is found while the program runs, and its own zones are beside ours."""
+    program = tmp_path / "program.py"
+    program.write_text(LOADS_ITS_OWN)
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        pyhybrid(
+            *(*NONE, "--emit", "tracy", "-t", "copy", "-t", "make_device", program),
+            env={**environment, "IREE_PY_RUNTIME": "tracy"},
+        )
+    names = captured.names()
+    assert b"before" not in names
+    for name in (b"copy", b"make_device", b"iree_hal_device_transfer_range"):
+        assert name in names
+    assert captured.zones >= 6
+
+
+THREADS = """
+import sys, threading
+import pyhybrid
+def worker():
+    def inner():
+        entered.wait()
+        left.wait()
+    inner()
+def step(): pass
+def main():
+    thread.start()
+    entered.wait()
+    step()
+    pyhybrid.disable()
+    step()
+    pyhybrid.enable()
+    step()
+    left.wait()
+    thread.join()
+entered, left = threading.Barrier(2), threading.Barrier(2)
+thread = threading.Thread(target=worker)
+main()
+"""
+
+
+def test_pauses_while_other_threads_run(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Zones of another thread end there: a capture refuses ends that are not its innermost one."""
+    program = tmp_path / "program.py"
+    program.write_text(THREADS)
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        emit = f"tracy:{client()}"
+        run = pyhybrid("--mode", "trace", "--events", "--emit", emit, program, env=environment)
+    assert "failure" not in captured.output.lower()
+    assert captured.zones == begins(run.profile())
+
+
+FORKS = """
+import os, sys
+def parent(): pass
+def child(): pass
+parent()
+if not os.fork():
+    for _ in range(1000): child()
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 3
+parent()
+"""
+
+
+def test_a_forked_child_is_silent(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """And ends as it would."""
+    program = tmp_path / "program.py"
+    program.write_text(FORKS)
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        emit, chosen = f"tracy:{client()}", ("-t", "parent", "-t", "child")
+        pyhybrid(*NONE, "--emit", emit, *chosen, program, env=environment)
+    assert captured.zones == 2
+
+
+def test_more_functions_than_places(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """A capture of more than 32,767 would fail."""
+    code = "exec(''.join(f'def f{i}(): pass\\nf{i}()\\n' for i in range(33_000)))"
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        emit, chosen = f"tracy:{client()}", ("--include", "^f[0-9]")
+        run = pyhybrid(*NONE, "--emit", emit, *chosen, "-c", code, env=environment)
+    assert captured.zones == 33_000
+    assert b"f31999" in captured.names()
+    assert b"f32000" not in captured.names()
+    assert b"[other]" in captured.names()
+    assert "1000 functions are [other]" in run.result.stderr
+    assert run.result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("library", "said"),
+    [
+        ("/nowhere/x.so", "/nowhere/x.so: cannot open shared object file"),
+        (f"{TARGETS}/emitted.py", "invalid ELF header"),
+        ("libm.so.6", "libm.so.6: it is no Tracy client"),
+    ],
+)
+def test_bad_libraries(pyhybrid: Callable[..., Run], library: str, said: str) -> None:
+    emit = f"tracy:{library}"
+    result = pyhybrid(*NONE, "--emit", emit, "-c", "print('ran')", check=False).result
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not result.stdout
+
+
+def test_no_client_at_all(pyhybrid: Callable[..., Run]) -> None:
+    """The program may load one, so this is known at its end."""
+    result = pyhybrid(*NONE, "--emit", "tracy", "-c", "print('ran')").result
+    assert result.stdout == "ran\n"
+    assert "no Tracy client was loaded" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_nobody_listens(pyhybrid: Callable[..., Run]) -> None:
+    """The program ends all the same."""
+    emit = f"tracy:{client()}"
+    result = pyhybrid(*NONE, "--emit", emit, "-c", "print('ran')", env=QUIET).result
+    assert result.stdout == "ran\n"
+    assert not result.stderr

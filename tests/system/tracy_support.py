@@ -1,0 +1,107 @@
+"""Tracy's own programs, of the package iree-base-runtime: a client, and what captures from it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FOLDER = "iree._runtime_libs_tracy"
+
+
+def folder() -> Path | None:
+    """Where they are; None: not installed."""
+    try:
+        spec = importlib.util.find_spec(FOLDER)
+    except ImportError:
+        return None
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+def client() -> Path:
+    found = folder()
+    assert found
+    return found / "_runtime.abi3.so"
+
+
+def capture_program() -> Path:
+    found = folder()
+    assert found
+    return found / "iree-tracy-capture"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def zones_told(output: str) -> int:
+    """How many zones a capture says that it has."""
+    return int(re.findall(r"Zones: ([\d,]+)", output)[-1].replace(",", ""))
+
+
+class Captured:
+    """What the capture program has told and written, after the program that it listened to."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.output = ""
+
+    @property
+    def zones(self) -> int:
+        return zones_told(self.output)
+
+    def names(self) -> bytes:
+        return unpack(self.file)
+
+
+@contextmanager
+def capturing(file: Path) -> Iterator[tuple[Captured, dict[str, str]]]:
+    """Runs a capture; programs within that have this environment are what it listens to."""
+    port = str(free_port())
+    captured = Captured(file)
+    options = ("-f", "-o", file, "-a", "127.0.0.1", "-p", port)
+    log = file.with_suffix(".log")
+    with (
+        log.open("w") as out,
+        subprocess.Popen([capture_program(), *options], stdout=out, stderr=out) as process,
+    ):
+        try:
+            yield captured, {**QUIET, "TRACY_PORT": port, "TRACY_NO_EXIT": "1"}
+            process.wait(60)
+        finally:
+            process.kill()
+    captured.output = log.read_text()
+
+
+# The client neither traces the whole system nor listens for others.
+QUIET = {"TRACY_NO_SYS_TRACE": "1", "TRACY_ONLY_LOCALHOST": "1", "TRACY_ONLY_IPV4": "1"}
+
+
+def unpack(file: Path) -> bytes:
+    """A .tracy file's content (server/TracyFileRead.hpp): blocks of zstd streams in turn."""
+    try:
+        from compression.zstd import ZstdDecompressor  # type: ignore[import-not-found]
+    except ImportError:
+        from zstandard import ZstdDecompressor as Old
+
+        def ZstdDecompressor():  # type: ignore[no-untyped-def]
+            return Old().decompressobj()
+
+    data = file.read_bytes()
+    magic, kind, n_streams = data[:4], data[4], data[5]
+    assert (magic, kind) == (b"tr\xfdP", 1)
+    streams = [ZstdDecompressor() for _ in range(n_streams)]
+    at, turn, parts = 6, 0, []
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        parts.append(streams[turn % n_streams].decompress(data[at + 4 : at + 4 + size]))
+        at += 4 + size
+        turn += 1
+    return b"".join(parts)
