@@ -120,9 +120,9 @@ bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_
     }
 }
 
-/* The node and the entry frame under which `f`, called by the top of the shadow stack, belongs. */
+/* The node and the entry frame under which `f`, called by the top of the shadow stack at `now`, belongs. */
 static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uint64_t between,
-                                    uint64_t *entry)
+                                    uint64_t now, uint64_t *entry)
 {
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
     struct exact_node *node = top ? top->node : &t->root;
@@ -131,7 +131,7 @@ static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uin
         if (between)
             node = t->c_calls[t->depth - 1].node;
         else
-            c_call_ends(t, t->depth - 1, exact_ticks(x)); /* without an event (c_calls.h) */
+            c_call_ends(t, t->depth - 1, now); /* without an event (c_calls.h) */
     }
     if (between && !is_launched(between))
         node = native_path(x, t, node, between, top ? top->entry : 0);
@@ -144,7 +144,7 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
 {
     uint64_t between, entry;
     caller_of(f, &between);
-    struct exact_node *parent = below_top(x, t, between, &entry);
+    struct exact_node *parent = below_top(x, t, between, now, &entry);
     struct exact_frame *s = push(x, t, f, parent, entry);
     if (!s)
         return false;
@@ -212,7 +212,7 @@ find_parent(struct exact *x, struct exact_thread *t, const frame_t *f, uint64_t 
         !shadow_mend_to(x, t, p, exact_ticks(x)))
         return NULL;
     t->started = true;
-    return below_top(x, t, between, entry);
+    return below_top(x, t, between, exact_ticks(x), entry);
 }
 
 /* The first function of each thread that `threading` starts, and it is wanted for the thread's name. */
