@@ -1,7 +1,8 @@
 """pyhybrid: one call tree for Python and the native code below it.
 
 From within a program: `Profiler`, `region`, `enable`, `disable` (capture/api.py); `@profile` and
-`write_profile` (capture/decorator.py, capture/shared_profile.py); `open` reads a profile.
+`write_profile` (capture/decorator.py, capture/shared_profile.py); `open` reads a profile.  From
+native code: `get_include`, `get_library` (capture/native_api.py).
 """
 
 import os
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pyhybrid.capture.api import enable as enable
     from pyhybrid.capture.api import region as region
     from pyhybrid.capture.decorator import profile as profile
+    from pyhybrid.capture.native_api import get_include as get_include
+    from pyhybrid.capture.native_api import get_library as get_library
     from pyhybrid.capture.shared_profile import write_profile as write_profile
 
     open = open_profile
@@ -33,6 +36,8 @@ _API = {  # name: where it is
     "Profiler": "capture.api.Profiler",
     "disable": "capture.api.disable",
     "enable": "capture.api.enable",
+    "get_include": "capture.native_api.get_include",
+    "get_library": "capture.native_api.get_library",
     "open": "assemble.opening.open_profile",
     "profile": "capture.decorator.profile",
     "region": "capture.api.region",

@@ -240,7 +240,7 @@ class Profiling:
         self.native.pause()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        result = self.native.stop(lambda: self._to_json(self._last_meta()).encode())
+        result = self.native.stop(lambda *lost: self._to_json(self._last_meta(*lost)).encode())
         release(self.streams)
         if result is None:
             return False
@@ -284,8 +284,13 @@ class Profiling:
             self.claim.close()  # the finisher has it, too
         return path
 
-    def _last_meta(self) -> dict[str, Any]:
-        return {**jit_files(), "decorated": list(self.settings.decorated)}
+    def _last_meta(self, unplaced_regions: int, unmatched_regions: int) -> dict[str, Any]:
+        return {
+            **jit_files(),
+            "decorated": list(self.settings.decorated),
+            "unplaced_regions": unplaced_regions,
+            "unmatched_regions": unmatched_regions,
+        }
 
     def leave(self, execs: bool) -> None:
         """The program ends by os._exit, which waits as exit() does, or becomes another by exec.

@@ -9,7 +9,8 @@ PRAGMA user_version = 3;            -- the schema version
 -- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
 -- in the kernel they came), kernel_mute (clocks that could not say that), kernel_text ([start, end] of the
 -- kernel's code, or null), kernel_build_id, perf_map and jitdumps (files in which other runtimes named their code), n_cpus, notes,
--- decorated (functions during whose calls alone anything counted; none: no such limit).  call_cost_ns: what
+-- decorated (functions during whose calls alone anything counted; none: no such limit), unplaced_regions and
+-- unmatched_regions (pushes by native code that could not be counted; pops of what was not open).  call_cost_ns: what
 -- counting adds to a call, measured at start, call_cost_inside_ns: the part that is charged to the
 -- function itself, not to its caller; null: not known.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- value: JSON

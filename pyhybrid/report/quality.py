@@ -67,6 +67,8 @@ class QualityReport:
     handler_histogram: list[tuple[int, int]]  # (from_ns, samples)
     # Time on the wall from one sample of a busy thread to its next, in periods: p1, p50, p90, p99.
     interval: dict[str, float]
+    unplaced_regions: int  # pushed by native code where they could not be counted
+    unmatched_regions: int  # popped by it, without one that was open
 
 
 def quality_report(profile: Profile) -> QualityReport:
@@ -103,6 +105,8 @@ def quality_report(profile: Profile) -> QualityReport:
         handler_max_ns=cost.quantile_ns(1.0),
         handler_histogram=cost.histogram(),
         interval=_interval(profile),
+        unplaced_regions=int(profile.meta.get("unplaced_regions") or 0),
+        unmatched_regions=int(profile.meta.get("unmatched_regions") or 0),
     )
 
 
@@ -167,6 +171,11 @@ def quality_lines(report: QualityReport) -> list[str]:
         "stacks    " + shares_text(report.stacks),
         "GIL       " + shares_text(report.gil),
     ]
+    if report.unplaced_regions or report.unmatched_regions:
+        lines.append(
+            f"regions   of native code: {report.unplaced_regions:,} not counted (their function is "
+            f"not profiled); {report.unmatched_regions:,} ends without a begin"
+        )
     if report.handler_p50_ns is not None:
         times = (report.handler_p50_ns, report.handler_p99_ns or 0, report.handler_max_ns or 0)
         p50, p99, most = (f"{ns / 1e3:.1f} us" for ns in times)

@@ -333,8 +333,9 @@ static bool is_of_event(const struct exact_frame *f, uint32_t kinds)
 
 void emit_begin(struct exact_thread *t, const struct exact_frame *s, bool is_new)
 {
-    bool own = is_of_event(s, EMIT_BEGINS);
-    const PyCodeObject *code = (const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame);
+    bool own = is_of_event(s, EMIT_BEGINS), is_region = s->flags & EXACT_REGION;
+    const PyCodeObject *code =
+        is_region ? NULL : (const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame);
     const struct emit_function *function = function_of(s->node->word, code);
     tell(t, &(struct emit_turn){
                 .function = function,

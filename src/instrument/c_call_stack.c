@@ -2,6 +2,8 @@
 
 #include "c_call_stack.h"
 
+#include "region_stack.h"
+
 void c_call_ends(struct exact_thread *t, uint32_t i, uint64_t now)
 {
     const struct exact_c_call *c = &t->c_calls[i];
@@ -61,14 +63,18 @@ void c_call_returns(uint64_t code, bool raised)
     shadow_enter();
     struct exact_thread *t = exact_mine.thread;
     uint32_t depth = t->depth;
-    while (depth && t->stack[depth - 1].frame != (uint64_t)f)
-        depth--; /* left out by a filter, their ends are not seen */
+    /* Those left out by a filter, whose ends are not seen; regions that it pushed. */
+    while (depth && (t->stack[depth - 1].frame != (uint64_t)f ||
+                     (t->stack[depth - 1].flags & (EXACT_NATIVE | EXACT_IN_C)) == EXACT_NATIVE))
+        depth--;
     if (depth && t->stack[depth - 1].flags & EXACT_IN_C) {
-        while (t->depth > depth)
-            shadow_drop(x, t, now, RETURNED);
+        region_take_off(x, t, depth, now);
         if (raised)
             atomic_fetch_add_explicit(&t->c_calls[depth - 1].node->raised, 1, memory_order_relaxed);
         c_call_ends(t, depth - 1, now);
+        if (t->n_moving)
+            region_put_back(x, t, now);
+        region_end_left(x, t, now);
     }
     shadow_leave();
 }

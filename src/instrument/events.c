@@ -9,6 +9,7 @@
 #include "filter.h"
 #include "instrument.h"
 #include "lines.h"
+#include "native_region.h"
 #include "shadow.h"
 
 /* A callback: what its vectorcall slot does is all there is to it.  Static, so nothing that the GC or
@@ -332,6 +333,7 @@ void instrument_idle(void)
         return;
     uint64_t now = exact_ticks(x);
     atomic_store(&exact_current, NULL);
+    native_region_settle();
     shadow_close_all(x, now);
     paused = x;
     idle = true;
@@ -373,6 +375,7 @@ void instrument_stop(void)
     if (monitoring)
         switch_off(monitoring);
     atomic_store(&exact_current, NULL);
+    native_region_settle();
     paused = NULL;
     idle = false;
     shadow_close_all(x, now);
@@ -394,6 +397,7 @@ void instrument_forget(void)
 void instrument_after_fork_child(void)
 {
     exact_after_fork_child();
+    native_region_after_fork_child();
     emit_after_fork_child();
     paused = NULL;
     idle = false;

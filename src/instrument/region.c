@@ -4,14 +4,12 @@
 #include "region.h"
 
 #include <math.h>
-#include <pthread.h>
 
 #include "call_tree.h"
 #include "map.h"
+#include "region_list.h"
 #include "region_stack.h"
 #include "regions.h"
-
-#define FIRST_CAPACITY 64
 
 static PyTypeObject region_type, binder_type;
 
@@ -28,74 +26,7 @@ static const struct region_session *session;
 static PyObject *ids;       /* name -> number, for the process's life */
 static uint32_t *announced; /* [number]: the session that has heard the name */
 static size_t announced_bytes;
-static uint32_t n_ids;
-static pthread_key_t list_key;
-static pthread_once_t list_key_once = PTHREAD_ONCE_INIT;
-
-/* A coroutine that moved to another thread may still be in this list: then it stays. */
-static void on_thread_end(void *list)
-{
-    struct regions *r = list;
-    regions_mine = NULL;
-    for (uint32_t i = 0; i < r->n; i++)
-        if (r->slots[i].frame)
-            return;
-    map_memory_free(r->slots, r->capacity * sizeof *r->slots);
-    map_memory_free(r, sizeof *r);
-}
-
-static void make_key(void)
-{
-    pthread_key_create(&list_key, on_thread_end);
-}
-
-static struct regions *own_list(void)
-{
-    if (regions_mine)
-        return regions_mine;
-    struct regions *r = map_memory(sizeof *r);
-    if (!r)
-        return NULL;
-    r->slots = map_memory(FIRST_CAPACITY * sizeof *r->slots);
-    r->capacity = FIRST_CAPACITY;
-    if (!r->slots) {
-        map_memory_free(r, sizeof *r);
-        return NULL;
-    }
-    pthread_once(&list_key_once, make_key);
-    pthread_setspecific(list_key, r);
-    return regions_mine = r;
-}
-
-/* Full: without its empty slots, or twice as large.  The handler sees none meanwhile. */
-static bool make_room(struct regions *r)
-{
-    uint32_t n = r->n, kept = 0;
-    r->n = 0;
-    atomic_signal_fence(memory_order_seq_cst);
-    for (uint32_t i = 0; i < n; i++)
-        if (r->slots[i].frame) {
-            r->slots[kept].code = r->slots[i].code;
-            r->slots[kept].word = r->slots[i].word;
-            r->slots[kept].call = r->slots[i].call;
-            r->slots[kept].generation = r->slots[i].generation;
-            r->slots[kept++].frame = r->slots[i].frame;
-        }
-    bool ok = kept < r->capacity;
-    struct region_slot *larger = NULL;
-    if (kept > r->capacity / 2)
-        larger = map_memory(2 * r->capacity * sizeof *larger);
-    if (larger) {
-        memcpy(larger, r->slots, kept * sizeof *larger);
-        map_memory_free(r->slots, r->capacity * sizeof *r->slots);
-        r->slots = larger;
-        r->capacity *= 2;
-        ok = true;
-    }
-    atomic_signal_fence(memory_order_seq_cst);
-    r->n = kept;
-    return ok;
-}
+static _Atomic uint32_t n_ids;
 
 static void announce(struct region *self, uint32_t generation)
 {
@@ -110,6 +41,7 @@ static void announce(struct region *self, uint32_t generation)
     }
     announced[self->id] = generation;
     session->announce(self->id, text, (uint32_t)length);
+    session->emit(self->id, text, (uint32_t)length);
 }
 
 static PyObject *enter(PyObject *o)
@@ -123,23 +55,18 @@ static PyObject *enter(PyObject *o)
                         "this region is entered already: make one for each use");
         return NULL;
     }
-    struct regions *r = own_list();
     frame_t *frame = current_frame();
-    if (!r || !frame || (r->n == r->capacity && !make_room(r)))
+    struct region_slot *slot =
+        frame ? region_list_next(frame_region(self->id), (uint64_t)frame, FRAME_CODE(frame), false)
+              : NULL;
+    if (!slot)
         return Py_NewRef(o);
     announce(self, generation);
-    uint64_t word = frame_region(self->id);
-    self->entered = r;
+    self->entered = regions_mine;
     self->frame = (uint64_t)frame;
-    struct region_slot *slot = &r->slots[r->n];
-    slot->code = FRAME_CODE(frame);
-    slot->word = word;
-    slot->generation = 0;
-    slot->frame = (uint64_t)frame;
     /* In the list only then: a frame that is found running only now is found in the regions of the list. */
     region_enter(frame, slot);
-    atomic_signal_fence(memory_order_seq_cst);
-    r->n++;
+    region_list_add(slot);
     return Py_NewRef(o);
 }
 
@@ -239,8 +166,7 @@ static void leave(struct region *self)
             break;
         }
     if (r == regions_mine)
-        while (r->n && !r->slots[r->n - 1].frame)
-            r->n--;
+        region_list_trim(r);
     uint32_t kept = left.frame ? region_leave(&left) : 0;
     if (kept && self->attributes)
         note_attributes(self->attributes, kept);
@@ -292,6 +218,11 @@ static struct {
     uint32_t id;
 } recent[N_RECENT];
 
+uint32_t region_new_number(void)
+{
+    return atomic_fetch_add(&n_ids, 1) + 1;
+}
+
 static uint32_t number_of(PyObject *name)
 {
     size_t slot = (uintptr_t)name / sizeof(PyASCIIObject) % N_RECENT;
@@ -302,8 +233,9 @@ static uint32_t number_of(PyObject *name)
         return (uint32_t)PyLong_AsUnsignedLong(known);
     if (PyErr_Occurred())
         return 0;
-    PyObject *number = PyLong_FromUnsignedLong(n_ids + 1);
-    if (!map_memory_grow(&announced, &announced_bytes, (size_t)n_ids + 2, sizeof *announced)) {
+    uint32_t id = region_new_number();
+    PyObject *number = PyLong_FromUnsignedLong(id);
+    if (!map_memory_grow(&announced, &announced_bytes, (size_t)id + 1, sizeof *announced)) {
         Py_XDECREF(number);
         PyErr_NoMemory();
         return 0;
@@ -313,7 +245,7 @@ static uint32_t number_of(PyObject *name)
     if (failed)
         return 0;
     recent[slot].name = name;
-    return recent[slot].id = ++n_ids;
+    return recent[slot].id = id;
 }
 
 /* One that is no longer used: most are made, entered and left in turn.  Guarded by the GIL. */

@@ -1,18 +1,22 @@
-/* region.h - the type behind `pyhybrid.region`.
+/* region.h - the type behind `pyhybrid.region`, and what regions have in common with those of native code.
  *
- * Context: with the GIL.
+ * Context: with the GIL, unless it says otherwise.
  */
 #ifndef PYH_REGION_H
 #define PYH_REGION_H
 
 #include <Python.h>
 
-/* Adds the type to `module`.  `announce` tells the running session of a name (once for each session,
- * `generation` counts them; 0: none runs).  0 or -1 with an exception set. */
+/* Adds the type to `module`.  `generation` counts the sessions (0: none runs), each of which hears a name once: its spool
+ * by `announce`, which needs no GIL, its sinks by `emit`. */
 struct region_session {
     uint32_t (*generation)(void);
     void (*announce)(uint32_t id, const char *name, uint32_t length);
+    void (*emit)(uint32_t id, const char *name, uint32_t length);
 };
 int region_add_type(PyObject *module, const struct region_session *session);
+
+/* One that no other name has.  Any thread, without the GIL. */
+uint32_t region_new_number(void);
 
 #endif

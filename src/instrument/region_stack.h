@@ -1,9 +1,14 @@
 /* region_stack.h - named regions in the shadow stack: each stands on top of the frame that has entered it.
  *
- * Context: with the GIL.
+ * Native code's regions are the thread's: where the functions that they stand on end, they move to the one that called
+ * those, or to the thread's root; where functions stand on one that was popped, it ends when they do.
+ *
+ * Context: the thread itself; with the GIL, unless it says otherwise.
  */
 #ifndef PYH_REGION_STACK_H
 #define PYH_REGION_STACK_H
+
+#include <stdbool.h>
 
 #include "call_tree.h"
 
@@ -26,5 +31,20 @@ void region_resume(struct exact *x, struct exact_thread *t, const struct _PyInte
  * regions' turns end with its own. */
 void region_seed(struct exact *x, struct exact_thread *t, const struct _PyInterpreterFrame *f,
                  bool linked);
+
+/* Native code pushes the region of `slot`, which is to be in the list from then on, on `f`, the innermost frame (NULL: none runs),
+ * or pops the innermost one with this word.  Also without the GIL, while the session is kept from ending (native_region.c):
+ * then `f` must be on top.  False: it could not be placed, and does not count. */
+bool region_push_native(struct exact *x, const struct _PyInterpreterFrame *f,
+                        struct region_slot *slot, bool has_gil);
+void region_pop_native(struct exact *x, uint64_t word, bool has_gil);
+
+/* The stack gets as deep as `depth`: what stands higher has ended, but native regions, which go on (n_moving).  They stand
+ * on the top again, which is known to run. */
+void region_take_off(struct exact *x, struct exact_thread *t, uint32_t depth, uint64_t now);
+void region_put_back(struct exact *x, struct exact_thread *t, uint64_t now);
+
+/* What stood on native regions that have been popped has ended. */
+void region_end_left(struct exact *x, struct exact_thread *t, uint64_t now);
 
 #endif

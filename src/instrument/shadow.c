@@ -111,12 +111,14 @@ bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_
         if (s->frame != (uint64_t)f || (frame_tag(s->node->word) == PYH_TAG_FUNCTION &&
                                         !exact_is_of(x, s->node, FRAME_CODE(f))))
             return false;
+        if (s->flags & EXACT_NATIVE && i)
+            continue; /* it may have outlived its function */
         if (s->flags & EXACT_RECORDED)
             return true;
         uint64_t entry;
         f = caller_of(f, &entry);
         if (!f || !i)
-            return !f && !i;
+            return !f && (!i || t->stack[i - 1].frame == REGION_OF_THREAD);
     }
 }
 
@@ -172,21 +174,30 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
 bool shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now)
 {
     uint64_t entry;
-    uint32_t missing = 0, kept = 0;
+    uint32_t missing = 0, kept = 0, roots = 0;
     const frame_t *outermost = NULL;
+    while (roots < t->depth && t->stack[roots].frame == REGION_OF_THREAD)
+        roots++;
     for (const frame_t *p = first; p && missing < MISSING_MAX; p = caller_of(p, &entry)) {
-        for (kept = t->depth; kept; kept--)
+        for (kept = t->depth; kept > roots; kept--)
             if (t->stack[kept - 1].frame == (uint64_t)p && shadow_is_same(x, t, kept - 1, p))
                 break;
-        if (kept)
+        if (kept > roots)
             break;
         missing++;
         outermost = p;
     }
-    while (t->depth > kept)
-        shadow_drop(x, t, now, RETURNED);
-    if (!kept && outermost && launcher_is_outermost((uint64_t)outermost, FRAME_CODE(outermost)))
+    if (kept < roots)
+        kept = roots;
+    region_take_off(x, t, kept, now);
+    region_end_left(x, t, now);
+    if (kept == roots && outermost &&
+        launcher_is_outermost((uint64_t)outermost, FRAME_CODE(outermost))) {
+        t->n_moving = 0;
         return false;
+    }
+    if (t->n_moving && (kept > roots || !missing))
+        region_put_back(x, t, now);
     /* They are listed so far up that with their regions they do not reach what is still to be read. */
     uint32_t list = kept + (regions_mine ? regions_mine->n : 0);
     while (list + missing > t->capacity)
@@ -198,7 +209,18 @@ bool shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *firs
     for (uint32_t i = 0; i < missing; i++)
         if (!push_unseen(x, t, (const frame_t *)t->stack[list + i].frame, now))
             break;
+    if (t->n_moving)
+        region_put_back(x, t, now);
     return true;
+}
+
+/* Is what runs `f` and its callers?  `f` NULL: no function does. */
+static bool is_stack_of(const struct exact *x, const struct exact_thread *t, const frame_t *f)
+{
+    const struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
+    if (!top || !f)
+        return !f && (!top || top->frame == REGION_OF_THREAD);
+    return top->frame == (uint64_t)f && shadow_is_same(x, t, t->depth - 1, f);
 }
 
 /* NULL: `f` is the launcher's. */
@@ -207,9 +229,7 @@ find_parent(struct exact *x, struct exact_thread *t, const frame_t *f, uint64_t 
 {
     uint64_t between;
     frame_t *p = caller_of(f, &between);
-    struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
-    if (!(top ? p && top->frame == (uint64_t)p && shadow_is_same(x, t, t->depth - 1, p) : !p) &&
-        !shadow_mend_to(x, t, p, exact_ticks(x)))
+    if (!is_stack_of(x, t, p) && !shadow_mend_to(x, t, p, exact_ticks(x)))
         return NULL;
     t->started = true;
     return below_top(x, t, between, exact_ticks(x), entry);
@@ -333,8 +353,7 @@ static __attribute__((noinline)) bool unwind_to(struct exact *x, struct exact_th
     for (uint32_t i = t->depth; i; i--)
         if (t->stack[i - 1].frame == (uint64_t)f && !(t->stack[i - 1].flags & EXACT_REGION) &&
             shadow_is_same(x, t, i - 1, f)) {
-            while (t->depth > i)
-                shadow_drop(x, t, now, RETURNED);
+            region_take_off(x, t, i, now);
             if (how != YIELDED && regions_mine)
                 region_forget(x, f); /* by `__enter__`, called by name */
             end_inside(t, i - 1, now);
@@ -359,6 +378,22 @@ static __attribute__((noinline)) void pop_linked(struct exact *x, struct exact_t
     } while ((!one || is_region) && t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED);
 }
 
+/* `f` has ended, and been popped: native regions that stood on it stand on its caller now; those that were popped
+ * below it end with it. */
+static __attribute__((noinline)) void move_regions(struct exact *x, struct exact_thread *t,
+                                                   const frame_t *f, uint64_t now)
+{
+    region_end_left(x, t, now);
+    if (!t->n_moving)
+        return;
+    uint64_t entry;
+    frame_t *p = caller_of(f, &entry);
+    if (is_stack_of(x, t, p))
+        region_put_back(x, t, now);
+    else
+        shadow_mend_to(x, t, p, now);
+}
+
 /* The usual case: the top of the stack ends. */
 static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
 {
@@ -373,7 +408,7 @@ static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
     uint32_t depth = t->depth;
     const struct exact_frame *top = &t->stack[depth - 1];
     if (!LIKELY(depth > 1 && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED &&
-                !(top[-1].flags & EXACT_LINKED)))
+                !(top[-1].flags & (EXACT_LINKED | EXACT_LEFT))))
         return false;
     shadow_enter();
     if (now > top->since)
@@ -408,6 +443,8 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
             pop(x, t, now, how);
             if (t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED)
                 pop_linked(x, t, code, how, now);
+            if (t->n_moving || (t->depth && t->stack[t->depth - 1].flags & EXACT_LEFT))
+                move_regions(x, t, f, now);
         }
     }
     shadow_leave();

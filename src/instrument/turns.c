@@ -8,7 +8,7 @@ void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s,
 {
     if (!(s->flags & EXACT_RECORDED)) /* below the tree's bound: its end is not noted either */
         return;
-    if (x->turns & TURNS_EMITTED)
+    if (x->turns & TURNS_EMITTED && !t->without_gil)
         emit_begin(t, s, is_new);
     if (x->turns & TURNS_LOGGED)
         event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
@@ -35,7 +35,7 @@ void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame
     uint32_t call = (uint32_t)(f->flags >> EXACT_CALL_SHIFT);
     if (f->flags & EXACT_REGION && !(f->flags & EXACT_LEFT) && how != CUT_OFF)
         how = YIELDED; /* it is where its function is */
-    if (x->turns & TURNS_EMITTED)
+    if (x->turns & TURNS_EMITTED && !t->without_gil)
         emit_end(t, f, emitted[how]);
     if (x->turns & TURNS_LOGGED)
         event_put(&t->events, kind[how], f->node->id, now);

@@ -14,13 +14,19 @@ static void emit(struct output *o, uint64_t word)
     o->n++;
 }
 
+static void emit_regions(struct output *o, const struct regions *r, uint64_t frame, uint64_t code)
+{
+    for (uint32_t i = r->n; i--;)
+        if (region_is_of(&r->slots[i], frame, code))
+            emit(o, r->slots[i].word);
+}
+
 /* A Python frame, below the regions that it has entered. */
 static void emit_python(struct output *o, const struct merge_input *in, size_t at)
 {
     const struct py_frame *f = &in->chain->frames[at];
-    for (uint32_t i = in->regions ? in->regions->n : 0; i--;)
-        if (region_is_of(&in->regions->slots[i], f->frame, f->code))
-            emit(o, in->regions->slots[i].word);
+    if (in->regions)
+        emit_regions(o, in->regions, f->frame, f->code);
     emit(o, in->python[at]);
 }
 
@@ -84,6 +90,8 @@ size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
         }
         emit(&o, frame_pseudo(PSEUDO_TRUNCATED));
     }
+    if (in->to_root && in->regions)
+        emit_regions(&o, in->regions, REGION_OF_THREAD, 0);
     if (o.n > max) {
         o.n = max;
         out[max - 1] = frame_pseudo(PSEUDO_TRUNCATED);

@@ -22,6 +22,7 @@ struct merge_input {
     const struct py_chain *chain;
     const uint64_t *python;        /* frame words of chain->frames */
     const struct regions *regions; /* that the thread is in; NULL: none */
+    bool to_root;                  /* with those of the thread itself, outermost */
     const struct py_layout *layout;
 };
 

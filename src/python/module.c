@@ -11,8 +11,10 @@
 #include "filter.h"
 #include "instrument.h"
 #include "method_names.h"
+#include "native_region.h"
 #include "region.h"
 #include "leave.h"
+#include "listener.h"
 #include "loader_lock.h"
 #include "program.h"
 #include "sampler.h"
@@ -254,6 +256,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     else
         sampler_resume();
     spawns_watch(sampler_spawned);
+    native_region_open(sampler_generation());
     return Py_BuildValue(
         "{sissszszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
         "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted, "period_ns",
@@ -290,15 +293,17 @@ static PyObject *close_emit(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(stop_doc,
-             "stop(describe=None) -> dict | None\n\n"
-             "Stop, flush and close the spool (sampler.h: what stays).  `describe` gives a "
-             "last META record\n(bytes); what it calls is not counted.  None if no "
-             "profiler runs (also in a forked child).");
+PyDoc_STRVAR(stop_doc, "stop(describe=None) -> dict | None\n\n"
+                       "Stop, flush and close the spool (sampler.h: what stays).  "
+                       "`describe(unplaced, unmatched)` (pushes and pops of "
+                       "native regions: native_region.h)\ngives a last META record (bytes); what "
+                       "it calls is not counted.  None if no "
+                       "profiler runs (also in a forked child).");
 
-static void write_last_meta(PyObject *describe)
+static void write_last_meta(PyObject *describe, struct native_region_losses regions)
 {
-    PyObject *text = PyObject_CallNoArgs(describe);
+    PyObject *text = PyObject_CallFunction(describe, "KK", (unsigned long long)regions.n_unplaced,
+                                           (unsigned long long)regions.n_unmatched);
     if (text && PyBytes_Check(text))
         sampler_write(SPOOL_META, NULL, 0, PyBytes_AS_STRING(text),
                       (uint32_t)PyBytes_GET_SIZE(text));
@@ -318,10 +323,11 @@ static PyObject *stop(PyObject *self, PyObject *args)
         Py_RETURN_NONE;
     leave_unwatch();
     spawns_unwatch();
+    struct native_region_losses regions = native_region_close();
     instrument_stop();
     sampler_pause(); /* what we do from here on is not the program's */
     if (describe != Py_None)
-        write_last_meta(describe);
+        write_last_meta(describe, regions);
     error = sampler_stop(method_names_collect, &result);
     PyObject *remarks = emit_remarks();
     emit_close();            /* the collector looks no more */
@@ -462,15 +468,24 @@ static void announce_region(uint32_t number, const char *name, uint32_t length)
 {
     struct spool_region head = {.number = number};
     sampler_write(SPOOL_REGION, &head, sizeof head, name, length);
-    emit_name_region(number, name, length);
 }
 
-static const struct region_session region_session = {sampler_generation, announce_region};
+static const struct region_session region_session = {sampler_generation, announce_region,
+                                                     emit_name_region};
+
+/* For libpyhybrid.so. */
+__attribute__((visibility("default"))) pyhybrid_listener_call pyhybrid_listener;
+
+const struct pyhybrid_listener *pyhybrid_listener(void)
+{
+    return native_region_listener();
+}
 
 static int exec_module(PyObject *module)
 {
     if (PyModule_AddFunctions(module, end_methods) || window_add_type(module))
         return -1;
+    native_region_init(&region_session);
     return region_add_type(module, &region_session);
 }
 

@@ -169,7 +169,7 @@ static struct exact_thread *new_thread(struct exact *x)
     if (!block)
         return NULL;
     struct exact_thread *t = &block->thread;
-    t->serial = ++x->serials;
+    t->serial = atomic_fetch_add(&x->serials, 1) + 1;
     t->mask = FIRST_TABLE - 1;
     t->table = block->table;
     t->capacity = FIRST_STACK;
@@ -317,7 +317,7 @@ static struct exact_node *add(struct exact *x, struct exact_thread *t, uint32_t 
     n->id = id;
     n->parent = parent;
     *find(t, parent, word) = id;
-    x->n_nodes++;
+    atomic_fetch_add_explicit(&x->n_nodes, 1, memory_order_relaxed);
     atomic_store_explicit(&t->n, id, memory_order_release);
     return n;
 }

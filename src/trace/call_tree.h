@@ -11,7 +11,8 @@
  * pairs of (ticks, CLOCK_MONOTONIC), and who reads the spool converts.
  *
  * Context: functions that the callbacks call need the GIL, which makes all threads' callbacks one
- * writer of what they share (the bound, the queue of code objects).  exact_read_* are the drain's.
+ * writer of what they share (the queue of code objects).  exact_child and exact_add_thread do not.  exact_read_* are the
+ * drain's.
  */
 #ifndef PYH_CALL_TREE_H
 #define PYH_CALL_TREE_H
@@ -55,9 +56,11 @@ enum exact_frame_flags {
     EXACT_REGION = 4,   /* a named region of the frame below it */
     EXACT_KEPT =
         8, /* each call of it is kept; its open call, if it has one, is in the upper half */
-    EXACT_LEFT = 16,  /* a region that ends, not only its turn */
-    EXACT_LINES = 32, /* its lines are recorded, too: exact_thread.line */
-    EXACT_IN_C = 64,  /* it waits for a C function: c_calls[] of its place in the stack */
+    EXACT_LEFT =
+        16, /* a region that ends, not only its turn; a native one, when what is above it has ended */
+    EXACT_LINES = 32,   /* its lines are recorded, too: exact_thread.line */
+    EXACT_IN_C = 64,    /* it waits for a C function: c_calls[] of its place in the stack */
+    EXACT_NATIVE = 128, /* a region that native code pushed */
 };
 #define EXACT_CALL_SHIFT 32
 
@@ -69,7 +72,8 @@ enum exact_turns {
 
 /* One running Python function, as the callbacks know it. */
 struct exact_frame {
-    uint64_t frame; /* its _PyInterpreterFrame */
+    uint64_t
+        frame; /* its _PyInterpreterFrame; of a region that of its function, or REGION_OF_THREAD */
     uint64_t entry; /* the entry frame of its eval loop */
     struct exact_node *node;
     uint64_t since; /* ticks */
@@ -137,6 +141,8 @@ struct exact_thread {
     char name[EXACT_NAME_MAX]; /* threading's; empty: none */
     _Atomic int ended;
     bool started;        /* a function began; those that ran before are in the stack */
+    bool without_gil;    /* what begins or ends just now: no sink hears of it */
+    uint32_t n_moving;   /* native regions that are to stand on another function (region_stack.h) */
     uint64_t underflows; /* ends of functions whose begin was not seen */
 
     struct exact_node root; /* id 0 */
@@ -184,7 +190,8 @@ struct exact {
     const struct py_layout *layout;
     uint64_t main_stack_high;
     uint64_t start_ticks;
-    uint32_t n_nodes, max_nodes; /* of all threads */
+    _Atomic uint32_t n_nodes; /* of all threads */
+    uint32_t max_nodes;
     bool use_tsc;
     bool all_events;    /* every Python function is recorded */
     bool names_threads; /* each thread gets a record, whatever is left out: for its name */
@@ -196,7 +203,7 @@ struct exact {
     bool lines;                    /* of functions that a filter selects */
     bool c_calls;                  /* and so are calls of C functions */
     bool (*is_own)(uint64_t code); /* is it the code of a function of ours?  NULL: none is */
-    uint64_t serials;
+    _Atomic uint64_t serials;
     struct native_frame
         *native; /* the native frames between, EXACT_NATIVE_MAX: who has the GIL walks */
     struct memo_path *path;

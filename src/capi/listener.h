@@ -1,0 +1,33 @@
+/* listener.h - between libpyhybrid.so, which instrumented code calls, and _native, which hears it.
+ *
+ * The library knows names alone, so that they are there before a profiler is, and while none runs.
+ */
+#ifndef PYH_LISTENER_H
+#define PYH_LISTENER_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "pyhybrid.h"
+
+struct pyhybrid_region {
+    const char *name;
+    uint32_t length;
+    /* The listener's: its number (frame.h), the session whose spool has its name, the one whose sinks have.  0: none. */
+    _Atomic uint32_t number, told, emitted;
+} __attribute__((aligned(32)));
+
+/* What is called at each push and pop, for the process's life. */
+struct pyhybrid_listener {
+    void (*push)(struct pyhybrid_region *region);
+    void (*pop)(struct pyhybrid_region *region);
+};
+
+/* Whichever of the two is loaded later finds the other, if that is there, and calls this by the name of its symbol: the
+ * library's pyhybrid_listen(listener), or _native's pyhybrid_listener().  So nothing is loaded that nobody wants. */
+typedef void pyhybrid_listen_call(const struct pyhybrid_listener *listener);
+typedef const struct pyhybrid_listener *pyhybrid_listener_call(void);
+#define PYHYBRID_LISTEN "pyhybrid_listen"
+#define PYHYBRID_LISTENER "pyhybrid_listener"
+
+#endif

@@ -1,0 +1,32 @@
+/* native_region.h - regions that native code pushes and pops (capi/pyhybrid.h), with or without the GIL.
+ *
+ * Context: with the GIL, unless it says otherwise.
+ */
+#ifndef PYH_NATIVE_REGION_H
+#define PYH_NATIVE_REGION_H
+
+#include <stdint.h>
+
+#include "region.h"
+
+void native_region_init(const struct region_session *session);
+
+/* What hears instrumented code. */
+const struct pyhybrid_listener *native_region_listener(void);
+
+/* Since the session began: pushes that could not be placed in the tree, and pops of what was not open. */
+struct native_region_losses {
+    uint64_t n_unplaced, n_unmatched;
+};
+
+/* The session `generation` runs, or (close) is about to end: when it returns, no thread is in the midst of its spool. */
+void native_region_open(uint32_t generation);
+struct native_region_losses native_region_close(void);
+
+/* exact_current has been set to NULL: when it returns, no thread is in the midst of its tree. */
+void native_region_settle(void);
+
+/* In a forked child, at once.  Not with Python. */
+void native_region_after_fork_child(void);
+
+#endif
