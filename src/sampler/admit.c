@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "drain.h"
+#include "engine.h"
 #include "session.h"
 #include "spool.h"
 
@@ -32,7 +33,7 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
     t->seen = 1;    /* it may have begun after this look at the list of threads */
     bool young = t->start_ns + 20000000 > s->counted_from_ns && tid != getpid();
     /* A thread that a covered one created is covered from its begin; `cover` finds others. */
-    bool covered = s->engine == ENGINE_SIGTRAP && atomic_load(&s->ready) &&
+    bool covered = session_clock(s)->is_inherited && atomic_load(&s->ready) &&
                    (young || t->claimed || s->skips_new);
     if (covered && !s->skips_new)
         return true;
@@ -42,7 +43,7 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
         t->missed_ns = t->base_cpu_ns;
     if (covered)
         return true;
-    if (s->engine == ENGINE_SIGTRAP) /* the event's count is that of all who inherit it */
+    if (session_clock(s)->is_inherited) /* the event's count is that of all who inherit it */
         t->last_cpu_ns = t->base_cpu_ns;
     int error = engine_open(s, t);
     /* One that has ended is EINVAL to timer_create; a main thread that has is listed as long as others live. */

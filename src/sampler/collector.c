@@ -24,6 +24,7 @@
 #include "asleep.h"
 #include "clock.h"
 #include "drain.h"
+#include "engine.h"
 #include "libraries.h"
 #include "thread_names.h"
 #include "pace.h"
@@ -50,7 +51,7 @@ struct done {
 /* The thread's CPU time at `cpu_ns` by its clock, without what it spent while nothing counted. */
 static uint64_t counted_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
 {
-    if (s->engine == ENGINE_NONE && atomic_load(&s->idle_since_ns))
+    if (!session_clock(s)->signal && atomic_load(&s->idle_since_ns))
         return 0; /* no signal tells what it spent then */
     uint64_t idle_ns = t->idle_rest_ns + counter_get(&t->counters.idle_ns);
     uint64_t ns = cpu_ns - t->base_cpu_ns + t->missed_ns;
@@ -65,7 +66,7 @@ static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_
     if (s->clock == CLOCK_WALL)
         return t->unseen_ns / period;
     uint64_t spent = counted_ns(s, t, cpu_ns) / period;
-    return s->engine != ENGINE_NONE && spent > given ? spent - given : 0;
+    return session_clock(s)->signal && spent > given ? spent - given : 0;
 }
 
 static void snapshot(struct session *s, struct thread *t)
@@ -83,7 +84,7 @@ static uint64_t all_signals(struct session *s, struct thread *t)
 
 static void keep_pace(struct session *s, struct thread *t)
 {
-    if (s->engine == ENGINE_PERF_EVENT && t->has_event &&
+    if (session_clock(s)->keeps_pace && t->has_event &&
         pace_learn(&t->pace, t->last_cpu_ns, all_signals(s, t), atomic_load(&s->period_ns)))
         perf_clocks_set_period(s, t);
 }
@@ -225,7 +226,7 @@ void collector_scan(struct session *s)
 /* Where there are thousands of threads it takes milliseconds: it is not to take more than one in ten. */
 static void scan_in_turn(struct session *s, uint64_t now)
 {
-    if (s->engine == ENGINE_SIGTRAP) {
+    if (session_clock(s)->is_inherited) {
         admit_claimed(s);
         registry_stock(&s->registry, &s->limits);
     }
@@ -248,31 +249,25 @@ static bool ring_urgent(struct session *s)
     return drain_logs_urgent(s->drain);
 }
 
-/* SIGTRAP is wanted elsewhere: SIGPROF from here on. */
-static void leave_sigtrap(struct session *s, const char *why)
+static void give_way_if_it_must(struct session *s, bool thorough)
 {
+    const struct clock_ops *clock = session_clock(s);
+    const char *why = clock->must_leave ? clock->must_leave(s, thorough) : NULL;
+    if (!why)
+        return;
     drain_all(s, false);
-    engine_close_all(s);
-    trap_guards_close(&s->guards);
-    s->trap_lost = why;
-    s->signal = SIGPROF;
-    signal_take(SIGPROF);
-    atomic_store(&s->engine, ENGINE_PERF_EVENT);
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        engine_open(s, t);
+    engine_give_way(s, why);
 }
 
 /* The program installed its own handler for our signal: it must not get ours. */
 static void check_signal_owner(struct session *s)
 {
-    bool traps = s->engine == ENGINE_SIGTRAP, kept = s->signal && signal_is_taken(s->signal);
-    if (traps && (!kept || atomic_load(&s->trap_wanted)))
-        leave_sigtrap(s, "the program handles SIGTRAP");
-    else if (traps && s->guard_failed)
-        leave_sigtrap(s,
-                      "for want of a breakpoint nothing would tell that the program takes SIGTRAP");
-    if (traps || kept || !s->signal || s->signal_taken)
+    const struct clock_ops *clock = session_clock(s);
+    if (clock->instead) {
+        give_way_if_it_must(s, false);
+        return;
+    }
+    if (!clock->signal || s->signal_taken || signal_is_taken(clock->signal))
         return;
     s->signal_taken = true;
     drain_all(s, false);
@@ -327,8 +322,7 @@ static void tick(struct session *s, uint64_t now, struct done *done)
         for_each(s, snapshot_if_sampled);
         if (!paused)
             for_each(s, cover);
-        if (s->engine == ENGINE_SIGTRAP && sigtrap_watched(&s->status))
-            leave_sigtrap(s, "a debugger watches");
+        give_way_if_it_must(s, true);
         if (now - done->counted >= snapshot_after(s, now)) {
             done->counted = now;
             for_each(s, snapshot);
@@ -350,8 +344,7 @@ static void close_clocks(struct session *s)
     engine_enable_all(s, false);
     read_kernel(s);
     engine_close_all(s);
-    trap_guards_close(&s->guards);
-    if (s->signal == SIGPROF && !s->signal_taken)
+    if (session_clock(s)->signal == SIGPROF && !s->signal_taken)
         signal_drop_pending(SIGPROF);
 }
 
@@ -359,8 +352,8 @@ static void close_clocks(struct session *s)
 static bool is_quiet(const struct session *s, uint64_t now)
 {
     uint64_t paused = atomic_load(&s->paused_until_ns);
-    return s->engine == ENGINE_SIGTRAP && s->clock == CLOCK_CPU && !loaded_by_table && !s->looks &&
-           now - s->changed_ns > QUIET_AFTER_NS && (!paused || paused == UINT64_MAX) &&
+    return session_clock(s)->is_inherited && s->clock == CLOCK_CPU && !loaded_by_table &&
+           !s->looks && now - s->changed_ns > QUIET_AFTER_NS && (!paused || paused == UINT64_MAX) &&
            !drain_keeps_logs(s->drain);
 }
 
@@ -397,7 +390,7 @@ static void *collect(void *arg)
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */
     collector_scan(s);
-    if (s->engine == ENGINE_SIGTRAP)
+    if (session_clock(s)->is_inherited)
         registry_stock(&s->registry, &s->limits);
     atomic_store(&s->ready, 1);
     pthread_cond_broadcast(&s->is_ready);

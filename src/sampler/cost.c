@@ -4,6 +4,7 @@
 
 #include "clock.h"
 #include "thread_names.h"
+#include "engine.h"
 #include "session.h"
 
 #define COST_SIGNALS 8 /* what a sample costs, roughly, is known after so many */

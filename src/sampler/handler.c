@@ -48,7 +48,7 @@ static struct thread *own_record(struct session *s)
         return mine.thread;
     pid_t tid = (pid_t)arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
     mine.thread = registry_find(&s->registry, tid);
-    if (!mine.thread && s->engine == ENGINE_SIGTRAP) {
+    if (!mine.thread && session_clock(s)->is_inherited) {
         mine.thread = registry_claim(&s->registry, tid);
         if (mine.thread)
             session_nudge(s); /* others may begin: the stock is small */
@@ -124,7 +124,7 @@ static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *
                           uint64_t *cpu)
 {
     *cpu = 0;
-    if (!engine_by_timer(atomic_load_explicit(&s->engine, memory_order_relaxed)))
+    if (!session_clock(s)->is_tick_bound)
         return weight_by_clock(s, t, info, now, cpu);
     if (s->clock == CLOCK_CPU || !t->sampled_ns)
         *cpu = own_cpu_ns();
@@ -509,12 +509,12 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
 /* Whether it is to be sampled: 1; to be dropped: 0; another's: -1. */
 static int whose(struct session *s, int signal, const siginfo_t *info)
 {
-    enum sampler_engine engine = s ? (enum sampler_engine)atomic_load(&s->engine) : ENGINE_NONE;
+    const struct clock_ops *clock = s ? session_clock(s) : NULL;
     if (signal == SIGTRAP)
-        return !is_our_trap(info) ? -1 : engine == ENGINE_SIGTRAP && !is_of_call(info);
-    if (!s)
+        return !is_our_trap(info) ? -1 : clock && clock->signal == SIGTRAP && !is_of_call(info);
+    if (!clock)
         return 0;
-    if (engine == ENGINE_PERF_EVENT && info->si_code >= POLL_IN && info->si_code <= POLL_HUP)
+    if (clock->by_descriptor && info->si_code >= POLL_IN && info->si_code <= POLL_HUP)
         return 1;
     bool is_ours = info->si_ptr == s || info->si_ptr == session_waking(s);
     return info->si_code == SI_TIMER && is_ours ? 1 : -1;

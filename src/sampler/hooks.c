@@ -116,8 +116,9 @@ static void prepare_exec(void *unused)
     s->exec_until_ns = clock_now_ns() + EXEC_PAUSE_NS;
     if (atomic_load(&s->paused_until_ns) != UINT64_MAX)
         session_pause_until(s, s->exec_until_ns);
-    if (s->signal)
-        signal_drop_pending(s->signal); /* this thread's, if it blocks them */
+    int signal = session_clock(s)->signal;
+    if (signal)
+        signal_drop_pending(signal); /* this thread's, if it blocks them */
     spool_flush(s->spool);
     pthread_mutex_unlock(&session_lock);
 }
@@ -159,7 +160,7 @@ void sampler_idle(void)
     struct session *s = session_get();
     if (!s)
         return;
-    if (engine_by_timer(s->engine) && !atomic_load(&s->idle_tid)) {
+    if (session_clock(s)->is_tick_bound && !atomic_load(&s->idle_tid)) {
         s->idle_tid = (pid_t)syscall(SYS_gettid);
         s->idle_cpu_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
     }

@@ -4,6 +4,7 @@
 
 #include "asleep.h"
 #include "clock.h"
+#include "engine.h"
 #include "pace.h"
 #include "session.h"
 
@@ -94,7 +95,7 @@ static void skip_idle_rest(struct session *s, struct thread *t)
     uint64_t since = counter_get(&t->counters.cpu_ns);
     if (t->tid == s->idle_tid && since < s->idle_cpu_ns)
         since = s->idle_cpu_ns;
-    if (engine_by_timer(s->engine) && since && t->paused_cpu_ns > since)
+    if (session_clock(s)->is_tick_bound && since && t->paused_cpu_ns > since)
         t->idle_rest_ns += t->paused_cpu_ns - since;
 }
 

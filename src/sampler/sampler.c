@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "cost.h"
 #include "drain.h"
+#include "engine.h"
 #include "function_names.h"
 #include "libraries.h"
 #include "map.h"
@@ -101,7 +102,7 @@ static int load_backend(struct session *s, const char *path, struct sampler_info
 /* What of the threads is not known without a list of them. */
 static const char *unlisted(const struct session *s)
 {
-    bool inherits = s->engine == ENGINE_SIGTRAP;
+    bool inherits = session_clock(s)->is_inherited;
     if (s->exact)
         return inherits ? "threads that had begun before, and run no Python function, are not seen"
                         : "threads that run no Python function are not seen";
@@ -163,7 +164,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     }
     error = task_list_open(&s->tasks, s->fd_floor);
     info->unlisted = s->tasks.absent ? unlisted(s) : NULL;
-    if (!error && s->signal == SIGTRAP && !s->tasks.absent)
+    if (!error && session_clock(s)->signal == SIGTRAP && !s->tasks.absent)
         error =
             own_fd_keep(&s->status, open("/proc/self/status", O_RDONLY | O_CLOEXEC), s->fd_floor);
     return error ? fail(info, error, "/proc/self") : 0;
@@ -189,7 +190,7 @@ static void dispose(struct session *s)
 /* A SIGTRAP may still come to threads that are in a system call: its handler stays with them. */
 static void give_back_signals(struct session *s)
 {
-    if (s->signal == SIGPROF && !s->signal_taken && signal_is_taken(SIGPROF))
+    if (session_clock(s)->signal == SIGPROF && !s->signal_taken && signal_is_taken(SIGPROF))
         signal_give_back(SIGPROF);
     if (!s->holds_trap || !signal_is_taken(SIGTRAP))
         return;
@@ -221,9 +222,10 @@ int sampler_start(struct sampler_options *o, struct sampler_info *info)
         dispose(s);
         return error;
     }
-    if (s->signal)
-        signal_take(s->signal);
-    s->holds_trap = s->signal == SIGTRAP;
+    int signal = session_clock(s)->signal;
+    if (signal)
+        signal_take(signal);
+    s->holds_trap = signal == SIGTRAP;
     s->start_ns = s->counted_from_ns = clock_now_ns();
     s->start_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
     atomic_store(&s->calibrating, measure);

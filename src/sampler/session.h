@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "arch_x86_64.h"
+#include "clock_ops.h"
 #include "codes.h"
 #include "call_tree.h"
 #include "own_fd.h"
@@ -36,7 +37,7 @@ struct session {
     _Atomic int state;
     uint32_t generation; /* tells a thread's cached record from an earlier session's */
     enum sampler_clock clock;
-    _Atomic int engine; /* enum sampler_engine; sigtrap may give way to perf_event */
+    _Atomic(const struct clock_ops *) clock_ops; /* one may give way to another */
     bool exclude_kernel;
     _Atomic uint64_t period_ns;
     struct py_layout layout;
@@ -56,7 +57,6 @@ struct session {
     /* Below: not for the handler. */
     struct spool *spool;
     struct drain *drain;
-    int signal;                              /* SIGPROF or SIGTRAP; 0: no samples */
     pid_t measuring_tid;                     /* the thread that measures what a sample costs */
     char wall_threads[SAMPLER_PATTERNS_MAX]; /* thread_names.h; empty: all threads */
     bool skips_new;        /* what new threads did until now, in a pause, counts nowhere */
@@ -156,24 +156,10 @@ static inline void session_nudge(struct session *s)
         arch_syscall6(SYS_futex, (long)&s->nudged, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
-static inline bool engine_by_timer(int engine)
+static inline const struct clock_ops *session_clock(const struct session *s)
 {
-    return engine == ENGINE_TIMER || engine == ENGINE_MONOTONIC;
+    return atomic_load(&s->clock_ops);
 }
-
-/* engine.c: one clock per thread.  0 or -errno. */
-int engine_open(struct session *s, struct thread *t);
-void engine_close(struct session *s, struct thread *t);
-/* The thread has ended: closes what no other thread depends on. */
-void engine_retire(struct session *s, struct thread *t);
-void engine_set_period(struct session *s, struct thread *t);
-void engine_enable_all(struct session *s, bool enable);
-void engine_close_all(struct session *s);
-/* The thread's CPU time by the kernel's count; after it ended, as far as it is known. */
-uint64_t engine_cpu_ns(struct session *s, struct thread *t);
-/* Which engine `options` get here: s->engine, and info's. */
-int engine_probe(struct session *s, const struct sampler_options *options,
-                 struct sampler_info *info);
 
 /* pause.c, under session_lock.  Until `time_ns`, or (UINT64_MAX) session_resume, no clock ticks: */
 void session_pause_until(struct session *s, uint64_t time_ns);

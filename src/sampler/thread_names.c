@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "engine.h"
 #include "session.h"
 #include "spool.h"
 

@@ -2,6 +2,7 @@
 
 #include "clock.h"
 #include "drain.h"
+#include "engine.h"
 #include "session.h"
 
 #define PIECE_NS 50000000ull

@@ -1,56 +1,72 @@
-/* The clocks: which there are here, and one for each thread.
+/* Which clock there is here: sigtrap (sigtrap.h), perf_event (perf_clocks.h) or timers (timers.h).
  *
- * sigtrap: a task-clock event that new threads inherit (sigtrap.h).
- * perf_event: a task-clock software event per thread (man 2 perf_event_open); every overflow sends
- * SIGPROF to the thread that it counts (F_SETSIG, F_SETOWN_EX).  Fair, at any rate, but refused by
- * many containers, and unprivileged users' events do not see time in the kernel.
- * Of threads for which descriptors are too few some have timers.
- * Timers: timer_create on the thread's CPU clock (or CLOCK_MONOTONIC) with SIGEV_THREAD_ID; bound to
- * the kernel's tick, so a sample stands for 1 + overrun periods.
- *
- * Context: the collector thread, and under the session's lock sampler_start, _pause, _resume, _stop.
+ * perf_event is fair, at any rate, but refused by many containers, and unprivileged users' events do not see time in the
+ * kernel.
  */
+#include "engine.h"
+
 #include <errno.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "perf_event.h"
-#include "thread_names.h"
 #include "session.h"
+#include "signals.h"
 
-#ifndef sigev_notify_thread_id
-#define sigev_notify_thread_id _sigev_un._tid
-#endif
+static int nothing_to_open(struct session *s, struct thread *t)
+{
+    (void)s;
+    (void)t;
+    return 0;
+}
 
-static int probe_perf(struct session *s, const struct sampler_options *options,
-                      struct sampler_info *info)
+static void nothing_of_thread(struct session *s, struct thread *t)
+{
+    (void)s;
+    (void)t;
+}
+
+static void nothing_of_all(struct session *s, bool enable)
+{
+    (void)s;
+    (void)enable;
+}
+
+const struct clock_ops clock_none = {.engine = ENGINE_NONE,
+                                     .open = nothing_to_open,
+                                     .close = nothing_of_thread,
+                                     .retire = nothing_of_thread,
+                                     .set_period = nothing_of_thread,
+                                     .enable_all = nothing_of_all};
+
+/* perf_event if it can be had, and if it is worth more than timers or asked for; NULL with *error. */
+static const struct clock_ops *perf_or_timer(struct session *s,
+                                             const struct sampler_options *options,
+                                             const char **reason, int *error)
 {
     struct perf_event_wish wish = {.cpu = -1, .period_ns = options->period_ns};
-    int fd = perf_event_open(&wish), error = fd;
-    info->engine = ENGINE_PERF_EVENT;
+    int fd = perf_event_open(&wish), refused = fd;
     if (fd >= 0) {
         close(fd);
-        return 0;
+        return &clock_perf_event;
     }
     wish.exclude_kernel = true;
     fd = perf_event_open(&wish);
     if (fd >= 0) {
         close(fd);
         s->exclude_kernel = true;
-        info->engine_reason = "perf_event would not see time in the kernel "
-                              "(kernel.perf_event_paranoid)";
+        *reason = "perf_event would not see time in the kernel (kernel.perf_event_paranoid)";
     } else {
-        info->engine_reason = error == -EACCES || error == -EPERM
-                                  ? "perf_event_open is not permitted"
-                                  : "perf_event_open does not work here";
+        *reason = refused == -EACCES || refused == -EPERM ? "perf_event_open is not permitted"
+                                                          : "perf_event_open does not work here";
     }
     if (options->engine != ENGINE_PERF_EVENT)
-        info->engine = ENGINE_TIMER;
-    else if (fd < 0)
-        return error;
-    return 0;
+        return &clock_timer;
+    if (fd >= 0)
+        return &clock_perf_event;
+    *error = refused;
+    return NULL;
 }
 
 /* Why there cannot be a perf event for each thread that lives, and some that begin meanwhile; NULL: there can.
@@ -64,47 +80,45 @@ static const char *threads_refused(struct session *s)
                : NULL;
 }
 
-static int choose(struct session *s, const struct sampler_options *options,
-                  struct sampler_info *info)
+/* The clock, or NULL with *error; *reason: why it is not a better one. */
+static const struct clock_ops *choose(struct session *s, const struct sampler_options *options,
+                                      const char **reason, int *error)
 {
-    info->engine = options->engine;
-    info->engine_reason = "";
-    if (options->engine == ENGINE_NONE)
-        return 0;
-    if (options->clock == CLOCK_WALL) {
-        info->engine = ENGINE_MONOTONIC;
-        return 0;
+    enum sampler_engine asked = options->engine;
+    if (asked == ENGINE_NONE)
+        return &clock_none;
+    if (options->clock == CLOCK_WALL)
+        return &clock_monotonic;
+    if (asked == ENGINE_TIMER) {
+        *reason = "asked for";
+        return &clock_timer;
     }
-    if (options->engine == ENGINE_TIMER) {
-        info->engine_reason = "asked for";
-        return 0;
-    }
-    if (options->engine == ENGINE_PERF_EVENT)
-        return probe_perf(s, options, info);
+    if (asked == ENGINE_PERF_EVENT)
+        return perf_or_timer(s, options, reason, error);
     const char *refused = threads_refused(s);
-    if (refused && options->engine == ENGINE_AUTO) {
-        info->engine = ENGINE_TIMER;
-        info->engine_reason = refused;
-        return 0;
+    if (refused && asked == ENGINE_AUTO) {
+        *reason = refused;
+        return &clock_timer;
     }
     if (!refused)
         refused = sigtrap_refused(options->period_ns);
     const char *unguarded = refused ? NULL : trap_guard_refused();
-    if (!refused && (!unguarded || options->engine == ENGINE_SIGTRAP)) {
-        info->engine = ENGINE_SIGTRAP;
-        info->engine_reason = unguarded ? unguarded : "";
-        return unguarded ? 0 : trap_guards_init(&s->guards, s->perf.max / 2);
+    if (!refused && (!unguarded || asked == ENGINE_SIGTRAP)) {
+        *reason = unguarded ? unguarded : "";
+        *error = unguarded ? 0 : trap_guards_init(&s->guards, s->perf.max / 2);
+        return *error ? NULL : &clock_sigtrap;
     }
     if (!refused)
         refused = unguarded;
-    if (options->engine == ENGINE_SIGTRAP) {
-        info->engine_reason = refused;
-        return -ENOTSUP;
+    if (asked == ENGINE_SIGTRAP) {
+        *reason = refused;
+        *error = -ENOTSUP;
+        return NULL;
     }
-    int error = probe_perf(s, options, info);
-    if (info->engine == ENGINE_PERF_EVENT)
-        info->engine_reason = refused;
-    return error;
+    const struct clock_ops *found = perf_or_timer(s, options, reason, error);
+    if (found == &clock_perf_event)
+        *reason = refused;
+    return found;
 }
 
 #define CPUS_FEW 16 /* a thread that begins takes 1.5 us more for each */
@@ -112,14 +126,15 @@ static int choose(struct session *s, const struct sampler_options *options,
 /* Why there are no frames of the kernel; NULL: there are. */
 static const char *kernel_frames_refused(const struct session *s, int wanted)
 {
+    const struct clock_ops *clock = session_clock(s);
     if (wanted < 0)
         return "not wanted";
-    if (s->engine != ENGINE_SIGTRAP && s->engine != ENGINE_PERF_EVENT)
+    if (!clock->knows_kernel)
         return "this clock does not know them";
     if (s->exclude_kernel)
         return "the kernel hides itself (kernel.perf_event_paranoid)";
     int n_cpus = s->perf.n_cpus;
-    if (s->engine == ENGINE_SIGTRAP && (n_cpus < 1 || (!wanted && n_cpus > CPUS_FEW)))
+    if (clock->is_inherited && (n_cpus < 1 || (!wanted && n_cpus > CPUS_FEW)))
         return "there are more than 16 processors (--kernel)";
     struct perf_event_wish wish = {.cpu = -1, .period_ns = 1000000, .samples = true};
     int fd = perf_event_open(&wish);
@@ -132,82 +147,41 @@ static const char *kernel_frames_refused(const struct session *s, int wanted)
 int engine_probe(struct session *s, const struct sampler_options *options,
                  struct sampler_info *info)
 {
-    int error = choose(s, options, info);
-    s->engine = info->engine;
+    int error = 0;
+    info->engine_reason = "";
+    const struct clock_ops *clock = choose(s, options, &info->engine_reason, &error);
+    if (!clock)
+        return error;
+    atomic_store(&s->clock_ops, clock);
+    info->engine = clock->engine;
     info->no_kernel_frames = kernel_frames_refused(s, options->kernel_frames);
     s->perf.kernel_frames = !info->no_kernel_frames;
-    s->signal = info->engine == ENGINE_NONE      ? 0
-                : info->engine == ENGINE_SIGTRAP ? SIGTRAP
-                                                 : SIGPROF;
-    return error;
-}
-
-/* The first expiry comes after any part of a period, each as likely: after a whole one, a thread would always have
- * fewer samples than periods, none if it lives shorter than that; and threads would be sampled in step. */
-static int arm(const struct session *s, struct thread *t)
-{
-    uint64_t period_ns = atomic_load(&s->period_ns), x = clock_now_ns() ^ (uint64_t)t->tid << 32;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9; /* the finalizer of SplitMix64 */
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return session_set_timer(t->timer, 1 + (x ^ x >> 31) % period_ns, period_ns);
-}
-
-static int create_timer(void *value, pid_t tid, clockid_t clock, void **timer)
-{
-    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
-    event.sigev_value.sival_ptr = value;
-    event.sigev_notify_thread_id = tid;
-    timer_t created;
-    if (timer_create(clock, &event, &created))
-        return -errno;
-    *timer = created;
     return 0;
-}
-
-static int open_timer(struct session *s, struct thread *t)
-{
-    clockid_t cpu = clock_of_thread(t->tid);
-    bool wall = s->clock == CLOCK_WALL;
-    if (wall && !names_choose(s, t))
-        return 0;
-    int error = create_timer(s, t->tid, wall ? CLOCK_MONOTONIC : cpu, &t->timer);
-    if (error)
-        return error;
-    t->has_timer = 1;
-    t->has_cpu_timer = wall && !create_timer(session_waking(s), t->tid, cpu, &t->cpu_timer);
-    return arm(s, t);
 }
 
 int engine_open(struct session *s, struct thread *t)
 {
-    if (s->engine == ENGINE_NONE || s->signal_taken)
-        return 0;
-    if (engine_by_timer(s->engine))
-        return open_timer(s, t);
-    int error = s->engine == ENGINE_SIGTRAP ? trap_guards_add(s, t->tid) : 0;
-    s->guard_failed |= error && error != -ESRCH;
-    error = perf_clocks_open(s, t);
-    if (error != -EMFILE || s->engine != ENGINE_PERF_EVENT)
-        return error;
-    s->perf.n_mute += s->perf.kernel_frames;
-    return open_timer(s, t);
+    return s->signal_taken ? 0 : session_clock(s)->open(s, t);
 }
 
 void engine_close(struct session *s, struct thread *t)
 {
-    if (t->has_timer)
-        timer_delete((timer_t)t->timer);
-    if (t->has_cpu_timer)
-        timer_delete((timer_t)t->cpu_timer);
-    t->has_timer = 0;
-    t->has_cpu_timer = false;
-    perf_clocks_close(s, t);
+    session_clock(s)->close(s, t);
 }
 
 void engine_retire(struct session *s, struct thread *t)
 {
-    perf_clocks_keep(s, t);
-    engine_close(s, t);
+    session_clock(s)->retire(s, t);
+}
+
+void engine_set_period(struct session *s, struct thread *t)
+{
+    session_clock(s)->set_period(s, t);
+}
+
+void engine_enable_all(struct session *s, bool enable)
+{
+    session_clock(s)->enable_all(s, enable);
 }
 
 void engine_close_all(struct session *s)
@@ -216,27 +190,19 @@ void engine_close_all(struct session *s)
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         engine_close(s, t);
     perf_clocks_close_kept(s);
+    trap_guards_close(&s->guards);
 }
 
-void engine_set_period(struct session *s, struct thread *t)
+void engine_give_way(struct session *s, const char *why)
 {
-    if (t->has_timer)
-        arm(s, t);
-    perf_clocks_set_period(s, t);
-}
-
-void engine_enable_all(struct session *s, bool enable)
-{
+    engine_close_all(s);
+    s->trap_lost = why;
+    const struct clock_ops *instead = session_clock(s)->instead;
+    signal_take(instead->signal);
+    atomic_store(&s->clock_ops, instead);
     uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));) {
-        if (t->has_cpu_timer && !enable)
-            session_set_timer(t->cpu_timer, 0, 0);
-        if (t->has_timer && enable)
-            arm(s, t);
-        else if (t->has_timer)
-            session_set_timer(t->timer, 0, 0);
-    }
-    perf_clocks_enable(s, enable);
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        engine_open(s, t);
 }
 
 uint64_t engine_cpu_ns(struct session *s, struct thread *t)

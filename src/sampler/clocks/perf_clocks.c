@@ -6,10 +6,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "clock_ops.h"
 #include "map.h"
 #include "pace.h"
 #include "perf_event.h"
 #include "session.h"
+#include "timers.h"
 
 /* What 50 ms bring, until the collector comes: up to 100 bytes a tick.  Of threads there may be many,
  * and the kernel counts locked memory (kernel.perf_event_mlock_kb). */
@@ -81,7 +83,7 @@ static int open_one(struct session *s, struct thread *t, int cpu, bool with_ring
     struct perf_event_wish wish = {.tid = t->tid,
                                    .cpu = cpu,
                                    .period_ns = atomic_load(&s->period_ns),
-                                   .sigtrap = s->engine == ENGINE_SIGTRAP,
+                                   .sigtrap = session_clock(s)->is_inherited,
                                    .exclude_kernel = s->exclude_kernel,
                                    .samples = with_ring};
     if (p->n >= p->max)
@@ -130,7 +132,7 @@ static int open_on_all(struct session *s, struct thread *t)
 int perf_clocks_open(struct session *s, struct thread *t)
 {
     struct perf_clocks *p = &s->perf;
-    if (!p->kernel_frames || s->engine != ENGINE_SIGTRAP)
+    if (!p->kernel_frames || !session_clock(s)->is_inherited)
         return open_one(s, t, -1, p->kernel_frames);
     /* Half of them is for threads that come after; and each that is there needs one. */
     p->n_expected -= p->n_expected > 0;
@@ -166,8 +168,7 @@ static bool owns_ring(const struct perf_clocks *p, uint32_t thread)
 void perf_clocks_keep(struct session *s, struct thread *t)
 {
     struct perf_clocks *p = &s->perf;
-    if (!t->has_event || s->engine != ENGINE_SIGTRAP ||
-        (p->n_kept >= SIGTRAP_KEPT_MAX && !owns_ring(p, t->index)))
+    if (!t->has_event || (p->n_kept >= SIGTRAP_KEPT_MAX && !owns_ring(p, t->index)))
         return;
     for (int i = 0; i < p->n; i++)
         if (p->of[i].thread == t->index)
@@ -258,3 +259,42 @@ bool perf_clocks_read(struct session *s, kernel_ring_take take, void *arg)
     }
     return any;
 }
+
+/* Of threads for which descriptors are too few some have timers. */
+static int open_event_or_timer(struct session *s, struct thread *t)
+{
+    int error = perf_clocks_open(s, t);
+    if (error != -EMFILE)
+        return error;
+    s->perf.n_mute += s->perf.kernel_frames;
+    return timers_open(s, t);
+}
+
+static void close_event_or_timer(struct session *s, struct thread *t)
+{
+    timers_close(s, t);
+    perf_clocks_close(s, t);
+}
+
+static void set_period_of_either(struct session *s, struct thread *t)
+{
+    timers_set_period(s, t);
+    perf_clocks_set_period(s, t);
+}
+
+static void enable_all_of_both(struct session *s, bool enable)
+{
+    timers_enable_all(s, enable);
+    perf_clocks_enable(s, enable);
+}
+
+const struct clock_ops clock_perf_event = {.engine = ENGINE_PERF_EVENT,
+                                           .signal = SIGPROF,
+                                           .by_descriptor = true,
+                                           .keeps_pace = true,
+                                           .knows_kernel = true,
+                                           .open = open_event_or_timer,
+                                           .close = close_event_or_timer,
+                                           .retire = close_event_or_timer,
+                                           .set_period = set_period_of_either,
+                                           .enable_all = enable_all_of_both};

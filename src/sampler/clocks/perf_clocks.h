@@ -1,5 +1,8 @@
 /* perf_clocks.h - the perf events that drive the samples: one or more for each thread, and their rings.
  *
+ * A task-clock software event (man 2 perf_event_open).  As the clock perf_event every overflow sends SIGPROF to the thread
+ * that it counts (F_SETSIG, F_SETOWN_EX); as the clock sigtrap see sigtrap.h.
+ *
  * Where samples know their place in the kernel (kernel_ring.h) an event that threads inherit is for one
  * processor, and a thread has as many as there are processors; all of a processor share a ring.
  *

@@ -10,8 +10,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "clock_ops.h"
 #include "own_fd.h"
 #include "perf_event.h"
+#include "session.h"
 #include "signals.h"
 
 static bool kernel_is(int major, int minor)
@@ -61,3 +63,37 @@ bool sigtrap_others_live(int ours)
         closedir(tasks);
     return !tasks || n;
 }
+
+static int open_with_guard(struct session *s, struct thread *t)
+{
+    int error = trap_guards_add(s, t->tid);
+    s->guard_failed |= error && error != -ESRCH;
+    return perf_clocks_open(s, t);
+}
+
+static void keep_or_close(struct session *s, struct thread *t)
+{
+    perf_clocks_keep(s, t);
+    perf_clocks_close(s, t);
+}
+
+static const char *must_leave(struct session *s, bool thorough)
+{
+    if (!signal_is_taken(SIGTRAP) || atomic_load(&s->trap_wanted))
+        return "the program handles SIGTRAP";
+    if (s->guard_failed)
+        return "for want of a breakpoint nothing would tell that the program takes SIGTRAP";
+    return thorough && sigtrap_watched(&s->status) ? "a debugger watches" : NULL;
+}
+
+const struct clock_ops clock_sigtrap = {.engine = ENGINE_SIGTRAP,
+                                        .signal = SIGTRAP,
+                                        .is_inherited = true,
+                                        .knows_kernel = true,
+                                        .instead = &clock_perf_event,
+                                        .open = open_with_guard,
+                                        .close = perf_clocks_close,
+                                        .retire = keep_or_close,
+                                        .set_period = perf_clocks_set_period,
+                                        .enable_all = perf_clocks_enable,
+                                        .must_leave = must_leave};

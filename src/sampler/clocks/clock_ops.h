@@ -1,0 +1,44 @@
+/* clock_ops.h - a kind of clock that sends the signals: what the rest of the sampler needs to know of it, and to ask of it.
+ *
+ * Context: the fields are read anywhere, also by the handler; the functions are called by the collector, and under the
+ * session's lock by sampler_start, _pause, _resume and _stop.
+ */
+#ifndef PYH_CLOCK_OPS_H
+#define PYH_CLOCK_OPS_H
+
+#include <stdbool.h>
+
+#include "sampler.h"
+
+struct session;
+struct thread;
+
+struct clock_ops {
+    enum sampler_engine engine;
+    int signal; /* SIGPROF or SIGTRAP; 0: it sends none, and nothing is sampled */
+    bool
+        is_inherited; /* threads that a covered one creates have it from their first instruction on */
+    bool
+        is_tick_bound; /* it expires at the kernel's ticks: a signal stands for 1 + overrun periods, and time since the
+                         * last tick is forgotten when it stops */
+    bool by_descriptor; /* its signals say so: si_code is POLL_IN to POLL_HUP */
+    bool keeps_pace;    /* its period is mended for signals that do not come (pace.h) */
+    bool knows_kernel;  /* it can tell where in the kernel it came */
+    const struct clock_ops *instead; /* what it gives way to; NULL: it never does */
+
+    /* A thread's clock, which ticks if the session runs.  0 or -errno, and nothing is open. */
+    int (*open)(struct session *s, struct thread *t);
+    void (*close)(struct session *s, struct thread *t);
+    /* The thread has ended: as `close`, but for what other threads live by. */
+    void (*retire)(struct session *s, struct thread *t);
+    void (*set_period)(struct session *s, struct thread *t);
+    /* All threads' clocks. */
+    void (*enable_all)(struct session *s, bool enable);
+    /* Why it has to give way now; NULL: it has not.  What takes longer is looked at if `thorough`.  With `instead`. */
+    const char *(*must_leave)(struct session *s, bool thorough);
+};
+
+extern const struct clock_ops clock_none, clock_timer, clock_monotonic, clock_perf_event,
+    clock_sigtrap;
+
+#endif
