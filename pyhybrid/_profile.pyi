@@ -16,12 +16,15 @@ Uint8 = memoryview  # cast to "B"
 def pairs(a: Buffer, b: Buffer) -> tuple[Uint32, Uint32]:
     """Number the distinct pairs of two uint32 columns: (group by row, first row by group)."""
 
-def paths(parent: Buffer, label: Buffer, how: Buffer) -> tuple[Uint32, Uint32, Uint32]:
+def paths(
+    parent: Buffer, label: Buffer, how: Buffer, rather: Buffer | None = None
+) -> tuple[Uint32, Uint32, Uint32]:
     """Merge rows into paths of labels (uint32): (node by row, parent by node, label by node).
 
     Nodes are numbered in order of their first rows; 0 is the root.  Bits of `how` (uint8) say which
     rows are no step, but stand for the row above: 1: it is none; 2: none right below the root;
-    4: none below a node of the same label.
+    4: none below a node of the same label.  `rather`: the row below whose path a row hangs instead,
+    where its label has one there that an earlier row asked for (16 of its `how`).
     """
 
 def descend(parent: Buffer, input: Buffer, step: bytes) -> Uint8:
@@ -32,6 +35,9 @@ def descend(parent: Buffer, input: Buffer, step: bytes) -> Uint8:
 
 def take(table: Buffer, index: Buffer) -> memoryview:
     """The values `table[i]` for each i of `index` (uint32); the table is of any kind."""
+
+def mark(index: Buffer, n_rows: int) -> Uint8:
+    """1 for each row that is one of `index` (uint32)."""
 
 def nearest(parent: Buffer, marked: Buffer) -> Uint32:
     """Of each row itself if it is marked (uint8), else the nearest marked row above it, or 0."""
@@ -44,3 +50,32 @@ def inclusive(parent: Buffer, value: Buffer) -> Int64:
 
 def add_up(group: Buffer, value: Buffer, n_groups: int, where: Buffer | None = None) -> Int64:
     """The sums of the values (int64) by group (uint32), of rows where `where` (uint8) is not 0."""
+
+def distinct(value: Buffer) -> tuple[Uint32, Uint32]:
+    """Number the distinct values of a column of 64 bits: (group by row, first row by group)."""
+
+def shift(value: Buffer, by: int) -> Uint32:
+    """The values (uint32) plus `by`."""
+
+def exact_counts(into: bytearray, first: int, rows: Buffer) -> int:
+    """Put the rows of an EXACT_COUNTERS record, of node `first` and those that follow, into those
+    of all nodes, but for rows of zeros; returns how many others are of no node."""
+
+def exact_rows(
+    parent: Buffer,
+    node: Buffer,
+    kept: Buffer,
+    counts: Buffer,
+    multiply: int,
+    divide: int,
+    last_ticks: int,
+    killed: bool,
+    /,
+) -> tuple[Uint32, Int64, Int64, Int64, Int64, Int64, Int64]:
+    """The table `exact` of a thread, from its own tree: node, calls, resumes, raised, seeded,
+    total_ns, self_ns, by node.
+
+    `parent`, `node` (the file's), `kept` (uint8: has it figures of its own) are columns of the
+    thread's rows, `counts` their EXACT_COUNTs.  A tick has multiply / divide nanoseconds; where the
+    process was `killed`, what ran did so until `last_ticks`.
+    """

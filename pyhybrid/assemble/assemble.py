@@ -8,14 +8,17 @@ import os
 import sqlite3
 from fnmatch import fnmatchcase
 
+from pyhybrid._profile import take
 from pyhybrid.assemble import writer
 from pyhybrid.assemble.call_tree import Tree
-from pyhybrid.assemble.exact_half import Ticks, exact_rows, line_rows
+from pyhybrid.assemble.exact_half import Ticks, exact_table, line_rows
+from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import kept_calls
 from pyhybrid.assemble.sample_counts import count_samples
 from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.pseudo import TREE_FULL
 from pyhybrid.spool import reader as spools
 from pyhybrid.symbols.plumbing import WRAPPERS_FILES
@@ -26,8 +29,8 @@ def assemble(
     database: sqlite3.Connection,
     spool_path: str,
     symbols: tuple[Loader, Demangle] | None = None,
-) -> None:
-    """Read the spool at `spool_path` and fill the empty `database`.
+) -> LongTables:
+    """Read the spool at `spool_path` and fill the empty `database`; returns what is long in it.
 
     `symbols` replaces the extension module's lookup.  Raises PyhybridError where the spool cannot
     be read; sqlite3.Error where the database cannot be written.
@@ -44,20 +47,21 @@ def assemble(
     except PyhybridError as error:
         notes.append(str(error))
     symbolizer = Symbolizer(spool, load, demangle)
-    frames = Frames(spool, symbolizer)
+    forest = Forest(spool)
+    frames = Frames(spool, forest, symbolizer)
     name_starts(spool, frames)
     sampled = {stack for taken in threads.values() for stack in taken.stacks()}
-    tree = Tree(spool, frames, sampled)
-    nodes = {index: tree.exact_nodes(spool, frames, index) for index in spool.exact_words}
-    left_out = _wrappers(frames, tree)
-    exact = list(exact_rows(spool, spool.exact_threads, nodes, left_out))
-    lines = list(line_rows(spool, spool.exact_threads, nodes))
-    ran = {frames.rows[tree.node_frames[row.node] - 1].name for row in exact}
-    notes += [
-        f"-t {name}: no function of this name ran"
-        for name in spool.meta.get("functions", ())
-        if not any(name == each or name.endswith(f".{each}") for each in ran)
-    ]
+    tree = Tree(spool, forest, frames, sampled)
+    nodes = tree.exact_nodes(forest)
+    exact = exact_table(spool, forest, tree, _wrappers(frames))
+    lines = list(line_rows(spool, forest, tree))
+    if functions := spool.meta.get("functions", ()):
+        ran = {frames.rows[frame - 1].name for frame in set(take(tree.node_frames, exact.node))}
+        notes += [
+            f"-t {name}: no function of this name ran"
+            for name in functions
+            if not any(name == each or name.endswith(f".{each}") for each in ran)
+        ]
     sampled_threads = [t for index, t in spool.threads.items() if threads[index].stacks()]
     notes += [
         f"--wall-thread {pattern}: no thread of this name was sampled"
@@ -78,17 +82,18 @@ def assemble(
     spool.meta["kernel_build_id"] = symbolizer.kernel_build_id()
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
-    writer.write(database, spool, frames, tree, threads, exact, lines)
+    long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact)
+    writer.write(database, spool, frames, long, threads, lines)
     ticks = Ticks(spool)
     writer.write_calls(database, kept_calls(spool, ticks, spool.exact_threads, nodes))
     writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
+    return long
 
 
-def _wrappers(frames: Frames, tree: Tree) -> set[int]:
-    """The nodes of what stands between decorated functions and their callers."""
-    wrappers = {
-        number
-        for number, row in enumerate(frames.rows, 1)
+def _wrappers(frames: Frames) -> set[int]:
+    """The frames of what stands between decorated functions and their callers."""
+    return {
+        row.id
+        for row in frames.rows
         if row.kind == "python" and (row.file or "").endswith(WRAPPERS_FILES)
     }
-    return {node for node, frame in enumerate(tree.node_frames) if wrappers and frame in wrappers}

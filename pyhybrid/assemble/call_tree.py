@@ -15,9 +15,15 @@ paths.
 """
 
 import os
-from itertools import count
+from array import array
+from collections.abc import Sequence
+from itertools import islice
+from operator import or_
 
+from pyhybrid._profile import paths, shift, take
+from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
+from pyhybrid.profile_file.tables import Nodes, Stacks
 from pyhybrid.spool.frame_words import (
     C_CALL_LIMIT,
     LINE_LIMIT,
@@ -28,74 +34,61 @@ from pyhybrid.spool.frame_words import (
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import is_plumbing
 
+ABOVE, ASKED = 1, 16  # how a row becomes part of the tree (_profile.paths)
+
 
 class Tree:
-    """Rows and nodes of one spool; index 0 is the root in every list.
+    """Rows and nodes of one spool; index 0 is the root in every column.
 
+    `of_row`: the node of each of the forest's rows; `node_parents`, `node_frames`: of each node;
     `parents`, `nodes`: of each stack row, its parent row without phantoms, and its node;
-    `node_parents`, `node_frames`: of each node.
+    `frame_of_word`: the frame of each of the forest's words, 0 of those that are none.
     """
 
-    def __init__(self, spool: Spool, frames: Frames, sampled: set[int]) -> None:
+    def __init__(self, spool: Spool, forest: Forest, frames: Frames, sampled: set[int]) -> None:
         """`sampled` are the ids of the stack rows that samples refer to."""
-        self.parents = spool.parents.tolist()
-        self.nodes: list[int] = [0]
-        self.node_parents: list[int] = [0]
-        self.node_frames: list[int] = [0]
-        self._words = spool.words
-        skipped = self._skip_phantoms(frames.phantoms, sampled) if frames.phantoms else set()
-        self._ids = ids = dict[tuple[int, int], int]()
-        nodes, node_parents, node_frames = self.nodes, self.node_parents, self.node_frames
-        called = self._called(spool, frames)
-        callers = self._callers(spool, frames) if called else []
-        rows = zip(count(), self.parents, map(frames.frame.get, self._words), strict=False)
-        next(rows)
-        for row, parent, frame in rows:
-            if row in skipped:
-                nodes.append(nodes[parent])
-                continue
-            key = (nodes[parent], frame or 0)
-            if called and ids.get((nodes[callers[row]], key[1])) in called:
-                key = (nodes[callers[row]], key[1])
-            node = ids.get(key)
-            if node is None:
-                node = ids[key] = len(node_parents)
-                node_parents.append(key[0])
-                node_frames.append(key[1])
-            nodes.append(node)
+        stacks = forest.stacks
+        self.frame_of_word = array(
+            "I", (frames.exact.get(word) or frames.frame.get(word, 0) for word in forest.words)
+        )
+        is_line = bytes(not word or word >= LINE_LIMIT for word in forest.words)
+        how = bytearray(take(is_line, forest.word))
+        how[stacks] = bytes(len(spool.words))
+        how[stacks.start] = ABOVE
+        self.parents = array("I", spool.parents)
+        if frames.phantoms:
+            for row in self._skip_phantoms(spool.words, frames.phantoms, sampled):
+                how[stacks.start + row] = ABOVE
+        parents = forest.parents[:]
+        parents[stacks] = _below(stacks, self.parents)
+        rather = None
+        if frames.c_names:
+            is_call = bytes(ASKED * (C_CALL_LIMIT <= word < LINE_LIMIT) for word in forest.words)
+            asked = take(is_call, forest.word)
+            for rows in forest.exact.values():
+                how[rows] = bytes(map(or_, how[rows], asked[rows]))
+            rather = parents[:]
+            rather[stacks] = _below(stacks, self._callers(spool, frames))
+        label = take(self.frame_of_word, forest.word)
+        self.of_row, self.node_parents, self.node_frames = paths(parents, label, how, rather)
+        self.nodes = self.of_row[stacks]
 
-    def child(self, parent: int, frame: int) -> int:
-        """The node (parent, frame), which is added if there is none."""
-        node = self._ids.get((parent, frame))
-        if node is None:
-            node = self._ids[parent, frame] = len(self.node_parents)
-            self.node_parents.append(parent)
-            self.node_frames.append(frame)
-        return node
+    def exact_nodes(self, forest: Forest) -> dict[int, memoryview]:
+        """The nodes of each thread's exact tree; a line's is its function's."""
+        return {index: self.of_row[rows] for index, rows in forest.exact.items()}
 
-    def exact_nodes(self, spool: Spool, frames: Frames, index: int) -> list[int]:
-        """The nodes of a thread's exact tree; those that are not there are added.
+    def node_table(self) -> Nodes:
+        """The table `node`."""
+        parents, frames = self.node_parents.tobytes(), self.node_frames.tobytes()
+        return Nodes(array("I", parents), array("I", frames))
 
-        A line's is its function's.
-        """
-        nodes = [0]
-        rows = zip(spool.exact_parents[index], spool.exact_words[index], strict=True)
-        next(rows)
-        for parent, word in rows:
-            node = nodes[parent]
-            nodes.append(node if word >= LINE_LIMIT else self.child(node, frames.exact[word]))
-        return nodes
+    def stack_table(self, spool: Spool, frames: Frames) -> Stacks:
+        """The table `stack`."""
+        known = (frames.address, frames.offset, frames.line)
+        where = ([0, *map(each.get, islice(spool.words, 1, None))] for each in known)
+        return Stacks(self.parents.tolist(), self.nodes.tolist(), *where)
 
-    def _called(self, spool: Spool, frames: Frames) -> set[int]:
-        """The nodes of calls of C functions, which are added with all of the exact trees."""
-        called: set[int] = set()
-        for index, words in spool.exact_words.items() if frames.c_names else ():
-            nodes = self.exact_nodes(spool, frames, index)
-            rows = zip(nodes, words, strict=True)
-            called.update(node for node, word in rows if C_CALL_LIMIT <= word < LINE_LIMIT)
-        return called
-
-    def _callers(self, spool: Spool, frames: Frames) -> list[int]:
+    def _callers(self, spool: Spool, frames: Frames) -> "array[int]":
         """Of each native row the row of the Python function (or region) that called it, if nothing
         but plumbing lies between; else 0."""
         plumbing = {
@@ -106,11 +99,12 @@ class Tree:
                 os.path.basename(spool.modules[row.module].path), row.symbol, row.python_name
             )
         }
-        callers = [0]
-        rows = zip(self.parents, self._words, strict=True)
+        words = spool.words
+        callers = array("I", [0])
+        rows = zip(self.parents, words, strict=True)
         next(rows)
         for parent, word in rows:
-            above = self._words[parent]
+            above = words[parent]
             if word >= NATIVE_LIMIT:
                 callers.append(0)
             elif NATIVE_LIMIT <= above < PSEUDO_LIMIT or above >= REGION_LIMIT:
@@ -119,9 +113,11 @@ class Tree:
                 callers.append(callers[parent] if frames.frame.get(above) in plumbing else 0)
         return callers
 
-    def _skip_phantoms(self, phantoms: set[int], sampled: set[int]) -> set[int]:
+    def _skip_phantoms(
+        self, words: Sequence[int], phantoms: set[int], sampled: set[int]
+    ) -> set[int]:
         """Hang Python rows on the nearest real caller; returns the rows that nothing needs."""
-        parents, words = self.parents, self._words
+        parents = self.parents
         rows = {row for row, word in enumerate(words) if word in phantoms}
         hop = list(range(len(parents)))
         needed = set(sampled)
@@ -133,3 +129,10 @@ class Tree:
             if row in rows:
                 hop[row] = parents[row]
         return rows - needed
+
+
+def _below(rows: slice, parents: "array[int]") -> "array[int]":
+    """The parents of a tree as rows of the forest that it is in."""
+    shifted = array("I", shift(parents, rows.start))
+    shifted[0] = 0
+    return shifted

@@ -9,29 +9,17 @@ where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from itertools import compress
 
-from pyhybrid.profile_file.tables import Exact, Line
+from pyhybrid import _profile
+from pyhybrid._profile import take
+from pyhybrid.assemble.call_tree import Tree
+from pyhybrid.assemble.forest import Forest
+from pyhybrid.profile_file.exact_table import ExactTable
+from pyhybrid.profile_file.tables import Line
+from pyhybrid.spool import layout as form
 from pyhybrid.spool.frame_words import LINE_LIMIT
-from pyhybrid.spool.records import ExactCount, Spool
-
-
-@dataclass(slots=True)
-class _Record:
-    calls: int = 0
-    resumes: int = 0
-    raised: int = 0
-    seeded: int = 0
-    total_ns: int = 0
-    self_ns: int = 0
-
-    def add(self, count: ExactCount, total_ns: int, self_ns: int) -> None:
-        self.calls += count.calls
-        self.resumes += count.resumes
-        self.raised += count.raised
-        self.seeded += count.seeded
-        self.total_ns += total_ns
-        self.self_ns += self_ns
+from pyhybrid.spool.records import Spool
 
 
 class Ticks:
@@ -42,13 +30,9 @@ class Ticks:
         (self._ticks0, self._ns0), (ticks1, ns1) = [*spool.clocks, (0, 0), (0, 0)][:2]
         if len(spool.clocks) > 1:
             ticks1, ns1 = spool.clocks[-1]
-        self._last_ticks = ticks1
+        self.last = ticks1
         good = ticks1 > self._ticks0
         self.multiply, self.divide = (ns1 - self._ns0, ticks1 - self._ticks0) if good else (1, 1)
-
-    def running(self, since: int) -> int:
-        """Ticks of what has been running since then, up to the last reading; 0: nothing has."""
-        return max(0, self._last_ticks - since) if since else 0
 
     def span(self, ticks: int) -> int:
         """A duration."""
@@ -59,68 +43,51 @@ class Ticks:
         return self._ns0 + self.span(ticks - self._ticks0)
 
 
-def exact_rows(
-    spool: Spool,
-    threads: dict[int, int],
-    nodes: dict[int, list[int]],
-    left_out: Collection[int] = (),
-) -> Iterator[Exact]:
-    """The rows, thread by thread.
+def exact_table(
+    spool: Spool, forest: Forest, tree: Tree, wrappers: Collection[int] = ()
+) -> ExactTable:
+    """The table, thread by thread.
 
-    `threads` is Spool.exact_threads, `nodes` are Tree.exact_nodes by thread.  A total is
-    that of all activations of the path; of what ran when the process was killed, up to its last
-    round of counters.  Nodes that are `left_out` have no row: their time is their callers'.
+    A total is that of all activations of the path; of what ran when the process was killed, up to
+    its last round of counters.  Frames that are `wrappers` have no rows: their time is their
+    callers'.
     """
     ticks = Ticks(spool)
-    for index, of_thread in nodes.items():
-        words, counts = spool.exact_words[index], spool.exact_counts[index]
-        counts = {
-            node: count
-            for node, count in counts.items()
-            if words[node] < LINE_LIMIT and of_thread[node] not in left_out
-        }
-        total, below = _times(spool, index, counts, ticks)
-        records: dict[int, _Record] = {}
-        for node, count in counts.items():
-            record = records.setdefault(of_thread[node], _Record())
-            record.add(count, total[node], total[node] - below[node])
-        for node, r in sorted(records.items()):
-            figures = r.calls, r.resumes, r.raised, r.seeded, r.total_ns, r.self_ns
-            yield Exact(threads[index], node, *figures)
+    clock = (ticks.multiply, ticks.divide, ticks.last, spool.end is None)
+    is_kept = bytes(
+        word < LINE_LIMIT and frame not in wrappers
+        for word, frame in zip(forest.words, tree.frame_of_word, strict=True)
+    )
+    kept = take(is_kept, forest.word)
+    table = ExactTable()
+    for index, rows in sorted(forest.exact.items(), key=lambda item: spool.exact_threads[item[0]]):
+        columns = _profile.exact_rows(
+            spool.exact_parents[index],
+            tree.of_row[rows],
+            kept[rows],
+            spool.exact_counts[index],
+            *clock,
+        )
+        table.add(spool.exact_threads[index], columns)
+    return table
 
 
-def line_rows(spool: Spool, threads: dict[int, int], nodes: dict[int, list[int]]) -> Iterator[Line]:
+def line_rows(spool: Spool, forest: Forest, tree: Tree) -> Iterator[Line]:
     """The lines of chosen functions, which the spool has as leaves below their nodes."""
     ticks = Ticks(spool)
-    for index, of_thread in nodes.items():
-        words = spool.exact_words[index]
+    is_line = bytes(word >= LINE_LIMIT for word in forest.words)
+    marked = take(is_line, forest.word)
+    for index, rows in forest.exact.items():
         records: dict[tuple[int, int], list[int]] = {}
-        for count in spool.exact_counts[index].values():
-            if words[count.node] >= LINE_LIMIT:
-                key = of_thread[count.node], words[count.node] - LINE_LIMIT
+        for row in compress(range(rows.start, rows.stop), marked[rows]):
+            at = (row - rows.start) * form.EXACT_COUNT.size
+            _, _, calls, _, n_ticks, _ = figures = form.EXACT_COUNT.unpack_from(
+                spool.exact_counts[index], at
+            )
+            if any(figures):
+                key = tree.of_row[row], forest.words[forest.word[row]] - LINE_LIMIT
                 record = records.setdefault(key, [0, 0])
-                record[0] += count.calls
-                record[1] += count.total_ticks
+                record[0] += calls
+                record[1] += n_ticks
         for (node, line), (hits, n_ticks) in sorted(records.items()):
-            yield Line(threads[index], node, line, hits, ticks.span(n_ticks))
-
-
-def _times(
-    spool: Spool, index: int, counts: dict[int, ExactCount], ticks: Ticks
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Nanoseconds of a thread's nodes that have counts, and of the nearest such below each."""
-    parents = spool.exact_parents[index]
-    total = {
-        node: ticks.span(count.total_ticks + ticks.running(count.since_ticks))
-        for node, count in counts.items()
-    }
-    below = dict.fromkeys(counts, 0)
-    for node in sorted(counts, reverse=True):  # children before their parents
-        if spool.end is None:
-            total[node] = max(total[node], below[node])
-        parent = parents[node]
-        while parent and parent not in counts:
-            parent = parents[parent]
-        if parent:
-            below[parent] += total[node]
-    return total, below
+            yield Line(spool.exact_threads[index], node, line, hits, ticks.span(n_ticks))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.line_table import LineTable
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool.frame_words import (
@@ -87,7 +88,7 @@ class Frames:
     which Python calls C functions, by frame.
     """
 
-    def __init__(self, spool: Spool, symbolizer: Symbolizer) -> None:
+    def __init__(self, spool: Spool, forest: Forest, symbolizer: Symbolizer) -> None:
         self.rows: list[FrameRow] = []
         self.frame: dict[int, int] = {}
         self.address: dict[int, int] = {}
@@ -99,9 +100,8 @@ class Frames:
         self._module_keys = {
             module.id: (module.path, module.build_id) for module in spool.modules.values()
         }
-        words = set(spool.words)
-        exact = {w for words in spool.exact_words.values() for w in words if 0 < w < LINE_LIMIT}
-        words.discard(0)  # the root; as a word it would be address 0 in no module
+        words = forest.stack_words - {0}  # the root; as a word it would be address 0 in no module
+        exact = {word for word in forest.exact_words if 0 < word < LINE_LIMIT}
         called = {word - C_CALL_LIMIT for word in exact if word >= C_CALL_LIMIT}
         self._native(symbolizer, {word for word in words | exact | called if word < NATIVE_LIMIT})
         self._name_by_python()

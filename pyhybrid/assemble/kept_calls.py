@@ -39,7 +39,7 @@ class KeptCalls:
 
 
 def kept_calls(
-    spool: Spool, ticks: Ticks, threads: dict[int, int], nodes: dict[int, list[int]]
+    spool: Spool, ticks: Ticks, threads: dict[int, int], nodes: dict[int, memoryview]
 ) -> KeptCalls:
     """The rows; `threads` and `nodes` are those of exact_half.py."""
     kept = KeptCalls()

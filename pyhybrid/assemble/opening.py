@@ -1,9 +1,8 @@
 """Opens whatever holds a profile: its file, or a spool, of which it is made in memory."""
 
-from functools import partial
-
 from pyhybrid.assemble.assemble import assemble
 from pyhybrid.profile_file.database import begin_of, filled
+from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.spool.layout import MAGIC
 from pyhybrid.symbols.resolve import Demangle, Loader
@@ -18,5 +17,6 @@ def open_profile(path: str, symbols: tuple[Loader, Demangle] | None = None) -> P
     """
     if not begin_of(path).startswith(MAGIC):
         return Profile.open(path)
-    fill = partial(assemble, spool_path=path, symbols=symbols)
-    return Profile(path, filled(path, ":memory:", fill))
+    made: list[LongTables] = []
+    database = filled(path, ":memory:", lambda empty: made.append(assemble(empty, path, symbols)))
+    return Profile(path, database, *made)

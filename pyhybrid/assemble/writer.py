@@ -6,18 +6,17 @@ nanoseconds here: the spool counts sampling periods.
 
 import json
 import sqlite3
-from array import array
 from collections.abc import Iterable
 from itertools import count, repeat
 from typing import Any
 
-from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import KeptCalls
 from pyhybrid.assemble.sample_counts import ThreadSamples
 from pyhybrid.profile_file import schema
-from pyhybrid.profile_file.tables import Exact, Line, gil_name, stack_of, waits
+from pyhybrid.profile_file.long_tables import LongTables
+from pyhybrid.profile_file.tables import Line, gil_name, stack_of, waits
 from pyhybrid.pseudo import loss_name
 from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
 
@@ -136,7 +135,7 @@ def _write_modules(database: sqlite3.Connection, spool: Spool) -> None:
         _insert(database, "segment", ((module.id, PROCESS, *each) for each in module.segments))
 
 
-def _write_tree(database: sqlite3.Connection, spool: Spool, frames: Frames, tree: Tree) -> None:
+def _write_tree(database: sqlite3.Connection, frames: Frames, long: LongTables) -> None:
     _insert(
         database,
         "frame",
@@ -145,32 +144,21 @@ def _write_tree(database: sqlite3.Connection, spool: Spool, frames: Frames, tree
             for row in frames.rows
         ),
     )
-    n_nodes, n_rows = len(tree.node_parents), len(tree.nodes)
-    nodes = zip(range(n_nodes), repeat(PROCESS), tree.node_parents, tree.node_frames, strict=False)
-    next(nodes)
-    _insert(database, "node", nodes)
-    words = spool.words
-    stacks = zip(
-        range(n_rows),
-        repeat(PROCESS),
-        tree.parents,
-        tree.nodes,
-        map(frames.address.get, words),
-        map(frames.offset.get, words),
-        map(frames.line.get, words),
-        strict=False,
-    )
-    next(stacks)
-    _insert(database, "stack", stacks)
+    nodes, stacks = long.nodes, long.stacks
+    columns = (stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line)
+    for table, each in (("node", (nodes.parent, nodes.frame)), ("stack", columns)):
+        rows = zip(count(), repeat(PROCESS), *each, strict=False)
+        next(rows)
+        _insert(database, table, rows)
+    _insert(database, "exact", zip(repeat(PROCESS), *long.exact.columns, strict=False))
 
 
 def write(
     database: sqlite3.Connection,
     spool: Spool,
     frames: Frames,
-    tree: Tree,
+    long: LongTables,
     threads: dict[int, ThreadSamples],
-    exact: list[Exact],
     lines: list[Line],
 ) -> None:
     """Fill the empty `database`: one transaction, no journal (the caller renames it when whole)."""
@@ -180,9 +168,8 @@ def write(
     _insert(database, "meta", meta)
     _insert(database, "process", [_process_row(spool)])
     _write_modules(database, spool)
-    _write_tree(database, spool, frames, tree)
+    _write_tree(database, frames, long)
     _write_threads(database, spool, threads)
-    _insert(database, "exact", ((PROCESS, *row) for row in exact))
     _insert(database, "line", ((PROCESS, *row) for row in lines))
     names = ((frame, name) for frame, all_names in frames.c_names.items() for name in all_names)
     _insert(database, "c_function", ((PROCESS, frame, _clean(name)) for frame, name in names))
@@ -203,7 +190,7 @@ def write_events(
     spool: Spool,
     ticks: Ticks,
     threads: dict[int, int],
-    nodes: dict[int, list[int]],
+    nodes: dict[int, memoryview],
 ) -> None:
     """Add the event log; `threads` and `nodes` are those of exact_half.py."""
     database.execute("BEGIN")
@@ -212,6 +199,6 @@ def write_events(
         rest = (len(each.words), each.n_dropped, bytes(each.words))
         _insert(database, "event_log", [(PROCESS, *row, *rest)])
     logged = {each.thread for each in spool.events}
-    rows = ((PROCESS, threads[i], array("I", nodes[i]).tobytes()) for i in sorted(logged))
+    rows = ((PROCESS, threads[i], nodes[i].tobytes()) for i in sorted(logged))
     _insert(database, "event_node", rows)
     database.execute("COMMIT")

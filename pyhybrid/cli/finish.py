@@ -14,6 +14,7 @@ from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
+from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
@@ -29,7 +30,15 @@ LARGE_DEBUG_INFO_BYTES = 64 << 20
 
 
 def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None = None) -> str:
-    """Write `PREFIX.pyhybrid` from the spool, and return its path; the spool stays.
+    """Write `PREFIX.pyhybrid` from the spool, and return its path: see `make`."""
+    return make(spool_path, prefix, symbols)[0]
+
+
+def make(
+    spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None = None
+) -> tuple[str, LongTables]:
+    """Write `PREFIX.pyhybrid` from the spool, and return its path and what is long in it, which
+    need not be read again; the spool stays.
 
     An existing file is replaced only by a whole one.  Raises PyhybridError.
     """
@@ -37,23 +46,26 @@ def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None
     with replacing(path) as temporary:
         try:
             with closing(sqlite3.connect(temporary, isolation_level=None)) as database:
-                assemble(database, spool_path, symbols)
+                long = assemble(database, spool_path, symbols)
         except sqlite3.Error as error:
             raise PyhybridError(f"cannot write {path}: {error}") from error
         except OverflowError as error:  # 64 bits, of which a table's integers have 63
             raise PyhybridError(f"{spool_path}: damaged: {error}") from error
-    return path
+    return path, long
 
 
-def export(path: str, prefix: str, formats: list[str], summary: bool) -> int:
+def export(
+    path: str, prefix: str, formats: list[str], summary: bool, long: LongTables | None = None
+) -> int:
     """Write the exports of the profile at `path`, and print the summary on stderr if asked to.
 
+    `long` are tables of it, if they are known.
     An export that fails is a line on stderr; the others are still made.  Those that need no debug
     information come first, for reading it may take a while.  Returns the exit code.
     """
     written, code = [path], 0
     notes: list[str] = []
-    with Profile.open(path) as profile:
+    with Profile.open(path, long=long) as profile:
         in_source: Profile | None = None
         for name in sorted(formats, key=lambda name: name not in AS_RECORDED):
             if name not in AS_RECORDED and in_source is None:
@@ -98,9 +110,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="do not remove the spool")
     options = parser.parse_args(argv)
     try:
-        path = finish(options.spool, options.prefix)
+        path, long = make(options.spool, options.prefix)
         try:
-            failed = export(path, options.prefix, options.format or [], options.summary)
+            failed = export(path, options.prefix, options.format or [], options.summary, long)
         except KeyboardInterrupt:
             options.keep = True
             raise

@@ -5,7 +5,7 @@ import os
 
 from pyhybrid.capture.options import FORMATS
 from pyhybrid.capture.output_lock import PART, PROFILE
-from pyhybrid.cli.finish import export, finish
+from pyhybrid.cli.finish import export, make
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
@@ -26,10 +26,10 @@ def usual_file() -> str:
     try:
         with open(part, "rb") as spool:
             fcntl.flock(spool, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            finish(part, PREFIX)
+            _, long = make(part, PREFIX)
             with Profile.open(path) as profile, damage_in(part):
                 asked = set(profile.meta.get("formats", FORMATS))
-            export(path, PREFIX, [name for name in EXPORTERS if name in asked], summary=False)
+            export(path, PREFIX, [name for name in EXPORTERS if name in asked], False, long)
             os.unlink(part)
     except BlockingIOError:
         say(f"{part}: the run goes on, or is being finished; this is what it has written so far")

@@ -71,8 +71,9 @@ class Folded:
         unit_ns = profile.period_ns
         if not weights:
             unit_ns = MICROSECOND
-            for row in profile.exact:
-                weights[row.thread, of_node[row.node]] += row.self_ns
+            exact = profile.exact
+            for thread, node, self_ns in zip(exact.thread, exact.node, exact.self_ns, strict=True):
+                weights[thread, of_node[node]] += self_ns
         if self.min_time_ns:
             weights = _merged(weights, tree.parent, self.min_time_ns)
         return weights, unit_ns

@@ -31,10 +31,10 @@ def data_frame(profile: "Profile") -> Any:
     )
     columns = ["node", "samples", "weight_ns"]
     sampled = profile.query("SELECT node, samples, weight_ns FROM node_self")
-    counted = pandas.DataFrame(profile.exact, columns=Exact._fields).groupby("node").sum()
+    counted = pandas.DataFrame(dict(zip(Exact._fields, profile.exact.columns, strict=True)))
     for figures in (
         pandas.DataFrame(sampled, columns=columns).set_index("node"),
-        counted[["calls", "resumes", "raised", "total_ns", "self_ns"]],
+        counted.groupby("node").sum()[["calls", "resumes", "raised", "total_ns", "self_ns"]],
     ):
         table = table.join(figures.astype("Int64"))
     return table.fillna({"samples": 0, "weight_ns": 0})

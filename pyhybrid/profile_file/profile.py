@@ -21,7 +21,9 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.database import DAMAGED, open_file
 from pyhybrid.profile_file.dataframe import data_frame
 from pyhybrid.profile_file.event_log import events
+from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.fork_guard import in_sqlite
+from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.tables import (
     Call,
     CallTime,
@@ -74,19 +76,24 @@ class Profile:
         """The same samples, where a view leaves out frames (choose.Selection)."""
         return self
 
-    def __init__(self, path: str, database: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: str, database: sqlite3.Connection, long: LongTables | None = None
+    ) -> None:
         """Use `Profile.open`."""
         self.path = path
         self._database = database
+        if long:
+            self.nodes, self.stacks, self.exact = long.nodes, long.stacks, long.exact
 
     @classmethod
-    def open(cls, path: str) -> "Profile":
+    def open(cls, path: str, long: LongTables | None = None) -> "Profile":
         """Open a profile file.  (`pyhybrid.open` also reads what a killed run left.)
 
+        `long` are tables of the file, where they are known.
         Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of
         another version than this program's.
         """
-        return cls(path, open_file(path))
+        return cls(path, open_file(path), long)
 
     def close(self) -> None:
         """Close the file; what was read stays."""
@@ -175,7 +182,7 @@ class Profile:
     @_table
     def nodes(self) -> Nodes:
         """The call tree, function by function."""
-        return Nodes(*self._tree("node", "parent", "frame"))
+        return Nodes(*(array("I", each) for each in self._tree("node", "parent", "frame")))
 
     @_table
     def stacks(self) -> Stacks:
@@ -190,10 +197,14 @@ class Profile:
         return [Sampled(*row) for row in rows]
 
     @_table
-    def exact(self) -> list[Exact]:
+    def exact(self) -> ExactTable:
         """Calls and times by thread and node, from events; empty if there were none."""
-        columns = "thread, node, calls, resumes, raised, seeded, total_ns, self_ns"
-        return [Exact(*row) for row in self.query(f"SELECT {columns} FROM exact ORDER BY 1, 2")]
+        table = ExactTable()
+        sql = f"SELECT {', '.join(Exact._fields)} FROM exact ORDER BY 1, 2"
+        for rows in self._batches(sql):
+            for column, values in zip(table.columns, zip(*rows, strict=True), strict=True):
+                column.extend(values)
+        return table
 
     @_table
     def calls(self) -> list[Call]:

@@ -101,8 +101,8 @@ class Frame:
 class Nodes:
     """Call paths by function, indexed by node id; 0 is the root, parents have smaller ids."""
 
-    parent: list[int]
-    frame: list[int]
+    parent: "array[int]"
+    frame: "array[int]"
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from itertools import accumulate, count, pairwise
 from operator import lt
 from typing import Any
 
+from pyhybrid._profile import exact_counts
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.frame_words import PSEUDO_LIMIT
@@ -25,7 +26,6 @@ from pyhybrid.spool.records import (
     Counters,
     End,
     Events,
-    ExactCount,
     Module,
     Spool,
     Thread,
@@ -128,7 +128,6 @@ def _exact_thread(spool: Spool, body: memoryview) -> None:
     spool.exact_threads[index] = number
     spool.exact_parents[index] = array("I", [0])
     spool.exact_words[index] = array("Q", [0])
-    spool.exact_counts[index] = {}
 
 
 def _exact_nodes(spool: Spool, body: memoryview) -> None:
@@ -141,15 +140,11 @@ def _exact_counters(spool: Spool, body: memoryview) -> None:
     thread, first_id, n, _ = form.EXACT_COUNTERS_HEAD.unpack_from(body)
     if thread not in spool.exact_threads:
         raise ValueError("counts without their thread")
-    at = form.EXACT_COUNTERS_HEAD.size
-    rows = form.EXACT_COUNT.iter_unpack(body[at : at + n * form.EXACT_COUNT.size])
-    spool.exact_counts[thread].update(
-        (node, ExactCount(node, raised, calls, resumes, total_ticks, seeded, since_ticks))
-        for node, (raised, seeded, calls, resumes, total_ticks, since_ticks) in enumerate(
-            rows, first_id
-        )
-        if raised or seeded or calls or resumes or total_ticks or since_ticks
-    )
+    begin = form.EXACT_COUNTERS_HEAD.size
+    rows = body[begin : begin + n * form.EXACT_COUNT.size]
+    if len(rows) % form.EXACT_COUNT.size:
+        raise ValueError("counts that are cut off")
+    spool.counted.append((thread, first_id, rows))
 
 
 def _events(spool: Spool, body: memoryview) -> None:
@@ -189,10 +184,12 @@ def _take_tree(
 def _keep_whole(spool: Spool) -> None:
     """Counts and calls may be written before their nodes: what has none at the end is dropped."""
     known = {thread: len(words) for thread, words in spool.exact_words.items()}
-    for thread, counts in spool.exact_counts.items():
-        for node in [node for node in counts if not 0 < node < known[thread]]:
-            del counts[node]
-            spool.n_damaged += 1
+    spool.exact_counts = {
+        thread: bytearray(n * form.EXACT_COUNT.size) for thread, n in known.items()
+    }
+    for thread, first_id, rows in spool.counted:
+        spool.n_damaged += exact_counts(spool.exact_counts[thread], first_id, rows)
+    spool.counted.clear()
     calls = [call for call in spool.calls if 0 < call.node < known.get(call.thread, 0)]
     times = {at: each for at, each in spool.call_times.items() if 0 < at[1] < known.get(at[0], 0)}
     spool.n_damaged += len(spool.calls) - len(calls) + len(spool.call_times) - len(times)

@@ -72,18 +72,6 @@ class Counters:
     handler_ns: tuple[int, ...]
 
 
-class ExactCount(NamedTuple):
-    """What the events counted of one node; fields as in src/record/spool.h."""
-
-    node: int
-    raised: int
-    calls: int
-    resumes: int
-    total_ticks: int
-    seeded: int
-    since_ticks: int
-
-
 @dataclass(slots=True)
 class Events:
     """Begins and ends of one thread, uint64[n] as in src/trace/event_log.h; ticks are absolute."""
@@ -152,11 +140,13 @@ class Spool:
     chunks: list[Chunk] = field(default_factory=list)
     counters: dict[int, Counters] = field(default_factory=dict)
     # The exact half, by its own number of a thread: that in `threads`, nodes as in `parents` and
-    # `words`, counts by node.
+    # `words`, and of each node an EXACT_COUNT.
     exact_threads: dict[int, int] = field(default_factory=dict)
     exact_parents: dict[int, "array[int]"] = field(default_factory=dict)
     exact_words: dict[int, "array[int]"] = field(default_factory=dict)
-    exact_counts: dict[int, dict[int, ExactCount]] = field(default_factory=dict)
+    exact_counts: dict[int, bytearray] = field(default_factory=dict)
+    # EXACT_COUNTERS records: thread, the first row's node, rows
+    counted: list[tuple[int, int, memoryview]] = field(default_factory=list)
     regions: dict[int, str] = field(default_factory=dict)  # number -> name
     c_functions: dict[int, set[str]] = field(default_factory=dict)  # absolute address -> names
     clocks: list[tuple[int, int]] = field(default_factory=list)  # (ticks, ns)

@@ -8,8 +8,8 @@ no calls, and cost nothing here.
 """
 
 from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Exact
 
 COMPENSATED = "compensated: the estimated cost of counting is subtracted from exact times"
 
@@ -32,7 +32,7 @@ def compensate(profile: Profile) -> None:
     profile.compensated = True
 
 
-def _less(profile: Profile, call_ns: float, inside_ns: float) -> list[Exact]:
+def _less(profile: Profile, call_ns: float, inside_ns: float) -> ExactTable:
     nodes, frames = profile.nodes, profile.frames
     rows = {(row.thread, row.node): row for row in profile.exact}
     total = dict.fromkeys(rows, 0)  # of what is below, then with the path's own
@@ -52,4 +52,6 @@ def _less(profile: Profile, call_ns: float, inside_ns: float) -> list[Exact]:
         if parent:
             total[thread, parent] += total[key]
             outside[thread, parent] += turns * (call_ns - inside_ns)
-    return [row._replace(total_ns=total[key], self_ns=own[key]) for key, row in rows.items()]
+    return ExactTable.of(
+        row._replace(total_ns=total[key], self_ns=own[key]) for key, row in rows.items()
+    )

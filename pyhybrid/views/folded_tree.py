@@ -76,23 +76,23 @@ class FoldedTree:
     """
 
     def __init__(self, profile: Profile, all_frames: bool = False) -> None:
-        self.parent: Sequence[int]
-        self.frame: Sequence[int]
+        self.parent: array[int] | memoryview
+        self.frame: array[int] | memoryview
         self.of_node: Sequence[int]
         if all_frames:
-            self.parent, self.frame = list(profile.nodes.parent), list(profile.nodes.frame)
-            self.of_node = list(range(len(self.parent)))
+            self.parent, self.frame = profile.nodes.parent, profile.nodes.frame
+            self.of_node = range(len(self.parent))
             self.stand_in: dict[int, int] = {}
             return
         kinds = classify(profile)
         self.stand_in = _stand_ins(profile, kinds)
-        parent, frame = array("I", profile.nodes.parent), array("I", profile.nodes.frame)
+        parent, frame = profile.nodes.parent, profile.nodes.frame
         numbers = range(max(kinds, default=0) + 1)
         kind = bytearray(take(bytes(kinds.get(number, KEPT) for number in numbers), frame))
         stand_ins = array("I", (self.stand_in.get(number, number) for number in numbers))
         shown = array("I", take(stand_ins, frame))
         if profile.meta.get("c_calls"):
-            for node in {row.node for row in profile.exact}:
+            for node in set(profile.exact.node):
                 kind[node] |= COUNTED
                 shown[node] = frame[node]
         how = descend(parent, kind, _STEPS)

@@ -7,19 +7,17 @@ Python functions above, whatever C lies between, or C functions whose calls were
 """
 
 from array import array
-from collections.abc import Buffer, Iterator, Sequence
+from collections.abc import Buffer, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
-from operator import add, attrgetter
+from operator import add, or_
 
-from pyhybrid._profile import add_up, nearest, outermost, pairs, take
+from pyhybrid._profile import add_up, mark, nearest, outermost, pairs, take
 from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Exact
 
 ROOT = 0  # stands for "no Python caller" where a frame id is expected
-
-_NODE = attrgetter("node")
 
 
 @dataclass(slots=True)
@@ -69,7 +67,7 @@ def function_calls(
             self_ns = rows.pop(key).self_ns
             rows[to] = rows[to]._replace(self_ns=rows[to].self_ns + self_ns)
     hidden = {node for node, frame in enumerate(frame_of) if frame in small}
-    return _sums(profile, list(rows.values()), hidden, with_callers)
+    return _sums(profile, ExactTable.of(rows.values()), hidden, with_callers)
 
 
 def _row_above(
@@ -84,13 +82,12 @@ def _row_above(
 
 
 def _sums(
-    profile: Profile, exact: Sequence[Exact], hidden: set[int], with_callers: bool
+    profile: Profile, exact: ExactTable, hidden: set[int], with_callers: bool
 ) -> dict[int, FunctionCalls]:
     """By function; the frames of hidden nodes call nothing, and are called by nothing."""
     if not exact:
         return {}
-    parent, frame = array("I", profile.nodes.parent), array("I", profile.nodes.frame)
-    node = array("I", map(_NODE, exact))
+    parent, frame, node = profile.nodes.parent, profile.nodes.frame, exact.node
     calls = _calling(profile, node, hidden)
     caller = take(frame, take(nearest(parent, calls), parent))
     pair, first = pairs(frame, caller)
@@ -109,9 +106,9 @@ def _calling(profile: Profile, counted: "array[int]", hidden: set[int]) -> bytea
     """1 for each node that calls what is below it: Python functions, regions, and C functions
     whose calls were `counted`."""
     callers = {f.id for f in profile.frames.values() if f.kind in ("python", "region")}
-    marked = bytearray(map(callers.__contains__, profile.nodes.frame))
-    for node in counted:
-        marked[node] = 1
+    is_caller = bytes(number in callers for number in range(max(profile.frames, default=0) + 1))
+    frames = profile.nodes.frame
+    marked = bytearray(map(or_, take(is_caller, frames), mark(counted, len(frames))))
     for node in hidden:
         marked[node] = 0
     return marked
@@ -120,28 +117,27 @@ def _calling(profile: Profile, counted: "array[int]", hidden: set[int]) -> bytea
 class _Rows:
     """The figures of the table `exact` in columns, to be added up by groups of its rows."""
 
-    def __init__(self, exact: Sequence[Exact], is_outer: Buffer) -> None:
+    def __init__(self, exact: ExactTable, is_outer: Buffer) -> None:
         """`is_outer`: 1 for rows that are no recursion."""
-        columns = [array("q", each) for each in islice(zip(*exact, strict=True), 2, None)]
-        self._calls, resumes, self._raised, self._seeded, self._total_ns, self._self_ns = columns
-        self._turns = array("q", map(add, self._calls, resumes))
-        self._is_outer = is_outer
+        self._exact, self._is_outer = exact, is_outer
 
     def tallies[T: Tally](
         self, kind: type[T], group: memoryview, is_outer: Buffer
     ) -> Iterator[tuple[int, T]]:
         """Each group of rows with its sums, as a `kind` of tally, in order of their first rows;
         `is_outer`: 1 for rows that are no recursion within the group."""
-        n = max(group) + 1
+        exact, n = self._exact, max(group) + 1
+        calls, resumes = add_up(group, exact.calls, n), add_up(group, exact.resumes, n)
+        outer = (add_up(group, each, n, is_outer) for each in (exact.calls, exact.resumes))
         of_group = (
-            add_up(group, self._calls, n),
-            add_up(group, self._turns, n),
-            add_up(group, self._turns, n, is_outer),
-            add_up(group, self._raised, n),
-            add_up(group, self._seeded, n),
-            add_up(group, self._self_ns, n),
-            add_up(group, self._total_ns, n, is_outer),
-            add_up(group, self._total_ns, n, self._is_outer),
+            calls,
+            array("q", map(add, calls, resumes)),
+            array("q", map(add, *outer)),
+            add_up(group, exact.raised, n),
+            add_up(group, exact.seeded, n),
+            add_up(group, exact.self_ns, n),
+            add_up(group, exact.total_ns, n, is_outer),
+            add_up(group, exact.total_ns, n, self._is_outer),
         )
         for number in dict.fromkeys(group):  # parents before what they call
             yield number, kind(*(column[number] for column in of_group))

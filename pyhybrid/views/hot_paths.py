@@ -67,7 +67,7 @@ class Hot:
 
     def functions(self) -> list[HotFunction]:
         """All functions that were sampled, most self weight first."""
-        parent, frame = array("I", self._tree.parent), array("I", self._tree.frame)
+        parent, frame = self._tree.parent, self._tree.frame
         n_frames = max(frame) + 1
         self_ns, samples = array("q", self._self_ns), array("q", self._samples)
         everywhere = b"\1" * len(parent)

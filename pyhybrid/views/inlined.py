@@ -99,7 +99,7 @@ def _rows_on_paths(profile: Profile) -> set[int]:
         while row and row not in rows:
             rows.add(row)
             row = parents[row]
-    exact = {each.node for each in profile.exact}
+    exact = set(profile.exact.node)
     if exact:
         for row in sorted(rows, reverse=True):
             if row not in rows or nodes[row] in exact:
@@ -126,7 +126,7 @@ class _Expansion:
         self._profile = profile
         self._positions = positions
         self._demangle = demangle
-        self._nodes = Nodes(profile.nodes.parent.copy(), profile.nodes.frame.copy())
+        self._nodes = Nodes(profile.nodes.parent[:], profile.nodes.frame[:])
         self._frames = profile.frames.copy()
         self._numbers = count(max(profile.frames, default=0) + 1)
         self._inlined: dict[tuple[int | None, SourceFunction], int] = {}

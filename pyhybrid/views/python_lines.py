@@ -43,8 +43,8 @@ def function_lines(profile: Profile) -> list[FunctionLines]:
         one.hits += row.hits
         one.total_ns += row.total_ns
     calls: defaultdict[int, int] = defaultdict(int)
-    for exact in profile.exact:
-        calls[frame_of[exact.node]] += exact.calls
+    for node, n in zip(profile.exact.node, profile.exact.calls, strict=True):
+        calls[frame_of[node]] += n
     functions = []
     for number, lines in figures.items():
         frame = profile.frames[number]

@@ -9,10 +9,10 @@ from functools import cached_property
 
 from pyhybrid import pseudo
 from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import (
     Chunk,
-    Exact,
     Nodes,
     Sampled,
     Stacks,
@@ -112,7 +112,7 @@ class Selection(Profile):
         self.compensated = profile.compensated
         self.is_part = spans is not None or choice.by_state
         by_time = self.is_part or choice.frames == NATIVE_ONLY
-        self.exact = [] if by_time else [row for row in profile.exact if row.thread in threads]
+        self.exact = profile.exact.of_threads(set() if by_time else threads)
         if self._rows and not by_time:
             self.exact = self._rows.python_rows(self.exact)
         self.calls = [call for call in profile.calls if call.thread in threads]
@@ -244,13 +244,13 @@ class _Rows:
         of_node = _nearest(nodes.parent, self.keeps_node)
         self.of_stack = _nearest(stacks.parent, keeps_row)
         self._parents = nodes.parent
-        self.nodes = Nodes([of_node[parent] for parent in nodes.parent], nodes.frame)
+        self.nodes = Nodes(array("I", map(of_node.__getitem__, nodes.parent)), nodes.frame)
         self.stacks = Stacks(
             [self.of_stack[parent] for parent in stacks.parent],
             *(stacks.node, stacks.address, stacks.offset, stacks.line),
         )
 
-    def python_rows(self, rows: list[Exact]) -> list[Exact]:
+    def python_rows(self, rows: ExactTable) -> ExactTable:
         """The rows of what is kept, with the self time of calls of C functions that are not."""
         kept = {(row.thread, row.node) for row in rows if self.keeps_node[row.node]}
         more: Counter[tuple[int, int]] = Counter()
@@ -260,14 +260,14 @@ class _Rows:
                 node = self._parents[node]
             if node != row.node:
                 more[row.thread, node] += row.self_ns
-        return [
+        return ExactTable.of(
             row._replace(self_ns=row.self_ns + more[row.thread, row.node])
             for row in rows
             if (row.thread, row.node) in kept
-        ]
+        )
 
 
-def _nearest(parents: list[int], keeps: list[bool]) -> list[int]:
+def _nearest(parents: Sequence[int], keeps: list[bool]) -> list[int]:
     """For each node of a tree the nearest one that is kept: itself, one further out, or 0."""
     nearest = [0]
     for number in range(1, len(parents)):

@@ -1,6 +1,5 @@
 """How good a profile is: the rate that was reached, the stacks that are whole, what it cost."""
 
-from array import array
 from collections import Counter
 from math import exp2
 
@@ -37,7 +36,7 @@ def stack_quality(profile: Profile) -> dict[str, float]:
         if frame.kind == "pseudo"
     }
     rank = bytes(ranks.get(frame, 0) for frame in range(max(profile.frames, default=0) + 1))
-    worst = descend(array("I", nodes.parent), take(rank, array("I", nodes.frame)), _WORSE)
+    worst = descend(nodes.parent, take(rank, nodes.frame), _WORSE)
     weights: Counter[int] = Counter()
     for sampled in profile.sampled:
         weights[worst[profile.stacks.node[sampled.stack]]] += sampled.weight_ns

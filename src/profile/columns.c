@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Open addressing; a slot holds a group's number plus 1, so that zeroed memory is empty. */
-struct pairs {
+/* Open addressing; a slot holds a group's number plus 1, so that zeroed memory is empty.  Keys are pairs (a, b), or one
+ * column of 64 bits. */
+struct keys {
     uint32_t *slots;
     size_t mask;
+    const uint32_t *a, *b;
+    const uint64_t *wide;
 };
 
 static uint64_t mix(uint64_t key)
@@ -17,52 +20,51 @@ static uint64_t mix(uint64_t key)
     return key ^ key >> 29;
 }
 
-static int pairs_new(struct pairs *p, size_t n_slots)
+static uint64_t key_of(const struct keys *k, size_t row)
 {
-    p->mask = n_slots - 1;
-    p->slots = calloc(n_slots, sizeof *p->slots);
-    return p->slots ? 0 : -ENOMEM;
+    return k->wide ? k->wide[row] : (uint64_t)k->a[row] << 32 | k->b[row];
 }
 
-/* The slot of the pair in row i: its group's, or an empty one; `first` NULL: group g's is row g. */
-static uint32_t *find(const struct pairs *p, const uint32_t *a, const uint32_t *b,
-                      const uint32_t *first, size_t i)
+static int slots_new(struct keys *k, size_t n_slots)
 {
-    size_t at = mix((uint64_t)a[i] << 32 | b[i]) & p->mask;
-    for (;; at = (at + 1) & p->mask) {
-        uint32_t *slot = &p->slots[at];
-        if (!*slot)
-            return slot;
-        uint32_t row = first ? first[*slot - 1] : *slot - 1;
-        if (a[row] == a[i] && b[row] == b[i])
+    k->mask = n_slots - 1;
+    k->slots = calloc(n_slots, sizeof *k->slots);
+    return k->slots ? 0 : -ENOMEM;
+}
+
+/* The slot of the key in row i: its group's, or an empty one; `first` NULL: group g's is row g. */
+static uint32_t *find(const struct keys *k, const uint32_t *first, size_t i)
+{
+    uint64_t key = key_of(k, i);
+    size_t at = mix(key) & k->mask;
+    for (;; at = (at + 1) & k->mask) {
+        uint32_t *slot = &k->slots[at];
+        if (!*slot || key_of(k, first ? first[*slot - 1] : *slot - 1) == key)
             return slot;
     }
 }
 
-static int grow(struct pairs *p, const uint32_t *a, const uint32_t *b, const uint32_t *first,
-                size_t n_groups)
+static int grow(struct keys *k, const uint32_t *first, size_t n_groups)
 {
-    struct pairs larger;
-    int r = pairs_new(&larger, 2 * (p->mask + 1));
+    struct keys larger = *k;
+    int r = slots_new(&larger, 2 * (k->mask + 1));
     if (r)
         return r;
     for (size_t g = 0; g < n_groups; g++)
-        *find(&larger, a, b, first, first ? first[g] : g) = (uint32_t)g + 1;
-    free(p->slots);
-    *p = larger;
+        *find(&larger, first, first ? first[g] : g) = (uint32_t)g + 1;
+    free(k->slots);
+    *k = larger;
     return 0;
 }
 
-int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *group, uint32_t *first,
-                  size_t *n_groups)
+static int number(struct keys *k, size_t n, uint32_t *group, uint32_t *first, size_t *n_groups)
 {
-    struct pairs p;
     size_t m = 0;
-    int r = n < UINT32_MAX ? pairs_new(&p, 1024) : -EINVAL;
+    int r = n < UINT32_MAX ? slots_new(k, 1024) : -EINVAL;
     if (r)
         return r;
     for (size_t i = 0; !r && i < n; i++) {
-        uint32_t *slot = find(&p, a, b, first, i);
+        uint32_t *slot = find(k, first, i);
         if (*slot) {
             group[i] = *slot - 1;
             continue;
@@ -70,29 +72,55 @@ int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *grou
         first[m] = (uint32_t)i;
         group[i] = (uint32_t)m++;
         *slot = (uint32_t)m;
-        if (2 * m > p.mask)
-            r = grow(&p, a, b, first, m);
+        if (2 * m > k->mask)
+            r = grow(k, first, m);
     }
-    free(p.slots);
+    free(k->slots);
     *n_groups = m;
     return r;
 }
 
-int columns_paths(const uint32_t *parent, const uint32_t *label, const uint8_t *how, size_t n,
-                  uint32_t *node, uint32_t *node_parent, uint32_t *node_label, size_t *n_nodes)
+int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *group, uint32_t *first,
+                  size_t *n_groups)
 {
-    struct pairs p;
+    return number(&(struct keys){.a = a, .b = b}, n, group, first, n_groups);
+}
+
+int columns_distinct(const uint64_t *value, size_t n, uint32_t *group, uint32_t *first,
+                     size_t *n_groups)
+{
+    return number(&(struct keys){.wide = value}, n, group, first, n_groups);
+}
+
+int columns_shift(const uint32_t *value, size_t n, uint64_t by, uint32_t *shifted)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (value[i] + by > UINT32_MAX)
+            return -EINVAL;
+        shifted[i] = (uint32_t)(value[i] + by);
+    }
+    return 0;
+}
+
+int columns_paths(const uint32_t *parent, const uint32_t *label, const uint8_t *how,
+                  const uint32_t *rather, size_t n, uint32_t *node, uint32_t *node_parent,
+                  uint32_t *node_label, size_t *n_nodes)
+{
     *n_nodes = 0;
     if (!n)
         return 0;
-    int r = n < UINT32_MAX ? pairs_new(&p, 1024) : -EINVAL;
+    struct keys k = {.a = node_parent, .b = node_label};
+    int r = n < UINT32_MAX ? slots_new(&k, 1024) : -EINVAL;
     if (r)
         return r;
+    uint8_t *asked = rather ? calloc(n, 1) : NULL;
+    if (rather && !asked)
+        r = -ENOMEM;
     node[0] = node_parent[0] = node_label[0] = 0;
-    *find(&p, node_parent, node_label, NULL, 0) = 1;
+    *find(&k, NULL, 0) = 1;
     size_t m = 1;
     for (size_t i = 1; !r && i < n; i++) {
-        if (parent[i] >= i) {
+        if (parent[i] >= i || (rather && rather[i] >= i)) {
             r = -EINVAL;
             break;
         }
@@ -101,16 +129,26 @@ int columns_paths(const uint32_t *parent, const uint32_t *label, const uint8_t *
         if ((how[i] & PATH_ABOVE) || ((how[i] & PATH_NOT_FIRST) && !above) ||
             ((how[i] & PATH_RUN) && node_label[above] == label[i]))
             continue;
-        node_parent[m] = above;
         node_label[m] = label[i];
-        uint32_t *slot = find(&p, node_parent, node_label, NULL, m);
+        uint32_t *slot = NULL;
+        if (rather) {
+            node_parent[m] = node[rather[i]];
+            slot = find(&k, NULL, m);
+        }
+        if (!slot || !*slot || !asked[*slot - 1]) {
+            node_parent[m] = above;
+            slot = find(&k, NULL, m);
+        }
         if (!*slot)
             *slot = (uint32_t)++m;
         node[i] = *slot - 1;
-        if (2 * m > p.mask)
-            r = grow(&p, node_parent, node_label, NULL, m);
+        if (asked && (how[i] & PATH_ASKED))
+            asked[node[i]] = 1;
+        if (2 * m > k.mask)
+            r = grow(&k, NULL, m);
     }
-    free(p.slots);
+    free(k.slots);
+    free(asked);
     *n_nodes = m;
     return r;
 }
@@ -140,6 +178,17 @@ int columns_take(const void *table, size_t size, size_t n_table, const uint32_t 
             ((uint32_t *)taken)[i] = ((const uint32_t *)table)[index[i]];
         else
             ((uint64_t *)taken)[i] = ((const uint64_t *)table)[index[i]];
+    }
+    return 0;
+}
+
+int columns_mark(const uint32_t *index, size_t n, uint8_t *marked, size_t n_marked)
+{
+    memset(marked, 0, n_marked);
+    for (size_t i = 0; i < n; i++) {
+        if (index[i] >= n_marked)
+            return -EINVAL;
+        marked[index[i]] = 1;
     }
     return 0;
 }

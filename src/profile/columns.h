@@ -18,16 +18,27 @@
 int columns_pairs(const uint32_t *a, const uint32_t *b, size_t n, uint32_t *group, uint32_t *first,
                   size_t *n_groups);
 
+/* The same, of the distinct values of one column. */
+int columns_distinct(const uint64_t *value, size_t n, uint32_t *group, uint32_t *first,
+                     size_t *n_groups);
+
+/* shifted[i] = value[i] + by. */
+int columns_shift(const uint32_t *value, size_t n, uint64_t by, uint32_t *shifted);
+
 /* Merges rows into paths: node[i] numbers the distinct paths of labels, in order of their first rows; 0 is the root.
  * how[i], of enum path_how, says which rows are no step of their own: these have the node of the row above.
+ * `rather` (or NULL): a row that comes before, below whose node a row hangs instead, where its label has a node there that
+ * is asked for by an earlier row (PATH_ASKED).
  * All columns have room for n; node_parent and node_label are the nodes', of which there are *n_nodes. */
 enum path_how {
     PATH_ABOVE = 1,     /* none */
     PATH_NOT_FIRST = 2, /* none right below the root */
     PATH_RUN = 4,       /* none below a node of the same label */
+    PATH_ASKED = 16,    /* its node takes in what would `rather` be there */
 };
-int columns_paths(const uint32_t *parent, const uint32_t *label, const uint8_t *how, size_t n,
-                  uint32_t *node, uint32_t *node_parent, uint32_t *node_label, size_t *n_nodes);
+int columns_paths(const uint32_t *parent, const uint32_t *label, const uint8_t *how,
+                  const uint32_t *rather, size_t n, uint32_t *node, uint32_t *node_parent,
+                  uint32_t *node_label, size_t *n_nodes);
 
 /* A finite automaton from the root down: state[i] = step[256 * (its parent's state) + input[i]], the root's is 0. */
 int columns_descend(const uint32_t *parent, const uint8_t *input, size_t n, const uint8_t *step,
@@ -36,6 +47,9 @@ int columns_descend(const uint32_t *parent, const uint8_t *input, size_t n, cons
 /* taken[i] = table[index[i]], of a table whose values have `size` bytes: 1, 4 or 8. */
 int columns_take(const void *table, size_t size, size_t n_table, const uint32_t *index, size_t n,
                  void *taken);
+
+/* marked[i] is 1 where i is one of `index`, else 0. */
+int columns_mark(const uint32_t *index, size_t n, uint8_t *marked, size_t n_marked);
 
 /* at[i]: i itself if it is marked, else the nearest row above it that is, or 0. */
 int columns_nearest(const uint32_t *parent, const uint8_t *marked, size_t n, uint32_t *at);

@@ -9,7 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyhybrid._profile import add_up, descend, inclusive, nearest, outermost, pairs, paths, take
+from pyhybrid._profile import (
+    add_up,
+    descend,
+    distinct,
+    exact_counts,
+    exact_rows,
+    inclusive,
+    mark,
+    nearest,
+    outermost,
+    pairs,
+    paths,
+    shift,
+    take,
+)
+from pyhybrid.spool.layout import EXACT_COUNT
 
 Tree = tuple[list[int], list[int], list[int]]  # parent, label, marked
 
@@ -107,6 +122,29 @@ def test_more_paths_than_the_table_begins_with() -> None:
     assert node_label.tolist() == label.tolist()[:n]
 
 
+@given(trees(), st.data())
+def test_a_path_hangs_where_it_is_asked_for(tree: Tree, data: st.DataObject) -> None:
+    parent, label, asked = tree
+    label = [0, *(each + 1 for each in label[1:])]
+    rather = [0] + [data.draw(st.integers(0, row - 1)) for row in range(1, len(parent))]
+    ids: dict[tuple[int, int], int] = {}
+    expected, asking = [0], set()
+    for row in range(1, len(parent)):
+        key = (expected[rather[row]], label[row])
+        if ids.get(key) not in asking:
+            key = (expected[parent[row]], label[row])
+        expected.append(ids.setdefault(key, len(ids) + 1))
+        if asked[row]:
+            asking.add(expected[row])
+    how = bytes(16 * each for each in asked)
+    columns = paths(uint32(parent), uint32(label), how, uint32(rather))
+    assert [each.tolist() for each in columns] == [
+        expected,
+        [0, *(parent for parent, _ in ids)],
+        [0, *(label for _, label in ids)],
+    ]
+
+
 @given(trees(), st.binary(min_size=768, max_size=768))
 def test_descend_is_an_automaton_from_the_root(tree: Tree, table: bytes) -> None:
     parent, inputs, _ = tree
@@ -121,6 +159,61 @@ def test_more_pairs_than_the_table_begins_with() -> None:
     n = 100_000
     group, first = pairs(uint32(list(range(n)) * 2), uint32([7] * 2 * n))
     assert group.tolist() == first.tolist() * 2 == list(range(n)) * 2
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), max_size=3000))
+def test_distinct_values_are_numbered_in_order_of_their_first_rows(values: list[int]) -> None:
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    group, first = distinct(array("Q", values))
+    assert group.tolist() == [numbers[value] for value in values]
+    assert [values[at] for at in first] == list(numbers)
+
+
+def test_shift_and_mark() -> None:
+    assert shift(uint32([0, 5]), 7).tolist() == [7, 12]
+    assert mark(uint32([3, 1, 3]), 5).tolist() == [0, 1, 0, 1, 0]
+
+
+@given(trees(), st.data())
+def test_exact_rows_are_sums_by_node(tree: Tree, data: st.DataObject) -> None:
+    """Against the definition: a row's self time is its total less those of the nearest below."""
+    parent, node, kept = tree
+    n, figure = len(parent), st.integers(0, 3) | st.integers(0, 10**12)
+    short = st.integers(0, 2**32 - 1)
+    count = st.tuples(short, short, figure, figure, figure, figure)
+    counts = [(0,) * 6] + [data.draw(count) for _ in range(1, n)]
+    killed = data.draw(st.booleans())
+    total, below = [0] * n, [0] * n
+    sums: dict[int, list[int]] = {}
+    counted = [bool(kept[row] and any(counts[row])) for row in range(n)]
+    for row in reversed(range(1, n)):
+        raised, seeded, calls, resumes, ticks, since = counts[row]
+        if not counted[row]:
+            continue
+        ticks += max(0, 10**9 - since) if since else 0
+        total[row] = max(ticks * 7 // 3, below[row] if killed else 0)
+        nearest_above = next((at for at in above(parent, row) if counted[at]), 0)
+        below[nearest_above] += total[row]
+        figures = (calls, resumes, raised, seeded, total[row], total[row] - below[row])
+        of_node = sums.setdefault(node[row], [0] * 6)
+        of_node[:] = map(int.__add__, of_node, figures)
+    packed = b"".join(EXACT_COUNT.pack(*each) for each in counts)
+    columns = exact_rows(uint32(parent), uint32(node), bytes(kept), packed, 7, 3, 10**9, killed)
+    assert list(zip(*columns, strict=True)) == [(at, *sums[at]) for at in sorted(sums)]
+
+
+def test_counts_of_no_node_are_counted() -> None:
+    rows = [EXACT_COUNT.pack(0, 0, calls, 0, 0, 0) for calls in (1, 2, 0, 4, 5)]
+    into = bytearray(EXACT_COUNT.size * 3)
+    assert exact_counts(into, 0, b"".join(rows[:4])) == 2
+    assert [EXACT_COUNT.unpack_from(into, 40 * node)[2] for node in range(3)] == [0, 2, 0]
+
+
+def test_figures_of_more_than_63_bits_are_refused() -> None:
+    for count in ((0, 0, 2**63, 0, 0, 0), (0, 0, 1, 0, 2**63, 0)):
+        packed = EXACT_COUNT.pack(*[0] * 6) + EXACT_COUNT.pack(*count)
+        with pytest.raises(OverflowError):
+            exact_rows(uint32([0, 0]), uint32([0, 1]), b"\1\1", packed, 1, 1, 0, False)
 
 
 @pytest.mark.parametrize("kind", "BIq")
@@ -171,6 +264,9 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         lambda: take(two, uint32([2])),
         lambda: paths(two, two, bytes(3)),
         lambda: descend(two, bytes(2), bytes([1]) * 256),
+        lambda: shift(uint32([1]), 2**32 - 1),
+        lambda: mark(uint32([1]), 1),
+        lambda: exact_rows(two, two, bytes(2), bytes(40), 1, 1, 0, False),
     ):
         with pytest.raises(ValueError, match="do not fit"):
             call()

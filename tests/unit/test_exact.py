@@ -10,6 +10,7 @@ from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
+from pyhybrid.cli.finish import make
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
@@ -136,6 +137,26 @@ def test_a_tid_that_came_again(opened: Opened) -> None:
     profile = opened(spool)
     assert [(row.thread, row.calls) for row in profile.exact] == [(1, 1), (2, 2)]
     assert [thread.name for thread in profile.threads.values()] == ["first", "python"]
+
+
+def test_rows_are_those_of_the_file_in_its_order(tmp_path: Path) -> None:
+    """Whether the file was read or has just been made; events need not come in order of threads."""
+    spool = writer()
+    for tid in (100, 200):
+        spool.thread(tid // 100, tid, "python")
+    for index, tid in enumerate((200, 100), 1):
+        spool.exact_thread(index, tid)
+        spool.exact_nodes(index, 1, (0, MAIN), (1, WORK))
+        spool.exact_counts(index, *({"node": node, "calls": tid} for node in (1, 2)))
+    spool.end()
+    path, long = make(spool.save(tmp_path / "x.part"), str(tmp_path / "x"), fake_symbols())
+    with Profile.open(path) as profile:
+        assert (profile.exact, profile.nodes, profile.stacks) == (
+            long.exact,
+            long.nodes,
+            long.stacks,
+        )
+    assert [(row.thread, row.calls) for row in long.exact] == [(1, 100)] * 2 + [(2, 200)] * 2
 
 
 def test_a_thread_is_one_however_late_it_was_seen(opened: Opened) -> None:

@@ -83,8 +83,8 @@ def test_sums_stay(stacks: list[list[int]]) -> None:
 def test_with_all_frames_the_tree_is_the_profile_s(stacks: list[list[int]]) -> None:
     with TemporaryDirectory() as folder, opened(written(*stacks), Path(folder)) as profile:
         tree, nodes = FoldedTree.of(profile, all_frames=True), profile.nodes
-        assert (tree.parent, tree.frame) == (list(nodes.parent), list(nodes.frame))
-        assert tree.of_node == list(range(len(nodes.parent)))
+        assert (tree.parent, tree.frame) == (nodes.parent, nodes.frame)
+        assert list(tree.of_node) == list(range(len(nodes.parent)))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Sequence
 
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses, node_addresses, stack_addresses
 from pyhybrid.exporters.perf.elf import Segment, Symbol
@@ -35,7 +36,11 @@ class Hits:
             [nodes.frame[node] for node in stacks.node],
             stack_addresses(profile, synthetic),
         )
-        exact = {row.node for row in profile.exact if row.self_ns > 0}
+        exact = {
+            node
+            for node, ns in zip(profile.exact.node, profile.exact.self_ns, strict=True)
+            if ns > 0
+        }
         self._collect(exact, nodes.parent, nodes.frame, node_addresses(profile, synthetic))
         self._of_module: dict[ModuleKey, list[Frame]] = defaultdict(list)
         for frame in (self._frames[number] for number in self._of_frame):
@@ -87,7 +92,11 @@ class Hits:
         ]
 
     def _collect(
-        self, leaves: set[int], parents: list[int], frames: list[int], addresses: list[int]
+        self,
+        leaves: set[int],
+        parents: Sequence[int],
+        frames: Sequence[int],
+        addresses: Sequence[int],
     ) -> None:
         """Leaves and what called them; each row has a parent, a frame and its address."""
         seen = {0}

@@ -17,7 +17,7 @@ shows, and of the rest the function alone is told (size_limit.py).
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 from pyhybrid.exporters.atomic_file import replacing
@@ -87,12 +87,14 @@ class _Samples:
         if not traced_only:
             name = "wall-clock" if profile.meta.get("clock") == "wall" else "cpu-clock"
             self.events.append(form.Event(name, form.CPU_CLOCK, profile.period_ns))
-        parents, left_out = profile.stacks.parent, synthetic.left_out
-        self._stacks = Chains(parents, stack_addresses(profile, synthetic), 0, left_out)
+        left_out = synthetic.left_out
+        self._stacks = Chains(
+            profile.stacks.parent, stack_addresses(profile, synthetic), 0, left_out
+        )
         told = profile.exact if exact_times or traced_only else []
         self._told = [row for row in told if row.self_ns > 0]
         has_exact = bool(self._told)
-        parents = profile.nodes.parent if has_exact else [0]
+        parents: Sequence[int] = profile.nodes.parent if has_exact else [0]
         nodes = node_addresses(profile, synthetic) if has_exact else [0]
         self._nodes = Chains(parents, nodes, len(self.events), left_out)
         if traced_only or has_exact:

@@ -9,7 +9,7 @@ Records are in order of time, in rounds: what reads the file need not keep it wh
 
 from array import array
 from bisect import bisect, bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import count
 from operator import itemgetter
@@ -79,7 +79,9 @@ def summed_samples(
 class Chains:
     """A call path's part of a record: constants of its head, and the call chain's bytes."""
 
-    def __init__(self, parents: list[int], addresses: list[int], event: int, left_out: int) -> None:
+    def __init__(
+        self, parents: Sequence[int], addresses: list[int], event: int, left_out: int
+    ) -> None:
         """A tree by row; `event`: the place of the event whose samples they are; `left_out`: the
         address that stands for frames that are not told."""
         self.addresses = addresses
@@ -121,7 +123,7 @@ class _Paths:
     A new path's rows were numbered one after the other, so a path is a few runs of rows.
     """
 
-    def __init__(self, parents: list[int], addresses: list[int]) -> None:
+    def __init__(self, parents: Sequence[int], addresses: list[int]) -> None:
         """Both by row."""
         self._parents, self._addresses = parents, array("q", addresses)
         neighbours = zip(parents[2:], count(1))

@@ -1,0 +1,74 @@
+"""The table `exact` in columns: a row is made where it is asked for."""
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import compress
+from typing import overload
+
+from pyhybrid.profile_file.tables import Exact
+
+
+class ExactTable(Sequence[Exact]):
+    """A sequence of Exact, ordered by thread and node; a column of it by a field's name."""
+
+    __slots__ = Exact._fields
+
+    def __init__(self) -> None:
+        """No rows."""
+        self.thread, self.node = array("I"), array("I")
+        self.calls, self.resumes, self.raised, self.seeded = (array("q") for _ in range(4))
+        self.total_ns, self.self_ns = array("q"), array("q")
+
+    @classmethod
+    def of(cls, rows: Iterable[Exact]) -> "ExactTable":
+        """The table of these rows."""
+        table = cls()
+        for column, values in zip(table.columns, zip(*rows, strict=True), strict=False):
+            column.extend(values)
+        return table
+
+    @property
+    def columns(self) -> tuple["array[int]", ...]:
+        """All of them, in the order of Exact's fields."""
+        return tuple(getattr(self, name) for name in Exact._fields)
+
+    def add(self, thread: int, columns: Iterable[memoryview]) -> None:
+        """Append a thread's rows: the columns from `node` on."""
+        for column, values in zip(self.columns[1:], columns, strict=True):
+            column.frombytes(values.cast("B"))
+        self.thread.extend([thread] * (len(self.node) - len(self.thread)))
+
+    def of_threads(self, threads: Collection[int]) -> "ExactTable":
+        """The rows of these threads; the table itself where it has no others."""
+        chosen = [thread in threads for thread in self.thread]
+        if all(chosen):
+            return self
+        table = ExactTable()
+        for column, values in zip(table.columns, self.columns, strict=True):
+            column.extend(compress(values, chosen))
+        return table
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    @overload
+    def __getitem__(self, at: int) -> Exact: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Exact]: ...
+    def __getitem__(self, at: int | slice) -> Exact | list[Exact]:
+        if isinstance(at, slice):
+            return list(map(Exact, *(column[at] for column in self.columns)))
+        return Exact(*(column[at] for column in self.columns))
+
+    def __iter__(self) -> Iterator[Exact]:
+        return map(Exact, *self.columns)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ExactTable):
+            return self.columns == other.columns
+        return isinstance(other, list) and list(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} rows of the table exact>"
