@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import os
 import re
-from collections.abc import Callable
+import select
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import Run
+from support import TARGETS, Run
 from usdt_support import (
     CALL,
     LIBRARY,
@@ -16,6 +20,7 @@ from usdt_support import (
     NONE,
     PROGRAM,
     TURNS,
+    WITH_TRACEFS,
     counts,
     notes,
     probed,
@@ -53,6 +58,15 @@ STARTED = f"usdt:{LIBRARY}:pyhybrid:PY_START {{ @[str(arg0)] = count(); }}\n"
 def chosen(found: dict[str, int], names: dict[str, int] = STARTS) -> dict[str, int]:
     """Without what the program does between its commands."""
     return {name: found.get(name, 0) for name in names}
+
+
+@contextlib.contextmanager
+def killed_at_the_end(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(command, cwd=folder) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def first_lines() -> dict[str, int]:
@@ -248,6 +262,27 @@ def test_by_path_before_programs_start(tmp_path: Path) -> None:
 
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
+def test_a_tracer_leaves_the_red_zone_alone(tmp_path: Path) -> None:
+    """Compiled with one, unlike ours."""
+    include = TARGETS.parent.parent / "src" / "emit"
+    program = tmp_path / "red_zone"
+    subprocess.run(
+        ["gcc", "-O2", f"-I{include}", TARGETS / "red_zone.c", "-o", program], check=True
+    )
+    script = f"usdt:{program}:pyhybrid:RED_ZONE {{ @ = count(); }}"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([program], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        with traced(tmp_path, script, "-p", process.pid) as tracer:
+            assert process.stdout.readline() == "0 wrong\n"
+            fired = re.search(r"^@: (\d+)$", tracer.detach(), re.M)
+    assert fired
+    assert int(fired[1]) > 0
+
+
+@pytest.mark.needs("root", "bpftrace")
+@pytest.mark.once
 def test_what_is_chosen_and_pauses(tmp_path: Path) -> None:
     options = ("--mode", "none", "--emit", "usdt", "-t", "fib", "-t", "lines")
     script = STARTED + f"usdt:{LIBRARY}:pyhybrid:LINE {{ @lines[str(arg0)] = count(); }}"
@@ -261,6 +296,54 @@ def test_what_is_chosen_and_pauses(tmp_path: Path) -> None:
         assert counts(text) == {"fib": 30, "lines": 2}
         assert counts(text, "lines") == {"fib": 30, "lines": 6}
         assert not program.end()
+
+
+@pytest.mark.needs("root", "perf")
+@pytest.mark.once
+@pytest.mark.alone  # the names of tracefs are the machine's
+def test_perf_probe_and_record(tmp_path: Path) -> None:
+    """perf finds the probes, and each call is a sample, with the line as its third argument."""
+    perf = [*WITH_TRACEFS, "perf", "--buildid-dir", str(tmp_path / "debug")]
+    event = "sdt_pyhybrid:PY_START"
+    control, answers = tmp_path / "control", tmp_path / "answers"
+    os.mkfifo(control)
+    os.mkfifo(answers)
+    orders, heard = (os.open(path, os.O_RDWR) for path in (control, answers))
+
+    def run(*arguments: str, check: bool = True) -> str:
+        done = subprocess.run(
+            [*perf, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert not (check and done.returncode), done.stderr
+        return done.stdout
+
+    def order(text: str) -> None:
+        os.write(orders, text.encode())
+        assert select.select([heard], [], [], 60)[0], text
+        assert b"ack" in os.read(heard, 100)
+
+    run("buildid-cache", "--add", str(LIBRARY))
+    run("probe", "-d", event, check=False)  # of a test that was killed
+    run("probe", event)
+    try:
+        record = ["record", "-D", "-1", f"--control=fifo:{control},{answers}", "-e", event]
+        with probed(tmp_path, *NONE) as program:
+            record += ["-p", str(program.pid)]
+            with killed_at_the_end([*perf, *record], tmp_path) as recorder:
+                program.tell(f"events {TURNS}")
+                order("enable\n")
+                program.tell("run")
+                order("stop\n")
+                assert recorder.wait(60) == 0
+            program.tell("events 0")
+        samples = run("script", "-F", "event,trace").splitlines()
+    finally:
+        run("probe", "-d", event)
+        os.close(orders)
+        os.close(heard)
+    lines = collections.Counter(re.findall(r"arg3=(\d+)", "\n".join(samples)))
+    assert lines.total() == sum(STARTS.values())
+    assert lines[str(first_lines()["fib"])] == STARTS["fib"]
 
 
 def test_it_takes_no_argument(pyhybrid: Callable[..., Run]) -> None:
