@@ -59,7 +59,7 @@ def is_finisher() -> bool:
     return _MARKER in os.environ
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """As far as it can be passed on: names may be empty, and the program may have replaced it."""
     passed = {
         name: value
@@ -92,7 +92,7 @@ def spawn(python: str | None, umask: int, arguments: list[str], lock: int) -> in
     if 0 <= lock < os.sysconf("SC_OPEN_MAX"):  # else it is refused
         actions.append((os.POSIX_SPAWN_DUP2, lock, 3))
     return os.posix_spawn(
-        command[0], command, _environment(), file_actions=actions, setsigmask=[_SIGINT]
+        command[0], command, environment(), file_actions=actions, setsigmask=[_SIGINT]
     )
 
 
@@ -108,8 +108,8 @@ def spawn_apart(
     False where it would find a child.
     """
     command = [os.fsencode(word) for word in _command(python, umask, arguments)]
-    environment = [os.fsencode(f"{name}={value}") for name, value in _environment().items()]
-    return spawn_orphan(command, environment, lock)
+    variables = [os.fsencode(f"{name}={value}") for name, value in environment().items()]
+    return spawn_orphan(command, variables, lock)
 
 
 def wait_for(finisher: int, spool: str) -> bool:

@@ -53,7 +53,8 @@ SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind", "lttng")  # exporters.EXPORTERS
-SINKS = ("print", "usdt", "lttng", "tracy")  # src/emit
+TRACY = "tracy"
+SINKS = ("print", "usdt", "lttng", TRACY)  # src/emit
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
 
@@ -301,6 +302,23 @@ class Options(ProfilerOptions):
         kind=Flag(),
         default=False,
         help="profile nothing until the program calls pyhybrid.enable()",
+    )
+    tracy: str | None = option(
+        "--tracy",
+        kind=Kind(),
+        default=None,
+        metavar="FILE",
+        modes=CALLS,
+        help="capture what --emit tracy tells into this file, by the capture program of Tracy's "
+        "that is found",
+    )
+    tracy_library: str | None = option(
+        "--tracy-library",
+        kind=Kind(),
+        default=None,
+        metavar="PATH",
+        modes=CALLS,
+        help="the Tracy client for it: --emit tracy:PATH",
     )
     perf_trampoline: bool = option(
         "--perf-trampoline",

@@ -7,18 +7,21 @@ import errno
 import io
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyhybrid.capture import fork_warning, machine, python_executable
 from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.metadata import describe
-from pyhybrid.capture.options import EMIT_VALUES
+from pyhybrid.capture.options import EMIT_VALUES, TRACY
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
 from pyhybrid.capture.settings import Settings
 from pyhybrid.capture.std_streams import keep_whole, release
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.terminal_text import visible
+
+if TYPE_CHECKING:
+    from pyhybrid.capture.tracy_capture import TracyCapture
 
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")
@@ -59,6 +62,7 @@ class Profiling:
         self.pid = os.getpid()
         self.started = self.paused = False
         self.streams: list[io.FileIO] = []
+        self.capture: TracyCapture | None = None
         self.prefix = ""
         if not settings.counts:
             return
@@ -101,6 +105,8 @@ class Profiling:
             self._write_meta(started, hardware)
             self.started = True
         except BaseException:
+            if self.capture:
+                _native.drop_companion()
             if _native.session() in (0, other):
                 if not other:
                     _native.close_emit()
@@ -119,28 +125,37 @@ class Profiling:
 
     def _open_sinks(self) -> None:
         """Those that can be had; UsageError where there is none, and nothing else was asked for."""
-        folder, n_open = os.path.dirname(self.native.__file__), 0
-        values = EMIT_VALUES[self.settings.emit_value]
+        n_open = 0
         failed = []
         for name, argument in self.settings.sinks:
-            path = os.path.join(folder, f"libpyhybrid_{name}.so")
             try:
-                said = self.native.emit(os.fsencode(path), os.fsencode(argument), values)
+                said = self._open_sink(name, argument)
                 n_open += 1
                 if said:
                     _say(f"the live output {name}: {said}")
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, PyhybridError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
-                if not os.path.exists(path):
-                    reason = "pyhybrid was built without it (docs/live-outputs.md)"
                 if getattr(error, "errno", 0) == errno.EBUSY:
                     raise PyhybridError(f"cannot start: {reason}") from None
-                said = f"the live output {name} is not to be had: {reason}"
-                failed.append(said)
+                failed.append(f"the live output {name} is not to be had: {reason}")
         if not self.settings.counts and not n_open:
             raise UsageError("; ".join(failed))
         for said in failed:
             _say(said)
+
+    def _open_sink(self, name: str, argument: str) -> str:
+        """What it has to say.  Raises OSError, ValueError, PyhybridError; it is not open then."""
+        path = os.path.join(os.path.dirname(self.native.__file__), f"libpyhybrid_{name}.so")
+        if not os.path.exists(path):
+            raise PyhybridError("pyhybrid was built without it (docs/live-outputs.md)")
+        values = EMIT_VALUES[self.settings.emit_value]
+        words = os.fsencode(path), os.fsencode(argument), values
+        if name != TRACY or self.settings.tracy is None:
+            return self.native.emit(*words)
+        from pyhybrid.capture.tracy_capture import TracyCapture
+
+        self.capture = TracyCapture(self.native, self.python, self.settings.tracy, argument)
+        return self.capture.around(lambda: self.native.emit(*words))
 
     def _start_native(self) -> dict[str, Any]:
         settings = self.settings
@@ -245,6 +260,8 @@ class Profiling:
         if result is None:
             return False
         fork_warning.watch(None)
+        if self.capture:
+            self.capture.settle()
         if result["write_error"]:
             reason = os.strerror(-result["write_error"])
             _say(f"{self.spool} is not complete: {reason}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyhybrid.capture.option_kinds import Sinks
-from pyhybrid.capture.options import CALLS, FORMATS, SAMPLING, Option, Options
+from pyhybrid.capture.options import CALLS, FORMATS, SAMPLING, TRACY, Option, Options
 from pyhybrid.errors import UsageError
 
 
@@ -26,6 +26,7 @@ class Settings(Options):
             self.formats = FORMATS if self.mode in SAMPLING else ("folded",)  # perf reads samples
         if self.mode == "none":
             self.formats, self.summary = (), False  # there is no profile
+        self._emit_to_tracy()
         for name, each in self.options.items():
             each.kind.check(self.said(each), getattr(self, name))
         self._check_together()
@@ -37,6 +38,16 @@ class Settings(Options):
             from pyhybrid.capture.trace_filter import selection
 
             self.filter = selection(self.include, self.exclude, self.functions)
+
+    def _emit_to_tracy(self) -> None:
+        """First of all, where there is an option for it: it is the one that takes a while."""
+        own = [each for each in self.emit if each.partition(":")[0] == TRACY]
+        others = [each for each in self.emit if each not in own]
+        if self.tracy_library is not None:
+            own.append(f"{TRACY}:{self.tracy_library}")
+        elif self.tracy is not None and not own:
+            own.append(TRACY)
+        self.emit = [*own, *others]
 
     @staticmethod
     def said(option: Option) -> str:

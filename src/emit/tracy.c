@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "exported.h"
@@ -105,6 +106,24 @@ static void *load(const char *path, char *error, size_t error_bytes)
     return loaded;
 }
 
+/* A client that is connected takes SIGPIPE for a crash, and ends a program that writes to where nobody reads: what the
+ * signal did before is what it does again. */
+static struct sigaction before_connected;
+static bool was_connected;
+
+static void give_sigpipe_back(void)
+{
+    static const struct timespec moment = {.tv_nsec = 1000000};
+    bool is_connected = client.is_connected();
+    if (!is_connected) {
+        sigaction(SIGPIPE, NULL, &before_connected);
+    } else if (!was_connected) {
+        nanosleep(&moment, NULL); /* it says that it is connected, then takes the signals */
+        sigaction(SIGPIPE, &before_connected, NULL);
+    }
+    was_connected = is_connected;
+}
+
 static void look(void)
 {
     if (!library) {
@@ -114,6 +133,8 @@ static void look(void)
     }
     if (library && !atomic_load(&ready))
         atomic_store(&ready, !client.is_started || client.is_started());
+    if (atomic_load(&ready))
+        give_sigpipe_back();
 }
 
 /* --- what zones are called ------------------------------------------------------------------------ */
@@ -286,6 +307,8 @@ static int open_sink(uint32_t place, const char *argument, char *error, size_t e
     pthread_once(&once, keep_forks_out);
     own_place = place;
     n_other = n_too_deep = 0;
+    if (!was_connected)
+        sigaction(SIGPIPE, NULL, &before_connected);
     look();
     if (library || !*argument)
         return 0;

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support import TARGETS, Run
-from tracy_support import QUIET, capturing, client
+from tracy_support import QUIET, capturing, client, folder, other_client, unpack
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -172,3 +178,174 @@ def test_nobody_listens(pyhybrid: Callable[..., Run]) -> None:
     result = pyhybrid(*NONE, "--emit", emit, "-c", "print('ran')", env=QUIET).result
     assert result.stdout == "ran\n"
     assert not result.stderr
+
+
+def tracy(file: str, *arguments: object) -> tuple[object, ...]:
+    """Options that capture into a file, from a client that is loaded at once."""
+    return ("--tracy", file, "--tracy-library", client(), *arguments)
+
+
+def test_a_file(pyhybrid: Callable[..., Run]) -> None:
+    """Without anything around it, and the file is whole when the program has ended."""
+    run = pyhybrid("--mode", "trace", "--events", *tracy("t.tracy"), PROGRAM)
+    assert begins(run.profile()) > 100
+    names = unpack(run.folder / "t.tracy")
+    for name in (b"fib", b"numbers", bytes(PROGRAM), b"wor\\nker", b"\\x1b[31mepoch"):
+        assert name in names
+    assert "live output" not in run.result.stderr
+
+
+def test_a_file_of_a_client_that_the_program_loads(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(LOADS_ITS_OWN)
+    run = pyhybrid(*NONE, "--tracy", "t.tracy", program, env={"IREE_PY_RUNTIME": "tracy"})
+    names = unpack(run.folder / "t.tracy")
+    for name in (b"copy", b"make_device", b"iree_hal_device_transfer_range"):
+        assert name in names
+    assert "pyhybrid:" not in run.result.stderr
+
+
+ENDS = {
+    "sys.exit(3)": 3,
+    "os._exit(3)": 3,
+    "os.kill(os.getpid(), signal.SIGKILL)": -signal.SIGKILL,
+    "raise KeyboardInterrupt": -signal.SIGINT,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_ways_to_end(pyhybrid: Callable[..., Run], tmp_path: Path, end: str) -> None:
+    """Nothing hangs, no process stays, and the file is there, of a killed program later."""
+    program = tmp_path / "program.py"
+    program.write_text(f"import os, signal, sys\ndef chosen(): pass\nchosen()\n{end}\n")
+    run = pyhybrid(*NONE, *tracy("t.tracy"), "-t", "chosen", program, check=False)
+    assert run.result.returncode == ENDS[end]
+    deadline = time.monotonic() + 60
+    while (captures := processes_of(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not captures
+    assert (tmp_path / "t.tracy").stat().st_size
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Those whose command line names a file in it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes()
+            if b"t.tracy" in words and bytes(folder) in words:
+                found.append(words.decode())
+    return found
+
+
+CHILDREN = """
+import os
+try: os.waitpid(-1, os.WNOHANG)
+except ChildProcessError: print("none")
+"""
+
+
+def test_the_program_has_no_child(pyhybrid: Callable[..., Run]) -> None:
+    assert pyhybrid(*NONE, *tracy("t.tracy"), "-c", CHILDREN).result.stdout == "none\n"
+
+
+# A connected client takes SIGPIPE for a crash.
+WRITES_TO_NOBODY = """
+import ctypes, os, re, sys
+client = ctypes.CDLL(sys.argv[1])
+def ignores_sigpipe():
+    mask = int(re.search(r"SigIgn:\\s*(\\w+)", open("/proc/self/status").read())[1], 16)
+    return mask >> 12 & 1
+while not client.___tracy_connected() or not ignores_sigpipe(): pass
+r, w = os.pipe()
+os.close(r)
+try: os.write(w, b"x")
+except BrokenPipeError: print("goes on")
+"""
+
+
+def test_a_broken_pipe_harms_nothing(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(WRITES_TO_NOBODY)
+    run = pyhybrid(*NONE, *tracy("t.tracy"), program, client())
+    assert run.result.stdout == "goes on\n"
+    assert (tmp_path / "t.tracy").exists()
+
+
+def bad_captures() -> list[tuple[tuple[object, ...], dict[str, str], str]]:
+    """Options, environment, and what is said."""
+    if folder() is None:
+        return []
+    other = ("--tracy", "t.tracy", "--tracy-library", other_client())
+    bare = ("--tracy", "t.tracy", "--tracy-library", "libm.so.6")
+    return [
+        (other, {}, "incompatible protocol version"),
+        (bare, {}, "libm.so.6: it is no Tracy client"),
+        (tracy("/nowhere/t.tracy"), {}, "/nowhere/t.tracy: No such file"),
+        (tracy("t.tracy"), {"TRACY_PORT": "x"}, "TRACY_PORT is no port: x"),
+    ]
+
+
+@pytest.mark.parametrize(("options", "environment", "said"), bad_captures())
+def test_bad_captures(
+    pyhybrid: Callable[..., Run],
+    options: tuple[object, ...],
+    environment: dict[str, str],
+    said: str,
+) -> None:
+    """One line; the program runs where something else was asked for."""
+    code = ("-c", "print('ran')")
+    result = pyhybrid(*NONE, *options, *code, env=environment, check=False).result
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not result.stdout
+    result = pyhybrid("--mode", "trace", "-q", *options, *code, env=environment).result
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == "ran\n"
+
+
+def test_a_port_in_use(pyhybrid: Callable[..., Run]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        options = (*NONE, *tracy("t.tracy"), "-c", "print('ran')")
+        result = pyhybrid(*options, env={"TRACY_PORT": port}, check=False).result
+    assert result.returncode == 2
+    assert f"the port {port} (TRACY_PORT) is in use" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_file_without_any_client(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid(*NONE, "--tracy", "t.tracy", "-c", "print('ran')")
+    assert run.result.stdout == "ran\n"
+    assert "no Tracy client was loaded" in run.result.stderr
+    assert run.result.stderr.count("\n") == 1
+    assert not (run.folder / "t.tracy").exists()
+
+
+def test_no_capture_program(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """None beside the client, on PATH or in a package."""
+    alone = tmp_path / "client.so"
+    alone.symlink_to(client())
+    program = ("--tracy", "t.tracy", "--tracy-library", alone, "-c", "print('ran')")
+    code = (
+        "import os, sys\n"
+        "sys.path = [each for each in sys.path if not os.path.isdir(each + '/iree')]\n"
+        "from pyhybrid.cli import main\n"
+        f"sys.argv = {['pyhybrid', *NONE, *map(str, program)]}\n"
+        "sys.exit(main())\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "no capture program of Tracy's is there" in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -29,6 +29,13 @@ def client() -> Path:
     return found / "_runtime.abi3.so"
 
 
+def other_client() -> Path:
+    """One of another protocol."""
+    spec = importlib.util.find_spec("pytracy")
+    assert spec and spec.origin
+    return Path(spec.origin)
+
+
 def capture_program() -> Path:
     found = folder()
     assert found

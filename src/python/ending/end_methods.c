@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "at_exit.h"
+#include "companion.h"
 #include "exit_wait.h"
 #include "instrument.h"
 #include "leave.h"
@@ -107,10 +108,56 @@ static PyObject *spawn_orphan(PyObject *self, PyObject *args)
     Py_RETURN_TRUE;
 }
 
+PyDoc_STRVAR(keep_companion_doc, "keep_companion(socket: int) -> None\n\n"
+                                 "Wait at exit for the process at its other end: companion.h.");
+
+static PyObject *keep_companion(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int socket;
+    if (!PyArg_ParseTuple(args, "i", &socket))
+        return NULL;
+    int error = companion_keep(socket);
+    if (error) {
+        errno = -error;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(companion_said_doc, "companion_said(timeout_ms: int) -> tuple[bytes, bool]\n\n"
+                                 "What it has said, and whether it has ended: companion.h.");
+
+static PyObject *said(PyObject *self, PyObject *args)
+{
+    (void)self;
+    int timeout_ms;
+    bool ended;
+    if (!PyArg_ParseTuple(args, "i", &timeout_ms))
+        return NULL;
+    PyThreadState *state = PyEval_SaveThread();
+    const char *text = companion_said(timeout_ms, &ended);
+    PyEval_RestoreThread(state);
+    return Py_BuildValue("yN", text, PyBool_FromLong(ended));
+}
+
+PyDoc_STRVAR(drop_companion_doc, "drop_companion() -> None\n\nIt may end.");
+
+static PyObject *drop_companion(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    companion_drop();
+    Py_RETURN_NONE;
+}
+
 PyMethodDef end_methods[] = {
     {"prepare_exit", prepare_exit, METH_NOARGS, prepare_exit_doc},
     {"wait_at_exit", wait_at_exit, METH_VARARGS, wait_at_exit_doc},
     {"at_exit", at_exit, METH_VARARGS, at_exit_doc},
+    {"keep_companion", keep_companion, METH_VARARGS, keep_companion_doc},
+    {"companion_said", said, METH_VARARGS, companion_said_doc},
+    {"drop_companion", drop_companion, METH_NOARGS, drop_companion_doc},
     {"on_leaving", on_leaving, METH_O, on_leaving_doc},
     {"spawn_orphan", spawn_orphan, METH_VARARGS, spawn_orphan_doc},
     {NULL, NULL, 0, NULL},

@@ -7,17 +7,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "companion.h"
 #include "late_signals.h"
 
 static pid_t self, finisher;
 static char *spool;
 
-void exit_wait_now(void)
+static void wait_for_finisher(void)
 {
     int status;
     pid_t ended;
-    if (!finisher || getpid() != self)
-        return;
     late_signals_hold_again();
     do
         ended = waitpid(finisher, &status, 0);
@@ -27,6 +26,13 @@ void exit_wait_now(void)
     if (ended > 0 && WIFSIGNALED(status)) /* else reaped already: the program ignores SIGCHLD */
         dprintf(STDERR_FILENO, "pyhybrid: %s could not be finished: killed by signal %d\n", spool,
                 WTERMSIG(status));
+}
+
+void exit_wait_now(void)
+{
+    if (finisher && getpid() == self)
+        wait_for_finisher();
+    companion_wait();
 }
 
 int exit_wait_prepare(void)

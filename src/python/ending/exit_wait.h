@@ -1,4 +1,5 @@
-/* exit_wait.h - the profiled process waits for the one that finishes its profile, at its very end.
+/* exit_wait.h - the profiled process waits for the one that finishes its profile, and for a companion (companion.h), at its
+ * very end.
  *
  * That one works while the interpreter is taken down, which takes a program with PyTorch a second or two; exit()
  * then waits for what is left.  A process that ends otherwise (_exit, a signal) leaves it behind, and the files

@@ -1,0 +1,74 @@
+#include "companion.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "own_fd.h"
+
+#define FLOOR 64 /* what is left below it is the program's */
+
+static struct own_fd own = {.fd = -1};
+static pid_t self;
+static char said[1024];
+static bool ended;
+
+int companion_keep(int socket)
+{
+    *said = 0;
+    ended = false;
+    self = getpid();
+    return own_fd_keep(&own, socket, FLOOR);
+}
+
+/* False: it has ended, or nothing has come. */
+static bool hear(int timeout_ms)
+{
+    struct pollfd p = {.fd = own.fd, .events = POLLIN};
+    size_t n = strlen(said);
+    char rest[256];
+    if (ended || poll(&p, 1, timeout_ms) <= 0)
+        return false;
+    bool has_room = n + 1 < sizeof said;
+    ssize_t got = recv(own.fd, has_room ? said + n : rest,
+                       has_room ? sizeof said - 1 - n : sizeof rest, MSG_DONTWAIT);
+    ended = !got || (got < 0 && errno != EINTR && errno != EAGAIN);
+    if (has_room && got > 0)
+        said[n + (size_t)got] = 0;
+    return !ended;
+}
+
+static bool is_here(void)
+{
+    return getpid() == self && own_fd_is(&own);
+}
+
+const char *companion_said(int timeout_ms, bool *has_ended)
+{
+    if (!is_here())
+        ended = true;
+    else
+        hear(timeout_ms);
+    *has_ended = ended;
+    return said;
+}
+
+void companion_wait(void)
+{
+    if (!is_here())
+        return;
+    shutdown(own.fd, SHUT_WR);
+    while (!ended)
+        hear(-1);
+    const char *line = said + (*said == '+');
+    if (*line)
+        dprintf(STDERR_FILENO, "pyhybrid: %s\n", line);
+    own_fd_close(&own);
+}
+
+void companion_drop(void)
+{
+    if (is_here())
+        own_fd_close(&own);
+}
