@@ -7,7 +7,7 @@ multiple of 8; with REPLACED it is two halves, each HALF (length, check, round) 
 import struct
 
 MAGIC = b"PYHSPOOL"
-VERSION = 5
+VERSION = 6
 MARK = 0x6C6F6F70
 REPLACED = 1 << 31
 
@@ -53,4 +53,15 @@ NAME_COMM, NAME_THREADING = 0, 1
 EVENTS_HEAD = struct.Struct("<IIQQQ")
 CALL_BODY = struct.Struct("<IIIIQQQ")
 CALL_ATTRIBUTES_HEAD = struct.Struct("<II")
+ATTRIBUTE = struct.Struct("<HHI")
+# enum spool_attribute_kind
+(
+    ATTRIBUTE_NONE,
+    ATTRIBUTE_FALSE,
+    ATTRIBUTE_TRUE,
+    ATTRIBUTE_INT,
+    ATTRIBUTE_FLOAT,
+    ATTRIBUTE_TEXT,
+    ATTRIBUTE_OTHER,
+) = range(7)
 CALL_TIMES_BODY = struct.Struct("<IIQQQQ320I")

@@ -16,6 +16,7 @@ from typing import Any
 from pyhybrid._profile import exact_counts
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout as form
+from pyhybrid.spool.attributes import as_json
 from pyhybrid.spool.frame_words import PSEUDO_LIMIT
 from pyhybrid.spool.framing import Damage, records
 from pyhybrid.spool.records import (
@@ -245,7 +246,7 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
         spool.calls.append(CallTurn(*form.CALL_BODY.unpack_from(body)))
     elif kind == form.CALL_ATTRIBUTES:
         serial, _ = form.CALL_ATTRIBUTES_HEAD.unpack_from(body)
-        spool.call_attributes[serial] = _name(body[form.CALL_ATTRIBUTES_HEAD.size :])
+        spool.call_attributes[serial] = as_json(body[form.CALL_ATTRIBUTES_HEAD.size :])
     elif kind == form.CALL_TIMES:
         _call_times(spool, body)
     elif kind == form.END:

@@ -3,10 +3,9 @@
 
 #include "region.h"
 
-#include <math.h>
-
 #include "call_tree.h"
 #include "map.h"
+#include "region_attributes.h"
 #include "region_list.h"
 #include "region_stack.h"
 #include "regions.h"
@@ -70,85 +69,12 @@ static PyObject *enter(PyObject *o)
     return Py_NewRef(o);
 }
 
-#define ATTRIBUTES_MAX 1024
-
-struct text {
-    char at[ATTRIBUTES_MAX];
-    size_t n;
-    bool cut;
-};
-
-static void append(struct text *t, const char *bytes, size_t n)
-{
-    t->cut |= t->n + n > sizeof t->at;
-    if (t->cut)
-        return;
-    memcpy(t->at + t->n, bytes, n);
-    t->n += n;
-}
-
-static void append_string(struct text *t, PyObject *words)
-{
-    Py_ssize_t length;
-    const char *p = PyUnicode_AsUTF8AndSize(words, &length);
-    if (!p) {
-        PyErr_Clear(); /* lone surrogates */
-        p = "?";
-        length = 1;
-    }
-    append(t, "\"", 1);
-    for (Py_ssize_t i = 0; i < length; i++) {
-        char escaped[8];
-        bool plain = (unsigned char)p[i] >= 0x20 && p[i] != '"' && p[i] != '\\';
-        int n = plain ? 0 : snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned char)p[i]);
-        append(t, plain ? p + i : escaped, plain ? 1 : (size_t)n);
-    }
-    append(t, "\"", 1);
-}
-
-/* A value as JSON.  Nothing of the program runs: what is not a plain number or text is its type. */
-static void append_value(struct text *t, PyObject *value)
-{
-    PyObject *shown = NULL;
-    if (value == Py_None || PyBool_Check(value)) {
-        const char *word = value == Py_None ? "null" : value == Py_True ? "true" : "false";
-        append(t, word, strlen(word));
-    } else if (PyUnicode_Check(value)) {
-        append_string(t, value);
-    } else if ((PyLong_CheckExact(value) || PyFloat_CheckExact(value)) &&
-               (shown = PyObject_Repr(value))) {
-        Py_ssize_t length = 0;
-        const char *digits = PyUnicode_AsUTF8AndSize(shown, &length);
-        bool finite = !PyFloat_CheckExact(value) || isfinite(PyFloat_AS_DOUBLE(value));
-        if (digits && finite)
-            append(t, digits, (size_t)length);
-        else
-            append_string(t, shown);
-    } else {
-        PyErr_Clear(); /* an int of more digits than may be shown */
-        append(t, "\"<", 2);
-        append(t, Py_TYPE(value)->tp_name, strlen(Py_TYPE(value)->tp_name));
-        append(t, ">\"", 2);
-    }
-    Py_XDECREF(shown);
-}
-
 static void note_attributes(PyObject *attributes, uint32_t serial)
 {
-    struct text t = {.n = 0};
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    append(&t, "{", 1);
-    while (PyDict_Next(attributes, &at, &key, &value)) {
-        if (t.n > 1)
-            append(&t, ", ", 2);
-        append_string(&t, key);
-        append(&t, ": ", 2);
-        append_value(&t, value);
-    }
-    append(&t, "}", 1);
-    if (!t.cut)
-        region_note_attributes(serial, t.at, (uint32_t)t.n);
+    unsigned char fields[REGION_ATTRIBUTES_MAX];
+    size_t n = region_attributes(attributes, fields);
+    if (n)
+        region_note_attributes(serial, fields, (uint32_t)n);
 }
 
 static void leave(struct region *self)

@@ -247,9 +247,9 @@ uint32_t region_leave(const struct region_slot *slot)
     return kept;
 }
 
-void region_note_attributes(uint32_t serial, const char *text, uint32_t length)
+void region_note_attributes(uint32_t serial, const unsigned char *fields, uint32_t length)
 {
     const struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     if (x && exact_mine.generation == x->generation)
-        calls_attributes(&exact_mine.thread->calls, serial, text, length);
+        calls_attributes(&exact_mine.thread->calls, serial, fields, length);
 }

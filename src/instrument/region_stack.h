@@ -16,10 +16,10 @@ struct _PyInterpreterFrame;
 struct region_slot;
 
 /* The frame `f`, the innermost one, enters a region; a region ends.  leave: the serial of its call
- * (kept_calls.h) if that was kept, else 0; then its attributes, a JSON object, may follow. */
+ * (kept_calls.h) if that was kept, else 0; then its attributes (region_attributes.h) may follow. */
 void region_enter(const struct _PyInterpreterFrame *f, struct region_slot *slot);
 uint32_t region_leave(const struct region_slot *slot);
-void region_note_attributes(uint32_t serial, const char *text, uint32_t length);
+void region_note_attributes(uint32_t serial, const unsigned char *fields, uint32_t length);
 
 /* What `f` had entered and never left ends: `f` ends, or another begins in its place in memory. */
 void region_forget(struct exact *x, const struct _PyInterpreterFrame *f);

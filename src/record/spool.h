@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 5
+#define SPOOL_VERSION 6
 #define SPOOL_MARK 0x6c6f6f70u /* "pool" */
 #define SPOOL_REPLACED 0x80000000u
 
@@ -66,12 +66,12 @@ enum spool_type {
     SPOOL_END,         /* struct spool_end: the profiler was stopped in order */
     SPOOL_EXACT_THREAD, /* struct spool_exact_thread, name in UTF-8: events came from a thread */
     SPOOL_EXACT_NODES, /* struct spool_exact_nodes, uint32_t parent[n], pad to 8, uint64_t word[n] */
-    SPOOL_EXACT_COUNTERS,  /* struct spool_exact_counters, struct spool_exact_count[n]; replaced */
-    SPOOL_CLOCK,           /* struct spool_clock; replaced */
-    SPOOL_REGION,          /* struct spool_region, name in UTF-8 */
-    SPOOL_EVENTS,          /* struct spool_events, uint64_t event[n] (event_log.h) */
-    SPOOL_CALL,            /* struct spool_call */
-    SPOOL_CALL_ATTRIBUTES, /* struct spool_call_attributes, a JSON object */
+    SPOOL_EXACT_COUNTERS, /* struct spool_exact_counters, struct spool_exact_count[n]; replaced */
+    SPOOL_CLOCK,          /* struct spool_clock; replaced */
+    SPOOL_REGION,         /* struct spool_region, name in UTF-8 */
+    SPOOL_EVENTS,         /* struct spool_events, uint64_t event[n] (event_log.h) */
+    SPOOL_CALL,           /* struct spool_call */
+    SPOOL_CALL_ATTRIBUTES, /* struct spool_call_attributes, then fields, each a struct spool_attribute */
     SPOOL_CALL_TIMES, /* struct spool_call_times, uint32_t bucket[320] (kept_calls.h); replaced */
     SPOOL_C_FUNCTION, /* struct spool_c_function, name in UTF-8: as Python calls it */
     SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
@@ -253,6 +253,22 @@ struct spool_call { /* one turn of a call that is kept (kept_calls.h) */
 struct spool_call_attributes {
     uint32_t serial;
     uint32_t pad;
+};
+
+enum spool_attribute_kind {
+    ATTRIBUTE_NONE,
+    ATTRIBUTE_FALSE,
+    ATTRIBUTE_TRUE,
+    ATTRIBUTE_INT,   /* decimal digits */
+    ATTRIBUTE_FLOAT, /* as repr() writes it, also nan and inf */
+    ATTRIBUTE_TEXT,
+    ATTRIBUTE_OTHER, /* the name of its type */
+};
+
+struct spool_attribute { /* then the key and the value, in UTF-8; unaligned */
+    uint16_t kind;
+    uint16_t key_length;
+    uint32_t value_length;
 };
 
 struct spool_call_times { /* durations of a node's calls, in ticks */

@@ -115,7 +115,7 @@ static void take_calls(struct spool *s, struct exact_thread *t)
         } else {
             const struct call_attributes *r = (const struct call_attributes *)record;
             struct spool_call_attributes head = {.serial = r->serial};
-            spool_append(s, SPOOL_CALL_ATTRIBUTES, &head, sizeof head, r->text, r->length);
+            spool_append(s, SPOOL_CALL_ATTRIBUTES, &head, sizeof head, r->fields, r->length);
         }
         ring_release(&t->calls.ring, record);
     }

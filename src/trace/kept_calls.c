@@ -182,7 +182,8 @@ bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct cal
     return true;
 }
 
-void calls_attributes(struct calls *c, uint32_t serial, const char *text, uint32_t length)
+void calls_attributes(struct calls *c, uint32_t serial, const unsigned char *fields,
+                      uint32_t length)
 {
     size_t bytes = sizeof(struct call_attributes) + length;
     struct call_attributes *r = c->ring.data ? ring_reserve(&c->ring, bytes) : NULL;
@@ -190,7 +191,7 @@ void calls_attributes(struct calls *c, uint32_t serial, const char *text, uint32
         return;
     r->serial = serial;
     r->length = length;
-    memcpy(r->text, text, length);
+    memcpy(r->fields, fields, length);
     ring_commit(&c->ring, r, bytes, CALL_ATTRIBUTES);
 }
 

@@ -60,7 +60,7 @@ struct call_attributes {
     struct ring_record head;
     uint32_t serial;
     uint32_t length;
-    char text[]; /* a JSON object */
+    unsigned char fields[]; /* region_attributes.h */
 };
 
 /* A thread's own. */
@@ -99,7 +99,8 @@ void open_calls_clear(struct open_calls *o);
 /* A turn ends; `call`: 0, or what open_calls_begin returned.  Fills the rest of `turn` in.  True: it is
  * in the ring. */
 bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn);
-void calls_attributes(struct calls *c, uint32_t serial, const char *text, uint32_t length);
+void calls_attributes(struct calls *c, uint32_t serial, const unsigned char *fields,
+                      uint32_t length);
 void calls_clear(struct calls *c);
 
 #endif

@@ -75,7 +75,14 @@ def _every_record() -> SpoolWriter:
             turn = form.CALL_BODY.pack(index, 2, serial, serial, 1000, 1000, 2500)
             spool.record(form.CALL, turn)
         spool.counters(index, 4, 5, lost=(1, 2), cpu_ns=5_000_000)
-    spool.record(form.CALL_ATTRIBUTES, form.CALL_ATTRIBUTES_HEAD.pack(1, 0) + b'{"step": 3}')
+    spool.record(
+        form.CALL_ATTRIBUTES,
+        form.CALL_ATTRIBUTES_HEAD.pack(1, 0)
+        + form.ATTRIBUTE.pack(form.ATTRIBUTE_INT, 4, 1)
+        + b"step3"
+        + form.ATTRIBUTE.pack(form.ATTRIBUTE_FLOAT, 5, 3)
+        + b"rationan",
+    )
     spool.region(1, "epoch")
     spool.c_function(0x7F0000000100, "math.sin")
     spool.function_name(native(1, 0x20), "torch._C.linear")

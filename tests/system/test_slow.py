@@ -103,7 +103,8 @@ REGIONS = f"""{BURN}
 import asyncio, threading, pyhybrid
 
 async def request(n):
-    with pyhybrid.region("request", number=n, path="/a\\"b\\n", ratio=0.5, none=None, odd=[]):
+    with pyhybrid.region("request", number=n, path="/a\\"b\\n", ratio=0.5, none=None, odd=[],
+                         nan=float("nan"), big=-10**30, yes=True, no=False, lone="\\ud800"):
         burn(0.002)
         await asyncio.sleep(0.02 * n)
         burn(0.002)
@@ -126,7 +127,8 @@ def test_regions_are_kept_with_their_attributes(pyhybrid: Callable[..., Run], mo
     attributes = [json.loads(call.attributes or "null") for call in requests]
     assert [each["number"] for each in attributes] == [0, 1, 2, 3, 4]
     assert attributes[0] == {
-        "number": 0, "path": '/a"b\n', "ratio": 0.5, "none": None, "odd": "<list>"
+        "number": 0, "path": '/a"b\n', "ratio": 0.5, "none": None, "odd": "<list>",
+        "nan": "nan", "big": -10**30, "yes": True, "no": False, "lone": "?",
     }  # fmt: skip
     for n, call in enumerate(requests):
         turns = [turn for turn in profile.turns if turn.call == call.id]

@@ -16,6 +16,7 @@ from steps import steps
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout, reader
+from pyhybrid.spool.attributes import as_json
 
 
 def test_reads_what_was_written(tmp_path: Path) -> None:
@@ -206,6 +207,15 @@ def test_replaced_records(tmp_path: Path) -> None:
     assert read(2, half(3, rounds[3], damage=1), half(2, rounds[2])) == (2, 0)
     assert read(2, half(1, rounds[1]), half(2, rounds[2], damage=1)) == (1, 0)
     assert read(1, half(1, rounds[1], damage=1), empty) == (0, 1)
+
+
+def test_attributes_that_are_damaged() -> None:
+    whole = layout.ATTRIBUTE.pack(layout.ATTRIBUTE_INT, 1, 2) + b"n42"
+    assert as_json(memoryview(whole * 2)) == '{"n": 42}'
+    assert as_json(memoryview(b"")) == "{}"
+    for damaged in (whole[:-1], whole[:5], whole[:-2] + b"x2"):
+        with pytest.raises((ValueError, struct.error)):
+            as_json(memoryview(damaged))
 
 
 def test_zeros_of_a_crash_are_the_end(tmp_path: Path) -> None:

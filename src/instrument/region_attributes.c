@@ -1,0 +1,69 @@
+#include "region_attributes.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "spool.h"
+
+struct text {
+    const char *at;
+    size_t n;
+};
+
+static struct text utf8_of(PyObject *words)
+{
+    Py_ssize_t length;
+    const char *at = PyUnicode_AsUTF8AndSize(words, &length);
+    if (at)
+        return (struct text){at, (size_t)length};
+    PyErr_Clear(); /* lone surrogates */
+    return (struct text){"?", 1};
+}
+
+/* What `value` is, and its text, which lives as long as `*shown` does (to be released, if it is not NULL). */
+static enum spool_attribute_kind kind_of(PyObject *value, PyObject **shown, struct text *text)
+{
+    *text = (struct text){"", 0};
+    if (value == Py_None)
+        return ATTRIBUTE_NONE;
+    if (PyBool_Check(value))
+        return value == Py_True ? ATTRIBUTE_TRUE : ATTRIBUTE_FALSE;
+    if (PyUnicode_Check(value)) {
+        *text = utf8_of(value);
+        return ATTRIBUTE_TEXT;
+    }
+    bool is_float = PyFloat_CheckExact(value);
+    if ((is_float || PyLong_CheckExact(value)) && (*shown = PyObject_Repr(value))) {
+        *text = utf8_of(*shown);
+        return is_float ? ATTRIBUTE_FLOAT : ATTRIBUTE_INT;
+    }
+    PyErr_Clear(); /* an int of more digits than may be shown */
+    const char *name = Py_TYPE(value)->tp_name;
+    *text = (struct text){name, strlen(name)};
+    return ATTRIBUTE_OTHER;
+}
+
+size_t region_attributes(PyObject *attributes, unsigned char to[static REGION_ATTRIBUTES_MAX])
+{
+    PyObject *key, *value;
+    Py_ssize_t next = 0;
+    size_t n = 0;
+    while (PyDict_Next(attributes, &next, &key, &value)) {
+        PyObject *shown = NULL;
+        struct text name = utf8_of(key), text;
+        struct spool_attribute field = {.kind = (uint16_t)kind_of(value, &shown, &text)};
+        bool fits = name.n + text.n + sizeof field <= REGION_ATTRIBUTES_MAX - n;
+        if (fits) {
+            field.key_length = (uint16_t)name.n;
+            field.value_length = (uint32_t)text.n;
+            memcpy(to + n, &field, sizeof field);
+            memcpy(to + n + sizeof field, name.at, name.n);
+            memcpy(to + n + sizeof field + name.n, text.at, text.n);
+            n += sizeof field + name.n + text.n;
+        }
+        Py_XDECREF(shown);
+        if (!fits)
+            return 0;
+    }
+    return n;
+}

@@ -1,0 +1,15 @@
+/* region_attributes.h - a region's attributes as the spool has them.
+ *
+ * Context: with the GIL.  Nothing of the program runs: what is not a plain number or text is told by its type.
+ */
+#ifndef PYH_REGION_ATTRIBUTES_H
+#define PYH_REGION_ATTRIBUTES_H
+
+#include <Python.h>
+
+#define REGION_ATTRIBUTES_MAX 1024 /* bytes; who has more has none */
+
+/* Writes the fields (struct spool_attribute) of a dict whose keys are texts; returns how many bytes, 0 for too many. */
+size_t region_attributes(PyObject *attributes, unsigned char to[static REGION_ATTRIBUTES_MAX]);
+
+#endif
