@@ -57,6 +57,7 @@ def works(*command: str) -> bool:
 NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
     "tracy": lambda: tracy_support.folder() is not None,
+    "adios2": lambda: importlib.util.find_spec("adios2") is not None,
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers

@@ -55,6 +55,7 @@ FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind", "lttng")  # exporters.EXPORTERS
 TRACY = "tracy"
 SINKS = ("print", "usdt", "lttng", TRACY)  # src/emit
+TOOLS = ("perfstubs",)  # src/capi; each is an option, too
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
 
@@ -265,6 +266,13 @@ class ProfilerOptions(Declared):
         default="text",
         help="what --emit tells of returned and yielded values: nothing, what the exact type tells "
         "(default), or repr(), which runs the program's code and may take long",
+    )
+    perfstubs: bool = option(
+        "--perfstubs",
+        kind=Flag(),
+        default=False,
+        help="timers, counters and metadata of libraries with PerfStubs inside (ADIOS2, PETSc): "
+        "timers are frames of the tree",
     )
     summary: bool = option(
         "-q",

@@ -13,7 +13,7 @@ from pyhybrid.capture import fork_warning, machine, python_executable
 from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.metadata import describe
-from pyhybrid.capture.options import EMIT_VALUES, TRACY
+from pyhybrid.capture.options import EMIT_VALUES, TOOLS, TRACY
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
 from pyhybrid.capture.settings import Settings
 from pyhybrid.capture.std_streams import keep_whole, release
@@ -93,6 +93,7 @@ class Profiling:
             self.claim.keep()
             hardware = machine.describe()
             self._open_sinks()
+            self._open_tools()
             started = self._start_native()
             if isinstance(self.claim, NoClaim):
                 self.claim.close()
@@ -156,6 +157,17 @@ class Profiling:
 
         self.capture = TracyCapture(self.native, self.python, self.settings.tracy, argument)
         return self.capture.around(lambda: self.native.emit(*words))
+
+    def _open_tools(self) -> None:
+        """Those by which other systems' instrumentation finds us; they stay, for it calls on."""
+        folder = os.path.dirname(self.native.__file__)
+        for name in TOOLS:
+            if not getattr(self.settings, name):
+                continue
+            try:
+                self.native.open_tool(os.fsencode(f"{folder}/libpyhybrid_tool_{name}.so"))
+            except OSError as error:
+                _say(f"the tool {name} is not to be had: {error}")
 
     def _start_native(self) -> dict[str, Any]:
         settings = self.settings
@@ -255,7 +267,7 @@ class Profiling:
         self.native.pause()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
-        result = self.native.stop(lambda *lost: self._to_json(self._last_meta(*lost)).encode())
+        result = self.native.stop(lambda said: self._to_json(self._last_meta(said)).encode())
         release(self.streams)
         if result is None:
             return False
@@ -301,13 +313,8 @@ class Profiling:
             self.claim.close()  # the finisher has it, too
         return path
 
-    def _last_meta(self, unplaced_regions: int, unmatched_regions: int) -> dict[str, Any]:
-        return {
-            **jit_files(),
-            "decorated": list(self.settings.decorated),
-            "unplaced_regions": unplaced_regions,
-            "unmatched_regions": unmatched_regions,
-        }
+    def _last_meta(self, said: dict[str, Any]) -> dict[str, Any]:
+        return {**jit_files(), "decorated": list(self.settings.decorated), **said}
 
     def leave(self, execs: bool) -> None:
         """The program ends by os._exit, which waits as exit() does, or becomes another by exec.

@@ -10,10 +10,19 @@ PRAGMA user_version = 3;            -- the schema version
 -- in the kernel they came), kernel_mute (clocks that could not say that), kernel_text ([start, end] of the
 -- kernel's code, or null), kernel_build_id, perf_map and jitdumps (files in which other runtimes named their code), n_cpus, notes,
 -- decorated (functions during whose calls alone anything counted; none: no such limit), unplaced_regions and
--- unmatched_regions (pushes by native code that could not be counted; pops of what was not open).  call_cost_ns: what
+-- unmatched_regions (pushes by native code that could not be counted; pops of what was not open), counters and metadata (that
+-- native code gave: the views `counter` and `metadata`).  call_cost_ns: what
 -- counting adds to a call, measured at start, call_cost_inside_ns: the part that is charged to the
 -- function itself, not to its caller; null: not known.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- value: JSON
+
+-- Counters that native code sampled (pyhybrid.h, PerfStubs), and facts that it told.
+CREATE VIEW counter AS
+    SELECT value ->> 'name' AS name, value ->> 'n' AS n, value ->> 'sum' AS sum, value ->> 'min' AS min,
+           value ->> 'max' AS max, value ->> 'sum_of_squares' AS sum_of_squares
+    FROM json_each((SELECT value FROM meta WHERE key = 'counters'));
+CREATE VIEW metadata AS
+    SELECT key AS name, value FROM json_each((SELECT value FROM meta WHERE key = 'metadata'));
 
 CREATE TABLE process (
     id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, executable TEXT, argv TEXT, -- argv: JSON list

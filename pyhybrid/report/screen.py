@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import TextIO
 
 from pyhybrid.report.ellipsis import elided, middle
-from pyhybrid.report.summary import CallDurations, Function, Summary
+from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
 from pyhybrid.terminal_text import visible
 from pyhybrid.views.labels import losses_text, shares_text, short_time, shorten_native
 from pyhybrid.views.python_lines import FunctionLines
@@ -19,7 +19,7 @@ from pyhybrid.views.python_lines import FunctionLines
 Line = list[tuple[str, str]]
 
 MAX_LINES, MIN_COLUMNS, MAX_COLUMNS = 24, 80, 100
-N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS = 6, 3, 2, 2, 14, 2
+N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2, 2, 14, 2, 2
 MIN_SELF = 4
 FACT_COLUMNS, NOTE_LINES = 9, 3
 MAX_NAME = 40  # of one frame in a path
@@ -112,6 +112,10 @@ def _facts(s: Summary, columns: int) -> list[Line]:
         text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted"
         lines.append(_fact("calls", text))
     lines += [_fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
+    lines += [_fact("counter", _counter(each)) for each in s.counters[:N_COUNTERS]]
+    if len(s.counters) > N_COUNTERS or s.metadata:
+        text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
+        lines.append(_fact("native", f"{text}: `pyhybrid report --json`"))
     if s.mode != "trace":
         lines += [
             _fact("clock", _clock(s)),
@@ -134,6 +138,12 @@ def _facts(s: Summary, columns: int) -> list[Line]:
         more = f"and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`"
         lines.append(_fact("", more))
     return lines
+
+
+def _counter(each: Counter) -> str:
+    mean = each.sum / each.n
+    values = f"sum {each.sum:g}, mean {mean:g}, from {each.min:g} to {each.max:g}"
+    return f"{each.name}: {each.n:,} values, {values}"
 
 
 def _note(note: str, columns: int) -> list[Line]:

@@ -70,6 +70,18 @@ class CallDurations:
 
 
 @dataclass(slots=True)
+class Counter:
+    """Values that native code sampled (pyhybrid.h, PerfStubs)."""
+
+    name: str
+    n: int
+    sum: float
+    min: float
+    max: float
+    sum_of_squares: float
+
+
+@dataclass(slots=True)
 class Summary:
     """The keys of `pyhybrid report --json`, in this order; null where it is not known."""
 
@@ -123,6 +135,8 @@ class Summary:
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first
     lines: list[FunctionLines] | None  # of the functions chosen; null: not recorded
+    counters: list[Counter]  # of native code, by name
+    metadata: dict[str, str]  # that native code told
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)  # files, this one first
 
@@ -208,6 +222,10 @@ def summarize(
         paths=paths,
         durations=_durations(profile),
         lines=function_lines(profile) if profile.meta.get("lines") else None,
+        counters=sorted(
+            (Counter(**each) for each in meta.get("counters") or ()), key=lambda each: each.name
+        ),
+        metadata=dict(meta.get("metadata") or {}),
         notes=[*views, *meta.get("notes", ()), *notes],
         written=written,
     )

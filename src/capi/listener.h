@@ -6,9 +6,11 @@
 #define PYH_LISTENER_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "pyhybrid.h"
+#include "values.h"
 
 struct pyhybrid_region {
     const char *name;
@@ -20,14 +22,18 @@ struct pyhybrid_region {
 /* What is called at each push and pop, for the process's life. */
 struct pyhybrid_listener {
     void (*push)(struct pyhybrid_region *region);
-    void (*pop)(struct pyhybrid_region *region);
+    void (*pop)(struct pyhybrid_region *region); /* NULL: the innermost one */
+    uint32_t (*session)(void);                   /* the one that runs; 0: none */
 };
 
 /* Whichever of the two is loaded later finds the other, if that is there, and calls this by the name of its symbol: the
- * library's pyhybrid_listen(listener), or _native's pyhybrid_listener().  So nothing is loaded that nobody wants. */
-typedef void pyhybrid_listen_call(const struct pyhybrid_listener *listener);
-typedef const struct pyhybrid_listener *pyhybrid_listener_call(void);
+ * library's pyhybrid_listen(listener), or _native's pyhybrid_listener(listen).  So nothing is loaded that nobody wants. */
+typedef pyhybrid_values_call *pyhybrid_listen_call(const struct pyhybrid_listener *listener);
+typedef void pyhybrid_listener_call(pyhybrid_listen_call *listen);
 #define PYHYBRID_LISTEN "pyhybrid_listen"
 #define PYHYBRID_LISTENER "pyhybrid_listener"
+
+/* Is it what pyhybrid_region_named returns?  It may point anywhere. */
+bool pyhybrid_region_is(const void *region);
 
 #endif

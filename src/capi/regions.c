@@ -5,27 +5,29 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "map.h"
+#include "exports.h"
+#include "names.h"
+#include "pyhybrid.h"
+#include "values.h"
 
-#define EXPORTED __attribute__((visibility("default")))
-#define REGIONS_MAX 65536u /* the first one is [other] */
-#define PLACES (2 * REGIONS_MAX)
-#define NAME_MAX_BYTES 4096u
+#define REGIONS_MAX 65536u
 
 EXPORTED pyhybrid_listen_call pyhybrid_listen;
 
-/* Nothing is ever removed, so who asks needs no lock: a fork or a signal may come at any moment. */
-static struct table {
-    struct pyhybrid_region region[REGIONS_MAX];
-    _Atomic uint32_t place[PLACES]; /* by hash: a region's index; 0: free */
-    _Atomic uint32_t n;
-} *_Atomic the_table;
-
+NAMES(names, REGIONS_MAX);
+static struct pyhybrid_region regions[REGIONS_MAX] = {{.name = "[other]", .length = 7}};
 static const struct pyhybrid_listener *_Atomic listener;
 
-void pyhybrid_listen(const struct pyhybrid_listener *l)
+pyhybrid_values_call *pyhybrid_listen(const struct pyhybrid_listener *l)
 {
     atomic_store(&listener, l);
+    return values_read;
+}
+
+uint32_t values_session(void)
+{
+    const struct pyhybrid_listener *l = atomic_load_explicit(&listener, memory_order_acquire);
+    return l ? l->session() : 0;
 }
 
 /* _native, if it is loaded already. */
@@ -43,72 +45,31 @@ static __attribute__((constructor)) void find_native(void)
     if (native)
         ask = (pyhybrid_listener_call *)dlsym(native, PYHYBRID_LISTENER);
     if (ask)
-        pyhybrid_listen(ask());
-}
-
-static struct table *table(void)
-{
-    struct table *t = atomic_load_explicit(&the_table, memory_order_acquire), *none = NULL;
-    if (t || !(t = map_memory(sizeof *t)))
-        return t;
-    t->region[0].name = "[other]";
-    t->region[0].length = 7;
-    atomic_store(&t->n, 1);
-    if (atomic_compare_exchange_strong(&the_table, &none, t))
-        return t;
-    map_memory_free(t, sizeof *t);
-    return none;
-}
-
-static uint32_t hash_of(const char *name, size_t length)
-{
-    uint64_t h = length;
-    for (size_t i = 0; i < length; i++)
-        h = (h ^ (unsigned char)name[i]) * 0x100000001b3ull;
-    return (uint32_t)map_hash(h) & (PLACES - 1);
-}
-
-/* An index for a region that is filled in; 0: no more. */
-static uint32_t new_region(struct table *t, const char *name, size_t length)
-{
-    uint32_t index = atomic_load(&t->n) < REGIONS_MAX ? atomic_fetch_add(&t->n, 1) : REGIONS_MAX;
-    char *copy = index < REGIONS_MAX ? strndup(name, length) : NULL;
-    if (!copy)
-        return 0;
-    t->region[index].name = copy;
-    t->region[index].length = (uint32_t)length;
-    return index;
+        ask(pyhybrid_listen);
 }
 
 EXPORTED const pyhybrid_region *pyhybrid_region_named(const char *name)
 {
-    struct table *t = name ? table() : NULL;
-    if (!t)
+    if (!name)
         return NULL;
-    size_t length = strnlen(name, NAME_MAX_BYTES);
-    uint32_t made = 0;
-    for (uint32_t at = hash_of(name, length);; at = (at + 1) & (PLACES - 1)) {
-        uint32_t index = atomic_load_explicit(&t->place[at], memory_order_acquire);
-        if (!index) {
-            if (!made && !(made = new_region(t, name, length)))
-                return &t->region[0];
-            if (atomic_compare_exchange_strong(&t->place[at], &index, made))
-                return &t->region[made];
-        }
-        const struct pyhybrid_region *r = &t->region[index];
-        if (r->length == length && !memcmp(r->name, name, length))
-            return r; /* (another thread was faster: ours is one that nobody uses) */
+    struct pyhybrid_region *r = &regions[names_number(&names, name)];
+    if (!r->name) { /* whoever does it writes the same */
+        r->length = (uint32_t)strnlen(name, 4096);
+        r->name = atomic_load(&names.text[r - regions]);
     }
+    return r;
 }
 
-/* NULL: it is none of ours, or nobody listens. */
+bool pyhybrid_region_is(const void *region)
+{
+    size_t offset = (size_t)region - (size_t)regions;
+    return offset < sizeof regions && offset % sizeof *regions == 0;
+}
+
+/* NULL: it is none of ours. */
 static struct pyhybrid_region *known(const pyhybrid_region *region)
 {
-    struct table *t = atomic_load_explicit(&the_table, memory_order_acquire);
-    size_t offset = (size_t)region - (size_t)t;
-    return t && offset < sizeof t->region && offset % sizeof *region == 0
-               ? (struct pyhybrid_region *)region
-               : NULL;
+    return pyhybrid_region_is(region) ? (struct pyhybrid_region *)region : NULL;
 }
 
 EXPORTED void pyhybrid_region_push(const pyhybrid_region *region)
@@ -122,7 +83,7 @@ EXPORTED void pyhybrid_region_push(const pyhybrid_region *region)
 EXPORTED void pyhybrid_region_pop(const pyhybrid_region *region)
 {
     const struct pyhybrid_listener *l = atomic_load_explicit(&listener, memory_order_acquire);
-    struct pyhybrid_region *r = l ? known(region) : NULL;
-    if (r)
+    struct pyhybrid_region *r = l && region ? known(region) : NULL;
+    if (l && (r || !region))
         l->pop(r);
 }

@@ -36,6 +36,9 @@ static const struct region_session *session;
 static _Atomic uint32_t current; /* the session that runs; 0: none */
 static _Atomic uint64_t n_unplaced, n_unmatched;
 
+#define LIBRARIES 8 /* the one of pyhybrid.h, and those of tools */
+static pyhybrid_values_call *_Atomic read_values[LIBRARIES];
+
 static void on_thread_end(void *unused)
 {
     (void)unused;
@@ -184,20 +187,22 @@ static void push(struct pyhybrid_region *region)
     end();
 }
 
-/* Empties the slots of the innermost region with this word, and of native ones pushed since.  False: there is none. */
-static bool close_slots(struct regions *r, uint64_t word)
+/* Empties the slots of the innermost region with this word (0: any), and of native ones pushed since.  Returns its word;
+ * 0: there is none. */
+static uint64_t close_slots(struct regions *r, uint64_t word)
 {
     uint32_t i = r ? r->n : 0;
-    while (i &&
-           !(r->slots[i - 1].is_native && r->slots[i - 1].frame && r->slots[i - 1].word == word))
+    while (i && !(r->slots[i - 1].is_native && r->slots[i - 1].frame &&
+                  (!word || r->slots[i - 1].word == word)))
         i--;
     if (!i)
-        return false;
+        return 0;
+    word = r->slots[i - 1].word;
     for (i--; i < r->n; i++)
         if (r->slots[i].is_native)
             r->slots[i].frame = 0;
     region_list_trim(r);
-    return true;
+    return word;
 }
 
 static void pop(struct pyhybrid_region *region)
@@ -205,19 +210,35 @@ static void pop(struct pyhybrid_region *region)
     struct visit v;
     if (!begin(&v))
         return;
-    uint64_t word = frame_region(atomic_load_explicit(&region->number, memory_order_relaxed));
-    if (!close_slots(regions_mine, word))
+    uint64_t word =
+        region ? frame_region(atomic_load_explicit(&region->number, memory_order_relaxed)) : 0;
+    if (!(word = close_slots(regions_mine, word)))
         atomic_fetch_add_explicit(&n_unmatched, 1, memory_order_relaxed);
     else if (v.exact)
         region_pop_native(v.exact, word, v.has_gil);
     end();
 }
 
-static const struct pyhybrid_listener listener = {push, pop};
-
-const struct pyhybrid_listener *native_region_listener(void)
+static uint32_t running(void)
 {
-    return &listener;
+    return atomic_load_explicit(&current, memory_order_relaxed);
+}
+
+static const struct pyhybrid_listener listener = {push, pop, running};
+
+void native_region_listen(pyhybrid_listen_call *listen)
+{
+    pyhybrid_values_call *read = listen(&listener), *none = NULL;
+    for (int i = 0; i < LIBRARIES; i++, none = NULL)
+        if (atomic_compare_exchange_strong(&read_values[i], &none, read) || none == read)
+            return;
+}
+
+void native_region_values(uint32_t generation, const struct pyhybrid_values *to)
+{
+    pyhybrid_values_call *read;
+    for (int i = 0; i < LIBRARIES && (read = atomic_load(&read_values[i])); i++)
+        read(generation, to);
 }
 
 /* libpyhybrid.so lies beside us.  If it comes later it finds us (capi/regions.c). */
@@ -235,7 +256,7 @@ static void find_library(void)
     if (library)
         listen = (pyhybrid_listen_call *)dlsym(library, PYHYBRID_LISTEN);
     if (listen)
-        listen(&listener);
+        native_region_listen(listen);
 }
 
 void native_region_init(const struct region_session *of)

@@ -7,12 +7,16 @@
 
 #include <stdint.h>
 
+#include "listener.h"
 #include "region.h"
 
 void native_region_init(const struct region_session *session);
 
-/* What hears instrumented code. */
-const struct pyhybrid_listener *native_region_listener(void);
+/* libpyhybrid.so has been loaded: it is listened to from now on. */
+void native_region_listen(pyhybrid_listen_call *listen);
+
+/* What it knows besides regions, of the session `generation`. */
+void native_region_values(uint32_t generation, const struct pyhybrid_values *to);
 
 /* Since the session began: pushes that could not be placed in the tree, and pops of what was not open. */
 struct native_region_losses {

@@ -12,6 +12,7 @@
 #include "instrument.h"
 #include "method_names.h"
 #include "native_region.h"
+#include "native_tools.h"
 #include "region.h"
 #include "leave.h"
 #include "listener.h"
@@ -293,20 +294,21 @@ static PyObject *close_emit(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(stop_doc, "stop(describe=None) -> dict | None\n\n"
-                       "Stop, flush and close the spool (sampler.h: what stays).  "
-                       "`describe(unplaced, unmatched)` (pushes and pops of "
-                       "native regions: native_region.h)\ngives a last META record (bytes); what "
-                       "it calls is not counted.  None if no "
-                       "profiler runs (also in a forked child).");
+PyDoc_STRVAR(
+    stop_doc,
+    "stop(describe=None) -> dict | None\n\n"
+    "Stop, flush and close the spool (sampler.h: what stays).  `describe(said)` gives a last META\n"
+    "record (bytes) with what native code said (native_tools.h); what it calls is not counted.\n"
+    "None if no profiler runs (also in a forked child).");
 
 static void write_last_meta(PyObject *describe, struct native_region_losses regions)
 {
-    PyObject *text = PyObject_CallFunction(describe, "KK", (unsigned long long)regions.n_unplaced,
-                                           (unsigned long long)regions.n_unmatched);
+    PyObject *said = native_said(sampler_generation(), regions);
+    PyObject *text = said ? PyObject_CallOneArg(describe, said) : NULL;
     if (text && PyBytes_Check(text))
         sampler_write(SPOOL_META, NULL, 0, PyBytes_AS_STRING(text),
                       (uint32_t)PyBytes_GET_SIZE(text));
+    Py_XDECREF(said);
     Py_XDECREF(text);
     PyErr_Clear();
 }
@@ -442,10 +444,14 @@ PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
 PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
                               "`raw.write` that goes on where a signal cuts it short.");
 
+PyDoc_STRVAR(open_tool_doc, "open_tool(path: bytes) -> None\n\n"
+                            "Load a tool of other systems' instrumentation.  Raises OSError.");
+
 static PyMethodDef methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS, start_doc},
     {"stop", stop, METH_VARARGS, stop_doc},
     {"emit", emit, METH_VARARGS, emit_doc},
+    {"open_tool", native_open_tool, METH_O, open_tool_doc},
     {"close_emit", close_emit, METH_NOARGS, close_emit_doc},
     {"running", running, METH_NOARGS, running_doc},
     {"session", session, METH_NOARGS, session_doc},
@@ -476,9 +482,9 @@ static const struct region_session region_session = {sampler_generation, announc
 /* For libpyhybrid.so. */
 __attribute__((visibility("default"))) pyhybrid_listener_call pyhybrid_listener;
 
-const struct pyhybrid_listener *pyhybrid_listener(void)
+void pyhybrid_listener(pyhybrid_listen_call *listen)
 {
-    return native_region_listener();
+    native_region_listen(listen);
 }
 
 static int exec_module(PyObject *module)

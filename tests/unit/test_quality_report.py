@@ -66,7 +66,7 @@ def test_the_interval_between_samples(tmp_path: Path) -> None:
 def test_regions_of_native_code(tmp_path: Path) -> None:
     spool = SpoolWriter()
     spool.meta(unplaced_regions=1200, unmatched_regions=3)
-    with Profile.open(spool.save(tmp_path / "r.part")) as profile:
+    with open_profile(spool.save(tmp_path / "r.part")) as profile:
         report = quality_report(profile)
     assert (report.unplaced_regions, report.unmatched_regions) == (1200, 3)
     assert "1,200 not counted" in "\n".join(quality_lines(report))

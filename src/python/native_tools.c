@@ -1,0 +1,90 @@
+#include "native_tools.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "exported.h"
+
+static PyObject *text_of(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+}
+
+#define PERFSTUBS_FAILURE 2 /* perfstubs_api/timer.c: it has looked for a tool, in vain */
+
+/* It looks once, at its first timer: if that was before now, it is to look again. */
+static void wake_perfstubs(void)
+{
+    unsigned long long seen = 0;
+    void *library = exported_by("ps_initialize_", &seen);
+    int *state = library ? dlsym(library, "perfstubs_initialized") : NULL;
+    if (!state || *state != PERFSTUBS_FAILURE)
+        return;
+    *state = 0;
+    ((void (*)(void))dlsym(library, "ps_initialize_"))();
+}
+
+static PyObject *open_library(const char *path)
+{
+    void *library;
+    const char *why = NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    library = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+    if (!library)
+        why = dlerror();
+    else if (dlsym(library, "ps_tool_initialize"))
+        wake_perfstubs();
+    Py_END_ALLOW_THREADS;
+    if (library)
+        Py_RETURN_NONE;
+    PyErr_SetString(PyExc_OSError, why);
+    return NULL;
+}
+
+PyObject *native_open_tool(PyObject *self, PyObject *path)
+{
+    const char *text = PyBytes_AsString(path);
+    (void)self;
+    return text ? open_library(text) : NULL;
+}
+
+struct said {
+    PyObject *counters, *metadata; /* NULL: an exception is set */
+};
+
+static void take_counter(void *arg, const struct pyhybrid_counted *c)
+{
+    struct said *to = arg;
+    PyObject *row = to->counters
+                        ? Py_BuildValue("{sNsKsdsdsdsd}", "name", text_of(c->name), "n",
+                                        (unsigned long long)c->n, "sum", c->sum, "min", c->min,
+                                        "max", c->max, "sum_of_squares", c->sum_of_squares)
+                        : NULL;
+    if (!row || PyList_Append(to->counters, row))
+        Py_CLEAR(to->counters);
+    Py_XDECREF(row);
+}
+
+static void take_metadata(void *arg, const char *name, const char *value)
+{
+    struct said *to = arg;
+    PyObject *key = to->metadata ? text_of(name) : NULL, *text = key ? text_of(value) : NULL;
+    if (!text || PyDict_SetItem(to->metadata, key, text))
+        Py_CLEAR(to->metadata);
+    Py_XDECREF(key);
+    Py_XDECREF(text);
+}
+
+PyObject *native_said(uint32_t generation, struct native_region_losses losses)
+{
+    struct said said = {PyList_New(0), PyDict_New()};
+    native_region_values(generation, &(struct pyhybrid_values){take_counter, take_metadata, &said});
+    if (!said.counters || !said.metadata) {
+        Py_XDECREF(said.counters);
+        Py_XDECREF(said.metadata);
+        return NULL;
+    }
+    return Py_BuildValue("{sKsKsNsN}", "unplaced_regions", (unsigned long long)losses.n_unplaced,
+                         "unmatched_regions", (unsigned long long)losses.n_unmatched, "counters",
+                         said.counters, "metadata", said.metadata);
+}
