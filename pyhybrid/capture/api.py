@@ -233,3 +233,11 @@ def disable() -> None:
         if run.paused:
             raise PyhybridError("disable(): profiling is disabled already")
         run.pause()
+
+
+def switch(on: bool) -> None:
+    """Profile, or do not, in a run of `python -m pyhybrid -p`.  Without such a run do nothing."""
+    with lock:
+        run = _command_line()
+        if run and run.settings.paused and run.paused == on:
+            (run.resume if on else run.pause)()

@@ -443,3 +443,12 @@ void emit_point(struct exact *x, struct exact_thread *t, uint64_t frame, enum em
                 .text = has_text ? buffer : NULL,
             });
 }
+
+void emit_message(struct exact_thread *t, const char *text)
+{
+    const struct emit_thread *thread = thread_of(t);
+    for (uint32_t i = 0; thread && i < n_sinks; i++)
+        if (sinks[i].ops->message &&
+            atomic_load_explicit(&sinks[i].wanted, memory_order_relaxed) & EMIT_TURNS)
+            sinks[i].ops->message(thread, text);
+}

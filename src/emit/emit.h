@@ -48,6 +48,8 @@ PyObject *emit_event(enum emit_kind kind, uint64_t frame, PyObject *const *args,
 /* A point within the function that runs in `frame`, the innermost one; `args`: of its event. */
 void emit_point(struct exact *x, struct exact_thread *t, uint64_t frame, enum emit_kind kind,
                 PyObject *const *args);
+/* What the program has to say, on this thread. */
+void emit_message(struct exact_thread *t, const char *text);
 /* After points: what is full is written. */
 void emit_make_room(void);
 

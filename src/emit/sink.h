@@ -91,6 +91,8 @@ struct emit_sink {
     void (*end)(const struct emit_thread *t, const struct emit_turn *turn);
     void (*point)(const struct emit_thread *t,
                   const struct emit_turn *turn); /* of EMIT_POINTS; may be NULL */
+    /* What the program has to say, UTF-8 and not empty; on any thread that counts, with the GIL.  May be NULL. */
+    void (*message)(const struct emit_thread *t, const char *text);
     bool (*is_full)(void); /* is flush to be called, before the next event?  May be NULL */
     /* Writes what it has; false: it could not all be written, after a moment or (!may_wait) at once.  May be NULL. */
     bool (*flush)(bool may_wait);

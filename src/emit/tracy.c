@@ -45,6 +45,8 @@ static struct {
     zone (*begin)(const struct location *, int32_t active);
     void (*end)(zone);
     void (*name_thread)(const char *);
+    void (*message)(const char *, size_t, int32_t call_stack); /* of 0.13 and before */
+    void (*log)(int8_t severity, int32_t colour, int32_t call_stack, size_t, const char *);
     int32_t (*is_connected)(void);
     int32_t (*is_started)(void); /* with TRACY_MANUAL_LIFETIME only; so is: */
     void (*start_up)(void);
@@ -81,6 +83,8 @@ static bool resolve(void *from)
     *(void **)&client.begin = dlsym(from, BEGIN);
     *(void **)&client.end = dlsym(from, "___tracy_emit_zone_end");
     *(void **)&client.name_thread = dlsym(from, "___tracy_set_thread_name");
+    *(void **)&client.message = dlsym(from, "___tracy_emit_message");
+    *(void **)&client.log = dlsym(from, "___tracy_emit_logString");
     *(void **)&client.is_connected = dlsym(from, "___tracy_connected");
     *(void **)&client.is_started = dlsym(from, "___tracy_profiler_started");
     *(void **)&client.start_up = dlsym(from, "___tracy_startup_profiler");
@@ -294,6 +298,17 @@ static void end(const struct emit_thread *t, const struct emit_turn *turn)
     end_down_to(z, turn->depth);
 }
 
+static void message(const struct emit_thread *t, const char *text)
+{
+    enum { INFO = 2 };
+    size_t n = strnlen(text, TEXT_MAX);
+    (void)t;
+    if (client.log)
+        client.log(INFO, 0, 0, n, text);
+    else if (client.message)
+        client.message(text, n, 0);
+}
+
 /* --- open and close ------------------------------------------------------------------------------- */
 
 static void keep_forks_out(void)
@@ -356,6 +371,7 @@ const struct emit_sink pyhybrid_sink = {
     .thread = thread,
     .begin = begin,
     .end = end,
+    .message = message,
     .remark = remark,
     .close = close_sink,
 };

@@ -67,3 +67,16 @@ PyObject *emitted_on_line(PyObject *self, PyObject *const *args, size_t n, PyObj
         return lines_on_line(self, args, n, names);
     return Py_NewRef(chosen ? Py_None : shadow_disable);
 }
+
+void emitted_message(const char *text)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!x)
+        return;
+    shadow_enter();
+    struct exact_thread *t = shadow_record(x);
+    if (t)
+        emit_message(t, text);
+    shadow_leave();
+    emit_make_room();
+}

@@ -17,4 +17,7 @@ PyObject *emitted_on_unwind(PyObject *self, PyObject *const *args, size_t n, PyO
 PyObject *emitted_on_call(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 PyObject *emitted_on_line(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
 
+/* Tells sinks what the program has to say. */
+void emitted_message(const char *text);
+
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "emit.h"
+#include "emitted.h"
 #include "end_methods.h"
 #include "filter.h"
 #include "instrument.h"
@@ -294,6 +295,20 @@ static PyObject *close_emit(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(signpost_doc, "signpost(text: bytes) -> None\n\n"
+                           "Tell sinks that take messages.");
+
+static PyObject *signpost(PyObject *self, PyObject *text)
+{
+    (void)self;
+    char *bytes = PyBytes_AsString(text);
+    if (!bytes)
+        return NULL;
+    if (*bytes)
+        emitted_message(bytes);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(
     stop_doc,
     "stop(describe=None) -> dict | None\n\n"
@@ -453,6 +468,7 @@ static PyMethodDef methods[] = {
     {"emit", emit, METH_VARARGS, emit_doc},
     {"open_tool", native_open_tool, METH_O, open_tool_doc},
     {"close_emit", close_emit, METH_NOARGS, close_emit_doc},
+    {"signpost", signpost, METH_O, signpost_doc},
     {"running", running, METH_NOARGS, running_doc},
     {"session", session, METH_NOARGS, session_doc},
     {"open_windows", open_windows, METH_NOARGS, open_windows_doc},

@@ -207,6 +207,53 @@ def test_a_file_of_a_client_that_the_program_loads(
     assert "pyhybrid:" not in run.result.stderr
 
 
+MARKED = """
+from pyhybrid.tracy import Profiler, signpost
+def function_under_test(): child()
+def child(): signpost("step", "one \N{SNOWMAN}")
+def outside(): signpost("outside")
+profiler = Profiler()
+outside()
+profiler.enable()
+profiler.enable()
+function_under_test()
+signpost("warm-up done")
+profiler.disable()
+profiler.disable()
+outside()
+"""
+
+
+def test_as_tracys_own_module(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """A program that is marked for it is profiled in part, and its signposts are messages."""
+    program = tmp_path / "program.py"
+    program.write_text(MARKED)
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        pyhybrid("-p", *NONE, "--tracy-library", client(), program, env=environment)
+    names = captured.names()
+    assert captured.zones == 3  # the module's goes on in between
+    for name in (b"function_under_test", b"child"):
+        assert name in names
+    assert "`TT_SIGNPOST: step\none \N{SNOWMAN}`".encode() in names
+    assert b"`TT_SIGNPOST: warm-up done`" in names
+    assert b"`TT_SIGNPOST: outside`" not in names
+
+
+@pytest.mark.parametrize("options", [(), ("--mode", "trace", "-q")])
+def test_its_module_does_nothing_elsewhere(
+    pyhybrid: Callable[..., Run], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """Without pyhybrid, or where the whole program is profiled."""
+    program = tmp_path / "program.py"
+    program.write_text(MARKED)
+    alone = [sys.executable, "-P", program]
+    if not options:
+        subprocess.run(alone, check=True)
+    else:
+        run = pyhybrid(*options, program)
+        assert {"outside", "child"} <= {frame.name for frame in run.profile().frames.values()}
+
+
 ENDS = {
     "sys.exit(3)": 3,
     "os._exit(3)": 3,
