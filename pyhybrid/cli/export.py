@@ -15,10 +15,9 @@ from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.callgrind import Callgrind
+from pyhybrid.exporters.destination import Output, export_to
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.exporters.in_place import into
 from pyhybrid.exporters.lttng import Lttng
-from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.perf.bundle import write_bundle
 from pyhybrid.exporters.perf.names_map import PerfMap, missing
 from pyhybrid.exporters.perf.perf_data import Perf
@@ -134,12 +133,10 @@ class Export:
                 if isinstance(exporter, Folded | PStats | Callgrind):
                     exporter.min_time_ns = args.min_time
                 chosen = profile if name in AS_RECORDED else in_source
-                if args.output:
-                    with into(args.output) as path:
-                        output = exporter.write(chosen, path)
-                    _say(Output(output.path and args.output, output.notes))
-                else:
-                    _say(exporter.write(chosen, exporter.default_path(profile, prefix)))
+                path = exporter.default_path(profile, prefix)
+                if path is not None and args.output:
+                    path = args.output
+                _say(export_to(exporter, chosen, path, in_place=bool(args.output)))
             if Perf.name in args.format and PerfMap.name not in args.format:
                 for note in missing(profile):
                     say(note)

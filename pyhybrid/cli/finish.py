@@ -14,6 +14,7 @@ from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
@@ -73,7 +74,7 @@ def export(
             exporter = EXPORTERS[name]()
             target = exporter.default_path(profile, prefix)
             try:
-                output = exporter.write(in_source or profile, target, DEFAULT_LIMIT_BYTES)
+                output = export_to(exporter, in_source or profile, target, DEFAULT_LIMIT_BYTES)
                 notes += output.notes
                 written += [output.path] if output.path else []
             except PyhybridError as error:

@@ -16,10 +16,10 @@ and would take the two for different functions.
 import os
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
+from typing import BinaryIO
 
 from pyhybrid import __version__
-from pyhybrid.exporters.atomic_file import replacing
-from pyhybrid.exporters.output import Output
+from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.compensate import COMPENSATED
 from pyhybrid.views.function_calls import ROOT, FunctionCalls, Tally, traced_calls
@@ -30,7 +30,7 @@ NO_FILE = "???"  # as callgrind writes it
 _LINE_ENDS = str.maketrans({"\n": " ", "\r": " "})
 
 
-class Callgrind:
+class Callgrind(Exporter):
     """Writes costs of functions and calls, all threads together."""
 
     name = "callgrind"
@@ -46,13 +46,11 @@ class Callgrind:
         suffix = str(profile.meta.get("prefix_suffix", ""))
         return os.path.join(folder, "callgrind.out" + suffix)
 
-    def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
-        """Write the file at `path`.  Raises PyhybridError where nothing was traced."""
-        lines = self.lines(profile)
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            for line in lines:
-                file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        return Output(path, [])
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Raises PyhybridError where nothing was traced."""
+        for line in self.lines(profile):
+            file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        return []
 
     def lines(self, profile: Profile) -> list[str]:
         """The lines, without line ends."""

@@ -12,10 +12,10 @@ Within a limit of bytes paths are cut in their middle, and those with least weig
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from typing import BinaryIO
 
-from pyhybrid.exporters.atomic_file import replacing
+from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.folded_paths import SHOWN, THREAD, FoldedPaths, Weights
-from pyhybrid.exporters.output import Output
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
@@ -23,7 +23,7 @@ from pyhybrid.views.labels import Labels
 MICROSECOND = 1000  # nanoseconds
 
 
-class Folded:
+class Folded(Exporter):
     """Writes the folded call tree (views/folded_tree.py) as folded stacks, sorted by line."""
 
     name = "folded"
@@ -36,26 +36,25 @@ class Folded:
         """Where it goes if nobody says."""
         return prefix + ".folded"
 
-    def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
-        """Write the file at `path`, of `limit_bytes` at most.  Raises PyhybridError."""
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Write the lines, of `limit_bytes` at most."""
         tree = FoldedTree.of(profile, self.all_frames)
         labels = Labels(profile, self.full_names, self.all_frames).of_frame
         notes = []
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            paths = FoldedPaths(profile, tree, labels)
-            weights, unit_ns = self._weights(profile, tree)
-            size = 0 if limit_bytes is None else paths.total_bytes(weights)
-            if limit_bytes is None or size <= limit_bytes:
-                totals = paths.whole(weights)
-            else:
-                totals, share = paths.within(weights, limit_bytes)
-                notes.append(
-                    f"{path} has call paths, of {SHOWN} frames at most, for {share:.1%} of the "
-                    f"time, else functions (all: {size >> 20} MB by `pyhybrid export -f folded`)"
-                )
-            for line in _lines(totals, unit_ns):
-                file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        return Output(path, notes)
+        paths = FoldedPaths(profile, tree, labels)
+        weights, unit_ns = self._weights(profile, tree)
+        size = 0 if limit_bytes is None else paths.total_bytes(weights)
+        if limit_bytes is None or size <= limit_bytes:
+            totals = paths.whole(weights)
+        else:
+            totals, share = paths.within(weights, limit_bytes)
+            notes.append(
+                f"has call paths, of {SHOWN} frames at most, for {share:.1%} of the "
+                f"time, else functions (all: {size >> 20} MB by `pyhybrid export -f folded`)"
+            )
+        for line in _lines(totals, unit_ns):
+            file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        return notes
 
     def lines(self, profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> list[str]:
         """The lines, sorted, without line ends; `labels` by frame id."""

@@ -7,7 +7,7 @@ are told, or the thread alone.  No weight is left out.
 
 from collections import Counter
 
-from pyhybrid.exporters.output import SEPARATORS
+from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.exporters.size_limit import Summed, by_function
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import INTERPRETER, LEFT_OUT

@@ -5,8 +5,9 @@ events go to the sessions that record them while this runs, and come from this p
 program needs nothing of LTTng's.
 """
 
+from typing import BinaryIO
+
 from pyhybrid.errors import UsageError
-from pyhybrid.exporters.output import Output
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file.profile import Profile
 
@@ -17,11 +18,10 @@ class Lttng(PStats):
     name = "lttng"
     help = "exact calls and times as events sysmon:function_stats, for the LTTng session that runs"
 
-    def default_path(self, profile: Profile, prefix: str) -> str:
-        """Nowhere."""
-        return ""
+    def default_path(self, profile: Profile, prefix: str) -> None:
+        """It writes no file."""
 
-    def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Emit them.  Raises PyhybridError where nothing was traced, or nobody records."""
         stats = self.stats(profile)
         try:
@@ -33,6 +33,6 @@ class Lttng(PStats):
                 "no LTTng session records the figures of functions: "
                 "`lttng enable-event --userspace 'sysmon:*'`, `lttng start`, then export again"
             )
-        for (file, line, name), (_, calls, _, total_s, _) in stats.items():
-            pylttng.trace_function_stats(file, line, name, calls, total_s)
-        return Output(None, [f"{len(stats)} functions are events sysmon:function_stats of LTTng"])
+        for (source, line, name), (_, calls, _, total_s, _) in stats.items():
+            pylttng.trace_function_stats(source, line, name, calls, total_s)
+        return [f"{len(stats)} functions are events sysmon:function_stats of LTTng"]

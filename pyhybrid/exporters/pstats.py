@@ -9,9 +9,9 @@ a generator to the one that it waits for.
 """
 
 import marshal
+from typing import BinaryIO
 
-from pyhybrid.exporters.atomic_file import replacing
-from pyhybrid.exporters.output import Output
+from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.views.function_calls import ROOT, Tally, traced_calls
@@ -20,23 +20,21 @@ Key = tuple[str, int, str]
 Figures = tuple[int, int, float, float]
 
 
-class PStats:
+class PStats(Exporter):
     """Writes calls and times of the program's functions, all threads together."""
 
     name = "pstats"
     help = "exact calls and times for `python -m pstats`, snakeviz, gprof2dot"
     min_time_ns = 0  # functions with a total below are part of their callers
 
-    def default_path(self, profile: Profile, prefix: str) -> str:
+    def default_path(self, profile: Profile, prefix: str) -> str | None:
         """Where it goes if nobody says."""
         return prefix + ".pstats"
 
-    def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
-        """Write the file at `path`.  Raises PyhybridError where nothing was traced."""
-        stats = self.stats(profile)
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            marshal.dump(stats, file)
-        return Output(path, [])
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Raises PyhybridError where nothing was traced."""
+        marshal.dump(self.stats(profile), file)
+        return []
 
     def stats(
         self, profile: Profile

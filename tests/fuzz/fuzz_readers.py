@@ -29,6 +29,7 @@ from pyhybrid.assemble.opening import open_profile
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.quality import quality_lines, quality_report
@@ -87,7 +88,7 @@ def read_spool(data: bytes) -> None:
             if exporter.name == "lttng":  # needs a session; its figures are those of pstats
                 continue
             with contextlib.suppress(PyhybridError), damage_in(profile.path):
-                exporter().write(profile, os.path.abspath(f"out.{exporter.name}"))
+                export_to(exporter(), profile, os.path.abspath(f"out.{exporter.name}"))
 
 
 TABLES = (
@@ -115,7 +116,7 @@ def read_profile(data: bytes) -> None:
                 view(profile)
         for name in ("perf", "folded"):
             with contextlib.suppress(PyhybridError), damage_in(profile.path):
-                EXPORTERS[name]().write(profile, os.path.abspath(f"out.{name}"))
+                export_to(EXPORTERS[name](), profile, os.path.abspath(f"out.{name}"))
 
 
 TARGETS: dict[str, tuple[Callable[[], list[Pieces]], Callable[[bytes], None]]] = {

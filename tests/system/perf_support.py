@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import EXACT_EVENT
 from pyhybrid.profile_file.profile import Profile
@@ -22,7 +23,7 @@ def write_perf_map(profile: Profile) -> None:
     """Makes the map of a profile that tests share again: /tmp is everyone's to clean up, and of a
     later process with the same number."""
     perf_map = PerfMap()
-    output = perf_map.write(profile, perf_map.default_path(profile, "out"))
+    output = export_to(perf_map, profile, perf_map.default_path(profile, "out"))
     assert output.path, output.notes
 
 

@@ -27,6 +27,7 @@ from perf_support import (
     sampled,
 )
 
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
@@ -110,7 +111,7 @@ def test_stackcollapse(
         target[folded_of.get(path, ";".join(path))] += int(count) // unit
     exporter = Folded()
     exporter.full_names = True
-    exporter.write(profile, str(tmp_path / "out.folded"))
+    export_to(exporter, profile, str(tmp_path / "out.folded"))
     lines = (line.rsplit(" ", 1) for line in (tmp_path / "out.folded").read_text().splitlines())
     ours = Counter({stack: int(count) for stack, count in lines})
     assert unknown.total() <= 0.02 * ours.total(), unknown

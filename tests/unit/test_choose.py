@@ -10,6 +10,7 @@ from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
@@ -195,10 +196,10 @@ def test_native_only(profile: Profile) -> None:
 def test_exporters_write_what_was_chosen(profile: Profile, choice: Choice, tmp_path: Path) -> None:
     chosen, _ = choose(profile, choice)
     total = sum(weights(chosen).values())
-    Folded().write(chosen, str(tmp_path / "x.folded"))
+    export_to(Folded(), chosen, str(tmp_path / "x.folded"))
     lines = (tmp_path / "x.folded").read_text().splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == total
-    Perf().write(chosen, str(tmp_path / "x.data"))
+    export_to(Perf(), chosen, str(tmp_path / "x.data"))
 
 
 def test_a_cpu_clock_has_nothing_off_the_cpu(tmp_path: Path) -> None:

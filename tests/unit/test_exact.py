@@ -11,6 +11,7 @@ from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli.finish import make
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
@@ -262,7 +263,7 @@ def test_folded_without_samples_is_in_microseconds(opened: Opened, tmp_path: Pat
     spool.clock(4001000, 2000500)
     spool.end()
     path = tmp_path / "x.folded"
-    Folded().write(opened(spool), str(path))
+    export_to(Folded(), opened(spool), str(path))
     assert path.read_text().splitlines() == [
         "python;main (a.py:10) 3000",
         "python;main (a.py:10);work (a.py:20) 2000",

@@ -14,6 +14,7 @@ from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file.profile import Profile
 
@@ -46,7 +47,7 @@ def trace(tmp_path: Path, *threads: list[tuple[int, int, dict[str, int]]]) -> Pr
 def stats(profile: Profile, tmp_path: Path) -> dict[Any, Any]:
     """What is written as pstats, by function as a number; read by pstats as well."""
     path = tmp_path / "out.pstats"
-    assert PStats().write(profile, str(path)) == (str(path), [])
+    assert export_to(PStats(), profile, str(path)) == (str(path), [])
     read = pstats.Stats(str(path)).stats  # type: ignore[attr-defined]
     assert read == marshal.loads(path.read_bytes())
     of = {key: code for code, key in KEYS.items()}
@@ -165,8 +166,8 @@ def test_strange_names(tmp_path: Path) -> None:
         ((key, _),) = PStats().stats(profile).items()
         assert key == ("~", 0, "(1) od\nd\\udc80")
         assert callgrind(profile)[0] == {"???:[threads]": 0, "???:(1) od d\udc80": 5}
-        Callgrind().write(profile, str(tmp_path / "callgrind.out"))
-        PStats().write(profile, str(tmp_path / "out.pstats"))
+        export_to(Callgrind(), profile, str(tmp_path / "callgrind.out"))
+        export_to(PStats(), profile, str(tmp_path / "out.pstats"))
 
 
 def test_c_functions_have_their_python_names(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_nothing_was_traced(
     exporter: type[PStats | Callgrind], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with trace(tmp_path) as profile, pytest.raises(PyhybridError, match="no calls were traced"):
-        exporter().write(profile, str(tmp_path / "out"))
+        export_to(exporter(), profile, str(tmp_path / "out"))
     with pytest.raises(SystemExit) as exit:
         main(["export", "-f", exporter.name, str(tmp_path / "x.part")])
     assert exit.value.code == 1

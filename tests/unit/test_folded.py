@@ -8,6 +8,7 @@ from spool_writer import SpoolWriter, native, python
 from traces import trace
 
 from pyhybrid.assemble.opening import open_profile
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.folded_tree import FoldedTree
@@ -24,9 +25,9 @@ def opened(writer: SpoolWriter, tmp_path: Path) -> Profile:
 def test_golden(tmp_path: Path) -> None:
     with opened(example(), tmp_path) as profile:
         path = tmp_path / "out.folded"
-        assert Folded().write(profile, str(path)) == (str(path), [])
+        assert export_to(Folded(), profile, str(path)) == (str(path), [])
         first = path.read_bytes()
-        Folded().write(profile, str(path))
+        export_to(Folded(), profile, str(path))
     assert path.read_bytes() == first
     assert first.decode() == (GOLDEN / "example.folded").read_text()
 
@@ -51,11 +52,11 @@ def counts(path: Path) -> dict[str, int]:
 def test_names_are_short_unless_asked(tmp_path: Path) -> None:
     path = tmp_path / "out.folded"
     with opened(example(), tmp_path) as profile:
-        Folded().write(profile, str(path))
+        export_to(Folded(), profile, str(path))
         assert "at::_ops::add::call;" in path.read_text()
         full = Folded()
         full.full_names = True
-        full.write(profile, str(path))
+        export_to(full, profile, str(path))
         assert "at::_ops::add::call(" in path.read_text()
         assert sum(counts(path).values()) == WEIGHT
 
@@ -64,9 +65,9 @@ def test_names_are_short_unless_asked(tmp_path: Path) -> None:
 def test_within_a_limit_all_weight_is_told(tmp_path: Path, limit: int) -> None:
     path = tmp_path / "out.folded"
     with opened(example(), tmp_path) as profile:
-        Folded().write(profile, str(path))
+        export_to(Folded(), profile, str(path))
         whole = counts(path)
-        (note,) = Folded().write(profile, str(path), limit_bytes=limit).notes
+        (note,) = export_to(Folded(), profile, str(path), limit_bytes=limit).notes
     told = counts(path)
     assert "call paths, of 128 frames at most, for " in note
     assert sum(told.values()) == WEIGHT
@@ -89,7 +90,7 @@ def test_a_deep_recursion_is_one_line(tmp_path: Path) -> None:
     depth = 3000
     levels = [(level, "down", {"calls": 1, "ticks": 10**6 - level}) for level in range(depth)]
     with trace(tmp_path, [*levels, (depth, "leaf", {"calls": 1, "ticks": 900_000})]) as profile:
-        (note,) = Folded().write(profile, str(path), limit_bytes=1 << 20).notes
+        (note,) = export_to(Folded(), profile, str(path), limit_bytes=1 << 20).notes
         told = counts(path)
         total_ns = sum(row.self_ns for row in profile.exact)
     assert " for 100.0% of the time" in note

@@ -20,6 +20,7 @@ from steps import steps
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture.jit_files import jit_files
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.addresses import PAGE, REGIONS
 from pyhybrid.exporters.perf.names_map import MAX_EARLIER, PerfMap
@@ -345,7 +346,7 @@ def test_words_in_no_module_get_names(tmp_path: Path) -> None:
         (module,) = quality_report(profile).modules
         assert module.by_source == {"jit map": 0.5, "jitdump": 0.25, "none": 0.25}
         assert module.named == 0.75
-        Folded().write(profile, str(tmp_path / "out.folded"))
+        export_to(Folded(), profile, str(tmp_path / "out.folded"))
         folded = (tmp_path / "out.folded").read_text()
         assert "kernel" in folded
 
@@ -389,7 +390,7 @@ def test_the_exported_map_keeps_the_runtime_s_lines(tmp_path: Path) -> None:
     meta = files(tmp_path)
     path = Path(str(meta["perf_map"]))
     with jit_profile(tmp_path, **meta) as profile:
-        assert PerfMap().write(profile, str(path)).notes == []
+        assert export_to(PerfMap(), profile, str(path)).notes == []
         first = path.read_text()
         lines = lines_of(path)
         assert all(a + n <= b for (a, n, _), (b, *_) in pairwise(lines))
@@ -402,10 +403,10 @@ def test_the_exported_map_keeps_the_runtime_s_lines(tmp_path: Path) -> None:
             (CODE + 0x900, 0x10, "not [hit]"),
             (CODE + 0x910, 0x6F0, "[jit]"),
         ]
-        PerfMap().write(profile, str(path))
+        export_to(PerfMap(), profile, str(path))
         assert path.read_text() == first
         other = tmp_path / "other.map"
-        PerfMap().write(profile, str(other))
+        export_to(PerfMap(), profile, str(other))
         assert "not [hit]" not in other.read_text()
 
 
@@ -420,7 +421,7 @@ def test_the_exported_map_keeps_earlier_runs_of_the_process(tmp_path: Path) -> N
             if start_ns == 1002:
                 many = (f"{REGIONS.stop - 16 * (n + 1):x} 10 old" for n in range(MAX_EARLIER))
                 path.write_text(path.read_text() + "".join(f"{line}\n" for line in many))
-            PerfMap().write(profile, str(path))
+            export_to(PerfMap(), profile, str(path))
         runs.append({line for line in own if REGIONS.start <= line[0] < REGIONS.stop})
         kept = {line for line in lines_of(path) if REGIONS.start <= line[0] < REGIONS.stop}
         assert kept == (runs[0] | runs[-1] if start_ns < 1002 else runs[-1])

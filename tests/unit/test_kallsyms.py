@@ -11,6 +11,7 @@ from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture.boot_id import boot_id
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import layout as perf_format
 from pyhybrid.exporters.perf.images import Images
@@ -158,7 +159,7 @@ def test_perf_learns_where_the_kernel_was(tmp_path: Path) -> None:
     """It lies elsewhere after each boot (KASLR)."""
     with recorded(tmp_path, boot_id=boot_id()) as profile:
         assert profile.meta["kernel_text"] == [0xFFFFFFFF81000000, 0xFFFFFFFF81400000]
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
     start = 0xFFFFFFFF81000000
     body = struct.pack("<QQQ", start, 0x400000, start) + b"[kernel.kallsyms]_text\0"
     assert (tmp_path / "perf.data").read_bytes().count(body) == 1
@@ -166,7 +167,7 @@ def test_perf_learns_where_the_kernel_was(tmp_path: Path) -> None:
 
 def test_call_chains_of_perf_data(tmp_path: Path) -> None:
     with recorded(tmp_path, boot_id="another") as profile:
-        Perf(Images(profile, moved=())).write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(Images(profile, moved=())), profile, str(tmp_path / "perf.data"))
     data = (tmp_path / "perf.data").read_bytes()
     inner = [0xFFFFFFFFC0000010, 0xFFFFFFFF81000310, 0xFFFFFFFF81000110]
     chain = struct.pack("<4Q", perf_format.CONTEXT_KERNEL, *inner)

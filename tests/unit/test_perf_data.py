@@ -25,6 +25,7 @@ from spool_writer import SpoolWriter, kernel, native, pseudo, python
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf.addresses import PAGE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import Perf
@@ -47,10 +48,10 @@ def profile(tmp_path: Path) -> Iterator[Profile]:
 @pytest.fixture
 def recorded(profile: Profile, tmp_path: Path) -> Iterator[Path]:
     """A folder with the example's perf.data; its map lies where perf looks."""
-    assert Perf().write(profile, str(tmp_path / "perf.data")).notes == []
+    assert export_to(Perf(), profile, str(tmp_path / "perf.data")).notes == []
     path = PerfMap().default_path(profile, "out")
     assert path == f"/tmp/perf-{PID}.map"
-    PerfMap().write(profile, path)
+    export_to(PerfMap(), profile, path)
     yield tmp_path
     os.unlink(path)
 
@@ -65,7 +66,7 @@ def test_what_only_damaged_files_have_is_written_all_the_same(tmp_path: Path) ->
     spool.stacks()
     spool.samples(1, [row])
     with open_profile(spool.save(tmp_path / "x.part"), all_in_tables()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
     assert "long.so" in perf(tmp_path, "script")
 
 
@@ -133,9 +134,9 @@ def test_evlist_buildids_and_header(recorded: Path) -> None:
 
 def test_the_same_bytes_again(profile: Profile, tmp_path: Path) -> None:
     path = tmp_path / "perf.data"
-    Perf().write(profile, str(path))
+    export_to(Perf(), profile, str(path))
     first = path.read_bytes()
-    Perf().write(profile, str(path))
+    export_to(Perf(), profile, str(path))
     assert path.read_bytes() == first
     assert (tmp_path / "perf.data.old").read_bytes() == first
     assert sorted(os.listdir(tmp_path)) == ["perf.data", "perf.data.old", "x.part"]
@@ -146,7 +147,7 @@ def test_beyond_the_limit_periods_are_summed(tmp_path: Path) -> None:
     writer = example()
     writer.samples(1, [14] * 50, first_ns=2_100_000_000)
     with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        output = Perf().write(profile, str(tmp_path / "perf.data"), limit_bytes=5000)
+        output = export_to(Perf(), profile, str(tmp_path / "perf.data"), limit_bytes=5000)
         assert len(output.notes) == 1
         assert "summed periods" in output.notes[0]
     periods = [int(p) for p in perf(tmp_path, "script", "-G", "-F", "period").split()]
@@ -176,7 +177,7 @@ def test_deep_stacks_fit_a_record(tmp_path: Path) -> None:
     writer.stacks()
     writer.samples(1, [row])
     with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
         leaf = SyntheticAddresses(profile).of_frame[2]
     lines = perf(tmp_path, "script", "--max-stack", "9000", "-F", "ip").split()
     assert 8000 < len(lines) < 9000
@@ -197,7 +198,7 @@ def test_a_reused_address_is_the_library_of_its_time(tmp_path: Path) -> None:
     writer.samples(1, [first], first_ns=3_000_000_000)
     writer.samples(1, [second], first_ns=5_000_000_000)
     with open_profile(writer.save(tmp_path / "x.part"), all_in_tables()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
     lines = perf(tmp_path, "script", "-F", "ip,dso").split()
     assert [word for word in lines if "lib" in word] == ["(/lib/first.so)", "(/lib/second.so)"]
 
@@ -261,7 +262,7 @@ def test_each_run_has_addresses_of_its_own(tmp_path: Path) -> None:
 def test_map_replaces_our_own_old_one(profile: Profile, tmp_path: Path) -> None:
     path = tmp_path / "perf-1.map"
     path.write_text("stale\n")
-    assert PerfMap().write(profile, str(path)) == (str(path), [])
+    assert export_to(PerfMap(), profile, str(path)) == (str(path), [])
     assert "stale" not in path.read_text()
     assert path.read_text().splitlines() == PerfMap().lines(profile)
 
@@ -270,7 +271,7 @@ def test_map_is_not_written_through_a_link(profile: Profile, tmp_path: Path) -> 
     victim, path = tmp_path / "victim", tmp_path / "perf-1.map"
     victim.write_text("precious\n")
     path.symlink_to(victim)
-    output = PerfMap().write(profile, str(path))
+    output = export_to(PerfMap(), profile, str(path))
     assert output.path is None
     assert "not written" in output.notes[0]
     assert path.is_symlink()
@@ -282,7 +283,7 @@ def test_map_of_another_user_is_left_alone(profile: Profile, tmp_path: Path) -> 
     path = tmp_path / "perf-1.map"
     path.write_text("theirs\n")
     os.chown(path, 65534, 65534)
-    output = PerfMap().write(profile, str(path))
+    output = export_to(PerfMap(), profile, str(path))
     assert output.path is None
     assert "belongs to another user" in output.notes[0]
     assert path.read_text() == "theirs\n"
@@ -293,7 +294,7 @@ def test_unwritable_place_is_one_line(
     profile: Profile, tmp_path: Path, exporter: Perf | PerfMap
 ) -> None:
     with pytest.raises(PyhybridError, match="cannot write"):
-        exporter.write(profile, str(tmp_path / "no" / "folder" / "x"))
+        export_to(exporter, profile, str(tmp_path / "no" / "folder" / "x"))
 
 
 @pytest.mark.needs("perf")
@@ -306,7 +307,7 @@ def test_long_thread_names_are_whole(tmp_path: Path) -> None:
     writer.stacks()
     writer.samples(1, [row])
     with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
     assert "ThreadPoolExecutor-0_worker_31 \u00e9" in perf(tmp_path, "script", "-F", "comm")
 
 
@@ -320,7 +321,7 @@ def test_the_kernel_has_an_address_where_nobody_knows_which(tmp_path: Path) -> N
     writer.samples(1, [row])
     writer.end()
     with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
         lines = PerfMap().lines(profile)
     named = {name: int(start, 16) for start, _, name in (line.split(None, 2) for line in lines)}
     chain = struct.pack("<QQ", named["[kernel]"], named["py::work:/x/job.py:4"])
@@ -334,7 +335,7 @@ def test_the_map_of_a_process_that_got_the_number_later_stays(tmp_path: Path) ->
         path = Path(PerfMap().default_path(profile, ""))
         path.write_text("1000 10 of_that_process\n")
         try:
-            (note,) = PerfMap().write(profile, str(path)).notes
+            (note,) = export_to(PerfMap(), profile, str(path)).notes
             assert path.read_text() == "1000 10 of_that_process\n"
         finally:
             path.unlink()

@@ -13,6 +13,7 @@ from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.assemble.opening import open_profile
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf import samples as perf_samples
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf.names_map import PerfMap
@@ -59,7 +60,7 @@ def test_records_are_in_order_of_time(tmp_path: Path, monkeypatch: pytest.Monkey
     """In rounds: what comes after the end of one is not earlier than what came before it."""
     monkeypatch.setattr(perf_samples, "ROUND", 3000)
     with open_profile(two_threads().save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
     found = records(tmp_path / "perf.data")
     times = sample_times(found)
     assert len(times) == 10_000
@@ -73,7 +74,7 @@ def test_perf_takes_rounds_without_complaint(
 ) -> None:
     monkeypatch.setattr(perf_samples, "ROUND", 10)
     with open_profile(two_threads().save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
     times = perf(tmp_path, "script", "-G", "-F", "time").split()
     assert len(times) == 10_000
     assert times == sorted(times)
@@ -98,10 +99,10 @@ def reused(tmp_path: Path) -> Iterator[Profile]:
         writer.exact_counts(index + 1, {"node": 1, "calls": 1, "ticks": 700 + index})
     writer.end(time_ns=9 * SECOND)
     with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf(exact_times=True).write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(exact_times=True), profile, str(tmp_path / "perf.data"))
         perf_map = PerfMap()
         path = perf_map.default_path(profile, "")
-        perf_map.write(profile, path)
+        export_to(perf_map, profile, path)
         yield profile
         os.unlink(path)
 
@@ -133,7 +134,7 @@ def test_exact_paths_with_native_functions(tmp_path: Path) -> None:
     writer.exact_counts(1, *counts)
     writer.end()
     with open_profile(writer.save(tmp_path / "x.part"), all_in_tables()) as profile:
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
     chains = re.findall(
         r"^ *(\d+).*\n((?:\t.*\n)+)", perf(tmp_path, "script", "-F", "period,ip,dso"), re.M
     )
@@ -176,7 +177,7 @@ def test_within_a_limit_weights_are_the_same_in_all(tmp_path: Path, limit: int) 
     path = tmp_path / "perf.data"
     with open_profile(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
         synthetic = SyntheticAddresses(profile)
-        notes = Perf(exact_times=True).write(profile, str(path), limit_bytes=limit).notes
+        notes = export_to(Perf(exact_times=True), profile, str(path), limit_bytes=limit).notes
         weights = (
             sum(row.weight_ns for row in profile.sampled),
             sum(row.self_ns for row in profile.exact),
@@ -202,9 +203,9 @@ def test_within_a_limit_weights_are_the_same_in_all(tmp_path: Path, limit: int) 
 def test_exact_samples_beyond_the_limit_are_summed(tmp_path: Path) -> None:
     path = tmp_path / "perf.data"
     with open_profile(nested().save(tmp_path / "x.part"), fake_symbols()) as profile:
-        assert Perf(exact_times=True).write(profile, str(path)).notes == []
+        assert export_to(Perf(exact_times=True), profile, str(path)).notes == []
         assert len(periods(path, 1)) == 50
-        (note,) = Perf(exact_times=True).write(profile, str(path), limit_bytes=40_000).notes
+        (note,) = export_to(Perf(exact_times=True), profile, str(path), limit_bytes=40_000).notes
         left_out = SyntheticAddresses(profile).left_out
     told = periods(path, 1)
     whole = [period for period, chain in told if chain[-1] != left_out]
@@ -218,7 +219,7 @@ def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
     with open_profile(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
         for key in ("hostname", "n_cpus", "start_unix_ns"):
             del profile.meta[key]
-        Perf().write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(), profile, str(tmp_path / "perf.data"))
     (missing,) = re.findall("# missing features: (.*)", perf(tmp_path, "report", "--header-only"))
     lacking = {"HOSTNAME", "NRCPUS", "CPUDESC", "CPUID", "TOTAL_MEM", "CLOCK_DATA"}
     assert lacking <= set(missing.split())
@@ -241,7 +242,7 @@ def test_a_thread_that_was_never_sampled_may_have_come_first(tmp_path: Path) -> 
         writer.exact_counts(index, {"node": 1, "calls": 1, "ticks": 700 + index})
     writer.end(time_ns=9 * SECOND)
     with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
-        Perf(exact_times=True).write(profile, str(tmp_path / "perf.data"))
+        export_to(Perf(exact_times=True), profile, str(tmp_path / "perf.data"))
     text = perf(tmp_path, "script", "-F", "comm,period,event")
     found = Counter(re.findall(r"^ *(\w+) +(\d+) ", text, re.M))
     assert found == {("later", "1000000"): 4, ("later", "701"): 1, ("early", "702"): 1}

@@ -15,6 +15,7 @@ from pyhybrid.cli import main
 from pyhybrid.cli.finish import finish
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf.bundle import Bundle
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
@@ -144,7 +145,7 @@ def read_everything(path: Path, out: Path) -> str:
             Bundle(profile)
             for name, exporter in EXPORTERS.items():
                 if name != "lttng" and (profile.exact or name not in ("pstats", "callgrind")):
-                    exporter().write(profile, str(out / name))
+                    export_to(exporter(), profile, str(out / name))
     except PyhybridError as error:
         return str(error)
     return ""

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.output import Output
+from pyhybrid.exporters.destination import Output, export_to
 from pyhybrid.exporters.perf.addresses import PAGE
 from pyhybrid.exporters.perf.elf import Segment, Symbol, disjoint, elf_file
 from pyhybrid.exporters.perf.hits import Hits, ModuleKey
@@ -184,5 +184,5 @@ def _fill(profile: Profile, folder: str, exact_times: bool) -> Output:
                 file.write(contents)
         except OSError as error:
             raise PyhybridError(f"cannot write {path}: {error.strerror}") from error
-    output = Perf(bundle, exact_times).write(profile, os.path.join(folder, _DATA))
+    output = export_to(Perf(bundle, exact_times), profile, os.path.join(folder, _DATA))
     return Output(folder, [*output.notes, f"read it with: cd {shlex.quote(folder)} && {command}"])

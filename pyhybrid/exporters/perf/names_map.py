@@ -16,15 +16,14 @@ nothing is written through a link or over another user's file.
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.capture.jit_files import began_since_boot, perf_map_path, why_not_ours
-from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.atomic_file import replacing
-from pyhybrid.exporters.output import SEPARATORS, Output
+from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.perf.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.perf.images import nameless
+from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import JIT, LEFT_OUT
@@ -63,34 +62,32 @@ class Entry(NamedTuple):
     name: str
 
 
-class PerfMap:
+class PerfMap(Exporter):
     """Writes the map of the profiled process."""
 
     name = "perf-map"
     help = "names for perf.data, /tmp/perf-PID.map"
+    mode = 0o644
+    _theirs = b""
 
     def default_path(self, profile: Profile, prefix: str) -> str:
         """Where perf looks for it."""
         return perf_map_path(profile.process.pid)
 
-    def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
-        """Write the map at `path`.
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Write the map."""
+        for line in self.lines(profile, self._theirs):
+            file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+        return []
 
-        A link, another user's file and another process's map are left alone, which is a note and
-        not an error.  Raises PyhybridError where the file cannot be written.
-        """
-        text = "".join(f"{line}\n" for line in self.lines(profile, _theirs(profile, path)))
-        try:
-            if refused := _why_not(profile, path):
-                note = f"{path} not written: {refused}; perf will not name Python functions"
-                return Output(None, [note])
-        except OSError as error:
-            raise PyhybridError(f"cannot write {path}: {error.strerror}") from error
-        with replacing(path) as temporary:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(temporary, flags, 0o644), "wb") as file:
-                file.write(text.encode("utf-8", "backslashreplace"))
-        return Output(path, [])
+    def prepare(self, profile: Profile, path: str) -> None:
+        """What the program's runtimes wrote at `path` becomes part of it."""
+        self._theirs = _theirs(profile, path)
+
+    def refuses(self, profile: Profile, path: str) -> str:
+        """A link, another user's file and another process's map are left alone."""
+        reason = _why_not(profile, path)
+        return f"{reason}; perf will not name Python functions" if reason else ""
 
     def lines(self, profile: Profile, theirs: bytes = b"") -> list[str]:
         """The lines, by address, without line ends; `theirs`: a map whose functions are kept."""

@@ -20,8 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from pyhybrid.exporters.atomic_file import replacing
-from pyhybrid.exporters.output import SEPARATORS, Output
+from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.perf import layout as form
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses, node_addresses, stack_addresses
 from pyhybrid.exporters.perf.images import PF_X, Images
@@ -32,6 +31,7 @@ from pyhybrid.exporters.perf.samples import (
     in_rounds,
     summed_samples,
 )
+from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.exporters.size_limit import SHOWN, Summed, within
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Module, Thread
@@ -41,11 +41,12 @@ CLOCK_RESOLUTION_NS = 1
 EXACT_PART = 8  # of the limit: that of exact times, whose paths are many and mostly short
 
 
-class Perf:
+class Perf(Exporter):
     """Writes perf.data; an older one becomes perf.data.old, as `perf record` does it."""
 
     name = "perf"
     help = "perf.data for perf report and perf script"
+    keeps_old = True
 
     def __init__(self, images: Images | None = None, exact_times: bool = False) -> None:
         """`images` replaces the usual places of names; `exact_times`: with that event."""
@@ -60,21 +61,13 @@ class Perf:
         name = "perf.data" + str(profile.meta.get("prefix_suffix", ""))
         return os.path.join(os.path.dirname(prefix), name)
 
-    def write(self, profile: Profile, path: str, limit_bytes: int | None = None) -> Output:
-        """Write the file at `path`, with samples of `limit_bytes` at most.
-
-        Raises PyhybridError.
-        """
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Write the file, with samples of `limit_bytes` at most."""
         images = self._images or Images(profile)
         samples = _Samples(profile, images.synthetic, self.exact_times)
         less = samples.keep_within(limit_bytes) if limit_bytes is not None else ""
-        notes = [f"{path} has {less}"] if less else []
-        with replacing(path) as temporary:
-            with open(temporary, "wb") as file:
-                _write(profile, file, images, samples)
-            if os.path.lexists(path):
-                os.replace(path, path + ".old")
-        return Output(path, notes)
+        _write(profile, file, images, samples)
+        return [f"has {less}"] if less else []
 
 
 class _Samples:

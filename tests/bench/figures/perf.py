@@ -21,6 +21,7 @@ from method import Figure, alternate, bare, row, run
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.cli.finish import finish
+from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
@@ -94,7 +95,7 @@ def written(profile: str, path: Path) -> float:
     gc.disable()  # as `pyhybrid export` does
     begin = time.perf_counter()
     with Profile.open(profile) as opened:
-        Perf().write(opened, str(path))
+        export_to(Perf(), opened, str(path))
     taken = time.perf_counter() - begin
     gc.enable()
     return taken
@@ -128,7 +129,7 @@ def measure_in(folder: Path, pairs: int) -> list[dict[str, Any]]:
     profile = profile_of(folder, program, stacks)
     with Profile.open(profile) as opened:
         perf_map = PerfMap().default_path(opened, "")
-        PerfMap().write(opened, perf_map)
+        export_to(PerfMap(), opened, perf_map)
     writing = [written(profile, ours) for _ in range(pairs)]
     count = {"ours": n_samples(folder, ours), "own": n_samples(folder, own)}
     count["depth"] = sum(map(len, stacks)) // len(stacks)

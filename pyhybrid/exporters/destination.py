@@ -1,0 +1,99 @@
+"""Where an export goes: a file that appears whole or not at all, or what nothing may replace."""
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import stat
+import tempfile
+from typing import NamedTuple
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters.atomic_file import replacing
+from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.profile_file.profile import Profile
+
+
+class Output(NamedTuple):
+    """The file that was written (None: none was, the notes say why), and notes for the user."""
+
+    path: str | None
+    notes: list[str]
+
+
+class _Refused(Exception):
+    """The exporter must not put the file there."""
+
+
+def export_to(
+    exporter: Exporter,
+    profile: Profile,
+    path: str | None,
+    limit_bytes: int | None = None,
+    *,
+    in_place: bool = False,
+) -> Output:
+    """Write `profile` to `path`; None: by an exporter that writes no file.  Raises PyhybridError.
+
+    With `in_place` a pipe, a device or a descriptor (/dev/stdout) gets what a file would, all at
+    once at the end; without, a file takes its place.
+    """
+    if path is None:
+        return Output(None, exporter.write(profile, io.BytesIO(), limit_bytes))
+    exporter.prepare(profile, path)
+    try:
+        if in_place and (_descriptor(path) is not None or _is_special(path)):
+            notes = _write_into(exporter, profile, path, limit_bytes)
+        else:
+            notes = _replace(exporter, profile, path, limit_bytes)
+    except _Refused as reason:
+        return Output(None, [f"{path} not written: {reason}"])
+    return Output(path, [f"{path} {note}" for note in notes])
+
+
+def _replace(exporter: Exporter, profile: Profile, path: str, limit_bytes: int | None) -> list[str]:
+    with replacing(path) as temporary:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, exporter.mode), "w+b") as stream:
+            notes = exporter.write(profile, stream, limit_bytes)
+        if reason := exporter.refuses(profile, path):
+            raise _Refused(reason)
+        if exporter.keeps_old and os.path.lexists(path):
+            os.replace(path, path + ".old")
+    return notes
+
+
+def _write_into(
+    exporter: Exporter, profile: Profile, path: str, limit_bytes: int | None
+) -> list[str]:
+    try:
+        with tempfile.TemporaryFile() as whole:
+            notes = exporter.write(profile, whole, limit_bytes)
+            whole.seek(0)
+            # Not opened anew: what a shell has put there, or appends, must stay.
+            descriptor = _descriptor(path)
+            with open(path if descriptor is None else os.dup(descriptor), "wb") as target:
+                shutil.copyfileobj(whole, target)
+    except OSError as error:
+        raise PyhybridError(f"cannot write {path}: {error.strerror or error}") from error
+    return notes
+
+
+def _descriptor(path: str) -> int | None:
+    """The number in /dev/stdout, /dev/fd/N, /proc/self/fd/N."""
+    folder, name = os.path.split(path)
+    link = os.path.join(os.path.realpath(folder), name)
+    with contextlib.suppress(OSError):
+        if os.path.dirname(link) == "/dev":
+            link = os.readlink(link)
+    found = re.fullmatch(rf"/proc/(?:self|{os.getpid()})/fd/(\d+)", link)
+    return int(found[1]) if found else None
+
+
+def _is_special(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
