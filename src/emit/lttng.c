@@ -7,6 +7,9 @@
  * after which children of subprocess(preexec_fn=...) abort (liblttng-ust 2.13). */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
+/* How the probes below write a string.  LTTng's way goes byte by byte, for a string may change meanwhile: ours do not.  It
+ * took 70 ns more for both names of a file of 75 bytes. */
+#define event_strcpy(ctx, text, bytes) event_write(ctx, text, bytes, 1)
 #include "lttng_stats.h"
 #include "lttng_turns.h"
 
