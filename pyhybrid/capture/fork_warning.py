@@ -1,13 +1,14 @@
-"""Forks of the profiled process: the child forgets the run, and nobody is warned of our thread.
+"""Forks of the profiled process: the child forgets the run, and nobody is warned of our threads.
 
 A process with several threads is warned when it forks (CPython Modules/posixmodule.c,
-warn_about_fork_with_threads, which counts those in /proc/self/stat).  Ours counts too, but is
-harmless: it takes no lock of the program's, and children do not need it.  So where it is the only
-other one, a filter for exactly that warning stands first for as long as the process forks.
+warn_about_fork_with_threads, which counts those in /proc/self/stat).  Ours count too, but are
+harmless: they take no lock of the program's, and children do not need them.  So where there are no
+others, a filter for exactly that warning stands first for as long as the process forks.
 """
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,8 +18,24 @@ TEXT = "This process (pid={}) is multi-threaded, use of {}() may lead to deadloc
 
 
 def _n_threads() -> int:
-    with open("/proc/self/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[17])  # man 5 proc: field 20
+    """0: they cannot be counted; no descriptor is free, or the program forbids it."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[17])  # man 5 proc: field 20
+    except Exception:
+        return 0
+
+
+_of_outputs = 0  # threads of live outputs' libraries, which stay to the end
+
+
+def load_output(load: Callable[..., str], *arguments: object) -> str:
+    """What `load(*arguments)` returns; the threads that it starts are ours."""
+    global _of_outputs
+    before = _n_threads()
+    said = load(*arguments)
+    _of_outputs += max(_n_threads() - before, 0)
+    return said
 
 
 class QuietFork:
@@ -33,11 +50,11 @@ class QuietFork:
         ]
         self.filters: list[Any] = []  # the list that has them
 
-    def before(self) -> None:
+    def before(self, n_ours: int) -> None:
         """Add the filter, or take it away where the program has threads of its own."""
         self.forget()
         try:
-            if os.getpid() != self.pid or _n_threads() != 2:
+            if os.getpid() != self.pid or _n_threads() != 1 + n_ours:
                 return
             import _warnings  # without `warnings`, its list is the one that counts
 
@@ -57,8 +74,8 @@ _quiet: list[QuietFork] = []  # the one that is registered, if any is
 
 
 def _before_fork() -> None:
-    if _watched:
-        _quiet[0].before()
+    if _watched or _of_outputs:
+        _quiet[0].before(_of_outputs + len(_watched))
 
 
 def _in_forked_child() -> None:

@@ -130,7 +130,7 @@ class Profiling:
         failed = []
         for name, argument in self.settings.sinks:
             try:
-                said = self._open_sink(name, argument)
+                said = fork_warning.load_output(self._open_sink, name, argument)
                 n_open += 1
                 if said:
                     _say(f"the live output {name}: {said}")

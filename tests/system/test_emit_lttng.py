@@ -74,7 +74,7 @@ def test_each_turn_is_an_event(lttng: Lttng, pyhybrid: Callable[..., Run]) -> No
 
 def test_as_many_as_the_profile_has(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     """Beside a profile, of all code; what measured the cost of counting is in neither."""
-    lttng.record("pyhybrid:*", channel=ROOMY)
+    lttng.record("pyhybrid:*")
     run = pyhybrid("--emit", "lttng", PROGRAM, within=lttng.command, env=lttng.env)
     assert not lttng.stop()
     events = lttng.events()
@@ -234,6 +234,28 @@ def test_a_forked_child_emits_nothing(
     events = lttng.events()
     assert names(events, "py_start") == {"<module>": 1, "parent": 1}
     check_whole(events)
+
+
+def test_nobody_is_warned_of_its_threads(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
+    """As long as the program has none of its own."""
+    code = (
+        "import os, threading, warnings\n"
+        "warnings.simplefilter('always')\n"
+        "def fork():\n"
+        "    if not os.fork(): os._exit(0)\n"
+        "    os.wait()\n"
+        "fork()\n"
+        "print('alone', flush=True)\n"
+        "end = threading.Event()\n"
+        "threading.Thread(target=end.wait).start()\n"
+        "fork()\n"
+        "end.set()\n"
+    )
+    beside = {"within": lttng.command, "env": lttng.env, "stderr": subprocess.STDOUT}
+    said = pyhybrid(*NONE, "-c", code, **beside).result.stdout
+    alone, _, others = said.partition("alone\n")
+    assert not alone
+    assert others.count("DeprecationWarning") == 1
 
 
 def test_chosen_events_alone(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
