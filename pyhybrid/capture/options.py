@@ -53,7 +53,7 @@ SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind", "lttng")  # exporters.EXPORTERS
-TRACY = "tracy"
+TRACY, TRACY_LINES = "tracy", "tracy:lines"
 SINKS = ("print", "usdt", "lttng", TRACY)  # src/emit
 TOOLS = ("perfstubs",)  # src/capi; each is an option, too
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
@@ -236,11 +236,13 @@ class ProfilerOptions(Declared):
     )
     lines: bool = option(
         "--lines",
+        "-l",
         kind=Flag(),
         default=False,
-        modes=COUNTING,
+        modes=CALLS,
         native="lines",
-        help="count and time each line of the functions that -t and --include choose",
+        help="count and time each line of the functions that -t and --include choose; --emit tracy "
+        "tells of them, too, with --mode none of all functions unless some are chosen",
     )
     c_calls: bool = option(
         "--c-calls",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyhybrid.capture.option_kinds import Sinks
-from pyhybrid.capture.options import CALLS, FORMATS, SAMPLING, TRACY, Option, Options
+from pyhybrid.capture.options import CALLS, FORMATS, SAMPLING, TRACY, TRACY_LINES, Option, Options
 from pyhybrid.errors import UsageError
 
 
@@ -31,6 +31,7 @@ class Settings(Options):
             each.kind.check(self.said(each), getattr(self, name))
         self._check_together()
         self.events = self.events or self.last_events is not None
+        self.lines = self.lines and self.counts  # sinks know already
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = None
@@ -47,6 +48,8 @@ class Settings(Options):
             own.append(f"{TRACY}:{self.tracy_library}")
         elif self.tracy is not None and not own:
             own.append(TRACY)
+        if self.lines:
+            own = [each.replace(TRACY, TRACY_LINES, 1) for each in own]
         self.emit = [*own, *others]
 
     @staticmethod
@@ -69,7 +72,11 @@ class Settings(Options):
             )
         if self.mode == "none" and not self.emit:
             raise UsageError(f"the mode none is for live outputs alone: name one ({said['emit']})")
-        if self.lines and not (self.include or self.functions):
+        if self.lines and not self.counts and TRACY not in dict(Sinks.split(self.emit)):
+            raise UsageError(
+                f"{said['lines']} needs {said['mode']} hybrid or trace, or {said['emit']} {TRACY}"
+            )
+        if self.lines and self.counts and not (self.include or self.functions):
             chosen = f"{said['functions']}, {said['include']}"
             raise UsageError(
                 f"{said['lines']} are counted of chosen functions: name some ({chosen})"

@@ -57,12 +57,13 @@ static void *library;              /* what has them; NULL: not found yet */
 static _Atomic bool ready;         /* zones may begin */
 static unsigned long long n_known; /* libraries, that have been looked at */
 static uint32_t own_place;
+static bool with_lines;
 
 /* The zones of a thread that began. */
 struct zones {
     uint32_t n;
     struct {
-        uint32_t depth;
+        uint32_t at; /* twice the depth of a function; one more: a line of it */
         zone zone;
     } open[DEPTH_MAX];
 };
@@ -148,7 +149,12 @@ static uint32_t n_locations;
 static const struct location other = {.name = "[other]", .function = "[other]", .file = ""};
 static const struct location **of_function; /* by its id, twice: its first turn, a further one */
 static size_t of_function_bytes;
-static uint64_t n_other; /* functions that have none of their own */
+static struct line {
+    const struct emit_function *function;
+    const struct location *location;
+    uint32_t number;
+} of_line[1 << 12];      /* direct-mapped */
+static uint64_t n_other; /* functions and lines that have none of their own */
 
 static uint32_t hash(uint32_t h, const char *text)
 {
@@ -168,20 +174,28 @@ static bool is_same(const struct location *a, const struct location *b)
            !strcmp(a->file, b->file);
 }
 
+static void forget(struct location *l)
+{
+    free((char *)l->name);
+    free((char *)l->function);
+    free((char *)l->file);
+    free(l);
+}
+
 static struct location *copy(const struct location *from)
 {
-    struct location *l = malloc(sizeof *l);
-    char *function = strndup(from->function, TEXT_MAX), *file = strndup(from->file, TEXT_MAX);
-    if (!l || !function || !file) {
-        free(l);
-        free(function);
-        free(file);
+    struct location *l = calloc(1, sizeof *l);
+    if (!l)
         return NULL;
-    }
-    *l = *from;
-    l->function = function;
-    l->file = file;
-    return l;
+    l->name = from->name ? strndup(from->name, TEXT_MAX) : NULL;
+    l->function = strndup(from->function, TEXT_MAX);
+    l->file = strndup(from->file, TEXT_MAX);
+    l->line = from->line;
+    l->color = from->color;
+    if (l->function && l->file)
+        return l;
+    forget(l);
+    return NULL;
 }
 
 static const struct location *intern(const struct location *wanted)
@@ -190,8 +204,10 @@ static const struct location *intern(const struct location *wanted)
     for (; locations[i]; i = (i + 1) % SLOTS)
         if (is_same(locations[i], wanted))
             return locations[i];
-    if (n_locations == LOCATIONS_MAX || !(locations[i] = copy(wanted)))
-        return NULL;
+    if (n_locations == LOCATIONS_MAX || !(locations[i] = copy(wanted))) {
+        n_other++;
+        return &other;
+    }
     n_locations++;
     return locations[i];
 }
@@ -217,12 +233,26 @@ static const struct location *location_of(const struct emit_turn *turn)
         .line = f->line,
         .color = colour_of(f, is_first),
     };
-    of_function[at] = intern(&wanted);
-    if (!of_function[at]) {
-        of_function[at] = &other;
-        n_other++;
+    return of_function[at] = intern(&wanted);
+}
+
+static const struct location *location_of_line(const struct emit_function *f, uint32_t number)
+{
+    struct line *l = &of_line[(f->id * 61 + number) % (sizeof of_line / sizeof *of_line)];
+    if (l->function != f || l->number != number) {
+        const char *base = strrchr(f->shown.file, '/');
+        char name[PATH_MAX];
+        snprintf(name, sizeof name, "%s:%u", base ? base + 1 : f->shown.file, number);
+        struct location wanted = {
+            .name = name,
+            .function = f->shown.qualname,
+            .file = f->shown.file,
+            .line = number,
+            .color = 0x308050,
+        };
+        *l = (struct line){.function = f, .number = number, .location = intern(&wanted)};
     }
-    return of_function[at];
+    return l->location;
 }
 
 /* --- turns ---------------------------------------------------------------------------------------- */
@@ -232,9 +262,9 @@ static bool is_own_thread(const struct emit_thread *t)
     return syscall(SYS_gettid) == t->tid;
 }
 
-static void end_down_to(struct zones *z, uint32_t depth)
+static void end_down_to(struct zones *z, uint32_t at)
 {
-    while (z->n && z->open[z->n - 1].depth >= depth)
+    while (z->n && z->open[z->n - 1].at >= at)
         client.end(z->open[--z->n].zone);
 }
 
@@ -273,29 +303,38 @@ static void thread(const struct emit_thread *t)
     prctl(PR_SET_NAME, name);
 }
 
-static void begin(const struct emit_thread *t, const struct emit_turn *turn)
+static void begin_at(const struct emit_thread *t, uint32_t at, const struct location *l)
 {
     struct zones *z = t->data[own_place];
     if (late_ends)
         end_late_ones(t);
-    end_down_to(z, turn->depth);
+    end_down_to(z, at);
     if (z->n == DEPTH_MAX) {
         n_too_deep++;
         return;
     }
-    z->open[z->n].depth = turn->depth;
-    z->open[z->n++].zone = client.begin(location_of(turn), 1);
+    z->open[z->n].at = at;
+    z->open[z->n++].zone = client.begin(l, 1);
+}
+
+static void begin(const struct emit_thread *t, const struct emit_turn *turn)
+{
+    begin_at(t, 2 * turn->depth, location_of(turn));
+}
+
+static void line(const struct emit_thread *t, const struct emit_turn *turn)
+{
+    begin_at(t, 2 * turn->depth + 1, location_of_line(turn->function, turn->line));
 }
 
 static void end(const struct emit_thread *t, const struct emit_turn *turn)
 {
     struct zones *z = t->data[own_place];
-    if (turn->kind == EMIT_CUT_OFF && !is_own_thread(t)) {
-        if (z->n && z->open[z->n - 1].depth == turn->depth)
+    if (turn->kind != EMIT_CUT_OFF || is_own_thread(t))
+        end_down_to(z, 2 * turn->depth);
+    else
+        while (z->n && z->open[z->n - 1].at >= 2 * turn->depth)
             end_later(t, z->open[--z->n].zone);
-        return;
-    }
-    end_down_to(z, turn->depth);
 }
 
 static void message(const struct emit_thread *t, const char *text)
@@ -316,12 +355,15 @@ static void keep_forks_out(void)
     pthread_atfork(loader_before_fork, loader_after_fork_parent, loader_after_fork_child);
 }
 
+/* lines, lines:LIBRARY, LIBRARY or nothing. */
 static int open_sink(uint32_t place, const char *argument, char *error, size_t error_bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, keep_forks_out);
     own_place = place;
     n_other = n_too_deep = 0;
+    with_lines = !strcmp(argument, "lines") || !strncmp(argument, "lines:", 6);
+    argument += !with_lines ? 0 : argument[5] ? 6 : 5;
     if (!was_connected)
         sigaction(SIGPIPE, NULL, &before_connected);
     look();
@@ -334,7 +376,7 @@ static int open_sink(uint32_t place, const char *argument, char *error, size_t e
 
 static uint32_t wants(void)
 {
-    return atomic_load(&ready) ? EMIT_TURNS : 0;
+    return !atomic_load(&ready) ? 0 : with_lines ? EMIT_TURNS | EMIT_BIT(EMIT_LINE) : EMIT_TURNS;
 }
 
 static void remark(char *said, size_t bytes)
@@ -344,9 +386,10 @@ static void remark(char *said, size_t bytes)
             said, bytes,
             "the live output tracy: no Tracy client was loaded: name one (--emit tracy:LIBRARY)");
     else if (n_other)
-        snprintf(said, bytes,
-                 "the live output tracy: %llu functions are [other]: a capture takes %d places",
-                 (unsigned long long)n_other, LOCATIONS_MAX);
+        snprintf(
+            said, bytes,
+            "the live output tracy: %llu functions or lines are [other]: a capture takes %d places",
+            (unsigned long long)n_other, LOCATIONS_MAX);
     else if (n_too_deep)
         snprintf(said, bytes,
                  "the live output tracy: %llu zones, of more than %u in one another, are not there",
@@ -355,6 +398,7 @@ static void remark(char *said, size_t bytes)
 
 static void close_sink(void)
 {
+    memset(of_line, 0, sizeof of_line);
     map_memory_free(of_function, of_function_bytes);
     of_function = NULL;
     of_function_bytes = 0;
@@ -371,6 +415,7 @@ const struct emit_sink pyhybrid_sink = {
     .thread = thread,
     .begin = begin,
     .end = end,
+    .point = line,
     .message = message,
     .remark = remark,
     .close = close_sink,

@@ -72,6 +72,7 @@ def test_a_client_that_the_program_loads(pyhybrid: Callable[..., Run], tmp_path:
     for name in (b"copy", b"make_device", b"iree_hal_device_transfer_range"):
         assert name in names
     assert captured.zones >= 6
+    assert "failure" not in captured.output.lower()  # each ends before what it began in
 
 
 THREADS = """
@@ -143,7 +144,7 @@ def test_more_functions_than_places(pyhybrid: Callable[..., Run], tmp_path: Path
     assert b"f31999" in captured.names()
     assert b"f32000" not in captured.names()
     assert b"[other]" in captured.names()
-    assert "1000 functions are [other]" in run.result.stderr
+    assert "1000 functions or lines are [other]" in run.result.stderr
     assert run.result.stderr.count("\n") == 1
 
 
@@ -153,6 +154,7 @@ def test_more_functions_than_places(pyhybrid: Callable[..., Run], tmp_path: Path
         ("/nowhere/x.so", "/nowhere/x.so: cannot open shared object file"),
         (f"{TARGETS}/emitted.py", "invalid ELF header"),
         ("libm.so.6", "libm.so.6: it is no Tracy client"),
+        ("lines:libm.so.6", "libm.so.6: it is no Tracy client"),
     ],
 )
 def test_bad_libraries(pyhybrid: Callable[..., Run], library: str, said: str) -> None:
@@ -205,6 +207,46 @@ def test_a_file_of_a_client_that_the_program_loads(
     for name in (b"copy", b"make_device", b"iree_hal_device_transfer_range"):
         assert name in names
     assert "pyhybrid:" not in run.result.stderr
+
+
+LINES = """
+def numbers(n):
+    for i in range(n):
+        yield i
+def work():
+    total = 0
+    for i in numbers(3):
+        total += i
+    return total
+for _ in range(4): work()
+"""
+
+
+def test_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Zones within those of their functions: as many as the profile counts of each."""
+    program = tmp_path / "program.py"
+    program.write_text(LINES)
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        emit = ("--tracy-library", client(), "-l", "-t", "work", "-t", "numbers")
+        run = pyhybrid("--mode", "trace", "--events", *emit, program, env=environment)
+    profile = run.profile()
+    hits = sum(row.hits for row in profile.lines)
+    assert captured.zones == hits + begins(profile)
+    assert hits > 40
+    for name in (b"program.py:3", b"program.py:8", b"work", b"numbers"):
+        assert name in captured.names()
+
+
+def test_lines_of_everything(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Without a profile, in the parts that are marked."""
+    program = tmp_path / "program.py"
+    program.write_text(MARKED)
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        pyhybrid("-p", "-l", *NONE, "--tracy-library", client(), program, env=environment)
+    names = captured.names()
+    assert b"program.py:3" in names
+    assert b"program.py:4" in names
+    assert b"program.py:5" not in names
 
 
 MARKED = """
