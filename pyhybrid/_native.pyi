@@ -3,29 +3,8 @@ from io import FileIO
 from types import FunctionType, ModuleType
 from typing import Any
 
-def start(
-    spool: int,
-    *,
-    period_ns: int = ...,
-    clock: int = ...,
-    engine: int = ...,
-    max_frames: int = ...,
-    ring_bytes: int = ...,
-    max_nodes: int = ...,
-    exact: bool = ...,
-    c_calls: bool = ...,
-    filter: tuple[tuple[Any, ...], tuple[Any, ...], frozenset[str]] | None = ...,
-    own: str = ...,
-    lines: bool = ...,
-    backend: str | None = ...,
-    events: bool = ...,
-    keep_events_ns: int = ...,
-    kernel_frames: int = ...,
-    wall_threads: bytes = ...,
-    module_table: bool = ...,
-    counts: bool = ...,
-    paused: bool = ...,
-) -> dict[str, Any]: ...
+# The options: src/python/start_options.h.
+def start(spool: int, **options: Any) -> dict[str, Any]: ...
 def stop(describe: Callable[[dict[str, Any]], bytes] | None = None) -> dict[str, Any] | None: ...
 def running() -> bool: ...
 def session() -> int: ...

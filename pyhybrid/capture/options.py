@@ -9,7 +9,7 @@ options are made from it.  To add an option write a field:
         kind=Flag(),                  # how it is read and checked (option_kinds.py)
         default=False,                # and `at_command_line=`, where it is another one there
         modes=COUNTING,               # with others it is refused; left out: it goes with all
-        native="c_calls",             # the argument of _native.start, see src/python/module.c
+        native="c_calls",             # the argument of _native.start (src/python/start_options.c)
         help="count and time calls of C functions, too",  # None: not shown
     )                                 # `keyword_help=` where Profiler's documentation says more
 

@@ -22,6 +22,7 @@
 #include "sampler.h"
 #include "spawns.h"
 #include "spool.h"
+#include "start_options.h"
 #include "whole_write.h"
 #include "window.h"
 
@@ -126,19 +127,19 @@ static void announce_c_function(uint64_t address, const char *name, uint32_t len
 }
 
 /* The tool id, or -1 with an exception set and nothing running. */
-static int start_events(PyObject *include, PyObject *exclude, PyObject *only, PyObject *own,
-                        bool lines, bool c_calls, bool counts, struct call_cost *cost)
+static int start_events(PyObject *include, PyObject *exclude, PyObject *only,
+                        const struct start_options *o, struct call_cost *cost)
 {
     int tool_id = -1;
-    sampler_exact()->counts = counts;
-    filter_set_own(own);
+    sampler_exact()->counts = o->counts;
+    filter_set_own(o->own);
     if (filter_set(include, exclude, only))
         ;
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
     else
-        tool_id =
-            instrument_start(sampler_exact(), lines, c_calls ? announce_c_function : NULL, cost);
+        tool_id = instrument_start(sampler_exact(), o->lines,
+                                   o->c_calls ? announce_c_function : NULL, cost);
     if (tool_id >= 0)
         return tool_id;
     PyObject *error = PyErr_GetRaisedException();
@@ -163,25 +164,9 @@ static PyObject *pause_all(PyObject *self, PyObject *unused)
 
 PyDoc_STRVAR(
     start_doc,
-    "start(spool: int, *, period_ns=1001001, clock=0, engine=0, max_frames=2048, ring_bytes=0,\n"
-    "      max_nodes=2000000, exact=False, c_calls=False, filter=None, own='', lines=False, "
-    "backend=None, "
-    "events=False,\n"
-    "      keep_events_ns=0, counts=True, kernel_frames=0, wall_threads=b'', module_table=False, "
-    "paused=False) "
-    "-> dict\n\n"
+    "start(spool: int, **options) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
-    "clock: 0 CPU, 1 wall; engine: 0 auto, 1 perf_event, 2 timer, 4 none, 5 sigtrap (sampler.h); "
-    "exact: with\n"
-    "the events of sys.monitoring; c_calls: with those of C functions; filter: (include, exclude, "
-    "names), see filter.h;\n"
-    "own: what the files of functions begin with that are not recorded (empty: none);\n"
-    "lines: count and time the lines of what it selects;\n"
-    "counts: False: the events are for sinks (emit) alone, and come while one wants them;\n"
-    "events: with a log of all of them, or, if keep_events_ns is not 0, of the last ones;\n"
-    "kernel_frames: 1 yes, 0 where they cost next to nothing, -1 no;\n"
-    "module_table: see libraries.h; paused: until resume();\n"
-    "wall_threads: by the wall's clock only threads with such a name (sampler.h).\n"
+    "The options: start_options.h.\n"
     "Returns engine, engine_reason, no_kernel_frames (why; None: there are), unlisted (which "
     "threads), period_ns, cost_ns, "
     "start_ns, watches_code, tool_id (-1: no\n"
@@ -191,47 +176,15 @@ PyDoc_STRVAR(
 
 static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spool",         "period_ns",    "clock",
-                            "engine",        "max_frames",   "ring_bytes",
-                            "max_nodes",     "exact",        "c_calls",
-                            "filter",        "own",          "lines",
-                            "backend",       "events",       "keep_events_ns",
-                            "kernel_frames", "wall_threads", "module_table",
-                            "paused",        "counts",       NULL};
     (void)self;
-    int spool;
-    unsigned long long period_ns = 1001001;
-    unsigned long long keep_events_ns = 0;
-    int clock = CLOCK_CPU, engine = ENGINE_AUTO, exact = 0, c_calls = 0, lines = 0, events = 0,
-        kernel_frames = 0, module_table = 0, paused = 0, counts = 1, tool_id = -1;
-    unsigned max_frames = 2048, ring_bytes = 0, max_nodes = 2000000;
-    const char *backend = NULL, *wall_threads = NULL;
-    Py_ssize_t wall_threads_length = 0;
-    PyObject *filter = Py_None, *include = NULL, *exclude = NULL, *only = NULL, *own = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|$KiiIIIppOUpzpKiy#ppp", names, &spool,
-                                     &period_ns, &clock, &engine, &max_frames, &ring_bytes,
-                                     &max_nodes, &exact, &c_calls, &filter, &own, &lines, &backend,
-                                     &events, &keep_events_ns, &kernel_frames, &wall_threads,
-                                     &wall_threads_length, &module_table, &paused, &counts))
+    struct start_options options;
+    PyObject *include = NULL, *exclude = NULL, *only = NULL;
+    int tool_id = -1;
+    if (start_options_parse(&options, args, kwargs))
         return NULL;
-    if (filter != Py_None && !PyArg_ParseTuple(filter, "OOO", &include, &exclude, &only))
+    if (options.filter && !PyArg_ParseTuple(options.filter, "OOO", &include, &exclude, &only))
         return NULL;
-    struct sampler_options options = {.spool_fd = spool,
-                                      .period_ns = period_ns,
-                                      .clock = (enum sampler_clock)clock,
-                                      .engine = (enum sampler_engine)engine,
-                                      .kernel_frames = kernel_frames,
-                                      .max_frames = max_frames,
-                                      .ring_bytes = ring_bytes,
-                                      .max_nodes = max_nodes,
-                                      .exact = exact,
-                                      .looks = emit_is_open(),
-                                      .log_events = events,
-                                      .keep_events_ns = keep_events_ns,
-                                      .wall_threads = wall_threads,
-                                      .wall_threads_length = (size_t)wall_threads_length,
-                                      .module_table = module_table,
-                                      .backend_path = backend};
+    options.sampler.looks = emit_is_open();
     struct sampler_info info;
     struct call_cost cost = {0};
     if (install_hooks())
@@ -244,16 +197,16 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
             PyCode_AddWatcher(on_code_event); /* before the first sample: codes may die after it */
     if (watcher < 0)
         PyErr_Clear(); /* all eight are taken: said in the file */
-    int error = sampler_start(&options, &info);
+    int error = sampler_start(&options.sampler, &info);
     starting = false;
     if (error) {
         stop_watching();
         return raise_start_error(error, info.error);
     }
-    if (exact &&
-        (tool_id = start_events(include, exclude, only, own, lines, c_calls, counts, &cost)) < 0)
+    if (options.sampler.exact &&
+        (tool_id = start_events(include, exclude, only, &options, &cost)) < 0)
         return NULL;
-    if (paused)
+    if (options.paused)
         instrument_pause();
     else
         sampler_resume();
