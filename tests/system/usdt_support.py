@@ -147,8 +147,11 @@ class Tracer:
 
     def detach(self) -> str:
         """What it has printed."""
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(60)
+        for _ in range(12):  # bpftrace may miss one
+            self.process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+                break
         return self.output.read_text()
 
 

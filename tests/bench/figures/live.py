@@ -1,0 +1,33 @@
+"""What live outputs add to a call of a Python function, with nobody listening and with someone.
+
+Warm, the best of several loops, all sides in turn in one process (workloads/live.py).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from method import Figure, bare, row, run
+
+WORKLOAD = str(Path(__file__).parents[1] / "workloads" / "live.py")
+
+
+def measure(pairs: int) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        rounds = json.loads(run(bare(WORKLOAD, str(pairs)), Path(folder)).stdout)
+
+    def added(side: str, base: str = "bare") -> list[float]:
+        return [r[side] - r[base] for r in rounds]
+
+    rows = [
+        row("trace, no live output", "ns", added("trace")),
+        row("usdt, nobody attached", "ns", added("usdt"), "<= 1"),
+        row("usdt, nobody attached, beside trace", "ns", added("trace and usdt", "trace"), "<= 1"),
+        row("usdt, probes of begins wanted, no tracer", "ns", added("usdt, begins")),
+        row("usdt, begins and ends wanted, no tracer", "ns", added("usdt, begins and ends")),
+    ]
+    if "usdt, counted" in rounds[0]:
+        rows.append(row("usdt, bpftrace counts begins", "ns", added("usdt, counted")))
+    return [Figure("live", "Live outputs", rows, rounds)]
