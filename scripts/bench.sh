@@ -5,6 +5,6 @@ cd "$(dirname "$0")/.."
 
 scripts/packages.sh build
 found=$(scripts/pythons.sh first)
-scripts/venv.sh "${found#* }" .venv build torch >/dev/null
+scripts/venv.sh "${found#* }" .venv build torch test >/dev/null
 # shellcheck disable=SC2086  # ARGS is a list of words
 .venv/bin/python tests/bench/run.py --pairs "${PAIRS:-15}" ${ARGS:-}

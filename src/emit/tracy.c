@@ -223,10 +223,10 @@ static const struct location *location_of(const struct emit_turn *turn)
     const struct emit_function *f = turn->function;
     bool is_first = turn->kind == EMIT_START;
     size_t at = 2 * (size_t)f->id + !is_first;
+    if (at * sizeof *of_function < of_function_bytes && of_function[at])
+        return of_function[at];
     if (!map_memory_grow(&of_function, &of_function_bytes, at + 1, sizeof *of_function))
         return &other;
-    if (of_function[at])
-        return of_function[at];
     struct location wanted = {
         .function = f->shown.qualname,
         .file = f->shown.file,
