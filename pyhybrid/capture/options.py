@@ -54,8 +54,9 @@ CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live 
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
 ALL_FORMATS = (*FORMATS, "pstats", "callgrind", "lttng")  # exporters.EXPORTERS
 TRACY, TRACY_LINES = "tracy", "tracy:lines"
-SINKS = ("print", "usdt", "lttng", TRACY)  # src/emit
-TOOLS = ("perfstubs",)  # src/capi; each is an option, too
+PERFSTUBS = "perfstubs"
+SINKS = ("print", "usdt", "lttng", TRACY, PERFSTUBS)  # src/emit
+TOOLS = (PERFSTUBS,)  # src/capi; each is an option, too
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
 
@@ -260,7 +261,8 @@ class ProfilerOptions(Declared):
         modes=CALLS,
         help="tell of calls while they happen, too: print[:FILE], a line for each, or "
         "print:tree[:FILE], with times; usdt, probes for bpftrace and perf; lttng; "
-        "tracy[:LIBRARY], zones; --mode none makes no profile besides",
+        "tracy[:LIBRARY], zones; perfstubs[:LIBRARY], timers of a tool; --mode none makes no "
+        "profile besides",
     )
     emit_value: str = option(
         "--emit-value",

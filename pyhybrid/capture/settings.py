@@ -3,11 +3,21 @@
 Imports are few and light: the program waits for them.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from pyhybrid.capture.option_kinds import Sinks
-from pyhybrid.capture.options import CALLS, FORMATS, SAMPLING, TRACY, TRACY_LINES, Option, Options
+from pyhybrid.capture.options import (
+    CALLS,
+    FORMATS,
+    PERFSTUBS,
+    SAMPLING,
+    TRACY,
+    TRACY_LINES,
+    Option,
+    Options,
+)
 from pyhybrid.errors import UsageError
 
 
@@ -35,10 +45,14 @@ class Settings(Options):
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = None
-        if self.include or self.exclude or self.functions:  # (imports `re`)
-            from pyhybrid.capture.trace_filter import selection
+        timers_file = os.environ.get("PERFSTUBS_PYTHON_FILTER_FILENAME")
+        if PERFSTUBS not in dict(self.sinks):
+            timers_file = None
+        if self.include or self.exclude or self.functions or timers_file:  # (imports `re`)
+            from pyhybrid.capture.trace_filter import of_perfstubs, selection
 
-            self.filter = selection(self.include, self.exclude, self.functions)
+            timers = of_perfstubs(timers_file) if timers_file else None
+            self.filter = selection(self.include, self.exclude, self.functions, timers)
 
     def _emit_to_tracy(self) -> None:
         """First of all, where there is an option for it: it is the one that takes a while."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyhybrid.errors import UsageError
 
+VERBS = ("include", "exclude")
 _PACKAGES = r"/(?:site|dist)-packages/"
 
 
@@ -26,20 +27,50 @@ def _search(pattern: str, known: dict[str, str]) -> Any:
         raise UsageError(f"invalid pattern {pattern!r}: {error}") from None
 
 
-Filter = tuple[tuple[Any, ...], tuple[Any, ...], frozenset[str]]
+Searches = tuple[Any, ...]
+# As PerfStubs has them: of names, of files; None: all are included.
+Timers = tuple[Searches | None, Searches, Searches | None, Searches]
+Filter = tuple[Searches, Searches, frozenset[str], Timers | None]
 
 
 def selection(
-    include: Sequence[str], exclude: Sequence[str], functions: Sequence[str]
+    include: Sequence[str],
+    exclude: Sequence[str],
+    functions: Sequence[str],
+    timers: Timers | None = None,
 ) -> Filter | None:
     """What `_native.start` takes as its filter; None: everything.
 
     A function is selected if it is one of `functions` (a qualified name, or `module.qualname`;
     empty: all are), a pattern of `include` is found in its qualified name, module or file (empty:
-    all), and none of `exclude` is.  Raises UsageError for a pattern that is none.
+    all), and none of `exclude` is; and `timers` select it.  Raises UsageError for a pattern that is
+    none.
     """
-    if not (include or exclude or functions):
+    if not (include or exclude or functions or timers):
         return None
     known = _shorthands() if {*include, *exclude} & {"stdlib", "site-packages"} else {}
     searches = [tuple(_search(each, known) for each in group) for group in (include, exclude)]
-    return searches[0], searches[1], frozenset(functions)
+    return searches[0], searches[1], frozenset(functions), timers
+
+
+def of_perfstubs(path: str) -> Timers | None:
+    """What PerfStubs' filter, a JSON file, says of functions' names and files.
+
+    As PerfStubs does it: patterns are searched for, without the quotes in them; other keys, and a
+    file that is not there, are ignored.  Raises UsageError.
+    """
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            keys = json.load(file)
+        groups = [keys.get(f"{verb}_{what}") for what in ("timers", "files") for verb in VERBS]
+        searches = [
+            group if group is None else tuple(_search(each.replace('"', ""), {}) for each in group)
+            for group in groups
+        ]
+    except OSError:
+        return None
+    except (ValueError, AttributeError, TypeError):
+        raise UsageError(f"{path} is no filter of PerfStubs: an object of lists of texts") from None
+    return searches[0], searches[1] or (), searches[2], searches[3] or ()

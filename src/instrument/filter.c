@@ -11,7 +11,7 @@ static struct {
     bool selected;
 } cache[CACHE];
 
-static PyObject *included, *excluded, *only, *own;
+static PyObject *included, *excluded, *only, *timers, *own;
 static bool let_through;
 
 void filter_clear(void)
@@ -19,21 +19,26 @@ void filter_clear(void)
     Py_CLEAR(included);
     Py_CLEAR(excluded);
     Py_CLEAR(only);
+    Py_CLEAR(timers);
     memset(cache, 0, sizeof cache);
 }
 
-int filter_set(PyObject *include, PyObject *exclude, PyObject *names)
+int filter_set(PyObject *include, PyObject *exclude, PyObject *names, PyObject *as_timers)
 {
     filter_clear();
     if (!include)
         return 0;
-    if (!PyTuple_Check(include) || !PyTuple_Check(exclude) || !PyFrozenSet_Check(names)) {
-        PyErr_SetString(PyExc_TypeError, "a filter is two tuples and a frozenset");
+    bool has_timers = PyTuple_Check(as_timers) && PyTuple_GET_SIZE(as_timers) == 4;
+    if (!PyTuple_Check(include) || !PyTuple_Check(exclude) || !PyFrozenSet_Check(names) ||
+        (as_timers != Py_None && !has_timers)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "a filter is two tuples, a frozenset, and None or four tuples");
         return -1;
     }
     included = Py_NewRef(include);
     excluded = Py_NewRef(exclude);
     only = Py_NewRef(names);
+    timers = has_timers ? Py_NewRef(as_timers) : NULL;
     return 0;
 }
 
@@ -98,6 +103,14 @@ static bool is_named(PyObject *qualname, PyObject *module)
     return found > 0;
 }
 
+/* One of two pairs: what is included (None: all), and what is excluded. */
+static bool is_timer(int first, PyObject *text)
+{
+    PyObject *include = PyTuple_GET_ITEM(timers, first);
+    return (include == Py_None || any_matches(include, &text, 1)) &&
+           !any_matches(PyTuple_GET_ITEM(timers, first + 1), &text, 1);
+}
+
 static bool judge(const PyCodeObject *code, PyObject *globals)
 {
     PyObject *module = NULL;
@@ -109,7 +122,8 @@ static bool judge(const PyCodeObject *code, PyObject *globals)
     int n = module ? 3 : 2;
     return is_named(code->co_qualname, module) &&
            (!PyTuple_GET_SIZE(included) || any_matches(included, texts, n)) &&
-           !any_matches(excluded, texts, n);
+           !any_matches(excluded, texts, n) &&
+           (!timers || (is_timer(0, code->co_name) && is_timer(2, code->co_filename)));
 }
 
 bool filter_selects(struct exact *x, uint64_t code, PyObject *globals)

@@ -15,8 +15,9 @@
 #include "call_tree.h"
 
 /* Tuples of `search` methods (an empty `include` means all), and a frozenset of qualified names or of
- * `module.qualname` (empty: all).  NULL, NULL, NULL: no filter.  0 or -1 with an exception set. */
-int filter_set(PyObject *include, PyObject *exclude, PyObject *names);
+ * `module.qualname` (empty: all).  `timers`: None, or four such tuples, as PerfStubs selects: which names are included
+ * (None: all) and excluded, which files are.  All NULL: no filter.  0 or -1 with an exception set. */
+int filter_set(PyObject *include, PyObject *exclude, PyObject *names, PyObject *timers);
 
 /* What the files of our functions begin with, which are never recorded; NULL or empty: there are none. */
 void filter_set_own(PyObject *folder);

@@ -127,13 +127,13 @@ static void announce_c_function(uint64_t address, const char *name, uint32_t len
 }
 
 /* The tool id, or -1 with an exception set and nothing running. */
-static int start_events(PyObject *include, PyObject *exclude, PyObject *only,
+static int start_events(PyObject *include, PyObject *exclude, PyObject *only, PyObject *timers,
                         const struct start_options *o, struct call_cost *cost)
 {
     int tool_id = -1;
     sampler_exact()->counts = o->counts;
     filter_set_own(o->own);
-    if (filter_set(include, exclude, only))
+    if (filter_set(include, exclude, only, timers))
         ;
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
@@ -178,11 +178,12 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)self;
     struct start_options options;
-    PyObject *include = NULL, *exclude = NULL, *only = NULL;
+    PyObject *include = NULL, *exclude = NULL, *only = NULL, *timers = NULL;
     int tool_id = -1;
     if (start_options_parse(&options, args, kwargs))
         return NULL;
-    if (options.filter && !PyArg_ParseTuple(options.filter, "OOO", &include, &exclude, &only))
+    if (options.filter &&
+        !PyArg_ParseTuple(options.filter, "OOOO", &include, &exclude, &only, &timers))
         return NULL;
     options.sampler.looks = emit_is_open();
     struct sampler_info info;
@@ -204,7 +205,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         return raise_start_error(error, info.error);
     }
     if (options.sampler.exact &&
-        (tool_id = start_events(include, exclude, only, &options, &cost)) < 0)
+        (tool_id = start_events(include, exclude, only, timers, &options, &cost)) < 0)
         return NULL;
     if (options.paused)
         instrument_pause();

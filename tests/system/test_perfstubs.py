@@ -1,4 +1,7 @@
-"""PerfStubs' timers of an application as frames of the tree: ADIOS2, whose PerfStubs is real."""
+"""PerfStubs' timers of an application as frames of the tree: ADIOS2, whose PerfStubs is real.
+
+Python functions as timers of a tool: test_emit_perfstubs.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, Run, check_invariants, made_once, paths
+from perfstubs_support import build_tool, counted
+from support import TARGETS, Run, check_invariants, paths
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -34,24 +38,7 @@ def timers(profile: Profile) -> collections.Counter[str]:
 
 @pytest.fixture(scope="module")
 def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library of tests/targets/perfstubs_count.c."""
-
-    def make(folder: Path) -> None:
-        source = TARGETS / "perfstubs_count.c"
-        command = ["gcc", "-O1", "-fPIC", "-shared", "-pthread", source]
-        subprocess.run([*command, "-o", folder / "count.so"], check=True)
-
-    return made_once(tmp_path_factory, "perfstubs_count", make) / "count.so"
-
-
-def counted(path: Path) -> tuple[dict[str, int], collections.Counter[str]]:
-    """What that tool has written: figures, and starts by timer."""
-    rows = dict(line.split("\t") for line in path.read_text().splitlines())
-    figures = {name: int(n) for name, n in rows.items() if not name.startswith("timer ")}
-    starts = {
-        name.removeprefix("timer "): int(n) for name, n in rows.items() if name[:6] == "timer "
-    }
-    return figures, collections.Counter({name: n for name, n in starts.items() if n})
+    return build_tool(tmp_path_factory)
 
 
 @pytest.mark.version
