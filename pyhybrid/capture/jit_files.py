@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_SLACK_S = 2.0  # clocks on the wall are set
+_SLACK_S = 2.0  # wall-clock time is set
 
 
 def jit_files() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _perf_map(pid: int) -> str | None:
 
 
 def _began() -> float:
-    """When this process began, in seconds of the clock on the wall."""
+    """When this process began, in seconds of wall-clock time."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + began_since_boot("self")
 
 

@@ -82,7 +82,7 @@ CREATE TABLE stack (
     line INTEGER);    -- python: the line
 
 -- Self figures; inclusive ones are derived.  gil: 'held', 'waiting' (the thread slept until it would get
--- the GIL) or 'neither'.  waits: 1 where the thread was off the CPU, which a clock on the wall sees.
+-- the GIL) or 'neither'.  waits: 1 where the thread was off the CPU, which wall-clock time sees.
 CREATE TABLE sampled (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
     stack INTEGER NOT NULL REFERENCES stack, gil TEXT NOT NULL, waits INTEGER NOT NULL,

@@ -65,7 +65,7 @@ class QualityReport:
     handler_p99_ns: int | None
     handler_max_ns: int | None  # at most: where its bucket ends, the last of which has none
     handler_histogram: list[tuple[int, int]]  # (from_ns, samples)
-    # Time on the wall from one sample of a busy thread to its next, in periods: p1, p50, p90, p99.
+    # Wall-clock time from one sample of a busy thread to its next, in periods: p1, p50, p90, p99.
     interval: dict[str, float]
     unplaced_regions: int  # pushed by native code where they could not be counted
     unmatched_regions: int  # popped by it, without one that was open

@@ -93,7 +93,7 @@ class Summary:
     complete: bool  # false: the process was killed, or the file's end is missing
     mode: str  # sample, trace, hybrid
     clock: str  # cpu, wall
-    wall_threads: list[str]  # patterns of the names of those sampled by the wall's; empty: all
+    wall_threads: list[str]  # patterns of the names of those sampled by wall-clock time; empty: all
     engine: str  # sigtrap, perf_event, timer, monotonic; none: no samples
     engine_reason: str  # why this one
     hz_asked: int | None
@@ -110,7 +110,7 @@ class Summary:
     recorded: int
     losses: dict[str, int]  # samples, by reason
     recorded_weight_ns: int
-    missed_weight_ns: int  # CPU time (or time, by the clock on the wall) that no signal stood for
+    missed_weight_ns: int  # CPU time (or wall-clock time) that no signal stood for
     own_weight_ns: int  # of samples that met our own callbacks: outside all shares
     calls: int | None  # of Python functions, counted exactly; null: not traced
     n_traced: int | None  # functions that were called

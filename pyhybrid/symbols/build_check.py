@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-_SLACK_NS = 1_000_000_000  # the clock on the wall is set meanwhile
+_SLACK_NS = 1_000_000_000  # wall-clock time is set meanwhile
 
 
 def is_newer(path: str, load_ns: int, meta: Mapping[str, Any]) -> bool:

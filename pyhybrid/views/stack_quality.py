@@ -75,7 +75,7 @@ def hz_reached(profile: Profile) -> float | None:
 
     (Over all threads, where busy ones had less than half of the CPU time.)
 
-    By the clock on the wall a sample that holds for a long wait counts once a period.
+    By wall-clock time a sample that holds for a long wait counts once a period.
 
     The seconds are the kernel's CPU time of these threads, or, with a wall clock, the time from
     their first to their last sample.

@@ -149,7 +149,7 @@ struct spool_samples {
 #define SPOOL_STACK_MAX ((1u << SPOOL_STACK_BITS) - 1)
 /* 2 bits: 0 neither, 1 it held the GIL, 2 it waited for it */
 #define SPOOL_GIL_SHIFT SPOOL_STACK_BITS
-#define SPOOL_WAITS (1u << 30) /* it was off the CPU (by the clock on the wall only) */
+#define SPOOL_WAITS (1u << 30) /* it was off the CPU (by wall-clock time only) */
 
 struct spool_cpu {
     uint32_t index;
@@ -176,7 +176,7 @@ struct spool_counters {
     uint64_t recorded;
     uint64_t recorded_weight;
     uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, signals
-                               blocked for ever; by the clock on the wall: just after a long wait), in periods */
+                               blocked for ever; by wall-clock time: just after a long wait), in periods */
     uint64_t cpu_ns;        /* the kernel's CPU time for the thread, as last read */
     uint64_t lost[8];
     uint64_t lost_weight[8];

@@ -94,7 +94,7 @@ struct thread {
     struct thread_limits limits;
     uint64_t cpu_ns;        /* CPU clock when it was last read for a weight */
     int64_t carry_ns;       /* of the time until then: not yet given; below 0: given ahead */
-    uint64_t sampled_ns;    /* the last signal, on the wall; 0: the next one reads the CPU clock */
+    uint64_t sampled_ns;    /* the last signal, wall-clock time; 0: the next one reads the CPU clock */
     uint64_t rest_until_ns; /* by the clock sampled by: no sample before; 0: nothing is owed */
     bool is_urgent;         /* thread_is_urgent, after the last sample */
 
@@ -123,7 +123,7 @@ struct thread {
     uint32_t watched_sleeps;
     bool settled;       /* the clock stood still between two looks */
     uint64_t unseen_ns; /* time that no sample holds for */
-    void *cpu_timer;    /* by the clock on the wall: what wakes it; a timer_t */
+    void *cpu_timer;    /* by wall-clock time: what wakes it; a timer_t */
     bool has_cpu_timer;
     void *timer; /* its timer_t */
     unsigned char seen, has_timer;

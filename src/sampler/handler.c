@@ -328,7 +328,7 @@ static void count_time(struct thread *t, uint64_t ns)
                 1);
 }
 
-/* By the clock on the wall: was the thread off the CPU?  In a system call that the signal has ended; or the
+/* By wall-clock time: was the thread off the CPU?  In a system call that the signal has ended; or the
  * signal came late, and most of the time until then was no CPU time. */
 static bool was_off_cpu(struct session *s, const ucontext_t *context, uint32_t weight,
                         uint64_t spent_ns)
@@ -408,7 +408,7 @@ static void record_hold(struct thread *t, uint64_t time_ns, uint32_t weight)
     ring_commit(&t->ring, r, sizeof *r, RING_HOLD);
 }
 
-/* By the clock on the wall: the weight of a signal that comes at `now`.  If the thread was asleep, its last
+/* By wall-clock time: the weight of a signal that comes at `now`.  If the thread was asleep, its last
  * sample holds until it woke. */
 static uint32_t wake_up(struct session *s, struct thread *t, uint64_t now, uint32_t weight,
                         bool is_waking)

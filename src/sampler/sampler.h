@@ -39,7 +39,7 @@ struct sampler_options {
     int looks;               /* what sampler_set_look set is called, as often as it says */
     int log_events;          /* with every begin and end */
     uint64_t keep_events_ns; /* of those, only the last ones; 0: all */
-    /* By the clock on the wall: only threads with such a name (thread_names.h), patterns of the shell, a 0 byte after
+    /* By wall-clock time: only threads with such a name (thread_names.h), patterns of the shell, a 0 byte after
      * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
     const char *wall_threads;
     size_t wall_threads_length;
@@ -96,7 +96,7 @@ void sampler_pause(void);
 void sampler_resume(void);
 
 /* Nothing counts from now on, or again, as with these two, at next to no cost: what signals still stand for is left
- * out, and after a while the clocks are paused.  (By the clock on the wall: at once.)  sampler_active returns whether
+ * out, and after a while the clocks are paused.  (By wall-clock time: at once.)  sampler_active returns whether
  * it had to wake them up. */
 void sampler_idle(void);
 int sampler_active(void);
@@ -111,7 +111,7 @@ uint32_t sampler_generation(void);
 int sampler_write(uint32_t type, const void *head, uint32_t head_length, const void *body,
                   uint32_t body_length);
 
-/* `threading` calls the thread `name`, of `length` bytes: told to the spool, and by the clock on the wall it may be
+/* `threading` calls the thread `name`, of `length` bytes: told to the spool, and by wall-clock time it may be
  * chosen for it. */
 void sampler_name_thread(int tid, const char *name, uint32_t length);
 

@@ -1,7 +1,7 @@
 /* thread_names.h - threads' names as the kernel has them, and which threads are sampled for their name.
  *
- * A thread gets its names after it has begun, so they are looked at again and again, ever more seldom.  By the
- * clock on the wall only some threads may be wanted, chosen by patterns of the shell: by the kernel's name, or
+ * A thread gets its names after it has begun, so they are looked at again and again, ever more seldom.  By
+ * wall-clock time only some threads may be wanted, chosen by patterns of the shell: by the kernel's name, or
  * by the one that `threading` has, which the exact half learns with a thread's first event.
  *
  * Context: the collector, or under the session's lock.

@@ -98,7 +98,7 @@ static bool looks(struct sampled *t, uint64_t cpu, uint64_t since, uint64_t peri
     return true;
 }
 
-/* Signals each `ran` of the thread's clock, all within 1.5 periods of the last by the clock on the wall. */
+/* Signals each `ran` of the thread's clock, all within 1.5 periods of the last by wall-clock time. */
 static void given_with_looks(uint64_t period, uint64_t ran)
 {
     uint64_t cpu = 0;

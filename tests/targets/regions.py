@@ -1,6 +1,6 @@
 """Named regions: nested, in coroutines, in generators, in threads, across calls through C.
 
-Prints how long coroutines worked, by the clock on the wall: JSON, seconds by region.
+Prints how long coroutines worked, by wall-clock time: JSON, seconds by region.
 """
 
 import asyncio

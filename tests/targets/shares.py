@@ -1,4 +1,4 @@
-"""Three functions that take turns of random length, by the clock on the wall, for argv[1] s.
+"""Three functions that take turns of random length, by wall-clock time, for argv[1] s.
 
 Prints how long the thread could have run and did not, in ns: others had the processor.
 """

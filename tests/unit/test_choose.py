@@ -25,7 +25,7 @@ START_NS = 1_000_000_000
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Iterator[Profile]:
-    """Two threads by the clock on the wall; `loader` has native code only."""
+    """Two threads by wall-clock time; `loader` has native code only."""
     spool = SpoolWriter()
     spool.meta(clock="wall", engine="monotonic", start_ns=START_NS)
     spool.module(LIBRARY, "/opt/lib.so", 0x7F0000000000)

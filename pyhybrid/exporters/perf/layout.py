@@ -187,7 +187,7 @@ def feature_times(first_ns: int, last_ns: int) -> bytes:
 
 
 def feature_clock_data(unix_ns: int, monotonic_ns: int) -> bytes:
-    """What the clock on the wall showed at a time of this file."""
+    """The wall-clock time at a time of this file."""
     return struct.pack("<IIQQ", 1, _CLOCK_MONOTONIC, unix_ns, monotonic_ns)
 
 

@@ -1,7 +1,7 @@
 /* asleep.h - threads that wait for long are let alone.
  *
  * A signal ends the system call in which a thread waits: time.sleep then takes the GIL from others, only
- * to sleep on.  So by the clock on the wall, a thread that was found waiting for a while, having run for
+ * to sleep on.  So by wall-clock time, a thread that was found waiting for a while, having run for
  * next to nothing meanwhile, stops its timer itself (the handler); while its CPU clock stands still, so
  * does the stack, and its last sample holds.
  *

@@ -11,7 +11,7 @@
 #define WEIGHT_UNREAD_MAX 15
 
 /* Can a sample stand for one period without a look at the clock?  It came `since_ns` after the one before by
- * the clock on the wall, which the thread's CPU clock never outruns, so it stands for one at most, and the
+ * wall-clock time, which the thread's CPU clock never outruns, so it stands for one at most, and the
  * next look settles what that was off by.  `n_unread`: samples since the last look, each of which has taken
  * its period from `carry_ns`.  Where that look found a period given ahead signals come too fast, and each is
  * looked at. */
