@@ -22,7 +22,7 @@ static void emit_regions(struct output *o, const struct regions *r, uint64_t fra
 }
 
 /* A Python frame, below the regions that it has entered. */
-static void emit_python(struct output *o, const struct merge_input *in, size_t at)
+static void emit_python(struct output *o, const struct join_input *in, size_t at)
 {
     const struct py_frame *f = &in->chain->frames[at];
     if (in->regions)
@@ -50,14 +50,14 @@ static void emit_eval(struct output *o, enum py_chain_state state)
 }
 
 /* Called by the frame that holds the next entry frame, where an eval loop is one of handlers?  Then it is part of it. */
-static bool is_handler(const struct merge_input *in, size_t i, size_t entry)
+static bool is_handler(const struct join_input *in, size_t i, size_t entry)
 {
     const struct native_frame *caller = &in->native[i + 1];
     return in->layout->by_handlers && i + 1 < in->n_native && !caller->flags &&
            entry < in->chain->n_entries && in->chain->anchors[entry] < caller->cfa;
 }
 
-size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max)
+size_t join_stack(const struct join_input *in, uint64_t *out, size_t max)
 {
     const struct py_chain *chain = in->chain;
     struct output o = {out, 0, max};

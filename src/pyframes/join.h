@@ -15,7 +15,7 @@
 #include "regions.h"
 #include "unwind.h"
 
-struct merge_input {
+struct join_input {
     const struct native_frame *native; /* innermost first */
     size_t n_native;
     enum unwind_end end;
@@ -28,6 +28,6 @@ struct merge_input {
 
 /* Writes at most `max` frame words (raw, innermost first; at least 1) and returns how many.  What
  * is cut off at the outer end is replaced by [truncated]. */
-size_t merge_stack(const struct merge_input *in, uint64_t *out, size_t max);
+size_t join_stack(const struct join_input *in, uint64_t *out, size_t max);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define FUNCTIONS 2048 /* native words whose functions are sought at once */
 
-struct words {
+struct canonical {
     struct spool *spool;
     struct modules *modules;
     struct map native;           /* address -> canonical word */
@@ -33,19 +33,19 @@ struct words {
     unsigned char text[4 * 2 * CODE_TEXT_MAX + CODE_LINE_TABLE_MAX];
 };
 
-struct words *words_new(struct spool *s)
+struct canonical *canonical_new(struct spool *s)
 {
-    struct words *w = map_memory(sizeof *w);
+    struct canonical *w = map_memory(sizeof *w);
     if (!w)
         return NULL;
     w->spool = s;
     if ((w->modules = modules_new()))
         return w;
-    words_free(w);
+    canonical_free(w);
     return NULL;
 }
 
-void words_free(struct words *w)
+void canonical_free(struct canonical *w)
 {
     if (!w)
         return;
@@ -84,7 +84,7 @@ static size_t to_utf8(unsigned char *out, const unsigned char *text, size_t byte
 }
 
 /* It has a number of its own, and is perhaps not the first of its function. */
-void words_take_code(struct words *w, const struct code_record *r)
+void canonical_take_code(struct canonical *w, const struct code_record *r)
 {
     uint64_t *index = map_put(&w->codes, r->number);
     uint64_t *function = map_put(&w->python_functions, r->function);
@@ -112,7 +112,7 @@ void words_take_code(struct words *w, const struct code_record *r)
 
 static int find_functions(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct words *w = arg;
+    struct canonical *w = arg;
     (void)info;
     (void)size;
     for (uint32_t i = 0; i < w->n_functions; i++) {
@@ -123,7 +123,7 @@ static int find_functions(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-static void note_start(struct words *w, uint64_t pc, const struct spool_function *function)
+static void note_start(struct canonical *w, uint64_t pc, const struct spool_function *function)
 {
     uint64_t base = pc - (function->word & PYH_ADDR_MASK);
     uint64_t *word = function->start ? map_put(&w->starts, base + function->start) : NULL;
@@ -132,7 +132,7 @@ static void note_start(struct words *w, uint64_t pc, const struct spool_function
 }
 
 /* Inside dl_iterate_phdr no library can go away while its unwind information is read. */
-static void flush_functions(struct words *w)
+static void flush_functions(struct canonical *w)
 {
     if (!w->n_functions)
         return;
@@ -145,7 +145,7 @@ static void flush_functions(struct words *w)
     w->n_functions = 0;
 }
 
-static uint64_t native_word(struct words *w, uint64_t pc)
+static uint64_t native_word(struct canonical *w, uint64_t pc)
 {
     uint64_t *word = map_put(&w->native, pc);
     if (!word)
@@ -161,7 +161,7 @@ static uint64_t native_word(struct words *w, uint64_t pc)
     return *word;
 }
 
-uint64_t words_canonical(struct words *w, uint64_t raw)
+uint64_t canonical_word(struct canonical *w, uint64_t raw)
 {
     switch (frame_tag(raw)) {
     case PYH_TAG_NATIVE:
@@ -180,13 +180,13 @@ uint64_t words_canonical(struct words *w, uint64_t raw)
     return raw;
 }
 
-uint64_t words_function(const struct words *w, uint64_t start)
+uint64_t canonical_function(const struct canonical *w, uint64_t start)
 {
     const uint64_t *word = map_get(&w->starts, start); /* perhaps of a library that went since */
     return word && modules_word(w->modules, start) == *word ? *word : 0;
 }
 
-enum modules_change words_begin(struct words *w)
+enum modules_change canonical_begin(struct canonical *w)
 {
     enum modules_change change = modules_update(w->modules, w->spool);
     if (change == MODULES_CAME && w->has_unknown) {
@@ -199,7 +199,7 @@ enum modules_change words_begin(struct words *w)
     return change;
 }
 
-void words_end(struct words *w)
+void canonical_end(struct canonical *w)
 {
     flush_functions(w);
     modules_drop_ended(w->modules);

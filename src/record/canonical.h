@@ -13,23 +13,23 @@
 
 struct code_record;
 struct spool;
-struct words;
+struct canonical;
 
-struct words *words_new(struct spool *s); /* NULL: no memory */
-void words_free(struct words *w);
+struct canonical *canonical_new(struct spool *s); /* NULL: no memory */
+void canonical_free(struct canonical *w);
 
 /* A code object was met for the first time. */
-void words_take_code(struct words *w, const struct code_record *r);
+void canonical_take_code(struct canonical *w, const struct code_record *r);
 
 /* The canonical word; 0 if the code object's record has not come yet. */
-uint64_t words_canonical(struct words *w, uint64_t raw);
+uint64_t canonical_word(struct canonical *w, uint64_t raw);
 
 /* The canonical word of the function that starts there, if a word was of it; else 0. */
-uint64_t words_function(const struct words *w, uint64_t start);
+uint64_t canonical_function(const struct canonical *w, uint64_t start);
 
-/* Before and after a pass.  words_begin says whether libraries were loaded, or what was known by address holds no
+/* Before and after a pass.  canonical_begin says whether libraries were loaded, or what was known by address holds no
  * more (MODULES_WENT). */
-enum modules_change words_begin(struct words *w);
-void words_end(struct words *w);
+enum modules_change canonical_begin(struct canonical *w);
+void canonical_end(struct canonical *w);
 
 #endif

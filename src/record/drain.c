@@ -33,7 +33,7 @@ struct last_stack {
 
 struct drain_thread {
     struct last_stack last;
-    struct ticks ticks; /* their places: in `kernel` below */
+    struct kernel_ticks ticks; /* their places: in `kernel` below */
     uint32_t waited;
     uint64_t n_repeated, repeated_weight; /* samples that no signal stands behind */
     struct spool_counters counters;       /* as the spool has them */
@@ -43,13 +43,13 @@ struct drain_thread {
 
 struct drain {
     struct spool *spool;
-    struct words *words;
-    struct exact_drain *exact; /* NULL: only samples */
-    struct calltree tree;
-    struct calltree kernel; /* the kernel's call chains alone, outermost first */
-    uint64_t until_ns;      /* samples up to here can be drained */
-    uint32_t n_flushed;     /* stacks that the spool has */
-    uint32_t epoch;         /* counts unloads: addresses may mean other libraries */
+    struct canonical *words;
+    struct trace_drain *exact; /* NULL: only samples */
+    struct stacks tree;
+    struct stacks kernel; /* the kernel's call chains alone, outermost first */
+    uint64_t until_ns;    /* samples up to here can be drained */
+    uint32_t n_flushed;   /* stacks that the spool has */
+    uint32_t epoch;       /* counts unloads: addresses may mean other libraries */
     struct sample_scratch
         scratch; /* not on the stack: sampler_pause runs on one of the program's */
 };
@@ -61,9 +61,9 @@ struct drain *drain_new(struct spool *s, uint32_t max_nodes)
         return NULL;
     d->spool = s;
     d->until_ns = UINT64_MAX;
-    d->words = words_new(s);
+    d->words = canonical_new(s);
     if (d->words &&
-        !calltree_init(&d->tree, max_nodes < SPOOL_STACK_MAX / 2 ? max_nodes : SPOOL_STACK_MAX / 2))
+        !stacks_init(&d->tree, max_nodes < SPOOL_STACK_MAX / 2 ? max_nodes : SPOOL_STACK_MAX / 2))
         return d;
     drain_free(d);
     return NULL;
@@ -73,12 +73,12 @@ void drain_free(struct drain *d)
 {
     if (!d)
         return;
-    exact_drain_free(d->exact);
-    words_free(d->words);
+    trace_drain_free(d->exact);
+    canonical_free(d->words);
     if (d->tree.parent)
-        calltree_free(&d->tree);
+        stacks_free(&d->tree);
     if (d->kernel.parent)
-        calltree_free(&d->kernel);
+        stacks_free(&d->kernel);
     map_memory_free(d, sizeof *d);
 }
 
@@ -158,7 +158,7 @@ static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node
     for (node = below; node; node = below) {
         below = t->drained[node].stack & ~WAY_DOWN;
         t->drained[node].stack = 0;
-        uint64_t word = waits ? 0 : words_canonical(d->words, exact_read_node(t, node)->word);
+        uint64_t word = waits ? 0 : canonical_word(d->words, exact_read_node(t, node)->word);
         int full;
         waits |= !word && !now;
         if (waits)
@@ -170,7 +170,7 @@ static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node
         else if (frame_tag(word) == PYH_TAG_C_CALL)
             word ^= frame_c_call(0);
         if (!is_full(d, *stack))
-            *stack = calltree_child(&d->tree, *stack, word, &full);
+            *stack = stacks_child(&d->tree, *stack, word, &full);
         t->drained[node].stack = *stack;
     }
     return !waits;
@@ -193,13 +193,13 @@ static uint32_t intern(struct drain *d, struct last_stack *last, const struct sa
     for (; i < n && i < last->n && last->frame[i].raw == r->words[n - 1 - i]; i++)
         id = last->frame[i].id;
     for (; i < n; i++) {
-        uint64_t raw = r->words[n - 1 - i], word = words_canonical(d->words, raw);
+        uint64_t raw = r->words[n - 1 - i], word = canonical_word(d->words, raw);
         int full;
         if (!word && !now) {
             last->n = i;
             return 0;
         }
-        id = calltree_child(&d->tree, id, word ? word : frame_pseudo(PSEUDO_UNKNOWN_PYTHON), &full);
+        id = stacks_child(&d->tree, id, word ? word : frame_pseudo(PSEUDO_UNKNOWN_PYTHON), &full);
         if (full) {
             last->n = i;
             return id;
@@ -271,11 +271,11 @@ bool drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uin
 {
     uint32_t id = 0;
     int full = 0;
-    if (n && !d->kernel.parent && calltree_init(&d->kernel, d->tree.max))
+    if (n && !d->kernel.parent && stacks_init(&d->kernel, d->tree.max))
         return false;
     while (n-- && !full) /* return addresses but for the innermost */
-        id = calltree_child(&d->kernel, id, frame_kernel(n ? chain[n] - 1 : chain[n]), &full);
-    return ticks_add(&t->drain->ticks, time_ns, id);
+        id = stacks_child(&d->kernel, id, frame_kernel(n ? chain[n] - 1 : chain[n]), &full);
+    return kernel_ticks_add(&t->drain->ticks, time_ns, id);
 }
 
 void drain_samples_until(struct drain *d, uint64_t time_ns)
@@ -298,7 +298,7 @@ static uint32_t in_kernel(struct drain *d, uint32_t stack, uint32_t chain)
     for (; chain && n < sizeof words / sizeof *words; chain = d->kernel.parent[chain])
         words[n++] = d->kernel.word[chain];
     while (n-- && !full)
-        stack = calltree_child(&d->tree, stack, words[n], &full);
+        stack = stacks_child(&d->tree, stack, words[n], &full);
     return stack;
 }
 
@@ -306,20 +306,20 @@ static void put_ticks(struct drain *d, struct thread *t, const struct sample_rec
                       uint32_t stack, uint32_t state)
 {
     struct drain_thread *own = t->drain;
-    struct tick_parts parts = ticks_of_sample(&own->ticks, r->time_ns, r->weight);
+    struct tick_parts parts = kernel_ticks_of_sample(&own->ticks, r->time_ns, r->weight);
     struct tick_part part;
     int full;
     if (!parts.n) {
         if (r->in_kernel && !is_leaf(d, stack))
-            stack = calltree_child(&d->tree, stack, frame_pseudo(PSEUDO_KERNEL), &full);
+            stack = stacks_child(&d->tree, stack, frame_pseudo(PSEUDO_KERNEL), &full);
         put_sample(d, t, r->time_ns, r->weight, stack | state, r->cpu);
     }
-    while (ticks_next(&parts, &part)) {
+    while (kernel_ticks_next(&parts, &part)) {
         put_sample(d, t, part.time_ns, part.weight, in_kernel(d, stack, part.chain) | state,
                    r->cpu);
         own->n_repeated += !part.last;
     }
-    ticks_drop(&own->ticks, &parts);
+    kernel_ticks_drop(&own->ticks, &parts);
 }
 
 static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)
@@ -344,7 +344,7 @@ bool drain_thread(struct drain *d, struct thread *t, bool last)
     bool moved = false;
     while ((r = ring_peek(&t->ring)) && !is_too_new(d, r)) {
         if (r->type == RING_CODE) {
-            words_take_code(d->words, (const struct code_record *)r);
+            canonical_take_code(d->words, (const struct code_record *)r);
         } else if (r->type == RING_HOLD) {
             const struct hold_record *hold = (const struct hold_record *)r;
             repeat(d, t, hold->time_ns, hold->weight);
@@ -362,15 +362,15 @@ bool drain_thread(struct drain *d, struct thread *t, bool last)
 bool drain_begin(struct drain *d)
 {
     if (d->exact)
-        exact_drain_codes(d->exact);
-    enum modules_change change = words_begin(d->words);
+        trace_drain_codes(d->exact);
+    enum modules_change change = canonical_begin(d->words);
     d->epoch += change == MODULES_WENT;
     return change != MODULES_SAME;
 }
 
 void drain_end(struct drain *d)
 {
-    words_end(d->words);
+    canonical_end(d->words);
 }
 
 void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight)
@@ -400,43 +400,43 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 }
 
 int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
-                    exact_drain_number *number, void *arg)
+                    trace_drain_number *number, void *arg)
 {
-    d->exact = exact_drain_new(d->spool, d->words, x, keep_events_ns, number, arg);
+    d->exact = trace_drain_new(d->spool, d->words, x, keep_events_ns, number, arg);
     return d->exact ? 0 : -1;
 }
 
 void drain_logs(struct drain *d)
 {
     if (d->exact)
-        exact_drain_logs(d->exact);
+        trace_drain_logs(d->exact);
 }
 
 bool drain_keeps_logs(const struct drain *d)
 {
-    return d->exact && exact_drain_keeps_logs(d->exact);
+    return d->exact && trace_drain_keeps_logs(d->exact);
 }
 
 bool drain_logs_urgent(const struct drain *d)
 {
-    return d->exact && exact_drain_urgent(d->exact);
+    return d->exact && trace_drain_urgent(d->exact);
 }
 
 void drain_exact(struct drain *d, const struct registry *r, bool last)
 {
     if (d->exact)
-        exact_drain_write(d->exact, r, last);
+        trace_drain_write(d->exact, r, last);
 }
 
 uint64_t drain_function(const struct drain *d, uint64_t start)
 {
-    return words_function(d->words, start);
+    return canonical_function(d->words, start);
 }
 
 void drain_remove_thread(struct drain *d, struct thread *t)
 {
     (void)d;
-    ticks_free(&t->drain->ticks);
+    kernel_ticks_free(&t->drain->ticks);
     map_memory_free(t->drain, sizeof *t->drain + last_stack_bytes(t));
     t->drain = NULL;
 }

@@ -52,7 +52,7 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 struct exact;
 struct registry;
 int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
-                    exact_drain_number *number, void *arg);
+                    trace_drain_number *number, void *arg);
 void drain_logs(struct drain *d);
 bool drain_keeps_logs(const struct drain *d);
 bool drain_logs_urgent(const struct drain *d);

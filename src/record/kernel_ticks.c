@@ -6,7 +6,7 @@
 
 #define TICKS_MAX (1u << 16)
 
-bool ticks_add(struct ticks *t, uint64_t time_ns, uint32_t chain)
+bool kernel_ticks_add(struct kernel_ticks *t, uint64_t time_ns, uint32_t chain)
 {
     if (t->n == TICKS_MAX) { /* the thread's signals are blocked; the last ones matter */
         t->n /= 2;
@@ -21,13 +21,14 @@ bool ticks_add(struct ticks *t, uint64_t time_ns, uint32_t chain)
     return true;
 }
 
-void ticks_free(struct ticks *t)
+void kernel_ticks_free(struct kernel_ticks *t)
 {
     map_memory_free(t->of, t->bytes);
-    *t = (struct ticks){0};
+    *t = (struct kernel_ticks){0};
 }
 
-struct tick_parts ticks_of_sample(const struct ticks *t, uint64_t time_ns, uint32_t weight)
+struct tick_parts kernel_ticks_of_sample(const struct kernel_ticks *t, uint64_t time_ns,
+                                         uint32_t weight)
 {
     struct tick_parts p = {.of = t->of, .time_ns = time_ns, .weight = weight};
     uint32_t most = weight ? weight : 1;
@@ -40,7 +41,7 @@ struct tick_parts ticks_of_sample(const struct ticks *t, uint64_t time_ns, uint3
     return p;
 }
 
-bool ticks_next(struct tick_parts *p, struct tick_part *part)
+bool kernel_ticks_next(struct tick_parts *p, struct tick_part *part)
 {
     while (p->at < p->n) {
         const struct tick *tick = &p->of[p->at++];
@@ -58,7 +59,7 @@ bool ticks_next(struct tick_parts *p, struct tick_part *part)
     return false;
 }
 
-void ticks_drop(struct ticks *t, const struct tick_parts *p)
+void kernel_ticks_drop(struct kernel_ticks *t, const struct tick_parts *p)
 {
     if (!p->n)
         return;

@@ -19,14 +19,14 @@ struct tick {
 };
 
 /* Those that no sample has taken yet, in order of time.  Zeroed at first. */
-struct ticks {
+struct kernel_ticks {
     struct tick *of;
     size_t bytes, n;
 };
 
 /* They need not come in order.  False: no memory. */
-bool ticks_add(struct ticks *t, uint64_t time_ns, uint32_t chain);
-void ticks_free(struct ticks *t);
+bool kernel_ticks_add(struct kernel_ticks *t, uint64_t time_ns, uint32_t chain);
+void kernel_ticks_free(struct kernel_ticks *t);
 
 /* The parts of one sample: ticks in a row at the same place are one. */
 struct tick_parts {
@@ -42,10 +42,11 @@ struct tick_part {
     bool last;
 };
 
-struct tick_parts ticks_of_sample(const struct ticks *t, uint64_t time_ns, uint32_t weight);
-bool ticks_next(struct tick_parts *p, struct tick_part *part); /* false: there is none */
+struct tick_parts kernel_ticks_of_sample(const struct kernel_ticks *t, uint64_t time_ns,
+                                         uint32_t weight);
+bool kernel_ticks_next(struct tick_parts *p, struct tick_part *part); /* false: there is none */
 
 /* The sample has them. */
-void ticks_drop(struct ticks *t, const struct tick_parts *p);
+void kernel_ticks_drop(struct kernel_ticks *t, const struct tick_parts *p);
 
 #endif

@@ -11,28 +11,28 @@ static uint32_t hash(uint32_t parent, uint64_t word)
     return (uint32_t)map_hash(word ^ (uint64_t)parent * 0x9e3779b97f4a7c15ull);
 }
 
-int calltree_init(struct calltree *t, uint32_t max)
+int stacks_init(struct stacks *t, uint32_t max)
 {
     /* An eighth more for [tree full] nodes. */
-    *t = (struct calltree){.max = max, .capacity = max + max / 8 + 2, .mask = 4095};
+    *t = (struct stacks){.max = max, .capacity = max + max / 8 + 2, .mask = 4095};
     t->parent = map_memory((size_t)(t->capacity + 1) * sizeof *t->parent);
     t->word = map_memory((size_t)(t->capacity + 1) * sizeof *t->word);
     t->table = map_memory(((size_t)t->mask + 1) * sizeof *t->table);
     if (t->parent && t->word && t->table)
         return 0;
-    calltree_free(t);
+    stacks_free(t);
     return -ENOMEM;
 }
 
-void calltree_free(struct calltree *t)
+void stacks_free(struct stacks *t)
 {
     map_memory_free(t->parent, (size_t)(t->capacity + 1) * sizeof *t->parent);
     map_memory_free(t->word, (size_t)(t->capacity + 1) * sizeof *t->word);
     map_memory_free(t->table, ((size_t)t->mask + 1) * sizeof *t->table);
-    *t = (struct calltree){0};
+    *t = (struct stacks){0};
 }
 
-static uint32_t *find(const struct calltree *t, uint32_t parent, uint64_t word)
+static uint32_t *find(const struct stacks *t, uint32_t parent, uint64_t word)
 {
     uint32_t at = hash(parent, word) & t->mask;
     while (t->table[at]) {
@@ -44,7 +44,7 @@ static uint32_t *find(const struct calltree *t, uint32_t parent, uint64_t word)
     return &t->table[at];
 }
 
-static int grow(struct calltree *t)
+static int grow(struct stacks *t)
 {
     uint32_t mask = 2 * t->mask + 1;
     uint32_t *table = map_memory(((size_t)mask + 1) * sizeof *table);
@@ -58,7 +58,7 @@ static int grow(struct calltree *t)
     return 0;
 }
 
-static uint32_t add(struct calltree *t, uint32_t *slot, uint32_t parent, uint64_t word)
+static uint32_t add(struct stacks *t, uint32_t *slot, uint32_t parent, uint64_t word)
 {
     uint32_t id = ++t->n;
     t->parent[id] = parent;
@@ -67,7 +67,7 @@ static uint32_t add(struct calltree *t, uint32_t *slot, uint32_t parent, uint64_
     return id;
 }
 
-uint32_t calltree_child(struct calltree *t, uint32_t parent, uint64_t word, int *full)
+uint32_t stacks_child(struct stacks *t, uint32_t parent, uint64_t word, int *full)
 {
     uint32_t *slot = find(t, parent, word), known = *slot;
     *full = 0;

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-struct calltree {
+struct stacks {
     uint32_t *parent; /* [id] */
     uint64_t *word;   /* [id] */
     uint32_t n;       /* ids 1..n exist */
@@ -21,11 +21,11 @@ struct calltree {
     uint64_t n_full; /* paths that met the bound */
 };
 
-int calltree_init(struct calltree *t, uint32_t max); /* 0 or -ENOMEM */
-void calltree_free(struct calltree *t);
+int stacks_init(struct stacks *t, uint32_t max); /* 0 or -ENOMEM */
+void stacks_free(struct stacks *t);
 
 /* The child of `parent` with `word`.  At the bound: *full = 1, and the id is of a [tree full]
  * node under which nothing must be looked for. */
-uint32_t calltree_child(struct calltree *t, uint32_t parent, uint64_t word, int *full);
+uint32_t stacks_child(struct stacks *t, uint32_t parent, uint64_t word, int *full);
 
 #endif

@@ -92,9 +92,9 @@ struct thread {
     struct walk_room room;
     struct walk_room full_room; /* for limits.max_frames */
     struct thread_limits limits;
-    uint64_t cpu_ns;        /* CPU clock when it was last read for a weight */
-    int64_t carry_ns;       /* of the time until then: not yet given; below 0: given ahead */
-    uint64_t sampled_ns;    /* the last signal, wall-clock time; 0: the next one reads the CPU clock */
+    uint64_t cpu_ns;     /* CPU clock when it was last read for a weight */
+    int64_t carry_ns;    /* of the time until then: not yet given; below 0: given ahead */
+    uint64_t sampled_ns; /* the last signal, wall-clock time; 0: the next one reads the CPU clock */
     uint64_t rest_until_ns; /* by the clock sampled by: no sample before; 0: nothing is owed */
     bool is_urgent;         /* thread_is_urgent, after the last sample */
 

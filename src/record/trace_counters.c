@@ -18,7 +18,7 @@ struct exact_activation {
     bool in_c;
 };
 
-void exact_counters_free(struct exact_counters *c)
+void trace_counters_free(struct trace_counters *c)
 {
     map_memory_free(c->running, c->running_bytes);
 }
@@ -47,7 +47,7 @@ static bool still_runs(const struct exact_thread *t, const struct exact_activati
 }
 
 /* Marks its node; one that was just being written is found out by still_runs. */
-static uint32_t add_running(struct exact_counters *c, struct exact_thread *t, uint32_t n,
+static uint32_t add_running(struct trace_counters *c, struct exact_thread *t, uint32_t n,
                             struct exact_activation a)
 {
     if (!a.node || !a.since || !a.node->id || a.node->id > t->n_written)
@@ -58,7 +58,7 @@ static uint32_t add_running(struct exact_counters *c, struct exact_thread *t, ui
 }
 
 /* Finds what runs.  Of a thread that has ended nothing does, whatever is left in its stack. */
-static uint32_t find_running(struct exact_counters *c, struct exact_thread *t)
+static uint32_t find_running(struct trace_counters *c, struct exact_thread *t)
 {
     uint32_t depth = atomic_load(&t->ended) ? 0 : READ(t->depth), n = 0;
     if (!map_memory_grow(&c->running, &c->running_bytes, 2 * (size_t)depth, sizeof *c->running))
@@ -95,7 +95,7 @@ static struct spool_exact_count counts_of(const struct exact_node *node)
         .total_ticks = atomic_load_explicit(&n->total_ticks, memory_order_acquire)};
 }
 
-static struct spool_exact_count row_of(const struct exact_counters *c, const struct exact_thread *t,
+static struct spool_exact_count row_of(const struct trace_counters *c, const struct exact_thread *t,
                                        uint32_t id)
 {
     const struct exact_node *node = exact_read_node(t, id);
@@ -109,7 +109,7 @@ static struct spool_exact_count row_of(const struct exact_counters *c, const str
     return row;
 }
 
-static void write_block(struct exact_counters *c, struct spool *s, struct exact_thread *t,
+static void write_block(struct trace_counters *c, struct spool *s, struct exact_thread *t,
                         struct exact_block *b, struct spool_exact_counters head, uint32_t capacity)
 {
     uint64_t digest = head.n;
@@ -126,7 +126,7 @@ static void write_block(struct exact_counters *c, struct spool *s, struct exact_
                   &head, sizeof head, c->rows, head.n * sizeof *c->rows);
 }
 
-void exact_counters_write(struct exact_counters *c, struct spool *s, struct exact_thread *t)
+void trace_counters_write(struct trace_counters *c, struct spool *s, struct exact_thread *t)
 {
     size_t n_blocks = 6 + t->n_written / EXACT_BLOCK_MAX;
     if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)t->n_written + 1,

@@ -18,15 +18,15 @@
 struct exact_thread;
 struct exact_activation;
 
-/* What exact_counters_write works in: not on the stack, for sampler_pause runs on one of the program's. */
-struct exact_counters {
+/* What trace_counters_write works in: not on the stack, for sampler_pause runs on one of the program's. */
+struct trace_counters {
     struct exact_activation *running;
     size_t running_bytes;
     struct spool_exact_count rows[EXACT_BLOCK_MAX];
 };
 
 /* Those of the nodes that the spool has. */
-void exact_counters_write(struct exact_counters *c, struct spool *s, struct exact_thread *t);
-void exact_counters_free(struct exact_counters *c);
+void trace_counters_write(struct trace_counters *c, struct spool *s, struct exact_thread *t);
+void trace_counters_free(struct trace_counters *c);
 
 #endif

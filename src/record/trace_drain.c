@@ -14,12 +14,12 @@
 
 #define CHUNK 1024 /* rows in one record */
 
-struct exact_drain {
+struct trace_drain {
     struct spool *spool;
-    struct words *words;
+    struct canonical *words;
     struct exact *exact;
-    struct exact_log log;
-    exact_drain_number *number;
+    struct trace_log log;
+    trace_drain_number *number;
     void *number_arg;
     uint32_t n_threads;
     /* Records being made.  Not on the stack: sampler_pause runs on one of the program's. */
@@ -28,15 +28,15 @@ struct exact_drain {
         uint32_t parent[CHUNK];
     } part;
     uint64_t nodes[CHUNK];
-    struct exact_counters counters;
+    struct trace_counters counters;
     struct spool_clock clock;
     struct spool_place clock_place;
 };
 
-struct exact_drain *exact_drain_new(struct spool *s, struct words *w, struct exact *x,
-                                    uint64_t keep_events_ns, exact_drain_number *number, void *arg)
+struct trace_drain *trace_drain_new(struct spool *s, struct canonical *w, struct exact *x,
+                                    uint64_t keep_events_ns, trace_drain_number *number, void *arg)
 {
-    struct exact_drain *d = map_memory(sizeof *d);
+    struct trace_drain *d = map_memory(sizeof *d);
     if (!d)
         return NULL;
     d->spool = s;
@@ -48,20 +48,20 @@ struct exact_drain *exact_drain_new(struct spool *s, struct words *w, struct exa
     return d;
 }
 
-void exact_drain_free(struct exact_drain *d)
+void trace_drain_free(struct trace_drain *d)
 {
     if (!d)
         return;
-    exact_log_free(&d->log);
-    exact_counters_free(&d->counters);
+    trace_log_free(&d->log);
+    trace_counters_free(&d->counters);
     map_memory_free(d, sizeof *d);
 }
 
-void exact_drain_codes(struct exact_drain *d)
+void trace_drain_codes(struct trace_drain *d)
 {
     const struct code_record *r;
     while ((r = exact_read_code(d->exact)))
-        words_take_code(d->words, r);
+        canonical_take_code(d->words, r);
 }
 
 #define CLOCK_TRIES 5
@@ -80,7 +80,7 @@ static void read_clocks(const struct exact *x, struct spool_clock *c)
     }
 }
 
-static void write_clock(struct exact_drain *d)
+static void write_clock(struct trace_drain *d)
 {
     read_clocks(d->exact, &d->clock);
     if (!d->clock.first_ns) {
@@ -91,14 +91,14 @@ static void write_clock(struct exact_drain *d)
                   sizeof d->clock, NULL, 0);
 }
 
-static void write_exact_nodes(struct exact_drain *d, struct exact_thread *t, bool last)
+static void write_exact_nodes(struct trace_drain *d, struct exact_thread *t, bool last)
 {
     uint32_t n_known = atomic_load_explicit(&t->n, memory_order_acquire), n;
     do {
         d->part.head = (struct spool_exact_nodes){.thread = t->index, .first_id = t->n_written + 1};
         for (n = 0; n < CHUNK && t->n_written + n < n_known; n++) {
             const struct exact_node *node = exact_read_node(t, t->n_written + n + 1);
-            uint64_t word = words_canonical(d->words, node->word);
+            uint64_t word = canonical_word(d->words, node->word);
             if (!word && !last)
                 break; /* its code object's record has not come yet */
             d->nodes[n] = word ? word : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
@@ -116,7 +116,7 @@ static void write_exact_nodes(struct exact_drain *d, struct exact_thread *t, boo
     } while (n == CHUNK);
 }
 
-static void announce(struct exact_drain *d, struct exact_thread *t)
+static void announce(struct trace_drain *d, struct exact_thread *t)
 {
     if (t->index)
         return;
@@ -126,34 +126,34 @@ static void announce(struct exact_drain *d, struct exact_thread *t)
 }
 
 /* Is there anything to take but trees? */
-static bool any_logs(const struct exact_drain *d)
+static bool any_logs(const struct trace_drain *d)
 {
     return d->exact->turns & TURNS_LOGGED || atomic_load(&d->exact->open.any);
 }
 
-void exact_drain_logs(struct exact_drain *d)
+void trace_drain_logs(struct trace_drain *d)
 {
     struct exact_thread *t = atomic_load(&d->exact->threads);
     for (; t && (any_logs(d) || !t->index); t = t->next) { /* new ones come first */
         announce(d, t);
-        exact_log_take(&d->log, d->spool, t);
+        trace_log_take(&d->log, d->spool, t);
     }
 }
 
-bool exact_drain_keeps_logs(const struct exact_drain *d)
+bool trace_drain_keeps_logs(const struct trace_drain *d)
 {
     return any_logs(d);
 }
 
-bool exact_drain_urgent(const struct exact_drain *d)
+bool trace_drain_urgent(const struct trace_drain *d)
 {
     const struct exact_thread *t = any_logs(d) ? atomic_load(&d->exact->threads) : NULL;
-    while (t && !exact_log_urgent(t))
+    while (t && !trace_log_urgent(t))
         t = t->next;
     return t;
 }
 
-void exact_drain_write(struct exact_drain *d, const struct registry *r, bool last)
+void trace_drain_write(struct trace_drain *d, const struct registry *r, bool last)
 {
     struct exact *x = d->exact;
     write_clock(d);
@@ -162,12 +162,12 @@ void exact_drain_write(struct exact_drain *d, const struct registry *r, bool las
         next = t->next;
         bool ended = atomic_load(&t->ended);
         announce(d, t);
-        exact_log_take(&d->log, d->spool, t);
-        exact_log_write_times(d->spool, t);
+        trace_log_take(&d->log, d->spool, t);
+        trace_log_write_times(d->spool, t);
         if (last || ended)
-            exact_log_end_thread(&d->log, d->spool, t);
+            trace_log_end_thread(&d->log, d->spool, t);
         write_exact_nodes(d, t, last);
-        exact_counters_write(&d->counters, d->spool, t);
+        trace_counters_write(&d->counters, d->spool, t);
         /* Samples that hang on its nodes may be in its ring as long as the registry has it. */
         if (ended && t->n_written == atomic_load(&t->n) && !registry_find(r, t->tid))
             exact_remove_thread(x, before, t);
@@ -175,5 +175,5 @@ void exact_drain_write(struct exact_drain *d, const struct registry *r, bool las
             before = t;
     }
     if (last)
-        exact_log_end(&d->log, d->spool);
+        trace_log_end(&d->log, d->spool);
 }

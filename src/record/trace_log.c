@@ -18,7 +18,7 @@ static void write_events(struct spool *s, const struct spool_events *head, const
     spool_append(s, SPOOL_EVENTS, head, sizeof *head, event, head->n * sizeof *event);
 }
 
-static void drop_first(struct exact_log *l)
+static void drop_first(struct trace_log *l)
 {
     struct event_block *b = l->first;
     l->n_events -= b->head.n;
@@ -28,7 +28,7 @@ static void drop_first(struct exact_log *l)
 }
 
 /* Only the last ones are wanted: a block more, and those that are too old less. */
-static void hold_back(struct exact_log *l, const struct spool_events *head, const uint64_t *event)
+static void hold_back(struct trace_log *l, const struct spool_events *head, const uint64_t *event)
 {
     uint64_t now = clock_now_ns();
     size_t bytes = sizeof(struct event_block) + head->n * sizeof *event;
@@ -51,7 +51,7 @@ static void hold_back(struct exact_log *l, const struct spool_events *head, cons
         drop_first(l);
 }
 
-static void put_out(struct exact_log *l, struct spool *s, const struct spool_events *head,
+static void put_out(struct trace_log *l, struct spool *s, const struct spool_events *head,
                     const uint64_t *event)
 {
     if (l->keep_ns)
@@ -60,7 +60,7 @@ static void put_out(struct exact_log *l, struct spool *s, const struct spool_eve
         write_events(s, head, event);
 }
 
-static void take_events(struct exact_log *l, struct spool *s, struct exact_thread *t)
+static void take_events(struct trace_log *l, struct spool *s, struct exact_thread *t)
 {
     struct event_ring *r = &t->events;
     uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
@@ -87,7 +87,7 @@ static void take_events(struct exact_log *l, struct spool *s, struct exact_threa
     }
 }
 
-void exact_log_end_thread(struct exact_log *l, struct spool *s, struct exact_thread *t)
+void trace_log_end_thread(struct trace_log *l, struct spool *s, struct exact_thread *t)
 {
     struct spool_events part = {.thread = t->index,
                                 .first_ticks = t->events_ticks,
@@ -121,13 +121,13 @@ static void take_calls(struct spool *s, struct exact_thread *t)
     }
 }
 
-void exact_log_take(struct exact_log *l, struct spool *s, struct exact_thread *t)
+void trace_log_take(struct trace_log *l, struct spool *s, struct exact_thread *t)
 {
     take_events(l, s, t);
     take_calls(s, t);
 }
 
-void exact_log_write_times(struct spool *s, struct exact_thread *t)
+void trace_log_write_times(struct spool *s, struct exact_thread *t)
 {
     struct call_times *c = atomic_load_explicit(&t->calls.first, memory_order_acquire);
     for (; c; c = c->next) {
@@ -154,7 +154,7 @@ void exact_log_write_times(struct spool *s, struct exact_thread *t)
     }
 }
 
-void exact_log_end(struct exact_log *l, struct spool *s)
+void trace_log_end(struct trace_log *l, struct spool *s)
 {
     while (l->first) {
         write_events(s, &l->first->head, l->first->event);
@@ -162,13 +162,13 @@ void exact_log_end(struct exact_log *l, struct spool *s)
     }
 }
 
-void exact_log_free(struct exact_log *l)
+void trace_log_free(struct trace_log *l)
 {
     while (l->first)
         drop_first(l);
 }
 
-bool exact_log_urgent(const struct exact_thread *t)
+bool trace_log_urgent(const struct exact_thread *t)
 {
     const struct event_ring *r = &t->events;
     if (t->calls.ring.data && ring_used(&t->calls.ring) > CALLS_RING / 4)

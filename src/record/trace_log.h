@@ -14,7 +14,7 @@
 struct event_block;
 
 /* Zeroed: events are written as they come, up to EXACT_LOG_EVENTS. */
-struct exact_log {
+struct trace_log {
     uint64_t
         keep_ns; /* not 0: only those of the last time are kept, in memory, and written at the end */
     struct event_block *first, *last;
@@ -25,18 +25,18 @@ struct exact_log {
 #define EXACT_LOG_MEMORY (1ull << 25) /* 256 MiB in memory */
 
 /* Takes what is in the rings of `t`, whose number the spool knows. */
-void exact_log_take(struct exact_log *l, struct spool *s, struct exact_thread *t);
+void trace_log_take(struct trace_log *l, struct spool *s, struct exact_thread *t);
 
 /* No more events will come from `t`: says what its full ring lost last. */
-void exact_log_end_thread(struct exact_log *l, struct spool *s, struct exact_thread *t);
+void trace_log_end_thread(struct trace_log *l, struct spool *s, struct exact_thread *t);
 
 /* Writes the durations that changed. */
-void exact_log_write_times(struct spool *s, struct exact_thread *t);
+void trace_log_write_times(struct spool *s, struct exact_thread *t);
 
 /* Writes what was held back. */
-void exact_log_end(struct exact_log *l, struct spool *s);
-void exact_log_free(struct exact_log *l);
+void trace_log_end(struct trace_log *l, struct spool *s);
+void trace_log_free(struct trace_log *l);
 
-bool exact_log_urgent(const struct exact_thread *t);
+bool trace_log_urgent(const struct exact_thread *t);
 
 #endif

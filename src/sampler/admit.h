@@ -18,7 +18,7 @@ struct session;
 bool admit(struct session *s, pid_t tid, pid_t listed);
 void admit_claimed(struct session *s);
 
-/* exact_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):
+/* trace_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):
  * then it could not be told from one that was never there. */
 uint32_t admit_exact(void *session, const struct exact_thread *e);
 

@@ -118,7 +118,7 @@ static bool drain_all(struct session *s, bool last)
     bool moved = false;
     uint32_t at = 0;
     bool changed = drain_begin(s->drain);
-    if (loaded_update() || changed)
+    if (libraries_update() || changed)
         unwind_forget_all();
     read_kernel(s);
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
@@ -307,7 +307,7 @@ static void tick(struct session *s, uint64_t now, struct done *done)
         engine_enable_all(s, true);
     }
     check_signal_owner(s);
-    if (loaded_update())
+    if (libraries_update())
         unwind_forget_all();
     if (!s->signal_taken && !paused && (s->look_again || task_list_changed(&s->tasks)))
         scan_in_turn(s, now);
@@ -352,7 +352,7 @@ static void close_clocks(struct session *s)
 static bool is_quiet(const struct session *s, uint64_t now)
 {
     uint64_t paused = atomic_load(&s->paused_until_ns);
-    return session_clock(s)->is_inherited && s->clock == CLOCK_CPU && !loaded_by_table &&
+    return session_clock(s)->is_inherited && s->clock == CLOCK_CPU && !libraries_by_table &&
            !s->looks && now - s->changed_ns > QUIET_AFTER_NS && (!paused || paused == UINT64_MAX) &&
            !drain_keeps_logs(s->drain);
 }

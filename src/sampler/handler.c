@@ -201,7 +201,7 @@ static bool in_callback(const struct session *s)
 }
 
 /* Did the native walk come to where it was to stop? */
-static bool is_met(const struct unwind *u, const struct merge_input *in)
+static bool is_met(const struct unwind *u, const struct join_input *in)
 {
     return in->end == UNWIND_COMPLETE && in->n_native &&
            unwind_is_stop(u, in->native[in->n_native - 1].cfa);
@@ -258,12 +258,12 @@ static size_t walk_in_room(struct session *s, struct thread *t, ucontext_t *cont
     t->unwind.anchors = t->chain.anchors;
     t->unwind.n_anchors = t->chain.n_entries;
     t->unwind.anchor_rule = &s->layout.anchor;
-    struct merge_input in = {.native = t->room.native,
-                             .chain = &t->chain,
-                             .python = t->room.python,
-                             .regions = regions_mine,
-                             .to_root = !top,
-                             .layout = &s->layout};
+    struct join_input in = {.native = t->room.native,
+                            .chain = &t->chain,
+                            .python = t->room.python,
+                            .regions = regions_mine,
+                            .to_root = !top,
+                            .layout = &s->layout};
     in.n_native = walk_native(s, t, context, regs, &in.end);
     *is_full |= in.end == UNWIND_TOO_DEEP;
     bool met = is_met(&t->unwind, &in);
@@ -272,7 +272,7 @@ static size_t walk_in_room(struct session *s, struct thread *t, ucontext_t *cont
     if (to_launcher && met && !--in.n_native)
         return 1;
     name_python_frames(s, t);
-    size_t n = merge_stack(&in, t->room.words, t->room.max_frames);
+    size_t n = join_stack(&in, t->room.words, t->room.max_frames);
     *is_full |= n == t->room.max_frames;
     return n;
 }

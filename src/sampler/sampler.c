@@ -112,7 +112,7 @@ static const char *unlisted(const struct session *s)
 static void update_table(void *unused)
 {
     (void)unused;
-    loaded_update();
+    libraries_update();
 }
 
 static int prepare(struct session *s, struct sampler_options *o, struct sampler_info *info)
@@ -121,7 +121,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
     int error = memread_init();
     if (error)
         return fail(info, error, "guarded reads of memory");
-    loaded_use_table(o->module_table);
+    libraries_use_table(o->module_table);
     session_block(update_table, NULL);
     s->main_stack_high = find_main_stack_high();
     if ((error = calibrate(s, info)))

@@ -179,13 +179,13 @@ static bool parse_fde(const uint8_t *fde, const uint8_t *base, const uint8_t *li
 /* The FDE for `pc` by the table of .eh_frame_hdr: sorted (start, FDE) pairs of 32-bit offsets. */
 bool fde_find(uint64_t pc, struct fde *f)
 {
-    struct loaded_object object;
-    if (!loaded_find(pc, &object) || !object.eh_frame)
+    struct library object;
+    if (!libraries_find(pc, &object) || !object.eh_frame)
         return false;
     /* Of an executable with holes between its segments libc tells the one of the address. */
     const uint8_t *header = object.eh_frame;
     uint64_t at = (uint64_t)header;
-    if ((at < object.start || at >= object.end) && !loaded_find(at, &object))
+    if ((at < object.start || at >= object.end) && !libraries_find(at, &object))
         return false;
     const uint8_t *base = (const uint8_t *)object.start, *limit = (const uint8_t *)object.end;
     struct cursor c = {header, limit, false};
@@ -219,6 +219,6 @@ bool fde_find(uint64_t pc, struct fde *f)
 
 bool cfi_is_mapped(uint64_t address)
 {
-    struct loaded_object object;
-    return loaded_find(address, &object);
+    struct library object;
+    return libraries_find(address, &object);
 }

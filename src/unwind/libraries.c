@@ -23,29 +23,29 @@ int _dl_find_object(void *address, struct dl_find_object *result);
 
 #define TRIES 4 /* while the table is being replaced */
 
-struct loaded_tables loaded_tables;
-bool loaded_by_table;
+struct library_tables library_tables;
+bool libraries_by_table;
 
-void loaded_use_table(bool wanted)
+void libraries_use_table(bool wanted)
 {
-    loaded_by_table = wanted || !_dl_find_object;
+    libraries_by_table = wanted || !_dl_find_object;
 }
 
-static bool ask_libc(uint64_t address, struct loaded_object *o)
+static bool ask_libc(uint64_t address, struct library *o)
 {
     struct dl_find_object found;
     if (_dl_find_object((void *)address, &found))
         return false;
-    *o = (struct loaded_object){(uint64_t)found.dlfo_map_start, (uint64_t)found.dlfo_map_end,
-                                found.dlfo_eh_frame};
+    *o = (struct library){(uint64_t)found.dlfo_map_start, (uint64_t)found.dlfo_map_end,
+                          found.dlfo_eh_frame};
     return true;
 }
 
 /* The last entry that starts at or below the address; NULL: there is none. */
-NO_TSAN static const struct loaded_entry *search(unsigned which, uint64_t address)
+NO_TSAN static const struct library_entry *search(unsigned which, uint64_t address)
 {
-    const struct loaded_entry *entry = loaded_tables.table[which].entry;
-    uint32_t low = 0, high = loaded_tables.table[which].n;
+    const struct library_entry *entry = library_tables.table[which].entry;
+    uint32_t low = 0, high = library_tables.table[which].n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (entry[middle].object.start <= address)
@@ -57,25 +57,25 @@ NO_TSAN static const struct loaded_entry *search(unsigned which, uint64_t addres
 }
 
 /* A version whose table was being written to meanwhile tells nothing. */
-NO_TSAN static bool look_up(uint64_t address, struct loaded_entry *found)
+NO_TSAN static bool look_up(uint64_t address, struct library_entry *found)
 {
     for (int i = 0; i < TRIES; i++) {
-        uint64_t version = atomic_load(&loaded_tables.version);
-        const struct loaded_entry *entry = search(version & 1, address);
+        uint64_t version = atomic_load(&library_tables.version);
+        const struct library_entry *entry = search(version & 1, address);
         if (entry)
             *found = *entry;
         atomic_thread_fence(memory_order_acquire);
-        if (atomic_load(&loaded_tables.version) == version)
+        if (atomic_load(&library_tables.version) == version)
             return entry && address < found->object.end;
     }
     return false;
 }
 
-bool loaded_find(uint64_t address, struct loaded_object *o)
+bool libraries_find(uint64_t address, struct library *o)
 {
-    struct loaded_entry found;
-    unsigned char now[LOADED_CHECKED];
-    if (!loaded_by_table)
+    struct library_entry found;
+    unsigned char now[LIBRARY_CHECKED];
+    if (!libraries_by_table)
         return ask_libc(address, o);
     if (!look_up(address, &found))
         return false;

@@ -5,8 +5,8 @@
  * a library is unknown until the next update, and whether one is still there its build-id tells (without one,
  * the beginning of its unwind table), which is read with a guard and compared.
  *
- * Context: loaded_find is async-signal-safe, on any thread at once; loaded_update: ordinary threads, one at a
- * time; loaded_use_table: while no sampler runs.
+ * Context: libraries_find is async-signal-safe, on any thread at once; libraries_update: ordinary threads, one at a
+ * time; libraries_use_table: while no sampler runs.
  */
 #ifndef PYH_LIBRARIES_H
 #define PYH_LIBRARIES_H
@@ -14,42 +14,42 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct loaded_object {
+struct library {
     uint64_t start, end;     /* of its mapping */
     const uint8_t *eh_frame; /* .eh_frame_hdr; NULL: it has none */
 };
 
 /* False: nothing that is known covers the address. */
-bool loaded_find(uint64_t address, struct loaded_object *o);
+bool libraries_find(uint64_t address, struct library *o);
 
 /* Brings the table up to date, if it is used.  Whether it has changed. */
-bool loaded_update(void);
+bool libraries_update(void);
 
 /* By the table, whatever the C library can do (`wanted`), or only where it must be. */
-void loaded_use_table(bool wanted);
+void libraries_use_table(bool wanted);
 
 /* Is the table used?  Then it should be brought up to date often. */
-extern bool loaded_by_table;
+extern bool libraries_by_table;
 
 /* Private to libraries.c and libraries_update.c. */
-#define LOADED_MAX 4096
-#define LOADED_CHECKED 32
+#define LIBRARIES_MAX 4096
+#define LIBRARY_CHECKED 32
 
-struct loaded_entry {
-    struct loaded_object object;
+struct library_entry {
+    struct library object;
     uint64_t check_at; /* these bytes stand there as long as the object does; 0: none are known */
     uint32_t n_check;
-    unsigned char check[LOADED_CHECKED];
+    unsigned char check[LIBRARY_CHECKED];
 };
 
 /* Two tables, sorted by start: that of the version's last bit is valid, the other one is written to. */
-struct loaded_tables {
+struct library_tables {
     _Atomic uint64_t version;
     struct {
         uint32_t n;
-        struct loaded_entry entry[LOADED_MAX];
+        struct library_entry entry[LIBRARIES_MAX];
     } table[2];
 };
-extern struct loaded_tables loaded_tables;
+extern struct library_tables library_tables;
 
 #endif

@@ -9,16 +9,16 @@
 
 static unsigned long long adds, subs; /* of the loader, when the table was made */
 
-static void check_by(struct loaded_entry *e, uint64_t at, size_t n)
+static void check_by(struct library_entry *e, uint64_t at, size_t n)
 {
     e->check_at = at;
-    e->n_check = n < LOADED_CHECKED ? (uint32_t)n : LOADED_CHECKED;
+    e->n_check = n < LIBRARY_CHECKED ? (uint32_t)n : LIBRARY_CHECKED;
     memcpy(e->check, (const void *)at, e->n_check);
 }
 
-static struct loaded_entry describe(const struct dl_phdr_info *info)
+static struct library_entry describe(const struct dl_phdr_info *info)
 {
-    struct loaded_entry e = {.object = {.start = ~0ull}};
+    struct library_entry e = {.object = {.start = ~0ull}};
     size_t eh_frame_size = 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
@@ -46,7 +46,7 @@ static struct loaded_entry describe(const struct dl_phdr_info *info)
 
 static int by_start(const void *a, const void *b)
 {
-    const struct loaded_entry *x = a, *y = b;
+    const struct library_entry *x = a, *y = b;
     return (x->object.start > y->object.start) - (x->object.start < y->object.start);
 }
 
@@ -64,22 +64,22 @@ static int add(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
     uint32_t *n = arg;
-    unsigned which = (atomic_load(&loaded_tables.version) + 1) & 1;
-    struct loaded_entry e = describe(info);
-    if (*n < LOADED_MAX && e.object.start < e.object.end)
-        loaded_tables.table[which].entry[(*n)++] = e;
+    unsigned which = (atomic_load(&library_tables.version) + 1) & 1;
+    struct library_entry e = describe(info);
+    if (*n < LIBRARIES_MAX && e.object.start < e.object.end)
+        library_tables.table[which].entry[(*n)++] = e;
     return 0;
 }
 
-bool loaded_update(void)
+bool libraries_update(void)
 {
-    uint64_t version = atomic_load(&loaded_tables.version);
+    uint64_t version = atomic_load(&library_tables.version);
     uint32_t n = 0;
-    if (!loaded_by_table || (loader_iterate(changed, NULL) == 1 && version))
+    if (!libraries_by_table || (loader_iterate(changed, NULL) == 1 && version))
         return false;
     loader_iterate(add, &n);
-    qsort(loaded_tables.table[(version + 1) & 1].entry, n, sizeof(struct loaded_entry), by_start);
-    loaded_tables.table[(version + 1) & 1].n = n;
-    atomic_store(&loaded_tables.version, version + 1);
+    qsort(library_tables.table[(version + 1) & 1].entry, n, sizeof(struct library_entry), by_start);
+    library_tables.table[(version + 1) & 1].n = n;
+    atomic_store(&library_tables.version, version + 1);
     return true;
 }

@@ -8,6 +8,6 @@ __attribute__((constructor)) static void use_table(void)
 {
     if (memread_init())
         abort();
-    loaded_use_table(true);
-    loaded_update();
+    libraries_use_table(true);
+    libraries_update();
 }

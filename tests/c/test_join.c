@@ -22,7 +22,7 @@ static const struct py_layout layout = {.eval = {0x1000, 0x2000}, .eval_entry = 
 static uint64_t python[MAX], anchors[MAX];
 static struct py_entry entries[MAX];
 static struct py_chain chain;
-static struct merge_input input;
+static struct join_input input;
 
 static int set_up(void **state)
 {
@@ -30,7 +30,7 @@ static int set_up(void **state)
     for (uint64_t i = 0; i < MAX; i++)
         python[i] = P(i + 1);
     chain = (struct py_chain){.entries = entries, .anchors = anchors, .state = PY_COMPLETE};
-    input = (struct merge_input){
+    input = (struct join_input){
         .chain = &chain, .python = python, .layout = &layout, .end = UNWIND_COMPLETE};
     return 0;
 }
@@ -54,7 +54,7 @@ static void expect_within(size_t max, const uint64_t *words, size_t n)
     uint64_t out[MAX + 1];
     for (size_t i = 0; i <= MAX; i++)
         out[i] = 0xdead;
-    assert_int_equal(merge_stack(&input, out, max), n);
+    assert_int_equal(join_stack(&input, out, max), n);
     for (size_t i = 0; i < n; i++)
         if (out[i] != words[i])
             fail_msg("word %zu is %#lx instead of %#lx", i, (unsigned long)out[i],

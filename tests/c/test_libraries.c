@@ -31,20 +31,20 @@ static uint64_t base_of(void *library)
 static void use_table(void)
 {
     assert_int_equal(memread_init(), 0);
-    loaded_use_table(true);
-    loaded_update();
+    libraries_use_table(true);
+    libraries_update();
 }
 
-static bool by_table(uint64_t address, struct loaded_object *o)
+static bool by_table(uint64_t address, struct library *o)
 {
-    loaded_use_table(true);
-    return loaded_find(address, o);
+    libraries_use_table(true);
+    return libraries_find(address, o);
 }
 
-static bool by_libc(uint64_t address, struct loaded_object *o)
+static bool by_libc(uint64_t address, struct library *o)
 {
-    loaded_use_table(false);
-    return loaded_find(address, o);
+    libraries_use_table(false);
+    return libraries_find(address, o);
 }
 
 static int compare_object(struct dl_phdr_info *info, size_t size, void *n)
@@ -53,7 +53,7 @@ static int compare_object(struct dl_phdr_info *info, size_t size, void *n)
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
         uint64_t at = info->dlpi_addr + h->p_vaddr;
-        struct loaded_object table, libc;
+        struct library table, libc;
         if (h->p_type != PT_LOAD || !(h->p_flags & PF_X))
             continue;
         assert_true(by_table(at, &table));
@@ -77,7 +77,7 @@ static void all_objects_are_as_libc_says(void **state)
 static void what_no_object_covers_is_unknown(void **state)
 {
     (void)state;
-    struct loaded_object o;
+    struct library o;
     int here;
     use_table();
     assert_false(by_table(0, &o));
@@ -88,17 +88,17 @@ static void what_no_object_covers_is_unknown(void **state)
 static void a_library_is_known_after_an_update(void **state)
 {
     (void)state;
-    struct loaded_object o;
+    struct library o;
     use_table();
     void *library = load(ONE);
     uint64_t base = base_of(library);
-    assert_true(loaded_update());
-    assert_false(loaded_update());
+    assert_true(libraries_update());
+    assert_false(libraries_update());
     assert_true(by_table(base, &o));
     assert_int_equal(o.start, base);
     dlclose(library);
     assert_false(by_table(base, &o)); /* before it is updated */
-    loaded_update();
+    libraries_update();
     assert_false(by_table(base, &o));
 }
 
@@ -106,13 +106,13 @@ static void a_library_is_known_after_an_update(void **state)
 static void another_library_is_not_taken_for_it(void **state)
 {
     (void)state;
-    struct loaded_object o;
+    struct library o;
     int n_same = 0;
     use_table();
     for (int i = 0; i < 10; i++) {
         void *library = load(ONE);
         uint64_t base = base_of(library);
-        loaded_update();
+        libraries_update();
         dlclose(library);
         library = load(OTHER);
         if (base_of(library) == base) {
@@ -120,7 +120,7 @@ static void another_library_is_not_taken_for_it(void **state)
             assert_false(by_table(base, &o));
         }
         dlclose(library);
-        loaded_update();
+        libraries_update();
     }
     assert_true(n_same > 0);
 }
@@ -130,10 +130,10 @@ static _Atomic long n_found;
 
 static void *find_always(void *address)
 {
-    struct loaded_object o;
+    struct library o;
     while (!done) {
         /* The table lags at most TRIES times behind one look. */
-        n_found += loaded_find((uint64_t)address, &o) && o.start <= (uint64_t)address &&
+        n_found += libraries_find((uint64_t)address, &o) && o.start <= (uint64_t)address &&
                    (uint64_t)address < o.end && o.eh_frame;
     }
     return NULL;
@@ -147,9 +147,9 @@ static void it_changes_while_others_look(void **state)
     assert_int_equal(pthread_create(&thread, NULL, find_always, (void *)(uint64_t)&printf), 0);
     for (int i = 0; i < ROUNDS; i++) {
         void *library = load(i % 2 ? ONE : OTHER);
-        loaded_update();
+        libraries_update();
         dlclose(library);
-        loaded_update();
+        libraries_update();
     }
     while (n_found < ROUNDS)
         sched_yield();

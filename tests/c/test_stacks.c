@@ -5,17 +5,17 @@
 #include "stacks.h"
 #include "frame.h"
 
-static struct calltree tree;
+static struct stacks tree;
 
 static void make(uint32_t max)
 {
-    assert_int_equal(calltree_init(&tree, max), 0);
+    assert_int_equal(stacks_init(&tree, max), 0);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    calltree_free(&tree);
+    stacks_free(&tree);
     return 0;
 }
 
@@ -23,7 +23,7 @@ static int tear_down(void **state)
 static uint32_t child(uint32_t parent, uint64_t word)
 {
     int full = -1;
-    uint32_t id = calltree_child(&tree, parent, word, &full);
+    uint32_t id = stacks_child(&tree, parent, word, &full);
     assert_int_equal(full, 0);
     return id;
 }
@@ -110,13 +110,13 @@ static void at_the_bound_a_path_ends_in_tree_full(void **state)
     make(3);
     uint32_t a = child(0, 1), b = child(a, 2), c = child(b, 3);
     int full = 0;
-    uint32_t d = calltree_child(&tree, c, 4, &full);
+    uint32_t d = stacks_child(&tree, c, 4, &full);
     assert_int_equal(full, 1);
     assert_int_equal(tree.parent[d], c);
     assert_int_equal(tree.word[d], frame_pseudo(PSEUDO_TREE_FULL));
     assert_int_equal(tree.n_full, 1);
     full = 0;
-    assert_int_equal(calltree_child(&tree, c, 5, &full), d);
+    assert_int_equal(stacks_child(&tree, c, 5, &full), d);
     assert_int_equal(full, 1);
     assert_int_equal(tree.n_full, 2);
     assert_int_equal(child(b, 3), c); /* what exists is still found */
@@ -135,7 +135,7 @@ static uint32_t walk_paths(uint32_t n_paths, uint32_t *hits)
         uint32_t id = 0;
         int full = 0;
         for (uint64_t depth = unit_random(&random) % 6 + 1; depth && !full; depth--)
-            id = calltree_child(&tree, id, unit_random(&random) % 50, &full);
+            id = stacks_child(&tree, id, unit_random(&random) % 50, &full);
         assert_in_range(id, 1, tree.n);
         if (full)
             assert_int_equal(tree.word[id], frame_pseudo(PSEUDO_TREE_FULL));
@@ -167,7 +167,7 @@ static void totals_are_kept_beyond_the_bound(void **state)
          * only where the root has no [tree full] yet). */
         assert_true(tree.n >= tree.capacity - 1);
         check_tree();
-        calltree_free(&tree);
+        stacks_free(&tree);
     }
 }
 
@@ -182,7 +182,7 @@ static void memory_may_be_refused_for_ever(void **state)
     uint32_t n_full = 0;
     int full;
     for (uint64_t word = 1; word <= 20000; word++) {
-        calltree_child(&tree, word > 200 ? (uint32_t)word % 100 : 0, word, &full);
+        stacks_child(&tree, word > 200 ? (uint32_t)word % 100 : 0, word, &full);
         n_full += (uint32_t)full;
     }
     setrlimit(RLIMIT_AS, &before);
@@ -200,13 +200,13 @@ static void the_last_place_is_under_the_root(void **state)
         child(0, word);
     uint32_t n_extra = tree.capacity - 16, last = 0;
     for (uint32_t id = 1; id <= 16; id++) {
-        last = calltree_child(&tree, id, 99, &full);
+        last = stacks_child(&tree, id, 99, &full);
         assert_int_equal(full, 1);
         assert_int_equal(tree.parent[last], id < n_extra ? id : 0);
     }
     assert_int_equal(last, tree.capacity);
-    assert_int_equal(calltree_child(&tree, 0, 99, &full), last);
-    assert_int_equal(calltree_child(&tree, 1, 99, &full), 17);
+    assert_int_equal(stacks_child(&tree, 0, 99, &full), last);
+    assert_int_equal(stacks_child(&tree, 1, 99, &full), 17);
     assert_int_equal(tree.n, tree.capacity);
     check_tree();
 }
@@ -215,8 +215,8 @@ static void a_freed_tree_may_be_freed_again(void **state)
 {
     (void)state;
     make(10);
-    calltree_free(&tree);
-    calltree_free(&tree);
+    stacks_free(&tree);
+    stacks_free(&tree);
     assert_null(tree.table);
 }
 

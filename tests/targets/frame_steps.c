@@ -88,12 +88,12 @@ static size_t joined(void *context, uint64_t *out, struct py_chain *chain, uint6
     unwinder.anchors = chain->anchors;
     unwinder.n_anchors = chain->n_entries;
     unwinder.anchor_rule = &layout.anchor;
-    struct merge_input in = {.native = native, .chain = chain, .python = python, .layout = &layout};
+    struct join_input in = {.native = native, .chain = chain, .python = python, .layout = &layout};
     in.n_native = unwind_walk(&unwinder, &regs, native, DEPTH, &in.end);
     for (size_t i = 0; i < chain->n_frames; i++) /* the frame's number is its code's id here */
         python[i] =
             chain->frames[i].code ? frame_python(i, 0) : frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
-    return merge_stack(&in, out, DEPTH);
+    return join_stack(&in, out, DEPTH);
 }
 
 static void on_step(int signal, siginfo_t *info, void *context)

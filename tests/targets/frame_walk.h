@@ -28,8 +28,8 @@ static const char *frame_walk_init(void)
         fclose(maps);
     if (memread_init() || !main_stack_high)
         return "no stack, or it cannot be read";
-    loaded_use_table(false);
-    loaded_update();
+    libraries_use_table(false);
+    libraries_update();
     stack_bounds_update(&unwinder, (uint64_t)__builtin_frame_address(0), main_stack_high);
     unwind_refresh(&unwinder);
     return pyframe_calibrate(&unwinder, &layout);
