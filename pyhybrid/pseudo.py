@@ -42,6 +42,9 @@ PSEUDO_FRAMES = {
 # runtime named (symbols/jit.py).
 JIT = "[jit]"
 
+# The qualified name of code that stands between a decorated function and its caller (decorator.py).
+DECORATED = "[@profile]"
+
 # All frames of a stack were interpreter plumbing, and views fold that away.
 INTERPRETER = "[interpreter]"
 

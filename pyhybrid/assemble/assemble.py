@@ -19,9 +19,8 @@ from pyhybrid.assemble.sample_counts import count_samples
 from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.long_tables import LongTables
-from pyhybrid.pseudo import TREE_FULL
+from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
-from pyhybrid.symbols.plumbing import WRAPPERS_FILES
 from pyhybrid.symbols.resolve import Demangle, Loader, Symbolizer, default_loader
 
 
@@ -92,8 +91,4 @@ def assemble(
 
 def _wrappers(frames: Frames) -> set[int]:
     """The frames of what stands between decorated functions and their callers."""
-    return {
-        row.id
-        for row in frames.rows
-        if row.kind == "python" and (row.file or "").endswith(WRAPPERS_FILES)
-    }
+    return {row.id for row in frames.rows if row.kind == "python" and row.name == DECORATED}

@@ -14,6 +14,7 @@ from typing import Any, Protocol, overload
 from pyhybrid._native import window
 from pyhybrid.capture.shared_profile import SharedProfile, shared_by
 from pyhybrid.errors import UsageError
+from pyhybrid.pseudo import DECORATED
 
 
 @overload
@@ -84,6 +85,17 @@ def _called(function: Any) -> Any:
     return type(function).__call__  # of an object
 
 
+_marked_codes: dict[types.CodeType, types.CodeType] = {}
+
+
+def _marked[T: Callable[..., Any]](function: T) -> T:
+    """Its code is named as what stands between a decorated function and its caller."""
+    code = function.__code__
+    marked = _marked_codes.setdefault(code, code.replace(co_qualname=DECORATED))
+    function.__code__ = marked
+    return function
+
+
 type _Maker = Callable[[Callable[..., Any], SharedProfile, str], Callable[..., Any]]
 
 
@@ -99,6 +111,7 @@ def _maker(called: Any) -> _Maker:
 
 
 def _function(function: Callable[..., Any], shared: SharedProfile, name: str) -> Callable[..., Any]:
+    @_marked
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with window(shared.session or shared.begin(name)):
             return function(*args, **kwargs)
@@ -109,6 +122,7 @@ def _function(function: Callable[..., Any], shared: SharedProfile, name: str) ->
 def _generator(
     function: Callable[..., Any], shared: SharedProfile, name: str
 ) -> Callable[..., Any]:
+    @_marked
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return (yield from _turns(function(*args, **kwargs), shared, name))
 
@@ -124,6 +138,7 @@ def _awaited_generator(
 def _coroutine(
     function: Callable[..., Any], shared: SharedProfile, name: str
 ) -> Callable[..., Any]:
+    @_marked
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         return await _Awaited(function(*args, **kwargs), shared, name)
 
@@ -133,6 +148,7 @@ def _coroutine(
 def _async_generator(
     function: Callable[..., Any], shared: SharedProfile, name: str
 ) -> Callable[..., Any]:
+    @_marked
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         turns = function(*args, **kwargs)
         step, argument = _first_step(turns), None
@@ -152,6 +168,7 @@ def _async_generator(
     return wrapper
 
 
+@_marked
 def _turns(turns: Any, shared: SharedProfile, name: str) -> Generator[Any, Any, Any]:
     """`yield from turns`, with a window open for each turn (PEP 380)."""
     step, argument = turns.send, None
@@ -176,6 +193,7 @@ class _Awaited:
     def __init__(self, awaitable: Any, shared: SharedProfile, name: str) -> None:
         self._of = awaitable, shared, name
 
+    @_marked
     def __await__(self) -> Generator[Any, Any, Any]:
         awaitable, shared, name = self._of
         turns = awaitable if hasattr(awaitable, "send") else awaitable.__await__()
@@ -186,6 +204,7 @@ def _first_step(turns: AsyncGenerator[Any, Any]) -> Callable[[None], Any]:
     """`turns.asend`, hidden from the event loop: it would close what its wrapper closes, too."""
     hooks = sys.get_asyncgen_hooks()
 
+    @_marked
     def first(argument: None) -> Any:
         sys.set_asyncgen_hooks(None, None)
         try:

@@ -23,8 +23,6 @@ KERNEL_MODULE = "[kernel]"
 NAMELESS_STARTS = ("libc.so*", "libc-*.so*", "libpthread[-.]*")
 
 # Python functions between an `import` and the code of the module; `_find_and_load` stays for all.
-# Between a decorated function and its caller; the second one in older profile files.
-WRAPPERS_FILES = ("/pyhybrid/capture/decorator.py", "/pyhybrid/decorator.py")
 IMPORT_FILES = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 IMPORT_KEPT = "_find_and_load"
 

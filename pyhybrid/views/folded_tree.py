@@ -14,13 +14,12 @@ from weakref import WeakKeyDictionary
 from pyhybrid._profile import descend, paths, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.pseudo import BRIDGED
+from pyhybrid.pseudo import BRIDGED, DECORATED
 from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
 from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,
     IMPORT_KEPT,
     KERNEL_MODULE,
-    WRAPPERS_FILES,
     is_inlined_plumbing,
     is_plumbing,
     is_trampoline,
@@ -165,7 +164,7 @@ def classify(profile: Profile) -> dict[int, int]:
         if frame.symbol == BRIDGED and frame.kind == "pseudo":
             return PLUMBING
         if frame.kind == "python" and frame.file:
-            if frame.file.endswith(WRAPPERS_FILES):
+            if frame.name == DECORATED:
                 return PLUMBING
             if frame.file in IMPORT_FILES and frame.name != IMPORT_KEPT:
                 return IMPORT
