@@ -135,6 +135,36 @@ def test_events_are_on_while_someone_listens(tmp_path: Path) -> None:
 
 
 @pytest.mark.version
+@pytest.mark.once
+def test_what_is_counted_stays_so(tmp_path: Path) -> None:
+    """Lines and calls of C functions, whose events others want meanwhile, too."""
+    options = ("--mode", "trace", "--emit", "usdt", "-t", "lines", "-t", "run", "--lines")
+    semaphores = by_name()
+    with probed(tmp_path, *options, "--c-calls") as program:
+        program.tell("run")
+        for value in (1, 0):
+            program.poke(semaphores["LINE"], value)
+            program.poke(semaphores["CALL"], value)
+            program.tell(f"events {TURNS | CALL | (LINE if value else 0)}", "run")
+        program.end()
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        frames, nodes = profile.frames, profile.nodes
+        hits = collections.Counter(
+            {
+                row.line: row.hits
+                for row in profile.lines
+                if frames[nodes.frame[row.node]].name == "lines"
+            }
+        )
+        of_next = [
+            row.calls for row in profile.exact if "next" in frames[nodes.frame[row.node]].name
+        ]
+    first = first_lines()["lines"]
+    assert hits == {first + n: 3 for n in (1, 2, 3)}
+    assert of_next == [3]
+
+
+@pytest.mark.version
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 def test_each_event_and_its_arguments(tmp_path: Path) -> None:
@@ -239,7 +269,7 @@ def test_by_path_before_programs_start(tmp_path: Path) -> None:
     script = f"usdt:{LIBRARY}:pyhybrid:PY_START {{ @[pid, str(arg0)] = count(); }}"
     with (
         traced(tmp_path, script) as tracer,
-        probed(tmp_path, "--mode", "trace", "--emit", "usdt") as program,
+        probed(tmp_path, "--mode", "hybrid", "--emit", "usdt") as program,
         probed(tmp_path, *NONE) as other,
     ):
         program.tell("run", "child")
