@@ -78,6 +78,8 @@ def test_few_descriptors(compare: Callable[..., str], tmp_path: Path, numbers: l
     assert [path.name for path in tmp_path.glob("out*")] == ["out.folded"]
 
 
+# ASan maps terabytes.
+@pytest.mark.needs("plain_build")
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
 @pytest.mark.parametrize("steps", [4, pytest.param(32, marks=pytest.mark.slow)])
 def test_little_memory(compare: Callable[..., str], tmp_path: Path, limit: str, steps: int) -> None:
