@@ -63,6 +63,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers
     "clang": lambda: works("clang", "--version"),
     "lttng": has_lttng,
+    "bt2": lambda: works("/usr/bin/python3", "-c", "import bt2"),
     "debuginfod": lambda: shutil.which("debuginfod-find") is not None,
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
