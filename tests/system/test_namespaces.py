@@ -76,6 +76,7 @@ def test_the_proc_of_an_outer_namespace(tmp_path: Path, options: str) -> None:
 
 
 @pytest.mark.skipif(LINUX < (6, 15), reason="sigtrap needs Linux 6.15")
+@pytest.mark.needs("plain_build")  # ASan itself wants /proc
 @pytest.mark.parametrize("place", [NONE, ANOTHERS], ids=["none", "another's"])
 def test_no_proc_and_clocks_that_threads_inherit(tmp_path: Path, place: list[str]) -> None:
     profile, said, tids = run(tmp_path, place, "--mode sample")
@@ -84,6 +85,7 @@ def test_no_proc_and_clocks_that_threads_inherit(tmp_path: Path, place: list[str
     assert "/proc does not show this process: threads that had begun before are not seen" in said
 
 
+@pytest.mark.needs("plain_build")
 @pytest.mark.parametrize("options", ["--engine perf_event", "--engine timer", "--clock wall"])
 def test_no_proc(tmp_path: Path, options: str) -> None:
     """Threads are known by their events; without these only the one that began."""
