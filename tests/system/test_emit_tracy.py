@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 from support import TARGETS, Run
-from tracy_support import QUIET, capturing, client, folder, other_client, unpack
+from tracy_support import (
+    QUIET,
+    capturing,
+    client,
+    folder,
+    longest_timeline,
+    other_client,
+    source_of,
+    unpack,
+)
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -42,7 +51,9 @@ def test_as_many_zones_as_the_event_log_has_begins(
 
 
 # IREE's own zones in C++ are in the same client.
-LOADS_ITS_OWN = """
+BLUE = 0x2860C8  # of the program's functions
+COPY = "def copy(device, array): return iree.runtime.asdevicearray(device, array).to_host()"
+LOADS_ITS_OWN = f"""
 import sys
 def before(): pass
 before()
@@ -51,7 +62,7 @@ def wait():
     while not any(map(sys.monitoring.get_events, filter(sys.monitoring.get_tool, (4, 3, 2)))):
         pass
 def make_device(): return iree.runtime.get_device("local-sync")
-def copy(device, array): return iree.runtime.asdevicearray(device, array).to_host()
+{COPY}
 wait()
 device = make_device()
 for i in range(5): copy(device, numpy.arange(1000, dtype=numpy.float32))
@@ -71,7 +82,10 @@ def test_a_client_that_the_program_loads(pyhybrid: Callable[..., Run], tmp_path:
     assert b"before" not in names
     for name in (b"copy", b"make_device", b"iree_hal_device_transfer_range"):
         assert name in names
-    assert captured.zones >= 6
+    copy = source_of(names, LOADS_ITS_OWN.splitlines().index(COPY) + 1, BLUE)
+    copies = [within for source, within in longest_timeline(names) if source == copy]
+    assert len(copies) == 5
+    assert all(copies)  # with IREE's own zones
     assert "failure" not in captured.output.lower()  # each ends before what it began in
 
 

@@ -8,7 +8,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FOLDER = "iree._runtime_libs_tracy"
@@ -112,3 +112,54 @@ def unpack(file: Path) -> bytes:
         at += 4 + size
         turn += 1
     return b"".join(parts)
+
+
+# A zone of a thread (server/TracyWorker.cpp, WriteTimeline, 0.11): source, begin since what came
+# before, extra, number of zones within; these; end since what came before.
+ZONE, END = struct.Struct("<hqIi"), struct.Struct("<q")
+LONGEST_NS = 10**11
+type Zones = list[tuple[int, Zones]]  # each one's source, and the zones within it
+
+
+def zones_at(data: bytes, at: int, n: int) -> tuple[Zones, int]:
+    """`n` zones that begin there, and where they end.  ValueError: there are none."""
+    zones: Zones = []
+    for _ in range(n):
+        if at + ZONE.size + END.size > len(data):
+            raise ValueError
+        source, since, extra, n_within = ZONE.unpack_from(data, at)
+        if not (source and 0 <= since < LONGEST_NS and extra < 10**5 and 0 <= n_within < 10**5):
+            raise ValueError
+        within, at = zones_at(data, at + ZONE.size, n_within)
+        if at + END.size > len(data) or not 0 <= END.unpack_from(data, at)[0] < LONGEST_NS:
+            raise ValueError
+        zones.append((source, within))
+        at += END.size
+    return zones, at
+
+
+def longest_timeline(data: bytes) -> Zones:
+    """The zones of the thread that has most.  Where they begin is sought: nothing else looks so."""
+
+    def size(zones: Zones) -> int:
+        return sum(1 + size(within) for _, within in zones)
+
+    found: list[Zones] = []
+    for at in range(len(data) - 4):
+        (n,) = struct.unpack_from("<I", data, at)
+        if 2 <= n < 10**5:
+            with suppress(ValueError):
+                found.append(zones_at(data, at + 4, n)[0])
+    return max(found, key=size)
+
+
+def source_of(data: bytes, line: int, colour: int) -> int:
+    """The number of the source location with that line and colour (SourceLocationBase): its
+    address stands before it, and the list of addresses begins with 0."""
+    at = data.index(struct.pack("<I", line) + colour.to_bytes(3, "big") + b"\0") - 3 * 9
+    address = data[at - 8 : at]
+    place = data.index(address, at)
+    number = 0
+    while data[place - 8 * number : place - 8 * number + 8] != bytes(8):
+        number += 1
+    return number
