@@ -8,6 +8,7 @@ and MemoryError.
 """
 
 from collections.abc import Buffer
+from typing import Any
 
 Uint32 = memoryview  # cast to "I"
 Int64 = memoryview  # cast to "q"
@@ -79,3 +80,15 @@ def exact_rows(
     thread's rows, `counts` their EXACT_COUNTs.  A tick has multiply / divide nanoseconds; where the
     process was `killed`, what ran did so until `last_ticks`.
     """
+
+def open_database(name: str, writable: bool, /) -> Any:
+    """An SQLite database by path or URI, for the two below; it is closed when the last reference
+    goes.  They raise OSError, with SQLite's message."""
+
+def read_columns(database: Any, sql: str, kinds: str, /) -> tuple[memoryview, ...]:
+    """The rows of a query, whose columns are of these kinds: I or q.  Raises ValueError where a
+    value is none of its kind."""
+
+def write_columns(database: Any, sql: str, /, *columns: Buffer) -> None:
+    """Run `sql`, an INSERT whose parameters are a row's values, for each row of the columns, in one
+    transaction."""

@@ -8,6 +8,7 @@ Self times are found in the events' own trees: there calls of a C function and t
 where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
+from array import array
 from collections.abc import Collection, Iterator
 from itertools import compress
 
@@ -61,14 +62,18 @@ def exact_table(
     kept = take(is_kept, forest.word)
     table = ExactTable()
     for index, rows in sorted(forest.exact.items(), key=lambda item: spool.exact_threads[item[0]]):
-        columns = _profile.exact_rows(
-            spool.exact_parents[index],
-            tree.of_row[rows],
-            kept[rows],
-            spool.exact_counts[index],
-            *clock,
+        columns = list(
+            _profile.exact_rows(
+                spool.exact_parents[index],
+                tree.of_row[rows],
+                kept[rows],
+                spool.exact_counts[index],
+                *clock,
+            )
         )
-        table.add(spool.exact_threads[index], columns)
+        thread = array("I", [spool.exact_threads[index]]) * len(columns[0])
+        columns.insert(0, memoryview(thread))
+        table.add(columns)
     return table
 
 

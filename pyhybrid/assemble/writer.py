@@ -5,11 +5,14 @@ nanoseconds here: the spool counts sampling periods.
 """
 
 import json
+import os
 import sqlite3
+from array import array
 from collections.abc import Iterable
 from itertools import count, repeat
 from typing import Any
 
+from pyhybrid._profile import open_database, write_columns
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import KeptCalls
@@ -144,13 +147,35 @@ def _write_tree(database: sqlite3.Connection, frames: Frames, long: LongTables) 
             for row in frames.rows
         ),
     )
-    nodes, stacks = long.nodes, long.stacks
+    stacks = long.stacks
     columns = (stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line)
-    for table, each in (("node", (nodes.parent, nodes.frame)), ("stack", columns)):
-        rows = zip(count(), repeat(PROCESS), *each, strict=False)
-        next(rows)
-        _insert(database, table, rows)
-    _insert(database, "exact", zip(repeat(PROCESS), *long.exact.columns, strict=False))
+    rows = zip(count(), repeat(PROCESS), *columns, strict=False)
+    next(rows)
+    _insert(database, "stack", rows)
+
+
+def _file_of(database: sqlite3.Connection) -> str:
+    """The path of its file; "": it is in memory."""
+    database.text_factory = os.fsdecode
+    ((_, _, file),) = database.execute("PRAGMA database_list").fetchall()
+    database.text_factory = str
+    return str(file)
+
+
+def _write_columns(database: sqlite3.Connection, long: LongTables) -> None:
+    """The tables whose columns are numbers alone; outside any transaction."""
+    ids = array("I", range(1, len(long.nodes.parent)))
+    nodes = (ids, long.nodes.parent[1:], long.nodes.frame[1:])
+    file = _file_of(database)
+    of_file = open_database(file, True) if file else None
+    for sql, columns in (
+        (f"INSERT INTO node VALUES (?,{PROCESS},?,?)", nodes),
+        (f"INSERT INTO exact VALUES ({PROCESS},?,?,?,?,?,?,?,?)", long.exact.columns),
+    ):
+        if of_file is not None:
+            write_columns(of_file, sql, *columns)
+        else:
+            database.executemany(sql, zip(*columns, strict=True))
 
 
 def write(
@@ -174,6 +199,7 @@ def write(
     names = ((frame, name) for frame, all_names in frames.c_names.items() for name in all_names)
     _insert(database, "c_function", ((PROCESS, frame, _clean(name)) for frame, name in names))
     database.execute("COMMIT")
+    _write_columns(database, long)
 
 
 def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:

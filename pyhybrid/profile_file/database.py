@@ -3,9 +3,9 @@
 import os
 import sqlite3
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
+from pyhybrid._profile import open_database
 from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file import schema
@@ -21,6 +21,13 @@ DAMAGED = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 class Database(sqlite3.Connection):
     """Any thread may use it, within `in_sqlite`."""
 
+    columns: Any = None  # the same file for _profile.read_columns
+
+    def close(self) -> None:
+        """Close both."""
+        self.columns = None
+        super().close()
+
     def __del__(self, inside: Any = in_sqlite) -> None:
         inside.abandon(self)
 
@@ -29,7 +36,13 @@ def open_file(path: str) -> Database:
     """The tables of a profile file: see `Profile.open`."""
     if begin_of(path) != SQLITE_MAGIC:
         raise PyhybridError(f"{path}: not a pyhybrid profile")
-    return filled(path, f"file:{_quoted(path)}?mode=ro&immutable=1", partial(_check, path))
+    name = f"file:{_quoted(path)}?mode=ro&immutable=1"
+
+    def check(database: Database) -> None:
+        database.columns = open_database(name, False)
+        _check(path, database)
+
+    return filled(path, name, check)
 
 
 def filled(path: str, name: str, fill: Callable[[Database], None]) -> Database:

@@ -32,11 +32,10 @@ class ExactTable(Sequence[Exact]):
         """All of them, in the order of Exact's fields."""
         return tuple(getattr(self, name) for name in Exact._fields)
 
-    def add(self, thread: int, columns: Iterable[memoryview]) -> None:
-        """Append a thread's rows: the columns from `node` on."""
-        for column, values in zip(self.columns[1:], columns, strict=True):
-            column.frombytes(values.cast("B"))
-        self.thread.extend([thread] * (len(self.node) - len(self.thread)))
+    def add(self, columns: list[memoryview]) -> None:
+        """Append rows, which follow those that are there; `columns` is empty then."""
+        for column in reversed(self.columns):
+            column.frombytes(columns.pop().cast("B"))
 
     def of_threads(self, threads: Collection[int]) -> "ExactTable":
         """The rows of these threads; the table itself where it has no others."""

@@ -7,18 +7,18 @@ weights nanoseconds of the sampling clock.
 """
 
 import json
-import sqlite3
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
-from itertools import count
+from itertools import count, islice
 from operator import le
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from pyhybrid._profile import read_columns
 from pyhybrid.damage import damage_in, one_line
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.database import DAMAGED, open_file
+from pyhybrid.profile_file.database import DAMAGED, Database, open_file
 from pyhybrid.profile_file.dataframe import data_frame
 from pyhybrid.profile_file.event_log import events
 from pyhybrid.profile_file.exact_table import ExactTable
@@ -76,9 +76,7 @@ class Profile:
         """The same samples, where a view leaves out frames (choose.Selection)."""
         return self
 
-    def __init__(
-        self, path: str, database: sqlite3.Connection, long: LongTables | None = None
-    ) -> None:
+    def __init__(self, path: str, database: Database, long: LongTables | None = None) -> None:
         """Use `Profile.open`."""
         self.path = path
         self._database = database
@@ -182,7 +180,12 @@ class Profile:
     @_table
     def nodes(self) -> Nodes:
         """The call tree, function by function."""
-        return Nodes(*(array("I", each) for each in self._tree("node", "parent", "frame")))
+        columns = self._columns("SELECT parent, frame FROM node ORDER BY id", "II")
+        nodes = Nodes(*(array("I", [0]) for _ in columns))
+        for column, values in zip((nodes.parent, nodes.frame), columns, strict=True):
+            column.frombytes(values.cast("B"))
+        self._check_tree("node", nodes.parent)
+        return nodes
 
     @_table
     def stacks(self) -> Stacks:
@@ -200,10 +203,8 @@ class Profile:
     def exact(self) -> ExactTable:
         """Calls and times by thread and node, from events; empty if there were none."""
         table = ExactTable()
-        sql = f"SELECT {', '.join(Exact._fields)} FROM exact ORDER BY 1, 2"
-        for rows in self._batches(sql):
-            for column, values in zip(table.columns, zip(*rows, strict=True), strict=True):
-                column.extend(values)
+        sql = f"SELECT {', '.join(Exact._fields)} FROM exact ORDER BY process, thread, node"
+        table.add(list(self._columns(sql, "IIqqqqqq")))
         return table
 
     @_table
@@ -276,20 +277,30 @@ class Profile:
         for rows in self._batches(f"SELECT {', '.join(columns)} FROM {table} ORDER BY id"):
             for column, values in zip(lists, zip(*rows, strict=True), strict=True):
                 column += values
-        (ids,) = self.query(f"SELECT count(id), min(id), max(id) FROM {table}")
-        parents = lists[0]
         types = set().union(*(map(type, column) for column in lists))
-        if (
-            not types <= {int, type(None)}
-            or None in parents
-            or min(parents, default=0) < 0
-            or ids != ((len(parents), 1, len(parents)) if parents else (0, None, None))
-            or any(map(le, count(1), parents))
-        ):
+        if not types <= {int, type(None)} or None in lists[0] or min(lists[0], default=0) < 0:
             self._damaged(f"the table {table} is no tree")
         for column in lists:
             column.insert(0, 0)
+        self._check_tree(table, lists[0])
         return lists
+
+    def _check_tree(self, table: str, parents: Sequence[int]) -> None:
+        """Rows are numbered from 1 on, and come after their parents; row 0 is the root."""
+        (ids,) = self.query(f"SELECT count(id), min(id), max(id) FROM {table}")
+        last = len(parents) - 1
+        if ids != ((last, 1, last) if last else (0, None, None)) or any(
+            map(le, count(1), islice(parents, 1, None))
+        ):
+            self._damaged(f"the table {table} is no tree")
+
+    def _columns(self, sql: str, kinds: str) -> tuple[memoryview, ...]:
+        """All rows of an SQL query, as columns (_profile.read_columns)."""
+        try:
+            with in_sqlite:
+                return read_columns(self._database.columns, sql, kinds)
+        except (OSError, ValueError) as error:
+            raise PyhybridError(f"{self.path}: damaged: {one_line(error)}") from error
 
     def _json(self, text: str) -> Any:
         try:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pyhybrid import pseudo
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.exact_table import ExactTable
+from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import (
     Chunk,
@@ -104,7 +105,8 @@ class Selection(Profile):
         spans: dict[int, Spans] | None,
     ) -> None:
         """Of `threads`, and within `spans` of each (None: always)."""
-        super().__init__(profile.path, profile._database)
+        long = LongTables(profile.nodes, profile.stacks, profile.exact)
+        super().__init__(profile.path, profile._database, long)
         self._profile, self._choice, self._spans = profile, choice, spans
         self._rows = _Rows(profile, choice.frames) if choice.frames else None
         if self._rows:

@@ -5,6 +5,7 @@
  */
 #include "arguments.h"
 #include "columns.h"
+#include "database.h"
 #include "exact_rows.h"
 
 #include <string.h>
@@ -133,10 +134,12 @@ PASS(exact_rows, .takes = "IIBB*nnnn", .gives = "Iqqqqqq")
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef functions[] = {
-    FUNCTION(paths),        FUNCTION(descend),     FUNCTION(pairs),   FUNCTION(distinct),
-    FUNCTION(shift),        FUNCTION(take),        FUNCTION(nearest), FUNCTION(outermost),
-    FUNCTION(mark),         FUNCTION(inclusive),   FUNCTION(add_up),  FUNCTION(exact_rows),
-    FUNCTION(exact_counts), {NULL, NULL, 0, NULL},
+    FUNCTION(paths),         FUNCTION(descend),       FUNCTION(pairs),
+    FUNCTION(distinct),      FUNCTION(shift),         FUNCTION(take),
+    FUNCTION(nearest),       FUNCTION(outermost),     FUNCTION(mark),
+    FUNCTION(inclusive),     FUNCTION(add_up),        FUNCTION(exact_rows),
+    FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
+    FUNCTION(write_columns), {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from array import array
 from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,11 +22,14 @@ from pyhybrid._profile import (
     inclusive,
     mark,
     nearest,
+    open_database,
     outermost,
     pairs,
     paths,
+    read_columns,
     shift,
     take,
+    write_columns,
 )
 from pyhybrid.spool.layout import EXACT_COUNT
 
@@ -46,7 +53,7 @@ def above(parent: list[int], row: int) -> list[int]:
     return rows
 
 
-def uint32(values: list[int]) -> array[int]:
+def uint32(values: Iterable[int]) -> array[int]:
     return array("I", values)
 
 
@@ -276,3 +283,39 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         add_up(two, array("q", [2**62, 2**62]), 1)
     with pytest.raises(OverflowError):
         inclusive(two, array("q", [2**62, 2**62]))
+
+
+def test_columns_pass_through_sqlite(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.db")
+    rows = [(1, 2**32 - 1, -(2**63)), (2, 0, 2**63 - 1)] * 1000
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE t (a, b, c)")
+    a, b, c = zip(*rows, strict=True)
+    insert = "INSERT INTO t VALUES (?, ?, ?)"
+    write_columns(open_database(path, True), insert, uint32(a), uint32(b), array("q", c))
+    read = open_database(f"file:{path}?mode=ro&immutable=1", False)
+    columns = read_columns(read, "SELECT a, b, c FROM t", "IIq")
+    assert list(zip(*columns, strict=True)) == rows
+    assert read_columns(read, "SELECT a FROM t WHERE a > 2", "q")[0].tolist() == []
+    with closing(sqlite3.connect(path)) as written:
+        assert written.execute("SELECT * FROM t").fetchall() == rows
+
+
+@pytest.mark.parametrize("value", ["-1", "4294967296", "NULL", "'1'", "1.0", "x'00'"])
+def test_what_is_no_number_of_32_bits_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        read_columns(open_database(":memory:", False), f"SELECT {value}", "I")
+
+
+def test_what_sqlite_cannot_do_is_said(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="unable to open"):
+        open_database(str(tmp_path / "none"), False)
+    database = open_database(":memory:", True)
+    with pytest.raises(OSError, match="no such table"):
+        read_columns(database, "SELECT * FROM t", "I")
+    with pytest.raises(ValueError, match="do not fit"):
+        read_columns(database, "SELECT 1, 2", "I")
+    with pytest.raises(OSError, match="no such table"):
+        write_columns(database, "INSERT INTO t VALUES (?)", uint32([1]))
+    with pytest.raises(ValueError, match="do not fit"):
+        write_columns(database, "SELECT ?, ?", uint32([1]), uint32([1, 2]))

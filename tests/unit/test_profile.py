@@ -32,13 +32,22 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Profile]
         yield opened
 
 
-@pytest.mark.parametrize("name", ["out", "a?b#c%20d", "ö\\n"])
+@pytest.mark.parametrize("name", ["out", "a?b#c%20d", "ö\\n", "\udcff"])
 def test_names_of_files(tmp_path: Path, name: str) -> None:
     spool = example().save(tmp_path / "x.part")
     path = finish(spool, str(tmp_path / name), fake_symbols())
     for each in (path, "/" + path, "//" + path, os.path.relpath(path)):
         with open_profile(each) as opened:
-            assert opened.process.pid == PID
+            assert (opened.process.pid, len(opened.nodes.parent) > 1) == (PID, True)
+
+
+def test_a_file_that_is_replaced_is_still_the_one_that_was_opened(tmp_path: Path) -> None:
+    path = finish(example().save(tmp_path / "x.part"), str(tmp_path / "x"), fake_symbols())
+    with open_profile(path) as first, open_profile(path) as second:
+        os.replace(finish(str(tmp_path / "x.part"), str(tmp_path / "y")), path)
+        Path(path).write_bytes(b"")
+        assert len(first.nodes.parent) == len(second.nodes.parent) > 1
+        assert first.query("SELECT count(*) + 1 FROM node") == [(len(first.nodes.parent),)]
 
 
 def test_reads_all_of_it(profile: Profile) -> None:

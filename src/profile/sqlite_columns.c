@@ -1,0 +1,113 @@
+#include "sqlite_columns.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sqlite_columns_open(struct sqlite3 **db, const char *name, int writable)
+{
+    int flags = SQLITE_OPEN_URI | (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
+    int r = sqlite3_open_v2(name, db, flags, NULL);
+    if (r == SQLITE_OK && writable)
+        r = sqlite3_exec(*db, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF", NULL, NULL, NULL);
+    return !*db ? -ENOMEM : r == SQLITE_OK ? 0 : -EIO;
+}
+
+void sqlite_columns_close(struct sqlite3 *db)
+{
+    sqlite3_close(db);
+}
+
+const char *sqlite_columns_message(struct sqlite3 *db)
+{
+    return sqlite3_errmsg(db);
+}
+
+static size_t size_of(char kind)
+{
+    return kind == 'I' ? sizeof(uint32_t) : sizeof(int64_t);
+}
+
+static int make_room(const char *kinds, void **data, size_t n_rows)
+{
+    for (size_t i = 0; kinds[i]; i++) {
+        void *larger = realloc(data[i], n_rows * size_of(kinds[i]));
+        if (!larger)
+            return -ENOMEM;
+        data[i] = larger;
+    }
+    return 0;
+}
+
+static int take_row(sqlite3_stmt *query, const char *kinds, void **data, size_t row)
+{
+    for (int i = 0; kinds[i]; i++) {
+        if (sqlite3_column_type(query, i) != SQLITE_INTEGER)
+            return -EINVAL;
+        int64_t value = sqlite3_column_int64(query, i);
+        if (kinds[i] == 'q')
+            ((int64_t *)data[i])[row] = value;
+        else if (value >= 0 && value <= UINT32_MAX)
+            ((uint32_t *)data[i])[row] = (uint32_t)value;
+        else
+            return -EINVAL;
+    }
+    return 0;
+}
+
+int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, void **data,
+                        size_t *n_rows)
+{
+    sqlite3_stmt *query = NULL;
+    size_t n = 0, room = 1024;
+    memset(data, 0, strlen(kinds) * sizeof *data);
+    int r = make_room(kinds, data, room), step = SQLITE_DONE;
+    if (!r && sqlite3_prepare_v2(db, sql, -1, &query, NULL) != SQLITE_OK)
+        r = -EIO;
+    if (!r && sqlite3_column_count(query) != (int)strlen(kinds))
+        r = -EINVAL;
+    while (!r && (step = sqlite3_step(query)) == SQLITE_ROW) {
+        if (n == room)
+            r = make_room(kinds, data, room *= 2);
+        if (!r)
+            r = take_row(query, kinds, data, n++);
+    }
+    if (!r && step != SQLITE_DONE)
+        r = -EIO;
+    sqlite3_finalize(query);
+    for (size_t i = 0; r && kinds[i]; i++) {
+        free(data[i]);
+        data[i] = NULL;
+    }
+    *n_rows = n;
+    return r;
+}
+
+static int put_row(sqlite3_stmt *insert, const char *kinds, const void *const *data, size_t row)
+{
+    for (int i = 0; kinds[i]; i++) {
+        int64_t value =
+            kinds[i] == 'I' ? ((const uint32_t *)data[i])[row] : ((const int64_t *)data[i])[row];
+        if (sqlite3_bind_int64(insert, i + 1, value) != SQLITE_OK)
+            return -EIO;
+    }
+    return sqlite3_step(insert) == SQLITE_DONE && sqlite3_reset(insert) == SQLITE_OK ? 0 : -EIO;
+}
+
+int sqlite_columns_write(struct sqlite3 *db, const char *sql, const char *kinds,
+                         const void *const *data, size_t n_rows)
+{
+    sqlite3_stmt *insert = NULL;
+    if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(db, sql, -1, &insert, NULL) != SQLITE_OK)
+        return -EIO;
+    int r = 0;
+    for (size_t i = 0; !r && i < n_rows; i++)
+        r = put_row(insert, kinds, data, i);
+    sqlite3_finalize(insert);
+    if (!r && sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+        r = -EIO;
+    return r;
+}

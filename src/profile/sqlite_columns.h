@@ -1,0 +1,30 @@
+/* sqlite_columns.h - columns of whole numbers, from and to the tables of an SQLite database.
+ *
+ * Millions of rows pass without an object each.  The one file that knows SQLite's interface in C
+ * (https://sqlite.org/c3ref/intro.html); all short tables are read and written by Python's module.
+ *
+ * Context: any thread of the finishing process or of a reader, without the GIL, but within fork_guard.py's lock where the
+ * program may fork.  Functions return 0, -ENOMEM, -EIO (sqlite_columns_message says what), or -EINVAL where a value is no
+ * whole number of its column's kind.
+ */
+#ifndef PYH_SQLITE_COLUMNS_H
+#define PYH_SQLITE_COLUMNS_H
+
+#include <stddef.h>
+
+struct sqlite3;
+
+/* `name` as SQLite takes it: a path or a URI.  What is written is not flushed: the file counts when all of it is there. */
+int sqlite_columns_open(struct sqlite3 **db, const char *name, int writable);
+void sqlite_columns_close(struct sqlite3 *db); /* NULL: nothing */
+const char *sqlite_columns_message(struct sqlite3 *db);
+
+/* The rows of a query: data[i] is column i, of `kinds[i]`: I (uint32) or q (int64); free() it, NULL after an error. */
+int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, void **data,
+                        size_t *n_rows);
+
+/* A row for each value of the columns, in one transaction; the parameters of `sql` are a row's values. */
+int sqlite_columns_write(struct sqlite3 *db, const char *sql, const char *kinds,
+                         const void *const *data, size_t n_rows);
+
+#endif
