@@ -56,7 +56,7 @@ ALL_FORMATS = (*FORMATS, "pstats", "callgrind", "lttng")  # exporters.EXPORTERS
 TRACY, TRACY_LINES = "tracy", "tracy:lines"
 PERFSTUBS = "perfstubs"
 SINKS = ("print", "usdt", "lttng", TRACY, PERFSTUBS)  # src/emit
-TOOLS = (PERFSTUBS,)  # src/capi; each is an option, too
+TOOLS = (PERFSTUBS, "itt")  # src/capi; each is an option, too
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
 
@@ -277,6 +277,13 @@ class ProfilerOptions(Declared):
         default=False,
         help="timers, counters and metadata of libraries with PerfStubs inside (ADIOS2, PETSc): "
         "timers are frames of the tree",
+    )
+    itt: bool = option(
+        "--itt",
+        kind=Flag(),
+        default=False,
+        help="tasks of libraries that tell them to Intel's ITT (PyTorch, oneDNN, OpenVINO) are "
+        "frames of the tree",
     )
     summary: bool = option(
         "-q",

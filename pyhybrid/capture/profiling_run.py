@@ -28,6 +28,8 @@ _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files"
 
 NO_SAMPLES = 4  # enum sampler_engine
 
+ITT_VARIABLE = "INTEL_LIBITTNOTIFY64"  # ittnotify_static.c
+
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
 
@@ -164,8 +166,14 @@ class Profiling:
         for name in TOOLS:
             if not getattr(self.settings, name):
                 continue
+            path = f"{folder}/libpyhybrid_tool_{name}.so"
             try:
-                self.native.open_tool(os.fsencode(f"{folder}/libpyhybrid_tool_{name}.so"))
+                if name != "itt":
+                    self.native.open_tool(os.fsencode(path))
+                elif os.environ.get(ITT_VARIABLE):
+                    _say(f"tasks of ITT go to what {ITT_VARIABLE} names")
+                else:  # they load it; the program's own `os.environ` stays as it is
+                    os.putenv(ITT_VARIABLE, path)
             except OSError as error:
                 _say(f"the tool {name} is not to be had: {error}")
 

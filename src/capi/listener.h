@@ -33,7 +33,9 @@ typedef void pyhybrid_listener_call(pyhybrid_listen_call *listen);
 #define PYHYBRID_LISTEN "pyhybrid_listen"
 #define PYHYBRID_LISTENER "pyhybrid_listener"
 
-/* Is it what pyhybrid_region_named returns?  It may point anywhere. */
+/* Is it what pyhybrid_region_named returns?  It may point anywhere.  If so: which one, below PYHYBRID_REGIONS. */
+#define PYHYBRID_REGIONS 65536u
 bool pyhybrid_region_is(const void *region);
+uint32_t pyhybrid_region_index(const pyhybrid_region *region);
 
 #endif

@@ -10,12 +10,10 @@
 #include "pyhybrid.h"
 #include "values.h"
 
-#define REGIONS_MAX 65536u
-
 EXPORTED pyhybrid_listen_call pyhybrid_listen;
 
-NAMES(names, REGIONS_MAX);
-static struct pyhybrid_region regions[REGIONS_MAX] = {{.name = "[other]", .length = 7}};
+NAMES(names, PYHYBRID_REGIONS);
+static struct pyhybrid_region regions[PYHYBRID_REGIONS] = {{.name = "[other]", .length = 7}};
 static const struct pyhybrid_listener *_Atomic listener;
 
 pyhybrid_values_call *pyhybrid_listen(const struct pyhybrid_listener *l)
@@ -64,6 +62,11 @@ bool pyhybrid_region_is(const void *region)
 {
     size_t offset = (size_t)region - (size_t)regions;
     return offset < sizeof regions && offset % sizeof *regions == 0;
+}
+
+uint32_t pyhybrid_region_index(const pyhybrid_region *region)
+{
+    return (uint32_t)(region - regions);
 }
 
 /* NULL: it is none of ours. */
