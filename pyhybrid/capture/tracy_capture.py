@@ -14,7 +14,7 @@ from pyhybrid.errors import PyhybridError
 
 COMPANION = os.path.join(os.path.dirname(__file__), "tracy_companion.py")
 NAMES = ("tracy-capture", "iree-tracy-capture")
-CONNECTS_MS = 10_000  # it takes milliseconds, on a busy machine more
+CONNECTS_MS = 30_000  # it takes milliseconds, on a very busy machine seconds
 # The client's, where the user has not said otherwise: no sampling of the whole system, no listening
 # for others (client/TracyProfiler.cpp, common/TracySocket.cpp).
 QUIET = ("TRACY_NO_SYS_TRACE", "TRACY_ONLY_LOCALHOST", "TRACY_ONLY_IPV4")
