@@ -26,7 +26,8 @@ def printed(
         probed(folder, *NONE) as program,
         traced(folder, script, "-p", program.pid, given=given) as tracer,
     ):
-        program.tell(f"events {TURNS}", *commands)
+        program.wait_for_events(TURNS)
+        program.tell(*commands)
         tracer.wait_for(until)
         text = tracer.detach()
         program.end()

@@ -215,7 +215,8 @@ def test_what_is_told_of_values(tmp_path: Path, value: str, expected: list[str])
         probed(tmp_path, *NONE, "--emit-value", value) as program,
         traced(tmp_path, script, "-p", program.pid) as tracer,
     ):
-        program.tell(f"events {TURNS}", "run")
+        program.wait_for_events(TURNS)
+        program.tell("run")
         tracer.wait_for("run|")
         assert re.findall(r"^values\|(.*)\|$", tracer.detach(), re.M)[-4:] == expected
         assert not program.end()
@@ -241,9 +242,8 @@ def test_tracers_come_and_go(tmp_path: Path) -> None:
             traced(folders[1], texts[1], *by_pid) as pyusdts,
             traced(folders[2], texts[2], *by_pid) as cpythons,
         ):
-            program.poke(by_name()["LINE"], 1)  # the next look sees what the tracers want, too
-            program.tell(f"events {TURNS | LINE}", "run")
-            program.poke(by_name()["LINE"], 0)
+            program.wait_for_events(TURNS)
+            program.tell("run")
             printed = [tracer.detach() for tracer in (pyhybrids, pyusdts, cpythons)]
         plain = {name.rpartition(".")[2]: n for name, n in STARTS.items()}
         assert chosen(counts(printed[0])) == STARTS
@@ -254,7 +254,8 @@ def test_tracers_come_and_go(tmp_path: Path) -> None:
         program.tell("events 0", "run")
         lines = f"usdt:{LIBRARY}:pyhybrid:LINE {{ @[str(arg0)] = count(); }}"
         with traced(folders[3], lines, *by_pid) as tracer:
-            program.tell(f"events {LINE}", "run")
+            program.wait_for_events(LINE)
+            program.tell("run")
             assert counts(tracer.detach())["lines"] == 3
         program.tell("events 0")
         assert not program.end()
@@ -320,7 +321,8 @@ def test_what_is_chosen_and_pauses(tmp_path: Path) -> None:
         probed(tmp_path, *options) as program,
         traced(tmp_path, script, "-p", program.pid) as tracer,
     ):
-        program.tell(f"events {TURNS | LINE}", "run", "pause", "events 0", "run", "resume")
+        program.wait_for_events(TURNS | LINE)
+        program.tell("run", "pause", "events 0", "run", "resume")
         program.tell(f"events {TURNS | LINE}", "run")
         text = tracer.detach()
         assert counts(text) == {"fib": 30, "lines": 2}
@@ -360,7 +362,7 @@ def test_perf_probe_and_record(tmp_path: Path) -> None:
         with probed(tmp_path, *NONE) as program:
             record += ["-p", str(program.pid)]
             with killed_at_the_end([*perf, *record], tmp_path) as recorder:
-                program.tell(f"events {TURNS}")
+                program.wait_for_events(TURNS)
                 order("enable\n")
                 program.tell("run")
                 order("stop\n")

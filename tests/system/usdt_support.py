@@ -89,6 +89,15 @@ class Probed:
             memory.seek(self.base() + semaphore)
             memory.write(struct.pack("<H", value))
 
+    def wait_for_events(self, mask: int) -> None:
+        """These are on, by a look at the semaphores that came after this."""
+        name, event = ("CALL", CALL) if mask & LINE else ("LINE", LINE)
+        semaphore = next(note.semaphore for note in notes() if note.name == name)
+        self.poke(semaphore, 1)
+        self.tell(f"events {mask | event}")
+        self.poke(semaphore, 0)
+        self.tell(f"events {mask}")
+
     def end(self) -> str:
         """Of its input, and so of it; what it said on standard error."""
         _, errors = self.process.communicate(timeout=120)
