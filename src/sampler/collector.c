@@ -11,7 +11,7 @@
  * takes the loader's alone, briefly, with loader_lock.h, and nobody waits for it with the GIL meanwhile
  * (session_lock).
  *
- * Context: everything here but collector_start and collector_stop runs in that thread; collector_scan
+ * Context: everything here but collector_start and collector_stop runs in that thread; collector_drain
  * also in sampler_pause, sampler_resume and sampler_stop.
  */
 #include <errno.h>
@@ -27,6 +27,7 @@
 #include "engine.h"
 #include "libraries.h"
 #include "thread_names.h"
+#include "thread_scan.h"
 #include "pace.h"
 #include "session.h"
 #include "signals.h"
@@ -36,10 +37,8 @@
 #define SLACK_NS 2000000ul       /* more than a sample's period at the usual rate */
 #define LEAST_TICK_NS 2000000ull /* whatever nudges it, others get session_lock and the processor */
 #define DRAIN_NS 50000000ull
-#define SCAN_REST 10
 #define QUIET_AFTER_NS 100000000ull
 #define SECOND_NS 1000000000ull
-#define COVER_NS 20000000ull
 #define EXEC_CPU_NS 10000000ull
 #define EXEC_MAX_NS 2000000000ull
 
@@ -69,14 +68,13 @@ static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_
     return session_clock(s)->signal && spent > given ? spent - given : 0;
 }
 
-static void snapshot(struct session *s, struct thread *t)
+void collector_snapshot(struct session *s, struct thread *t)
 {
     uint64_t cpu = engine_cpu_ns(s, t);
     drain_snapshot(s->drain, t, counted_ns(s, t, cpu), missed_weight(s, t, cpu));
 }
 
-/* With those that count nowhere, which are periods. */
-static uint64_t all_signals(struct session *s, struct thread *t)
+uint64_t collector_signals(struct session *s, struct thread *t)
 {
     return counter_get(&t->counters.signals) +
            counter_get(&t->counters.idle_ns) / atomic_load(&s->period_ns);
@@ -85,15 +83,8 @@ static uint64_t all_signals(struct session *s, struct thread *t)
 static void keep_pace(struct session *s, struct thread *t)
 {
     if (session_clock(s)->keeps_pace && t->has_event &&
-        pace_learn(&t->pace, t->last_cpu_ns, all_signals(s, t), atomic_load(&s->period_ns)))
+        pace_learn(&t->pace, t->last_cpu_ns, collector_signals(s, t), atomic_load(&s->period_ns)))
         perf_clocks_set_period(s, t);
-}
-
-static void for_each(struct session *s, void (*f)(struct session *, struct thread *))
-{
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        f(s, t);
 }
 
 static void take_kernel(void *arg, pid_t tid, uint64_t time_ns, const uint64_t *chain, size_t n)
@@ -133,108 +124,6 @@ static bool drain_all(struct session *s, bool last)
 void collector_drain(struct session *s)
 {
     drain_all(s, false);
-}
-
-/* A thread that has ended, once all that it left is in the spool: its samples may wait for the names
- * of code objects that came another way. */
-static void retire(struct session *s, struct thread *t)
-{
-    if (t->seen || ring_peek(&t->ring) || thread_lives(t->tid))
-        return;
-    asleep_end(s, t);
-    snapshot(s, t);
-    engine_retire(s, t);
-    drain_remove_thread(s->drain, t);
-    registry_remove(&s->registry, t);
-}
-
-/* Gives a clock of its own to a thread that ran for long and had no signal: one that no covered thread created,
- * whose creator's event is gone, or for which there was no clock to be had. */
-static void cover(struct session *s, struct thread *t)
-{
-    uint64_t signals = all_signals(s, t);
-    uint64_t cpu = t->last_cpu_ns;
-    if (t->has_event || t->has_timer || !t->seen)
-        return;
-    if (signals != t->covered_signals || !t->covered_cpu_ns) {
-        t->covered_signals = signals;
-        t->covered_cpu_ns = cpu;
-    } else if (cpu > t->covered_cpu_ns + COVER_NS + 8 * atomic_load(&s->period_ns)) {
-        t->cpu_ns = cpu; /* no handler runs that could write it: until here it was missed */
-        t->carry_ns = 0;
-        engine_open(s, t);
-    }
-}
-
-static bool any_ended(struct session *s)
-{
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        if (!t->seen)
-            return true;
-    return false;
-}
-
-static void see(void *session, pid_t tid, pid_t listed)
-{
-    struct session *s = session;
-    if (tid == atomic_load(&s->collector_tid))
-        return;
-    struct thread *t = registry_find(&s->registry, tid);
-    if (t && t->index)
-        t->seen = 1;
-    else
-        s->look_again |= !admit(s, tid, listed);
-    if (t && !t->listed)
-        t->listed = listed;
-}
-
-static void see_if_alive(struct session *s, struct thread *t)
-{
-    (void)s;
-    t->seen |= thread_lives(t->tid);
-}
-
-/* Those that are known, the first thread and the one that began: others tell of themselves, or not. */
-static void do_without_list(struct session *s)
-{
-    pid_t first[] = {getpid(), s->measuring_tid};
-    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
-        if (thread_lives(first[i]))
-            see(s, first[i], task_list_number(&s->tasks, first[i]));
-    for_each(s, see_if_alive);
-}
-
-void collector_scan(struct session *s)
-{
-    uint32_t at = 0;
-    for (struct thread *t; (t = registry_next(&s->registry, &at));)
-        t->seen = 0;
-    s->look_again = false;
-    bool complete = task_list_read(&s->tasks, see, s);
-    admit_claimed(s);
-    if (!complete)
-        do_without_list(s);
-    if (!any_ended(s))
-        return;
-    s->look_again = true; /* it may have to wait */
-    s->changed_ns = clock_now_ns();
-    drain_all(s, false);
-    for_each(s, retire);
-}
-
-/* Where there are thousands of threads it takes milliseconds: it is not to take more than one in ten. */
-static void scan_in_turn(struct session *s, uint64_t now)
-{
-    if (session_clock(s)->is_inherited) {
-        admit_claimed(s);
-        registry_stock(&s->registry, &s->limits);
-    }
-    if (now < s->scan_after_ns)
-        return;
-    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
-    collector_scan(s);
-    s->scan_after_ns = now + SCAN_REST * (clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - cpu);
 }
 
 static bool ring_urgent(struct session *s)
@@ -287,7 +176,7 @@ static bool exec_failed(const struct session *s, uint64_t now, uint64_t paused)
 static void snapshot_if_sampled(struct session *s, struct thread *t)
 {
     if (drain_has_samples(t))
-        snapshot(s, t);
+        collector_snapshot(s, t);
 }
 
 /* Of a young process little is lost, too. */
@@ -310,22 +199,22 @@ static void tick(struct session *s, uint64_t now, struct done *done)
     if (libraries_update())
         unwind_forget_all();
     if (!s->signal_taken && !paused && (s->look_again || task_list_changed(&s->tasks)))
-        scan_in_turn(s, now);
+        thread_scan_in_turn(s, now);
     if (!s->signal_taken && !paused)
         names_look(s, now);
     if (s->clock == CLOCK_WALL && !paused)
-        for_each(s, asleep_look);
+        session_each(s, asleep_look);
     if (now - done->drained >= DRAIN_NS || ring_urgent(s)) {
         done->drained = now;
         perf_clocks_seek_closed(s);
         drain_all(s, false);
-        for_each(s, snapshot_if_sampled);
+        session_each(s, snapshot_if_sampled);
         if (!paused)
-            for_each(s, cover);
+            session_each(s, thread_cover);
         give_way_if_it_must(s, true);
         if (now - done->counted >= snapshot_after(s, now)) {
             done->counted = now;
-            for_each(s, snapshot);
+            session_each(s, collector_snapshot);
             drain_exact(s->drain, &s->registry, false);
         }
         spool_commit(s->spool);
@@ -333,7 +222,7 @@ static void tick(struct session *s, uint64_t now, struct done *done)
     if (now - done->looked >= SECOND_NS) {
         done->looked = now;
         if (!paused)
-            for_each(s, keep_pace);
+            session_each(s, keep_pace);
         s->look_again = true;
     }
 }
@@ -389,7 +278,7 @@ static void *collect(void *arg)
     pthread_mutex_lock(&session_lock);
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */
-    collector_scan(s);
+    thread_scan(s);
     if (session_clock(s)->is_inherited)
         registry_stock(&s->registry, &s->limits);
     atomic_store(&s->ready, 1);
@@ -406,19 +295,19 @@ static void *collect(void *arg)
         tick(s, clock_now_ns(), &done);
     }
     pthread_mutex_unlock(&session_lock);
-    collector_scan(s);
+    thread_scan(s);
     atomic_store(&s->state, SESSION_STOPPING);
-    for_each(s, names_look_now);
-    for_each(s, snapshot); /* while all clocks can be read */
+    session_each(s, names_look_now);
+    session_each(s, collector_snapshot); /* while all clocks can be read */
     close_clocks(s);
     wait_for_handlers();
     admit_claimed(s);
     while (drain_all(s, false))
         ;
     drain_all(s, true);
-    for_each(s, asleep_end);
+    session_each(s, asleep_end);
     drain_begin(s->drain);
-    for_each(s, snapshot);
+    session_each(s, collector_snapshot);
     drain_exact(s->drain, &s->registry, true);
     drain_end(s->drain);
     spool_commit(s->spool);

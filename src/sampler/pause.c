@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "pace.h"
 #include "session.h"
+#include "thread_scan.h"
 
 #define IDLE_MAX_NS 20000000ull
 
@@ -30,7 +31,7 @@ void session_skip_pause(struct session *s)
         pace_restart(&t->pace);
     }
     s->skips_new = true;
-    collector_scan(s); /* those that began in the pause, before signals come */
+    thread_scan(s); /* those that began in the pause, before signals come */
     s->skips_new = false;
 }
 
@@ -49,7 +50,7 @@ void session_pause(struct session *s)
     if (atomic_load(&s->paused_until_ns) == UINT64_MAX)
         return;
     session_pause_until(s, UINT64_MAX);
-    collector_scan(s);
+    thread_scan(s);
     wait_for_handlers(); /* they fall asleep no more */
     if (s->clock == CLOCK_WALL)
         engine_enable_all(s, false); /* one that woke may have set its timer again */

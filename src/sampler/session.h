@@ -156,6 +156,13 @@ static inline void session_nudge(struct session *s)
         arch_syscall6(SYS_futex, (long)&s->nudged, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
+static inline void session_each(struct session *s, void (*f)(struct session *, struct thread *))
+{
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        f(s, t);
+}
+
 static inline const struct clock_ops *session_clock(const struct session *s)
 {
     return atomic_load(&s->clock_ops);
@@ -177,7 +184,11 @@ extern void (*session_look)(void); /* sampler_set_look */
 /* collector.c: the thread that finds threads, drains rings and writes the spool. */
 int collector_start(struct session *s);
 void collector_stop(struct session *s);
-void collector_scan(struct session *s);  /* looks for new and ended threads; under session_lock */
-void collector_drain(struct session *s); /* the rings; under session_lock */
+/* Under session_lock: */
+void collector_drain(struct session *s); /* the rings; */
+/* what the thread's counters say goes to the spool; */
+void collector_snapshot(struct session *s, struct thread *t);
+/* its signals, with those that count nowhere, which are periods. */
+uint64_t collector_signals(struct session *s, struct thread *t);
 
 #endif
