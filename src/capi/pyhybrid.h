@@ -9,7 +9,7 @@
  *
  * What lies between push and pop is a frame of its own, `[solve]`, below the Python function that runs there: with its
  * calls, its time, each call's duration, and the samples and Python calls inside it.  On a thread that runs no Python
- * function it stands at the thread's root.  While no profiler runs, push and pop do nothing, in 2 ns.
+ * function it stands at the thread's root.  While no profiler runs, push and pop do nothing, in 2 to 5 ns.
  *
  * A region belongs to its thread, not to a function: one that a function pushes and leaves open is its caller's when it
  * returns.  Pop ends the innermost open region of this name on the thread, and whatever was pushed after it; where there

@@ -117,6 +117,8 @@ static const frame_t *innermost(PyThreadState *state)
 /* False: no session runs, or the thread is inside already. */
 static bool begin(struct visit *v)
 {
+    if (!atomic_load_explicit(&current, memory_order_relaxed))
+        return false;
     PyThreadState *state = current_state_by_call();
     bool is_main = state && state->interp == PyInterpreterState_Main();
     v->has_gil = is_main;
