@@ -49,6 +49,9 @@ def outermost(parent: Buffer, label: Buffer, marked: Buffer) -> Uint8:
 def inclusive(parent: Buffer, value: Buffer) -> Int64:
     """Each row's value (int64) with those of all rows below it."""
 
+def at_least(parent: Buffer, value: Buffer) -> Int64:
+    """Each row's value (int64), or what its children's results add up to, where that is more."""
+
 def add_up(group: Buffer, value: Buffer, n_groups: int, where: Buffer | None = None) -> Int64:
     """The sums of the values (int64) by group (uint32), of rows where `where` (uint8) is not 0."""
 

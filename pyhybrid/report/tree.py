@@ -5,10 +5,12 @@ them or below.  All threads are one tree.  What is small is left out and counted
 frames that only call one another is one line.
 """
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from operator import eq, mul, not_
 
+from pyhybrid._profile import add_up, at_least, descend, inclusive, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import FoldedTree
@@ -17,17 +19,6 @@ from pyhybrid.views.labels import Labels, declared_at
 LEAST_SHARE = 0.01  # of all samples, or of all time where there are none
 MAX_LINES = 200
 STEP = "  "
-
-
-@dataclass(slots=True)
-class Branch:
-    """A folded node with what is in it and below; figures are sums over threads."""
-
-    calls: int = 0
-    total_ns: int = 0  # exact
-    time_ns: int = 0  # the same, of native functions that of the Python ones which they called
-    weight_ns: int = 0  # sampled, inclusive
-    self_ns: int = 0  # sampled, its own
 
 
 def tree_lines(
@@ -44,36 +35,40 @@ def tree_lines(
 
 
 class _View:
+    """The folded nodes that are large, with what is in each and below, all threads together.
+
+    `_weights`: sampled, inclusive; `_calls`, `_totals`: exact; `_times`: the totals, of native
+    functions that of the Python ones which they called.
+    """
+
     def __init__(
         self, profile: Profile, labels: dict[int, str], min_time_ns: int, all_frames: bool
     ) -> None:
         self._tree = tree = FoldedTree.of(profile, all_frames)
         self._labels, self._all_frames = labels, all_frames
         self._frames = profile.frames
-        self._branches = [Branch() for _ in tree.parent]
+        n = len(tree.parent)
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
+        counted = _own_time(tree, own)
+        self_ns = array("q", bytes(8 * n))
         for row in profile.sampled:
-            branch = self._branches[tree.of_node[profile.stacks.node[row.stack]]]
-            branch.self_ns += row.weight_ns
-        for exact in profile.exact:
-            node = tree.of_node[exact.node]
-            if tree.frame[node] == profile.nodes.frame[exact.node]:  # else it is folded away
-                self._branches[node].calls += exact.calls
-                self._branches[node].total_ns += exact.total_ns
+            self_ns[tree.of_node[profile.stacks.node[row.stack]]] += row.weight_ns
+        self_ns[0] = 0  # of what has no frame that is shown
+        self._weights = inclusive(tree.parent, _where(counted, self_ns))
+        exact, of_row = profile.exact, take(tree.of_node, profile.exact.node)
+        # Else it is folded away.
+        is_kept = bytes(map(eq, take(tree.frame, of_row), take(profile.nodes.frame, exact.node)))
+        self._calls = add_up(of_row, exact.calls, n, is_kept)
+        self._totals = add_up(of_row, exact.total_ns, n, is_kept)
+        self._times = at_least(tree.parent, _where(counted, self._totals))
+        self._weight_ns = self._weights[0]
+        self._least_weight_ns = min_time_ns or max(1, round(self._weight_ns * LEAST_SHARE))
+        self._least_time_ns = min_time_ns or max(1, round(self._times[0] * LEAST_SHARE))
         self._children: defaultdict[int, list[int]] = defaultdict(list)
-        for node in range(len(tree.parent) - 1, 0, -1):
-            branch, parent = self._branches[node], tree.parent[node]
-            if tree.frame[node] in own:
-                continue
-            branch.weight_ns += branch.self_ns
-            branch.time_ns = max(branch.total_ns, branch.time_ns)
-            self._branches[parent].weight_ns += branch.weight_ns
-            self._branches[parent].time_ns += branch.time_ns
-            self._children[parent].append(node)
-        whole = self._branches[0]
-        self._weight_ns = whole.weight_ns
-        self._least_weight_ns = min_time_ns or max(1, round(whole.weight_ns * LEAST_SHARE))
-        self._least_time_ns = min_time_ns or max(1, round(whole.time_ns * LEAST_SHARE))
+        for node, figures in enumerate(zip(self._weights, self._times, strict=True)):
+            is_large = figures[0] >= self._least_weight_ns or figures[1] >= self._least_time_ns
+            if node and is_large and tree.frame[node] not in own:
+                self._children[tree.parent[node]].append(node)
 
     def lines(self) -> Iterator[str]:
         todo = [(0, node) for node in self._shown(0)[::-1]]
@@ -91,14 +86,7 @@ class _View:
 
     def _shown(self, node: int) -> list[int]:
         """The children that are large by samples or by time, the largest first."""
-        branches = self._branches
-        large = [
-            child
-            for child in self._children[node]
-            if branches[child].weight_ns >= self._least_weight_ns
-            or branches[child].time_ns >= self._least_time_ns
-        ]
-        return sorted(large, key=lambda n: (-branches[n].weight_ns, -branches[n].time_ns, n))
+        return sorted(self._children[node], key=lambda n: (-self._weights[n], -self._times[n], n))
 
     def _run(self, node: int) -> tuple[int, list[str]]:
         """The end of the run of native frames that begins here, and its names."""
@@ -107,7 +95,7 @@ class _View:
             below = self._shown(node)
             if len(below) != 1 or not self._is_native(below[0]):
                 break
-            rest_ns = self._branches[node].weight_ns - self._branches[below[0]].weight_ns
+            rest_ns = self._weights[node] - self._weights[below[0]]
             if rest_ns >= self._least_weight_ns:
                 break
             (node,) = below
@@ -123,9 +111,22 @@ class _View:
         return self._labels[frame] + (f" ({place})" if place else "")
 
     def _figures(self, node: int) -> str:
-        branch = self._branches[node]
-        counted = branch.calls or branch.total_ns
-        total = f"{branch.total_ns / 1e9:8.3f} s" if counted else " " * 10
-        calls = f"{branch.calls:10,}" if counted else " " * 10
-        share = f"{branch.weight_ns / self._weight_ns:7.1%}" if self._weight_ns else " " * 7
+        n_calls, total_ns = self._calls[node], self._totals[node]
+        counted = n_calls or total_ns
+        total = f"{total_ns / 1e9:8.3f} s" if counted else " " * 10
+        calls = f"{n_calls:10,}" if counted else " " * 10
+        share = f"{self._weights[node] / self._weight_ns:7.1%}" if self._weight_ns else " " * 7
         return f"{total}  {calls}  {share}  "
+
+
+def _own_time(tree: FoldedTree, own: set[int]) -> bytes:
+    """1 for each node that is the program's: neither our own callbacks nor below them."""
+    n_frames = max(tree.frame, default=0) + 1
+    is_own = take(bytes(frame in own for frame in range(n_frames)), tree.frame)
+    below = descend(tree.parent, is_own, bytes([0, 1, *[0] * 254, *[1] * 256]))
+    return bytes(map(not_, below))
+
+
+def _where(marked: bytes, values: Iterable[int]) -> "array[int]":
+    """The values where they are marked, else 0."""
+    return array("q", map(mul, values, marked))

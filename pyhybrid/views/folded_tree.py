@@ -8,7 +8,6 @@ paths are equal which differ in addresses alone.
 
 import os
 from array import array
-from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from pyhybrid._profile import descend, paths, take
@@ -77,10 +76,10 @@ class FoldedTree:
     def __init__(self, profile: Profile, all_frames: bool = False) -> None:
         self.parent: array[int] | memoryview
         self.frame: array[int] | memoryview
-        self.of_node: Sequence[int]
+        self.of_node: array[int] | memoryview
         if all_frames:
             self.parent, self.frame = profile.nodes.parent, profile.nodes.frame
-            self.of_node = range(len(self.parent))
+            self.of_node = array("I", range(len(self.parent)))
             self.stand_in: dict[int, int] = {}
             return
         kinds = classify(profile)

@@ -281,6 +281,21 @@ int columns_inclusive(const uint32_t *parent, int64_t *value, size_t n)
     return 0;
 }
 
+int columns_at_least(const uint32_t *parent, int64_t *value, size_t n)
+{
+    int64_t *below = calloc(n ? n : 1, sizeof *below);
+    int r = below ? 0 : -ENOMEM;
+    for (size_t i = n; !r && i-- > 0;) {
+        value[i] = value[i] < below[i] ? below[i] : value[i];
+        if (i && parent[i] >= i)
+            r = -EINVAL;
+        else if (i && __builtin_add_overflow(below[parent[i]], value[i], &below[parent[i]]))
+            r = -EOVERFLOW;
+    }
+    free(below);
+    return r;
+}
+
 int columns_add_up(const uint32_t *group, const int64_t *value, const uint8_t *where, size_t n,
                    int64_t *sum, size_t n_groups)
 {

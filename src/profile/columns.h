@@ -61,6 +61,9 @@ int columns_outermost(const uint32_t *parent, const uint32_t *label, const uint8
 /* Adds to each row's value those of all rows below it. */
 int columns_inclusive(const uint32_t *parent, int64_t *value, size_t n);
 
+/* Makes each row's value what its children's add up to, where that is more. */
+int columns_at_least(const uint32_t *parent, int64_t *value, size_t n);
+
 /* sum[g] = the values of the rows of group g; `where` NULL: all rows, else those where it is not 0.  `sum` is zeroed. */
 int columns_add_up(const uint32_t *group, const int64_t *value, const uint8_t *where, size_t n,
                    int64_t *sum, size_t n_groups);

@@ -89,6 +89,13 @@ static int run_inclusive(const struct argument *in, struct result *out)
 }
 PASS(inclusive, .takes = "Iq", .gives = "q")
 
+static int run_at_least(const struct argument *in, struct result *out)
+{
+    memcpy(out[0].data, in[1].data, in[1].n * sizeof(int64_t));
+    return columns_at_least(in[0].data, out[0].data, in[0].n);
+}
+PASS(at_least, .takes = "Iq", .gives = "q")
+
 static size_t groups(const struct argument *in)
 {
     return in[2].number;
@@ -139,7 +146,7 @@ static PyMethodDef functions[] = {
     FUNCTION(nearest),       FUNCTION(outermost),     FUNCTION(mark),
     FUNCTION(inclusive),     FUNCTION(add_up),        FUNCTION(exact_rows),
     FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
-    FUNCTION(write_columns), {NULL, NULL, 0, NULL},
+    FUNCTION(write_columns), FUNCTION(at_least),      {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {

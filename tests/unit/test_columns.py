@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pyhybrid._profile import (
     add_up,
+    at_least,
     descend,
     distinct,
     exact_counts,
@@ -86,6 +87,16 @@ def test_inclusive_adds_what_is_below(tree: Tree) -> None:
         for at in {*above(parent, row), 0}:
             expected[at] += value[row]
     assert inclusive(uint32(parent), array("q", value)).tolist() == expected
+
+
+@given(trees())
+def test_at_least_is_what_the_children_add_up_to(tree: Tree) -> None:
+    parent, value, _ = tree
+    expected = list(value)
+    for row in reversed(range(len(parent))):
+        below = (expected[at] for at in range(1, len(parent)) if parent[at] == row)
+        expected[row] = max(value[row], sum(below))
+    assert at_least(uint32(parent), array("q", value)).tolist() == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**32 - 1)), max_size=3000))
