@@ -126,7 +126,8 @@ class _Rows:
     ) -> Iterator[tuple[int, T]]:
         """Each group of rows with its sums, as a `kind` of tally, in order of their first rows;
         `is_outer`: 1 for rows that are no recursion within the group."""
-        exact, n = self._exact, max(group) + 1
+        numbers = take(group, pairs(group, group)[1])  # parents before what they call
+        exact, n = self._exact, max(numbers) + 1
         calls, resumes = add_up(group, exact.calls, n), add_up(group, exact.resumes, n)
         outer = (add_up(group, each, n, is_outer) for each in (exact.calls, exact.resumes))
         of_group = (
@@ -139,8 +140,9 @@ class _Rows:
             add_up(group, exact.total_ns, n, is_outer),
             add_up(group, exact.total_ns, n, self._is_outer),
         )
-        for number in dict.fromkeys(group):  # parents before what they call
-            yield number, kind(*(column[number] for column in of_group))
+        sums = list(zip(*of_group, strict=True))
+        for number in numbers:
+            yield number, kind(*sums[number])
 
 
 def traced_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCalls]:
