@@ -60,12 +60,18 @@ bool lines_begin(struct exact *x, struct exact_thread *t, struct exact_node *nod
     return true;
 }
 
-static void lines_next(struct exact *x, struct exact_thread *t, uint32_t i, uint32_t line)
+/* The first line of a function begins with it: in between the interpreter may hand over the GIL, which
+ * takes as long as other threads like.  What the callback cost is no line's. */
+static void lines_next(struct exact *x, struct exact_thread *t, uint32_t i, uint64_t now,
+                       uint32_t line)
 {
+    struct exact_line *l = &t->line[i];
+    bool first = !l->node && !l->since;
+    lines_end(t, i, now);
     struct exact_node *n = leaf(x, t, t->stack[i].node, line);
     if (n)
         count(&n->calls, 1);
-    t->line[i] = (struct exact_line){.node = n, .since = exact_ticks(x)};
+    *l = (struct exact_line){.node = n, .since = first ? 0 : exact_ticks(x)};
 }
 
 /* The place in the stack of `f`, the innermost frame, where it is not simply the top; -1: it has no
@@ -84,7 +90,7 @@ static __attribute__((noinline)) int64_t find_line(struct exact *x, struct exact
     if (!i || t->stack[i - 1].frame != (uint64_t)f || !(t->stack[i - 1].flags & EXACT_LINES))
         return -1;
     if (seeded) /* it stands on the new line now: which one it was on is not known */
-        t->line[i - 1].node = NULL;
+        t->line[i - 1] = (struct exact_line){.since = now};
     return i - 1;
 }
 
@@ -105,10 +111,8 @@ PyObject *lines_on_line(PyObject *self, PyObject *const *args, size_t n, PyObjec
         if (!LIKELY(i >= 0 && t->stack[i].frame == (uint64_t)f &&
                     (t->stack[i].flags & (ON_LINE | EXACT_LINKED | EXACT_REGION)) == ON_LINE))
             i = find_line(x, t, f, now);
-        if (LIKELY(i >= 0)) {
-            lines_end(t, (uint32_t)i, now);
-            lines_next(x, t, (uint32_t)i, (uint32_t)PyLong_AsLong(args[1]));
-        }
+        if (LIKELY(i >= 0))
+            lines_next(x, t, (uint32_t)i, now, (uint32_t)PyLong_AsLong(args[1]));
     }
     shadow_leave();
     Py_RETURN_NONE;
