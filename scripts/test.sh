@@ -45,6 +45,7 @@ choose() { # PASS
 }
 
 scripts/packages.sh build view test
+scripts/node_modules.sh tests/viewers || true # their tests skip
 pythons=$(scripts/pythons.sh)
 perf=$(scripts/find-perf.sh) || perf=
 clone=$PWD

@@ -66,10 +66,13 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "bt2": lambda: works("/usr/bin/python3", "-c", "import bt2"),
     "debuginfod": lambda: shutil.which("debuginfod-find") is not None,
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
+    "viewers": lambda: works("node", "--version") and os.path.exists(VIEWERS),
+    "chromium": lambda: shutil.which("chromium") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
     "interpreter_symbols": lambda: not is_stripped(),
     "plain_build": lambda: not os.environ.get("SAN"),  # libc alone, and at its own speed
 }
+VIEWERS = f"{os.path.dirname(__file__)}/viewers/node_modules"  # scripts/node_modules.sh
 ROOTS = ["root", "bpftrace"]  # nobody else has them
 MAY_LACK = {
     *("interpreter_symbols", "plain_build", "ray"),
