@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler.h"
 #include "map.h"
 #include "names.h"
 #include "value_text.h"
@@ -20,6 +21,7 @@ static struct {
 } sinks[EMIT_SINKS];
 static _Atomic uint32_t n_sinks;
 static _Atomic uint32_t texts; /* the kinds whose text is wanted */
+static _Atomic uint32_t detailed;
 static enum emit_values values;
 static void (*_Atomic on_change)(void); /* NULL: events are not ready to be changed */
 
@@ -88,6 +90,11 @@ uint32_t emit_wanted(void)
     return all_of_them;
 }
 
+uint32_t emit_detailed(void)
+{
+    return atomic_load_explicit(&detailed, memory_order_relaxed);
+}
+
 static bool flush_all(bool may_wait)
 {
     bool done = true;
@@ -146,7 +153,7 @@ void emit_close(void)
 enum { NO_THREAD, RUNS, ENDED };
 static _Atomic int changer_state;
 static pthread_t changer;
-static _Atomic uint32_t looked;
+static _Atomic uint64_t looked;
 
 void emit_on_change(void (*changed)(void))
 {
@@ -155,19 +162,26 @@ void emit_on_change(void (*changed)(void))
 
 static void look(void)
 {
-    uint32_t with_text = 0;
+    uint32_t with_text = 0, with_details = 0;
     for (uint32_t i = 0; i < n_sinks; i++) {
         uint32_t wanted = sinks[i].ops->wants();
         atomic_store_explicit(&sinks[i].wanted, wanted, memory_order_relaxed);
         with_text |= wanted & sinks[i].ops->texts;
+        with_details |= wanted & (EMIT_POINTS | (sinks[i].ops->details ? EMIT_TURNS : 0));
     }
     atomic_store_explicit(&texts, with_text, memory_order_relaxed);
+    atomic_store_explicit(&detailed, with_details, memory_order_relaxed);
+}
+
+static uint64_t of_look(void)
+{
+    return (uint64_t)emit_detailed() << 32 | emit_wanted();
 }
 
 void emit_looked(void)
 {
     look();
-    atomic_store(&looked, emit_wanted());
+    atomic_store(&looked, of_look());
 }
 
 static void *change(void *unused)
@@ -195,7 +209,7 @@ void emit_look(void)
         pthread_join(changer, NULL);
         atomic_store(&changer_state, NO_THREAD);
     }
-    if (emit_wanted() == atomic_load(&looked) || atomic_load(&changer_state) != NO_THREAD)
+    if (of_look() == atomic_load(&looked) || atomic_load(&changer_state) != NO_THREAD)
         return;
     atomic_store(&changer_state, RUNS);
     if (pthread_create(&changer, NULL, change, NULL)) /* with our signal mask: all are blocked */
@@ -232,18 +246,22 @@ static const struct emit_function *keep(const struct emit_function *f)
     return NULL;
 }
 
-/* `number`: of a function; `code`: one of its, alive; NULL: there is none at hand. */
-static const struct emit_function *numbered(uint64_t number, const PyCodeObject *code)
+static __attribute__((noinline)) const struct emit_function *name_function(uint64_t number,
+                                                                           const PyCodeObject *code)
 {
     if (!functions && !(functions = map_memory(CODES_NUMBERS * sizeof *functions)))
         return NULL;
-    const struct emit_function **place = &functions[number];
-    if (!*place && code) {
-        PyObject *error = PyErr_GetRaisedException();
-        *place = keep(names_of_code(code, n_all));
-        PyErr_SetRaisedException(error);
-    }
-    return *place;
+    PyObject *error = PyErr_GetRaisedException();
+    functions[number] = keep(names_of_code(code, n_all));
+    PyErr_SetRaisedException(error);
+    return functions[number];
+}
+
+/* `number`: of a function; `code`: one of its, alive; NULL: there is none at hand. */
+static inline const struct emit_function *numbered(uint64_t number, const PyCodeObject *code)
+{
+    const struct emit_function *known = functions ? functions[number] : NULL;
+    return known || !code ? known : name_function(number, code);
 }
 
 static const struct emit_function *function_of(uint64_t word, const PyCodeObject *code)
@@ -302,7 +320,7 @@ static struct emit_thread *thread_of(struct exact_thread *t)
 
 /* --- turns ---------------------------------------------------------------------------------------- */
 
-static void tell(struct exact_thread *t, const struct emit_turn *turn)
+static ALWAYS_INLINE void tell(struct exact_thread *t, const struct emit_turn *turn)
 {
     uint32_t bit = EMIT_BIT(turn->kind);
     const struct emit_thread *thread = turn->function ? thread_of(t) : NULL;

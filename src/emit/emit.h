@@ -25,6 +25,8 @@ void emit_close(void); /* writes what they have; without the GIL meanwhile */
 
 /* The kinds that are wanted, as of the last look. */
 uint32_t emit_wanted(void);
+/* Those of which a sink wants to know what their event says: their callbacks are to go by emit_event. */
+uint32_t emit_detailed(void);
 /* Looks.  Where it has changed since emit_looked, `changed` is called on a thread of its own, with the GIL. */
 void emit_on_change(void (*changed)(void));
 void emit_looked(void);

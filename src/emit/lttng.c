@@ -117,6 +117,7 @@ extern const struct emit_sink pyhybrid_sink __attribute__((visibility("default")
 
 const struct emit_sink pyhybrid_sink = {
     .size = sizeof(struct emit_sink),
+    .details = true,
     .open = open_sink,
     .wants = wants,
     .begin = begin,

@@ -32,7 +32,8 @@ static PyTypeObject callback_type = {
 #define TURN(name) CALLBACK(shadow_on_##name), CALLBACK(emitted_on_##name), EMIT_TURNS
 static struct {
     const char *name;
-    struct callback object, emitted; /* the latter while a sink wants one of these: */
+    struct callback object,
+        emitted; /* the latter while a sink wants to know more of one of these: */
     uint32_t kinds;
 } events[] = {
     {"PY_START", TURN(start)},
@@ -53,6 +54,7 @@ static bool c_events;
 
 static bool for_sinks_alone; /* events are on only while a sink wants them */
 static uint32_t heard;       /* what sinks want, as far as the events are so */
+static uint32_t detailed;    /* of which they want to know more */
 
 /* Is it one of the events that are on for all code? */
 static bool is_global(size_t i)
@@ -162,7 +164,7 @@ static int register_all(PyObject *monitoring)
 {
     for (size_t i = 0; i < N_EVENTS; i++) {
         long bit = event_bit(monitoring, events[i].name);
-        bool emits = heard & events[i].kinds;
+        bool emits = detailed & events[i].kinds;
         if (bit < 0 || call(monitoring, "register_callback", "(ilO)", tool_id, bit,
                             (PyObject *)(emits ? &events[i].emitted : &events[i].object)))
             return -1;
@@ -194,14 +196,15 @@ static void switch_off(PyObject *monitoring)
 static int hear(struct exact *x, PyObject *monitoring)
 {
     emit_looked();
-    uint32_t wanted = emit_wanted();
+    uint32_t wanted = emit_wanted(), more = emit_detailed();
     bool turns = wanted & EMIT_TURNS, were = x->turns & TURNS_EMITTED;
     x->turns = (uint8_t)((x->turns & TURNS_LOGGED) | (turns ? TURNS_EMITTED : 0));
     if (for_sinks_alone && were && !turns) /* what runs begins anew with the next one */
         shadow_close_all(x, exact_ticks(x));
-    if (wanted == heard)
+    if (wanted == heard && more == detailed)
         return 0;
     heard = wanted;
+    detailed = more;
     return register_all(monitoring) ? -1 : 1;
 }
 
@@ -260,7 +263,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
     x->keep_calls = filter_has_names();
     current_frame_init();
     x->plain = x->all_events && x->use_tsc && !x->keep_calls && current_state_offset;
-    heard = 0;
+    heard = detailed = 0;
     if (lines && !(with_lines = codes_new()))
         PyErr_SetString(PyExc_RuntimeError, "no memory");
     else if (!register_all(monitoring) && !calibrate(x, monitoring, cost) &&
