@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from perfstubs_support import build_tool
 from support import TARGETS, Run
 from usdt_support import (
     CALL,
@@ -220,6 +221,25 @@ def test_what_is_told_of_values(tmp_path: Path, value: str, expected: list[str])
         tracer.wait_for("run|")
         assert re.findall(r"^values\|(.*)\|$", tracer.detach(), re.M)[-4:] == expected
         assert not program.end()
+
+
+@pytest.mark.needs("root", "bpftrace")
+@pytest.mark.once
+def test_beside_a_sink_that_takes_turns_alone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What the event was, and where, is told from when a tracer wants it."""
+    tool = build_tool(tmp_path_factory)
+    script = f'usdt:{LIBRARY}:pyhybrid:PY_RESUME {{ printf("%s:%d|\\n", str(arg0), arg3); }}'
+    with probed(tmp_path, *NONE, "--emit", f"perfstubs:{tool}") as program:
+        program.tell(f"events {TURNS}", "run")
+        with traced(tmp_path, script, "-p", program.pid) as tracer:
+            program.wait_for_events(TURNS)
+            program.tell("run")
+            tracer.wait_for("numbers:")
+            (offset,) = re.findall(r"^numbers:(-?\d+)\|$", tracer.detach(), re.M)
+        assert int(offset) > 0
+        program.end()
 
 
 @pytest.mark.needs("root", "bpftrace")
