@@ -7,6 +7,7 @@ Only what is needed for that is imported: the profiled program waits for it.
 import sys
 
 from pyhybrid.capture.resource_limits import check_memory
+from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.without_profile import run_bare, split
 from pyhybrid.errors import PyhybridError
 from pyhybrid.terminal_text import say
@@ -87,5 +88,5 @@ def _without_a_profile(arguments: list[str], reason: object) -> "Never":
     ours, program = split(arguments)
     if program and "--strict" not in ours:
         say(f"{reason}: the program runs without a profile")
-        run_bare(program)
+        run_bare(as_interpreter_takes(program))
     raise PyhybridError(f"cannot start: {reason}")

@@ -11,8 +11,10 @@ import threading
 from typing import IO
 
 from pyhybrid.capture.option_kinds import Number
+from pyhybrid.capture.run_program import Program
+from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.parser import word
-from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.cprofile_diff import Difference, compare
 from pyhybrid.terminal_text import write_lines
@@ -43,9 +45,8 @@ class Compare:
 
     def run(self, args: argparse.Namespace) -> int:
         """Run twice and print; returns the exit code.  Raises PyhybridError."""
-        if not os.path.exists(args.script):
-            raise UsageError(f"can't open {args.script!r}: No such file or directory")
-        program = [args.script, *args.args]
+        program = as_interpreter_takes([args.script, *args.args])
+        Program(program)  # is there such a thing?
         try:
             with tempfile.TemporaryDirectory(prefix="pyhybrid-") as folder:
                 differences = _differences(folder, program)

@@ -8,6 +8,7 @@ from pyhybrid import __version__
 from pyhybrid.capture.options import Options
 from pyhybrid.capture.run_program import Program
 from pyhybrid.capture.settings import CommandLineSettings
+from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.parser import Parser, add_options
 from pyhybrid.cli.start import begin
 from pyhybrid.cli.without_profile import run_bare, split
@@ -18,6 +19,7 @@ USAGE = """\
 python -m pyhybrid [options] script.py [args...]
        python -m pyhybrid [options] -m module [args...]
        python -m pyhybrid [options] -c code [args...]
+       python -m pyhybrid [options] command [args...]
        python -m pyhybrid report [FILE]          print the summary of a profile again
        python -m pyhybrid export [FILE] -f NAME  write it in another format
        python -m pyhybrid compare-cprofile [options] script.py [args...]
@@ -63,6 +65,7 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     if not program:
         raise UsageError("a program to run is missing (see --help)")
     CommandLineSettings(**asked)  # before anything is done
+    program = as_interpreter_takes(program)
     job = Program(program)
     if asked["perf_trampoline"]:
         _activate_trampoline(quiet=not asked["summary"])
