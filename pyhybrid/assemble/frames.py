@@ -6,12 +6,14 @@ one, and without a module the start alone, an absolute address; kernel = its fun
 pseudo = its kind.  Frame ids count from 1.
 """
 
+import dataclasses
 import re
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.line_table import LineTable
+from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool.frame_words import (
     C_CALL_LIMIT,
@@ -55,27 +57,11 @@ def _short_c_name(name: str) -> str:
     return ".".join(reversed(match.groups())) if match else name
 
 
-class FrameRow(NamedTuple):
-    """A row of the table `frame`, without its process; the columns are schema.sql's."""
-
-    id: int
-    kind: str
-    name: str
-    file: str | None
-    line: int | None
-    module: int | None
-    address: int | None
-    size: int | None
-    symbol: str | None
-    source: str
-    python_name: str | None = None
-
-
-def _named_by_python(row: FrameRow, name: str) -> FrameRow:
+def _named_by_python(row: Frame, name: str) -> Frame:
     """With this name, if what it has is weaker: an object's name is no symbol of the function."""
     if row.source not in _WEAK_SOURCES:
         return row
-    return row._replace(name=name, symbol=None, source="method table")
+    return dataclasses.replace(row, name=name, symbol=None, source="method table")
 
 
 class Frames:
@@ -89,7 +75,7 @@ class Frames:
     """
 
     def __init__(self, spool: Spool, forest: Forest, symbolizer: Symbolizer) -> None:
-        self.rows: list[FrameRow] = []
+        self.rows: list[Frame] = []
         self.frame: dict[int, int] = {}
         self.address: dict[int, int] = {}
         self.offset: dict[int, int] = {}
@@ -129,7 +115,8 @@ class Frames:
             name = _python_name(of_function.get(self._key(row.module, row.address), set()))
             if name is None:
                 continue
-            self.rows[i] = _named_by_python(row, name)._replace(python_name=name)
+            named = _named_by_python(row, name)
+            self.rows[i] = dataclasses.replace(named, python_name=name)
 
     def _name_c_functions(self) -> None:
         """What the program's end did not tell (it was killed): a C function of a stripped
@@ -159,7 +146,7 @@ class Frames:
         number = self._ids.get(key)
         if number is None:
             number = self._ids[key] = len(self.rows) + 1
-            self.rows.append(FrameRow(number, *columns))
+            self.rows.append(Frame(number, *columns))
         return number
 
     def _pseudo(self, number: int) -> int:

@@ -143,8 +143,11 @@ def _write_tree(database: sqlite3.Connection, frames: Frames, long: LongTables) 
         database,
         "frame",
         (
-            (row.id, PROCESS, row.kind, _clean(row.name), _clean(row.file), *row[4:])
-            for row in frames.rows
+            (
+                *(f.id, PROCESS, f.kind, _clean(f.name), _clean(f.file), f.line),
+                *(f.module, f.address, f.size, f.symbol, f.source, f.python_name),
+            )
+            for f in frames.rows
         ),
     )
     stacks = long.stacks

@@ -88,7 +88,7 @@ class Frame:
     size: int | None
     symbol: str | None
     source: str
-    python_name: str | None
+    python_name: str | None = None
     inlined: bool = False  # into what calls it on the path: by views/inlined.py, not in the file
 
     @property

@@ -1,8 +1,7 @@
 """Nanoseconds a call, in all: bare, counted, and told to LTTng without and with a session.
 
 python recorded.py ROUNDS FOLDER: beside a session daemon, prints a list of rounds, {side: ns}, and
-how many events were discarded.  Times are the thread's CPU time, of short loops the best: LTTng's
-consumer and other programs want a processor, too.
+how many events were discarded.
 """
 
 import json
@@ -12,25 +11,9 @@ import subprocess
 import sys
 import time
 
+from best_call import best_ns
+
 from pyhybrid import Profiler
-
-N = 2000
-LOOPS = 40
-
-
-def called(x):
-    return x
-
-
-def loop_ns():
-    began = time.thread_time_ns()
-    for _ in range(N):
-        called(1)
-    return (time.thread_time_ns() - began) / N
-
-
-def best_ns():
-    return min(loop_ns() for _ in range(LOOPS))
 
 
 def lttng(*words):
