@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import tracy_support
+import viewer_support
 from hypothesis import settings
 from support import WORKER, is_stripped
 
@@ -66,6 +67,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "bt2": lambda: works("/usr/bin/python3", "-c", "import bt2"),
     "debuginfod": lambda: shutil.which("debuginfod-find") is not None,
     "callgrind_annotate": lambda: shutil.which("callgrind_annotate") is not None,
+    "go": lambda: viewer_support.GO is not None,
     "viewers": lambda: works("node", "--version") and os.path.exists(VIEWERS),
     "chromium": lambda: shutil.which("chromium") is not None,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,

@@ -52,7 +52,8 @@ MODES = ("sample", "trace", "hybrid", "none")
 SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
-ALL_FORMATS = (*FORMATS, "pstats", "callgrind", "lttng")  # exporters.EXPORTERS
+FURTHER_FORMATS = ("pstats", "callgrind", "lttng", "pprof", "firefox", "speedscope")
+ALL_FORMATS = (*FORMATS, *FURTHER_FORMATS)  # the classes are in exporters/
 TRACY, TRACY_LINES = "tracy", "tracy:lines"
 PERFSTUBS = "perfstubs"
 SINKS = ("print", "usdt", "lttng", TRACY, PERFSTUBS)  # src/emit
@@ -186,8 +187,8 @@ class ProfilerOptions(Declared):
         default=(),
         at_command_line=None,
         metavar="NAME",
-        help="export this format instead of the default ones (folded, perf, perf-map; with --mode "
-        "trace folded): also pstats, callgrind, lttng",
+        help=f"export this format instead of the default ones ({', '.join(FORMATS)}; with --mode "
+        f"trace folded): also {', '.join(FURTHER_FORMATS)}",
         keyword_help="also export these, by their names on the command line",
     )
     include: Sequence[str] = option(

@@ -21,6 +21,7 @@ from pyhybrid.exporters.lttng import Lttng
 from pyhybrid.exporters.perf.bundle import write_bundle
 from pyhybrid.exporters.perf.names_map import PerfMap, missing
 from pyhybrid.exporters.perf.perf_data import Perf
+from pyhybrid.exporters.pprof import Pprof
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.terminal_text import say
 from pyhybrid.views.compensate import COMPENSATED, compensate
@@ -67,7 +68,8 @@ class Export:
         parser.add_argument(
             "--exact-times",
             action="store_true",
-            help="perf: a second event with the exact self time of each call path",
+            help="the exact self time of each call path, too: perf: as a second event, pprof: as a "
+            "further type of sample, with exact calls",
         )
         add_selection(parser)
         add_debug_info(parser)
@@ -93,18 +95,19 @@ class Export:
             raise UsageError("--bundle takes the name of a folder")
         if args.bundle is not None and (args.format != [Perf.name] or args.output):
             raise UsageError("--bundle is for perf, and takes the place of -o")
-        if args.exact_times and Perf.name not in args.format:
-            raise UsageError("--exact-times is for perf")
+        if args.exact_times and not set(args.format) & {Perf.name, Pprof.name}:
+            raise UsageError("--exact-times is for perf and pprof")
         if args.compensate and not set(args.format) <= {PStats.name, Callgrind.name}:
             raise UsageError("--compensate is for pstats and callgrind")
         if args.min_time and not set(args.format) <= {Folded.name, PStats.name, Callgrind.name}:
             raise UsageError("--min-time is for folded, pstats and callgrind")
         if args.output and Lttng.name in args.format:
             raise UsageError("lttng goes to LTTng's session: -o is for the other formats")
-        of_names = args.full_names or args.all_frames or args.no_inlines or args.debuginfod
-        if of_names and Folded.name not in args.format:
-            options = "--full-names, --all-frames, --no-inlines and --debuginfod"
-            raise UsageError(f"{options} are for folded")
+        if (args.full_names or args.all_frames) and Folded.name not in args.format:
+            raise UsageError("--full-names and --all-frames are for folded")
+        if (args.no_inlines or args.debuginfod) and AS_RECORDED.issuperset(args.format):
+            others = ", ".join(name for name in EXPORTERS if name not in AS_RECORDED)
+            raise UsageError(f"--no-inlines and --debuginfod are for {others}")
         self._write(args)
         return 0
 
@@ -128,7 +131,7 @@ class Export:
                 if isinstance(exporter, Folded):
                     exporter.full_names = args.full_names
                     exporter.all_frames = args.all_frames
-                if isinstance(exporter, Perf):
+                if isinstance(exporter, Perf | Pprof):
                     exporter.exact_times = args.exact_times
                 if isinstance(exporter, Folded | PStats | Callgrind):
                     exporter.min_time_ns = args.min_time

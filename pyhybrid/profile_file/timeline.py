@@ -1,20 +1,48 @@
-"""Parts of chunks: the samples of a thread that lie within some time, or at some indices."""
+"""The samples of chunks, and parts of chunks: what lies within some time, or at some indices."""
 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from pyhybrid.profile_file.tables import Chunk
+from pyhybrid.profile_file.tables import Chunk, gil_name
 
 Spans = list[tuple[int, int]]  # begins and ends, in nanoseconds
 
+APART = 3  # periods
 _MAX_STEP_NS = (1 << 32) - 1
 
 
 def times(chunk: Chunk) -> list[int]:
     """When each of its samples was taken."""
     return list(accumulate(chunk.dt_ns, initial=chunk.first_ns))[1:]
+
+
+def periods_of(chunk: Chunk) -> list[int]:
+    """The weight of each of its samples, in periods."""
+    weights = [1] * len(chunk.place)
+    for index, periods in chunk.weights.items():
+        weights[index] = periods
+    return weights
+
+
+def gil_runs(chunk: Chunk, period_ns: int) -> Iterator[tuple[str, int, int]]:
+    """Stretches of one part in the GIL (one of GIL): (which, from, until), in nanoseconds.
+
+    One ends where the next sample tells another part, or comes so late that what was between them
+    is not known; a sample tells of the period before it.
+    """
+    which, begin, last = "", 0, 0
+    for place, at in zip(chunk.place, times(chunk), strict=True):
+        state = gil_name(place)
+        if last and (state != which or at - last > APART * period_ns):
+            yield which, begin, last
+            last = 0
+        if not last:
+            begin, which = at - period_ns, state
+        last = at
+    if last:
+        yield which, begin, last
 
 
 def within(at_ns: list[int], spans: Spans) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import pytest
 from support import TARGETS, Run
+from viewer_support import pprof
 
 pytestmark = pytest.mark.once
 
@@ -125,6 +127,17 @@ def test_views_show_functions_and_lines(
     lines = [line.split() for line in text.split("\n\n")[0].splitlines()[2:]]
     assert {int(line[0]) for line in lines} <= set(range(10, 17))
     assert max(lines, key=lambda line: float(line[1].rstrip("%")))[0] in ("13", "14")
+
+
+@pytest.mark.needs("go")
+def test_pprof_has_the_chain_and_its_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    build(tmp_path)
+    run = profile(pyhybrid)
+    pyhybrid("export", "-f", "pprof")
+    peek = pprof("-peek", "^innermost$", run.path("out.pb.gz"))
+    assert re.search(r"\|   middle \(inline\)\n.*\| innermost", peek)
+    lines = pprof("-top", "-lines", run.path("out.pb.gz"))
+    assert re.search(r"innermost \S*/innermost\.h:1[34] \(inline\)", lines)
 
 
 def test_a_time_window_has_native_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pyhybrid.exporters.perf import layout as form
 from pyhybrid.exporters.size_limit import ALL, Summed
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Chunk, stack_of
-from pyhybrid.profile_file.timeline import times
+from pyhybrid.profile_file.timeline import periods_of, times
 
 ROUND = 10_000  # records at least
 
@@ -55,7 +55,7 @@ def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, lis
         tid = profile.threads[chunk.thread].tid
         records: list[Record] = []
         for place, time_ns, cpu, periods in zip(
-            chunk.place, times(chunk), _cpus(chunk), _weights(chunk), strict=True
+            chunk.place, times(chunk), _cpus(chunk), periods_of(chunk), strict=True
         ):
             constants, chain = of_stack[stack_of(place)]
             sample = pack(*constants, pid, tid, time_ns, cpu, 0, periods * period_ns)
@@ -138,13 +138,6 @@ class _Paths:
             row = self._parents[begin]
         del path[most:]
         return path
-
-
-def _weights(chunk: Chunk) -> Iterable[int]:
-    weights = [1] * len(chunk.place)
-    for index, periods in chunk.weights.items():
-        weights[index] = periods
-    return weights
 
 
 def _cpus(chunk: Chunk) -> list[int]:
