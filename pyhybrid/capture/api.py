@@ -15,11 +15,12 @@ import tempfile
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyhybrid
 from pyhybrid._native import region
 from pyhybrid.capture import profiling_run
+from pyhybrid.capture.config_file import with_files
 from pyhybrid.capture.finisher import NO_INTERPRETER
 from pyhybrid.capture.keywords import Signature, documented, with_keywords_of
 from pyhybrid.capture.options import ProfilerOptions
@@ -61,9 +62,11 @@ class Profiler:
     )
     __signature__ = Signature(ProfilerOptions)
 
+    _usual: ClassVar[dict[str, Any]] = {}  # where neither keywords nor files say so
+
     @with_keywords_of(ProfilerOptions)
     def __init__(self, **options: Any) -> None:
-        given = ProfilerOptions(**options)  # and no others
+        given = ProfilerOptions(**{**self._usual, **with_files(options, ProfilerOptions)})
         self._settings = Settings(**vars(given))
         self._output = given.output
         self._profiling: Profiling | None = None

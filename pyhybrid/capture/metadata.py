@@ -58,6 +58,8 @@ def _c_calls_inexact(settings: Settings) -> bool:
 def _notes(settings: Settings, started: dict[str, Any]) -> list[str]:
     """What is not as asked, a line each."""
     notes = []
+    if settings.config:
+        notes.append(f"options from {', '.join(settings.config)}")
     period = started["period_ns"]
     if period > 1_000_000_000 // settings.hz:
         cost = started["cost_ns"] / 1000

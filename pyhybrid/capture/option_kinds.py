@@ -28,6 +28,16 @@ class Kind:
         """The value that a word of the command line stands for.  Raises ValueError."""
         return text
 
+    def from_file(self, value: Any) -> Any:
+        """The value that one of a configuration file stands for.  Raises ValueError."""
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not a text")
+        return self.parse(value)
+
+    def to_file(self, value: Any) -> Any:
+        """What `from_file` makes this value of."""
+        return value
+
     def check(self, said: str, value: Any) -> None:
         """Raise UsageError for a value that does not exist."""
 
@@ -44,11 +54,23 @@ class Flag(Kind):
     def __init__(self, value: bool = True) -> None:
         self.value = value
 
+    def from_file(self, value: Any) -> bool:
+        """As Kind."""
+        return _yes_or_no(value) == self.value
+
+    def to_file(self, value: bool) -> bool:
+        """As Kind."""
+        return value == self.value
+
 
 class Switch(Kind):
     """`--name` and `--no-name`, and None where neither is given."""
 
     takes_value = False
+
+    def from_file(self, value: Any) -> bool:
+        """As Kind."""
+        return _yes_or_no(value)
 
     def to_native(self, value: bool | None) -> int:
         """1: yes, -1: no, 0: as seems best."""
@@ -67,6 +89,12 @@ class Number(Kind):
         if not self.low <= number <= self.high:
             raise ValueError(f"{text!r} is not a whole number from {self.low} to {self.high}")
         return number
+
+    def from_file(self, value: Any) -> int:
+        """As Kind."""
+        if type(value) is not int or not self.low <= value <= self.high:
+            raise ValueError(f"{value!r} is not a whole number from {self.low} to {self.high}")
+        return value
 
     def check(self, said: str, value: Any) -> None:
         """As Kind."""
@@ -128,6 +156,10 @@ class Seconds(Duration):
         """As Duration."""
         return float(super().parse(text) / 1e9)
 
+    def to_file(self, value: float | None) -> str | None:
+        """As Kind."""
+        return None if value is None else f"{value:.9f}".rstrip("0").rstrip(".") + "s"
+
     def check(self, said: str, value: Any) -> None:
         """As Kind."""
         if value is not None and not 0 < value < 1e9:
@@ -145,6 +177,17 @@ class Names(Kind):
 
     def __init__(self, noun: str = "", known: Iterable[str] = ()) -> None:
         self.noun, self.known = noun, known
+
+    def from_file(self, value: Any) -> list[str]:
+        """As Kind."""
+        words = [value] if isinstance(value, str) else value
+        if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+            raise ValueError(f"{value!r} is neither a text nor a list of texts")
+        return words
+
+    def to_file(self, value: Iterable[str] | None) -> list[str] | None:
+        """As Kind."""
+        return None if value is None else list(value)
 
     def check(self, said: str, value: Any) -> None:
         """As Kind."""
@@ -187,6 +230,12 @@ class Sinks(Names):
     def split(value: Iterable[str]) -> list[tuple[str, str]]:
         """Each one's name and argument."""
         return [(name, argument) for name, _, argument in (each.partition(":") for each in value)]
+
+
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
 
 
 def _check_known(noun: str, value: Any, known: Iterable[str]) -> None:

@@ -1,11 +1,14 @@
 """The options of a run: name, type, check, help, default and destination of each, in this table.
 
-The command line (cli/run.py), `Settings`, `Profiler`, the arguments of `_native.start`, the words
-of the command line that are followed by a value (cli/without_profile.py) and the site's page of
-options are made from it.  To add an option write a field:
+The command line (cli/run.py), `Settings`, `Profiler`, the keys of configuration files
+(config_file.py), the arguments of `_native.start`, the words of the command line that are followed
+by a value (cli/without_profile.py) and the site's page of options are made from it.
+
+To add an option write a field:
 
     c_calls: bool = option(
-        "--c-calls",                  # its flags; none: it is no option of the command line
+        "--c-calls",                  # its flags; none: it is no option of the command line.  Files
+                                      # know it by the long one, or else by the field's name
         kind=Flag(),                  # how it is read and checked (option_kinds.py)
         default=False,                # and `at_command_line=`, where it is another one there
         modes=COUNTING,               # with others it is refused; left out: it goes with all
@@ -59,6 +62,7 @@ PERFSTUBS = "perfstubs"
 SINKS = ("print", "usdt", "lttng", TRACY, PERFSTUBS)  # src/emit
 TOOLS = (PERFSTUBS, "itt")  # src/capi; each is an option, too
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
+TIMER_KEYS = ("include_timers", "exclude_timers", "include_files", "exclude_files")  # PerfStubs'
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
 
 
@@ -81,11 +85,13 @@ class Option:
         native: str | None = None,
         at_command_line: object = _SAME,
         keyword_help: str | None = None,
+        in_files: bool = True,
     ) -> None:
         self.flags, self.kind, self.metavar = flags, kind, metavar
         self.help, self.keyword_help = help, keyword_help
         self.default, self.modes, self.native = default, modes, native
         self.at_command_line = default if at_command_line is _SAME else at_command_line
+        self._in_files = in_files
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -94,6 +100,12 @@ class Option:
     def flag(self) -> str:
         """As users of the command line know it."""
         return self.flags[0] if self.flags else self.name
+
+    @property
+    def key(self) -> str:
+        """As users of configuration files know it; empty: they have no such key."""
+        long = [flag.removeprefix("--") for flag in self.flags if flag.startswith("--")]
+        return (long or [self.name])[0] if self._in_files else ""
 
 
 def option(*flags: str, kind: Kind, default: object, help: str | None, **more: Any) -> Any:
@@ -122,6 +134,16 @@ class Declared:
 class ProfilerOptions(Declared):
     """Those that a program has, too."""
 
+    config: Sequence[str] = option(
+        "--config",
+        kind=Names(),
+        default=(),
+        metavar="FILE",
+        in_files=False,
+        help="options from this file, too (TOML, JSON or YAML), instead of the one that "
+        "PYHYBRID_CONFIG names; those of the command line win",
+        keyword_help="options from this file, or these, too (TOML, JSON or YAML); keywords win",
+    )
     hz: int = option(
         "--hz",
         kind=Rate(1, 1_000_000_000),
@@ -217,6 +239,30 @@ class ProfilerOptions(Declared):
         modes=CALLS,
         help="trace only this function (its qualified name, or module.qualname), and keep its "
         "single calls",
+    )
+    include_timers: Sequence[str] | None = option(
+        kind=Names(),
+        default=None,
+        modes=CALLS,
+        help="patterns of functions' bare names: trace only these (a key of PerfStubs' filters)",
+    )
+    exclude_timers: Sequence[str] | None = option(
+        kind=Names(),
+        default=None,
+        modes=CALLS,
+        help="patterns of functions' bare names: trace none of these",
+    )
+    include_files: Sequence[str] | None = option(
+        kind=Names(),
+        default=None,
+        modes=CALLS,
+        help="patterns of their files: trace only functions in these",
+    )
+    exclude_files: Sequence[str] | None = option(
+        kind=Names(),
+        default=None,
+        modes=CALLS,
+        help="patterns of their files: trace no functions in these",
     )
     events: bool = option(
         "--events",
@@ -316,6 +362,13 @@ class ProfilerOptions(Declared):
 class Options(ProfilerOptions):
     """All: those that only the command line has come last."""
 
+    no_config: bool = option(
+        "--no-config",
+        kind=Flag(),
+        default=False,
+        in_files=False,
+        help="take no options from files, neither pyproject.toml nor others",
+    )
     paused: bool = option(
         "-p",
         "--paused",

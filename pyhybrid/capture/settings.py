@@ -5,7 +5,7 @@ Imports are few and light: the program waits for them.
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyhybrid.capture.option_kinds import Sinks
 from pyhybrid.capture.options import (
@@ -13,12 +13,16 @@ from pyhybrid.capture.options import (
     FORMATS,
     PERFSTUBS,
     SAMPLING,
+    TIMER_KEYS,
     TRACY,
     TRACY_LINES,
     Option,
     Options,
 )
 from pyhybrid.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyhybrid.capture.trace_filter import Filter
 
 
 class Settings(Options):
@@ -44,15 +48,20 @@ class Settings(Options):
         self.lines = self.lines and self.counts  # sinks know already
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
-        self.filter = None
-        timers_file = os.environ.get("PERFSTUBS_PYTHON_FILTER_FILENAME")
-        if PERFSTUBS not in dict(self.sinks):
-            timers_file = None
-        if self.include or self.exclude or self.functions or timers_file:  # (imports `re`)
-            from pyhybrid.capture.trace_filter import of_perfstubs, selection
+        self.filter = self._filter()
 
-            timers = of_perfstubs(timers_file) if timers_file else None
-            self.filter = selection(self.include, self.exclude, self.functions, timers)
+    def _filter(self) -> "Filter | None":
+        """What `_native.start` takes; the modules are imported where something is chosen."""
+        own = {key: getattr(self, key) for key in TIMER_KEYS if getattr(self, key) is not None}
+        file = os.environ.get("PERFSTUBS_PYTHON_FILTER_FILENAME")
+        if PERFSTUBS not in dict(self.sinks):
+            file = None
+        if not (self.include or self.exclude or self.functions or own or file):
+            return None
+        from pyhybrid.capture.trace_filter import of_perfstubs, selection, timers_of  # imports `re`
+
+        timers = timers_of({**(of_perfstubs(file) if file else {}), **own})
+        return selection(self.include, self.exclude, self.functions, timers)
 
     def _emit_to_tracy(self) -> None:
         """First of all, where there is an option for it: it is the one that takes a while."""

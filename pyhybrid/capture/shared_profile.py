@@ -6,7 +6,7 @@ Whatever goes wrong here, the call goes on.
 import atexit
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyhybrid._native import open_windows, running, session
 from pyhybrid.capture import api, profiling_run
@@ -24,8 +24,10 @@ _ended = False  # the process ends, or is a forked child
 class SharedProfile(api.Profiler):
     """One profile for all functions that are decorated with equal `options`."""
 
+    _usual: ClassVar = {"formats": ("folded",), "summary": True}
+
     def __init__(self, options: dict[str, Any]) -> None:
-        super().__init__(**{"formats": ("folded",), "summary": True, **options})
+        super().__init__(**options)
         self.options = options
         self.names = self._settings.decorated  # of the functions
         self.session = 0  # the native session, from the first call to the end
@@ -55,7 +57,7 @@ class SharedProfile(api.Profiler):
                     self._tell(f"while {other} runs, with other options")
                 return 0
         try:
-            profiling = self._start(self.options.get("output", name))
+            profiling = self._start(self._output or self.options.get("output", name))
         except PyhybridError as error:
             self._over = str(error)
             self._tell(self._over)

@@ -2,12 +2,12 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyhybrid.capture.options import TIMER_KEYS
 from pyhybrid.errors import UsageError
 
-VERBS = ("include", "exclude")
 _PACKAGES = r"/(?:site|dist)-packages/"
 
 
@@ -53,24 +53,35 @@ def selection(
     return searches[0], searches[1], frozenset(functions), timers
 
 
-def of_perfstubs(path: str) -> Timers | None:
-    """What PerfStubs' filter, a JSON file, says of functions' names and files.
+def timers_of(keys: Mapping[str, Any]) -> Timers | None:
+    """What the keys of PerfStubs' filters say, TIMER_KEYS; None: nothing.
 
-    As PerfStubs does it: patterns are searched for, without the quotes in them; other keys, and a
-    file that is not there, are ignored.  Raises UsageError.
+    As PerfStubs does it: patterns are searched for, without the quotes in them.  Raises UsageError
+    for a pattern that is none, TypeError or AttributeError for a value that is no list of texts.
     """
-    import json
+    groups = [keys.get(key) for key in TIMER_KEYS]
+    searches = [
+        group if group is None else tuple(_search(each.replace('"', ""), {}) for each in group)
+        for group in groups
+    ]
+    if not any(group is not None for group in groups):
+        return None
+    return searches[0], searches[1] or (), searches[2], searches[3] or ()
+
+
+def of_perfstubs(path: str) -> dict[str, Any]:
+    """The keys of PerfStubs' filter, a JSON file (or TOML or YAML, by its name).
+
+    Others are ignored, and so is a file that is not there.  Raises UsageError.
+    """
+    from pyhybrid.capture.config_file import parse
 
     try:
-        with open(path, encoding="utf-8") as file:
-            keys = json.load(file)
-        groups = [keys.get(f"{verb}_{what}") for what in ("timers", "files") for verb in VERBS]
-        searches = [
-            group if group is None else tuple(_search(each.replace('"', ""), {}) for each in group)
-            for group in groups
-        ]
+        with open(path, "rb") as file:
+            keys: dict[str, Any] = parse(path, file.read())
+        timers_of(keys)
     except OSError:
-        return None
+        return {}
     except (ValueError, AttributeError, TypeError):
         raise UsageError(f"{path} is no filter of PerfStubs: an object of lists of texts") from None
-    return searches[0], searches[1] or (), searches[2], searches[3] or ()
+    return keys

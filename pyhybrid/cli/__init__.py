@@ -24,6 +24,7 @@ SUBCOMMANDS = {
     "report": "report",
     "export": "export",
     "compare-cprofile": "compare",
+    "config": "config",
     "probes": "probes",
 }
 

@@ -60,7 +60,7 @@ class Compare:
 
 def _differences(folder: str, program: list[str]) -> list[Difference]:
     counts, prefix = os.path.join(folder, "cprofile"), os.path.join(folder, "trace")
-    options = ["--mode", "trace", "--format", "folded", "--quiet", "-o", prefix, "--"]
+    options = ["--no-config", "--mode", "trace", "--format", "folded", "-q", "-o", prefix, "--"]
     given = _Input()
     _run("cProfile", ["pyhybrid.cli.cprofile_run", counts, *program], given, folder)
     _run("pyhybrid", ["pyhybrid", *options, *program], given, folder)

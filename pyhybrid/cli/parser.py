@@ -32,11 +32,18 @@ def word(kind: Kind) -> Callable[[str], Any]:
 DURATION = word(Duration())  # of a time, `1.5ms`, in nanoseconds
 
 
-def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
-    """Declare those that have flags; each one's value is an attribute of its name then."""
+def add_options(
+    parser: argparse.ArgumentParser, options: Iterable[Option], *, defaults: bool = True
+) -> None:
+    """Declare those that have flags; each one's value is an attribute of its name then.
+
+    Without `defaults` only those are that are given.
+    """
     for each in options:
         if each.flags:
             how = {"default": each.at_command_line, **_of_kind(each)}
+            if not defaults:
+                how["default"] = argparse.SUPPRESS
             parser.add_argument(*each.flags, dest=each.name, help=shown(each), **how)
 
 
@@ -44,7 +51,8 @@ def shown(option: Option) -> str:
     """Its help."""
     if option.help is None:
         return argparse.SUPPRESS
-    return option.help + ("; repeatable" if option.kind.repeatable else "")
+    text = option.help.replace("%(default)s", str(option.at_command_line))
+    return text + ("; repeatable" if option.kind.repeatable else "")
 
 
 def _of_kind(option: Option) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 import argparse
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from pyhybrid import __version__
+from pyhybrid.capture.config_file import Configuration, of_command_line
 from pyhybrid.capture.options import Options
 from pyhybrid.capture.run_program import Program
 from pyhybrid.capture.settings import CommandLineSettings
@@ -23,6 +25,7 @@ python -m pyhybrid [options] script.py [args...]
        python -m pyhybrid report [FILE]          print the summary of a profile again
        python -m pyhybrid export [FILE] -f NAME  write it in another format
        python -m pyhybrid compare-cprofile [options] script.py [args...]
+       python -m pyhybrid config [options]       print which options are in force
        python -m pyhybrid probes"""
 
 DESCRIPTION = "Profile a Python program: Python and native frames of all threads in one call tree."
@@ -33,7 +36,8 @@ program ends, and a summary is printed on stderr.  Then `perf report`, or
 `flamegraph.pl out.folded > flame.svg`."""
 
 
-def make_parser() -> Parser:
+def make_parser(*, defaults: bool = True) -> Parser:
+    """Of the words before the program; without `defaults` it tells what they give alone."""
     parser = Parser(
         prog="pyhybrid",
         usage=USAGE,
@@ -42,9 +46,15 @@ def make_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add_options(parser, Options.options.values())
+    add_options(parser, Options.options.values(), defaults=defaults)
     parser.add_argument("--version", action="version", version=f"pyhybrid {__version__}")
     return parser
+
+
+def in_force(given: dict[str, Any], files: Configuration) -> dict[str, Any]:
+    """Each option's value: as `given` in words, or else by files, or else the usual one."""
+    usual = {each.name: each.at_command_line for each in Options.options.values()}
+    return {**usual, **files.values, **given, "config": files.files}
 
 
 def _activate_trampoline(quiet: bool) -> None:
@@ -61,9 +71,10 @@ def run(arguments: list[str]) -> tuple[Program, Callable[[], None]]:
     Raises PyhybridError.
     """
     ours, program = split(arguments)
-    asked = vars(make_parser().parse_args(ours))
+    given = vars(make_parser(defaults=False).parse_args(ours))
     if not program:
         raise UsageError("a program to run is missing (see --help)")
+    asked = in_force(given, of_command_line(given))
     CommandLineSettings(**asked)  # before anything is done
     program = as_interpreter_takes(program)
     job = Program(program)

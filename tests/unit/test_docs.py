@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pyhybrid.capture.config_file import Configuration, read
 from pyhybrid.cli import SUBCOMMANDS
 from pyhybrid.cli.parser import Parser
 from pyhybrid.cli.run import make_parser
@@ -49,6 +50,16 @@ def test_options_are_known(command: str) -> None:
     ours, program = split(words)
     make_parser().parse_args(ours)
     assert program
+
+
+@pytest.mark.parametrize("language", ["toml", "json", "yaml"])
+def test_configuration_files_are_read(language: str, tmp_path: Path) -> None:
+    shown = [text for page in PAGES for text in blocks(page, language)]
+    for text in shown:
+        path = tmp_path / ("pyproject.toml" if "[tool." in text else f"a.{language}")
+        path.write_text(text)
+        Configuration().add(str(path), read(str(path)))
+    assert shown
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

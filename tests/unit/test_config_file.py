@@ -1,0 +1,266 @@
+"""Options from files: the same in TOML, JSON and YAML, checked by the table, in their order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from pyhybrid import Profiler
+from pyhybrid.capture import config_file
+from pyhybrid.capture.config_file import Configuration, known, of_command_line, read, with_files
+from pyhybrid.capture.option_kinds import Choice, Flag, Names, Number, Seconds, Sinks, Switch
+from pyhybrid.capture.options import Option, ProfilerOptions
+from pyhybrid.cli import main
+from pyhybrid.cli.config import _setting
+from pyhybrid.cli.run import in_force, make_parser
+from pyhybrid.errors import UsageError
+
+BY_KEY = {each.key: each for each in known()}
+TEXTS = some.text(some.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def values(option: Option) -> some.SearchStrategy[Any]:
+    """Such as a file may have for this option."""
+    match option.kind:
+        case Flag() | Switch():
+            return some.booleans()
+        case Number(low=low, high=high):
+            return some.integers(low, high) if option.name != "ring_bytes" else some.just(65536)
+        case Choice(known=names):
+            return some.sampled_from(list(names))
+        case Seconds():
+            return some.integers(1, 10**9).map(lambda n: f"{n}ms")
+        case Sinks():
+            return some.lists(some.sampled_from(["print", "print:tree"]), max_size=1)
+        case Names(known=names) if names:
+            return some.lists(some.sampled_from(list(names)), max_size=3)
+    patterns = some.from_regex(r"[a-zäß]{1,20}", fullmatch=True)
+    return some.lists(patterns, max_size=3) if isinstance(option.kind, Names) else TEXTS
+
+
+FILES = some.fixed_dictionaries(
+    {}, optional={key: values(option) for key, option in BY_KEY.items()}
+)
+
+
+def toml_of(keys: dict[str, Any]) -> str:
+    return "".join(
+        f"{key} = {json.dumps(value, ensure_ascii=False)}\n".replace("\x7f", "\\u007f")
+        for key, value in keys.items()
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current one, in no project."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(config_file.VARIABLE, raising=False)
+    return tmp_path
+
+
+def configured(*paths: str, **more: Any) -> Configuration:
+    return of_command_line({"config": list(paths), **more} if paths else more)
+
+
+@settings(max_examples=50)
+@given(keys=FILES)
+def test_all_forms_say_the_same(tmp_path_factory: pytest.TempPathFactory, keys: dict) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "a.toml").write_text(toml_of(keys))
+    (folder / "a.json").write_text(json.dumps(keys))
+    (folder / "a.yaml").write_text(yaml.safe_dump(keys, allow_unicode=True))
+    found = []
+    for end in ("toml", "json", "yaml"):
+        configuration = Configuration()
+        path = str(folder / f"a.{end}")
+        configuration.add(path, read(path))
+        assert set(configuration.sources.values()) <= {path}
+        found.append(configuration.values)
+    assert found[0] == found[1] == found[2]
+    assert found[0].keys() == {BY_KEY[key].name for key in keys}
+    for key, value in keys.items():
+        option = BY_KEY[key]
+        of_file = found[0][option.name]
+        written = option.kind.to_file(of_file)  # and what is written is read as the same
+        assert option.kind.from_file(written) == of_file
+        if not isinstance(option.kind, Seconds):
+            assert written == value
+
+
+WORDS = "--hz 7 -t f -t g --last-events 1.5s --no-kernel --c-calls -o x --max-depth 9 -q"
+
+
+def test_a_file_and_the_command_line_agree(folder: Path) -> None:
+    (folder / "a.toml").write_text(
+        'hz = 7\nfunction = ["f", "g"]\nlast-events = "1.5s"\nkernel = false\nc-calls = true\n'
+        'output = "x"\nmax-depth = 9\nquiet = true\n'
+    )
+    words = vars(make_parser(defaults=False).parse_args(WORDS.split()))
+    assert configured("a.toml").values == words
+
+
+def test_what_wins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "pyproject.toml").write_text(
+        "[tool.pyhybrid]\nhz = 1\nmax-depth = 1\nmax-nodes = 1\ninclude = ['a']\nstrict = true\n"
+    )
+    (folder / "v.toml").write_text("hz = 2\nmax-depth = 2\ninclude = ['b']\n")
+    (folder / "w.json").write_text('{"hz": 3, "max-nodes": 3}')
+    (folder / "x.json").write_text('{"hz": 4}')
+
+    def holds(*names: str, **given: Any) -> tuple[Any, ...]:
+        asked = in_force(given, of_command_line(given))
+        return tuple(asked[name] for name in names)
+
+    names = ("hz", "max_depth", "max_nodes", "include", "strict")
+    assert holds(*names) == (1, 1, 1, ["a"], True)
+    monkeypatch.setenv(config_file.VARIABLE, "v.toml")
+    assert holds(*names) == (2, 2, 1, ["b"], True)
+    assert holds(*names, config=["w.json"]) == (3, 1, 3, ["a"], True)
+    assert holds(*names, config=["w.json", "x.json"]) == (4, 1, 3, ["a"], True)
+    assert holds(*names, config=["w.json"], hz=9, include=["c"]) == (9, 1, 3, ["c"], True)
+    assert holds(*names, no_config=True) == (999, 2048, 2_000_000, (), False)
+
+
+def test_the_nearest_project_that_has_a_table(folder: Path) -> None:
+    inner = folder / "a" / "b"
+    inner.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text("[tool.pyhybrid]\nhz = 5")
+    (folder / "a" / "pyproject.toml").write_text("[project]\ndependencies = ['pyhybrid']")
+    os.chdir(inner)
+    assert configured().values == {"hz": 5}
+    assert configured().files == [str(folder / "pyproject.toml")]
+    (folder / "a" / "pyproject.toml").write_text("[tool]\npyhybrid.hz = 6")
+    assert configured().values == {"hz": 6}
+    (folder / "a" / "pyproject.toml").unlink()
+    (folder / "a" / ".git").touch()  # of a worktree
+    assert configured().values == {}
+
+
+@pytest.mark.needs("root")
+def test_a_project_of_another_user_is_none(folder: Path) -> None:
+    """In /tmp, say: an option may name a library to load."""
+    (folder / "pyproject.toml").write_text("[tool.pyhybrid]\nhz = 5")
+    os.chown(folder / "pyproject.toml", 12345, -1)
+    assert configured().values == {}
+    os.chown(folder, 12345, -1)
+    assert configured().values == {"hz": 5}
+
+
+def test_a_parser_is_imported_only_for_a_table(folder: Path) -> None:
+    program = "import sys; from pyhybrid.capture.config_file import of_command_line as f; f({});"
+    program += "assert not {'tomllib', 'yaml', 'json', 'difflib'} & set(sys.modules)"
+    (folder / "pyproject.toml").write_text("[project]\nname = 'pyhybrid'\ndependencies = []")
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.toml", "hzz = 5", "a.toml: there is no option 'hzz': the nearest one is 'hz'"),
+        ("a.toml", "c_calls = true", "there is no option 'c_calls': the nearest one is 'c-calls'"),
+        ("a.json", '{"fromat": []}', "the nearest one is 'format'"),
+        ("a.json", '{"config": "b.json"}', "there is no option 'config'"),
+        ("a.toml", "no-config = true", "there is no option 'no-config'"),
+        ("a.toml", "hz = 0", "a.toml: hz: 0 is not a whole number from 1 to 1000000000"),
+        ("a.toml", "hz = true", "a.toml: hz: True is not"),
+        ("a.json", '{"hz": "5"}', "a.json: hz: '5' is not"),
+        ("a.yaml", "hz: ~", "a.yaml: hz: None is not"),
+        ("a.toml", "mode = 'fast'", "unknown mode 'fast': there are sample, trace, hybrid, none"),
+        ("a.toml", "format = ['pdf']", "unknown format 'pdf'"),
+        ("a.toml", "quiet = 1", "a.toml: quiet: 1 is neither true nor false"),
+        ("a.toml", "include = [1]", "a.toml: include: [1] is neither a text nor a list of texts"),
+        ("a.toml", "last-events = 5", "a.toml: last-events: 5 is not a text"),
+        ("a.toml", "last-events = '5'", "'5' is not a time"),
+        ("a.toml", "ring-bytes = 3", "ring-bytes must be a power of two"),
+        ("a.toml", "hz = ", "a.toml is not valid TOML: Invalid value (at end of document)"),
+        ("a.toml", b"\xff", "a.toml is not valid TOML"),
+        ("a.json", "{", "a.json is not valid JSON: "),
+        ("a.json", "[" * 100_000, "a.json is not valid JSON: too deep"),
+        ("a.json", "[]", "a.json is not a table of options"),
+        ("a.yml", "a: b: c", "a.yml is not valid YML: mapping values are not allowed"),
+        ("a.ini", "", "a.ini: its name must end in .toml, .json, .yaml or .yml"),
+        ("pyproject.toml", "[tool]\npyhybrid = 3", "tool.pyhybrid is not a table of options"),
+    ],
+)  # fmt: skip
+def test_what_is_none(folder: Path, name: str, text: str | bytes, said: str) -> None:
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UsageError, match=re.escape(said)) as error:
+        configured(name)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"cannot read a\.toml: No such file"):
+        configured("a.toml")
+    monkeypatch.setenv(config_file.VARIABLE, "b.toml")
+    with pytest.raises(UsageError, match=r"cannot read b\.toml: No such file"):
+        configured()
+
+
+def test_without_pyyaml(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.yaml").write_text("hz: 5")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(UsageError, match=r"a\.yaml: YAML needs PyYAML"):
+        configured("a.yaml")
+
+
+def test_a_program_has_it_as_a_keyword(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.pyhybrid]\nhz = 5\npaused = true")
+    assert with_files({}, ProfilerOptions) == {}  # it names what it wants
+    assert with_files({"config": "pyproject.toml", "clock": "wall"}, ProfilerOptions) == {
+        "hz": 5,
+        "clock": "wall",
+        "config": ["pyproject.toml"],
+    }
+    assert Profiler(config="pyproject.toml")._settings.hz == 5
+    assert Profiler(config=["pyproject.toml"], hz=6)._settings.hz == 6
+    with pytest.raises(UsageError, match="nowhere"):
+        Profiler(config="nowhere.toml")
+
+
+# --- pyhybrid config ------------------------------------------------------------------------------
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(["config", *words])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pyproject.toml").write_text("[tool.pyhybrid]\nhz = 5\nmax-depth = 7")
+    (folder / "b.yaml").write_text("last-events: 1500ms\nquiet: true\n")
+    assert shown(capsys) == f"{folder}/pyproject.toml\n"
+    assert shown(capsys, "--no-config") == "no configuration file\n"
+    lines = shown(capsys, "--show", "--config", "b.yaml", "--hz", "8", "--no-kernel").splitlines()
+    remarks = {line.split(" = ")[0]: line.split("  # ")[1] for line in lines if " = " in line}
+    assert lines[:2] == [f"# {folder}/pyproject.toml", "# b.yaml"]
+    assert remarks["hz"] == remarks["kernel"] == "command line"
+    assert remarks["max-depth"] == f"{folder}/pyproject.toml"
+    assert remarks["last-events"] == remarks["quiet"] == "b.yaml"
+    assert remarks["mode"] == "default"
+    assert [line for line in lines if line.startswith("# output =")]
+    keys = tomllib.loads("\n".join(lines))
+    assert (keys["hz"], keys["last-events"], keys["quiet"]) == (8, "1.5s", True)
+
+
+@settings(max_examples=50)
+@given(keys=FILES)
+def test_what_it_shows_is_toml(keys: dict[str, Any]) -> None:
+    for key, value in keys.items():
+        option = BY_KEY[key]
+        of_file = option.kind.from_file(value)
+        assert tomllib.loads(_setting(option, of_file)) == {key: option.kind.to_file(of_file)}
