@@ -7,9 +7,12 @@ memory for more.
 
 import os
 import sys
-from collections.abc import Iterator
 
 from pyhybrid.errors import UsageError
+
+TYPE_CHECKING = False  # as in pyhybrid
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _FILES = (".py", ".pyc", ".pyz", ".zip")  # what ends so is no command
 
@@ -61,7 +64,7 @@ def _command(name: str) -> tuple[str | None, str | None]:
     return None, why_not
 
 
-def _folders() -> Iterator[str]:
+def _folders() -> "Iterator[str]":
     """Where this interpreter's commands are, then where the shell looks."""
     if sys.executable:
         yield os.path.dirname(sys.executable)
