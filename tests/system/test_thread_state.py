@@ -127,9 +127,10 @@ def test_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -> None:
 
 
 # It sleeps and works in turns; and a thread sleeps through all of it.  Prints for how long it ran,
-# was in `works`, was on a processor and waited for one (seconds; schedstat: as in WALL).
+# was in `works`, was on a processor and waited for one (seconds; schedstat: as in WALL); then how
+# long the collector, which then is the only thread but the main one, waited for a processor.
 NAPS = """
-import threading, time
+import glob, threading, time
 def naps():
     began, worked = time.monotonic(), 0
     for _ in range(ROUNDS):
@@ -147,6 +148,8 @@ def sleeps():
 threads = [threading.Thread(target=f, name=f.__name__) for f in (naps, sleeps)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
+left = [open(file).read().split() for file in glob.glob("/proc/self/task/*/schedstat")]
+print(sum(int(waited) for _, waited, _ in left) / 1e9)
 """
 
 
@@ -160,13 +163,15 @@ def test_who_sleeps_for_long_is_let_alone(
     options = ("--clock", "wall", "--hz", 999, "--format", "folded")
     run = pyhybrid(*options, "-c", program)
     profile = run.profile()
-    ran, worked, on_cpu, no_processor = (float(word) * 1e9 for word in run.result.stdout.split())
+    ran, worked, on_cpu, no_processor, late = (
+        float(word) * 1e9 for word in run.result.stdout.split()
+    )
     whole = rounds * (sleep + work) * 1e9
     threads = {thread.name: thread for thread in profile.threads.values()}
     # All of its time is there, though few signals came, which would have ended its sleep each time.
     sleeps, naps = threads["sleeps"], threads["naps"]
     assert abs(covered_ns(profile, sleeps) - whole) < 0.05 * whole
-    assert sleeps.missed_weight_ns < 0.1e9
+    assert sleeps.missed_weight_ns < 0.1e9 + late
     assert sleeps.recorded < 150
     assert shares(profile, lambda row: row.waits)["sleeps"][1] > 0.98
     # So it is of one that wakes, and what it did just then is in the right place.
@@ -181,23 +186,28 @@ def test_who_sleeps_for_long_is_let_alone(
     )
     # Just after its sleep it is seen when it has run for a tick, however long that takes.
     assert abs(in_work - worked) < 0.2 * worked + no_processor
-    assert naps.missed_weight_ns < 0.02 * whole
+    assert naps.missed_weight_ns < 0.02 * whole + late
 
 
 PAUSED = """
 import threading, time, pyhybrid
 def sleeps():
+    global slept
+    began = time.monotonic_ns()
     time.sleep(1.5)
+    slept = time.monotonic_ns() - began
 with pyhybrid.Profiler(clock="wall", hz=500, mode="sample") as p:
     thread = threading.Thread(target=sleeps)
     thread.start()
     time.sleep(0.3)
     p.pause()
+    paused = time.monotonic_ns()
     time.sleep(0.6)
+    paused = time.monotonic_ns() - paused
     p.resume()
     thread.join()
 (sleeper,) = [t for t in p.profile.threads.values() if t.tid != p.profile.process.pid]
-assert 0.8e9 < sleeper.recorded_weight_ns < 0.96e9, sleeper
+assert -0.1e9 < sleeper.recorded_weight_ns - (slept - paused) < 0.06e9, (slept, paused, sleeper)
 """
 
 
