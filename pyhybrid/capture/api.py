@@ -74,13 +74,17 @@ class Profiler:
 
     def start(self) -> None:
         """Begin; what was measured before is forgotten."""
+        self._start_and(Profiling.resume)
+
+    def _start_and(self, then: Callable[[Profiling], object]) -> None:
+        """Start, and do this with the run, which is paused."""
         before: Profiling | Profiler | None = self
         try:
             with lock:
                 for make_way in makes_way:
                     make_way("a Profiler was started")
                 before = self._profiling
-                self._start(self._output).resume()
+                then(self._start(self._output))
                 atexit.register(self._stop_if_running)
         except BaseException:  # of a signal handler, perhaps
             if before is not self and self._profiling and self._profiling is not before:

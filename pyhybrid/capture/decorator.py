@@ -85,11 +85,20 @@ def _called(function: Any) -> Any:
     return type(function).__call__  # of an object
 
 
+class _Begun(Protocol):
+    """A profile that has begun: `session`; else (0) `begin` begins it, and returns that."""
+
+    session: int
+
+    def begin(self, name: str, /) -> int: ...
+
+
 _marked_codes: dict[types.CodeType, types.CodeType] = {}
 
 
-def _marked[T: Callable[..., Any]](function: T) -> T:
-    """Its code is named as what stands between a decorated function and its caller."""
+def marked[T: Callable[..., Any]](function: T) -> T:
+    """Its code is named as what stands between a profiled function and its caller: views leave it
+    out."""
     code = function.__code__
     marked = _marked_codes.setdefault(code, code.replace(co_qualname=DECORATED))
     function.__code__ = marked
@@ -111,7 +120,7 @@ def _maker(called: Any) -> _Maker:
 
 
 def _function(function: Callable[..., Any], shared: SharedProfile, name: str) -> Callable[..., Any]:
-    @_marked
+    @marked
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with window(shared.session or shared.begin(name)):
             return function(*args, **kwargs)
@@ -122,7 +131,7 @@ def _function(function: Callable[..., Any], shared: SharedProfile, name: str) ->
 def _generator(
     function: Callable[..., Any], shared: SharedProfile, name: str
 ) -> Callable[..., Any]:
-    @_marked
+    @marked
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return (yield from _turns(function(*args, **kwargs), shared, name))
 
@@ -138,9 +147,9 @@ def _awaited_generator(
 def _coroutine(
     function: Callable[..., Any], shared: SharedProfile, name: str
 ) -> Callable[..., Any]:
-    @_marked
+    @marked
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return await _Awaited(function(*args, **kwargs), shared, name)
+        return await Awaited(function(*args, **kwargs), shared, name)
 
     return wrapper
 
@@ -148,13 +157,13 @@ def _coroutine(
 def _async_generator(
     function: Callable[..., Any], shared: SharedProfile, name: str
 ) -> Callable[..., Any]:
-    @_marked
+    @marked
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         turns = function(*args, **kwargs)
         step, argument = _first_step(turns), None
         while True:
             try:
-                item = await _Awaited(step(argument), shared, name)
+                item = await Awaited(step(argument), shared, name)
             except StopAsyncIteration:
                 return
             finally:
@@ -168,8 +177,8 @@ def _async_generator(
     return wrapper
 
 
-@_marked
-def _turns(turns: Any, shared: SharedProfile, name: str) -> Generator[Any, Any, Any]:
+@marked
+def _turns(turns: Any, shared: _Begun, name: str) -> Generator[Any, Any, Any]:
     """`yield from turns`, with a window open for each turn (PEP 380)."""
     step, argument = turns.send, None
     while True:
@@ -187,13 +196,13 @@ def _turns(turns: Any, shared: SharedProfile, name: str) -> Generator[Any, Any, 
             step, argument = turns.throw, error
 
 
-class _Awaited:
+class Awaited:
     """For `await`: the turns of what is awaited, with a window open for each."""
 
-    def __init__(self, awaitable: Any, shared: SharedProfile, name: str) -> None:
+    def __init__(self, awaitable: Any, shared: _Begun, name: str) -> None:
         self._of = awaitable, shared, name
 
-    @_marked
+    @marked
     def __await__(self) -> Generator[Any, Any, Any]:
         awaitable, shared, name = self._of
         turns = awaitable if hasattr(awaitable, "send") else awaitable.__await__()
@@ -204,7 +213,7 @@ def _first_step(turns: AsyncGenerator[Any, Any]) -> Callable[[None], Any]:
     """`turns.asend`, hidden from the event loop: it would close what its wrapper closes, too."""
     hooks = sys.get_asyncgen_hooks()
 
-    @_marked
+    @marked
     def first(argument: None) -> Any:
         sys.set_asyncgen_hooks(None, None)
         try:

@@ -4,7 +4,8 @@
  *
  * What called pyhybrid's command line (runpy, a console script, a launcher of one's own) and the command line itself
  * are no part of the program.  program.c, which runs it, records here which frames those are: both walks end at the
- * eval loop that they called, and the callbacks count nothing of what they do.
+ * eval loop that they called, and the callbacks count nothing of what they do.  Of a test that pytest runs the same is
+ * true while the test does (program_call_apart).
  *
  * Context: written with the GIL by the thread that runs the program; read anywhere.  Frames' addresses: they mean
  * nothing to other threads.

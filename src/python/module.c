@@ -407,6 +407,11 @@ PyDoc_STRVAR(run_call_doc,
              "Call a function that calls `beginner`, which runs a program by exec(); False as in\n"
              "run_file.");
 
+PyDoc_STRVAR(call_apart_doc,
+             "call_apart(function, *args, **kwargs) -> object\n\n"
+             "Call a function in the main thread: what leads to the call is no part "
+             "of its stack in a profile.");
+
 PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
                                 "The functions that run now are not the program's.");
 
@@ -436,6 +441,8 @@ static PyMethodDef methods[] = {
     {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,
      run_command_doc},
     {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},
+    {"call_apart", (PyCFunction)(void (*)(void))program_call_apart, METH_FASTCALL | METH_KEYWORDS,
+     call_apart_doc},
     {"whole_write", whole_write, METH_O, whole_write_doc},
     {NULL, NULL, 0, NULL},
 };

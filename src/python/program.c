@@ -183,3 +183,19 @@ PyObject *program_run_call(PyObject *self, PyObject *const *args, Py_ssize_t n)
     Py_XDECREF(result);
     return PyBool_FromLong(result != NULL);
 }
+
+PyObject *program_call_apart(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+    (void)self;
+    if (n < 1) {
+        PyErr_SetString(PyExc_TypeError, "call_apart needs a function");
+        return NULL;
+    }
+    uint64_t frame = launcher_frame(), cfa = atomic_load(&launcher.cfa);
+    atomic_store(&launcher.cfa, (uint64_t)__builtin_dwarf_cfa());
+    atomic_store(&launcher.frame, (uint64_t)frame_of_state(PyThreadState_Get()));
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1), names);
+    atomic_store(&launcher.frame, frame);
+    atomic_store(&launcher.cfa, cfa);
+    return result;
+}

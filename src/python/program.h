@@ -27,6 +27,10 @@ PyObject *program_run_command(PyObject *self, PyObject *const *args, Py_ssize_t 
  * hands over to the program by exec(). */
 PyObject *program_run_call(PyObject *self, PyObject *const *args, Py_ssize_t n);
 
+/* call_apart(function, *args, **kwargs): a call of which the profile has nothing of what leads to it, as if the program
+ * began there. */
+PyObject *program_call_apart(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);
+
 /* exec() is called: is it by `beginner`, for the first time?  Then its frame is the launcher's last from now on. */
 bool program_begins_now(void);
 

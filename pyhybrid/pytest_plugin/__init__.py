@@ -1,0 +1,65 @@
+"""The pytest plugin: options, markers and fixtures.  PYTEST_DONT_REWRITE
+
+What profiles (profiled_tests.py) is imported where something asks for it: `--pyhybrid`, or a test
+by its fixture.  Without that the plugin has no hook that runs during tests.
+"""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyhybrid.pytest_plugin.profiled_tests import ProfiledTests
+    from pyhybrid.pytest_plugin.profiles import TestProfile
+
+_NAME = "pyhybrid-tests"  # under which pytest knows what profiles
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """As pytest calls it."""
+    group = parser.getgroup("pyhybrid", "pyhybrid: a profile of the tests")
+    group.addoption(
+        "--pyhybrid",
+        action="store_true",
+        help="profile all tests, without their fixtures, and end with a table of them",
+    )
+    group.addoption(
+        "--pyhybrid-output",
+        metavar="PREFIX",
+        help="what the names of all profiles begin with (default: out; of a test with the fixture "
+        "pyhybrid_profile the test's name)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """As pytest calls it."""
+    if config.getoption("pyhybrid"):
+        _profiled_tests(config)
+
+
+def _profiled_tests(config: pytest.Config) -> "ProfiledTests":
+    from pyhybrid.pytest_plugin.profiled_tests import ProfiledTests
+
+    known: ProfiledTests | None = config.pluginmanager.get_plugin(_NAME)
+    if known is None:
+        known = ProfiledTests(config)
+        config.pluginmanager.register(known, _NAME)
+    return known
+
+
+@pytest.fixture
+def pyhybrid_profile(request: pytest.FixtureRequest) -> "TestProfile":
+    """This test is profiled, and nothing of pytest: its file is named after the test.
+
+    With `python -m pyhybrid`, or `--pyhybrid`, it is a region of that profile instead.
+    """
+    return _profiled_tests(request.config).ask(request.node)
+
+
+@pytest.fixture
+def tracy_profile(request: pytest.FixtureRequest) -> None:
+    """The same where `python -m pyhybrid` runs pytest, or with `--pyhybrid`; else nothing."""
+    from pyhybrid.capture import profiling_run
+
+    if profiling_run.of_command_line or request.config.getoption("pyhybrid"):
+        _profiled_tests(request.config).ask(request.node)

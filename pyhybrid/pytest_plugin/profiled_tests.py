@@ -1,0 +1,211 @@
+"""The tests that are profiled: all (`--pyhybrid`), or those that ask by their fixture.
+
+Three profiles are possible: that of `python -m pyhybrid`, which runs pytest; one of the whole run;
+one of each test that asks.  Whatever cannot be profiled runs, and why is said at the end.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pyhybrid._native import session
+from pyhybrid.capture import profiling_run
+from pyhybrid.capture.output_lock import check_folder
+from pyhybrid.errors import PyhybridError
+from pyhybrid.pytest_plugin.profiled_call import Idle, profiled
+from pyhybrid.pytest_plugin.profiles import IdleProfile, TestProfile
+
+_KEY = "pyhybrid"  # in what a worker of xdist's says at its end
+
+
+class ProfiledTests:
+    """A plugin of pytest's, of one session in one process."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._all: bool = config.getoption("pyhybrid")
+        self._prefix: str | None = config.getoption("pyhybrid_output")
+        if self._prefix:
+            try:
+                check_folder(os.path.abspath(self._prefix))
+            except PyhybridError as error:
+                raise pytest.UsageError(f"--pyhybrid-output: {error}") from None
+        self._folder = str(config.invocation_params.dir)  # a test may be in another one
+        self._pid = os.getpid()
+        self._asked: dict[pytest.Item, TestProfile] = {}
+        self._profile: IdleProfile | None = None  # of the whole run, as long as it counts
+        self._n_profiles = 0
+        self._names: set[str] = set()  # of files for single tests
+        self._tests: set[str] = set()
+        self._paths: list[str] = []
+        self._notes: dict[str, int] = {}  # why tests were not profiled: how many
+
+    def ask(self, item: pytest.Item) -> TestProfile:
+        """This one is to be profiled."""
+        if _of_command_line():
+            why = "the profile of `python -m pyhybrid` is made when the program ends"
+        elif self._all:
+            why = "the profile of the whole run (--pyhybrid) is made at its end"
+        else:
+            why = "the test has not ended"
+        return self._asked.setdefault(item, TestProfile(why))
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+        """A test function; what plugins make of a coroutine has been made."""
+        with self._profiled(pyfuncitem, "obj"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Tests of other kinds: of unittest, in docstrings, of plugins."""
+        if not isinstance(item, pytest.Function):
+            attribute = "runtest"
+        elif _is_of_unittest(item):
+            attribute = "obj"
+        else:
+            return (yield)
+        with self._profiled(item, attribute):
+            return (yield)
+
+    @contextmanager
+    def _profiled(self, item: pytest.Item, attribute: str) -> Iterator[None]:
+        """Meanwhile calls of the function that this attribute has are profiled."""
+        if not self._all and item not in self._asked:
+            yield
+            return
+        with self._profile_for(item) as idle:
+            if idle is None:
+                yield
+                return
+            function = getattr(item, attribute)
+            setattr(item, attribute, profiled(function, item.nodeid, idle))
+            try:  # as pytest does it for its `--trace`
+                yield
+            finally:
+                setattr(item, attribute, function)
+
+    @contextmanager
+    def _profile_for(self, item: pytest.Item) -> Iterator[Idle | None]:
+        run = _of_command_line()
+        if run:
+            yield Idle(session() if run.paused else 0)
+        elif os.getpid() != self._pid:
+            yield None  # a forked child: the profile is the parent's
+        elif self._all:
+            yield self._of_run()
+        else:
+            profile = IdleProfile(self._prefix_of(item))
+            try:
+                yield self._begun(profile)
+            finally:
+                profile.end()
+                self._asked[item].path = profile.path
+                if profile.path:
+                    self._paths.append(profile.path)
+                else:
+                    self._asked[item].is_missing("it was not profiled: the run's end says why")
+
+    def _of_run(self) -> Idle | None:
+        if self._profile and self._profile.running:
+            return Idle(self._profile.session)
+        self._end_profile()
+        profile = IdleProfile(self._prefix_of_run())
+        idle = self._begun(profile)
+        if idle:
+            self._profile = profile
+            self._n_profiles += 1
+        return idle
+
+    def _begun(self, profile: IdleProfile) -> Idle | None:
+        try:
+            profile.begin()
+        except PyhybridError as error:
+            self._notes[str(error)] = self._notes.get(str(error), 0) + 1
+            return None
+        return Idle(profile.session)
+
+    def _end_profile(self) -> None:
+        if self._profile:
+            self._profile.end()
+            if self._profile.path:
+                self._paths.append(self._profile.path)
+        self._profile = None
+
+    def _prefix_of_run(self) -> str:
+        """A profile that made way is followed by another one."""
+        parts = [self._prefix or "out"]
+        if hasattr(self._config, "workerinput"):
+            parts.append(self._config.workerinput["workerid"])
+        if self._n_profiles:
+            parts.append(str(self._n_profiles + 1))
+        return os.path.join(self._folder, "-".join(parts))
+
+    def _prefix_of(self, item: pytest.Item) -> str:
+        """The test's name, as it can be a file's."""
+        file, _, test = item.nodeid.partition("::")
+        name = ".".join((file.removesuffix(".py").replace("/", "."), *test.split("::")))
+        name = re.sub(r"[^\w.=+-]+", "-", name)[:150].strip("-.")
+        if self._prefix:
+            name = f"{self._prefix}-{name}"
+        unique, n = name, 1
+        while unique in self._names:
+            n += 1
+            unique = f"{name}-{n}"
+        self._names.add(unique)
+        return os.path.join(self._folder, unique)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Where xdist has the tests run by others their reports come here."""
+        if report.when == "call":
+            self._tests.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        """The file is made; a worker tells the controller of it."""
+        if os.getpid() != self._pid:
+            return
+        self._end_profile()
+        if hasattr(self._config, "workeroutput"):
+            self._config.workeroutput[_KEY] = self._paths, self._notes
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of xdist's has ended."""
+        paths, notes = getattr(node, "workeroutput", {}).get(_KEY, ((), {}))
+        self._paths += paths
+        for note, n in notes.items():
+            self._notes[note] = self._notes.get(note, 0) + n
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The table of tests, and where the profiles are."""
+        if not (self._paths or self._notes or (self._all and _of_command_line())):
+            return
+        from pyhybrid.pytest_plugin.table import test_table
+
+        terminalreporter.section("pyhybrid")
+        tests = self._tests if self._all else {item.nodeid for item in self._asked}
+        lines = list(test_table(self._paths, tests)) if self._all else []
+        lines += [f"not profiled: {n} tests: {note}" for note, n in self._notes.items()]
+        if _of_command_line():
+            lines.append("the tests are regions of the profile that `python -m pyhybrid` makes")
+        for path in self._paths:
+            lines.append(f"profile: {os.path.relpath(path, self._folder)}")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+def _of_command_line() -> profiling_run.Profiling | None:
+    """The run of `python -m pyhybrid` that profiles this process."""
+    run = profiling_run.of_command_line
+    return run if run and run.pid == os.getpid() else None
+
+
+def _is_of_unittest(item: pytest.Function) -> bool:
+    """pytest calls it by way of its TestCase, without `pytest_pyfunc_call`."""
+    unittest = sys.modules.get("unittest")
+    return bool(unittest and item.cls and issubclass(item.cls, unittest.TestCase))

@@ -1,0 +1,76 @@
+"""The table of tests at a run's end: how long each took, and how many calls it made."""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyhybrid
+from pyhybrid._profile import add_up, nearest, take
+from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.terminal_text import visible
+from pyhybrid.views.labels import short_time
+
+N_ROWS = 10
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of one test, on the thread that ran it: wall-clock time, exact calls of Python functions, and
+    CPU time by its samples."""
+
+    wall_ns: int = 0
+    calls: int = 0
+    cpu_ns: int = 0
+
+
+def test_table(paths: list[str], tests: set[str]) -> Iterator[str]:
+    """The lines of the table of these tests, from the profiles in which they are regions."""
+    figures: dict[str, Figures] = {}
+    for path in paths:
+        try:
+            with pyhybrid.open(path) as profile:
+                _add(figures, profile, tests)
+        except PyhybridError as error:
+            yield str(error)
+    by_time = sorted(figures, key=lambda test: -figures[test].wall_ns)
+    by_calls = sorted(figures, key=lambda test: -figures[test].calls)
+    if not figures:
+        return
+    yield from _rows("by time", by_time[:N_ROWS], figures)
+    if len(figures) > N_ROWS:
+        yield from _rows("by calls", by_calls[:N_ROWS], figures)
+
+
+def _rows(order: str, tests: list[str], figures: dict[str, Figures]) -> Iterator[str]:
+    shown = f"{len(tests)} of {len(figures)} tests" if len(tests) < len(figures) else "tests"
+    yield f"{'time':>9} {'CPU':>9} {'calls':>13}  {shown} {order}"
+    for test in tests:
+        each = figures[test]
+        cpu = short_time(each.cpu_ns) if each.cpu_ns else ""
+        yield f"{short_time(each.wall_ns):>9} {cpu:>9} {each.calls:>13,}  {visible(test)}"
+
+
+def _add(figures: dict[str, Figures], profile: Profile, tests: set[str]) -> None:
+    """Each node counts for the test whose region is the nearest above."""
+    frames, parent, frame = profile.frames, profile.nodes.parent, profile.nodes.frame
+    is_test = [False] * (max(frames, default=0) + 1)
+    is_python = bytearray(len(is_test))
+    for number, each in frames.items():
+        is_test[number] = each.kind == "region" and each.name in tests
+        is_python[number] = each.kind == "python"
+    regions = nearest(parent, take(bytes(is_test), frame))
+    exact = profile.exact
+    calls = add_up(
+        take(regions, exact.node), exact.calls, len(frame), take(is_python, take(frame, exact.node))
+    )
+    wall = add_up(exact.node, exact.total_ns, len(frame))
+    weights = [0] * len(frame)
+    for row in profile.sampled:
+        weights[regions[profile.stacks.node[row.stack]]] += row.weight_ns
+    for node in sorted(set(array("I", regions))):
+        if node and is_test[frame[node]]:
+            figure = figures.setdefault(frames[frame[node]].name, Figures())
+            figure.wall_ns += wall[node]
+            figure.calls += calls[node]
+            figure.cpu_ns += weights[node]

@@ -1,0 +1,336 @@
+"""The pytest plugin, in real runs of pytest: what is profiled, and what a run says of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run, made_once
+
+from pyhybrid.assemble.opening import open_profile
+from pyhybrid.profile_file.profile import Profile
+
+CONFTEST = """
+import pytest
+from program import child
+
+@pytest.fixture(scope="session")
+def for_all(): child(1); yield; child(1)
+
+@pytest.fixture(scope="module")
+def for_module(for_all): child(1); yield; child(1)
+
+@pytest.fixture(scope="class")
+def for_class(for_module): child(1); yield; child(1)
+"""
+
+PROGRAM = """
+import threading
+def child(n): return sum(range(n))
+def threads(n):
+    each = [threading.Thread(target=child, args=(1,)) for _ in range(n)]
+    for thread in each: thread.start()
+    for thread in each: thread.join()
+"""
+
+SUITE = """
+import asyncio, os, sys, unittest
+import pytest, pyhybrid
+from program import child, threads
+
+def test_plain():
+    for _ in range(5): child(1000)
+
+class TestClass:
+    @pytest.mark.parametrize("n", [2, 30])
+    def test_many(self, for_class, n):
+        for _ in range(n): child(1000)
+
+class TestOfUnittest(unittest.TestCase):
+    def setUp(self): child(1)
+    def test_one(self): child(1000)
+
+def test_fails():
+    child(1000)
+    raise ValueError("as it should")
+
+@pytest.mark.skip
+def test_skipped(): child(1)
+
+async def test_without_a_plugin(): child(1)
+
+async def wait():
+    child(1000)
+    await asyncio.sleep(0)
+    child(1000)
+
+def test_loop(): asyncio.run(wait())
+
+def test_threads(): threads(3)
+
+def test_forks():
+    pid = os.fork()
+    if not pid:
+        child(1)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    child(1000)
+
+def test_takes_a_tool():
+    events = sys.monitoring
+    events.use_tool_id(events.PROFILER_ID, "own")
+    called = []
+    start = events.events.PY_START
+    events.register_callback(events.PROFILER_ID, start, lambda *a: called.append(a))
+    events.set_local_events(events.PROFILER_ID, child.__code__, start)
+    child(1000)
+    events.free_tool_id(events.PROFILER_ID)
+    assert len(called) == 1
+
+def test_profiles_itself():
+    child(1)
+    with pyhybrid.Profiler(mode="trace", include=["child"]) as p:
+        child(1000)
+    assert [row.calls for row in p.profile.exact if row.calls] == [1]
+
+def test_after_that(): child(1000)
+"""
+
+# Calls of `child` by the test itself, in its thread.
+CALLS = {
+    "test_plain": 5,
+    "TestClass::test_many[2]": 2,
+    "TestClass::test_many[30]": 30,
+    "TestOfUnittest::test_one": 1,
+    "test_fails": 1,
+    "test_loop": 2,
+    "test_threads": 0,
+    "test_forks": 1,
+    "test_takes_a_tool": 1,
+    "test_profiles_itself": 1,
+    "test_after_that": 1,
+}
+RESULT = "2 failed, 10 passed, 1 skipped"
+
+
+def environment() -> dict[str, str]:
+    """Without what tells of this pytest."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+
+
+def run_pytest(folder: Path, *arguments: object, code: int = 0) -> str:
+    """pytest there, in a process of its own; what it said."""
+    command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *map(str, arguments)]
+    paths = {"PYTHONPATH": str(folder), "COLUMNS": "200"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment() | paths, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "RewriteWarning" not in done.stdout, done.stdout
+    return done.stdout
+
+
+def suite(folder: Path, text: str = SUITE) -> Path:
+    for name, each in (("conftest", CONFTEST), ("program", PROGRAM), ("test_suite", text)):
+        (folder / f"{name}.py").write_text(each)
+    return folder
+
+
+def calls_by_test(*profiles: Path, function: str = "child") -> dict[str, int]:
+    """Exact calls of a function below each test's region."""
+    found: dict[str, int] = {}
+    for path in profiles:
+        with open_profile(str(path)) as profile:
+            for test, calls in _calls(profile, function):
+                found[test] = found.get(test, 0) + calls
+    return found
+
+
+def _calls(profile: Profile, function: str) -> list[tuple[str, int]]:
+    return [(str(name), int(calls)) for name, calls in profile.query(CALLS_BELOW, function)]
+
+
+CALLS_BELOW = """
+WITH RECURSIVE below (test, node) AS (
+    SELECT frame.name, node.id FROM node JOIN frame ON frame.id = node.frame
+    WHERE frame.kind = 'region'
+    UNION ALL
+    SELECT test, node.id FROM below JOIN node ON node.parent = below.node)
+SELECT replace(test, 'test_suite.py::', ''),
+       sum(CASE WHEN frame.name = ? THEN exact.calls ELSE 0 END)
+FROM below JOIN node ON node.id = below.node JOIN frame ON frame.id = node.frame
+LEFT JOIN exact ON exact.node = node.id GROUP BY test
+"""
+
+
+def table(said: str) -> dict[str, int]:
+    """The calls that the table at a run's end tells, by test."""
+    rows = re.findall(r"([\d,]+)  test_suite\.py::(\S+)$", said, re.MULTILINE)
+    return {test: int(calls.replace(",", "")) for calls, test in rows}
+
+
+def names(path: Path) -> set[str]:
+    with open_profile(str(path)) as profile:
+        return {frame.name for frame in profile.frames.values() if frame.kind != "native"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where the suite ran with `--pyhybrid`; what was said is in `said`."""
+
+    def make(folder: Path) -> None:
+        (folder / "said").write_text(run_pytest(suite(folder), "--pyhybrid", code=1))
+
+    return made_once(tmp_path_factory, "pytest-whole", make)
+
+
+@pytest.mark.version
+def test_every_test_is_a_region_of_its_own_calls(whole: Path) -> None:
+    """Not of its fixtures'.  A test's own Profiler ends the profile, and another one follows."""
+    said = (whole / "said").read_text()
+    assert RESULT in said
+    assert sorted(path.name for path in whole.glob("*.pyhybrid")) == [
+        "out-2.pyhybrid",
+        "out.pyhybrid",
+    ]
+    found = calls_by_test(*whole.glob("*.pyhybrid"))
+    assert {test: n for test, n in found.items() if test in CALLS} == CALLS
+    assert "test_without_a_plugin" not in found
+
+
+def test_nothing_of_pytest_is_profiled(whole: Path) -> None:
+    """But what tests call: of a failed comparison."""
+    assert not names(whole / "out.pyhybrid") & {"pytest_pyfunc_call", "_multicall", "for_all"}
+
+
+def test_the_table(whole: Path) -> None:
+    said = (whole / "said").read_text()
+    assert "10 of 11 tests by time" in said
+    assert "10 of 11 tests by calls" in said
+    found = table(said)
+    assert found["test_plain"] == 6
+    assert found["TestClass::test_many[30]"] == 31
+    assert "profile: out.pyhybrid" in said
+    assert "profile: out-2.pyhybrid" in said
+
+
+def test_a_failed_tests_traceback_is_its_own(whole: Path) -> None:
+    said = (whole / "said").read_text()
+    assert "ValueError: as it should" in said
+    assert "pytest_plugin" not in said
+
+
+def test_workers_of_xdist_have_a_profile_each(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    said = run_pytest(suite(tmp_path), "--pyhybrid", "--pyhybrid-output=p/all", "-n", 2, code=1)
+    assert RESULT in said
+    profiles = sorted((tmp_path / "p").glob("*.pyhybrid"))
+    assert {"all-gw0.pyhybrid", "all-gw1.pyhybrid"} <= {path.name for path in profiles}
+    found = calls_by_test(*profiles)
+    assert {test: n for test, n in found.items() if test in CALLS} == CALLS
+    assert "10 of 11 tests by time" in said
+    assert said.count("profile: ") == len(profiles)
+    assert not list(tmp_path.glob("*.pyhybrid"))
+
+
+def test_the_first_failure_ends_the_run(tmp_path: Path) -> None:
+    said = run_pytest(suite(tmp_path), "--pyhybrid", "-x", code=1)
+    assert calls_by_test(tmp_path / "out.pyhybrid").keys() == {
+        *("test_plain", "TestClass::test_many[2]", "TestClass::test_many[30]"),
+        *("TestOfUnittest::test_one", "test_fails"),
+    }
+    assert "5 tests by time" not in said
+    assert len(table(said)) == 5
+
+
+OFF = """
+import sys
+def test_off(request):
+    assert "pyhybrid._native" not in sys.modules
+    assert not request.config.pluginmanager.has_plugin("pyhybrid-tests")
+    assert [sys.monitoring.get_tool(each) for each in range(6)] == [None] * 6
+"""
+
+
+def test_nothing_happens_unless_asked(tmp_path: Path) -> None:
+    said = run_pytest(suite(tmp_path, OFF), "--strict-markers")
+    assert "1 passed" in said
+    assert "= pyhybrid =" not in said
+    assert not list(tmp_path.glob("*.pyhybrid"))
+
+
+MARKED = """
+import pytest, pyhybrid
+from program import child
+
+@pytest.fixture
+def looks(pyhybrid_profile):
+    with pytest.raises(pyhybrid.errors.PyhybridError, match="has not ended"):
+        pyhybrid_profile.profile
+    yield
+    rows = pyhybrid_profile.profile.exact
+    print("in all", sum(row.calls for row in rows))
+
+class TestMarked:
+    @pytest.mark.parametrize("text", ["a b", "a/b"])
+    def test_one(self, looks, text):
+        for _ in range(3): child(1000)
+
+def test_other(): child(1)
+
+def test_two(tracy_profile):
+    for _ in range(4): child(1000)
+"""
+
+
+@pytest.mark.version
+def test_a_fixture_profiles_one_test(tmp_path: Path) -> None:
+    """Into a file named after it; fixtures that use this one have it when the test ends."""
+    said = run_pytest(suite(tmp_path, MARKED), "-s")
+    assert said.count("in all 5") == 2  # with the region, and the test's function
+    files = {path.name for path in tmp_path.glob("*.pyhybrid")}
+    assert files == {
+        "test_suite.TestMarked.test_one-a-b.pyhybrid",
+        "test_suite.TestMarked.test_one-a-b-2.pyhybrid",
+    }
+    for name in files:
+        assert list(calls_by_test(tmp_path / name).values()) == [3]
+        assert "pytest_pyfunc_call" not in names(tmp_path / name)
+
+
+@pytest.mark.parametrize("way", ["-p", "whole"])
+def test_marked_tests_of_a_profiled_pytest(
+    pyhybrid: Callable[..., Run], tmp_path: Path, way: str
+) -> None:
+    """With `-p` nothing else is profiled, without it they are regions of the run's profile."""
+    program = suite(
+        tmp_path,
+        MARKED.replace("has not ended", "when the program ends").replace(
+            "    rows", "    return\n    rows"
+        ),
+    )
+    options = ["--mode", "trace", *(["-p"] if way == "-p" else [])]
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py"]
+    variables = {**environment(), "PYTHONPATH": str(program)}
+    run = pyhybrid(*options, *arguments, env=variables)
+    assert "4 passed" in run.result.stdout
+    assert "RewriteWarning" not in run.result.stdout
+    tests = ("TestMarked::test_one[a b]", "TestMarked::test_one[a/b]", "test_two")
+    assert calls_by_test(tmp_path / "out.pyhybrid") == dict(zip(tests, (3, 3, 4), strict=True))
+    assert ("pytest_pyfunc_call" in names(tmp_path / "out.pyhybrid")) == (way == "whole")
+    in_all = sum(calls for _, calls in _calls_of(run.profile(), "child"))
+    assert in_all == 10 + (way == "whole")
+
+
+def _calls_of(profile: Profile, function: str) -> list[tuple[int, int]]:
+    frames, nodes = profile.frames, profile.nodes
+    return [
+        (row.node, row.calls)
+        for row in profile.exact
+        if frames[nodes.frame[row.node]].name == function
+    ]
