@@ -100,8 +100,8 @@ def marked[T: Callable[..., Any]](function: T) -> T:
     """Its code is named as what stands between a profiled function and its caller: views leave it
     out."""
     code = function.__code__
-    marked = _marked_codes.setdefault(code, code.replace(co_qualname=DECORATED))
-    function.__code__ = marked
+    named = _marked_codes.setdefault(code, code.replace(co_qualname=DECORATED))
+    function.__code__ = named
     return function
 
 

@@ -289,8 +289,8 @@ class ProfilerOptions(Declared):
         default=False,
         modes=CALLS,
         native="lines",
-        help="count and time each line of the functions that -t and --include choose; --emit tracy "
-        "tells of them, too, with --mode none of all functions unless some are chosen",
+        help="count and time each line of the functions that -t and --include choose, with -p of "
+        "all unless some are chosen; --emit tracy tells of them, too, with --mode none as with -p",
     )
     c_calls: bool = option(
         "--c-calls",

@@ -24,6 +24,8 @@ from pyhybrid.errors import UsageError
 if TYPE_CHECKING:
     from pyhybrid.capture.trace_filter import Filter
 
+EVERYTHING = ""  # a pattern that is found everywhere
+
 
 class Settings(Options):
     """What to collect and where to put it.
@@ -56,12 +58,15 @@ class Settings(Options):
         file = os.environ.get("PERFSTUBS_PYTHON_FILTER_FILENAME")
         if PERFSTUBS not in dict(self.sinks):
             file = None
-        if not (self.include or self.exclude or self.functions or own or file):
+        include = self.include
+        if self.lines and not (include or self.functions):
+            include = (EVERYTHING,)  # lines are those of what a filter selects
+        if not (include or self.exclude or self.functions or own or file):
             return None
         from pyhybrid.capture.trace_filter import of_perfstubs, selection, timers_of  # imports `re`
 
         timers = timers_of({**(of_perfstubs(file) if file else {}), **own})
-        return selection(self.include, self.exclude, self.functions, timers)
+        return selection(include, self.exclude, self.functions, timers)
 
     def _emit_to_tracy(self) -> None:
         """First of all, where there is an option for it: it is the one that takes a while."""
@@ -99,7 +104,7 @@ class Settings(Options):
             raise UsageError(
                 f"{said['lines']} needs {said['mode']} hybrid or trace, or {said['emit']} {TRACY}"
             )
-        if self.lines and self.counts and not (self.include or self.functions):
+        if self.lines and self.counts and not (self.include or self.functions or self.paused):
             chosen = f"{said['functions']}, {said['include']}"
             raise UsageError(
                 f"{said['lines']} are counted of chosen functions: name some ({chosen})"

@@ -334,3 +334,16 @@ def _calls_of(profile: Profile, function: str) -> list[tuple[int, int]]:
         for row in profile.exact
         if frames[nodes.frame[row.node]].name == function
     ]
+
+
+def test_lines_of_a_marked_test(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """`-p -l`: of all functions that it calls."""
+    program = suite(tmp_path, MARKED)
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py", "-k", "test_two"]
+    run = pyhybrid(
+        *("-p", "-l", "--mode", "trace"), *arguments, env={**environment(), "PYTHONPATH": program}
+    )
+    profile = run.profile()
+    name = {number: frame.name for number, frame in profile.frames.items()}
+    hits = {(name[profile.nodes.frame[row.node]], row.hits) for row in profile.lines}
+    assert hits == {("child", 4), ("test_two", 1)}
