@@ -13,19 +13,13 @@
 
 /* The loads of one walk: frames lie on the C stack, in the data stack's chunks, or in generator
  * objects.  The first two are proven by bounds; only the thread itself moves them. */
-struct reader {
-    const struct unwind *u;
-    _PyStackChunk *chunk;
-    uint64_t callee; /* the last frame found in `chunk`: outer ones lie below it.  0: none yet */
-    uint64_t page;   /* one page of the heap known to be readable */
-};
 
 static bool in_stack(const struct unwind *u, uint64_t address, size_t n)
 {
     return memread_within(u->stack_low, u->stack_high, address, n) && !(address & 7);
 }
 
-static bool in_chunk(struct reader *r, uint64_t address)
+static bool in_chunk(struct py_reader *r, uint64_t address)
 {
     _PyStackChunk *c = r->chunk;
     for (int i = 0; c && i < CHUNKS_MAX; i++, c = c->previous) {
@@ -40,7 +34,7 @@ static bool in_chunk(struct reader *r, uint64_t address)
 }
 
 /* A running generator, which lives as long as it runs.  A stale link (see is_running) may lead elsewhere. */
-static bool in_heap(struct reader *r, uint64_t address)
+static bool in_heap(struct py_reader *r, uint64_t address)
 {
     uint64_t first = address & ~4095ull, last = (address + FRAME_HEAD - 1) & ~4095ull;
     if (!first || (first != r->page && !memread_probe(first)) ||
@@ -51,7 +45,7 @@ static bool in_heap(struct reader *r, uint64_t address)
 }
 
 /* The frame at `address`; NULL: it cannot be read. */
-static const frame_t *read_frame(struct reader *r, uint64_t address)
+static const frame_t *read_frame(struct py_reader *r, uint64_t address)
 {
     bool readable = !(address & 7) && (in_stack(r->u, address, FRAME_HEAD) ||
                                        in_chunk(r, address) || in_heap(r, address));
@@ -61,7 +55,7 @@ static const frame_t *read_frame(struct reader *r, uint64_t address)
 /* Is this the frame of a running function: in its generator, or on the data stack below those that
  * it called?  The eval loop may make a frame the current one before it stores its `previous`, so a
  * link can lead to any object, even round in circles. */
-NO_ASAN static bool is_running(struct reader *r, uint64_t address, const frame_t *f)
+NO_ASAN static bool is_running(struct py_reader *r, uint64_t address, const frame_t *f)
 {
     if (f->owner == FRAME_OWNED_BY_GENERATOR)
         return (uint64_t)f->previous != address;
@@ -74,7 +68,8 @@ NO_ASAN static bool is_running(struct reader *r, uint64_t address, const frame_t
 
 /* Follows `previous` from `address`.  Entry frames must lie on the C stack, each above the one
  * before it; all else is a stale or half-built link. */
-NO_ASAN static void follow(struct reader *r, uint64_t address, uint64_t sp, struct py_chain *chain)
+NO_ASAN static void follow(struct py_reader *r, uint64_t address, uint64_t sp,
+                           struct py_chain *chain)
 {
     uint64_t last_entry = sp, launched_by = launcher_frame();
     chain->state = PY_COMPLETE;
@@ -177,7 +172,7 @@ static uint64_t innermost_frame(struct unwind *u, const struct unwind_regs *regs
 }
 
 /* Is `held` a frame that the current one calls, and which is just being made? */
-static bool is_beyond(struct reader r, uint64_t held, uint64_t first)
+static bool is_beyond(struct py_reader r, uint64_t held, uint64_t first)
 {
     if (!in_chunk(&r, held))
         return false;
@@ -188,12 +183,12 @@ static bool is_beyond(struct reader r, uint64_t held, uint64_t first)
 /* 3.12 makes a frame the current one some ten instructions before it stores its `previous`: until then that link
  * is stale, often plausible, and leads past a caller.  The register in which the eval loop keeps its frame has the
  * caller still, or again, where a frame ends.  So what is `held` there is to be followed; 0: `first` is. */
-NO_ASAN static uint64_t held_instead(uint64_t held, uint64_t first, struct reader r,
+NO_ASAN static uint64_t held_instead(uint64_t held, uint64_t first, struct py_reader r,
                                      const struct unwind_regs *regs, const struct py_layout *layout)
 {
     if (!held || held == first || !pyframe_is_eval(layout, regs->pc) || in_prologue(regs, layout))
         return 0;
-    struct reader other = r;
+    struct py_reader other = r;
     const frame_t *f = read_frame(&other, first);
     bool is_linked = f && (uint64_t)f->previous == held;
     return is_linked || is_beyond(r, held, first) ? 0 : held;
@@ -210,7 +205,7 @@ static uint64_t innermost_frame(struct unwind *u, const struct unwind_regs *regs
     return (uint64_t)ts->current_frame;
 }
 
-static uint64_t held_instead(uint64_t held, uint64_t first, struct reader r,
+static uint64_t held_instead(uint64_t held, uint64_t first, struct py_reader r,
                              const struct unwind_regs *regs, const struct py_layout *layout)
 {
     (void)held;
@@ -227,7 +222,7 @@ static uint64_t held_instead(uint64_t held, uint64_t first, struct reader r,
  * memory, before it makes its caller the current one.  Or it is there, but not yet linked to its caller, or no longer.
  * This eval loop's other frames are lost; those further out hang on its entry frame. */
 static void follow_from_entry(struct unwind *u, const struct unwind_regs *regs,
-                              const struct py_layout *layout, struct reader r,
+                              const struct py_layout *layout, struct py_reader r,
                               struct py_chain *chain)
 {
     uint64_t cfa = layout->anchor.cfa ? find_eval_cfa(u, *regs, layout, false) : 0;
@@ -255,7 +250,7 @@ void pyframe_walk(struct unwind *u, const struct unwind_regs *regs, const struct
     uint64_t first = innermost_frame(u, regs, layout, ts);
     if (!first)
         return;
-    struct reader fresh = {.u = u, .chunk = ts->datastack_chunk}, r = fresh;
+    struct py_reader fresh = {.u = u, .chunk = ts->datastack_chunk}, r = fresh;
     uint64_t held = held_instead(chain->in_register, first, fresh, regs, layout);
     if (held) {
         follow(&r, held, regs->sp, chain);
@@ -267,6 +262,22 @@ void pyframe_walk(struct unwind *u, const struct unwind_regs *regs, const struct
     follow(&r, first, regs->sp, chain);
     if (chain->state == PY_BROKEN && !chain->n_entries)
         follow_from_entry(u, regs, layout, fresh, chain);
+}
+
+void pyframe_read_begin(struct py_reader *r, const struct unwind *u)
+{
+    const PyThreadState *ts = PyGILState_GetThisThreadState();
+    *r = (struct py_reader){.u = u, .chunk = ts ? ts->datastack_chunk : NULL};
+}
+
+NO_ASAN bool pyframe_read(struct py_reader *r, uint64_t address, struct py_frame *out)
+{
+    const frame_t *f = read_frame(r, address);
+    if (!f)
+        return false;
+    uint64_t code = FRAME_CODE(f);
+    *out = (struct py_frame){code, address, instruction_offset(code, FRAME_INSTRUCTION(f))};
+    return true;
 }
 
 /* Of an object that may be gone: another one in its place can look like a string of any kind. */

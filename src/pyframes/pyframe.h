@@ -96,6 +96,20 @@ const char *pyframe_calibrate(struct unwind *u, struct py_layout *layout);
 void pyframe_walk(struct unwind *u, const struct unwind_regs *regs, const struct py_layout *layout,
                   struct py_chain *chain);
 
+/* Reads frames of the calling thread that are known otherwise, innermost first: callers of one that runs. */
+struct py_reader {
+    const struct unwind *u; /* the stack's bounds */
+    void *chunk;            /* of the data stack: outer frames lie in this one or in older ones */
+    uint64_t callee; /* the last frame found in `chunk`: outer ones lie below it.  0: none yet */
+    uint64_t page;   /* one page of the heap known to be readable */
+};
+
+/* Async-signal-safe, both. */
+void pyframe_read_begin(struct py_reader *r, const struct unwind *u);
+
+/* What the frame at `address` runs, and where it is.  False: it cannot be read. */
+bool pyframe_read(struct py_reader *r, uint64_t address, struct py_frame *out);
+
 /* One code object as the sampler keeps it.  Strings are as CPython stores them: `kind` bytes per
  * character (1: Latin-1). */
 struct py_code_text {

@@ -14,6 +14,14 @@
 
 struct exact_thread;
 
+/* A function that runs further out than a sample's words, or a region: one place of the shadow stack. */
+struct caller_note {
+    uint64_t node; /* of the exact tree */
+    /* As a raw Python word, with the code object's id (codes.h) in place of its number.  0: not known, or there is no
+     * instruction. */
+    uint64_t at;
+};
+
 enum ring_type { RING_SAMPLE = 1, RING_CODE, RING_HOLD };
 
 struct sample_record {
@@ -27,7 +35,10 @@ struct sample_record {
     /* What is further out than the words: a node of an exact tree.  NULL: nothing. */
     struct exact_thread *base_thread;
     uint64_t base_node;
-    uint64_t words[]; /* raw frame words, innermost first */
+    /* The places above that node, the outermost first: those before the last `n_notes` are as they were when the thread's
+     * last sample was taken.  None: no instruction is known. */
+    uint32_t n_places, n_notes;
+    uint64_t words[]; /* raw frame words, innermost first; then n_notes of struct caller_note */
 };
 
 /* The sample before holds for longer (sampler/clocks/asleep.h). */

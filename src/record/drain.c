@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "stacks.h"
+#include "caller_stacks.h"
 #include "clock.h"
 #include "call_tree.h"
 #include "trace_drain.h"
@@ -33,6 +34,7 @@ struct last_stack {
 
 struct drain_thread {
     struct last_stack last;
+    struct caller_stacks callers;
     struct kernel_ticks ticks; /* their places: in `kernel` below */
     uint32_t waited;
     uint64_t n_repeated, repeated_weight; /* samples that no signal stands behind */
@@ -45,6 +47,7 @@ struct drain {
     struct spool *spool;
     struct canonical *words;
     struct trace_drain *exact; /* NULL: only samples */
+    const struct codes *codes; /* of the exact half */
     struct stacks tree;
     struct stacks kernel; /* the kernel's call chains alone, outermost first */
     uint64_t until_ns;    /* samples up to here can be drained */
@@ -132,59 +135,19 @@ int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)
     return 0;
 }
 
-static bool is_full(const struct drain *d, uint32_t stack)
-{
-    return d->tree.word[stack] == frame_pseudo(PSEUDO_TREE_FULL);
-}
-
-#define WAY_DOWN                                                                                   \
-    (1u << 31) /* in exact_drained: not a stack, but the node by which stack_of_node came here */
-
-/* The stack of an exact node, where no instruction is known.  False: not yet. */
-static bool stack_of_node(struct drain *d, struct exact_thread *t, uint32_t node, bool now,
-                          uint32_t *stack)
-{
-    uint32_t below = 0;
-    bool waits = false;
-    *stack = 0;
-    if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)node + 1, sizeof *t->drained))
-        return true;
-    /* Up to a node that has one, then down again. */
-    while (node && !(*stack = t->drained[node].stack)) {
-        t->drained[node].stack = WAY_DOWN | below;
-        below = node;
-        node = exact_read_node(t, node)->parent;
-    }
-    for (node = below; node; node = below) {
-        below = t->drained[node].stack & ~WAY_DOWN;
-        t->drained[node].stack = 0;
-        uint64_t word = waits ? 0 : canonical_word(d->words, exact_read_node(t, node)->word);
-        int full;
-        waits |= !word && !now;
-        if (waits)
-            continue;
-        if (!word)
-            word = frame_pseudo(PSEUDO_UNKNOWN_PYTHON);
-        if (frame_tag(word) == PYH_TAG_PYTHON)
-            word |= PYH_OFFSET_UNKNOWN;
-        else if (frame_tag(word) == PYH_TAG_C_CALL)
-            word ^= frame_c_call(0);
-        if (!is_full(d, *stack))
-            *stack = stacks_child(&d->tree, *stack, word, &full);
-        t->drained[node].stack = *stack;
-    }
-    return !waits;
-}
-
 /* Interns the sample's stack.  0: not yet. */
-static uint32_t intern(struct drain *d, struct last_stack *last, const struct sample_record *r,
+static uint32_t intern(struct drain *d, struct drain_thread *own, const struct sample_record *r,
                        bool now)
 {
+    struct last_stack *last = &own->last;
     size_t n = r->n_words, i = 0;
     uint32_t id = 0;
-    if (r->base_thread && !stack_of_node(d, r->base_thread, (uint32_t)r->base_node, now, &id))
+    if (last->epoch != d->epoch)
+        caller_stacks_forget(&own->callers);
+    if (r->base_thread &&
+        !caller_stacks_find(&own->callers, &d->tree, d->words, d->codes, r, now, &id))
         return 0;
-    if (id && is_full(d, id))
+    if (id && stacks_is_full(&d->tree, id))
         return id;
     if (last->epoch != d->epoch || last->base != id)
         last->n = 0;
@@ -286,7 +249,7 @@ void drain_samples_until(struct drain *d, uint64_t time_ns)
 /* Nothing stands below it. */
 static bool is_leaf(const struct drain *d, uint32_t stack)
 {
-    return is_full(d, stack) || d->tree.word[stack] == frame_pseudo(PSEUDO_PYHYBRID);
+    return stacks_is_full(&d->tree, stack) || d->tree.word[stack] == frame_pseudo(PSEUDO_PYHYBRID);
 }
 
 /* `stack` with the kernel's frames below it. */
@@ -325,7 +288,7 @@ static void put_ticks(struct drain *d, struct thread *t, const struct sample_rec
 static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)
 {
     struct drain_thread *own = t->drain;
-    uint32_t stack = intern(d, &own->last, r, last || own->waited >= PATIENCE);
+    uint32_t stack = intern(d, own, r, last || own->waited >= PATIENCE);
     if (!stack)
         return false;
     put_ticks(d, t, r, stack, (uint32_t)r->gil << SPOOL_GIL_SHIFT | (r->waits ? SPOOL_WAITS : 0));
@@ -402,6 +365,7 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
                     trace_drain_number *number, void *arg)
 {
+    d->codes = x->codes;
     d->exact = trace_drain_new(d->spool, d->words, x, keep_events_ns, number, arg);
     return d->exact ? 0 : -1;
 }
@@ -437,6 +401,7 @@ void drain_remove_thread(struct drain *d, struct thread *t)
 {
     (void)d;
     kernel_ticks_free(&t->drain->ticks);
+    caller_stacks_free(&t->drain->callers);
     map_memory_free(t->drain, sizeof *t->drain + last_stack_bytes(t));
     t->drain = NULL;
 }

@@ -9,7 +9,10 @@
 #ifndef PYH_STACKS_H
 #define PYH_STACKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "frame.h"
 
 struct stacks {
     uint32_t *parent; /* [id] */
@@ -27,5 +30,10 @@ void stacks_free(struct stacks *t);
 /* The child of `parent` with `word`.  At the bound: *full = 1, and the id is of a [tree full]
  * node under which nothing must be looked for. */
 uint32_t stacks_child(struct stacks *t, uint32_t parent, uint64_t word, int *full);
+
+static inline bool stacks_is_full(const struct stacks *t, uint32_t id)
+{
+    return t->word[id] == frame_pseudo(PSEUDO_TREE_FULL);
+}
 
 #endif

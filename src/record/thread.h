@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "pyframe.h"
+#include "records.h"
 #include "ring.h"
 #include "spool.h"
 #include "unwind.h"
@@ -75,6 +76,16 @@ struct walk_room {
     uint64_t *anchors, *python, *words;
 };
 
+/* Where the places of the shadow stack were when the last sample was taken (sampler/callers.h), `max` at most. */
+struct callers {
+    const struct exact_thread *of; /* whose stack */
+    size_t max;
+    struct caller_note *note;
+    uint64_t *since;  /* the activation's begin; one more than there are notes */
+    uint32_t n_since; /* places that were noted, ever */
+    uint32_t n_told;  /* places that the drain knows as they are */
+};
+
 struct thread {
     pid_t tid, listed; /* its number, and that in /proc (task_list.h); 0: not known */
     uint32_t index;    /* in the spool, from 1; 0: claimed, and not numbered yet */
@@ -91,6 +102,7 @@ struct thread {
     struct py_chain chain;
     struct walk_room room;
     struct walk_room full_room; /* for limits.max_frames */
+    struct callers callers;
     struct thread_limits limits;
     uint64_t cpu_ns;     /* CPU clock when it was last read for a weight */
     int64_t carry_ns;    /* of the time until then: not yet given; below 0: given ahead */

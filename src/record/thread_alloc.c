@@ -44,10 +44,14 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
     struct walk_room first = room(l, n, ENTRIES_FIRST);
     void *ring = piece(l, limits->ring_bytes);
     struct walk_room full = room(l, limits->max_frames, ENTRIES_MAX);
+    struct callers callers = {.max = limits->max_frames};
+    callers.note = piece(l, callers.max * sizeof *callers.note);
+    callers.since = piece(l, (callers.max + 1) * sizeof *callers.since);
     if (!l->base)
         return NULL;
     thread_use_room(t, &first);
     t->full_room = full;
+    t->callers = callers;
     ring_init(&t->ring, ring, limits->ring_bytes);
     return t;
 }

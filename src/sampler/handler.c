@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 
 #include "asleep.h"
+#include "callers.h"
 #include "clock.h"
 #include "call_tree.h"
 #include "former.h"
@@ -304,8 +305,10 @@ static size_t take_stack(struct session *s, struct thread *t, ucontext_t *contex
     unwind_refresh(&t->unwind);
     *top = shadow_top(s);
     size_t n = *top ? walk(s, t, context, &regs, *top) : 0;
-    if (n)
+    if (n) {
+        callers_note(&t->callers, &t->unwind, s->exact, *top);
         return n;
+    }
     *top = NULL;
     return walk(s, t, context, &regs, NULL);
 }
@@ -351,7 +354,10 @@ static void tell_if_urgent(struct session *s, struct thread *t)
 
 static bool record(struct thread *t, struct sample_record *head, const struct exact_frame *top)
 {
-    size_t bytes = sizeof *head + head->n_words * sizeof(uint64_t);
+    size_t words = head->n_words * sizeof(uint64_t);
+    uint32_t n_places = top ? callers_of(&t->callers, top) : 0;
+    uint32_t n_notes = n_places > t->callers.n_told ? n_places - t->callers.n_told : 0;
+    size_t notes = n_notes * sizeof *t->callers.note, bytes = sizeof *head + words + notes;
     struct sample_record *r = ring_reserve(&t->ring, bytes);
     if (!r) {
         lose(t, LOSS_RING_FULL, head->weight);
@@ -360,7 +366,12 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     *r = *head;
     r->base_thread = top ? exact_mine.thread : NULL;
     r->base_node = top ? top->node->parent : 0;
-    memcpy(r->words, t->room.words, head->n_words * sizeof(uint64_t));
+    r->n_places = n_places;
+    r->n_notes = n_notes;
+    memcpy(r->words, t->room.words, words);
+    memcpy(r->words + head->n_words, t->callers.note + (n_places - n_notes), notes);
+    if (n_places)
+        t->callers.n_told = n_places;
     counter_add(&t->counters.recorded, 1);
     counter_add(&t->counters.recorded_weight, head->weight);
     ring_commit(&t->ring, r, bytes, RING_SAMPLE);

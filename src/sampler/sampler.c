@@ -58,7 +58,8 @@ static uint64_t find_main_stack_high(void)
 /* About the stacks of a tenth of a second, twice over, but at least one of any size wherever the ring's end is. */
 static struct thread_limits thread_limits(const struct sampler_options *o, uint64_t period_ns)
 {
-    size_t longest = sizeof(struct sample_record) + o->max_frames * sizeof(uint64_t);
+    size_t longest = sizeof(struct sample_record) +
+                     o->max_frames * (sizeof(uint64_t) + sizeof(struct caller_note));
     size_t least = RING_SMALL, size;
     if (o->ring_bytes)
         return (struct thread_limits){o->max_frames, o->ring_bytes,

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "call_tree.h"
+#include "codes.h"
 #include "drain.h"
 #include "frame.h"
 #include "records.h"
@@ -93,12 +95,14 @@ static struct {
     size_t n;
     uint64_t time_ns[MAX], sum;
     uint32_t weight[MAX];
+    uint32_t stack[MAX];            /* of a sample */
     uint64_t word[MAX], above[MAX]; /* a sample's innermost frame, and the one above it */
+    uint32_t parent[MAX];           /* of a stack */
+    uint64_t words[MAX];
     struct spool_counters counters;
 } found;
 
-static void take_samples(const struct spool_samples *head, const uint32_t *parents,
-                         const uint64_t *words)
+static void take_samples(const struct spool_samples *head)
 {
     const uint32_t *dt = (const uint32_t *)(head + 1), *stack = dt + head->n;
     const struct spool_weight *weights = (const struct spool_weight *)(stack + head->n);
@@ -112,16 +116,15 @@ static void take_samples(const struct spool_samples *head, const uint32_t *paren
         found.weight[found.n] = 1;
         if (w < head->n_weights && weights[w].index == i)
             found.weight[found.n] = weights[w++].weight;
-        found.word[found.n] = words[id];
-        found.above[found.n] = words[parents[id]];
+        found.stack[found.n] = id;
+        found.word[found.n] = found.words[id];
+        found.above[found.n] = found.words[found.parent[id]];
         found.sum += found.weight[found.n];
     }
 }
 
 static void read_spool(void)
 {
-    static uint32_t parents[MAX];
-    static uint64_t words[MAX];
     static uint64_t data[1 << 16];
     drain_snapshot(drain, thread, 0, 0);
     assert_int_equal(spool_commit(spool), 0);
@@ -134,10 +137,10 @@ static void read_spool(void)
             const struct spool_stacks *s = (const struct spool_stacks *)body;
             const uint32_t *p = (const uint32_t *)(s + 1);
             assert_true(s->first_id + s->n <= MAX);
-            memcpy(parents + s->first_id, p, 4 * s->n);
-            memcpy(words + s->first_id, p + s->n + (s->n & 1), 8 * s->n);
+            memcpy(found.parent + s->first_id, p, 4 * s->n);
+            memcpy(found.words + s->first_id, p + s->n + (s->n & 1), 8 * s->n);
         } else if (r->type == SPOOL_SAMPLES) {
-            take_samples((const struct spool_samples *)body, parents, words);
+            take_samples((const struct spool_samples *)body);
         } else if (r->type == (SPOOL_COUNTERS | SPOOL_REPLACED)) {
             const struct spool_half *half[] = {(void *)body, (void *)(body + r->length / 2)};
             memcpy(&found.counters, half[half[1]->round > half[0]->round] + 1,
@@ -327,9 +330,142 @@ static void blocked_for_ever_takes_no_memory(void **state)
     expect(9, 300001, 1, frame_kernel(KERNEL(2)));
 }
 
+/* --- below a node of the exact half ---------------------------------------------------------------- */
+
+#define OFFSET(word) ((word) & PYH_OFFSET_MASK)
+
+static struct codes *codes;
+static struct exact *exact;
+static struct exact_thread *exact_thread;
+static struct exact_node *outer, *between, *inner; /* two functions, and C between them */
+
+/* A code object of that name, as the drain gets to know it through the thread's ring. */
+static uint64_t code_object(uint64_t address, const char *name)
+{
+    struct code_record *r = ring_reserve(&thread->ring, CODE_RECORD_MAX);
+    size_t length = strlen(name), bytes = sizeof *r + length;
+    bool is_new;
+    struct ring_record head = r->head;
+    memset(r, 0, sizeof *r);
+    r->head = head;
+    r->qualname_bytes = (uint32_t)length;
+    r->qualname_kind = r->file_name_kind = 1;
+    memcpy(r->text, name, length);
+    uint64_t id = codes_intern(codes, address, r, bytes, &is_new);
+    assert_true(id && is_new);
+    ring_commit(&thread->ring, r, bytes, RING_CODE);
+    return id;
+}
+
+static struct exact_node *function(struct exact_node *parent, uint64_t id)
+{
+    return exact_child(exact, exact_thread, parent,
+                       frame_function(id, codes_numbers(codes, id).function));
+}
+
+static uint32_t first_number(void *arg, const struct exact_thread *t)
+{
+    (void)arg;
+    (void)t;
+    return 1;
+}
+
+static int set_up_exact(void **state)
+{
+    static struct py_layout layout;
+    if (set_up(state))
+        return -1;
+    codes = codes_new();
+    exact = exact_new(codes, &layout, 0, 1000);
+    exact_thread = exact_add_thread(exact, "");
+    outer = function(&exact_thread->root, code_object(0x1000, "outer"));
+    between = exact_child(exact, exact_thread, outer, PROGRAM);
+    inner = function(between, code_object(0x2000, "inner"));
+    return drain_set_exact(drain, exact, 0, first_number, NULL);
+}
+
+static int tear_down_exact(void **state)
+{
+    tear_down(state);
+    exact_free(exact);
+    codes_free(codes);
+    return 0;
+}
+
+/* A sample below `inner`, of whose two callers the last `n_notes` say anew. */
+static void sample_below(uint64_t time_ns, uint32_t n_notes, uint64_t at_outer, uint64_t at_inner)
+{
+    const struct caller_note note[] = {
+        {outer->id, at_outer ? frame_python(frame_code_id(outer->word), at_outer) : 0},
+        {inner->id, at_inner ? frame_python(frame_code_id(inner->word), at_inner) : 0}};
+    size_t bytes = sizeof(struct sample_record) + 8 + n_notes * sizeof *note;
+    struct sample_record *r = ring_reserve(&thread->ring, bytes);
+    struct ring_record head = r->head;
+    *r = (struct sample_record){.head = head,
+                                .time_ns = time_ns,
+                                .weight = 1,
+                                .n_words = 1,
+                                .base_thread = exact_thread,
+                                .base_node = inner->id,
+                                .n_places = 2,
+                                .n_notes = n_notes};
+    r->words[0] = OTHER;
+    memcpy(r->words + 1, note + 2 - n_notes, n_notes * sizeof *note);
+    counter_add(&thread->counters.signals, 1);
+    counter_add(&thread->counters.recorded, 1);
+    counter_add(&thread->counters.recorded_weight, 1);
+    ring_commit(&thread->ring, r, bytes, RING_SAMPLE);
+}
+
+/* The offsets in `outer` and `inner` on the path of sample `i`. */
+static void expect_offsets(size_t i, uint64_t in_outer, uint64_t in_inner)
+{
+    assert_int_equal(found.word[i], OTHER);
+    assert_int_equal(frame_tag(found.above[i]), PYH_TAG_PYTHON);
+    assert_int_equal(OFFSET(found.above[i]), in_inner);
+    uint32_t stack = found.parent[found.stack[i]]; /* inner, between, outer */
+    stack = found.parent[found.parent[stack]];
+    assert_int_equal(frame_tag(found.words[stack]), PYH_TAG_PYTHON);
+    assert_int_equal(OFFSET(found.words[stack]), in_outer);
+    assert_int_equal(found.parent[stack], 0);
+}
+
+static void callers_stay_where_they_were(void **state)
+{
+    (void)state;
+    sample_below(10, 2, 3, 5);
+    sample_below(20, 0, 0, 0);
+    sample_below(30, 1, 0, 7);
+    sample_below(40, 2, 4, 7);
+    sample_below(50, 1, 0, 0); /* that one could not be read */
+    sample_below(60, 2, 3, 5);
+    drain_it();
+    assert_int_equal(found.n, 6);
+    expect_offsets(0, 3, 5);
+    expect_offsets(1, 3, 5);
+    expect_offsets(2, 3, 7);
+    expect_offsets(3, 4, 7);
+    expect_offsets(4, 4, PYH_OFFSET_UNKNOWN);
+    expect_offsets(5, 3, 5);
+    assert_int_equal(found.stack[0], found.stack[1]);
+    assert_int_equal(found.stack[0], found.stack[5]);
+}
+
+/* Another code object has its id's place by then. */
+static void a_code_object_that_is_gone_has_no_instruction(void **state)
+{
+    (void)state;
+    uint64_t id = frame_code_id(inner->word);
+    sample_below(10, 2, 3, 5);
+    codes->said[id & (CODES_SLOTS - 1)] = 0;
+    drain_it();
+    expect_offsets(0, 3, PYH_OFFSET_UNKNOWN);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define EXACT_CASE(name) cmocka_unit_test_setup_teardown(name, set_up_exact, tear_down_exact)
     const struct CMUnitTest tests[] = {
         CASE(a_tick_gives_its_sample_a_place),
         CASE(ticks_share_the_weight),
@@ -341,6 +477,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_tree_keeps_the_sums, set_up_small, tear_down),
         CASE(any_ticks_leave_the_sums_as_they_are),
         CASE(blocked_for_ever_takes_no_memory),
+        EXACT_CASE(callers_stay_where_they_were),
+        EXACT_CASE(a_code_object_that_is_gone_has_no_instruction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

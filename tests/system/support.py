@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,6 +159,25 @@ def paths(profile: Profile) -> Iterator[tuple[int, list[str], list[str]]]:
             names.append(frame.name)
             node = nodes.parent[node]
         yield row.samples, kinds[::-1], names[::-1]
+
+
+def python_frames(profile: Profile, stack: int) -> Iterator[tuple[str, str | None, int | None]]:
+    """Name, file and line of each Python function on a sampled path, the innermost first."""
+    stacks, frames = profile.stacks, profile.frames
+    while stack:
+        frame = frames[profile.nodes.frame[stacks.node[stack]]]
+        if frame.kind == "python":
+            yield frame.name, frame.file, stacks.line[stack]
+        stack = stacks.parent[stack]
+
+
+def share_with_line(profile: Profile) -> float:
+    """Of the Python functions on sampled paths."""
+    known: Counter[bool] = Counter()
+    for row in profile.sampled:
+        for _, _, line in python_frames(profile, row.stack):
+            known[line is not None] += row.samples
+    return known[True] / known.total()
 
 
 def covered_ns(profile: Profile, thread: Thread) -> int:

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact, check_halves
-from support import TARGETS, check_invariants, eval_frames, made_once, paths, record
+from support import (
+    TARGETS,
+    check_invariants,
+    eval_frames,
+    made_once,
+    paths,
+    record,
+    share_with_line,
+)
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -93,6 +101,13 @@ def test_the_dispatcher_is_folded_away(folder: Path) -> None:
     assert [name for name in everything if name.startswith(dispatch)]
     assert not folded & {"_PyEval_EvalFrameDefault", "at::_ops::addmm::redispatch"}
     assert {"_PyEval_EvalFrameDefault", "at::_ops::addmm::redispatch"} & everything
+
+
+def test_python_functions_are_on_a_line(folder: Path) -> None:
+    from pyhybrid.profile_file.profile import Profile
+
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        assert share_with_line(profile) > 0.99
 
 
 def test_backward_runs_python_below_the_engine(stacks: list) -> None:
