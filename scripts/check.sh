@@ -53,6 +53,7 @@ if [ "${1:-}" != quick ]; then
     step "signal-side symbols" scripts/check_signal_side.sh "$build"/src/*/lib*_signal.a
     step "cppcheck" static_analysis
     step "site" scripts/docs.sh
+    step "page" scripts/page.sh --check
 fi
 step "clang-format" format
 step "ruff" ruff check .

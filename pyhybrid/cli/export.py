@@ -6,6 +6,7 @@ from pyhybrid.cli.parser import DURATION
 from pyhybrid.cli.selection_options import (
     add_debug_info,
     add_file,
+    add_no_source,
     add_selection,
     choice_of,
     open_profile,
@@ -17,6 +18,7 @@ from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.destination import Output, export_to
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.exporters.html import Html
 from pyhybrid.exporters.lttng import Lttng
 from pyhybrid.exporters.perf.bundle import write_bundle
 from pyhybrid.exporters.perf.names_map import PerfMap, missing
@@ -71,6 +73,7 @@ class Export:
             help="the exact self time of each call path, too: perf: as a second event, pprof: as a "
             "further type of sample, with exact calls",
         )
+        add_no_source(parser)
         add_selection(parser)
         add_debug_info(parser)
         parser.add_argument(
@@ -108,6 +111,8 @@ class Export:
         if (args.no_inlines or args.debuginfod) and AS_RECORDED.issuperset(args.format):
             others = ", ".join(name for name in EXPORTERS if name not in AS_RECORDED)
             raise UsageError(f"--no-inlines and --debuginfod are for {others}")
+        if args.no_source and Html.name not in args.format:
+            raise UsageError("--no-source is for html")
         self._write(args)
         return 0
 
@@ -131,6 +136,8 @@ class Export:
                 if isinstance(exporter, Folded):
                     exporter.full_names = args.full_names
                     exporter.all_frames = args.all_frames
+                if isinstance(exporter, Html):
+                    exporter.with_source, exporter.notes = not args.no_source, notes
                 if isinstance(exporter, Perf | Pprof):
                     exporter.exact_times = args.exact_times
                 if isinstance(exporter, Folded | PStats | Callgrind):

@@ -3,12 +3,15 @@
 import argparse
 import json
 import sys
+import webbrowser
 from dataclasses import asdict
+from pathlib import Path
 
 from pyhybrid.cli.parser import DURATION
 from pyhybrid.cli.selection_options import (
     add_debug_info,
     add_file,
+    add_no_source,
     add_selection,
     choice_of,
     open_profile,
@@ -16,13 +19,15 @@ from pyhybrid.cli.selection_options import (
 )
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
+from pyhybrid.exporters.destination import export_to
+from pyhybrid.exporters.html import Html
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.quality import quality_lines, quality_report
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.report.tree import tree_lines
-from pyhybrid.terminal_text import write_lines
+from pyhybrid.terminal_text import say, write_lines
 from pyhybrid.views.compensate import compensate
 from pyhybrid.views.sample_selection import choose
 
@@ -55,6 +60,14 @@ class Report:
             help="the lines that a run with --lines recorded, and the hottest ones of native code "
             "with debug information",
         )
+        view.add_argument(
+            "--html",
+            action="store_true",
+            help="write a page for a browser instead (PREFIX.html; -o)",
+        )
+        parser.add_argument("-o", "--output", metavar="OUT", help="--html: where to write")
+        parser.add_argument("--open", action="store_true", help="--html: open it in the browser")
+        add_no_source(parser)
         parser.add_argument(
             "--all-frames", action="store_true", help="show plumbing and nameless functions, too"
         )
@@ -82,6 +95,10 @@ class Report:
         """Print; returns the exit code.  Raises PyhybridError."""
         if args.tree and args.json:
             raise UsageError("the call tree is not given as JSON: --tree goes without --json")
+        if args.html and (args.json or args.all_frames or args.full_names or args.min_time):
+            raise UsageError("--html goes without --json, --all-frames, --full-names, --min-time")
+        if (args.output or args.open or args.no_source) and not args.html:
+            raise UsageError("-o, --open and --no-source are for --html")
         with open_profile(args) as profile, damage_in(args.file):
             _print(profile, args)
         return 0
@@ -100,7 +117,9 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
         return
     selected, more = with_debug_info(selected, args)
     notes += more
-    if args.lines and not args.json:
+    if args.html:
+        _write_page(selected, notes, args)
+    elif args.lines and not args.json:
         if selected.is_part and not selected.places:
             raise UsageError("lines are not kept by time: --lines goes with --thread only")
         if selected.is_part and profile.lines:
@@ -117,3 +136,15 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
             print()
         else:
             print_summary(summary, sys.stdout)
+
+
+def _write_page(profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+    page = Html()
+    page.notes, page.with_source = notes, not args.no_source
+    prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
+    path = args.output or page.default_path(profile, prefix)
+    output = export_to(page, profile, path, in_place=bool(args.output))
+    for line in [*notes, f"wrote {output.path}", *output.notes]:
+        say(line)
+    if args.open:
+        webbrowser.open(Path(path).absolute().as_uri())

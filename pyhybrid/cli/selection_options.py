@@ -150,6 +150,13 @@ def with_debug_info(profile: Profile, args: argparse.Namespace) -> tuple[Profile
     return profile, notes + servers.notes
 
 
+def add_no_source(parser: argparse.ArgumentParser) -> None:
+    """The option of the page."""
+    parser.add_argument(
+        "--no-source", action="store_true", help="html: without the program's source text"
+    )
+
+
 def choice_of(args: argparse.Namespace) -> Choice:
     """What these options ask for."""
     return Choice(

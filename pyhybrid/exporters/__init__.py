@@ -5,6 +5,7 @@ from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.firefox import Firefox
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.exporters.html import Html
 from pyhybrid.exporters.lttng import Lttng
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import Perf
@@ -16,7 +17,7 @@ _CLASSES: dict[str, type[Exporter]] = {
     each.name: each
     for each in (
         *(Folded, Perf, PerfMap, PStats, Callgrind, Lttng),
-        *(Pprof, Firefox, Speedscope),
+        *(Html, Pprof, Firefox, Speedscope),
     )
 }
 EXPORTERS = {name: _CLASSES[name] for name in ALL_FORMATS}

@@ -145,6 +145,22 @@ class _Rows:
             yield number, kind(*sums[number])
 
 
+def calls_by_thread(profile: Profile) -> dict[tuple[int, int], Tally]:
+    """What events counted of every function on each thread, by thread and frame id.
+
+    Sums over threads are those of `function_calls`.
+    """
+    exact = profile.exact
+    if not exact:
+        return {}
+    parent, frame, node = profile.nodes.parent, profile.nodes.frame, exact.node
+    is_outer = take(outermost(parent, frame, _calling(profile, node, set())), node)
+    of_row = take(frame, node)
+    group, first = pairs(exact.thread, of_row)
+    tallies = _Rows(exact, is_outer).tallies(Tally, group, is_outer)
+    return {(exact.thread[first[n]], of_row[first[n]]): tally for n, tally in tallies}
+
+
 def traced_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCalls]:
     """The same; raises PyhybridError where nothing was traced."""
     functions = function_calls(profile, min_time_ns)

@@ -1,0 +1,87 @@
+"""One HTML page that shows a profile: it needs no network, no server and no other program.
+
+Its script and style are made of web/, its data are columns (page/columns.py), its policy allows
+nothing else.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters.page.columns import Columns
+from pyhybrid.exporters.page.document import document
+from pyhybrid.exporters.page.samples import TICK_NS, Samples
+from pyhybrid.exporters.page.sources import sources
+from pyhybrid.exporters.page.tree import Strings, Tree
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.report.summary import as_json, summarize
+
+
+class Html(Exporter):
+    """Writes the page."""
+
+    name = "html"
+    help = "a page for a browser, which holds all it needs: flame graph, table, threads, source"
+    with_source = True  # source text that the program's files have
+    notes: Sequence[str] = ()  # what to say of the choice of samples
+
+    def default_path(self, profile: Profile, prefix: str) -> str:
+        """Where it goes if nobody says."""
+        return prefix + ".html"
+
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Write the page."""
+        strings, columns = Strings(), Columns()
+        tree = Tree(profile, strings)
+        tree.add_frames(columns)
+        tree.add_nodes(columns)
+        n_exact, unit_ns = tree.add_exact(columns)
+        tree.add_functions(columns)
+        samples = Samples(profile, tree, strings)
+        n_samples = samples.add(columns)
+        known, texts = sources(profile, samples.by_line()) if self.with_source else ([], [])
+        columns.add_text("source", texts)
+        columns.add_text("strings", strings)
+        meta = {
+            "format": 1,
+            "index": columns.index,
+            "summary": self._summary(profile),
+            "start_unix_ns": str(profile.meta.get("start_unix_ns") or ""),
+            "host": str(profile.meta.get("hostname") or ""),
+            "cpu": str(profile.meta.get("cpu") or ""),
+            "is_part": profile.is_part,
+            "tick_ns": TICK_NS,
+            "exact_unit_ns": unit_ns,
+            "threads": _threads(profile, n_samples, n_exact),
+            "sources": known,
+        }
+        program, *arguments = profile.process.argv or ["?"]
+        title = " ".join([os.path.basename(program), *arguments])
+        text = document(title, meta, columns.text())
+        file.write(text.encode("utf-8", "backslashreplace"))
+        return []
+
+    def _summary(self, profile: Profile) -> dict[str, Any]:
+        """What `report --json` says, without what the page adds up itself."""
+        summary = as_json(summarize(profile, [], list(self.notes)))
+        for name in ("functions", "paths", "lines", "written", "left_out", "min_time_ns"):
+            del summary[name]
+        return summary
+
+
+def _threads(profile: Profile, n_samples: list[int], n_exact: list[int]) -> list[dict[str, Any]]:
+    lost = dict.fromkeys(profile.threads, 0)
+    for loss in profile.losses:
+        lost[loss.thread] += loss.samples
+    return [
+        {
+            "name": thread.name,
+            "tid": thread.tid,
+            "samples": samples,
+            "exact": exact,
+            "cpu_ns": thread.cpu_ns,
+            "lost": lost[thread.id],
+        }
+        for thread, samples, exact in zip(profile.threads.values(), n_samples, n_exact, strict=True)
+    ]

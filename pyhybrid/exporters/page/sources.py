@@ -1,0 +1,62 @@
+"""The source text that the page has: the program's own files, and of libraries what is hot."""
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.report.source_text import read_source
+from pyhybrid.views.labels import shorten_file
+from pyhybrid.views.python_lines import function_lines
+
+AROUND = 12  # lines before and after a hot one of a library
+HOT = 0.001  # share of the samples, from which on a library's line is
+MAX_LINES = 20_000  # of a file
+MAX_CHARACTERS = 2_000_000  # of all
+
+
+def sources(profile: Profile, by_line: Counter[tuple[str, int]]) -> tuple[list[Any], list[str]]:
+    """What the page knows of each file, and its text, those with most samples first.
+
+    Of a file: path, note, and [first, last] of the runs of lines that its text has.
+    """
+    folder = str(profile.meta.get("cwd") or "")
+    recorded_ns = int(profile.meta.get("start_unix_ns") or 0)
+    least = HOT * sum(row.weight_ns for row in profile.sampled) / profile.period_ns
+    weights: Counter[str] = Counter()
+    hot: defaultdict[str, set[int]] = defaultdict(set)
+    for (file, line), n in by_line.items():
+        weights[file] = max(weights[file], n)
+        if n >= least:
+            hot[file].add(line)
+    recorded = {each.file for each in function_lines(profile)}
+    known, texts, room = [], [], MAX_CHARACTERS
+    for file in [*recorded, *(file for file, _ in weights.most_common() if file not in recorded)]:
+        wanted: Iterable[int] = range(1, MAX_LINES)
+        if file not in recorded and _is_librarys(file):
+            wanted = {at for line in hot[file] for at in range(line - AROUND, line + AROUND + 1)}
+        if not wanted:
+            continue
+        source = read_source(os.path.join(folder, file), wanted, recorded_ns)
+        text = "\n".join(source.lines[line] for line in sorted(source.lines))
+        if source.lines and len(text) <= room:
+            room -= len(text)
+            known.append({"file": file, "note": source.note, "runs": _runs(source.lines)})
+            texts.append(text)
+    return known, texts
+
+
+def _is_librarys(file: str) -> bool:
+    """Is it in site-packages or the standard library, or code of no Python file?"""
+    return shorten_file(file, "") != file or not file.endswith((".py", ".pyw"))
+
+
+def _runs(lines: Iterable[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for line in sorted(lines):
+        if runs and line == runs[-1][1] + 1:
+            runs[-1][1] = line
+        else:
+            runs.append([line, line])
+    return runs

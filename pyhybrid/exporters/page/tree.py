@@ -1,0 +1,148 @@
+"""The call tree of the page: folded paths, the functions on them, and what events counted."""
+
+import os
+from array import array
+from collections.abc import Iterator
+from operator import eq
+
+from pyhybrid._profile import add_up, pairs, take
+from pyhybrid.exporters.page.columns import Columns, steps
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
+from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.symbols.plumbing import is_interpreter
+from pyhybrid.views.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree, classify
+from pyhybrid.views.function_calls import calls_by_thread
+from pyhybrid.views.labels import Labels, declared_at, shorten_file, shorten_native
+from pyhybrid.views.sample_selection import PYTHON_ONLY, Choice, choose
+
+# web/src/profile.ts has these, too.
+KINDS = ("python", "native", "interpreter", "kernel", "region", "pseudo")
+INLINED, RUN, NOT_FIRST, OWN, FOLDED_AWAY = 1, 2, 4, 8, 16
+
+
+class Strings:
+    """Texts, each once, by number; number 0 is the empty one."""
+
+    def __init__(self) -> None:
+        """Only the empty one."""
+        self._number = {"": 0}
+
+    def number(self, text: str) -> int:
+        """Of this text."""
+        return self._number.setdefault(text, len(self._number))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._number)
+
+
+class Tree:
+    """The folded tree of a profile, with the page's own numbers of its frames."""
+
+    def __init__(self, profile: Profile, strings: Strings) -> None:
+        """Fold it."""
+        self._profile, self._strings = profile, strings
+        self.folded = FoldedTree.of(profile)
+        self.n_nodes = len(self.folded.parent)
+        self._by_thread = calls_by_thread(profile)
+        counted = (frame for _, frame in self._by_thread)
+        used = sorted({*self.folded.frame, *counted} - {0})
+        self._number = {frame: at for at, frame in enumerate(used, 1)}
+
+    def add_frames(self, columns: Columns) -> None:
+        """The functions; number 0 is the root."""
+        text = self._strings.number
+        labels, kinds = Labels(self._profile).of_frame, classify(self._profile)
+        on_paths = set(self.folded.frame)
+        rows = [(0,) * 8]
+        for number in self._number:
+            frame = self._profile.frames[number]
+            flags = INLINED * frame.inlined | FOLDED_AWAY * (number not in on_paths)
+            flags |= RUN * (kinds[number] in IN_RUNS)
+            flags |= NOT_FIRST * (kinds[number] == NAMELESS_START)
+            flags |= OWN * (frame.symbol == OWN_CALLBACK)
+            name = frame.name if frame.kind == "python" else labels[number]
+            place, file = self._place(frame)
+            kind = KINDS.index(self._kind(frame))
+            at = (text(place), text(file), frame.line or 0, text(declared_at(frame)))
+            short = name if frame.kind == "python" else shorten_native(name)
+            rows.append((text(name), text(short), kind, flags, *at))
+        names = ("name", "short", "kind", "flags", "place", "file", "line", "declared")
+        for column, values in zip(names, zip(*rows, strict=True), strict=True):
+            columns.add(f"frame.{column}", values)
+
+    def _kind(self, frame: Frame) -> str:
+        module = self._profile.modules.get(frame.module or 0)
+        is_c = frame.kind == "native" and module is not None and is_interpreter(module.path)
+        return "interpreter" if is_c else frame.kind
+
+    def _place(self, frame: Frame) -> tuple[str, str]:
+        """Where it is, shortly, and the whole path: of a Python function its file, of a native one
+        its library."""
+        if frame.kind == "python":
+            folder = str(self._profile.meta.get("cwd") or "")
+            return shorten_file(frame.file or "?", folder), frame.file or ""
+        module = self._profile.modules.get(frame.module or 0)
+        path = module.path if module else ""
+        return os.path.basename(path), path
+
+    def add_nodes(self, columns: Columns) -> None:
+        """The paths: how far back each one's parent is, and its function."""
+        parent, frame = self.folded.parent, self.folded.frame
+        columns.add("node.up", array("I", map(int.__sub__, range(self.n_nodes), parent)))
+        columns.add("node.frame", array("I", (self._number.get(each, 0) for each in frame)))
+
+    def add_exact(self, columns: Columns) -> tuple[list[int], int]:
+        """What events counted of each path, thread by thread: how many rows each thread has, and
+        the unit of their times in ns."""
+        exact, folded = self._profile.exact, self.folded
+        threads = list(self._profile.threads)
+        of_row = take(folded.of_node, exact.node)
+        # Else it is folded away.
+        kept = bytes(
+            map(eq, take(folded.frame, of_row), take(self._profile.nodes.frame, exact.node))
+        )
+        group, first = pairs(exact.thread, of_row)
+        n = len(first)
+        calls, total_ns, self_ns = (
+            add_up(group, each, n, kept) for each in (exact.calls, exact.total_ns, exact.self_ns)
+        )
+        counts = add_up(group, array("q", list(kept)), n)
+        order = sorted(
+            (g for g in range(n) if counts[g]),
+            key=lambda g: (exact.thread[first[g]], of_row[first[g]]),
+        )
+        unit_ns = 1000
+        while max(total_ns, default=0) // unit_ns >> 32:
+            unit_ns *= 10
+        per_thread: dict[int, list[int]] = {thread: [] for thread in threads}
+        for g in order:
+            per_thread[exact.thread[first[g]]].append(g)
+        ordered = [g for rows in per_thread.values() for g in rows]
+        columns.add(
+            "exact.node",
+            (
+                step
+                for rows in per_thread.values()
+                for step in steps(of_row[first[g]] for g in rows)
+            ),
+        )
+        columns.add("exact.calls", (calls[g] for g in ordered))
+        for name, values in (("total", total_ns), ("self", self_ns)):
+            columns.add(f"exact.{name}", ((values[g] + unit_ns // 2) // unit_ns for g in ordered))
+        return [len(rows) for rows in per_thread.values()], unit_ns
+
+    def add_functions(self, columns: Columns) -> None:
+        """What events counted of each function on each thread."""
+        threads = {thread: at for at, thread in enumerate(self._profile.threads)}
+        rows = sorted(self._by_thread.items())
+        columns.add("function.thread", (threads[thread] for (thread, _), _ in rows))
+        columns.add("function.frame", (self._number[frame] for (_, frame), _ in rows))
+        for name in ("calls", "turns", "raised", "self_ns", "total_ns"):
+            columns.add(f"function.{name}", (getattr(tally, name) for _, tally in rows))
+        if self._profile.meta.get("c_calls"):
+            # Without C functions their time is that of what called them.
+            python, _ = choose(self._profile, Choice(frames=PYTHON_ONLY))
+            alone = calls_by_thread(python)
+            own = (alone[key].self_ns if key in alone else 0 for key, _ in rows)
+            columns.add("function.python_self_ns", own)

@@ -1,0 +1,267 @@
+"""The HTML page: a browser shows what `report` says, and nothing that others wrote runs in it."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_support import FUNCTIONS, browse, figures, report
+from support import TARGETS, Run, made_once, record
+
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.timeline import times
+from pyhybrid.symbols.plumbing import is_interpreter
+
+pytestmark = [pytest.mark.needs("viewers", "chromium"), pytest.mark.once]
+
+
+@pytest.fixture
+def here(perfed: Path, tmp_path: Path) -> Path:
+    """Where its profile is, and pages may be written."""
+    (tmp_path / "out.pyhybrid").hardlink_to(perfed / "out.pyhybrid")
+    return tmp_path
+
+
+def page(folder: Path, *options: str) -> Path:
+    record(folder, "report", "--html", *options)
+    return folder / "out.html"
+
+
+def check_same(shown: list[dict[str, Any]], told: dict[str, Any]) -> None:
+    """All functions of the report are in the page's table, with the same figures."""
+    mine, theirs = figures(shown), figures(told["functions"])
+    assert theirs
+    assert {row: mine.get(row) for row in theirs} == theirs
+
+
+# What the address says, and the report's options.
+CHOICES = {
+    "": [],
+    "#threads=1": ["--thread", "loader*"],
+    "#frames=python": ["--python-only"],
+    "#frames=native": ["--native-only"],
+    "#gil=held": ["--gil", "held"],
+    "#gil=neither&frames=native": ["--gil", "neither", "--native-only"],
+}
+
+
+def quiet_moments(path: Path) -> list[int]:
+    """Times since the start, in the middle of gaps between all samples."""
+    with Profile.open(str(path)) as profile:
+        start = profile.process.start_ns or 0
+        at = sorted(ns - start for chunk in profile.timeline() for ns in times(chunk))
+    gaps = [(before + after) // 2 for before, after in pairwise(at) if after - before > 100_000]
+    return [gaps[len(gaps) // 3], gaps[2 * len(gaps) // 3]]
+
+
+def test_the_table_says_what_the_report_says(here: Path) -> None:
+    """Whatever is chosen.  (Inlined functions are found by other paths where some are left out.)"""
+    begin, end = quiet_moments(here / "out.pyhybrid")
+    within = ["--from", f"{begin / 1e9:.9f}s", "--to", f"{end / 1e9:.9f}s"]
+    choices = {**CHOICES, f"#from={begin}&to={end}": within}
+    steps = f"""
+        const shown = [];
+        for (const hash of {list(choices)}) {{
+            await go(hash);
+            shown.push(await page.evaluate('window.functions()'));
+        }}
+        return shown;
+    """
+    shown = browse(page(here, "--no-inlines"), steps)
+    for functions, options in zip(shown, choices.values(), strict=True):
+        told = report(here, "--no-inlines", *options)
+        if "--native-only" in options:
+            # The report no longer knows that importlib called builtin_exec, and shows it.
+            told["functions"] = [
+                f for f in told["functions"] if not is_interpreter(f["module"] or "")
+            ]
+        check_same(functions, told)
+    n_samples = [sum(row["samples"] for row in rows) for rows in shown]
+    assert all(n < n_samples[0] for n in n_samples[3:])
+    assert any(row["calls"] and row["samples"] for row in shown[0])
+
+
+def test_dragging_over_the_threads_zooms_everything(here: Path) -> None:
+    steps = """
+        const before = await page.evaluate('window.functions()');
+        const lanes = await page.locator('.lanes canvas').boundingBox();
+        await page.mouse.move(lanes.x + lanes.width * 0.3, lanes.y + 10);
+        await page.mouse.down();
+        await page.mouse.move(lanes.x + lanes.width * 0.6, lanes.y + 10);
+        await page.mouse.up();
+        const after = await page.evaluate('window.functions()');
+        const grey = await page.locator('td.grey').count();
+        const hash = await page.evaluate('location.hash');
+        await page.keyboard.press('Escape');
+        return {before, after, grey, hash, again: await page.evaluate('window.functions()')};
+    """
+    done = browse(page(here), steps)
+    check_same(done["before"], report(here))
+
+    def samples(rows: list[dict[str, Any]]) -> int:
+        return sum(row["samples"] for row in rows)
+
+    assert 0 < samples(done["after"]) < samples(done["before"])
+    assert all(row["calls"] is None for row in done["after"])
+    assert done["grey"]
+    assert "from=" in done["hash"] and "to=" in done["hash"]
+    assert done["again"] == done["before"]
+
+
+def test_the_address_keeps_the_view(here: Path) -> None:
+    file = page(here)
+    steps = """
+        await page.fill('#search', 'leaf');
+        await page.click('tbody tr[data-frame]');
+        await page.getByRole('tab', {name: 'Callers and callees'}).click();
+        return await page.evaluate('location.hash');
+    """
+    hash = browse(file, steps)
+    again = """
+        const selected = await page.locator('.selected b').textContent();
+        const callers = await page.locator('[aria-label^=Callers]').count();
+        return [await page.inputValue('#search'), selected, callers > 0];
+    """
+    assert browse(file, again, hash) == ["leaf", "leaf", True]
+
+
+def test_keys_and_what_is_read_aloud(here: Path) -> None:
+    """Keys move through the flame graph; axe-core finds nothing wrong, in either theme."""
+    steps = """
+        await page.focus('canvas[aria-label^="Flame graph"]');
+        const told = [];
+        for (const key of ['ArrowDown', 'ArrowDown', 'ArrowDown', 'Enter']) {
+            await page.keyboard.press(key);
+            told.push(await page.locator('.spoken').first().textContent());
+        }
+        const hash = await page.evaluate('location.hash');
+        const wrong = await axe();
+        await page.emulateMedia({colorScheme: 'dark'});
+        return {told, hash, wrong: [...wrong, ...await axe()]};
+    """
+    done = browse(page(here), steps)
+    assert done["wrong"] == []
+    assert done["told"][0].startswith("all: ")
+    assert all("%" in told for told in done["told"][1:3])
+    assert "focus=" in done["hash"]
+
+
+def test_all_views_are_drawn(here: Path) -> None:
+    """Each one's canvases have several colours, also where there is little room."""
+    steps = """
+        const drawn = () => [...document.querySelectorAll('canvas')].map((canvas) => {
+            const {width, height} = canvas;
+            const canvas2 = new OffscreenCanvas(width, height);
+            const copy = canvas2.getContext('2d', {willReadFrequently: true});
+            copy.drawImage(canvas, 0, 0);
+            const {data} = copy.getImageData(0, 0, width, height);
+            return new Set(new Uint32Array(data.buffer)).size;
+        });
+        const colors = {};
+        const frame = await page.locator('tbody tr[data-frame]').first().getAttribute('data-frame');
+        for (const width of [1280, 400]) {
+            await page.setViewportSize({width, height: 800});
+            for (const view of ['flame', 'inverted', 'callers', 'source']) {
+                await go(`#view=${view}&function=${frame}`);
+                colors[view + width] = await page.evaluate(drawn);
+            }
+        }
+        return colors;
+    """
+    colors = browse(page(here), steps)
+    assert [len(each) for each in colors.values()] == 2 * [2, 2, 3, 1]
+    assert min(map(min, colors.values())) > 3
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_once(
+        tmp_path_factory,
+        "hostile",
+        lambda folder: record(folder, "--format", "html", TARGETS / "hostile.py"),
+    )
+
+
+def test_names_are_no_markup(hostile: Path) -> None:
+    steps = """
+        const images = async () => await page.locator('img').count();
+        const text = await page.locator('body').textContent();
+        await page.fill('#search', 'onerror');
+        await page.click('tbody tr[data-frame]');
+        await page.getByRole('tab', {name: 'Source'}).click();
+        await page.hover('.lanes .lane >> nth=0');
+        const source = await page.locator('.code').textContent();
+        return {images: await images(), text, source, title: await page.title()};
+    """
+    told = browse(hostile / "out.html", steps)
+    assert told["images"] == 0
+    assert "</script><img src=x onerror=alert(1)>" in told["text"]
+    assert "# </script><img src=x onerror=alert(2)>" in told["source"]
+    assert told["title"] == "python " + str(TARGETS / "hostile.py")
+
+
+def policy(text: str) -> str:
+    return text.partition('Content-Security-Policy" content="')[2].partition('"')[0]
+
+
+def test_nothing_else_may_run_or_load(hostile: Path) -> None:
+    text = (hostile / "out.html").read_text()
+    told = policy(text)
+    assert "default-src 'none'" in told
+    assert "unsafe" not in told and "http" not in told
+    steps = """
+        return await page.evaluate(async () => {
+            const script = document.createElement('script');
+            script.textContent = 'window.ran = true';
+            document.body.append(script);
+            let fetched = true;
+            try { await fetch('data:text/plain,x'); } catch { fetched = false; }
+            return [window.ran ?? false, fetched];
+        });
+    """
+    with pytest.raises(AssertionError, match="Content Security Policy"):
+        browse(hostile / "out.html", steps)
+
+
+def data_of(file: Path) -> bytes:
+    text = file.read_text()
+    packed = text.partition('id="data">')[2].partition("<")[0]
+    return zlib.decompress(base64.b64decode(packed), wbits=31)
+
+
+def test_source_text_can_be_left_out(hostile: Path, tmp_path: Path) -> None:
+    marker = b"What a page must not run"
+    assert marker in data_of(hostile / "out.html")
+    assert b"holds" not in data_of(hostile / "out.html")
+    out = tmp_path / "without.html"
+    record(hostile, "report", "--html", "--no-source", "-o", str(out))
+    assert marker not in data_of(out)
+    assert "source text" not in browse(out, "return await page.locator('.facts').textContent();")
+    told = browse(hostile / "out.html", "return await page.locator('.facts').textContent();")
+    assert "source text" in told
+
+
+@pytest.fixture
+def run(pyhybrid: Callable[..., Run]) -> Iterator[Callable[..., Run]]:
+    yield pyhybrid
+
+
+def test_without_samples_it_shows_exact_times(run: Callable[..., Run]) -> None:
+    done = run("--mode", "trace", "--format", "html", TARGETS / "selected.py")
+    told = report(done.folder)
+    shown = browse(done.path("out.html"), FUNCTIONS)
+    check_same(shown, told)
+    heads = "return await page.locator('.functions th').allTextContents();"
+    assert not any("with native" in head for head in browse(done.path("out.html"), heads))
+
+
+def test_a_short_run(run: Callable[..., Run]) -> None:
+    """Of few samples the shares are rough, and the page says so."""
+    done = run("--format", "html", "-c", "sum(range(10**5))")
+    steps = "return await page.locator('.facts .amber').allTextContents();"
+    assert any("few" in fact for fact in browse(done.path("out.html"), steps))

@@ -1,0 +1,113 @@
+// What was measured, how well, and what it cost: the first thing to see.  Amber: read the rest with care.
+import type { ComponentChildren } from "preact";
+import { count, plural, shortCount, time, when } from "./format";
+import type { Profile } from "./profile";
+
+interface Fact {
+  name: string;
+  value: ComponentChildren;
+  help: string;
+  amber?: boolean;
+}
+
+const share = (value: number) => `${(100 * value).toFixed(1)} %`;
+
+export function facts(profile: Profile): Fact[] {
+  const s = profile.summary;
+  const found: Fact[] = [];
+  if (s.wall_ns !== null) {
+    const cpu = s.cpu_ns === null ? "" : `, CPU ${time(s.cpu_ns)}`;
+    found.push({ name: "ran", value: `${time(s.wall_ns)}${cpu}`, help: `${plural(s.n_threads, "thread")}, ${s.n_busy_threads} busy` });
+  }
+  if (s.mode !== "trace") found.push(...sampled(profile));
+  if (s.calls !== null) {
+    const c = s.c_calls === null ? "" : `, ${count(s.c_calls)} of ${s.n_c_traced} C functions`;
+    found.push({ name: "calls", value: `${shortCount(s.calls)} of ${count(s.n_traced ?? 0)} functions`, help: `${count(s.calls)} calls of Python functions${c}: all are counted and timed` });
+  }
+  found.push(...costs(profile));
+  if (s.n_forked || s.n_spawned) {
+    const n = (s.n_forked ?? 0) + (s.n_spawned ?? 0);
+    found.push({ name: "not profiled", value: n === 1 ? "1 child process" : `${n} child processes`, help: `${s.n_forked} forked, ${s.n_spawned} spawned`, amber: true });
+  }
+  return found;
+}
+
+function sampled({ summary: s, meta }: Profile): Fact[] {
+  const lost = Object.values(s.losses).reduce((sum, n) => sum + n, 0);
+  const reasons = Object.entries(s.losses).map(([reason, n]) => `${count(n)} ${reason.replaceAll("_", " ")}`);
+  const slow = s.hz_reached !== null && s.hz !== null && s.hz_reached < 0.9 * s.hz;
+  const few = s.recorded < 200;
+  const unseen = s.missed_weight_ns > 0.02 * (s.recorded_weight_ns + s.missed_weight_ns);
+  const found: Fact[] = [
+    {
+      name: "samples",
+      value: `${count(s.recorded)}${lost ? `, ${count(lost)} lost` : ""}${few ? ": few" : ""}`,
+      help: `${count(s.signals)} signals; lost: ${reasons.join(", ") || "none"}; ${time(s.missed_weight_ns)} without a signal${few ? "; shares of few samples are rough" : ""}`,
+      amber: few || unseen || lost > 0.01 * s.signals,
+    },
+    {
+      name: "rate",
+      value: `${s.hz_reached === null ? "?" : Math.round(s.hz_reached)} Hz of ${s.clock} time`,
+      help: `${s.hz_asked} Hz asked, set to ${s.hz}; by ${s.engine}${s.engine_reason ? `: ${s.engine_reason}` : ""}${s.wall_threads.length ? `; only threads ${s.wall_threads.join(", ")}` : ""}${meta.is_part ? "; only some samples are shown" : ""}`,
+      amber: slow,
+    },
+  ];
+  const { complete = 0, re_anchored = 0, gapped = 0, truncated = 0 } = s.quality;
+  if (s.recorded) {
+    found.push({
+      name: "whole stacks",
+      value: share(complete + re_anchored),
+      help: `${share(complete)} complete, ${share(re_anchored)} re-anchored at the next Python frame, ${share(gapped)} with a gap, ${share(truncated)} truncated`,
+      amber: gapped + truncated > 0.02,
+    });
+    const waited = s.gil.waiting ?? 0;
+    const off = s.off_cpu === null ? "" : `, off the CPU ${share(s.off_cpu)}`;
+    found.push({ name: "GIL", value: `held ${share(s.gil.held ?? 0)}, waited ${share(waited)}${off}`, help: "of the samples: their threads held the GIL, or waited for it", amber: waited > 0.1 });
+  }
+  return found;
+}
+
+function costs({ summary: s }: Profile): Fact[] {
+  const parts: string[] = [];
+  if (s.overhead !== null) parts.push(`sampling ${share(s.overhead)}`);
+  const counting = s.counting_ns !== null && s.cpu_ns ? s.counting_ns / s.cpu_ns : null;
+  if (counting !== null) parts.push(`counting ${share(counting)}`);
+  if (!parts.length) return [];
+  const handler = s.handler_median_ns === null ? "" : `signal handler: median ${time(s.handler_median_ns)}, p99 ${time(s.handler_p99_ns ?? 0)}; `;
+  const turns = s.turns === null ? "" : `${count(s.turns)} calls and resumes counted`;
+  return [{ name: "cost", value: parts.join(", "), help: `of the CPU time, estimated; ${handler}${turns}`, amber: (s.overhead ?? 0) > 0.1 || (counting ?? 0) > 0.3 }];
+}
+
+export function Banner({ profile }: { profile: Profile }) {
+  const { summary: s, meta } = profile;
+  const program = [s.argv[0]?.replace(/.*\//, ""), ...s.argv.slice(1)].filter(Boolean).join(" ") || "?";
+  const where = [when(meta.start_unix_ns), `Python ${s.python}`, `pid ${s.pid}`, meta.host, meta.cpu].filter(Boolean).join(" · ");
+  const notes = [...(s.complete ? [] : ["the process was killed, or the end of its profile is missing"]), ...s.notes];
+  return (
+    <header>
+      <h1 title={s.argv.join(" ")}>{program}</h1>
+      <p class="muted where">{where}</p>
+      <dl class="facts">
+        {facts(profile).map((fact) => (
+          <div key={fact.name} class={fact.amber ? "amber" : ""} title={fact.help}>
+            <dt>{fact.name}</dt>
+            <dd>{fact.value}</dd>
+          </div>
+        ))}
+        {meta.sources.length > 0 && (
+          <div title="Before you send it: --no-source leaves it out.">
+            <dt>holds</dt>
+            <dd>source text</dd>
+          </div>
+        )}
+      </dl>
+      {notes.length > 0 && (
+        <ul class="notes">
+          {notes.map((note) => (
+            <li key={note}>{note}</li>
+          ))}
+        </ul>
+      )}
+    </header>
+  );
+}

@@ -1,0 +1,237 @@
+// A flame graph on a canvas: the root above, each function below what called it.  Keys and a line of text
+// tell the same to those who do not see it.
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { exactOf, layout, pathText, selfOf, type Box } from "./boxes";
+import { prepare, type Palette } from "./colors";
+import { count, percent, time } from "./format";
+import { KINDS, type Profile } from "./profile";
+import type { Sums } from "./selection";
+
+export const ROW = 18;
+const CHARACTER = 5.9; // pixels, about, in a font of 11
+
+export interface FlameProps {
+  label: string;
+  profile: Profile;
+  sums: Sums;
+  roots: Box[];
+  focus: readonly number[];
+  onFocus: (path: number[]) => void;
+  selected: number;
+  onSelect: (frame: number) => void;
+  matches: Uint8Array | null;
+  colors: Palette;
+  /** The way leads up: its top is the bottom row. */
+  flip?: boolean;
+  /** CSS pixels, at most. */
+  height: number;
+  width: number;
+}
+
+export function FlameGraph(props: FlameProps) {
+  const { profile, sums, roots, colors, matches, selected, focus, flip = false, width } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const [hover, setHover] = useState<{ box: Box; x: number; y: number } | null>(null);
+  const [cursor, setCursor] = useState<Box | null>(null);
+  const [top, setTop] = useState(0);
+
+  const all = roots.reduce((sum, each) => sum + each.weight, 0);
+  const boxes = useMemo(() => layout(roots, all, width, focus, sums), [roots, width, focus, sums]);
+  const depth = boxes.reduce((most, each) => Math.max(most, each.depth + 1), 1);
+  const wanted = depth * ROW;
+  const height = Math.min(wanted, props.height);
+  const yOf = (each: Box) => (flip ? wanted - (each.depth + 1) * ROW : each.depth * ROW);
+
+  useEffect(() => {
+    setCursor(null);
+    setHover(null);
+  }, [boxes]);
+  useLayoutEffect(() => {
+    if (flip && scroller.current) scroller.current.scrollTop = wanted;
+  }, [boxes, flip]);
+
+  useLayoutEffect(() => {
+    const context = prepare(canvas.current!, width, height);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    const scroll = scroller.current!.scrollTop;
+    for (const each of boxes) {
+      const y = yOf(each) - scroll;
+      if (y < -ROW || y > height) continue;
+      draw(context, each, y, profile, colors, matches, selected);
+    }
+    const marked = cursor ?? hover?.box;
+    if (marked) {
+      context.strokeStyle = colors.outline;
+      context.lineWidth = cursor ? 2 : 1;
+      context.strokeRect(marked.x + 0.5, yOf(marked) - scroll + 0.5, Math.max(marked.width - 1.5, 1), ROW - 2);
+    }
+  }, [boxes, colors, matches, selected, hover?.box, cursor, top, height, width]);
+
+  const at = (event: MouseEvent): Box | null => {
+    const place = canvas.current!.getBoundingClientRect();
+    const y = event.clientY - place.top + scroller.current!.scrollTop;
+    const x = event.clientX - place.left;
+    const row = flip ? depth - 1 - Math.floor(y / ROW) : Math.floor(y / ROW);
+    return boxes.find((each) => each.depth === row && x >= each.x && x < each.x + each.width) ?? null;
+  };
+  const pathOf = (each: Box): number[] => {
+    const path: number[] = [];
+    const middle = each.x + each.width / 2;
+    for (let row = 0; row <= each.depth; row++) {
+      const found = boxes.find((one) => one.depth === row && one.x <= middle && middle < one.x + one.width);
+      if (found) path.push(found.frame);
+    }
+    return path;
+  };
+  const zoom = (each: Box) => {
+    const path = pathOf(each);
+    props.onFocus(path.length === focus.length && !each.isContext ? path.slice(0, -1) : path);
+    if (each.frame) props.onSelect(each.frame);
+  };
+  const onKey = (event: KeyboardEvent) => {
+    const now = cursor ?? boxes.find((each) => !each.isContext) ?? boxes[0];
+    if (!now) return;
+    const step = { ArrowDown: flip ? -1 : 1, ArrowUp: flip ? 1 : -1, ArrowRight: 0, ArrowLeft: 0 }[event.key];
+    if (step !== undefined) {
+      event.preventDefault();
+      const next = cursor ? neighbour(boxes, now, event.key, step) : now;
+      if (!next) return;
+      setCursor(next);
+      const y = yOf(next);
+      const shown = scroller.current!;
+      if (y < shown.scrollTop) shown.scrollTop = y;
+      if (y + ROW > shown.scrollTop + height) shown.scrollTop = y + ROW - height;
+    } else if (event.key === "Enter" && cursor) {
+      zoom(cursor);
+    } else if (event.key === "Backspace" && focus.length) {
+      props.onFocus(focus.slice(0, -1));
+    }
+  };
+
+  const told = cursor ?? hover?.box ?? null;
+  return (
+    <div class="flame">
+      <div ref={scroller} class="scroller" onScroll={(event) => setTop(event.currentTarget.scrollTop)} style={{ height: `${height}px` }}>
+        <div style={{ height: `${wanted}px` }}>
+          <canvas
+            ref={canvas}
+            tabIndex={0}
+            role="application"
+            aria-label={`${props.label}: arrow keys move, Enter zooms, Backspace zooms out. The table below has the same figures.`}
+            onMouseMove={(event) => {
+              const box = at(event);
+              setHover(box && { box, x: event.clientX, y: event.clientY });
+            }}
+            onMouseLeave={() => setHover(null)}
+            onClick={(event) => {
+              const box = at(event);
+              if (box) zoom(box);
+            }}
+            onKeyDown={onKey}
+            onBlur={() => setCursor(null)}
+          />
+        </div>
+      </div>
+      {hover && <Tip box={hover.box} x={hover.x} y={hover.y} profile={profile} sums={sums} all={all} />}
+      <p class="spoken" aria-live="polite">
+        {told && cursor ? spoken(told, profile, sums, pathOf(told)) : ""}
+      </p>
+    </div>
+  );
+}
+
+function draw(
+  context: CanvasRenderingContext2D,
+  each: Box,
+  y: number,
+  profile: Profile,
+  colors: Palette,
+  matches: Uint8Array | null,
+  selected: number,
+): void {
+  const { frame, x, width } = each;
+  const isRoot = frame === 0;
+  const isMatch = matches !== null && matches[frame] === 1;
+  context.globalAlpha = (each.isContext ? 0.5 : 1) * (matches && !isMatch && !isRoot ? 0.35 : 1);
+  context.fillStyle = isRoot ? colors.off : isMatch ? colors.match : colors.kinds[profile.frames.kind[frame]!]!;
+  const wide = Math.max(width - (width > 3 ? 1 : 0.2), 0.4);
+  context.fillRect(x, y, wide, ROW - 1);
+  if (profile.isInlined(frame) && width > 4) {
+    // Inlined code has no call of its own: a broken edge.
+    context.fillStyle = colors.gap;
+    for (let at = y + 1; at < y + ROW - 2; at += 4) context.fillRect(x, at, 2, 2);
+  }
+  if (frame && frame === selected && width > 2) {
+    context.strokeStyle = colors.outline;
+    context.lineWidth = 1.5;
+    context.strokeRect(x + 0.75, y + 0.75, wide - 1.5, ROW - 2.5);
+  }
+  const room = Math.floor((width - 8) / CHARACTER);
+  if (room >= 3) {
+    context.globalAlpha = each.isContext ? 0.7 : 1;
+    context.fillStyle = isMatch ? colors.onMatch : colors.text;
+    context.fillText(cut(isRoot ? "all" : profile.short(frame), room), x + 4, y + ROW / 2);
+  }
+  context.globalAlpha = 1;
+}
+
+function cut(text: string, room: number): string {
+  return text.length <= room ? text : `${text.slice(0, room - 1)}…`;
+}
+
+function neighbour(boxes: Box[], now: Box, key: string, step: number): Box | null {
+  const middle = now.x + now.width / 2;
+  if (step) {
+    const row = boxes.filter((each) => each.depth === now.depth + step);
+    const inside = row.filter((each) => (step > 0 ? each.x >= now.x - 0.01 && each.x < now.x + now.width : each.x <= middle && middle < each.x + each.width));
+    return inside.sort((a, b) => b.width - a.width)[0] ?? null;
+  }
+  const row = boxes.filter((each) => each.depth === now.depth && each.isContext === now.isContext).sort((a, b) => a.x - b.x);
+  return row[row.indexOf(now) + (key === "ArrowRight" ? 1 : -1)] ?? null;
+}
+
+function spoken(each: Box, profile: Profile, sums: Sums, path: number[]): string {
+  if (!each.frame) return `all: ${time(each.weight)}`;
+  const exact = exactOf(each, sums);
+  const calls = exact ? `, ${count(exact.calls)} calls` : "";
+  return `${profile.label(each.frame)}: ${time(each.weight)}, ${percent(each.weight, sums.all)}${calls}; ${pathText(path.filter(Boolean).slice(0, -1), profile)}`;
+}
+
+function Tip({ box, x, y, profile, sums, all }: { box: Box; x: number; y: number; profile: Profile; sums: Sums; all: number }) {
+  const { frame } = box;
+  const self = box.weights ? null : selfOf(box, sums);
+  const exact = exactOf(box, sums);
+  const left = Math.min(x + 14, window.innerWidth - 460);
+  const style = { left: `${Math.max(4, left)}px`, ...(y > window.innerHeight - 160 ? { bottom: `${window.innerHeight - y + 14}px` } : { top: `${y + 16}px` }) };
+  if (!frame) return null;
+  return (
+    <div class="tip" role="tooltip" style={style}>
+      <b>{profile.name(frame)}</b>
+      <div class="muted">
+        {KIND_NAMES[KINDS[profile.frames.kind[frame]!]!]}
+        {profile.isInlined(frame) && ", inlined"} {profile.place(frame) && `· ${profile.place(frame)}`}
+      </div>
+      <div>
+        {time(box.weight)}, {percent(box.weight, sums.all)}
+        {all < sums.all * 0.999 && ` (${percent(box.weight, all)} of this view)`}
+        {self !== null && <span class="muted"> · itself {time(self)}</span>}
+      </div>
+      {exact && (
+        <div>
+          {count(exact.calls)} calls, {time(exact.total)} <span class="muted">exact, {exact.calls ? `${time(exact.total / exact.calls)} a call` : ""}</span>
+        </div>
+      )}
+    </div>
+  );
+}
+
+export const KIND_NAMES: Record<(typeof KINDS)[number], string> = {
+  python: "Python",
+  native: "C, C++, Rust",
+  interpreter: "interpreter's C",
+  kernel: "kernel",
+  region: "region",
+  pseudo: "profiler's mark",
+};

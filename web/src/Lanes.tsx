@@ -1,0 +1,148 @@
+// A lane for each thread: how much of a CPU it used, and what it had to do with the GIL.  Dragging zooms
+// everything to that time.
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { prepare, type Palette } from "./colors";
+import { axisTime, percent, time } from "./format";
+import { HELD, OFF_CPU, WAITING, type Profile, type Thread } from "./profile";
+
+const LANE = 26;
+const AXIS = 18;
+const FIRST = 8; // lanes that are shown at once
+
+export interface LanesProps {
+  profile: Profile;
+  colors: Palette;
+  width: number;
+  from: number | null;
+  to: number | null;
+  threads: readonly number[];
+  onTime: (from: number | null, to: number | null) => void;
+  onThreads: (threads: number[]) => void;
+}
+
+export function Lanes(props: LanesProps) {
+  const { profile, colors, threads } = props;
+  const [all, setAll] = useState(false);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [drag, setDrag] = useState<[number, number] | null>(null);
+  const order = profile.threads.map((_, i) => i).sort((a, b) => profile.threads[b]!.weight - profile.threads[a]!.weight || a - b);
+  const shown = all ? order : order.slice(0, FIRST);
+  const labels = Math.min(190, props.width * 0.28);
+  const width = Math.max(50, props.width - labels);
+  const height = shown.length * LANE + AXIS;
+  const end = profile.end;
+  const toX = (ns: number) => (ns / end) * width;
+  const weight = profile.threads.reduce((sum, each) => sum + each.weight, 0);
+
+  useLayoutEffect(() => {
+    const context = prepare(canvas.current!, width, height);
+    context.font = "10px system-ui, sans-serif";
+    shown.forEach((thread, row) => {
+      context.globalAlpha = threads.length && !threads.includes(thread) ? 0.3 : 1;
+      drawLane(context, profile.threads[thread]!, profile, row * LANE, width, colors);
+    });
+    context.globalAlpha = 1;
+    drawAxis(context, end, width, shown.length * LANE, colors);
+    const [from, to] = drag ? [Math.min(...drag), Math.max(...drag)] : [toX(props.from ?? 0), toX(props.to ?? end)];
+    context.fillStyle = colors.veil;
+    context.fillRect(0, 0, from, height - AXIS);
+    context.fillRect(to, 0, width - to, height - AXIS);
+  }, [profile, colors, width, height, all, threads, props.from, props.to, drag]);
+
+  const x = (event: PointerEvent) => Math.max(0, Math.min(width, event.clientX - canvas.current!.getBoundingClientRect().left));
+  const release = () => {
+    if (!drag) return;
+    const [low, high] = [Math.min(...drag), Math.max(...drag)];
+    setDrag(null);
+    if (high - low < 3) props.onTime(null, null);
+    else props.onTime(Math.round((low / width) * end), Math.round((high / width) * end));
+  };
+  return (
+    <section class="lanes" aria-label="Threads over time">
+      <div class="names" style={{ width: `${labels}px` }}>
+        {shown.map((thread) => {
+          const each = profile.threads[thread]!;
+          const pressed = threads.includes(thread);
+          return (
+            <button
+              class="lane"
+              key={thread}
+              aria-pressed={pressed}
+              title={`${each.name}, tid ${each.tid}: ${time(each.weight)}${each.lost ? `, ${each.lost} samples lost` : ""}; click: this thread alone`}
+              onClick={(event) => {
+                const more = event.shiftKey || event.ctrlKey || event.metaKey;
+                const others = threads.filter((one) => one !== thread);
+                props.onThreads(pressed ? (more ? others : []) : more ? [...others, thread] : [thread]);
+              }}
+            >
+              <span class="name">{each.name}</span>
+              <span class="muted">{percent(each.weight, weight)}</span>
+            </button>
+          );
+        })}
+      </div>
+      <canvas
+        ref={canvas}
+        onPointerDown={(event) => {
+          canvas.current!.setPointerCapture(event.pointerId);
+          setDrag([x(event), x(event)]);
+        }}
+        onPointerMove={(event) => drag && setDrag([drag[0], x(event)])}
+        onPointerUp={release}
+        onPointerCancel={() => setDrag(null)}
+        title="drag: only this time; click: all"
+      />
+      {order.length > FIRST && (
+        <button class="more" onClick={() => setAll(!all)}>
+          {all ? "fewer threads" : `${order.length - FIRST} more threads`}
+        </button>
+      )}
+    </section>
+  );
+}
+
+/** What the thread did in each pixel: held the GIL, neither, waited for it, was off the CPU. */
+function drawLane(context: CanvasRenderingContext2D, thread: Thread, profile: Profile, y: number, width: number, colors: Palette): void {
+  const columns = Math.max(1, Math.floor(width));
+  const sums = [0, 1, 2, 3].map(() => new Float64Array(columns));
+  const perColumn = profile.end / columns;
+  for (let i = thread.begin; i < thread.end; i++) {
+    const state = profile.state[i]!;
+    const gil = (state & ~OFF_CPU) % 3;
+    const row = state & OFF_CPU ? 3 : gil === HELD ? 0 : gil === WAITING ? 2 : 1;
+    // A sample stands for the time before it.
+    let left = profile.periods[i]! * profile.period;
+    for (let at = Math.min(columns - 1, Math.floor(profile.time[i]! / perColumn)); left > 0 && at >= 0; at--) {
+      const part = Math.min(left, perColumn);
+      sums[row]![at]! += part;
+      left -= part;
+    }
+  }
+  const shades = [colors.held, colors.neither, colors.waiting, colors.off];
+  const tall = LANE - 4;
+  for (let column = 0; column < columns; column++) {
+    let bottom = y + LANE - 2;
+    for (let row = 0; row < 4; row++) {
+      const high = Math.min((sums[row]![column]! / perColumn) * tall, bottom - y - 2);
+      if (high <= 0) continue;
+      context.fillStyle = shades[row]!;
+      context.fillRect(column, bottom - high, 1, high);
+      bottom -= high;
+    }
+  }
+  context.fillStyle = colors.axis;
+  context.fillRect(0, y + LANE - 1.5, width, 0.5);
+}
+
+export function drawAxis(context: CanvasRenderingContext2D, end: number, width: number, y: number, colors: Palette): void {
+  const least = (end / width) * 80;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least)!;
+  context.fillStyle = colors.axis;
+  context.textBaseline = "top";
+  for (let at = 0; at <= end; at += step) {
+    const x = (at / end) * width;
+    context.fillRect(x, y, 1, 4);
+    context.fillText(axisTime(at, step), x + 3, y + 3);
+  }
+}

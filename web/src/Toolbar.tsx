@@ -1,0 +1,116 @@
+// What to show, and of what.
+import { time } from "./format";
+import { KINDS, type Profile } from "./profile";
+import { KIND_NAMES } from "./FlameGraph";
+import type { Gil } from "./selection";
+import { VIEWS, type State, type View } from "./state";
+import type { Frames } from "./tree";
+
+const TITLES: Record<View, [title: string, help: string]> = {
+  flame: ["Flame graph", "the root above, what a function called below it; width is time"],
+  inverted: ["Inverted", "where the time is spent above, what called it below"],
+  callers: ["Callers and callees", "of the chosen function"],
+  source: ["Source", "lines, and the samples on each"],
+};
+
+interface ToolbarProps {
+  profile: Profile;
+  state: State;
+  hasExact: boolean;
+  matched: string;
+  badSearch: boolean;
+  nSamples: string;
+  change: (patch: Partial<State>) => void;
+}
+
+export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples, change }: ToolbarProps) {
+  const isPart = state.threads.length > 0 || state.from !== null || state.to !== null || state.gil !== "any";
+  return (
+    <nav class="toolbar" aria-label="What to show">
+      <div class="tabs" role="tablist" aria-label="View">
+        {VIEWS.map((view, i) => (
+          <button key={view} role="tab" aria-selected={state.view === view} title={`${TITLES[view][1]} (${i + 1})`} onClick={() => change({ view, focus: [] })}>
+            {TITLES[view][0]}
+          </button>
+        ))}
+      </div>
+      <label class="search">
+        <input
+          type="search"
+          id="search"
+          placeholder="Search (regex)  /"
+          aria-label="Search functions by regular expression"
+          aria-invalid={badSearch}
+          value={state.search}
+          onInput={(event) => change({ search: event.currentTarget.value })}
+        />
+        <output>{badSearch ? "no regular expression" : matched}</output>
+      </label>
+      <label>
+        frames{" "}
+        <select value={state.frames} onChange={(event) => change({ frames: event.currentTarget.value as Frames, focus: [] })}>
+          <option value="all">all</option>
+          <option value="python">Python only</option>
+          <option value="native">native only</option>
+        </select>
+      </label>
+      {profile.nSamples > 0 && (
+        <label>
+          GIL{" "}
+          <select value={state.gil} onChange={(event) => change({ gil: event.currentTarget.value as Gil })}>
+            {["any", "held", "waiting", "neither"].map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </label>
+      )}
+      {profile.hasExact && profile.nSamples > 0 && (
+        <label title="what the width of a box is">
+          width{" "}
+          <select value={state.measure} disabled={!hasExact} onChange={(event) => change({ measure: event.currentTarget.value as State["measure"], focus: [] })}>
+            <option value="samples">samples</option>
+            <option value="exact">exact time of Python</option>
+          </select>
+        </label>
+      )}
+      <span class="muted chosen">
+        {nSamples}
+        {(state.from !== null || state.to !== null) && ` from ${time(state.from ?? 0)} to ${time(state.to ?? profile.end)}`}
+        {isPart && (
+          <button onClick={() => change({ threads: [], from: null, to: null, gil: "any" })} title="Esc">
+            show all
+          </button>
+        )}
+      </span>
+    </nav>
+  );
+}
+
+export function Legend({ profile, hasTime }: { profile: Profile; hasTime: boolean }) {
+  const used = KINDS.filter((kind, i) => (kind !== "region" && kind !== "pseudo") || profile.frames.kind.includes(i));
+  return (
+    <p class="legend">
+      {used.map((kind) => (
+        <span key={kind}>
+          <i class={`kind ${kind}`} />
+          {KIND_NAMES[kind]}
+        </span>
+      ))}
+      {hasTime && (
+        <span class="gil">
+          threads: <i class="held" />
+          held the GIL <i class="neither" />
+          ran without it <i class="waiting" />
+          waited for it
+          {profile.summary.off_cpu !== null && (
+            <>
+              {" "}
+              <i class="off" />
+              off the CPU
+            </>
+          )}
+        </span>
+      )}
+    </p>
+  );
+}

@@ -1,0 +1,135 @@
+// Where the boxes of a flame graph are.  A box stands for nodes of the tree that have one function and one
+// way to the root of the view; what is below it are these nodes' children, or, where the way leads up,
+// their parents, by function.
+import type { Profile } from "./profile";
+import type { Sums } from "./selection";
+
+export interface Box {
+  frame: number;
+  nodes: number[];
+  /** Of each node, where the way leads up: how much of it comes from where the way began. */
+  weights: number[] | null;
+  weight: number;
+  x: number;
+  width: number;
+  depth: number;
+  /** Above what the view is zoomed to. */
+  isContext: boolean;
+}
+
+const LEAST = 0.6; // pixels
+
+function box(frame: number, up: boolean): Box {
+  return { frame, nodes: [], weights: up ? [] : null, weight: 0, x: 0, width: 0, depth: 0, isContext: false };
+}
+
+const byWeight = (a: Box, b: Box) => b.weight - a.weight || a.frame - b.frame;
+
+/** What is below a box, the widest first. */
+export function below(parent: Box, sums: Sums): Box[] {
+  const { tree, total } = sums;
+  const found = new Map<number, Box>();
+  const up = parent.weights;
+  const add = (node: number, weight: number) => {
+    const frame = tree.frame[node]!;
+    let of = found.get(frame);
+    if (!of) found.set(frame, (of = box(frame, up !== null)));
+    of.nodes.push(node);
+    of.weights?.push(weight);
+    of.weight += weight;
+  };
+  parent.nodes.forEach((node, i) => {
+    if (up) {
+      const above = tree.parent[node]!;
+      if (above) add(above, up[i]!);
+      return;
+    }
+    for (let child = tree.firstChild[node]!; child; child = tree.nextSibling[child]!) if (total[child]) add(child, total[child]!);
+  });
+  return [...found.values()].sort(byWeight);
+}
+
+/** The whole tree: one box, the root's. */
+export function wholeTree(sums: Sums): Box {
+  return { ...box(0, false), nodes: [0], weight: sums.all };
+}
+
+/** One box, below which are the functions where time was spent, and what called them. */
+export function inverted(sums: Sums): Box[] {
+  const found = new Map<number, Box>();
+  for (let node = 1; node < sums.tree.size; node++) {
+    const weight = sums.self[node]!;
+    if (!weight) continue;
+    const frame = sums.tree.frame[node]!;
+    let of = found.get(frame);
+    if (!of) found.set(frame, (of = box(frame, true)));
+    of.nodes.push(node);
+    of.weights!.push(weight);
+    of.weight += weight;
+  }
+  return [...found.values()].sort(byWeight);
+}
+
+/** All of a function's outermost activations: with what they called, or `up`, with what called them. */
+export function ofFunction(sums: Sums, frame: number, up: boolean): Box {
+  const one = box(frame, up);
+  const { tree, total } = sums;
+  for (let node = 1; node < tree.size; node++) {
+    if (tree.frame[node] === frame && tree.isOuter[node] && total[node]) {
+      one.nodes.push(node);
+      one.weights?.push(total[node]!);
+      one.weight += total[node]!;
+    }
+  }
+  return one;
+}
+
+/** The boxes that are wide enough to be seen; those on the way to `focus` (functions) are as wide as all. */
+export function layout(roots: Box[], all: number, width: number, focus: readonly number[], sums: Sums): Box[] {
+  const boxes: Box[] = [];
+  let level = roots;
+  let depth = 0;
+  let scale = all;
+  for (const frame of focus) {
+    const next = level.find((each) => each.frame === frame);
+    if (!next) break;
+    const isLast = depth === focus.length - 1;
+    boxes.push(Object.assign(next, { x: 0, width, depth, isContext: !isLast }));
+    scale = next.weight;
+    level = below(next, sums);
+    depth++;
+  }
+  const todo: [Box[], number, number][] = [[level, 0, depth]];
+  while (todo.length) {
+    const [row, start, at] = todo.pop()!;
+    let x = start;
+    for (const each of row) {
+      const wide = (each.weight / scale) * width;
+      if (!(wide >= LEAST)) break;
+      Object.assign(each, { x, width: wide, depth: at, isContext: false });
+      boxes.push(each);
+      todo.push([below(each, sums), x, at + 1]);
+      x += wide;
+    }
+  }
+  return boxes;
+}
+
+/** What the box adds by itself: what is not below it. */
+export function selfOf(each: Box, sums: Sums): number {
+  return each.nodes.reduce((sum, node) => sum + sums.self[node]!, 0);
+}
+
+export function exactOf(each: Box, sums: Sums): { calls: number; total: number } | null {
+  if (!sums.exact || each.weights) return null;
+  const of = { calls: 0, total: 0 };
+  for (const node of each.nodes) {
+    of.calls += sums.exact.calls[node]!;
+    of.total += sums.exact.total[node]!;
+  }
+  return of.calls || of.total ? of : null;
+}
+
+export function pathText(path: readonly number[], profile: Profile): string {
+  return path.map((frame) => profile.name(frame)).join(" > ");
+}

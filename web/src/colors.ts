@@ -1,0 +1,66 @@
+// What is drawn on canvases; page.css has the same colours as variables.
+
+export interface Palette {
+  kinds: readonly string[]; // in the order of KINDS
+  text: string;
+  match: string;
+  onMatch: string;
+  gap: string;
+  outline: string;
+  held: string;
+  neither: string;
+  waiting: string;
+  off: string;
+  axis: string;
+  veil: string;
+  heat: readonly [number, number, number];
+}
+
+const LIGHT: Palette = {
+  kinds: ["#8ab6e6", "#f2ad72", "#efd778", "#e08a80", "#94cf9c", "#c3b2da"],
+  text: "#16181d",
+  match: "#b5179e",
+  onMatch: "#ffffff",
+  gap: "#ffffff",
+  outline: "#16181d",
+  held: "#3f7fc4",
+  neither: "#e8964a",
+  waiting: "#cf3636",
+  off: "#c9ced6",
+  axis: "#5a6472",
+  veil: "rgba(120, 128, 140, 0.32)",
+  heat: [190, 40, 40],
+};
+
+const DARK: Palette = {
+  kinds: ["#3d6fa8", "#a8652a", "#8a7727", "#9a443b", "#3e7d4c", "#6c5a91"],
+  text: "#f4f5f7",
+  match: "#e056c6",
+  onMatch: "#14161a",
+  gap: "#15171b",
+  outline: "#ffffff",
+  held: "#4d8ed6",
+  neither: "#d08037",
+  waiting: "#e05252",
+  off: "#474d57",
+  axis: "#9aa4b2",
+  veil: "rgba(0, 0, 0, 0.5)",
+  heat: [255, 110, 80],
+};
+
+export function palette(dark: boolean): Palette {
+  return dark ? DARK : LIGHT;
+}
+
+/** A canvas of this many CSS pixels, cleared. */
+export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(width * ratio));
+  canvas.height = Math.max(1, Math.round(height * ratio));
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d")!;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}

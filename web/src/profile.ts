@@ -1,0 +1,270 @@
+// A profile, as the page's data have it: pyhybrid/exporters/html.py.
+// Times are nanoseconds since the start, weights nanoseconds of the sampling clock.
+import { Columns, unpack, type Column, type Index } from "./columns";
+
+export const KINDS = ["python", "native", "interpreter", "kernel", "region", "pseudo"] as const;
+export type Kind = (typeof KINDS)[number];
+export const [PYTHON, NATIVE, INTERPRETER, KERNEL, REGION, PSEUDO] = [0, 1, 2, 3, 4, 5];
+export const [INLINED, RUN, NOT_FIRST, OWN] = [1, 2, 4, 8];
+
+export const NEITHER = 0;
+export const HELD = 1;
+export const WAITING = 2;
+export const OFF_CPU = 4; // beside one of these
+
+export interface Duration {
+  name: string;
+  kind: string;
+  calls: number;
+  mean_ns: number;
+  p50_ns: number;
+  p99_ns: number;
+  max_ns: number;
+  histogram: [number, number][];
+}
+
+/** What `report --json` says, of which pyhybrid/report/summary.py tells the meaning. */
+export interface Summary {
+  file: string;
+  version: string;
+  python: string;
+  argv: string[];
+  pid: number;
+  complete: boolean;
+  mode: string;
+  clock: string;
+  wall_threads: string[];
+  engine: string;
+  engine_reason: string;
+  hz_asked: number | null;
+  hz: number | null;
+  hz_reached: number | null;
+  period_ns: number;
+  wall_ns: number | null;
+  cpu_ns: number | null;
+  n_threads: number;
+  n_busy_threads: number;
+  n_forked: number | null;
+  n_spawned: number | null;
+  signals: number;
+  recorded: number;
+  losses: Record<string, number>;
+  recorded_weight_ns: number;
+  missed_weight_ns: number;
+  own_weight_ns: number;
+  calls: number | null;
+  n_traced: number | null;
+  c_calls: number | null;
+  n_c_traced: number | null;
+  quality: Record<string, number>;
+  gil: Record<string, number>;
+  off_cpu: number | null;
+  handler_median_ns: number | null;
+  handler_p99_ns: number | null;
+  sample_cost_ns: number | null;
+  overhead: number | null;
+  turns: number | null;
+  counting_ns: number | null;
+  compensated: boolean;
+  durations: Duration[];
+  counters: { name: string; n: number; sum: number; min: number; max: number }[];
+  metadata: Record<string, string>;
+  notes: string[];
+}
+
+export interface SourceFile {
+  file: string;
+  note: string;
+  runs: [first: number, last: number][];
+}
+
+interface Meta {
+  format: number;
+  index: Index;
+  summary: Summary;
+  start_unix_ns: string;
+  host: string;
+  cpu: string;
+  is_part: boolean;
+  tick_ns: number;
+  exact_unit_ns: number;
+  threads: { name: string; tid: number; samples: number; exact: number; cpu_ns: number | null; lost: number }[];
+  sources: SourceFile[];
+}
+
+export interface Thread {
+  name: string;
+  tid: number;
+  cpu_ns: number | null;
+  lost: number;
+  weight: number;
+  /** Its samples: begin to end. */
+  begin: number;
+  end: number;
+  /** Its rows of exact figures. */
+  firstExact: number;
+  endExact: number;
+}
+
+export class Profile {
+  readonly summary: Summary;
+  readonly strings: string[];
+  readonly frames: { name: Column; short: Column; kind: Column; flags: Column; place: Column; file: Column; line: Column; declared: Column };
+  readonly nFrames: number;
+  readonly parent: Uint32Array;
+  readonly frame: Column;
+  readonly leaf: Column;
+  readonly time: Float64Array;
+  readonly state: Column;
+  readonly periods: Float64Array;
+  readonly leafNode: Column;
+  readonly leafPlace: Column;
+  readonly placeParent: Uint32Array;
+  readonly placeFile: Column;
+  readonly placeLine: Column;
+  readonly exact: { node: Uint32Array; calls: Column; total: Float64Array; self: Float64Array };
+  readonly functions: { thread: Column; frame: Column; calls: Column; turns: Column; raised: Column; self: Column; total: Column; pythonSelf: Column | null };
+  readonly threads: Thread[] = [];
+  /** From the start to the last thing that is known. */
+  readonly end: number;
+  readonly hasExact: boolean;
+
+  constructor(
+    readonly meta: Meta,
+    private readonly columns: Columns,
+  ) {
+    const of = (name: string) => columns.numbers(name);
+    this.summary = meta.summary;
+    this.strings = columns.texts("strings");
+    this.frames = {
+      name: of("frame.name"),
+      short: of("frame.short"),
+      kind: of("frame.kind"),
+      flags: of("frame.flags"),
+      place: of("frame.place"),
+      file: of("frame.file"),
+      line: of("frame.line"),
+      declared: of("frame.declared"),
+    };
+    this.nFrames = this.frames.name.length;
+    this.parent = back(of("node.up"));
+    this.frame = of("node.frame");
+    this.leaf = of("sample.leaf");
+    this.state = of("sample.state");
+    this.leafNode = of("leaf.node");
+    this.leafPlace = of("leaf.place");
+    this.placeParent = back(of("place.up"));
+    this.placeFile = of("place.file");
+    this.placeLine = of("place.line");
+    this.periods = new Float64Array(this.leaf.length).fill(1);
+    const periods = of("weight.periods");
+    let at = 0;
+    of("weight.at").forEach((step, i) => {
+      at += step;
+      this.periods[at] = periods[i]!;
+    });
+    const ticks = of("sample.ticks");
+    this.time = new Float64Array(ticks.length);
+    const unit = meta.exact_unit_ns;
+    const scaled = (name: string) => Float64Array.from(of(name), (value) => value * unit);
+    const nodes = of("exact.node");
+    this.exact = { node: new Uint32Array(nodes.length), calls: of("exact.calls"), total: scaled("exact.total"), self: scaled("exact.self") };
+    this.functions = {
+      thread: of("function.thread"),
+      frame: of("function.frame"),
+      calls: of("function.calls"),
+      turns: of("function.turns"),
+      raised: of("function.raised"),
+      self: of("function.self_ns"),
+      total: of("function.total_ns"),
+      pythonSelf: columns.has("function.python_self_ns") ? of("function.python_self_ns") : null,
+    };
+    this.hasExact = this.functions.frame.length > 0;
+    let sample = 0;
+    let row = 0;
+    let last = 0;
+    for (const each of meta.threads) {
+      const [begin, end, firstExact, endExact] = [sample, sample + each.samples, row, row + each.exact];
+      let now = 0;
+      let weight = 0;
+      for (; sample < end; sample++) {
+        now += ticks[sample]!;
+        this.time[sample] = now * meta.tick_ns;
+        weight += this.periods[sample]!;
+      }
+      last = Math.max(last, now * meta.tick_ns);
+      for (let node = 0; row < endExact; row++) this.exact.node[row] = node += nodes[row]!;
+      const { name, tid, cpu_ns, lost } = each;
+      this.threads.push({ name, tid, cpu_ns, lost, weight: weight * this.period, begin, end, firstExact, endExact });
+    }
+    this.end = Math.max(last + meta.tick_ns, this.summary.wall_ns ?? 0);
+  }
+
+  get period(): number {
+    return this.summary.period_ns;
+  }
+
+  get nSamples(): number {
+    return this.leaf.length;
+  }
+
+  kind(frame: number): Kind {
+    return KINDS[this.frames.kind[frame]!]!;
+  }
+
+  name(frame: number): string {
+    return this.strings[this.frames.name[frame]!]!;
+  }
+
+  /** Without parameters and generic arguments, and without marks at its end, which are shown in other ways. */
+  short(frame: number): string {
+    return this.strings[this.frames.short[frame]!]!.replace(/_\[[ik]\]$/, "");
+  }
+
+  /** `linear.py:130`, or the library and where it is declared; empty where it is not known. */
+  place(frame: number): string {
+    const place = this.strings[this.frames.place[frame]!]!;
+    if (this.frames.kind[frame] === PYTHON) return `${place}:${this.frames.line[frame]}`;
+    const declared = this.strings[this.frames.declared[frame]!]!;
+    return declared ? `${declared}, ${place}` : place;
+  }
+
+  /** The file or library, whole. */
+  file(frame: number): string {
+    return this.strings[this.frames.file[frame]!]!;
+  }
+
+  /** As `report` writes it. */
+  label(frame: number): string {
+    const name = this.name(frame);
+    return this.frames.kind[frame] === PYTHON ? `${name} (${this.place(frame)})` : name;
+  }
+
+  isInlined(frame: number): boolean {
+    return (this.frames.flags[frame]! & INLINED) !== 0;
+  }
+
+  isOwn(frame: number): boolean {
+    return (this.frames.flags[frame]! & OWN) !== 0;
+  }
+
+  /** Its text by line number. */
+  source(file: SourceFile): Map<number, string> {
+    const text = this.columns.texts("source")[this.meta.sources.indexOf(file)] ?? "";
+    const lines = text.split("\n");
+    const known = new Map<number, string>();
+    let at = 0;
+    for (const [first, last] of file.runs) for (let line = first; line <= last; line++) known.set(line, lines[at++] ?? "");
+    return known;
+  }
+}
+
+function back(steps: Column): Uint32Array {
+  return Uint32Array.from(steps, (step, row) => row - step);
+}
+
+export async function load(): Promise<Profile> {
+  const text = (id: string) => document.getElementById(id)!.textContent!;
+  const meta = JSON.parse(text("meta")) as Meta;
+  return new Profile(meta, new Columns(await unpack(text("data")), meta.index));
+}

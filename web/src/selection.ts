@@ -1,0 +1,137 @@
+// What is chosen, and the figures of it on every path.
+import { HELD, NEITHER, OFF_CPU, WAITING, type Profile } from "./profile";
+import { treeOf, type Frames, type Tree } from "./tree";
+
+export type Gil = "any" | "held" | "waiting" | "neither";
+export type Measure = "samples" | "exact";
+
+export interface Choice {
+  threads: readonly number[]; // none: all
+  frames: Frames;
+  gil: Gil;
+  from: number | null;
+  to: number | null;
+}
+
+export interface Sums {
+  tree: Tree;
+  /** By node: of samples. */
+  self: Float64Array;
+  total: Float64Array;
+  /** What 100 % is. */
+  all: number;
+  /** By node. */
+  samples: Float64Array;
+  nSamples: number;
+  /** Of samples that met the profiler's own callbacks, which are outside all shares. */
+  own: number;
+  /** By leaf of the profile, for lines. */
+  leaves: Float64Array;
+  /** By node; null: exact figures are not kept by time, by state, or of native code. */
+  exact: { calls: Float64Array; total: Float64Array; self: Float64Array } | null;
+}
+
+const STATES: Record<Gil, number> = { any: -1, held: HELD, waiting: WAITING, neither: NEITHER };
+
+/** First index from `low` on whose time is not before `at`. */
+export function firstFrom(time: Float64Array, at: number, low: number, high: number): number {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (time[middle]! < at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+export class Chooser {
+  private readonly trees = new Map<Frames, Tree>();
+
+  constructor(private readonly profile: Profile) {}
+
+  tree(frames: Frames): Tree {
+    let tree = this.trees.get(frames);
+    if (!tree) this.trees.set(frames, (tree = treeOf(this.profile, frames)));
+    return tree;
+  }
+
+  sums(choice: Choice): Sums {
+    const { profile } = this;
+    const tree = this.tree(choice.frames);
+    const leaves = new Float64Array(profile.leafNode.length);
+    const counts = new Float64Array(profile.leafNode.length);
+    const { time, leaf, periods, state } = profile;
+    const wanted = STATES[choice.gil];
+    for (const thread of this.threads(choice)) {
+      const begin = choice.from === null ? thread.begin : firstFrom(time, choice.from, thread.begin, thread.end);
+      for (let i = begin; i < thread.end && (choice.to === null || time[i]! <= choice.to); i++) {
+        if (wanted >= 0 && (state[i]! & ~OFF_CPU) % 3 !== wanted) continue;
+        leaves[leaf[i]!]! += periods[i]!;
+        counts[leaf[i]!]!++;
+      }
+    }
+    const self = new Float64Array(tree.size);
+    const samples = new Float64Array(tree.size);
+    const ownFrame = this.ownFrame();
+    let [own, nSamples, all] = [0, 0, 0];
+    for (let i = 0; i < leaves.length; i++) {
+      if (!counts[i]) continue;
+      const weight = leaves[i]! * profile.period;
+      leaves[i] = weight;
+      const node = tree.ofNode ? tree.ofNode[profile.leafNode[i]!]! : profile.leafNode[i]!;
+      if (!node && choice.frames !== "all") {
+        leaves[i] = 0; // no frame of it is shown
+        continue;
+      }
+      nSamples += counts[i]!;
+      if (tree.frame[node] === ownFrame) {
+        own += weight;
+        leaves[i] = 0;
+        continue;
+      }
+      all += weight;
+      self[node]! += weight;
+      samples[node]! += counts[i]!;
+    }
+    return { tree, self, total: tree.inclusive(self), all, samples, nSamples, own, leaves, exact: this.exactOf(choice, tree) };
+  }
+
+  threads(choice: Choice): Profile["threads"] {
+    const { threads } = this.profile;
+    return choice.threads.length ? choice.threads.flatMap((i) => threads[i] ?? []) : threads;
+  }
+
+  private ownFrame(): number {
+    for (let frame = 1; frame < this.profile.nFrames; frame++) if (this.profile.isOwn(frame)) return frame;
+    return -1;
+  }
+
+  private exactOf(choice: Choice, tree: Tree): Sums["exact"] {
+    if (!hasExact(this.profile, choice)) return null;
+    const { exact } = this.profile;
+    const [calls, total, self] = [new Float64Array(tree.size), new Float64Array(tree.size), new Float64Array(tree.size)];
+    for (const thread of this.threads(choice)) {
+      for (let row = thread.firstExact; row < thread.endExact; row++) {
+        const of = exact.node[row]!;
+        const node = tree.ofNode ? tree.ofNode[of]! : of;
+        self[node]! += exact.self[row]!;
+        if (tree.frame[node] !== this.profile.frame[of]) continue; // it is left out
+        calls[node]! += exact.calls[row]!;
+        total[node]! += exact.total[row]!;
+      }
+    }
+    return { calls, total, self };
+  }
+}
+
+/** The same with exact self time in the place of samples. */
+export function byExactTime(sums: Sums): Sums {
+  if (!sums.exact) return sums;
+  const { self } = sums.exact;
+  const total = sums.tree.inclusive(self);
+  return { ...sums, self, total, all: total[0]! };
+}
+
+/** Exact figures are of the whole run, by thread. */
+export function hasExact(profile: Profile, choice: Choice): boolean {
+  return profile.hasExact && choice.from === null && choice.to === null && choice.gil === "any" && choice.frames !== "native";
+}
