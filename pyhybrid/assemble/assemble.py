@@ -8,7 +8,6 @@ import os
 import sqlite3
 from fnmatch import fnmatchcase
 
-from pyhybrid._profile import take
 from pyhybrid.assemble import writer
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.exact_half import Ticks, exact_table, line_rows
@@ -17,6 +16,7 @@ from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import kept_calls
 from pyhybrid.assemble.sample_counts import count_samples
 from pyhybrid.assemble.thread_starts import name_starts
+from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.pseudo import DECORATED, TREE_FULL
@@ -37,8 +37,6 @@ def assemble(
     spool = spools.read(spool_path)
     threads = count_samples(spool)
     notes: list[str] = []
-    if spool.n_damaged:
-        notes.append(f"{spool.n_damaged:,} damaged records of {spool_path} are left out")
     load: Loader | None = None
     demangle: Demangle = str
     try:
@@ -54,13 +52,19 @@ def assemble(
     nodes = tree.exact_nodes(forest)
     exact = exact_table(spool, forest, tree, _wrappers(frames))
     lines = list(line_rows(spool, forest, tree))
-    if functions := spool.meta.get("functions", ()):
-        ran = {frames.rows[frame - 1].name for frame in set(take(tree.node_frames, exact.node))}
-        notes += [
-            f"-t {name}: no function of this name ran"
-            for name in functions
-            if not any(name == each or name.endswith(f".{each}") for each in ran)
-        ]
+    ticks = Ticks(spool)
+    kept = kept_calls(spool, ticks, spool.exact_threads, nodes)
+    if spool.n_damaged:
+        notes.insert(0, f"{spool.n_damaged:,} damaged records of {spool_path} are left out")
+    notes += [
+        f"{option} {name}: no function of this name ran"
+        for option, names in (("-t", "functions"), ("--keep", "keep"))
+        for name in spool.meta.get(names, ())
+        if not any(
+            is_one_of(named([name]), each.qualname, each.module, each.file)
+            for each in spool.code_facts
+        )
+    ]
     sampled_threads = [t for index, t in spool.threads.items() if threads[index].stacks()]
     notes += [
         f"--wall-thread {pattern}: no thread of this name was sampled"
@@ -71,7 +75,7 @@ def assemble(
         notes.append("too many distinct paths: below [tree full] they are one (--max-nodes)")
     lost = {times.thread: times.n_lost for times in spool.call_times.values()}
     if any(lost.values()):
-        notes.append(f"{sum(lost.values()):,} calls came too fast to be kept; their times count")
+        notes.append(f"{sum(lost.values()):,} calls found no memory to be kept; their times count")
     if dropped := sum(events.n_dropped for events in spool.events):
         notes.append(f"{dropped:,} events are not in the log: it was full")
     spool.meta["notes"] = [*spool.meta.get("notes", ()), *notes, *symbolizer.notes]
@@ -83,8 +87,7 @@ def assemble(
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact)
     writer.write(database, spool, frames, long, threads, lines)
-    ticks = Ticks(spool)
-    writer.write_calls(database, kept_calls(spool, ticks, spool.exact_threads, nodes))
+    writer.write_calls(database, kept)
     writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
     return long
 

@@ -35,6 +35,11 @@ class Ticks:
         good = ticks1 > self._ticks0
         self.multiply, self.divide = (ns1 - self._ns0, ticks1 - self._ticks0) if good else (1, 1)
 
+    @property
+    def clock(self) -> tuple[int, int, int, int]:
+        """For passes in C: multiply, divide, ticks, and the time that these were at."""
+        return self.multiply, self.divide, self._ticks0, self._ns0
+
     def span(self, ticks: int) -> int:
         """A duration."""
         return ticks * self.multiply // self.divide

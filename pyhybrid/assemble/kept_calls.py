@@ -1,25 +1,27 @@
 """Single calls of chosen functions and of regions: how long each took.
 
 From the spool (src/trace/kept_calls.h) to the tables `call`, `turn` and `call_time`, and the view
-over these
-by function.
+over these by function.  There may be a million calls: those of one turn, nearly all, are columns.
 """
 
 import json
+from array import array
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from pyhybrid._profile import call_rows, take
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.profile_file.quantiles import value_at
 from pyhybrid.profile_file.tables import Call, Turn
-from pyhybrid.spool.records import CallTurn, Spool
+from pyhybrid.spool.attributes import as_json
+from pyhybrid.spool.records import Spool
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file.profile import Profile
 
-ENDED, RAISED, PARTIAL = 1, 2, 4  # src/trace/kept_calls.h, enum call_flags
+FIRST_TURN, ENDED, RAISED, PARTIAL = 8, 1, 2, 4  # src/trace/kept_calls.h, enum call_flags
+WEIGHT_SHIFT = 16  # of `info`, as call_rows gives it
 FIRST, PARTS = 6, 8  # CALLS_FIRST, CALLS_OCTAVE
 
 
@@ -29,43 +31,141 @@ def bucket_begin(bucket: int) -> int:
     return ((PARTS + part) << (FIRST + octave)) // PARTS if bucket else 0
 
 
+class WholeCalls(NamedTuple):
+    """Calls of one turn each, of one thread, in columns; `parent` 0: none."""
+
+    thread: int
+    id: memoryview
+    node: memoryview
+    begin_ns: memoryview
+    end_ns: memoryview
+    info: memoryview
+    parent: memoryview
+
+
 @dataclass(slots=True)
 class KeptCalls:
-    """Rows of the tables of the same names."""
+    """Rows of the tables of the same names: calls of one turn in columns, all others."""
 
+    whole: list[WholeCalls] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
+    attributes: list[tuple[str, int]] = field(default_factory=list)  # JSON, of call
     times: list[tuple[int, int, int, int, int, str]] = field(default_factory=list)
+
+
+class _Turn(NamedTuple):
+    """A turn of a call that has several; `row` and `around` are as ids."""
+
+    since_ns: int
+    until_ns: int
+    thread: int
+    row: int
+    node: int
+    info: int
+    around: int
+
+
+class _Rows:
+    """One thread's turns, with an id for each row; a call's is that of its first turn."""
+
+    def __init__(
+        self, spool: Spool, index: int, thread: int, ticks: Ticks, nodes: memoryview, before: int
+    ) -> None:
+        """Those of the thread `index` of the exact half; ids begin after `before`."""
+        self.thread, self.bytes = thread, b"".join(spool.calls[index])
+        columns = call_rows(self.bytes, nodes[1:], *ticks.clock)
+        *self.columns, self.n_whole, serials, places, lengths, n_damaged = columns
+        spool.n_damaged += n_damaged
+        self.attributes = list(zip(serials, places, lengths, strict=True))
+        self.n = len(self.columns[0])
+        self.ids = array("I", range(before, before + self.n + 1))
+        self.ids[0] = 0
+
+    def several(self) -> list[tuple[int, _Turn]]:
+        """Turns of calls that have several, with the call's serial."""
+        turns = [column[self.n_whole :].tolist() for column in self.columns]
+        return [
+            (serial, _Turn(since, until, self.thread, self.ids[row], node, info, self.ids[around]))
+            for row, serial, node, info, around, since, until in zip(*turns, strict=True)
+        ]
+
+    def whole(self, is_first: dict[int, int]) -> WholeCalls:
+        """The others; `is_first`: of later turns the first one's id."""
+        first = self.ids[1] if self.n else 0
+        for later, call in is_first.items():
+            if first <= later < first + self.n:
+                self.ids[later - first + 1] = call
+        row, _, node, info, around, begin, end = (each[: self.n_whole] for each in self.columns)
+        parent = take(self.ids, around)
+        return WholeCalls(self.thread, take(self.ids, row), node, begin, end, info, parent)
+
+    def attributes_by_serial(self) -> dict[int, str]:
+        """JSON, of those calls that have any."""
+        view = memoryview(self.bytes)
+        return {serial: as_json(view[at : at + n]) for serial, at, n in self.attributes}
 
 
 def kept_calls(
     spool: Spool, ticks: Ticks, threads: dict[int, int], nodes: dict[int, memoryview]
 ) -> KeptCalls:
-    """The rows; `threads` and `nodes` are those of exact_half.py."""
+    """The rows; `threads` and `nodes` are those of exact_half.py.  Damage is counted."""
     kept = KeptCalls()
-    for turns in _by_call(spool.calls):
-        first, last = turns[0], turns[-1]
-        state = "raised" if last.flags & RAISED else "returned"
-        if any(turn.flags & PARTIAL for turn in turns) or not last.flags & ENDED:
-            state = "partial"
-        number = len(kept.calls) + 1
-        kept.calls.append(
-            Call(
-                number,
-                threads[first.thread],
-                nodes[first.thread][first.node],
-                ticks.time(first.begin),
-                ticks.time(last.until),
-                sum(ticks.time(turn.until) - ticks.time(turn.since) for turn in turns),
-                state,
-                spool.call_attributes.get(first.serial) if first.serial else None,
-            )
-        )
-        if len(turns) > 1:
-            kept.turns += [
-                Turn(number, threads[t.thread], ticks.time(t.since), ticks.time(t.until))
-                for t in turns
-            ]
+    all_rows: list[_Rows] = []
+    by_serial: defaultdict[int, list[_Turn]] = defaultdict(list)
+    n = 0
+    for index in sorted(spool.calls, key=lambda index: threads[index]):
+        rows = _Rows(spool, index, threads[index], ticks, nodes[index], n)
+        n += rows.n
+        all_rows.append(rows)
+        for serial, turn in rows.several():
+            by_serial[serial].append(turn)
+    first: dict[int, int] = {}  # of a later turn's id that of the call's first
+    for turns in by_serial.values():
+        turns.sort()
+        first.update((turn.row, turns[0].row) for turn in turns[1:])
+    ids = {serial: turns[0].row for serial, turns in by_serial.items()}
+    for turns in by_serial.values():
+        kept.calls.append(_several(turns, first))
+        kept.turns += [Turn(turns[0].row, t.thread, t.since_ns, t.until_ns) for t in turns]
+    for rows in all_rows:
+        kept.whole.append(rows.whole(first))
+        attributes = rows.attributes_by_serial()
+        if attributes:
+            ids.update(zip(rows.columns[1][: rows.n_whole], kept.whole[-1].id, strict=True))
+            known = ((text, ids.get(serial)) for serial, text in attributes.items())
+            kept.attributes += [(text, call) for text, call in known if call]
+    _add_times(kept, spool, ticks, threads, nodes)
+    return kept
+
+
+def _several(turns: list[_Turn], first: dict[int, int]) -> Call:
+    begin, last = turns[0], turns[-1]
+    state = "raised" if last.info & RAISED else "returned"
+    is_whole = begin.info & FIRST_TURN and last.info & ENDED
+    if not is_whole or any(turn.info & PARTIAL for turn in turns):
+        state = "partial"
+    return Call(
+        begin.row,
+        begin.thread,
+        begin.node,
+        begin.since_ns,
+        last.until_ns,
+        sum(turn.until_ns - turn.since_ns for turn in turns),
+        state,
+        None,
+        first.get(begin.around, begin.around) or None,
+        1 << (begin.info >> WEIGHT_SHIFT),
+    )
+
+
+def _add_times(
+    kept: KeptCalls,
+    spool: Spool,
+    ticks: Ticks,
+    threads: dict[int, int],
+    nodes: dict[int, memoryview],
+) -> None:
     times: defaultdict[tuple[int, int], Durations] = defaultdict(Durations)
     for thread, node, n, total, most, _, buckets in spool.call_times.values():
         histogram = {ticks.span(bucket_begin(i)): n for i, n in enumerate(buckets) if n}
@@ -74,19 +174,6 @@ def kept_calls(
     for key, each in sorted(times.items()):
         rows = json.dumps(sorted(each.histogram.items()))
         kept.times.append((*key, each.calls, each.total_ns, each.max_ns, rows))
-    return kept
-
-
-def _by_call(turns: list[CallTurn]) -> Iterator[list[CallTurn]]:
-    """The turns of each call, in order of time."""
-    several: defaultdict[int, list[CallTurn]] = defaultdict(list)
-    for turn in turns:
-        if turn.serial:
-            several[turn.serial].append(turn)
-        else:
-            yield [turn]
-    for of_call in several.values():
-        yield sorted(of_call, key=lambda turn: turn.since)
 
 
 @dataclass(slots=True)

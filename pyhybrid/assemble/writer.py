@@ -8,14 +8,14 @@ import json
 import os
 import sqlite3
 from array import array
-from collections.abc import Iterable
+from collections.abc import Buffer, Iterable, Iterator, Sequence
 from itertools import count, repeat
 from typing import Any
 
 from pyhybrid._profile import open_database, write_columns
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.assemble.frames import Frames
-from pyhybrid.assemble.kept_calls import KeptCalls
+from pyhybrid.assemble.kept_calls import PARTIAL, RAISED, WEIGHT_SHIFT, KeptCalls
 from pyhybrid.assemble.sample_counts import ThreadSamples
 from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.long_tables import LongTables
@@ -157,6 +157,18 @@ def _write_tree(database: sqlite3.Connection, frames: Frames, long: LongTables) 
     _insert(database, "stack", rows)
 
 
+def _code_rows(spool: Spool, frames: Frames) -> Iterator[tuple[Any, ...]]:
+    told = {(f.qualname, f.file, f.first_line): f for f in spool.code_facts}
+    for frame in frames.rows:
+        facts = told.get((frame.name, frame.file or "", frame.line or 0))
+        if frame.kind != "python" or not facts:
+            continue
+        texts = facts.name, facts.module, f"{facts.module}.{facts.qualname}", facts.file
+        names = json.dumps(facts.arguments), json.dumps(facts.other_locals)
+        row = *map(_clean, texts), facts.first_line, *names, facts.stack_size
+        yield (PROCESS, frame.id, *row)
+
+
 def _file_of(database: sqlite3.Connection) -> str:
     """The path of its file; "": it is in memory."""
     database.text_factory = os.fsdecode
@@ -165,16 +177,13 @@ def _file_of(database: sqlite3.Connection) -> str:
     return str(file)
 
 
-def _write_columns(database: sqlite3.Connection, long: LongTables) -> None:
-    """The tables whose columns are numbers alone; outside any transaction."""
-    ids = array("I", range(1, len(long.nodes.parent)))
-    nodes = (ids, long.nodes.parent[1:], long.nodes.frame[1:])
+def _write_columns(
+    database: sqlite3.Connection, tables: Iterable[tuple[str, Sequence[Buffer]]]
+) -> None:
+    """Run each `INSERT` for each row of its columns of numbers; outside any transaction."""
     file = _file_of(database)
     of_file = open_database(file, True) if file else None
-    for sql, columns in (
-        (f"INSERT INTO node VALUES (?,{PROCESS},?,?)", nodes),
-        (f"INSERT INTO exact VALUES ({PROCESS},?,?,?,?,?,?,?,?)", long.exact.columns),
-    ):
+    for sql, columns in tables:
         if of_file is not None:
             write_columns(of_file, sql, *columns)
         else:
@@ -199,16 +208,36 @@ def write(
     _write_tree(database, frames, long)
     _write_threads(database, spool, threads)
     _insert(database, "line", ((PROCESS, *row) for row in lines))
+    _insert(database, "code", _code_rows(spool, frames))
     names = ((frame, name) for frame, all_names in frames.c_names.items() for name in all_names)
     _insert(database, "c_function", ((PROCESS, frame, _clean(name)) for frame, name in names))
     database.execute("COMMIT")
-    _write_columns(database, long)
+    ids = array("I", range(1, len(long.nodes.parent)))
+    nodes = (ids, long.nodes.parent[1:], long.nodes.frame[1:])
+    _write_columns(
+        database,
+        (
+            (f"INSERT INTO node VALUES (?,{PROCESS},?,?)", nodes),
+            (f"INSERT INTO exact VALUES ({PROCESS},?,?,?,?,?,?,?,?)", long.exact.columns),
+        ),
+    )
+
+
+def _whole_calls(thread: int) -> str:
+    """Parameters: id, node, begin_ns, end_ns, info, parent."""
+    state = f"CASE WHEN ?5 & {PARTIAL} THEN 'partial' WHEN ?5 & {RAISED} THEN 'raised'"
+    return (
+        f"INSERT INTO call VALUES (?1,{PROCESS},{thread},?2,?3,?4,?4 - ?3,"
+        f"{state} ELSE 'returned' END,NULL,nullif(?6, 0),1 << (?5 >> {WEIGHT_SHIFT}))"
+    )
 
 
 def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:
     """Add the calls that were kept."""
+    _write_columns(database, ((_whole_calls(of.thread), of[1:]) for of in kept.whole))
     database.execute("BEGIN")
     _insert(database, "call", ((call.id, PROCESS, *call[1:]) for call in kept.calls))
+    database.executemany("UPDATE call SET attributes = ? WHERE id = ?", kept.attributes)
     _insert(database, "turn", ((PROCESS, *turn) for turn in kept.turns))
     _insert(database, "call_time", ((PROCESS, *row) for row in kept.times))
     database.execute("COMMIT")

@@ -36,6 +36,7 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "call_cost_ns": round(call_cost_ns, 2) or None,
         "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2) if call_cost_ns else None,
         "functions": list(settings.functions),
+        "keep": list(settings.keep),
         "lines": settings.lines,
         "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,

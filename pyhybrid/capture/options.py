@@ -237,8 +237,27 @@ class ProfilerOptions(Declared):
         default=(),
         metavar="NAME",
         modes=CALLS,
-        help="trace only this function (its qualified name, or module.qualname), and keep its "
-        "single calls",
+        help="trace only this function (its qualified name, module.qualname, file.py:qualname, or "
+        "a pattern of the shell for these: `Model.*`), and keep its single calls",
+    )
+    keep: Sequence[str] = option(
+        "--keep",
+        kind=Names(),
+        default=(),
+        metavar="NAME",
+        modes=COUNTING,
+        help="keep the single calls of this function (as -t names it), each with its times, its "
+        "thread and how it ended, and trace all others as ever",
+    )
+    max_calls: int = option(
+        "--max-calls",
+        kind=Number(1, 50_000_000),
+        default=1 << 20,
+        metavar="N",
+        modes=COUNTING,
+        native="max_calls",
+        help="so many single calls are kept all (32 bytes each); of more the slowest of each path "
+        "and a sample of the others (default: %(default)s)",
     )
     include_timers: Sequence[str] | None = option(
         kind=Names(),

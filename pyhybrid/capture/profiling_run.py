@@ -192,6 +192,7 @@ class Profiling:
                 exact=settings.traces,
                 counts=settings.counts,
                 filter=settings.filter,
+                keep=settings.kept,
                 own=os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
                 backend=backend,
                 module_table=settings.unwinder == "table",

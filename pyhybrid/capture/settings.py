@@ -22,6 +22,7 @@ from pyhybrid.capture.options import (
 from pyhybrid.errors import UsageError
 
 if TYPE_CHECKING:
+    from pyhybrid.capture.named_functions import Named
     from pyhybrid.capture.trace_filter import Filter
 
 EVERYTHING = ""  # a pattern that is found everywhere
@@ -51,6 +52,7 @@ class Settings(Options):
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = self._filter()
+        self.kept = self._kept()
 
     def _filter(self) -> "Filter | None":
         """What `_native.start` takes; the modules are imported where something is chosen."""
@@ -67,6 +69,14 @@ class Settings(Options):
 
         timers = timers_of({**(of_perfstubs(file) if file else {}), **own})
         return selection(include, self.exclude, self.functions, timers)
+
+    def _kept(self) -> "Named | None":
+        """The same of the functions whose single calls are kept."""
+        if not (self.functions or self.keep):
+            return None
+        from pyhybrid.capture.named_functions import named  # imports `re`
+
+        return named([*self.functions, *self.keep])
 
     def _emit_to_tracy(self) -> None:
         """First of all, where there is an option for it: it is the one that takes a while."""

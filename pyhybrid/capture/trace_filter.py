@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyhybrid.capture.named_functions import Named, named
 from pyhybrid.capture.options import TIMER_KEYS
 from pyhybrid.errors import UsageError
 
@@ -30,7 +31,7 @@ def _search(pattern: str, known: dict[str, str]) -> Any:
 Searches = tuple[Any, ...]
 # As PerfStubs has them: of names, of files; None: all are included.
 Timers = tuple[Searches | None, Searches, Searches | None, Searches]
-Filter = tuple[Searches, Searches, frozenset[str], Timers | None]
+Filter = tuple[Searches, Searches, Named, Timers | None]
 
 
 def selection(
@@ -41,16 +42,15 @@ def selection(
 ) -> Filter | None:
     """What `_native.start` takes as its filter; None: everything.
 
-    A function is selected if it is one of `functions` (a qualified name, or `module.qualname`;
-    empty: all are), a pattern of `include` is found in its qualified name, module or file (empty:
-    all), and none of `exclude` is; and `timers` select it.  Raises UsageError for a pattern that is
-    none.
+    A function is selected if it is one of `functions` (named_functions.py; empty: all are), a
+    pattern of `include` is found in its qualified name, module or file (empty: all), and none of
+    `exclude` is; and `timers` select it.  Raises UsageError for a pattern that is none.
     """
     if not (include or exclude or functions or timers):
         return None
     known = _shorthands() if {*include, *exclude} & {"stdlib", "site-packages"} else {}
     searches = [tuple(_search(each, known) for each in group) for group in (include, exclude)]
-    return searches[0], searches[1], frozenset(functions), timers
+    return searches[0], searches[1], named(functions), timers
 
 
 def timers_of(keys: Mapping[str, Any]) -> Timers | None:

@@ -90,7 +90,7 @@ def _check(path: str, database: Database) -> None:
     if database.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
         raise PyhybridError(f"{path}: an SQLite database, but not a pyhybrid profile")
     version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version != schema.VERSION:
+    if not schema.OLDEST <= version <= schema.VERSION:
         age = "a newer" if version > schema.VERSION else "an older"
         raise PyhybridError(
             f"{path}: schema version {version}, written by {age} pyhybrid "

@@ -28,6 +28,7 @@ from pyhybrid.profile_file.tables import (
     Call,
     CallTime,
     Chunk,
+    Code,
     Event,
     Exact,
     Frame,
@@ -207,11 +208,26 @@ class Profile:
         table.add(list(self._columns(sql, "IIqqqqqq")))
         return table
 
+    def _has(self, table: str) -> bool:
+        """Is it in the file?  Tables of schema.OLDEST always are."""
+        return bool(self.query("SELECT 1 FROM sqlite_schema WHERE name = ?", table))
+
     @_table
     def calls(self) -> list[Call]:
-        """Single calls of the functions chosen with -t and of regions, by begin."""
-        columns = "id, thread, node, begin_ns, end_ns, busy_ns, state, attributes"
+        """Single calls of the functions chosen with -t and --keep, and of regions, by begin."""
+        columns = ", ".join(Call._fields)
+        if not self._has("code"):
+            columns = columns.replace("parent, weight", "NULL, 1")
         return [Call(*row) for row in self.query(f"SELECT {columns} FROM call ORDER BY begin_ns")]
+
+    @_table
+    def codes(self) -> dict[int, Code]:
+        """What is told of the functions whose calls are kept, by frame."""
+        codes = {}
+        for _, frame, *facts in self.query("SELECT * FROM code") if self._has("code") else ():
+            columns: list[Any] = [*facts[:5], *map(self._json, facts[5:7]), *facts[7:]]
+            codes[frame] = Code(frame, *columns)
+        return codes
 
     @_table
     def turns(self) -> list[Turn]:

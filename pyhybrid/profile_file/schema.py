@@ -14,3 +14,4 @@ def _pragma(name: str) -> int:
 
 APPLICATION_ID = _pragma("application_id")
 VERSION = _pragma("user_version")
+OLDEST = 3  # that is read: Profile says what it lacks

@@ -2,7 +2,7 @@
 -- Times are CLOCK_MONOTONIC nanoseconds; weights are nanoseconds of the sampling clock.
 -- Every table carries the process it speaks of; ids are unique in the file.
 PRAGMA application_id = 0x50594842; -- "PYHB"
-PRAGMA user_version = 3;            -- the schema version
+PRAGMA user_version = 4;            -- the schema version
 
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...) and of its
 -- host (host.py), and
@@ -102,15 +102,25 @@ CREATE TABLE exact (
     total_ns INTEGER NOT NULL, self_ns INTEGER NOT NULL,
     PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
 
--- Single calls of the functions chosen with -t, and of regions; of a path that has many only the
--- slowest (but of calls in several turns the first).  A generator's or coroutine's call lies between its first begin and its last end, in
--- several turns, and busy_ns is the time of these.  state: returned, raised, or partial (it began
--- before profiling did, or went on after it).
+-- Single calls of the functions chosen with -t and --keep, and of regions.  A generator's or coroutine's call lies
+-- between its first begin and its last end, in several turns, and busy_ns is the time of these.  state: returned,
+-- raised, or partial (it began before profiling did, or went on after it).  parent: the innermost call in this table that
+-- it began in, on the same thread.  weight: how many calls it stands for.  1: itself; all are in the file, or it is one
+-- of the slowest of its path.  More (a power of two): beyond --max-calls it is one of a uniform sample of all others, so that sums of
+-- weights are estimates of what happened; call_time has the exact figures.
 CREATE TABLE call (
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
     thread INTEGER NOT NULL REFERENCES thread, node INTEGER NOT NULL REFERENCES node,
     begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, busy_ns INTEGER NOT NULL,
-    state TEXT NOT NULL, attributes TEXT); -- a region's: JSON
+    state TEXT NOT NULL, attributes TEXT, -- a region's: JSON
+    parent INTEGER REFERENCES call, weight INTEGER NOT NULL);
+
+-- What is told of a function whose calls are kept.  arguments, other_locals: JSON lists of names.
+CREATE TABLE code (
+    process INTEGER NOT NULL REFERENCES process, frame INTEGER NOT NULL REFERENCES frame,
+    function TEXT NOT NULL, module TEXT NOT NULL, path TEXT NOT NULL, -- name, __name__ where it runs, module.qualname
+    file TEXT NOT NULL, line INTEGER NOT NULL, arguments TEXT NOT NULL, other_locals TEXT NOT NULL,
+    stack_size INTEGER NOT NULL, PRIMARY KEY (process, frame)) WITHOUT ROWID;
 
 CREATE TABLE turn ( -- of the calls that have several
     process INTEGER NOT NULL REFERENCES process, call INTEGER NOT NULL REFERENCES call,

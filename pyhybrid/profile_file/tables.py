@@ -150,7 +150,10 @@ class Exact(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call that was kept: the table `call` without its process; `attributes` are JSON."""
+    """A call that was kept: the table `call` without its process; `attributes` are JSON.
+
+    `parent`: the call that was kept around it; `weight`: how many calls it stands for.
+    """
 
     id: int
     thread: int
@@ -160,6 +163,23 @@ class Call(NamedTuple):
     busy_ns: int
     state: str
     attributes: str | None
+    parent: int | None
+    weight: int
+
+
+@dataclass(slots=True)
+class Code:
+    """What is told of a function whose calls are kept; `path` is module.qualname."""
+
+    frame: int
+    function: str
+    module: str
+    path: str
+    file: str
+    line: int
+    arguments: list[str]
+    other_locals: list[str]
+    stack_size: int
 
 
 class Turn(NamedTuple):

@@ -7,7 +7,7 @@ multiple of 8; with REPLACED it is two halves, each HALF (length, check, round) 
 import struct
 
 MAGIC = b"PYHSPOOL"
-VERSION = 6
+VERSION = 7
 MARK = 0x6C6F6F70
 REPLACED = 1 << 31
 
@@ -16,7 +16,7 @@ REPLACED = 1 << 31
     range(1, 12)
 )
 EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
-EVENTS, CALL, CALL_ATTRIBUTES, CALL_TIMES, C_FUNCTION, FUNCTION_NAME = range(17, 23)
+EVENTS, CALLS, CALL_TIMES, C_FUNCTION, FUNCTION_NAME, CODE_FACTS = range(17, 23)
 
 HEADER = struct.Struct("<8sIIQ")
 RECORD = struct.Struct("<IIII")
@@ -51,8 +51,8 @@ ADDRESS_LIMIT = 1 << 56  # of a process, with 5-level paging
 # enum thread_name_source
 NAME_COMM, NAME_THREADING = 0, 1
 EVENTS_HEAD = struct.Struct("<IIQQQ")
-CALL_BODY = struct.Struct("<IIIIQQQ")
-CALL_ATTRIBUTES_HEAD = struct.Struct("<II")
+CODE_FACTS_HEAD = struct.Struct("<IIII")
+CALLS_HEAD = struct.Struct("<I4x")
 ATTRIBUTE = struct.Struct("<HHI")
 # enum spool_attribute_kind
 (

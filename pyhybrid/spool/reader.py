@@ -16,14 +16,13 @@ from typing import Any
 from pyhybrid._profile import exact_counts
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout as form
-from pyhybrid.spool.attributes import as_json
 from pyhybrid.spool.frame_words import PSEUDO_LIMIT
 from pyhybrid.spool.framing import Damage, records
 from pyhybrid.spool.records import (
     CallTimes,
-    CallTurn,
     Chunk,
     Code,
+    CodeFacts,
     Counters,
     End,
     Events,
@@ -65,6 +64,25 @@ def _code(spool: Spool, body: memoryview) -> None:
         _name(body[form.CODE_HEAD.size : file_at]),
         _name(body[file_at:table_at]),
         bytes(body[table_at : table_at + n_table]),
+    )
+
+
+def _code_facts(spool: Spool, body: memoryview) -> None:
+    line, stack_size, n_arguments, _ = form.CODE_FACTS_HEAD.unpack_from(body)
+    parts = bytes(body[form.CODE_FACTS_HEAD.size :]).split(b"\0")
+    texts = [_name(memoryview(each)) for each in parts]
+    qualname, file, module, name, *variables, _ = texts
+    spool.code_facts.append(
+        CodeFacts(
+            qualname,
+            file,
+            line,
+            module,
+            name,
+            variables[:n_arguments],
+            variables[n_arguments:],
+            stack_size,
+        )
     )
 
 
@@ -183,7 +201,7 @@ def _take_tree(
 
 
 def _keep_whole(spool: Spool) -> None:
-    """Counts and calls may be written before their nodes: what has none at the end is dropped."""
+    """Counts may be written before their nodes: what has none at the end is dropped."""
     known = {thread: len(words) for thread, words in spool.exact_words.items()}
     spool.exact_counts = {
         thread: bytearray(n * form.EXACT_COUNT.size) for thread, n in known.items()
@@ -191,10 +209,9 @@ def _keep_whole(spool: Spool) -> None:
     for thread, first_id, rows in spool.counted:
         spool.n_damaged += exact_counts(spool.exact_counts[thread], first_id, rows)
     spool.counted.clear()
-    calls = [call for call in spool.calls if 0 < call.node < known.get(call.thread, 0)]
     times = {at: each for at, each in spool.call_times.items() if 0 < at[1] < known.get(at[0], 0)}
-    spool.n_damaged += len(spool.calls) - len(calls) + len(spool.call_times) - len(times)
-    spool.calls, spool.call_times = calls, times
+    spool.n_damaged += len(spool.call_times) - len(times)
+    spool.call_times = times
 
 
 def _record(spool: Spool, kind: int, body: memoryview) -> None:
@@ -242,11 +259,13 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
         spool.clocks = [(first_ticks, first_ns), (ticks, time_ns)]
     elif kind == form.EVENTS:
         _events(spool, body)
-    elif kind == form.CALL:
-        spool.calls.append(CallTurn(*form.CALL_BODY.unpack_from(body)))
-    elif kind == form.CALL_ATTRIBUTES:
-        serial, _ = form.CALL_ATTRIBUTES_HEAD.unpack_from(body)
-        spool.call_attributes[serial] = as_json(body[form.CALL_ATTRIBUTES_HEAD.size :])
+    elif kind == form.CALLS:
+        (thread,) = form.CALLS_HEAD.unpack_from(body)
+        if thread not in spool.exact_threads:
+            raise ValueError("calls without their thread")
+        spool.calls.setdefault(thread, []).append(body[form.CALLS_HEAD.size :])
+    elif kind == form.CODE_FACTS:
+        _code_facts(spool, body)
     elif kind == form.CALL_TIMES:
         _call_times(spool, body)
     elif kind == form.END:

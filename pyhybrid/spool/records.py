@@ -29,6 +29,19 @@ class Code:
     line_table: bytes  # co_linetable, empty if it was too large to copy
 
 
+class CodeFacts(NamedTuple):
+    """Of a function whose single calls are kept; `module` may be empty."""
+
+    qualname: str
+    file: str
+    first_line: int
+    module: str
+    name: str
+    arguments: list[str]
+    other_locals: list[str]
+    stack_size: int
+
+
 @dataclass(slots=True)
 class Thread:
     """A thread; `name` is threading's where it has one, else the kernel's comm."""
@@ -81,18 +94,6 @@ class Events:
     last_ticks: int
     n_dropped: int
     words: memoryview
-
-
-class CallTurn(NamedTuple):
-    """One turn of a kept call; fields and flags as in src/trace/kept_calls.h, times in ticks."""
-
-    thread: int
-    node: int
-    serial: int
-    flags: int
-    begin: int
-    since: int
-    until: int
 
 
 class CallTimes(NamedTuple):
@@ -151,8 +152,9 @@ class Spool:
     c_functions: dict[int, set[str]] = field(default_factory=dict)  # absolute address -> names
     clocks: list[tuple[int, int]] = field(default_factory=list)  # (ticks, ns)
     events: list[Events] = field(default_factory=list)
-    calls: list[CallTurn] = field(default_factory=list)
-    call_attributes: dict[int, str] = field(default_factory=dict)  # serial -> JSON
+    code_facts: list[CodeFacts] = field(default_factory=list)
+    # Turns of kept calls (src/trace/kept_calls.h) by their thread in the exact half.
+    calls: dict[int, list[memoryview]] = field(default_factory=dict)
     call_times: dict[tuple[int, int], CallTimes] = field(default_factory=dict)  # (thread, node)
     n_damaged: int = 0  # records that do not count
     end: End | None = None  # None: the process was killed, or is still running

@@ -4,6 +4,7 @@
 
 #include "c_calls.h"
 #include "emit.h"
+#include "filter.h"
 #include "lines.h"
 #include "shadow.h"
 
@@ -38,7 +39,7 @@ static bool point(enum emit_kind kind, PyObject *const *args)
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     uint64_t code = (uint64_t)args[0];
     const frame_t *f = counted_frame(x, code);
-    if (!f || (x->is_own && x->is_own(code)))
+    if (!f || (filter_has_own() && filter_is_own(code)))
         return true;
     shadow_enter();
     bool chosen = x->all_events || !shadow_left_out(x, f);

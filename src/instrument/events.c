@@ -221,6 +221,13 @@ static void on_wanted(void)
     PyErr_Clear();
 }
 
+static uint64_t marks_of(struct exact *x, uint64_t code, uint64_t globals)
+{
+    if (filter_has_own() && filter_is_own(code))
+        return PYH_FUNCTION_OWN;
+    return filter_keeps_any() && filter_keeps(x, code, (PyObject *)globals) ? PYH_FUNCTION_KEPT : 0;
+}
+
 /* What counting costs.  What runs already counts from the end of this on.  0 or -1. */
 static int calibrate(struct exact *x, PyObject *monitoring, struct call_cost *cost)
 {
@@ -258,11 +265,10 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
         PyErr_Clear();
     has_disabled = filter_is_set();
     x->all_events = !filter_is_set();
-    x->is_own = filter_has_own() ? filter_is_own : NULL;
+    x->marks = filter_has_own() || filter_keeps_any() ? marks_of : NULL;
     x->lines = lines;
-    x->keep_calls = filter_has_names();
     current_frame_init();
-    x->plain = x->all_events && x->use_tsc && !x->keep_calls && current_state_offset;
+    x->plain = x->all_events && x->use_tsc && current_state_offset;
     heard = detailed = 0;
     if (lines && !(with_lines = codes_new()))
         PyErr_SetString(PyExc_RuntimeError, "no memory");

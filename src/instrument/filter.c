@@ -2,43 +2,77 @@
 
 #include <string.h>
 
+#include "code_facts.h"
 #include "instrument.h"
 
 #define CACHE 4096 /* verdicts, direct-mapped */
 
-static struct {
+struct verdict {
     uint64_t code, id;
-    bool selected;
-} cache[CACHE];
+    bool selected, kept;
+};
 
-static PyObject *included, *excluded, *only, *timers, *own;
+static struct verdict cache[CACHE];
+
+/* Functions by name: a frozenset, and `search` methods.  Both NULL: none is named. */
+struct named {
+    PyObject *names, *patterns;
+};
+
+static PyObject *included, *excluded, *timers, *own;
+static struct named only, kept;
 static bool let_through;
+
+static void clear_named(struct named *n)
+{
+    Py_CLEAR(n->names);
+    Py_CLEAR(n->patterns);
+}
 
 void filter_clear(void)
 {
     Py_CLEAR(included);
     Py_CLEAR(excluded);
-    Py_CLEAR(only);
+    clear_named(&only);
+    clear_named(&kept);
     Py_CLEAR(timers);
     memset(cache, 0, sizeof cache);
 }
 
-int filter_set(PyObject *include, PyObject *exclude, PyObject *names, PyObject *as_timers)
+static int set_named(struct named *n, PyObject *value)
 {
-    filter_clear();
-    if (!include)
-        return 0;
-    bool has_timers = PyTuple_Check(as_timers) && PyTuple_GET_SIZE(as_timers) == 4;
-    if (!PyTuple_Check(include) || !PyTuple_Check(exclude) || !PyFrozenSet_Check(names) ||
-        (as_timers != Py_None && !has_timers)) {
-        PyErr_SetString(PyExc_TypeError,
-                        "a filter is two tuples, a frozenset, and None or four tuples");
+    PyObject *names, *patterns;
+    if (!PyTuple_Check(value) ||
+        !PyArg_ParseTuple(value, "O!O!", &PyFrozenSet_Type, &names, &PyTuple_Type, &patterns)) {
+        PyErr_SetString(PyExc_TypeError, "functions are named by a frozenset and a tuple");
         return -1;
     }
+    if (PySet_GET_SIZE(names) || PyTuple_GET_SIZE(patterns))
+        *n = (struct named){Py_NewRef(names), Py_NewRef(patterns)};
+    return 0;
+}
+
+int filter_set(PyObject *filter, PyObject *keep)
+{
+    PyObject *include, *exclude, *names, *as_timers;
+    filter_clear();
+    if (keep && set_named(&kept, keep))
+        return -1;
+    if (!filter)
+        return 0;
+    if (!PyTuple_Check(filter) ||
+        !PyArg_ParseTuple(filter, "O!O!OO", &PyTuple_Type, &include, &PyTuple_Type, &exclude,
+                          &names, &as_timers) ||
+        (as_timers != Py_None && !(PyTuple_Check(as_timers) && PyTuple_GET_SIZE(as_timers) == 4))) {
+        PyErr_SetString(PyExc_TypeError,
+                        "a filter is two tuples, named functions, and None or four tuples");
+        return -1;
+    }
+    if (set_named(&only, names))
+        return -1;
     included = Py_NewRef(include);
     excluded = Py_NewRef(exclude);
-    only = Py_NewRef(names);
-    timers = has_timers ? Py_NewRef(as_timers) : NULL;
+    timers = as_timers == Py_None ? NULL : Py_NewRef(as_timers);
     return 0;
 }
 
@@ -63,9 +97,9 @@ bool filter_is_set(void)
     return included != NULL;
 }
 
-bool filter_has_names(void)
+bool filter_keeps_any(void)
 {
-    return only && PySet_GET_SIZE(only);
+    return kept.names;
 }
 
 void filter_let_through(bool all)
@@ -89,18 +123,23 @@ static bool any_matches(PyObject *searches, PyObject *const *texts, int n)
     return false;
 }
 
-static bool is_named(PyObject *qualname, PyObject *module)
+/* By its qualified name, `module.qualname`, or a pattern on one of these or on `file:qualname`? */
+static bool is_named(const struct named *n, const PyCodeObject *code, PyObject *module)
 {
-    if (!PySet_GET_SIZE(only))
-        return true;
-    int found = PySet_Contains(only, qualname);
-    if (!found && module) {
-        PyObject *full = PyUnicode_FromFormat("%U.%U", module, qualname);
-        found = full ? PySet_Contains(only, full) : 0;
-        Py_XDECREF(full);
-    }
+    PyObject *texts[3] = {Py_NewRef(code->co_qualname)};
+    texts[1] = module ? PyUnicode_FromFormat("%U.%U", module, texts[0]) : Py_NewRef(texts[0]);
+    bool has_patterns = PyTuple_GET_SIZE(n->patterns);
+    if (has_patterns)
+        texts[2] = PyUnicode_FromFormat("%U:%U", code->co_filename, texts[0]);
+    bool found = false;
+    for (int i = 0; i < 2 && texts[i] && !found; i++)
+        found = PySet_Contains(n->names, texts[i]) > 0;
+    if (!found && has_patterns && texts[1] && texts[2])
+        found = any_matches(n->patterns, texts, 3);
     PyErr_Clear();
-    return found > 0;
+    for (int i = 0; i < 3; i++)
+        Py_XDECREF(texts[i]);
+    return found;
 }
 
 /* One of two pairs: what is included (None: all), and what is excluded. */
@@ -111,36 +150,50 @@ static bool is_timer(int first, PyObject *text)
            !any_matches(PyTuple_GET_ITEM(timers, first + 1), &text, 1);
 }
 
-static bool judge(const PyCodeObject *code, PyObject *globals)
+static bool is_selected(const PyCodeObject *code, PyObject *module)
 {
-    PyObject *module = NULL;
-    if (globals && PyDict_CheckExact(globals))
-        module = PyDict_GetItemString(globals, "__name__"); /* borrowed; clears errors */
-    if (module && !PyUnicode_Check(module))
-        module = NULL;
     PyObject *texts[3] = {code->co_qualname, code->co_filename, module};
     int n = module ? 3 : 2;
-    return is_named(code->co_qualname, module) &&
+    return (!only.names || is_named(&only, code, module)) &&
            (!PyTuple_GET_SIZE(included) || any_matches(included, texts, n)) &&
            !any_matches(excluded, texts, n) &&
            (!timers || (is_timer(0, code->co_name) && is_timer(2, code->co_filename)));
 }
 
+static struct verdict verdict_on(struct exact *x, uint64_t at, PyObject *globals)
+{
+    struct verdict *cached = &cache[(at >> 4 ^ at >> 16) % CACHE];
+    if (cached->code == at && codes_holds(x->codes, cached->id, at))
+        return *cached;
+    PyObject *error = PyErr_GetRaisedException(), *module = NULL;
+    const PyCodeObject *code = (const PyCodeObject *)at;
+    if (globals && PyDict_CheckExact(globals))
+        module = PyDict_GetItemString(globals, "__name__"); /* borrowed; clears errors */
+    if (module && !PyUnicode_Check(module))
+        module = NULL;
+    struct verdict v = {.code = at, .id = exact_intern_code(x, at)};
+    v.selected = let_through || !included || is_selected(code, module);
+    v.kept = v.selected && !let_through && kept.names && is_named(&kept, code, module);
+    uint64_t *told =
+        v.kept && v.id ? map_put(&x->facts_told, codes_numbers(x->codes, v.id).function) : NULL;
+    if (told && !*told) {
+        *told = 1;
+        code_facts_tell(x, code, module);
+    }
+    if (included && v.selected && v.id && x->lines)
+        instrument_add_lines(at);
+    PyErr_SetRaisedException(error);
+    if (v.id)
+        *cached = v;
+    return v;
+}
+
 bool filter_selects(struct exact *x, uint64_t code, PyObject *globals)
 {
-    uint64_t at = (code >> 4 ^ code >> 16) % CACHE;
-    if (cache[at].code == code && codes_holds(x->codes, cache[at].id, code))
-        return cache[at].selected;
-    PyObject *error = PyErr_GetRaisedException();
-    bool selected = let_through || judge((const PyCodeObject *)code, globals);
-    uint64_t id = exact_intern_code(x, code);
-    if (selected && id && x->lines)
-        instrument_add_lines(code);
-    PyErr_SetRaisedException(error);
-    if (id) {
-        cache[at].code = code;
-        cache[at].id = id;
-        cache[at].selected = selected;
-    }
-    return selected;
+    return verdict_on(x, code, globals).selected;
+}
+
+bool filter_keeps(struct exact *x, uint64_t code, PyObject *globals)
+{
+    return verdict_on(x, code, globals).kept;
 }

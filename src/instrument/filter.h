@@ -1,4 +1,4 @@
-/* filter.h - which functions are recorded.
+/* filter.h - which functions are recorded, and which have their single calls kept.
  *
  * A code object is judged once, when its first event comes: by its qualified name, its module and its
  * file.  What is not selected costs nothing from then on (its callbacks answer DISABLE), but for
@@ -14,10 +14,12 @@
 
 #include "call_tree.h"
 
-/* Tuples of `search` methods (an empty `include` means all), and a frozenset of qualified names or of
- * `module.qualname` (empty: all).  `timers`: None, or four such tuples, as PerfStubs selects: which names are included
- * (None: all) and excluded, which files are.  All NULL: no filter.  0 or -1 with an exception set. */
-int filter_set(PyObject *include, PyObject *exclude, PyObject *names, PyObject *timers);
+/* `filter`: two tuples of `search` methods, what is included (empty: all) and what is not; functions by name (empty: all); and
+ * None, or four such tuples, as PerfStubs selects: which names are included (None: all) and excluded, which files are.  NULL:
+ * all functions are recorded.  `keep`: functions by name; NULL: no calls are kept.
+ * Functions by name are a frozenset of qualified names or of `module.qualname`, and a tuple of `search` methods, which look at
+ * both of these and at `file:qualname`.  0 or -1 with an exception set. */
+int filter_set(PyObject *filter, PyObject *keep);
 
 /* What the files of our functions begin with, which are never recorded; NULL or empty: there are none. */
 void filter_set_own(PyObject *folder);
@@ -26,12 +28,13 @@ bool filter_is_own(uint64_t code);
 
 void filter_clear(void);
 bool filter_is_set(void);
-bool filter_has_names(void);
+bool filter_keeps_any(void);
 
-/* While it is true all functions are recorded, at the usual cost.  Forgets verdicts. */
+/* While it is true all functions are recorded, and no calls kept.  Forgets verdicts. */
 void filter_let_through(bool all);
 
-/* Is the code object that runs with these globals recorded?  Sets no exception. */
+/* Is the code object that runs with these globals recorded, are its calls kept?  They set no exception. */
 bool filter_selects(struct exact *x, uint64_t code, PyObject *globals);
+bool filter_keeps(struct exact *x, uint64_t code, PyObject *globals);
 
 #endif

@@ -249,7 +249,7 @@ uint32_t region_leave(const struct region_slot *slot)
 
 void region_note_attributes(uint32_t serial, const unsigned char *fields, uint32_t length)
 {
-    const struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     if (x && exact_mine.generation == x->generation)
-        calls_attributes(&exact_mine.thread->calls, serial, fields, length);
+        calls_attributes(&exact_mine.thread->calls, &x->open, serial, fields, length);
 }

@@ -92,7 +92,8 @@ static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thre
     if (t->depth == t->capacity && !exact_grow_stack(t))
         return NULL;
     struct exact_frame *s = &t->stack[t->depth];
-    struct exact_node *node = exact_python_child(x, t, parent, FRAME_CODE(f));
+    struct exact_node *node =
+        exact_python_child(x, t, parent, FRAME_CODE(f), (uint64_t)f->f_globals);
     /* Below the tree's bound nodes stand for several functions: the outermost one is timed. */
     uint64_t flags = node != parent && !exact_is_own(node) ? EXACT_RECORDED : 0;
     if (!LIKELY(x->all_events) && flags)
@@ -159,7 +160,7 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
             s->flags |= EXACT_LINKED;
         return true;
     }
-    if (turns_are_noted(x))
+    if (turns_are_noted(x, s->node))
         turns_begin(x, t, s, false);
     if (resumed) {
         s->flags |= EXACT_LINKED;
@@ -285,7 +286,7 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     count(is_call ? &node->calls : &node->resumes, 1);
     top[1].since = arch_ticks();
     exact_set_depth(t, depth + 1);
-    if (!LIKELY(!x->turns))
+    if (!LIKELY(!turns_are_noted(x, node)))
         turns_begin(x, t, &top[1], is_call);
     shadow_leave();
     return true;
@@ -326,7 +327,7 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
         if (LIKELY(s && !exact_is_own(s->node))) {
             count(is_call ? &s->node->calls : &s->node->resumes, 1);
             s->since = exact_ticks(x);
-            if (!LIKELY(!turns_are_noted(x)))
+            if (!LIKELY(!turns_are_noted(x, s->node)))
                 turns_begin(x, t, s, is_call);
             if (!is_call && regions_mine)
                 region_resume(x, t, f);
@@ -394,6 +395,12 @@ static __attribute__((noinline)) void move_regions(struct exact *x, struct exact
         shadow_mend_to(x, t, p, now);
 }
 
+/* It is in the midst of nothing, and no region; its calls may be kept. */
+static ALWAYS_INLINE bool ends_as_usual(const struct exact_frame *f)
+{
+    return (uint32_t)(f->flags & ~(uint64_t)EXACT_KEPT) == EXACT_RECORDED;
+}
+
 /* The usual case: the top of the stack ends. */
 static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
 {
@@ -407,13 +414,13 @@ static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
         return false;
     uint32_t depth = t->depth;
     const struct exact_frame *top = &t->stack[depth - 1];
-    if (!LIKELY(depth > 1 && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED &&
+    if (!LIKELY(depth > 1 && (uint64_t)f == top->frame && ends_as_usual(top) &&
                 !(top[-1].flags & (EXACT_LINKED | EXACT_LEFT))))
         return false;
     shadow_enter();
     if (now > top->since)
         count(&top->node->total_ticks, now - top->since);
-    if (!LIKELY(!x->turns))
+    if (!LIKELY(!x->turns && top->flags == EXACT_RECORDED))
         turns_end(x, t, top, now, how);
     exact_set_depth(t, depth - 1);
     shadow_leave();
@@ -435,7 +442,7 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
         const struct exact_frame *top = &t->stack[t->depth - 1];
-        if (LIKELY(t->depth && (uint64_t)f == top->frame && top->flags == EXACT_RECORDED) ||
+        if (LIKELY(t->depth && (uint64_t)f == top->frame && ends_as_usual(top)) ||
             unwind_to(x, t, f, how, now)) {
             if (how == RAISED && !exact_is_own(t->stack[t->depth - 1].node))
                 atomic_fetch_add_explicit(&t->stack[t->depth - 1].node->raised, 1,

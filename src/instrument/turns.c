@@ -12,7 +12,7 @@ void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s,
         emit_begin(t, s, is_new);
     if (x->turns & TURNS_LOGGED)
         event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
-    if (!x->keep_calls || s->flags & EXACT_REGION)
+    if (s->flags & EXACT_REGION || !exact_is_kept(s->node))
         return;
     uint32_t call = 0;
     if (is_generator((const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame))) {

@@ -17,9 +17,10 @@ static inline bool is_generator(const PyCodeObject *code)
     return code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
 }
 
-static inline bool turns_are_noted(const struct exact *x)
+/* Is it noted that a function's turn with this node begins? */
+static inline bool turns_are_noted(const struct exact *x, const struct exact_node *n)
 {
-    return x->turns || x->keep_calls;
+    return x->turns || n->word & PYH_FUNCTION_KEPT;
 }
 
 /* `s` begins.  `is_new`: a call does, not another turn of one. */

@@ -36,7 +36,7 @@ struct pass {
                struct result *out); /* 0 or -errno, as columns.h has it */
 };
 
-enum { MOST_ARGUMENTS = 8, MOST_RESULTS = 8 };
+enum { MOST_ARGUMENTS = 8, MOST_RESULTS = 24 };
 
 PyObject *pass_call(const struct pass *pass, PyObject *const *args, Py_ssize_t n_args);
 

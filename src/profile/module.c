@@ -1,9 +1,10 @@
-/* module.c - the extension module pyhybrid._profile: turns buffers into calls of columns.h and exact_rows.h.
+/* module.c - the extension module pyhybrid._profile: turns buffers into calls of columns.h, exact_rows.h and call_rows.h.
  *
  * Its stub, with what each function promises, is pyhybrid/_profile.pyi.  Loaded by the finishing process
  * and by readers of profiles, never by the profiled program.  Keeps to the limited API of 3.12.
  */
 #include "arguments.h"
+#include "call_rows.h"
 #include "columns.h"
 #include "database.h"
 #include "exact_rows.h"
@@ -138,6 +139,36 @@ static int run_exact_rows(const struct argument *in, struct result *out)
 }
 PASS(exact_rows, .takes = "IIBB*nnnn", .gives = "Iqqqqqq")
 
+static size_t turns_room(const struct argument *in)
+{
+    return CALL_ROWS_ROOM(in[0].n);
+}
+
+static int run_call_rows(const struct argument *in, struct result *out)
+{
+    struct call_clock clock = {.multiply = in[2].number,
+                               .divide = in[3].number,
+                               .ticks = in[4].number,
+                               .ns = in[5].number};
+    struct call_columns columns = {.row = out[0].data,
+                                   .serial = out[1].data,
+                                   .node = out[2].data,
+                                   .info = out[3].data,
+                                   .around = out[4].data,
+                                   .begin_ns = out[5].data,
+                                   .end_ns = out[6].data};
+    struct call_attributes attributes = {out[8].data, out[9].data, out[10].data, 0};
+    int r = call_rows_of(in[0].data, in[0].n, in[1].data, in[1].n, &clock, &columns, &attributes,
+                         &out[11].n);
+    for (size_t i = 0; i < 7; i++)
+        out[i].n = columns.n;
+    out[7].n = columns.n_whole;
+    for (size_t i = 8; i < 11; i++)
+        out[i].n = attributes.n;
+    return r;
+}
+PASS(call_rows, .takes = "B*I*nnnn", .gives = "IIIIIqqnIIIn", .room = turns_room)
+
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef functions[] = {
@@ -146,7 +177,8 @@ static PyMethodDef functions[] = {
     FUNCTION(nearest),       FUNCTION(outermost),     FUNCTION(mark),
     FUNCTION(inclusive),     FUNCTION(add_up),        FUNCTION(exact_rows),
     FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
-    FUNCTION(write_columns), FUNCTION(at_least),      {NULL, NULL, 0, NULL},
+    FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
+    {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {

@@ -127,13 +127,13 @@ static void announce_c_function(uint64_t address, const char *name, uint32_t len
 }
 
 /* The tool id, or -1 with an exception set and nothing running. */
-static int start_events(PyObject *include, PyObject *exclude, PyObject *only, PyObject *timers,
-                        const struct start_options *o, struct call_cost *cost)
+static int start_events(const struct start_options *o, struct call_cost *cost)
 {
     int tool_id = -1;
     sampler_exact()->counts = o->counts;
+    sampler_exact()->open.max_kept = o->max_calls;
     filter_set_own(o->own);
-    if (filter_set(include, exclude, only, timers))
+    if (filter_set(o->filter, o->keep))
         ;
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
@@ -178,12 +178,8 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)self;
     struct start_options options;
-    PyObject *include = NULL, *exclude = NULL, *only = NULL, *timers = NULL;
     int tool_id = -1;
     if (start_options_parse(&options, args, kwargs))
-        return NULL;
-    if (options.filter &&
-        !PyArg_ParseTuple(options.filter, "OOOO", &include, &exclude, &only, &timers))
         return NULL;
     options.sampler.looks = emit_is_open();
     struct sampler_info info;
@@ -204,8 +200,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         stop_watching();
         return raise_start_error(error, info.error);
     }
-    if (options.sampler.exact &&
-        (tool_id = start_events(include, exclude, only, timers, &options, &cost)) < 0)
+    if (options.sampler.exact && (tool_id = start_events(&options, &cost)) < 0)
         return NULL;
     if (options.paused)
         instrument_pause();

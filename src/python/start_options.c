@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kept_calls.h"
+
 enum kind { INT, FLAG, UINT32, UINT64, PATH, OBJECT };
 
 /* The keywords: to add one is a line here and a field in a struct.  Their meanings and units are the fields'. */
@@ -32,6 +34,8 @@ static const struct field {
     {"counts", FLAG, HERE(counts)},
     {"paused", FLAG, HERE(paused)},
     {"filter", OBJECT, HERE(filter)},
+    {"keep", OBJECT, HERE(keep)},
+    {"max_calls", UINT32, HERE(max_calls)},
     {"own", OBJECT, HERE(own)},
 };
 
@@ -94,7 +98,9 @@ static int set_by_name(struct start_options *o, PyObject *name, PyObject *value)
 int start_options_parse(struct start_options *o, PyObject *args, PyObject *keywords)
 {
     *o = (struct start_options){
-        .sampler = {.period_ns = 1001001, .max_frames = 2048, .max_nodes = 2000000}, .counts = 1};
+        .sampler = {.period_ns = 1001001, .max_frames = 2048, .max_nodes = 2000000},
+        .counts = 1,
+        .max_calls = CALLS_MAX};
     PyObject *name, *value;
     Py_ssize_t next = 0;
     if (!PyArg_ParseTuple(args, "i", &o->sampler.spool_fd))

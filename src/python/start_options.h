@@ -11,10 +11,11 @@
 
 struct start_options {
     struct sampler_options sampler;
-    int lines, c_calls; /* of the exact half: counted and timed, too */
-    int counts;         /* 0: its events are for sinks alone, and come while one wants them */
-    int paused;         /* until resume() */
-    PyObject *filter;   /* borrowed; NULL: none (filter.h) */
+    int lines, c_calls;      /* of the exact half: counted and timed, too */
+    int counts;              /* 0: its events are for sinks alone, and come while one wants them */
+    int paused;              /* until resume() */
+    PyObject *filter, *keep; /* borrowed; NULL: none (filter.h) */
+    uint32_t max_calls;      /* so many are kept all (kept_calls.h) */
     PyObject *
         own; /* borrowed; what the files of functions begin with that are not recorded; NULL: none */
 };

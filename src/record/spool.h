@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 6
+#define SPOOL_VERSION 7
 #define SPOOL_MARK 0x6c6f6f70u /* "pool" */
 #define SPOOL_REPLACED 0x80000000u
 
@@ -70,11 +70,12 @@ enum spool_type {
     SPOOL_CLOCK,          /* struct spool_clock; replaced */
     SPOOL_REGION,         /* struct spool_region, name in UTF-8 */
     SPOOL_EVENTS,         /* struct spool_events, uint64_t event[n] (event_log.h) */
-    SPOOL_CALL,           /* struct spool_call */
-    SPOOL_CALL_ATTRIBUTES, /* struct spool_call_attributes, then fields, each a struct spool_attribute */
+    SPOOL_CALLS, /* struct spool_calls, then each a struct call_turn (kept_calls.h) and what follows it:
+                             attributes are fields, each a struct spool_attribute */
     SPOOL_CALL_TIMES, /* struct spool_call_times, uint32_t bucket[320] (kept_calls.h); replaced */
     SPOOL_C_FUNCTION, /* struct spool_c_function, name in UTF-8: as Python calls it */
     SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
+    SPOOL_CODE_FACTS,    /* struct spool_code_facts, texts in UTF-8, each with a zero at its end */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -106,6 +107,15 @@ struct spool_code {
     uint32_t qualname_length;   /* UTF-8, lone surrogates as they are ("surrogatepass") */
     uint32_t file_name_length;  /* the same */
     uint32_t line_table_length; /* co_linetable; 0 if it was too large to copy */
+};
+
+/* Of a function whose single calls are kept.  The texts: qualified name, file name, module (empty: not known), name,
+ * arguments, other local variables. */
+struct spool_code_facts {
+    uint32_t first_line;
+    uint32_t stack_size;
+    uint32_t n_arguments;
+    uint32_t length; /* of it all */
 };
 
 struct spool_thread {
@@ -242,16 +252,8 @@ struct spool_events { /* begins and ends in order of time */
     uint64_t n_dropped; /* events that are not in the file, which has enough of them */
 };
 
-struct spool_call { /* one turn of a call that is kept (kept_calls.h) */
+struct spool_calls { /* turns of calls that are kept, in order of their ends */
     uint32_t thread;
-    uint32_t node;
-    uint32_t serial;
-    uint32_t flags;               /* enum call_flags */
-    uint64_t begin, since, until; /* ticks: of the call; of the turn */
-};
-
-struct spool_call_attributes {
-    uint32_t serial;
     uint32_t pad;
 };
 
@@ -275,7 +277,7 @@ struct spool_call_times { /* durations of a node's calls, in ticks */
     uint32_t thread;
     uint32_t node;
     uint64_t n, sum, max;
-    uint64_t n_lost; /* calls of the thread that found no room among those that are kept */
+    uint64_t n_lost; /* calls of the thread for which there was no memory */
 };
 
 struct spool_c_function { /* one that Python called; it may have several names */

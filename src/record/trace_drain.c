@@ -62,6 +62,13 @@ void trace_drain_codes(struct trace_drain *d)
     const struct code_record *r;
     while ((r = exact_read_code(d->exact)))
         canonical_take_code(d->words, r);
+    const struct spool_code_facts *facts;
+    for (size_t bytes; (facts = block_queue_peek(&d->exact->code_facts, &bytes));) {
+        size_t length = facts->length;
+        spool_append(d->spool, SPOOL_CODE_FACTS, facts, sizeof *facts, facts + 1,
+                     length - sizeof *facts);
+        block_queue_release(&d->exact->code_facts, length);
+    }
 }
 
 #define CLOCK_TRIES 5

@@ -5,6 +5,9 @@
 #include "clock.h"
 #include "map.h"
 
+#define CALLS_WAITING                                                                              \
+    (1u << 20) /* bytes of one thread, for which the drain is not to wait longer */
+
 struct event_block {
     struct event_block *next;
     uint64_t taken_ns;
@@ -100,24 +103,12 @@ void trace_log_end_thread(struct trace_log *l, struct spool *s, struct exact_thr
 
 static void take_calls(struct spool *s, struct exact_thread *t)
 {
-    const struct ring_record *record;
-    while (t->calls.ring.data && (record = ring_peek(&t->calls.ring))) {
-        if (record->type == CALL_TURN) {
-            const struct call_turn *r = (const struct call_turn *)record;
-            struct spool_call call = {.thread = t->index,
-                                      .node = r->node,
-                                      .serial = r->serial,
-                                      .flags = r->flags,
-                                      .begin = r->begin,
-                                      .since = r->since,
-                                      .until = r->until};
-            spool_append(s, SPOOL_CALL, &call, sizeof call, NULL, 0);
-        } else {
-            const struct call_attributes *r = (const struct call_attributes *)record;
-            struct spool_call_attributes head = {.serial = r->serial};
-            spool_append(s, SPOOL_CALL_ATTRIBUTES, &head, sizeof head, r->fields, r->length);
-        }
-        ring_release(&t->calls.ring, record);
+    struct spool_calls head = {.thread = t->index};
+    const void *turns;
+    size_t bytes;
+    while ((turns = block_queue_peek(&t->calls.queue, &bytes))) {
+        spool_append(s, SPOOL_CALLS, &head, sizeof head, turns, bytes);
+        block_queue_release(&t->calls.queue, bytes);
     }
 }
 
@@ -171,7 +162,7 @@ void trace_log_free(struct trace_log *l)
 bool trace_log_urgent(const struct exact_thread *t)
 {
     const struct event_ring *r = &t->events;
-    if (t->calls.ring.data && ring_used(&t->calls.ring) > CALLS_RING / 4)
+    if (block_queue_waiting(&t->calls.queue) > CALLS_WAITING)
         return true;
     return r->slot && atomic_load_explicit(&r->head, memory_order_relaxed) -
                               atomic_load_explicit(&r->tail, memory_order_relaxed) >

@@ -24,7 +24,7 @@ struct trace_log {
 #define EXACT_LOG_EVENTS (1ull << 27) /* 1 GiB in the file */
 #define EXACT_LOG_MEMORY (1ull << 25) /* 256 MiB in memory */
 
-/* Takes what is in the rings of `t`, whose number the spool knows. */
+/* Takes what waits of `t`, whose number the spool knows. */
 void trace_log_take(struct trace_log *l, struct spool *s, struct exact_thread *t);
 
 /* No more events will come from `t`: says what its full ring lost last. */

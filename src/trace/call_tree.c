@@ -13,15 +13,6 @@
 #define FIRST_CHILD_BITS 6
 #define CHILD_BITS_MAX 10
 #define FIRST_STACK 64
-#define BLOCK_BYTES (256u << 10)
-
-/* The queue of code records: blocks of memory, one writer (with the GIL), one reader (the drain). */
-struct code_block {
-    _Atomic(struct code_block *) next;
-    _Atomic uint32_t used;
-    uint32_t read;
-    unsigned char data[BLOCK_BYTES - 16];
-};
 
 _Atomic(struct exact *) exact_current;
 
@@ -68,12 +59,10 @@ struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
 {
     pthread_once(&thread_key_once, make_key);
     struct exact *x = map_memory(sizeof *x);
-    struct code_block *first = map_memory(sizeof *first);
     struct native_frame *native = map_memory(EXACT_NATIVE_MAX * sizeof *native);
     struct memo_path *path = map_memory(sizeof *path);
-    if (!x || !first || !native || !path) {
+    if (!x || !native || !path) {
         map_memory_free(x, sizeof *x);
-        map_memory_free(first, sizeof *first);
         map_memory_free(native, EXACT_NATIVE_MAX * sizeof *native);
         map_memory_free(path, sizeof *path);
         return NULL;
@@ -86,9 +75,7 @@ struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
                             max_nodes < EXACT_NODES_MAX / 2 ? max_nodes : EXACT_NODES_MAX / 2,
                         .use_tsc = arch_ticks_steady(),
                         .native = native,
-                        .path = path,
-                        .code_head = first};
-    atomic_store(&x->code_tail, first);
+                        .path = path};
     pthread_mutex_init(&x->lock, NULL);
     x->start_ticks = exact_ticks(x);
     return x;
@@ -101,10 +88,9 @@ void exact_free(struct exact *x)
     set_alive(0);
     for (struct exact_thread *t; (t = atomic_load(&x->threads));)
         exact_remove_thread(x, NULL, t);
-    for (struct code_block *b = x->code_head, *next; b; b = next) {
-        next = atomic_load(&b->next);
-        map_memory_free(b, sizeof *b);
-    }
+    block_queue_clear(&x->new_codes);
+    block_queue_clear(&x->code_facts);
+    map_clear(&x->facts_told);
     map_memory_free(x->native, EXACT_NATIVE_MAX * sizeof *x->native);
     map_memory_free(x->path, sizeof *x->path);
     open_calls_clear(&x->open);
@@ -344,38 +330,12 @@ struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct e
 
 /* --- code objects -------------------------------------------------------------------------------- */
 
-static struct code_record *reserve_code(struct exact *x)
-{
-    struct code_block *b = atomic_load(&x->code_tail);
-    uint32_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
-    if (used + CODE_RECORD_MAX > sizeof b->data) {
-        struct code_block *next = map_memory(sizeof *next);
-        if (!next)
-            return NULL;
-        atomic_store_explicit(&b->next, next, memory_order_release);
-        atomic_store(&x->code_tail, next);
-        b = next;
-        used = 0;
-    }
-    return (struct code_record *)(b->data + used);
-}
-
 const struct code_record *exact_read_code(struct exact *x)
 {
-    struct code_block *b = x->code_head;
-    while (b->read == atomic_load_explicit(&b->used, memory_order_acquire)) {
-        struct code_block *next = atomic_load_explicit(&b->next, memory_order_acquire);
-        if (!next)
-            return NULL;
-        /* The writer left it for good before it published the next one. */
-        if (b->read != atomic_load_explicit(&b->used, memory_order_acquire))
-            continue;
-        x->code_head = next;
-        map_memory_free(b, sizeof *b);
-        b = next;
-    }
-    const struct code_record *r = (const struct code_record *)(b->data + b->read);
-    b->read += r->head.size;
+    size_t bytes;
+    const struct code_record *r = block_queue_peek(&x->new_codes, &bytes);
+    if (r)
+        block_queue_release(&x->new_codes, r->head.size);
     return r;
 }
 
@@ -384,16 +344,15 @@ uint64_t exact_intern_code(struct exact *x, uint64_t code)
     uint64_t id = codes_find(x->codes, code);
     if (id && codes_numbers(x->codes, id).function)
         return id;
-    struct code_record *r = reserve_code(x);
+    struct code_record *r = block_queue_reserve(&x->new_codes, CODE_RECORD_MAX, BLOCK_QUEUE_BYTES);
     size_t bytes = r ? code_record_fill(r, code, memread_known) : 0;
     if (!bytes)
         return 0;
     bool is_new;
     id = codes_intern(x->codes, code, r, bytes, &is_new);
     if (is_new) {
-        struct code_block *b = atomic_load(&x->code_tail);
         r->head = (struct ring_record){.size = (uint32_t)((bytes + 7) & ~7ull)};
-        atomic_fetch_add_explicit(&b->used, r->head.size, memory_order_release);
+        block_queue_commit(&x->new_codes, bytes);
     }
     return id;
 }
@@ -417,7 +376,7 @@ static struct exact_node *called(struct exact_node *parent, uint64_t code, uint6
 }
 
 struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
-                                     struct exact_node *parent, uint64_t code)
+                                     struct exact_node *parent, uint64_t code, uint64_t globals)
 {
     uint64_t id = codes_find(x->codes, code);
     struct exact_child *c = child_place(t, parent, id);
@@ -426,11 +385,10 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
     id = exact_intern_code(x, code);
     if (!id)
         return exact_child(x, t, parent, frame_pseudo(PSEUDO_UNKNOWN_PYTHON));
-    bool is_own = x->is_own && x->is_own(code);
-    uint64_t word =
-        frame_function(id, codes_numbers(x->codes, id).function) | (is_own ? PYH_FUNCTION_OWN : 0);
+    uint64_t marks = x->marks ? x->marks(x, code, globals) : 0;
+    uint64_t word = frame_function(id, codes_numbers(x->codes, id).function) | marks;
     struct exact_node *n = exact_child(x, t, parent, word);
-    if (is_own || n == parent || frame_key(n->word) != frame_key(word))
+    if (marks & PYH_FUNCTION_OWN || n == parent || frame_key(n->word) != frame_key(word))
         return n; /* full, or ours: who finds it among those called last records it */
     *child_place(t, parent, id) = (struct exact_child){parent, id, n}; /* it may have moved */
     return called(parent, code, id, n);

@@ -25,7 +25,9 @@
 #include <sys/types.h>
 
 #include "arch_x86_64.h"
+#include "block_queue.h"
 #include "kept_calls.h"
+#include "map.h"
 #include "clock.h"
 #include "codes.h"
 #include "event_log.h"
@@ -195,22 +197,24 @@ struct exact {
     bool use_tsc;
     bool all_events;    /* every Python function is recorded */
     bool names_threads; /* each thread gets a record, whatever is left out: for its name */
-    bool plain;         /* and no call is kept: most events need no more than a few instructions */
+    bool plain;         /* so most events need no more than a few instructions */
     uint8_t turns;      /* enum exact_turns: who hears every begin and end; 0: nobody */
     bool counts;        /* events are on for the tree's sake; false: only while a sink wants them */
-    bool keep_calls;    /* single calls of the recorded functions are kept (regions: always) */
     struct open_calls open;
-    bool lines;                    /* of functions that a filter selects */
-    bool c_calls;                  /* and so are calls of C functions */
-    bool (*is_own)(uint64_t code); /* is it the code of a function of ours?  NULL: none is */
+    bool lines;   /* of functions that a filter selects */
+    bool c_calls; /* and so are calls of C functions */
+    /* PYH_FUNCTION_OWN or _KEPT, if the code that runs with these globals (0: not known) is that of a function of ours, or of
+     * one whose single calls are kept (a region's always are).  NULL: there is none. */
+    uint64_t (*marks)(struct exact *x, uint64_t code, uint64_t globals);
     _Atomic uint64_t serials;
     struct native_frame
         *native; /* the native frames between, EXACT_NATIVE_MAX: who has the GIL walks */
     struct memo_path *path;
     _Atomic(struct exact_thread *) threads;
-    pthread_mutex_t lock;                   /* of what walks along `threads`, against removal */
-    struct code_block *code_head;           /* the drain's end of the queue */
-    _Atomic(struct code_block *) code_tail; /* the callbacks' end */
+    pthread_mutex_t lock;          /* of what walks along `threads`, against removal */
+    struct block_queue code_facts; /* the same way: spool_code_facts */
+    struct map facts_told;         /* of which functions */
+    struct block_queue new_codes;  /* code records: from who has the GIL to the drain */
 };
 
 /* The running session's, or NULL. */
@@ -245,7 +249,7 @@ struct exact_thread *exact_add_thread(struct exact *x, const char *name);
 /* The child of `parent` for the code object at `code`, or for a native or pseudo-frame `word`.  At
  * the bound: the parent's [tree full] child, which is its own child. */
 struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
-                                     struct exact_node *parent, uint64_t code);
+                                     struct exact_node *parent, uint64_t code, uint64_t globals);
 struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct exact_node *parent,
                                uint64_t word);
 
@@ -268,15 +272,21 @@ static inline struct exact_node *exact_hot_child(const struct exact *x,
 }
 
 static inline struct exact_node *exact_python_child(struct exact *x, struct exact_thread *t,
-                                                    struct exact_node *parent, uint64_t code)
+                                                    struct exact_node *parent, uint64_t code,
+                                                    uint64_t globals)
 {
     struct exact_node *n = exact_hot_child(x, parent, code);
-    return n ? n : exact_find_python(x, t, parent, code);
+    return n ? n : exact_find_python(x, t, parent, code, globals);
 }
 
 static inline bool exact_is_own(const struct exact_node *n)
 {
     return frame_tag(n->word) == PYH_TAG_FUNCTION && n->word & PYH_FUNCTION_OWN;
+}
+
+static inline bool exact_is_kept(const struct exact_node *n)
+{
+    return frame_tag(n->word) == PYH_TAG_FUNCTION && n->word & PYH_FUNCTION_KEPT;
 }
 
 static inline bool exact_is_full(const struct exact_node *n)

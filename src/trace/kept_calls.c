@@ -6,7 +6,31 @@
 #define TIMES_BLOCK 32 /* structs in one piece of memory */
 #define FIRST_OPEN 256
 
+/* --- a sample ------------------------------------------------------------------------------------- */
+
+/* Is one of 2^`*shift` taken?  Of `most` that are, the next ones are half as many. */
+static bool is_sampled(struct open_calls *o, uint32_t *n, uint32_t *shift)
+{
+    if (!*shift)
+        *shift = CALLS_SAMPLE_SHIFT;
+    o->random = o->random * 6364136223846793005ull + 1442695040888963407ull;
+    if (o->random >> (64 - *shift))
+        return false;
+    if (++*n == CALLS_SAMPLED && *shift < 32) {
+        *n = 0;
+        ++*shift;
+    }
+    return true;
+}
+
 /* --- calls that may have several turns ------------------------------------------------------------ */
+
+/* Decides, beyond the bound, whether its turns are kept if it has several. */
+static void sample_open(struct open_calls *o, struct open_call *call)
+{
+    call->weight_bits = o->sample_shift ? o->sample_shift : CALLS_SAMPLE_SHIFT;
+    call->is_kept = is_sampled(o, &o->n_sampled, &o->sample_shift);
+}
 
 uint32_t open_calls_begin(struct open_calls *o, uint64_t begin, bool partial)
 {
@@ -27,7 +51,10 @@ uint32_t open_calls_begin(struct open_calls *o, uint64_t begin, bool partial)
         }
         at = ++o->n;
     }
-    o->call[at] = (struct open_call){.begin = begin, .serial = ++o->serials, .partial = partial};
+    o->call[at] = (struct open_call){
+        .begin = begin, .serial = ++o->serials, .partial = partial, .is_kept = true};
+    if (o->n_turns >= o->max_kept)
+        sample_open(o, &o->call[at]);
     return at;
 }
 
@@ -59,7 +86,7 @@ void open_calls_clear(struct open_calls *o)
 {
     map_memory_free(o->call, o->capacity * sizeof *o->call);
     map_clear(&o->suspended);
-    *o = (struct open_calls){.any = atomic_load(&o->any)};
+    *o = (struct open_calls){.any = atomic_load(&o->any), .max_kept = o->max_kept};
 }
 
 /* --- durations --------------------------------------------------------------------------------------- */
@@ -85,7 +112,7 @@ static void raise_bar(struct call_times *t)
 {
     uint64_t n = atomic_load_explicit(&t->n, memory_order_relaxed), slower = 0;
     uint64_t wanted = n;
-    t->n_kept = 0;
+    t->n_slow = 0;
     t->n_raised_bar++;
     for (uint32_t i = 0; i < t->n_raised_bar; i++)
         wanted /= 10;
@@ -128,13 +155,12 @@ static void add(_Atomic uint64_t *to, uint64_t value)
                           memory_order_relaxed);
 }
 
-/* Counts the call; is it to be kept? */
-static bool count(struct calls *c, const struct call_turn *turn)
+/* Counts the call. */
+static struct call_times *count(struct calls *c, uint32_t node, uint64_t ticks)
 {
-    struct call_times *t = times_of(c, turn->node);
+    struct call_times *t = times_of(c, node);
     if (!t)
-        return true;
-    uint64_t ticks = turn->until - turn->begin;
+        return NULL;
     _Atomic uint32_t *bucket = &t->bucket[bucket_of(ticks)];
     atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + 1,
                           memory_order_relaxed);
@@ -142,57 +168,75 @@ static bool count(struct calls *c, const struct call_turn *turn)
     add(&t->sum, ticks);
     if (ticks > atomic_load_explicit(&t->max, memory_order_relaxed))
         atomic_store_explicit(&t->max, ticks, memory_order_relaxed);
-    if (ticks < t->bar)
+    return t;
+}
+
+/* Is a call of one turn kept, beyond the bound? */
+static bool is_slow_or_sampled(struct open_calls *o, struct call_times *t, struct call_turn *turn)
+{
+    if (!t->n_raised_bar && atomic_load_explicit(&t->n, memory_order_relaxed) > CALLS_AT_ONCE)
+        raise_bar(t); /* of a path with fewer, calls that come late are kept as well */
+    if (turn->until - turn->since >= t->bar) {
+        if (++t->n_slow == CALLS_AT_ONCE)
+            raise_bar(t);
+        return true;
+    }
+    turn->weight_bits = (uint16_t)(t->sample_shift ? t->sample_shift : CALLS_SAMPLE_SHIFT);
+    return is_sampled(o, &t->n_sampled, &t->sample_shift);
+}
+
+static bool put(struct calls *c, struct open_calls *o, const struct call_turn *turn,
+                const void *more)
+{
+    unsigned char *to =
+        block_queue_reserve(&c->queue, sizeof *turn + turn->more, CALLS_QUEUE_FIRST);
+    if (!to) {
+        add(&c->n_lost, 1);
         return false;
-    if (++t->n_kept == CALLS_AT_ONCE)
-        raise_bar(t);
+    }
+    memcpy(to, turn, sizeof *turn);
+    if (more)
+        memcpy(to + sizeof *turn, more, turn->more);
+    block_queue_commit(&c->queue, sizeof *turn + turn->more);
+    if (!atomic_load_explicit(&o->any, memory_order_relaxed))
+        atomic_store(&o->any, true);
     return true;
 }
 
 bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn)
 {
-    if (!c->ring.data) {
-        void *memory = map_memory(CALLS_RING);
-        if (!memory)
-            return false; /* the next one tries again */
-        ring_init(&c->ring, memory, CALLS_RING);
-        atomic_store(&o->any, true);
+    struct open_call *open = call ? &o->call[call] : NULL;
+    uint64_t begin = open ? open->begin : turn->since;
+    bool is_first = !open || !open->has_turns;
+    if (turn->until < turn->since)
+        turn->until = turn->since;
+    if (open) {
+        turn->serial = open->serial;
+        turn->flags |= open->partial ? CALL_PARTIAL : 0;
+        open->has_turns = true;
     }
-    turn->begin = turn->since;
-    if (call) {
-        turn->begin = o->call[call].begin;
-        turn->serial = o->call[call].serial;
-        turn->flags |= o->call[call].partial ? CALL_PARTIAL : 0;
+    turn->flags |= is_first ? CALL_FIRST : 0;
+    struct call_times *t = NULL;
+    if ((turn->flags & (CALL_ENDED | CALL_PARTIAL)) == CALL_ENDED)
+        t = count(c, turn->node, turn->until - begin);
+    bool keep = true;
+    if (!(turn->flags & CALL_ENDED) || !is_first) {
+        keep = open && open->is_kept;
+        turn->weight_bits = open ? (uint16_t)open->weight_bits : 0;
+        o->n_turns += keep && o->n_turns < o->max_kept;
+    } else if (o->n_kept < o->max_kept) {
+        o->n_kept++;
+    } else if (t) {
+        keep = is_slow_or_sampled(o, t, turn);
     }
-    if (turn->until < turn->begin)
-        turn->until = turn->begin;
-    bool ended = turn->flags & CALL_ENDED, several = !ended || turn->begin != turn->since;
-    bool keep = !ended || turn->flags & CALL_PARTIAL || count(c, turn);
-    if (several) /* the turns before were kept: nobody knew how long it would take */
-        keep = o->n_turns < CALLS_TURNS_MAX && ++o->n_turns;
-    if (!keep)
-        return false;
-    struct call_turn *r = ring_reserve(&c->ring, sizeof *r);
-    if (!r) {
-        add(&c->n_lost, 1);
-        return false;
-    }
-    *r = *turn;
-    ring_commit(&c->ring, r, sizeof *r, CALL_TURN);
-    return true;
+    return keep && put(c, o, turn, NULL);
 }
 
-void calls_attributes(struct calls *c, uint32_t serial, const unsigned char *fields,
-                      uint32_t length)
+void calls_attributes(struct calls *c, struct open_calls *o, uint32_t serial,
+                      const unsigned char *fields, uint32_t length)
 {
-    size_t bytes = sizeof(struct call_attributes) + length;
-    struct call_attributes *r = c->ring.data ? ring_reserve(&c->ring, bytes) : NULL;
-    if (!r)
-        return;
-    r->serial = serial;
-    r->length = length;
-    memcpy(r->fields, fields, length);
-    ring_commit(&c->ring, r, bytes, CALL_ATTRIBUTES);
+    struct call_turn head = {.serial = serial, .flags = CALL_ATTRIBUTES, .more = length};
+    put(c, o, &head, fields);
 }
 
 void calls_clear(struct calls *c)
@@ -201,6 +245,6 @@ void calls_clear(struct calls *c)
         next = block->next;
         map_memory_free(block, TIMES_BLOCK * sizeof *block);
     }
-    map_memory_free(c->ring.data, c->ring.data ? CALLS_RING : 0);
+    block_queue_clear(&c->queue);
     map_clear(&c->of_node);
 }

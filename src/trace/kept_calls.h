@@ -1,11 +1,12 @@
 /* kept_calls.h - single calls of chosen functions and regions: how long each took, and when.
  *
- * Each path's durations are counted in a histogram.  The calls themselves go to a ring, all of them
- * at first; of a path that has many only the slowest, so that memory and file stay bounded.  A
- * generator's or coroutine's call is what lies between its first begin and its last end, in several
- * turns.
+ * Each path's durations are counted in a histogram.  The calls themselves go to a queue, all of them up to a bound on the
+ * session's; from then on of each path the slowest, and of the others a uniform sample that gets thinner, so memory and file
+ * stay bounded.  A generator's or coroutine's call is what lies between its first begin and its last end, in several turns;
+ * beyond a bound of their own there is a sample of these alone, for nobody knows at a turn's end how long the call will take.
  *
- * Context: with the GIL; what the drain reads is said.
+ * Context: with the GIL (native regions also without: then two threads may both take the last place below a bound); what the
+ * drain reads is said.
  */
 #ifndef PYH_KEPT_CALLS_H
 #define PYH_KEPT_CALLS_H
@@ -13,15 +14,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "block_queue.h"
 #include "map.h"
-#include "ring.h"
 
-#define CALLS_RING (1u << 20)
-#define CALLS_AT_ONCE                                                                              \
-    4096 /* calls of a path that are kept before the bar is raised: 0, p90, p99... */
-#define CALLS_TURNS_MAX (1u << 20) /* turns of calls that have several */
-#define CALLS_OCTAVE 8             /* buckets for each power of two */
-#define CALLS_FIRST 6              /* the first bucket ends at 2^6 ticks */
+#define CALLS_MAX (1u << 20)   /* kept of the session's, and turns of those that have several */
+#define CALLS_AT_ONCE 4096     /* of a path's slowest, before the bar is raised: p90, p99... */
+#define CALLS_SAMPLED 1024     /* of a path's others, before half as many are taken */
+#define CALLS_SAMPLE_SHIFT 6   /* at first one in 2^6 */
+#define CALLS_QUEUE_FIRST 4096 /* bytes */
+#define CALLS_OCTAVE 8         /* buckets for each power of two */
+#define CALLS_FIRST 6          /* the first bucket ends at 2^6 ticks */
 #define CALLS_BUCKETS 320
 
 enum call_flags {
@@ -29,6 +31,8 @@ enum call_flags {
     CALL_RAISED = 2, /* it ended by an exception */
     CALL_PARTIAL =
         4, /* it began before profiling did, or was still running at its end: not in the histogram */
+    CALL_FIRST = 8,       /* the call's first turn */
+    CALL_ATTRIBUTES = 16, /* no turn: the attributes of the region's call `serial` follow */
 };
 
 /* A path's durations, in ticks.  Bucket 8p+q: from 2^(6+p) (1 + q/8) up; the first one from 0, the last
@@ -38,37 +42,30 @@ struct call_times {
     uint32_t node;
     _Atomic uint32_t bucket[CALLS_BUCKETS];
     _Atomic uint64_t n, sum, max;
-    uint32_t n_kept, n_raised_bar;
-    uint64_t bar;       /* single calls below are not kept */
+    uint32_t n_slow, n_raised_bar;
+    uint32_t n_sampled, sample_shift;
+    uint64_t bar;       /* beyond the bound faster ones are sampled */
     uint64_t n_written; /* the drain's */
     uint32_t place;     /* the drain's, from 1: of its record among the thread's */
 };
 
-enum call_record { CALL_TURN = 1, CALL_ATTRIBUTES };
-
+/* What is in the queue, and in the spool: 32 bytes, then `more` bytes padded to 8. */
 struct call_turn {
-    struct ring_record head;
-    uint64_t begin;        /* ticks: of the call */
-    uint64_t since, until; /* of the turn */
+    uint64_t since, until; /* ticks */
     uint32_t node;
     uint32_t serial; /* joins a call's turns, and its attributes; 0: it has neither */
-    uint32_t flags;
-    uint32_t pad;
-};
-
-struct call_attributes {
-    struct ring_record head;
-    uint32_t serial;
-    uint32_t length;
-    unsigned char fields[]; /* region_attributes.h */
+    uint16_t flags;  /* enum call_flags */
+    uint16_t
+        weight_bits; /* it stands for 2^n calls that took no longer than such as are all there */
+    uint32_t more;   /* region_attributes.h */
 };
 
 /* A thread's own. */
 struct calls {
-    struct ring ring;
+    struct block_queue queue;           /* to the drain */
     struct map of_node;                 /* node -> struct call_times * */
     _Atomic(struct call_times *) first; /* a list that only grows at its head: for the drain */
-    _Atomic uint64_t n_lost;            /* turns that found the ring full */
+    _Atomic uint64_t n_lost;            /* turns for which there was no memory */
     struct call_times *memory;          /* a block of them */
     uint32_t n_left;
 };
@@ -78,14 +75,19 @@ struct open_call {
     uint64_t begin;
     uint32_t serial;
     uint32_t next_free;
-    bool partial;
+    uint32_t weight_bits;
+    bool partial, has_turns, is_kept;
 };
 
 /* The session's: `suspended` maps frames of generators to calls. */
 struct open_calls {
     struct open_call *call;
-    uint32_t capacity, n, free, serials, n_turns;
-    _Atomic bool any; /* some thread has a ring */
+    uint32_t capacity, n, free, serials;
+    uint32_t max_kept, n_kept;        /* a bound, and how many were before it was reached */
+    uint32_t n_turns;                 /* the same bound holds for them */
+    uint32_t n_sampled, sample_shift; /* calls with several turns, beyond it */
+    uint64_t random;
+    _Atomic bool any; /* some call was kept */
     struct map suspended;
 };
 
@@ -96,11 +98,10 @@ void open_calls_suspend(struct open_calls *o, uint32_t call, uint64_t frame);
 uint32_t open_calls_resume(struct open_calls *o, uint64_t frame); /* 0: not known */
 void open_calls_clear(struct open_calls *o);
 
-/* A turn ends; `call`: 0, or what open_calls_begin returned.  Fills the rest of `turn` in.  True: it is
- * in the ring. */
+/* A turn ends; `call`: 0, or what open_calls_begin returned.  Fills the rest of `turn` in.  True: it is kept. */
 bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn);
-void calls_attributes(struct calls *c, uint32_t serial, const unsigned char *fields,
-                      uint32_t length);
+void calls_attributes(struct calls *c, struct open_calls *o, uint32_t serial,
+                      const unsigned char *fields, uint32_t length);
 void calls_clear(struct calls *c);
 
 #endif

@@ -100,8 +100,8 @@ static void code_objects_arrive_once_and_in_order(void **state)
     uint64_t read = 0;
     for (uint64_t i = 0; i < N; i++) {
         uint64_t code = 0x100000 + 64 * i;
-        struct exact_node *n = exact_python_child(x, t, &t->root, code);
-        assert_ptr_equal(exact_python_child(x, t, &t->root, code), n);
+        struct exact_node *n = exact_python_child(x, t, &t->root, code, 0);
+        assert_ptr_equal(exact_python_child(x, t, &t->root, code, 0), n);
         assert_true(codes_holds(x->codes, frame_code_id(n->word), code));
         if (i % 1000 != 999)
             continue;
@@ -123,11 +123,11 @@ static void a_new_object_at_an_old_address_is_another_function(void **state)
     (void)state;
     struct exact *x = new_session(100);
     struct exact_thread *t = exact_add_thread(x, "");
-    struct exact_node *before = exact_python_child(x, t, &t->root, 0x4000);
+    struct exact_node *before = exact_python_child(x, t, &t->root, 0x4000, 0);
     codes_forget(x->codes, 0x4000);
     assert_false(codes_holds(x->codes, frame_code_id(before->word), 0x4000));
     nameless = 0x4000;
-    struct exact_node *after = exact_python_child(x, t, &t->root, 0x4000);
+    struct exact_node *after = exact_python_child(x, t, &t->root, 0x4000, 0);
     nameless = 0;
     assert_ptr_not_equal(before, after);
     assert_int_not_equal(before->word, after->word);
@@ -145,21 +145,21 @@ static void equal_code_objects_are_one_function(void **state)
     struct exact_thread *t = exact_add_thread(x, "");
     uint32_t n_records = 0, numbers[TABLES] = {0};
     nameless = 0xffff;
-    struct exact_node *first = exact_python_child(x, t, &t->root, 0x10000);
+    struct exact_node *first = exact_python_child(x, t, &t->root, 0x10000, 0);
     for (uint64_t i = 0; i < N; i++) {
         uint64_t code = 0x10000 + i % PLACES * 0x100, other = 0x20000 + i % PLACES * 0x100;
         codes_forget(x->codes, code);
         codes_forget(x->codes, other);
         line_table = i % TABLES;
-        struct exact_node *n = exact_python_child(x, t, &t->root, code);
+        struct exact_node *n = exact_python_child(x, t, &t->root, code, 0);
         assert_ptr_equal(n, first);
         assert_true(exact_is_of(x, n, code));
         assert_ptr_equal(exact_hot_child(x, &t->root, code), n);
-        assert_int_equal(exact_python_child(x, t, n, code)->parent, n->id);
+        assert_int_equal(exact_python_child(x, t, n, code, 0)->parent, n->id);
         uint32_t number = codes_numbers(x->codes, codes_find(x->codes, code)).number;
         assert_true(!numbers[i % TABLES] || numbers[i % TABLES] == number);
         numbers[i % TABLES] = number;
-        assert_ptr_not_equal(exact_python_child(x, t, &t->root, other), n);
+        assert_ptr_not_equal(exact_python_child(x, t, &t->root, other, 0), n);
     }
     nameless = line_table = 0;
     assert_int_equal(t->n, 3);
@@ -176,10 +176,10 @@ static void called_in_turns_they_are_found_fast(void **state)
     struct exact *x = new_session(10);
     struct exact_thread *t = exact_add_thread(x, "");
     nameless = 0xffff;
-    struct exact_node *n = exact_python_child(x, t, &t->root, 0x10000);
+    struct exact_node *n = exact_python_child(x, t, &t->root, 0x10000, 0);
     for (int i = 0; i < 10; i++)
         for (uint64_t code = 0x10000; code <= 0x10040; code += 0x40) {
-            assert_ptr_equal(exact_python_child(x, t, &t->root, code), n);
+            assert_ptr_equal(exact_python_child(x, t, &t->root, code, 0), n);
             assert_ptr_equal(exact_hot_child(x, &t->root, code), n);
         }
     nameless = 0;

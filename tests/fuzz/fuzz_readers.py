@@ -93,7 +93,7 @@ def read_spool(data: bytes) -> None:
 
 TABLES = (
     *("meta", "process", "threads", "losses", "modules", "frames", "nodes", "stacks"),
-    *("sampled", "exact", "lines", "calls", "turns", "call_times", "c_names", "period_ns"),
+    *("sampled", "exact", "lines", "calls", "codes", "turns", "call_times", "c_names", "period_ns"),
 )
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from support import Run
@@ -194,9 +195,19 @@ rec(50)
 """
 
 
-def test_many_calls_leave_the_slowest(pyhybrid: Callable[..., Run]) -> None:
+def test_all_calls_are_kept(pyhybrid: Callable[..., Run]) -> None:
     options = ("--mode", "trace", "-t", "work", "-t", "rec", "--format", "folded")
     profile = pyhybrid(*options, "-c", MANY).profile()
+    kept = calls_of(profile, "work")
+    assert len(kept) == 200_000
+    assert all(before.end_ns <= after.begin_ns for before, after in pairwise(kept))
+    assert {call.weight for call in profile.calls} == {1}
+    assert len(calls_of(profile, "rec")) == 51
+
+
+def test_many_calls_leave_the_slowest_and_a_sample(pyhybrid: Callable[..., Run]) -> None:
+    options = ("--mode", "trace", "-t", "work", "-t", "rec", "--format", "folded")
+    profile = pyhybrid(*options, "--max-calls", 1000, "-c", MANY).profile()
     durations = {
         profile.frames[frame].name: each for frame, each in function_durations(profile).items()
     }
@@ -204,8 +215,9 @@ def test_many_calls_leave_the_slowest(pyhybrid: Callable[..., Run]) -> None:
     assert sum(durations["work"].histogram.values()) == 200_000
     assert durations["rec"].calls == 51
     kept = calls_of(profile, "work")
-    assert 4096 <= len(kept) < 40_000
+    assert 1000 + 4096 <= len(kept) < 40_000
     assert abs(max(call.busy_ns for call in kept) - durations["work"].max_ns) <= 1
+    assert 160_000 < sum(call.weight for call in kept) < 240_000  # an estimate: its error is 3 %
     assert len(calls_of(profile, "rec")) == 51
 
 
@@ -249,7 +261,7 @@ def test_bad_selections(steps: Run, pyhybrid: Callable[..., Run]) -> None:
 
 def test_slow_calls_of_which_only_the_slowest_were_kept(pyhybrid: Callable[..., Run]) -> None:
     program = "def step(): sum(range(200))\nfor _ in range(20_000): step()"
-    run = pyhybrid("-t", "step", "-c", program)
+    run = pyhybrid("-t", "step", "--max-calls", 4096, "-c", program)
     told = pyhybrid("report", run.path(), "--slower-than", "step=100ns").result.stdout
     note = re.search(
         r"within (\S+) of 20,000 calls of step that took 100 ns or longer "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from pyhybrid._profile import (
     add_up,
     at_least,
+    call_rows,
     descend,
     distinct,
     exact_counts,
@@ -330,3 +332,48 @@ def test_what_sqlite_cannot_do_is_said(tmp_path: Path) -> None:
         write_columns(database, "INSERT INTO t VALUES (?)", uint32([1]))
     with pytest.raises(ValueError, match="do not fit"):
         write_columns(database, "SELECT ?, ?", uint32([1]), uint32([1, 2]))
+
+
+def turn(
+    since: int, until: int, node: int = 1, flags: int = 9, serial: int = 0, more: bytes = b""
+) -> bytes:
+    """As src/trace/kept_calls.h has it; flags 9: the first and last one."""
+    return struct.pack("<QQIIHHI", since, until, node, serial, flags, 0, len(more)) + more.ljust(
+        -(-len(more) // 8) * 8, b"\0"
+    )
+
+
+def test_call_rows() -> None:
+    turns = (
+        turn(30, 40, flags=8, serial=7)  # the first turn of several
+        + turn(21, 25)
+        + turn(20, 50, node=2, flags=11)
+        + turn(0, 0, flags=16, serial=9, more=b"attributes")
+        + turn(60, 70, flags=1, serial=7)  # the last
+        + turn(10, 80, node=2)
+    )
+    nodes = array("I", [5, 6])
+    *columns, n_whole, serials, places, lengths, n_damaged = call_rows(turns, nodes, 10, 1, 10, 0)
+    assert list(zip(*columns, strict=True)) == [
+        (1, 0, 6, 9, 0, 0, 700),  # row, serial, node, info, around, begin, end
+        (2, 0, 6, 11, 1, 100, 400),
+        (3, 0, 5, 9, 2, 110, 150),
+        (4, 7, 5, 8, 2, 200, 300),
+        (5, 7, 5, 1, 1, 500, 600),
+    ]
+    assert (n_whole, n_damaged) == (3, 0)
+    assert (list(serials), list(lengths)) == ([9], [10])
+    assert turns[places[0] :].startswith(b"attributes")
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 4)), max_size=60))
+def test_call_rows_of_damage(rows: list[tuple[int, int, int]]) -> None:
+    turns = b"".join(turn(*row) for row in rows)
+    good = [(s, u, n) for s, u, n in rows if s <= u and 0 < n < 3]
+    *columns, n_whole, _, _, _, n_damaged = call_rows(turns, array("I", [5, 6]), 1, 1, 0, 0)
+    assert (n_whole, n_damaged) == (len(good), len(rows) - len(good))
+    assert list(columns[5]) == sorted(since for since, _, _ in good)
+    *_, n_damaged = call_rows(turn(1, 2)[:-1], array("I", [5]), 1, 1, 0, 0)
+    assert n_damaged == 1
+    *_, n_damaged = call_rows(turn(1, 2) + turn(3, 4, more=b"x")[:-8], array("I", [5]), 1, 1, 0, 0)
+    assert n_damaged == 1

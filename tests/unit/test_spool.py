@@ -123,8 +123,8 @@ def test_refuses_what_is_not_there(tmp_path: Path) -> None:
         lambda spool: spool.samples(1, [1, 1], weights=[(1, 2), (0, 2)]),
         lambda spool: spool.samples(1, [1, 1], weights=[(2, 2)]),
         lambda spool: spool.exact_nodes(1, 1, (0, 0)),
-        lambda spool: spool.record(layout.CALL, call(1, node=1)),
-        lambda spool: spool.record(layout.CALL, call(2, node=0)),
+        lambda spool: spool.record(layout.CALLS, layout.CALLS_HEAD.pack(2) + bytes(32)),
+        lambda spool: spool.record(layout.CALLS, bytes(4)),
         lambda spool: spool.record(
             layout.CALL_TIMES, layout.CALL_TIMES_BODY.pack(1, 0, *[1] * 324)
         ),
@@ -140,10 +140,6 @@ def test_what_does_not_fit_is_one_line(
     read = reader.read(writer.save(tmp_path / "x.part"))
     assert read.n_damaged == 1
     assert not (read.modules or read.chunks or read.calls or read.call_times)
-
-
-def call(thread: int, node: int) -> bytes:
-    return layout.CALL_BODY.pack(thread, node, 0, 1, 0, 0, 1)
 
 
 @pytest.mark.parametrize("break_it", ["gap", "parent", "json", "weights"])
