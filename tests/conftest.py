@@ -59,6 +59,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
     "tracy": lambda: tracy_support.folder() is not None,
     "adios2": lambda: importlib.util.find_spec("adios2") is not None,
+    "hatchet": lambda: importlib.util.find_spec("hatchet") is not None,
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers
@@ -80,6 +81,7 @@ MAY_LACK = {
     *("interpreter_symbols", "plain_build", "ray"),
     *(ROOTS if TEST_AS == "user" else []),
     *(["tracy"] if sys.version_info >= (3, 14) else []),  # requirements/test.txt
+    *(["hatchet"] if sys.version_info >= (3, 13) else []),  # the same
 }
 
 ERROR_LINES, ERROR_COLUMNS = 12, 300  # of a failed test, in PYHYBRID_FAILURES

@@ -72,8 +72,8 @@ def export(
             if name not in AS_RECORDED and in_source is None:
                 in_source = _in_source(profile, notes)
             exporter = EXPORTERS[name]()
-            target = exporter.default_path(profile, prefix)
             try:
+                target = exporter.default_path(profile, prefix)
                 output = export_to(exporter, in_source or profile, target, DEFAULT_LIMIT_BYTES)
                 notes += output.notes
                 written += [output.path] if output.path else []

@@ -153,7 +153,9 @@ def read_everything(path: Path, out: Path) -> str:
             summarize(profile, [], [])
             Bundle(profile)
             for name, exporter in EXPORTERS.items():
-                if name != "lttng" and (profile.exact or name not in ("pstats", "callgrind")):
+                if name != "lttng" and (
+                    profile.exact or name not in ("pstats", "callgrind", "pfw")
+                ):
                     export_to(exporter(), profile, str(out / name))
     except PyhybridError as error:
         return str(error)

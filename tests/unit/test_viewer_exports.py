@@ -19,6 +19,7 @@ from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture.options import ALL_FORMATS
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters.cpuprofile import CpuProfile
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.firefox import Firefox
@@ -143,3 +144,22 @@ def test_names_are_other_peoples_data(tmp_path: Path) -> None:
         shown = Counter(frame["name"] for frame in content["shared"]["frames"])
         assert shown == {odd.replace("\udcff", "\\udcff"): 1}
         assert b"\\udcff\n" in gzip.decompress(written(Pprof(), profile, tmp_path))
+
+
+def test_cpuprofile_has_the_samples_of_a_thread(tmp_path: Path) -> None:
+    with open_profile(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
+        path = tmp_path / "out.cpuprofile"
+        _, notes = export_to(CpuProfile(), profile, str(path))
+        thread = profile.threads[1]
+    assert notes == [f"{path} has the thread MainThread alone"]
+    content = json.loads(path.read_text())
+    nodes = {node["id"]: node for node in content["nodes"]}
+    assert len(content["samples"]) == len(content["timeDeltas"]) == thread.recorded
+    assert Counter(content["samples"]) == {
+        i: n["hitCount"] for i, n in nodes.items() if n["hitCount"]
+    }
+    assert content["startTime"] + sum(content["timeDeltas"]) == content["endTime"]
+    below = [child for node in nodes.values() for child in node["children"]]
+    assert sorted([1, *below]) == sorted(nodes)
+    forward = next(n for n in nodes.values() if n["callFrame"]["functionName"] == "Linear.forward")
+    assert forward["callFrame"]["lineNumber"] == 129

@@ -1,0 +1,55 @@
+"""V8's CPU profile of one thread, for VS Code and Chrome's DevTools.
+
+Format: Chrome DevTools Protocol, `Profiler.Profile` - nodes (v8_nodes.py) that list their children,
+the node of each sample, and the steps of time between samples in microseconds.
+"""
+
+import json
+from array import array
+from collections import Counter
+from itertools import pairwise
+from typing import BinaryIO
+
+from pyhybrid._profile import take
+from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters.v8_nodes import Nodes
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import stack_of
+from pyhybrid.profile_file.timeline import times
+from pyhybrid.views.folded_tree import FoldedTree
+
+
+class CpuProfile(Exporter):
+    """Writes the thread with most samples: the format has no place for others."""
+
+    name = "cpuprofile"
+    help = "for VS Code: the samples of one thread, that with most of them unless --thread says"
+
+    def default_path(self, profile: Profile, prefix: str) -> str:
+        """Where it goes if nobody says."""
+        return prefix + ".cpuprofile"
+
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Raises PyhybridError where there are no samples; limits are not kept."""
+        thread = max(profile.threads.values(), key=lambda row: row.recorded, default=None)
+        if not thread or not thread.recorded:
+            raise PyhybridError(f"{profile.path}: no samples, which this format is made of")
+        of_stack = take(FoldedTree.of(profile).of_node, array("I", profile.stacks.node))
+        nodes, samples, at_us = Nodes(profile), list[int](), list[int]()
+        for chunk in profile.timeline():
+            if chunk.thread == thread.id:
+                samples += (nodes.of(of_stack[stack_of(place)]) for place in chunk.place)
+                at_us += (time_ns // 1000 for time_ns in times(chunk))
+        hits, children = Counter(samples), {node["id"]: list[int]() for node in nodes.new}
+        for node in nodes.new[1:]:
+            children[node.pop("parent")].append(node["id"])
+        for node in nodes.new:
+            node |= {"hitCount": hits[node["id"]], "children": children[node["id"]]}
+        start_us = at_us[0] - profile.period_ns // 1000
+        content = {"nodes": nodes.new, "startTime": start_us, "endTime": at_us[-1]}
+        content |= {"samples": samples}
+        content["timeDeltas"] = [now - last for last, now in pairwise([start_us, *at_us])]
+        file.write(json.dumps(content, separators=(",", ":")).encode())
+        others = len(profile.threads) > 1
+        return [f"has the thread {thread.name} alone"] if others else []

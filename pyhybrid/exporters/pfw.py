@@ -1,0 +1,119 @@
+"""PerfFlowAspect's trace of calls (.pfw), without its decorators.
+
+Format: https://github.com/flux-framework/PerfFlowAspect, advice_chrome.py - Chrome's trace events,
+one a line.  As there PERFFLOW_OPTIONS chooses the file's name and the events: begins and ends
+(log-event=verbose), or one event for each call, by their ends (compact).  Other than there the
+bracket is closed, a call that raises has its end, a generator's call has an event for each of its
+turns, and how one ended that did not return is in its arguments.
+
+Readers (Hatchet) keep one stack for all threads, so threads come one after the other.  They compare
+times as doubles, which since the epoch have steps of a quarter of a microsecond: a call begins and
+ends half a microsecond within its caller at least.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import BinaryIO
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters.perfflow_options import VARIABLE, PerfflowOptions
+from pyhybrid.exporters.trace_events import CallEvents, microseconds
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.call_edges import BEGINS, GAP, Edge, edges
+
+WITHIN_NS = 500
+
+
+class Pfw(Exporter):
+    """Writes the calls of the event log, or those that were kept."""
+
+    name = "pfw"
+    help = "calls as PerfFlowAspect writes them (PERFFLOW_OPTIONS), for Hatchet and Perfetto"
+
+    @cached_property
+    def _options(self) -> PerfflowOptions:
+        return PerfflowOptions(os.environ)
+
+    def default_path(self, profile: Profile, prefix: str) -> str | None:
+        """Where PerfFlowAspect would write; None: its options say that nothing is written."""
+        if self._options.has("log-enable", "false"):
+            return None
+        return self._options.path(str(profile.meta.get("hostname", "")), profile.process.pid)
+
+    def prepare(self, profile: Profile, path: str) -> None:
+        """Make log-dir."""
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        except OSError as error:
+            raise PyhybridError(f"cannot write {path}: {error.strerror or error}") from error
+
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Raises PyhybridError where no calls were kept; limits are not kept."""
+        if self._options.has("log-enable", "false"):
+            return [f"no .pfw: {VARIABLE} has log-enable=false", *self._options.notes]
+        trace = _Trace(profile, self._options.has("log-event", "compact"))
+        whole = self._options.has("log-format", "object")
+        file.write(b'{"displayTimeUnit": "us", "traceEvents": [\n' if whole else b"[\n")
+        before = b""
+        for line in trace.lines():
+            file.write(before + line.encode())
+            before = b",\n"
+        file.write(b"\n]}\n" if whole else b"\n]\n")
+        if not trace.n_calls:
+            raise PyhybridError(
+                f"{profile.path}: no single calls: record with --events, or choose functions (-t)"
+            )
+        missing = [f"lacks {trace.n_missing:,} begins and ends"] if trace.n_missing else []
+        return missing + self._options.notes
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call that has begun, and the end of the last one in it."""
+
+    begin_ns: int
+    inner_ns: int = 0
+
+
+class _Trace:
+    """The events of a profile's calls."""
+
+    def __init__(self, profile: Profile, compact: bool) -> None:
+        meta = profile.meta
+        self._profile, self._compact = profile, compact
+        self._events = CallEvents(profile)
+        self._to_epoch_ns = meta.get("start_unix_ns", 0) - meta.get("start_ns", 0)
+        self.n_calls = self.n_missing = 0
+
+    def lines(self) -> Iterator[str]:
+        """Event by event."""
+        for _, of_thread in groupby(edges(self._profile), lambda edge: edge.thread):
+            yield from self._of_thread(of_thread)
+
+    def _of_thread(self, of_thread: Iterable[Edge]) -> Iterator[str]:
+        events, open_, last_ns = self._events, list[_Open](), 0
+        for edge in of_thread:
+            if edge.how == GAP:
+                self.n_missing += edge.node
+                continue
+            last_ns = max(edge.time_ns + self._to_epoch_ns, last_ns)
+            if edge.how in BEGINS:
+                self.n_calls += 1
+                last_ns = max(last_ns, open_[-1].begin_ns + WITHIN_NS) if open_ else last_ns
+                open_.append(_Open(last_ns))
+                if not self._compact:
+                    yield events.begin(edge, microseconds(last_ns))
+                continue
+            call = open_.pop()
+            last_ns = max(last_ns, call.begin_ns, call.inner_ns + WITHIN_NS)
+            if open_:
+                open_[-1].inner_ns = last_ns
+            if self._compact:
+                length = microseconds(last_ns - call.begin_ns)
+                yield events.whole(edge, microseconds(call.begin_ns), length)
+            else:
+                yield events.end(edge, microseconds(last_ns))

@@ -1,0 +1,78 @@
+"""Chrome's trace events of calls, as text: what the formats chrome and pfw have in common.
+
+Format: "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+- an event is a JSON object; ph says what it is (B, E: a begin and an end on a thread; X: a whole
+call; C: values of a counter), ts and dur are microseconds.
+"""
+
+import json
+import os
+from typing import Any
+
+from pyhybrid.exporters.viewer_names import encodable, functions
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
+from pyhybrid.views.call_edges import BEGINS, Edge
+from pyhybrid.views.labels import shorten_file
+
+_USUAL = (*BEGINS, "return")
+
+
+class CallEvents:
+    """Events of one profile's calls: `name` is the qualified name, `cat` the module."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._names = functions(profile)
+        self._heads: dict[tuple[int, int], str] = {}
+
+    def begin(self, edge: Edge, us: str) -> str:
+        """The begin of a call at `us`."""
+        call, arguments = edge.call, {}
+        if call and call.attributes:
+            arguments = json.loads(call.attributes)
+        return self._event(edge, f'"B","ts":{us}', arguments)
+
+    def end(self, edge: Edge, us: str) -> str:
+        """Its end, which says how unless it returned."""
+        return self._event(edge, f'"E","ts":{us}', _ended(edge))
+
+    def whole(self, edge: Edge, us: str, duration_us: str) -> str:
+        """All of it, by its end."""
+        return self._event(edge, f'"X","ts":{us},"dur":{duration_us}', _ended(edge))
+
+    def _event(self, edge: Edge, rest: str, arguments: dict[str, Any]) -> str:
+        told = f',"args":{json.dumps(arguments)}' if arguments else ""
+        return f'{self._head(edge.thread, edge.node)}"ph":{rest}{told}}}'
+
+    def _head(self, thread: int, node: int) -> str:
+        key = (thread, node)
+        if key not in self._heads:
+            frame = self._profile.frames[self._profile.nodes.frame[node]]
+            head = {
+                "name": self._names[frame.id].name if frame.kind != "region" else frame.name,
+                "cat": self._module(frame),
+                "pid": self._profile.process.pid,
+                "tid": self._profile.threads[thread].tid,
+            }
+            self._heads[key] = json.dumps(head)[:-1] + ", "
+        return self._heads[key]
+
+    def _module(self, frame: Frame) -> str:
+        """As its file seems to be imported."""
+        if frame.kind != "python" or not frame.file:
+            return frame.kind
+        argv, directory = self._profile.process.argv, str(self._profile.meta.get("cwd") or "")
+        if frame.file in (os.path.join(directory, word) for word in argv[1:]):
+            return "__main__"
+        short = shorten_file(frame.file, directory).removesuffix(".py").removesuffix("/__init__")
+        return encodable(short.lstrip("/").replace("/", "."))
+
+
+def _ended(edge: Edge) -> dict[str, str]:
+    return {} if edge.how in _USUAL else {"ended": edge.how}
+
+
+def microseconds(ns: int) -> str:
+    """With all digits, which a double may not have."""
+    return f"{ns // 1000}.{ns % 1000:03}"

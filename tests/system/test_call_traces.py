@@ -1,0 +1,162 @@
+"""Traces of calls in Hatchet and DevTools, beside those of PerfFlowAspect and torch.profiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import TARGETS, Run
+from viewer_support import VIEWERS
+
+pytestmark = pytest.mark.once
+
+CHOSEN = ("-t", "bas", "-t", "bar", "-t", "Foo.foo", "-t", "bad")
+READ = """
+import json, sys
+from hatchet import GraphFrame
+
+def tree(node):
+    return [node.frame["name"], sorted(map(tree, node.children))]
+
+read = GraphFrame.from_perfflowaspect(sys.argv[1])
+print(json.dumps(sorted(map(tree, read.graph.roots))))
+"""
+
+
+def hatchet(trace: Path) -> Any:
+    """The calls as Hatchet sees them: [name, those within], sorted."""
+    command = [sys.executable, "-P", "-c", READ, trace]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def events_of(trace: Path) -> list[dict[str, Any]]:
+    """PerfFlowAspect leaves the bracket open."""
+    text = trace.read_text()
+    return list(json.loads(text if text.endswith("]\n") else text.rstrip(",\n") + "]"))
+
+
+def only(folder: Path) -> Path:
+    (trace,) = folder.glob("*.pfw")
+    return trace
+
+
+@pytest.mark.needs("hatchet")
+@pytest.mark.parametrize(
+    ("form", "log"), [("Verbose", ()), ("Compact", ("--events",))], ids=["kept calls", "event log"]
+)
+def test_the_calls_are_those_of_perfflowaspect(
+    pyhybrid: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    log: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("PERFFLOW_OPTIONS", f"log-dir=theirs:log-event={form}")
+    shutil.copy(TARGETS / "perfflow.py", tmp_path)
+    subprocess.run([sys.executable, "-P", "perfflow.py"], cwd=tmp_path, check=True)
+    monkeypatch.setenv("PERFFLOW_OPTIONS", f"log-dir=ours:log-event={form}")
+    run = pyhybrid(*CHOSEN, *log, "--format", "pfw", "perfflow.py", "plain")
+    ours, theirs = only(tmp_path / "ours"), only(tmp_path / "theirs")
+    assert ours.name == f"perfflow.{os.uname().nodename}.{run.profile().process.pid}.pfw"
+
+    # The original loses the end of the call that raised, and with it the call.
+    bas = ["bas", []]
+    without = [each for each in hatchet(theirs) if each != bas]
+    assert hatchet(ours) == sorted([*without, ["bad", [bas]]])
+    kinds = [
+        Counter((each["name"], each["cat"], each["ph"]) for each in events_of(trace))
+        for trace in (ours, theirs)
+    ]
+    last = ("bad", "__main__", "X" if form == "Compact" else "E")
+    assert kinds[0] == kinds[1] + Counter([last])
+    assert json.loads(ours.read_text())
+    (raised,) = (each for each in events_of(ours) if each.get("args"))
+    assert (raised["name"], raised["args"]) == ("bad", {"ended": "raise"})
+    starts = [min(each["ts"] for each in events_of(trace)) for trace in (theirs, ours)]
+    assert 0 < starts[1] - starts[0] < 60e6  # both are microseconds since the epoch
+
+
+def devtools(trace: Path) -> Any:
+    """What Chrome's DevTools read."""
+    command = ["node", VIEWERS / "trace.mjs", trace]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.needs("viewers")
+def test_devtools_read_calls_and_samples(nested: Run, pyhybrid: Callable[..., Run]) -> None:
+    pyhybrid("export", nested.path(), "-f", "chrome", "--no-inlines")
+    profile = nested.profile()
+    read = devtools(nested.path("out.trace.json"))
+    counted = {str(t.tid): t.recorded for t in profile.threads.values() if t.recorded}
+    assert {tid: len(samples) for tid, samples in read["profiles"].items()} == counted
+    found = Counter(path[-1] for paths in read["profiles"].values() for path in paths if path)
+    spun = sum(
+        row.samples
+        for row in profile.sampled
+        if profile.frames[profile.nodes.frame[profile.stacks.node[row.stack]]].name == "burn"
+    )
+    assert found["burn"] == spun
+    events = json.loads(nested.path("out.trace.json").read_text())["traceEvents"]
+    used = Counter[str]()
+    for event in events:
+        if event["ph"] == "C":
+            used.update({name: cores * 0.1 for name, cores in event["args"].items()})
+    for thread in profile.threads.values():
+        if thread.recorded:
+            seconds = used[f"{thread.name} ({thread.tid})"]
+            assert seconds == pytest.approx(thread.recorded_weight_ns / 1e9, rel=0.01, abs=0.01)
+
+
+@pytest.mark.needs("viewers")
+def test_devtools_read_kept_calls(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    shutil.copy(TARGETS / "perfflow.py", tmp_path)
+    run = pyhybrid(*CHOSEN, "--mode", "trace", "--format", "chrome", "perfflow.py", "plain")
+    read = devtools(tmp_path / "out.trace.json")["threads"]
+    names = {
+        thread["name"]: Counter(call[0] for call in thread["calls"]) for thread in read.values()
+    }
+    assert names["MainThread"] == {"Foo.foo": 1, "bar": 3, "bas": 4, "bad": 1}
+    assert names["Thread-1 (bar)"] == {"bar": 1, "bas": 1}
+    times = {call.id: call.end_ns - call.begin_ns for call in run.profile().calls}
+    shown = [call[2] for thread in read.values() for call in thread["calls"]]
+    assert sorted(shown) == pytest.approx([ns / 1e3 for ns in sorted(times.values())], abs=0.01)
+
+
+TORCH = """
+import json, time, torch
+from torch.profiler import profile
+def step(x):
+    return (x @ x).sum()
+with profile() as kineto:
+    for _ in range(5):
+        step(torch.ones(64, 64))
+kineto.export_chrome_trace("torch.json")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.needs("torch")
+def test_times_are_those_of_torchs_profiler(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    pyhybrid("-t", "step", "--format", "chrome", "-c", TORCH)
+    ours, theirs = (
+        json.loads((tmp_path / name).read_text()) for name in ("out.trace.json", "torch.json")
+    )
+    assert ours["baseTimeNanoseconds"] == theirs["baseTimeNanoseconds"]
+    steps = [event for event in ours["traceEvents"] if event.get("name") == "step"]
+    begins = [event["ts"] for event in steps if event["ph"] == "B"]
+    ends = [event["ts"] for event in steps if event["ph"] == "E"]
+    products = [event for event in theirs["traceEvents"] if event.get("name") == "aten::mm"]
+    assert len(begins) == len(ends) == len(products) == 5
+    for begin, end, product in zip(begins, ends, products, strict=True):
+        assert product["tid"] == steps[0]["tid"]
+        assert begin - 1000 < product["ts"] < product["ts"] + product["dur"] < end + 1000
