@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SUBCOMMANDS = {
     "report": "report",
     "export": "export",
+    "diff": "diff",
     "compare-cprofile": "compare",
     "config": "config",
     "probes": "probes",

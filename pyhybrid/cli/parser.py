@@ -8,9 +8,24 @@ from pyhybrid.capture.option_kinds import Choice, Duration, Flag, Kind, Names, S
 from pyhybrid.capture.options import Option
 from pyhybrid.errors import UsageError
 
+# What stands for `--` among the words of a parser that divides: no file has such a name.
+DIVIDER = "\0"
+
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line, exit code 2."""
+    """Errors are one line, exit code 2.
+
+    Where it `divides`, `--` is a word between others, DIVIDER, and options may stand on both sides.
+    """
+
+    divides = False
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's."""
+        if not self.divides:
+            return super().parse_args(args, namespace)
+        words = [DIVIDER if each == "--" else each for each in args]
+        return self.parse_intermixed_args(words, namespace)
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """Raise UsageError instead of printing the usage."""

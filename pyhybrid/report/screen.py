@@ -65,9 +65,9 @@ def _part(text: str, style: str, styled: bool) -> str:
 
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
-    last = [_fact("wrote", _files(summary.written))] if summary.written else []
+    last = [fact("wrote", _files(summary.written))] if summary.written else []
     if summary.lines:
-        last.append(_fact("lines", _lines(summary.lines, summary.file)))
+        last.append(fact("lines", _lines(summary.lines, summary.file)))
     facts, paths = [*_facts(summary, columns), [("", "")]], _paths(summary, columns)
     room = MAX_LINES - len(facts) - len(last)
     n_self = max(MIN_SELF, min(N_SELF, room - 2 - N_PYTHON - len(paths)))
@@ -105,38 +105,38 @@ def _facts(s: Summary, columns: int) -> list[Line]:
     argv = " ".join([os.path.basename(s.argv[0]), *s.argv[1:]]) if s.argv else "?"
     lines: list[Line] = [
         [("pyhybrid ", STRONG), (f"{argv}  ", STRONG), (f"pid {s.pid}, Python {s.python}", DIM)],
-        _fact("time", _time(s)),
+        fact("time", _time(s)),
     ]
     if s.calls is not None:
         by_c = "" if s.c_calls is None else f", {s.c_calls:,} of {s.n_c_traced:,} C functions"
         text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted"
-        lines.append(_fact("calls", text))
-    lines += [_fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
-    lines += [_fact("counter", _counter(each)) for each in s.counters[:N_COUNTERS]]
+        lines.append(fact("calls", text))
+    lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
+    lines += [fact("counter", _counter(each)) for each in s.counters[:N_COUNTERS]]
     if len(s.counters) > N_COUNTERS or s.metadata:
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
-        lines.append(_fact("native", f"{text}: `pyhybrid report --json`"))
+        lines.append(fact("native", f"{text}: `pyhybrid report --json`"))
     if s.mode != "trace":
         lines += [
-            _fact("clock", _clock(s)),
-            _fact("samples", _samples(s), bool(s.losses)),
-            _fact("stacks", _stacks(s)),
-            _fact("threads", _threads(s)),
+            fact("clock", _clock(s)),
+            fact("samples", _samples(s), bool(s.losses)),
+            fact("stacks", _stacks(s)),
+            fact("threads", _threads(s)),
         ]
     if s.handler_median_ns is not None:
-        lines.append(_fact("cost", _cost(s)))
+        lines.append(fact("cost", _cost(s)))
     if s.counting_ns is not None:
-        lines.append(_fact("cost" if s.handler_median_ns is None else "", _counting(s)))
+        lines.append(fact("cost" if s.handler_median_ns is None else "", _counting(s)))
     if s.n_forked or s.n_spawned:
         text = f"{s.n_forked} forked, {s.n_spawned} spawned: not profiled"
-        lines.append(_fact("children", text, True))
+        lines.append(fact("children", text, True))
     if not s.complete:
-        lines.append(_fact("note", "the process was killed, or its end is missing", True))
+        lines.append(fact("note", "the process was killed, or its end is missing", True))
     for note in s.notes[:N_NOTES]:
-        lines += _note(note, columns)
+        lines += note_lines("note", note, columns, WARN)
     if len(s.notes) > N_NOTES:
         more = f"and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`"
-        lines.append(_fact("", more))
+        lines.append(fact("", more))
     return lines
 
 
@@ -146,9 +146,10 @@ def _counter(each: Counter) -> str:
     return f"{each.name}: {each.n:,} values, {values}"
 
 
-def _note(note: str, columns: int) -> list[Line]:
-    parts = wrap(note, columns - FACT_COLUMNS, max_lines=NOTE_LINES, placeholder=" …")
-    return [_fact("" if i else "note", part, True) for i, part in enumerate(parts)]
+def note_lines(name: str, text: str, columns: int, style: str) -> list[Line]:
+    """A fact that may take several lines."""
+    parts = wrap(text, columns - FACT_COLUMNS, max_lines=NOTE_LINES, placeholder=" …")
+    return [[*fact("" if i else name, "")[:1], (part, style)] for i, part in enumerate(parts)]
 
 
 def _cost(s: Summary) -> str:
@@ -162,7 +163,8 @@ def _cost(s: Summary) -> str:
     return "; ".join(parts)
 
 
-def _fact(name: str, text: str, warn: bool = False) -> Line:
+def fact(name: str, text: str, warn: bool = False) -> Line:
+    """A line that begins with a name."""
     return [(f"{name:<{FACT_COLUMNS}}", DIM), (text, WARN if warn else "")]
 
 

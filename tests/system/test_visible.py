@@ -47,6 +47,9 @@ VIEWS = (
     ("export", "-f", "folded", "-o", "fol\x1b[31m\nder/x"),
     ("export", "-f", "folded", "-o", "fol\x1b[31m\nded"),
     ("export", "-f", "\x1b[31m"),
+    ("diff", "out.pyhybrid", "out.pyhybrid"),
+    ("diff", "--markdown", "out.pyhybrid", "out.pyhybrid"),
+    ("diff", "no\x1b[31m\nfile", "out.pyhybrid"),
     ("compare-cprofile", "no\x1b[31m\nscript.py"),
 )
 

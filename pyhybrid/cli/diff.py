@@ -1,0 +1,100 @@
+"""`pyhybrid diff`: two groups of runs of one program, and what differs by more than noise."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from pyhybrid.assemble.opening import open_profile
+from pyhybrid.capture.option_kinds import Number
+from pyhybrid.cli.parser import DIVIDER, Parser, word
+from pyhybrid.errors import UsageError
+from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
+from pyhybrid.terminal_text import write_lines
+from pyhybrid.views.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge
+from pyhybrid.views.run_comparison import compare
+
+N_ROWS = 12
+
+
+class Diff:
+    """Compares runs: BEFORE AFTER, or BEFORE... -- AFTER...; exact calls first, then the time of a
+    call, then sampled time with its errors.  With three or more runs a side these say themselves
+    what is noise.
+
+    The exit code is 1 where a limit of --fail-if is exceeded for certain, 2 where these files
+    cannot tell.  The keys of --json: run_comparison.Comparison, and `limits`.
+    """
+
+    name = "diff"
+    help = "compare runs, with errors"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        if isinstance(parser, Parser):
+            parser.divides = True
+        parser.add_argument(
+            "files", nargs="+", help="profiles: BEFORE AFTER, or BEFORE... -- AFTER..."
+        )
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument("--json", action="store_true", help="as JSON")
+        form.add_argument(
+            "--markdown", action="store_true", help="as Markdown, for a comment in CI"
+        )
+        parser.add_argument(
+            "--fail-if",
+            action="append",
+            type=_limit,
+            default=[],
+            metavar="LIMIT",
+            help="exit code 1 where this is certain: 'total(train_step) > +5%%'; "
+            + ", ".join(f"{name}: {text}" for name, text in METRICS.items())
+            + "; total(*): the whole program; repeatable",
+        )
+        parser.add_argument(
+            "--allow-unsure",
+            action="store_true",
+            help="--fail-if: exit code 0, not 2, where these files cannot tell",
+        )
+        parser.add_argument(
+            "-n",
+            type=word(Number(1, 1_000_000)),
+            default=N_ROWS,
+            metavar="N",
+            help="rows of each table (default: %(default)s); --json has all",
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print; returns the exit code.  Raises PyhybridError."""
+        comparison = compare(*_sides(args.files), open_profile)
+        verdicts = [judge(comparison, limit) for limit in args.fail_if]
+        if args.json:
+            json.dump(comparison_json(comparison, verdicts), sys.stdout, indent=2)
+            print()
+        elif args.markdown:
+            write_lines(markdown(comparison, verdicts, args.n), sys.stdout)
+        else:
+            print_comparison(comparison, verdicts, args.n, sys.stdout)
+        states = {verdict.state for verdict in verdicts}
+        if EXCEEDED in states:
+            return 1
+        return 2 if UNSURE in states and not args.allow_unsure else 0
+
+
+def _limit(text: str) -> Limit:
+    try:
+        return Limit.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _sides(files: list[Any]) -> tuple[list[str], list[str]]:
+    if DIVIDER not in files:
+        if len(files) != 2:
+            raise UsageError("diff takes two files, or BEFORE... -- AFTER...")
+        return files[:1], files[1:]
+    at = files.index(DIVIDER)
+    before, after = files[:at], files[at + 1 :]
+    if not before or not after or DIVIDER in after:
+        raise UsageError("diff takes files on both sides of one --")
+    return before, after

@@ -1,0 +1,66 @@
+"""Time in which threads of a pool spin: for one another, or for work.
+
+It is CPU time, but no work, and depends on how busy the machine is.  The functions are data:
+spinning.toml.
+"""
+
+import os
+import re
+import tomllib
+from fnmatch import translate
+from functools import cache
+from pathlib import Path
+
+from pyhybrid._profile import descend, take
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.symbols.plumbing import plain_symbol
+
+WORK, SPINS, BELOW = range(3)  # what a frame says: BELOW: the same as the frame that called it
+_C_LIBRARY = re.compile(r"libc\.so.*|libc-.*|libpthread.*|\[vdso\]|ld-linux.*")
+_STEPS = bytes(
+    (SPINS if kind == SPINS or (kind == BELOW and above == SPINS) else WORK)
+    for above in range(2)
+    for kind in range(256)
+)
+
+
+@cache
+def _pools() -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
+    data = tomllib.loads((Path(__file__).parent / "spinning.toml").read_text())
+    return [
+        (
+            pool["name"],
+            re.compile(translate(pool["library"])),
+            re.compile("|".join(map(translate, pool["functions"]))),
+        )
+        for pool in data["pool"]
+    ]
+
+
+def pool_of(library: str, symbol: str | None) -> str | None:
+    """The pool whose threads spin in that function, by the library's file name."""
+    name = plain_symbol(symbol)
+    return next(
+        (p for p, file, names in _pools() if file.match(library) and names.match(name)), None
+    )
+
+
+def spinning(profile: Profile) -> tuple[memoryview, dict[int, str]]:
+    """1 for each node of the profile in which its thread spins, and the pools by frame id.
+
+    System calls that a function spins with are part of it; work that it calls is none.
+    """
+    kinds = bytearray(max(profile.frames, default=0) + 1)
+    pools = {}
+    for frame in profile.frames.values():
+        if frame.kind == "kernel":
+            kinds[frame.id] = BELOW
+        elif frame.kind == "native" and frame.module:
+            library = os.path.basename(profile.modules[frame.module].path)
+            if _C_LIBRARY.fullmatch(library):
+                kinds[frame.id] = BELOW
+            elif pool := pool_of(library, frame.symbol):
+                kinds[frame.id] = SPINS
+                pools[frame.id] = pool
+    nodes = profile.nodes
+    return descend(nodes.parent, take(bytes(kinds), nodes.frame), _STEPS), pools

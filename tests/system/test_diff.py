@@ -1,0 +1,117 @@
+"""`pyhybrid diff`: what it says of real runs whose difference is known."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import TARGETS, Run, made_once, record
+
+from pyhybrid.assemble.opening import open_profile
+from pyhybrid.views.run_comparison import compare
+
+pytestmark = pytest.mark.once
+
+PROGRAM = TARGETS / "compared.py"
+
+
+@pytest.fixture
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `a` and `b`, in which `augment` works four times as long and `extra` runs."""
+
+    def make(folder: Path) -> None:
+        for name, factor in (("a", 1), ("b", 4)):
+            record(folder, "-q", "-o", name, "--format", "folded", PROGRAM, 120, factor)
+
+    return made_once(tmp_path_factory, "two_runs", make)
+
+
+def test_two_runs(two: Path, pyhybrid: Callable[..., Run]) -> None:
+    """Calls are exact, and a function that works much longer is found; its caller, too."""
+    text = pyhybrid("diff", "a.pyhybrid", "b.pyhybrid", cwd=two).result.stdout
+    assert "1 of " in text
+    assert "1 new" in text
+    assert "note     not the same command: " in text
+    assert "compared.py 120 1 before, " in text
+    run = pyhybrid("diff", "--json", "a.pyhybrid", "--", "b.pyhybrid", cwd=two)
+    found = json.loads(run.result.stdout)
+    by_name = {each["function"]["name"]: each for each in found["functions"]}
+    assert [n for n, each in by_name.items() if each["calls_differ"]] == ["extra"]
+    assert by_name["extra"]["calls"] == [[0], [1]]
+    assert by_name["augment"]["calls"] == [[120], [120]]
+    assert by_name["augment"]["differs"]
+    assert by_name["augment"]["total"]["low"] > 0.5
+    assert by_name["augment"]["per_call"]["after"] > by_name["augment"]["per_call"]["before"]
+    assert by_name["augment"]["per_call_differs"] is None  # one run a side
+    assert by_name["step"]["total"]["change"] > 0
+    assert not found["by_runs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--fail-if", "total(augment) > +50%"], 1),
+        (["--fail-if", "calls(augment) > 0%", "--fail-if", "total(augment) > 10000%"], 0),
+        (["--fail-if", "time(augment) > 5%"], 2),
+        (["--fail-if", "time(augment) > 5%", "--allow-unsure"], 0),
+        (["--fail-if", "total(nothing) > 5%"], 2),
+        (["--fail-if", "time(augment) > 5%", "--fail-if", "calls(extra) > 0%"], 1),
+        (["--fail-if", "total(augment) > 5"], 2),
+    ],
+)
+def test_exit_codes(
+    two: Path, pyhybrid: Callable[..., Run], arguments: list[str], code: int
+) -> None:
+    files = ("a.pyhybrid", "--", "b.pyhybrid")
+    run = pyhybrid("diff", *files, *arguments, check=False, cwd=two)
+    assert run.result.returncode == code
+
+
+@pytest.mark.parametrize(
+    "files", [["a"], ["a", "b", "c"], ["a", "--"], ["--", "b"], ["a", "--", "b", "--", "c"]]
+)
+def test_usage(pyhybrid: Callable[..., Run], files: list[str]) -> None:
+    run = pyhybrid("diff", *files, check=False)
+    assert run.result.returncode == 2
+    assert run.result.stdout == ""
+    assert run.result.stderr.startswith("pyhybrid: ")
+    assert run.result.stderr.count("\n") == 1
+
+
+def test_markdown(two: Path, pyhybrid: Callable[..., Run]) -> None:
+    limit = ("--fail-if", "total(augment) > +50%")
+    run = pyhybrid("diff", "--markdown", *limit, "a.pyhybrid", "b.pyhybrid", check=False, cwd=two)
+    lines = run.result.stdout.splitlines()
+    assert lines[0] == "### pyhybrid diff"
+    assert lines[2].startswith(r"- **exceeded: total(augment) \> +50%: +")
+    assert any(line.startswith("| ") and "`augment (" in line for line in lines)
+
+
+def test_a_file_and_itself(two: Path, pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("diff", "a.pyhybrid", "a.pyhybrid", cwd=two)
+    assert "calls: 0 of " in run.result.stdout
+    assert "sampled time: 0 of " in run.result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.needs("torch")
+def test_ten_runs_of_a_training(tmp_path: Path) -> None:
+    """Of six ways to divide equal runs at most one shows a difference; a real one is found."""
+    options = ["-q", "--format", "folded", "-o"]
+    for name, factor, n in (("same", 1, 10), ("more", 6, 5)):
+        for number in range(n):
+            words = (f"{name}{number}", PROGRAM, 100, factor, "torch")
+            record(tmp_path, *options, *words, OMP_NUM_THREADS="1")
+    same = [str(tmp_path / f"same{number}.pyhybrid") for number in range(10)]
+    more = [str(tmp_path / f"more{number}.pyhybrid") for number in range(5)]
+    chance, alarms = random.Random(0), []
+    for _ in range(6):
+        mixed = chance.sample(same, 10)
+        found = compare(mixed[:5], mixed[5:], open_profile)
+        alarms.append([each.function for each in found.functions if each.differs])
+    assert sum(map(bool, alarms)) <= 1, alarms
+    found = compare(same[:5], more, open_profile)
+    assert "augment" in [each.function.name for each in found.functions if each.differs]

@@ -1,0 +1,160 @@
+"""The statistics of `pyhybrid diff`: known values, and how often they are wrong."""
+
+from __future__ import annotations
+
+import random
+from math import inf, isclose
+
+import pytest
+
+from pyhybrid.views.significance import (
+    ALPHA,
+    RUN_TO_RUN,
+    Change,
+    Mean,
+    change,
+    discoveries,
+    incomplete_beta,
+    of_counts,
+    of_runs,
+    student_p,
+    student_quantile,
+)
+
+# Two-sided, from printed tables of Student's t.
+STUDENT = [
+    (1, 0.05, 12.706),
+    (2, 0.05, 4.303),
+    (3, 0.001, 12.924),
+    (4, 0.05, 2.776),
+    (8, 0.05, 2.306),
+    (10, 0.01, 3.169),
+    (30, 0.05, 2.042),
+    (120, 0.05, 1.980),
+    (inf, 0.05, 1.960),
+    (inf, 0.01, 2.576),
+]
+
+
+@pytest.mark.parametrize(("freedom", "p", "t"), STUDENT)
+def test_students_t(freedom: float, p: float, t: float) -> None:
+    assert student_quantile(p, freedom) == pytest.approx(t, abs=5e-4)
+    assert student_p(t, freedom) == pytest.approx(p, rel=2e-3)
+    assert student_p(-t, freedom) == student_p(t, freedom)
+
+
+def test_the_incomplete_beta_function() -> None:
+    assert incomplete_beta(2, 3, 0.0) == 0
+    assert incomplete_beta(2, 3, 1.0) == 1
+    assert incomplete_beta(1, 1, 0.3) == pytest.approx(0.3)
+    # I_x(a, b) of whole numbers is a binomial's tail: 4 trials, at least 2.
+    assert incomplete_beta(2, 3, 0.4) == pytest.approx(6 * 0.16 * 0.36 + 4 * 0.064 * 0.6 + 0.0256)
+    assert incomplete_beta(40, 0.5, 0.9) == pytest.approx(1 - incomplete_beta(0.5, 40, 0.1))
+
+
+def test_benjamini_and_hochberg() -> None:
+    """Their own example (1995): of 15 p-values four are found at 5 %."""
+    p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459]
+    p += [0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+    assert discoveries(p) == [True] * 4 + [False] * 11
+    assert discoveries([0.04, 0.03]) == [True, True]  # the larger one carries the smaller
+    assert discoveries([]) == []
+
+
+@pytest.mark.parametrize("after", [0, 50, 100, 130, 300])
+@pytest.mark.parametrize("before", [0, 20, 100])
+def test_the_interval_is_without_0_where_the_test_finds_something(before: int, after: int) -> None:
+    found = change(Mean(before, max(before, 1)), Mean(after, max(after, 1)))
+    assert (found.p < ALPHA) == (not found.low <= 0 <= found.high)
+    assert found.low <= found.change <= found.high
+
+
+def test_what_appears_and_what_disappears() -> None:
+    new = change(Mean(0, 1), Mean(45, 45))
+    assert (new.change, new.high, new.visible) == (inf, inf, inf)
+    assert new.low > 5
+    gone = change(Mean(45, 45), Mean(0, 1))
+    assert gone.change == -1
+    assert gone.high < -0.8
+
+
+def test_equal_runs() -> None:
+    assert change(of_runs([5, 5, 5], [0] * 3), of_runs([5, 5, 5], [0] * 3)).p == 1
+    more = change(of_runs([5, 5, 5], [0] * 3), of_runs([6, 6, 6], [0] * 3))
+    assert more.p == 0
+    assert isclose(more.low, 0.2)
+    assert isclose(more.high, 0.2)
+
+
+def test_welch() -> None:
+    """By hand: means 10 and 13, variances of the means 1/3 and 4/3, so t 2.32 at 2.94 degrees."""
+    found = change(of_runs([9, 10, 11], [0] * 3), of_runs([11, 13, 15], [0] * 3))
+    assert found.p == pytest.approx(student_p(3 / (5 / 3) ** 0.5, 50 / 17), rel=1e-9)
+    assert found.change == pytest.approx(0.3)
+    counted = change(of_runs([9, 10, 11], [30] * 3), of_runs([11, 13, 15], [30] * 3))
+    assert counted.p > found.p  # the error of counting is larger than how these runs differ
+
+
+FUNCTIONS = [60, 80, 100, 150, 200, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000] * 2
+PLANTED = 14  # 5000 samples
+SPREAD = 0.02  # of a function's time from run to run
+
+
+def simulated(chance: random.Random, factor: float = 1) -> list[float]:
+    """The samples of each function in a run; the planted one works `factor` times as long."""
+
+    def counted(at: int, mean: float) -> float:
+        mean *= chance.gauss(1, SPREAD) * (factor if at == PLANTED else 1)
+        return max(0, round(chance.gauss(mean, mean**0.5)))  # Poisson, of so many
+
+    return [counted(at, mean) for at, mean in enumerate(FUNCTIONS)]
+
+
+def found(before: list[list[float]], after: list[list[float]]) -> list[bool]:
+    mean = of_runs if len(before) > 2 else of_counts
+
+    def compared(one: list[float], other: list[float]) -> Change:
+        return change(mean(one, one), mean(other, other))
+
+    columns = zip(zip(*before, strict=True), zip(*after, strict=True), strict=True)
+    return discoveries([compared(list(one), list(other)).p for one, other in columns])
+
+
+@pytest.mark.parametrize("n_runs", [1, 2, 3, 5])
+def test_false_alarms_are_few(n_runs: int) -> None:
+    """Of comparisons in which nothing changed, at most 5 % say that anything did."""
+    chance = random.Random(n_runs)
+    alarms = 0
+    for _ in range(400):
+        sides = [[simulated(chance) for _ in range(n_runs)] for _ in range(2)]
+        alarms += any(found(*sides))
+    assert alarms <= 0.05 * 400
+
+
+@pytest.mark.parametrize("n_runs", [1, 5])
+def test_a_fifth_more_is_found(n_runs: int) -> None:
+    chance = random.Random(n_runs)
+    hits = 0
+    for _ in range(200):
+        before = [simulated(chance) for _ in range(n_runs)]
+        after = [simulated(chance, 1.2) for _ in range(n_runs)]
+        hits += found(before, after)[PLANTED]
+    assert hits >= 0.95 * 200
+
+
+@pytest.mark.parametrize("n_runs", [1, 5])
+def test_the_visible_change_is_found_four_times_in_five(n_runs: int) -> None:
+    """By a test of one function alone; what is visible is itself known with an error."""
+    chance = random.Random(n_runs)
+    mean = of_runs if n_runs > 2 else of_counts
+
+    def compared(factor: float) -> Change:
+        sides = []
+        for each in (900, 900 * factor):
+            runs = [each * chance.gauss(1, RUN_TO_RUN) for _ in range(n_runs)]
+            sides.append([float(round(chance.gauss(n, n**0.5))) for n in runs])
+        return change(*(mean(side, side) for side in sides))
+
+    visible = sum(compared(1).visible for _ in range(200)) / 200
+    hits = sum(compared(1 + visible).p < ALPHA for _ in range(400))
+    assert 0.7 * 400 <= hits <= 0.9 * 400
