@@ -64,10 +64,12 @@ class Profiler:
 
     _usual: ClassVar[dict[str, Any]] = {}  # where neither keywords nor files say so
 
+    _waits = False  # it begins paused, as with -p
+
     @with_keywords_of(ProfilerOptions)
     def __init__(self, **options: Any) -> None:
         given = ProfilerOptions(**{**self._usual, **with_files(options, ProfilerOptions)})
-        self._settings = Settings(**vars(given))
+        self._settings = Settings(**vars(given), paused=self._waits)
         self._output = given.output
         self._profiling: Profiling | None = None
         self._profile: Profile | None = None

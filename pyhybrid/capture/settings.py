@@ -126,6 +126,12 @@ class Settings(Options):
         return self.mode in SAMPLING
 
     @property
+    def chooses(self) -> bool:
+        """Are only some functions told of?"""
+        by_timers = self.filter is not None and self.filter[3] is not None
+        return by_timers or bool(self.include or self.exclude or self.functions)
+
+    @property
     def traces(self) -> bool:
         """Are calls told of, to a profile or to live outputs?"""
         return self.mode in CALLS

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pyhybrid.pytest_plugin.profiles import TestProfile
 
 _NAME = "pyhybrid-tests"  # under which pytest knows what profiles
+MARKERS = (
+    "limit_calls(name, n): with --pyhybrid the test fails if it calls this function more often",
+    "limit_time(name, time): with --pyhybrid the test fails if it is in this function for longer",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="profile all tests, without their fixtures, and end with a table of them",
     )
     group.addoption(
+        "--pyhybrid-lines",
+        action="store_true",
+        help="count and time each line of all functions that profiled tests call, too",
+    )
+    group.addoption(
         "--pyhybrid-output",
         metavar="PREFIX",
         help="what the names of all profiles begin with (default: out; of a test with the fixture "
@@ -33,6 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """As pytest calls it."""
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
     if config.getoption("pyhybrid"):
         _profiled_tests(config)
 

@@ -17,6 +17,7 @@ from pyhybrid._native import session
 from pyhybrid.capture import profiling_run
 from pyhybrid.capture.output_lock import check_folder
 from pyhybrid.errors import PyhybridError
+from pyhybrid.pytest_plugin.limits import Limit, checked, limits_of
 from pyhybrid.pytest_plugin.profiled_call import Idle, profiled
 from pyhybrid.pytest_plugin.profiles import IdleProfile, TestProfile
 
@@ -29,6 +30,7 @@ class ProfiledTests:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._all: bool = config.getoption("pyhybrid")
+        self._lines: bool = config.getoption("pyhybrid_lines")
         self._prefix: str | None = config.getoption("pyhybrid_output")
         if self._prefix:
             try:
@@ -40,6 +42,8 @@ class ProfiledTests:
         self._asked: dict[pytest.Item, TestProfile] = {}
         self._profile: IdleProfile | None = None  # of the whole run, as long as it counts
         self._n_profiles = 0
+        self._limits: dict[pytest.Item, list[Limit]] = {}
+        self._why_not = "this process is a forked child"  # a test is not profiled
         self._names: set[str] = set()  # of files for single tests
         self._tests: set[str] = set()
         self._paths: list[str] = []
@@ -79,7 +83,7 @@ class ProfiledTests:
         if not self._all and item not in self._asked:
             yield
             return
-        with self._profile_for(item) as idle:
+        with self._profile_for(item) as idle, self._checked(item, idle):
             if idle is None:
                 yield
                 return
@@ -89,6 +93,22 @@ class ProfiledTests:
                 yield
             finally:
                 setattr(item, attribute, function)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """A limit that is none is an error."""
+        if self._all and (limits := limits_of(item)):
+            self._limits[item] = limits
+
+    @contextmanager
+    def _checked(self, item: pytest.Item, idle: Idle | None) -> Iterator[None]:
+        limits = self._limits.pop(item, [])
+        settings = None
+        if run := _of_command_line():
+            settings = run.settings
+        elif idle and self._profile:
+            settings = self._profile.settings
+        with checked(limits, settings, self._why_not):
+            yield
 
     @contextmanager
     def _profile_for(self, item: pytest.Item) -> Iterator[Idle | None]:
@@ -100,7 +120,7 @@ class ProfiledTests:
         elif self._all:
             yield self._of_run()
         else:
-            profile = IdleProfile(self._prefix_of(item))
+            profile = IdleProfile(self._prefix_of(item), self._lines)
             try:
                 yield self._begun(profile)
             finally:
@@ -115,7 +135,7 @@ class ProfiledTests:
         if self._profile and self._profile.running:
             return Idle(self._profile.session)
         self._end_profile()
-        profile = IdleProfile(self._prefix_of_run())
+        profile = IdleProfile(self._prefix_of_run(), self._lines)
         idle = self._begun(profile)
         if idle:
             self._profile = profile
@@ -126,7 +146,8 @@ class ProfiledTests:
         try:
             profile.begin()
         except PyhybridError as error:
-            self._notes[str(error)] = self._notes.get(str(error), 0) + 1
+            self._why_not = str(error)
+            self._notes[self._why_not] = self._notes.get(self._why_not, 0) + 1
             return None
         return Idle(profile.session)
 

@@ -12,6 +12,7 @@ import pyhybrid
 from pyhybrid._native import running, session
 from pyhybrid.capture import api
 from pyhybrid.capture.output_lock import PROFILE
+from pyhybrid.capture.settings import Settings
 from pyhybrid.errors import PyhybridError
 
 if TYPE_CHECKING:
@@ -21,9 +22,16 @@ if TYPE_CHECKING:
 class IdleProfile(api.Profiler):
     """Files `PREFIX.pyhybrid`; it makes way when the program starts a Profiler of its own."""
 
-    def __init__(self, prefix: str) -> None:
-        super().__init__(output=prefix)
+    _waits = True
+
+    def __init__(self, prefix: str, lines: bool) -> None:
+        super().__init__(output=prefix, lines=lines)
         self.path: str | None = None  # of the file, when it is made
+
+    @property
+    def settings(self) -> Settings:
+        """What it collects."""
+        return self._settings
 
     def begin(self) -> None:
         """Start, idle.  Raises PyhybridError."""

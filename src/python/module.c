@@ -10,6 +10,7 @@
 #include "emitted.h"
 #include "end_methods.h"
 #include "filter.h"
+#include "function_calls.h"
 #include "instrument.h"
 #include "method_names.h"
 #include "native_region.h"
@@ -311,6 +312,36 @@ static PyObject *stop(PyObject *self, PyObject *args)
                          "write_error", result.write_error, "remarks", remarks);
 }
 
+PyDoc_STRVAR(
+    hold_calls_doc,
+    "hold_calls(holds: bool) -> bool\n\n"
+    "From now on function_calls tells of threads that have ended, too, or no longer.  False: no "
+    "calls are\ncounted, and nothing has changed.");
+
+static PyObject *hold_calls(PyObject *self, PyObject *holds)
+{
+    (void)self;
+    struct exact *x = sampler_running() ? sampler_exact() : NULL;
+    if (x && x->counts)
+        exact_hold_threads(x, holds == Py_True);
+    return PyBool_FromLong(x && x->counts);
+}
+
+PyDoc_STRVAR(calls_of_doc,
+             "calls_of(code) -> list[tuple[CodeType | None, int, int]]\n\n"
+             "How often the function of a code object was called so far, on all threads, and "
+             "nanoseconds\nin it (function_figures.h), by the function that called it (None: it is "
+             "gone, or none did).\nRaises RuntimeError where that is not known.");
+
+static PyObject *calls_of(PyObject *self, PyObject *code)
+{
+    (void)self;
+    struct exact *x = sampler_running() ? sampler_exact() : NULL;
+    if (x && x->counts && PyCode_Check(code))
+        return function_calls(x, code, watcher >= 0);
+    return PyErr_Format(PyExc_RuntimeError, "no calls of that are counted");
+}
+
 PyDoc_STRVAR(running_doc, "running() -> bool\n\nIs a profiler running in this process?");
 
 static PyObject *running(PyObject *self, PyObject *unused)
@@ -424,6 +455,8 @@ static PyMethodDef methods[] = {
     {"close_emit", close_emit, METH_NOARGS, close_emit_doc},
     {"signpost", signpost, METH_O, signpost_doc},
     {"running", running, METH_NOARGS, running_doc},
+    {"hold_calls", hold_calls, METH_O, hold_calls_doc},
+    {"calls_of", calls_of, METH_O, calls_of_doc},
     {"session", session, METH_NOARGS, session_doc},
     {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
     {"forget", forget, METH_NOARGS, forget_doc},

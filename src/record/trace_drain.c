@@ -176,9 +176,8 @@ void trace_drain_write(struct trace_drain *d, const struct registry *r, bool las
         write_exact_nodes(d, t, last);
         trace_counters_write(&d->counters, d->spool, t);
         /* Samples that hang on its nodes may be in its ring as long as the registry has it. */
-        if (ended && t->n_written == atomic_load(&t->n) && !registry_find(r, t->tid))
-            exact_remove_thread(x, before, t);
-        else
+        bool is_done = ended && t->n_written == atomic_load(&t->n) && !registry_find(r, t->tid);
+        if (!is_done || !exact_remove_thread(x, before, t))
             before = t;
     }
     if (last)

@@ -77,7 +77,8 @@ struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
                         .native = native,
                         .path = path};
     pthread_mutex_init(&x->lock, NULL);
-    x->start_ticks = exact_ticks(x);
+    x->start_ticks = x->origin_ticks = exact_ticks(x);
+    x->origin_ns = clock_now_ns();
     return x;
 }
 
@@ -86,6 +87,7 @@ void exact_free(struct exact *x)
     if (!x)
         return;
     set_alive(0);
+    x->n_holds = 0;
     for (struct exact_thread *t; (t = atomic_load(&x->threads));)
         exact_remove_thread(x, NULL, t);
     block_queue_clear(&x->new_codes);
@@ -192,10 +194,14 @@ struct exact_thread *exact_add_thread(struct exact *x, const char *name)
     return t;
 }
 
-void exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t)
+bool exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t)
 {
     struct exact_thread *first = t;
     pthread_mutex_lock(&x->lock);
+    if (x->n_holds) {
+        pthread_mutex_unlock(&x->lock);
+        return false;
+    }
     if (before || !atomic_compare_exchange_strong(&x->threads, &first, t->next)) {
         for (before = before ? before : first; before->next != t; before = before->next)
             ; /* others have come */
@@ -203,6 +209,7 @@ void exact_remove_thread(struct exact *x, struct exact_thread *before, struct ex
     }
     pthread_mutex_unlock(&x->lock);
     free_thread(t);
+    return true;
 }
 
 bool exact_grow_stack(struct exact_thread *t)

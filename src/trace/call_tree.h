@@ -192,6 +192,8 @@ struct exact {
     const struct py_layout *layout;
     uint64_t main_stack_high;
     uint64_t start_ticks;
+    uint64_t origin_ticks,
+        origin_ns;            /* the same moment on both clocks, before anything was counted */
     _Atomic uint32_t n_nodes; /* of all threads */
     uint32_t max_nodes;
     bool use_tsc;
@@ -211,7 +213,8 @@ struct exact {
         *native; /* the native frames between, EXACT_NATIVE_MAX: who has the GIL walks */
     struct memo_path *path;
     _Atomic(struct exact_thread *) threads;
-    pthread_mutex_t lock;          /* of what walks along `threads`, against removal */
+    pthread_mutex_t lock; /* of what walks along `threads`, against removal */
+    uint32_t n_holds;     /* guarded by it: while there are any, threads that have ended stay */
     struct block_queue code_facts; /* the same way: spool_code_facts */
     struct map facts_told;         /* of which functions */
     struct block_queue new_codes;  /* code records: from who has the GIL to the drain */
@@ -307,7 +310,7 @@ static inline void exact_set_depth(struct exact_thread *t, uint32_t depth)
 const struct code_record *exact_read_code(struct exact *x);
 const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id);
 /* Takes out a thread that ended, when all of it has been written.  `before`: the one before it in the list, or NULL:
- * there was none. */
-void exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t);
+ * there was none.  False: threads are held (function_figures.h). */
+bool exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t);
 
 #endif

@@ -347,3 +347,131 @@ def test_lines_of_a_marked_test(pyhybrid: Callable[..., Run], tmp_path: Path) ->
     name = {number: frame.name for number, frame in profile.frames.items()}
     hits = {(name[profile.nodes.frame[row.node]], row.hits) for row in profile.lines}
     assert hits == {("child", 4), ("test_two", 1)}
+
+
+LIMITS = """
+import functools, threading
+import pytest, program
+from program import child, threads
+
+limit_calls, limit_time = pytest.mark.limit_calls, pytest.mark.limit_time
+
+@limit_calls("program.child", 3)
+class TestCalls:
+    def test_within(self):
+        for _ in range(3): child(10)
+    def test_beyond(self):
+        for _ in range(4): child(10)
+        caller()
+    @limit_calls("program.child", 5)
+    def test_the_closest_holds(self):
+        for _ in range(5): child(10)
+    def test_fails_by_itself(self):
+        for _ in range(4): child(10)
+        assert False, "its own"
+    def test_in_threads(self):
+        threads(5)
+    @pytest.mark.parametrize("n", [3, 4])
+    def test_many(self, n):
+        for _ in range(n): child(10)
+
+def caller():
+    for _ in range(1000): child(1)
+
+@limit_calls("program.child", 1)
+def test_threads_that_ended(request):
+    for _ in range(40): threads(1)
+
+@limit_time("program.child", "10s")
+@limit_calls("program.Class.method", 1)
+@limit_calls("program.Class.fixed", 0)
+@limit_calls("program.wrapped", 2)
+def test_kinds():
+    child(1)
+    program.Class().method()
+    program.wrapped(); program.wrapped()
+
+@limit_time("program.child", "1us")
+def test_time(): child(200_000)
+
+@limit_time("program.recursive", "1ns")
+def test_recursion(): program.recursive(3)
+
+@limit_calls("program.chlid", 1)
+def test_unknown(): pass
+@limit_calls("no_such_module.f", 1)
+def test_no_module(): pass
+@limit_calls("os.getpid", 1)
+def test_of_c(): pass
+@limit_time("program.child", 5)
+def test_no_time(): pass
+@limit_calls("program.child")
+def test_no_limit(): pass
+
+@limit_calls("program.child", 1)
+def test_ends_the_profile():
+    import pyhybrid
+    with pyhybrid.Profiler(mode="trace"): pass
+
+@pytest.mark.xfail(strict=True)
+@limit_calls("program.child", 0)
+def test_is_expected_to(): child(1)
+"""
+
+KINDS = """
+import functools
+class Class:
+    def method(self): child(1)
+    @staticmethod
+    def fixed(): child(1)
+def decorator(f):
+    @functools.wraps(f)
+    def wrapper(): return f()
+    return wrapper
+@decorator
+def wrapped(): pass
+def recursive(n): return n and recursive(n - 1)
+"""
+
+FAILED = {
+    "TestCalls::test_beyond": "limit_calls('program.child', 3): 1,004 calls",
+    "TestCalls::test_fails_by_itself": "its own",
+    "TestCalls::test_in_threads": "limit_calls('program.child', 3): 5 calls",
+    "TestCalls::test_many[4]": "limit_calls('program.child', 3): 4 calls",
+    "test_threads_that_ended": "limit_calls('program.child', 1): 40 calls",
+    "test_time": "limit_time('program.child', '1us'): ",
+    "test_recursion": "limit_time('program.recursive', '1ns'): ",
+    "test_ends_the_profile": "cannot be checked: the profile ended during the test",
+}
+ERRORS = {
+    "test_unknown": "limit_calls('program.chlid', 1): there is no 'chlid' in it",
+    "test_no_module": "limit_calls('no_such_module.f', 1): there is no module",
+    "test_of_c": "limit_calls('os.getpid', 1): os.getpid is not a Python function",
+    "test_no_time": "limit_time('program.child', 5): '5' is not a time",
+    "test_no_limit": "limit_calls('program.child'): it takes a function's name and a limit",
+}
+
+
+@pytest.mark.version
+def test_limits(tmp_path: Path) -> None:
+    """They fail tests that exceed them, saying from where; what is no limit is an error."""
+    suite(tmp_path, LIMITS)
+    (tmp_path / "program.py").write_text(PROGRAM + KINDS)
+    said = run_pytest(tmp_path, "--pyhybrid", "--strict-markers", "-rfE", code=1)
+    for kind, tests in (("FAILED", FAILED), ("ERROR", ERRORS)):
+        found = dict(re.findall(rf"^{kind} test_suite.py::(.*?) - (.*)", said, re.MULTILINE))
+        assert found.keys() == tests.keys(), said
+        for test, why in tests.items():
+            assert why.removesuffix(": ") in said, test
+    assert "    1,000 calls from caller (test_suite.py:" in said
+    assert "    4 calls from TestCalls.test_beyond (test_suite.py:" in said
+    assert "in 4 calls\n" in said  # of the recursion
+    assert "1 xfailed" in said
+
+
+def test_limits_do_nothing_unless_asked(tmp_path: Path) -> None:
+    suite(tmp_path, LIMITS)
+    (tmp_path / "program.py").write_text(PROGRAM + KINDS)
+    said = run_pytest(tmp_path, "--strict-markers", "-rf", code=1)
+    failed = re.findall(r"^FAILED test_suite.py::(\S+)", said, re.MULTILINE)
+    assert set(failed) == {"TestCalls::test_fails_by_itself", "test_is_expected_to"}
