@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from pyhybrid._profile import take
 from pyhybrid.exporters.exporter import Exporter
-from pyhybrid.exporters.trace_events import CallEvents, microseconds
+from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
 from pyhybrid.exporters.v8_nodes import Nodes
 from pyhybrid.exporters.viewer_names import encodable, facts, title
 from pyhybrid.profile_file.profile import Profile
@@ -56,7 +56,7 @@ class Chrome(Exporter):
             file.write(before + event.encode())
             before = b",\n"
         file.write(b"\n]}\n")
-        return [f"lacks {trace.n_missing:,} begins and ends"] if trace.n_missing else []
+        return missing(trace.n_missing, profile)
 
 
 class _Trace:

@@ -13,6 +13,7 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from heapq import nlargest
 from itertools import groupby
 from typing import Any, BinaryIO
 
@@ -26,6 +27,7 @@ from pyhybrid.profile_file.timeline import gil_runs, periods_of, times
 
 VERSION = 60
 GECKO_VERSION = 30  # of the format that the browser itself writes, from which this one stems
+MOST_CALLS = 20_000  # the viewer slows down with more markers
 INTERVAL = 1  # a marker's phase
 
 
@@ -45,7 +47,7 @@ class Firefox(Exporter):
             raise PyhybridError(f"{profile.path}: no samples, which Firefox's format is made of")
         shared = Shared(profile)
         calls = defaultdict(list)
-        for call in profile.calls:
+        for call in nlargest(MOST_CALLS, profile.calls, key=lambda each: each.busy_ns):
             calls[call.thread].append(call)
         whole = {
             "meta": _meta(profile),
@@ -59,7 +61,8 @@ class Firefox(Exporter):
         }
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as out:
             out.write(json.dumps(whole, separators=(",", ":")).encode())
-        return []
+        more = len(profile.calls) > MOST_CALLS
+        return [f"has the longest {MOST_CALLS:,} of {len(profile.calls):,} calls"] if more else []
 
 
 def _meta(profile: Profile) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import BinaryIO
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.perfflow_options import VARIABLE, PerfflowOptions
-from pyhybrid.exporters.trace_events import CallEvents, microseconds
+from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.call_edges import BEGINS, GAP, Edge, edges
 
@@ -65,10 +65,9 @@ class Pfw(Exporter):
         file.write(b"\n]}\n" if whole else b"\n]\n")
         if not trace.n_calls:
             raise PyhybridError(
-                f"{profile.path}: no single calls: record with --events, or choose functions (-t)"
+                f"{profile.path}: no single calls: record with --keep NAME or --events"
             )
-        missing = [f"lacks {trace.n_missing:,} begins and ends"] if trace.n_missing else []
-        return missing + self._options.notes
+        return missing(trace.n_missing, profile) + self._options.notes
 
 
 @dataclass(slots=True)

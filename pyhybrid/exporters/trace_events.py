@@ -12,7 +12,7 @@ from typing import Any
 from pyhybrid.exporters.viewer_names import encodable, functions
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.views.call_edges import BEGINS, Edge
+from pyhybrid.views.call_edges import BEGINS, Edge, n_left_out
 from pyhybrid.views.labels import shorten_file
 
 _USUAL = (*BEGINS, "return")
@@ -59,7 +59,9 @@ class CallEvents:
         return self._heads[key]
 
     def _module(self, frame: Frame) -> str:
-        """As its file seems to be imported."""
+        """Its __name__ where that is known, else as its file seems to be imported."""
+        if frame.id in self._profile.codes:
+            return encodable(self._profile.codes[frame.id].module)
         if frame.kind != "python" or not frame.file:
             return frame.kind
         argv, directory = self._profile.process.argv, str(self._profile.meta.get("cwd") or "")
@@ -67,6 +69,14 @@ class CallEvents:
             return "__main__"
         short = shorten_file(frame.file, directory).removesuffix(".py").removesuffix("/__init__")
         return encodable(short.lstrip("/").replace("/", "."))
+
+
+def missing(n_events: int, profile: Profile) -> list[str]:
+    """What to say of a trace's file that lacks so many begins and ends, or calls."""
+    notes = [f"lacks {n_events:,} begins and ends"] if n_events else []
+    if n_calls := n_left_out(profile):
+        notes.append(f"lacks about {n_calls:,} calls that were not kept (--max-calls)")
+    return notes
 
 
 def _ended(edge: Edge) -> dict[str, str]:

@@ -35,10 +35,18 @@ def edges(profile: Profile) -> Iterator[Edge]:
 
     An end without a begin (of what ran when the log begins) is left out.
     """
-    logged = profile.query("SELECT 1 FROM event_log LIMIT 1")
-    told = _of_log(profile) if logged else _of_calls(profile)
+    told = _of_log(profile) if _is_logged(profile) else _of_calls(profile)
     for _, of_thread in groupby(told, lambda edge: edge.thread):
         yield from _balanced(of_thread)
+
+
+def n_left_out(profile: Profile) -> int:
+    """About how many calls have no edges, since only some were kept (--max-calls)."""
+    return 0 if _is_logged(profile) else sum(call.weight - 1 for call in profile.calls)
+
+
+def _is_logged(profile: Profile) -> bool:
+    return bool(profile.query("SELECT 1 FROM event_log LIMIT 1"))
 
 
 def _of_log(profile: Profile) -> Iterator[Edge]:

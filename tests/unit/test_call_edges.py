@@ -22,8 +22,8 @@ Told = list[tuple[int, int, str, int]]  # thread, time, how, node
 
 def kept(number: int, node: int, begin: int, end: int, state: str = "returned") -> Call:
     """A call of thread 1."""
-    known = (number, 1, node, begin, end, end - begin, state, None)
-    return Call(*known, *[None] * (len(Call._fields) - len(known)))
+    rest: dict[str, Any] = {"attributes": None, "parent": None, "weight": 1}
+    return Call(number, 1, node, begin, end, end - begin, state, **rest)
 
 
 def told(
@@ -158,6 +158,11 @@ def test_options_that_are_not_there(
         " caliper-enable of PERFFLOW_OPTIONS alone"
     ]
     assert write_pfw(profile, monkeypatch, "log-enable=False")[0] is None
+    profile.calls[1] = profile.calls[1]._replace(weight=8)
+    _, notes = write_pfw(profile, monkeypatch, f"log-dir={tmp_path}")
+    assert [note.partition(" lacks")[2] for note in notes] == [
+        " about 7 calls that were not kept (--max-calls)"
+    ]
     with pytest.raises(UsageError, match="log-event is one of verbose, compact"):
         write_pfw(profile, monkeypatch, "log-event=x")
     profile.calls = []
