@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters.page.calls import add_calls, add_lines
 from pyhybrid.exporters.page.columns import Columns
 from pyhybrid.exporters.page.document import document
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
@@ -40,6 +41,8 @@ class Html(Exporter):
         tree.add_functions(columns)
         samples = Samples(profile, tree, strings)
         n_samples = samples.add(columns)
+        n_calls = add_calls(profile, tree, strings, columns)
+        add_lines(profile, strings, columns)
         known, texts = sources(profile, samples.by_line()) if self.with_source else ([], [])
         columns.add_text("source", texts)
         columns.add_text("strings", strings)
@@ -55,6 +58,7 @@ class Html(Exporter):
             "exact_unit_ns": unit_ns,
             "threads": _threads(profile, n_samples, n_exact),
             "sources": known,
+            "n_calls": n_calls,
         }
         program, *arguments = profile.process.argv or ["?"]
         title = " ".join([os.path.basename(program), *arguments])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -166,7 +167,7 @@ def test_all_views_are_drawn(here: Path) -> None:
         const frame = await page.locator('tbody tr[data-frame]').first().getAttribute('data-frame');
         for (const width of [1280, 400]) {
             await page.setViewportSize({width, height: 800});
-            for (const view of ['flame', 'inverted', 'callers', 'source']) {
+            for (const view of ['flame', 'inverted', 'callers', 'source', 'calls']) {
                 await go(`#view=${view}&function=${frame}`);
                 colors[view + width] = await page.evaluate(drawn);
             }
@@ -174,7 +175,7 @@ def test_all_views_are_drawn(here: Path) -> None:
         return colors;
     """
     colors = browse(page(here), steps)
-    assert [len(each) for each in colors.values()] == 2 * [2, 2, 3, 1]
+    assert [len(each) for each in colors.values()] == 2 * [2, 2, 3, 1, 1]
     assert min(map(min, colors.values())) > 3
 
 
@@ -244,6 +245,76 @@ def test_source_text_can_be_left_out(hostile: Path, tmp_path: Path) -> None:
     assert "source text" not in browse(out, "return await page.locator('.facts').textContent();")
     told = browse(hostile / "out.html", "return await page.locator('.facts').textContent();")
     assert "source text" in told
+
+
+@pytest.fixture(scope="session")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options = ("--format", "html", "--keep", "step", "--include", "regions.py", "--lines")
+    return made_once(
+        tmp_path_factory,
+        "page-regions",
+        lambda folder: record(folder, *options, TARGETS / "regions.py"),
+    )
+
+
+def test_kept_calls(regions: Path) -> None:
+    """Their durations are the report's, and a click shows the samples of one."""
+    steps = """
+        const told = await page.locator('.calls .of').allTextContents();
+        await page.click('.calls .of >> nth=0');
+        const rows = await page.locator('.calls tbody tr').count();
+        await page.click('.calls tbody button >> nth=0');
+        return {told, rows, hash: await page.evaluate('location.hash')};
+    """
+    done = browse(regions / "out.html", steps, "#view=calls")
+    durations = report(regions)["durations"]
+    assert len(done["told"]) == len(durations)
+    for text, each in zip(done["told"], durations, strict=True):
+        assert text.startswith(f"{each['name']}{each['calls']} call")
+    assert done["rows"] == durations[0]["calls"]
+    with Profile.open(str(regions / "out.pyhybrid")) as profile:
+        start = profile.process.start_ns or 0
+        spans = {(call.begin_ns - start, call.end_ns - start) for call in profile.calls}
+    found = re.search(r"from=(\d+)&to=(\d+)", done["hash"])
+    assert found and (int(found[1]), int(found[2])) in spans
+    assert "threads=" in done["hash"]
+
+
+def test_lines(regions: Path) -> None:
+    """Hits are the report's; samples of all lines together are those of the file's functions."""
+    steps = """
+        await page.selectOption('.source select', {index: 0});
+        const rows = await page.locator('.code tbody tr').evaluateAll((rows) => rows.map((row) => [
+            Number(row.dataset.line), ...[...row.children].map((cell) => cell.textContent),
+        ]));
+        return {rows, all: await page.evaluate('window.functions()')};
+    """
+    done = browse(regions / "out.html", steps, "#view=source")
+    hits = {
+        line["line"]: line["hits"]
+        for function in report(regions)["lines"]
+        for line in function["lines"]
+    }
+    shown = {row[0]: int(row[3].replace(",", "")) for row in done["rows"] if row[3]}
+    assert shown == hits
+    burn = next(row for row in done["all"] if row["name"].startswith("burn "))
+    own_ns = sum(row["self_ns"] for row in done["all"])
+    shares = [row[1] for row in done["rows"] if 16 <= row[0] <= 19 and row[1]]
+    own = sum(float(share.removesuffix(" %")) for share in shares)
+    assert own == pytest.approx(100 * burn["python_ns"] / own_ns, abs=0.1 * len(shares))
+
+
+def test_the_heat_map_has_all_samples(regions: Path) -> None:
+    steps = """
+        await page.click('text=heat map');
+        const heat = await page.locator('.heat canvas').boundingBox();
+        await page.mouse.move(heat.x + 2, heat.y + heat.height - 2);
+        await page.mouse.down();
+        await page.mouse.move(heat.x + heat.width / 2, heat.y + 2);
+        await page.mouse.up();
+        return await page.evaluate('location.hash');
+    """
+    assert "from=0&to=" in browse(regions / "out.html", steps)
 
 
 @pytest.fixture

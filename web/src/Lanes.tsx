@@ -40,6 +40,7 @@ export function Lanes(props: LanesProps) {
     shown.forEach((thread, row) => {
       context.globalAlpha = threads.length && !threads.includes(thread) ? 0.3 : 1;
       drawLane(context, profile.threads[thread]!, profile, row * LANE, width, colors);
+      drawCalls(context, thread, profile, row * LANE, width, colors);
     });
     context.globalAlpha = 1;
     drawAxis(context, end, width, shown.length * LANE, colors);
@@ -132,6 +133,16 @@ function drawLane(context: CanvasRenderingContext2D, thread: Thread, profile: Pr
   }
   context.fillStyle = colors.axis;
   context.fillRect(0, y + LANE - 1.5, width, 0.5);
+}
+
+/** Where single calls were that were kept. */
+function drawCalls(context: CanvasRenderingContext2D, thread: number, profile: Profile, y: number, width: number, colors: Palette): void {
+  context.fillStyle = colors.call;
+  for (const call of profile.calls) {
+    if (call.thread !== thread) continue;
+    const x = (call.begin / profile.end) * width;
+    context.fillRect(x, y + 1, Math.max(1, (call.duration / profile.end) * width - 0.5), 3);
+  }
 }
 
 export function drawAxis(context: CanvasRenderingContext2D, end: number, width: number, y: number, colors: Palette): void {

@@ -1,6 +1,6 @@
 // The source of a file, and beside each line its share of the samples.
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { percent, time } from "./format";
+import { count, percent, time } from "./format";
 import { linesByFile } from "./lines";
 import type { Profile } from "./profile";
 import type { Sums } from "./selection";
@@ -19,12 +19,13 @@ export function SourceView({ profile, sums, file, line, onFile, height }: Source
   const weights = useMemo(() => linesByFile(profile, sums.leaves), [profile, sums]);
   const numbers = useMemo(() => new Map(profile.strings.map((text, i) => [text, i])), [profile]);
   const heaviest = (name: string) => Math.max(0, ...(weights.get(numbers.get(name) ?? -1)?.total.values() ?? []));
-  const files = useMemo(() => sources.map((each) => ({ each, most: heaviest(each.file) })).sort((a, b) => b.most - a.most), [weights]);
+  const files = useMemo(() => sources.map((each) => ({ each, most: heaviest(each.file) })).sort((a, b) => Number(a.each.library) - Number(b.each.library) || b.most - a.most), [weights]);
   const chosen = sources.find((each) => each.file === file) ?? files[0]?.each;
   const text = useMemo(() => (chosen ? profile.source(chosen) : new Map<number, string>()), [chosen]);
   const of = chosen && weights.get(numbers.get(chosen.file) ?? -1);
   const most = Math.max(1, ...(of?.total.values() ?? []));
   const scroller = useRef<HTMLDivElement>(null);
+  const counted = chosen && profile.counted.get(numbers.get(chosen.file) ?? -1);
   const hot = useMemo(() => [...(of?.own ?? [])].filter(([, own]) => own > sums.all * 0.001).sort((a, b) => b[1] - a[1]).map(([at]) => at), [of]);
   const show = (at: number) => {
     const box = scroller.current;
@@ -65,8 +66,10 @@ export function SourceView({ profile, sums, file, line, onFile, height }: Source
         <table class="code">
           <thead>
             <tr>
-              <th title="samples on the line itself, with the native code that it called">own</th>
+              <th title="samples on the line itself, of Python with the native code that it called">own</th>
               <th title="samples on the line, with all that it called">total</th>
+              {counted && <th title="times that the line was begun: all are counted">hits</th>}
+              {counted && <th title="wall-clock time from the line's begin to the next one's, with what it called">time</th>}
               <th>line</th>
               <th class="text">{chosen.file}</th>
             </tr>
@@ -90,6 +93,8 @@ export function SourceView({ profile, sums, file, line, onFile, height }: Source
                       ""
                     )}
                   </td>
+                  {counted && <td>{counted.has(at) ? count(counted.get(at)!.hits) : ""}</td>}
+                  {counted && <td>{counted.has(at) ? time(counted.get(at)!.total) : ""}</td>}
                   <td class="number">{at}</td>
                   <td class="text">{code}</td>
                 </tr>

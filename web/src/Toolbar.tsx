@@ -11,6 +11,7 @@ const TITLES: Record<View, [title: string, help: string]> = {
   inverted: ["Inverted", "where the time is spent above, what called it below"],
   callers: ["Callers and callees", "of the chosen function"],
   source: ["Source", "lines, and the samples on each"],
+  calls: ["Calls", "single calls that were kept: the slowest, and how long all took"],
 };
 
 interface ToolbarProps {
@@ -28,7 +29,7 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
   return (
     <nav class="toolbar" aria-label="What to show">
       <div class="tabs" role="tablist" aria-label="View">
-        {VIEWS.map((view, i) => (
+        {VIEWS.filter((view) => view !== "calls" || profile.summary.durations.length > 0).map((view, i) => (
           <button key={view} role="tab" aria-selected={state.view === view} title={`${TITLES[view][1]} (${i + 1})`} onClick={() => change({ view, focus: [] })}>
             {TITLES[view][0]}
           </button>
@@ -64,12 +65,17 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
           </select>
         </label>
       )}
+      {profile.nSamples > 0 && (
+        <button aria-pressed={state.heat} title="samples by second, and by when in the second" onClick={() => change({ heat: !state.heat })}>
+          heat map
+        </button>
+      )}
       {profile.hasExact && profile.nSamples > 0 && (
         <label title="what the width of a box is">
           width{" "}
           <select value={state.measure} disabled={!hasExact} onChange={(event) => change({ measure: event.currentTarget.value as State["measure"], focus: [] })}>
             <option value="samples">samples</option>
-            <option value="exact">exact time of Python</option>
+            <option value="exact">exact time</option>
           </select>
         </label>
       )}
@@ -107,6 +113,13 @@ export function Legend({ profile, hasTime }: { profile: Profile; hasTime: boolea
               {" "}
               <i class="off" />
               off the CPU
+            </>
+          )}
+          {profile.calls.length > 0 && (
+            <>
+              {" "}
+              <i class="call" />
+              kept calls and regions
             </>
           )}
         </span>

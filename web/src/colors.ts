@@ -11,6 +11,7 @@ export interface Palette {
   neither: string;
   waiting: string;
   off: string;
+  call: string;
   axis: string;
   veil: string;
   heat: readonly [number, number, number];
@@ -27,6 +28,7 @@ const LIGHT: Palette = {
   neither: "#e8964a",
   waiting: "#cf3636",
   off: "#c9ced6",
+  call: "#2e8b41",
   axis: "#5a6472",
   veil: "rgba(120, 128, 140, 0.32)",
   heat: [190, 40, 40],
@@ -43,6 +45,7 @@ const DARK: Palette = {
   neither: "#d08037",
   waiting: "#e05252",
   off: "#474d57",
+  call: "#63c277",
   axis: "#9aa4b2",
   veil: "rgba(0, 0, 0, 0.5)",
   heat: [255, 110, 80],

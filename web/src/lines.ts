@@ -1,8 +1,8 @@
 // How much of the samples each line of a file had.
-import type { Profile } from "./profile";
+import { PYTHON, type Profile } from "./profile";
 
 export interface LineWeights {
-  /** By line: in the line itself with the native code that it called, and with all that it called. */
+  /** By line: in the line itself (of Python with the native code that it called), and with all that it called. */
   own: Map<number, number>;
   total: Map<number, number>;
 }
@@ -11,8 +11,17 @@ export interface LineWeights {
 export function linesByFile(profile: Profile, leaves: Float64Array): Map<number, LineWeights> {
   const { placeParent, placeFile, placeLine } = profile;
   const own = new Float64Array(placeParent.length);
-  leaves.forEach((weight, leaf) => (own[profile.leafPlace[leaf]!]! += weight));
   const total = own.slice();
+  const isPython = new Uint8Array(profile.strings.length);
+  for (let frame = 1; frame < profile.nFrames; frame++) if (profile.frames.kind[frame] === PYTHON) isPython[profile.frames.file[frame]!] = 1;
+  leaves.forEach((weight, leaf) => {
+    let place = profile.leafPlace[leaf]!;
+    total[place]! += weight;
+    own[place]! += weight;
+    if (isPython[placeFile[place]!]) return;
+    while (place && !isPython[placeFile[place]!]) place = placeParent[place]!;
+    own[place]! += weight;
+  });
   for (let place = total.length - 1; place > 0; place--) total[placeParent[place]!]! += total[place]!;
   const files = new Map<number, LineWeights>();
   for (let place = 1; place < total.length; place++) {
@@ -20,7 +29,7 @@ export function linesByFile(profile: Profile, leaves: Float64Array): Map<number,
     const [file, line] = [placeFile[place]!, placeLine[place]!];
     let of = files.get(file);
     if (!of) files.set(file, (of = { own: new Map(), total: new Map() }));
-    of.own.set(line, (of.own.get(line) ?? 0) + own[place]!);
+    if (own[place]) of.own.set(line, (of.own.get(line) ?? 0) + own[place]!);
     // A line that calls itself counts once.
     let above = placeParent[place]!;
     while (above && !(placeFile[above] === file && placeLine[above] === line)) above = placeParent[above]!;

@@ -11,6 +11,8 @@ import { asRecord, functionsOf, matchedWeight, sorted } from "./functions";
 import { Lanes } from "./Lanes";
 import { load, PYTHON, type Profile } from "./profile";
 import { byExactTime, Chooser, hasExact } from "./selection";
+import { CallsView } from "./CallsView";
+import { HeatMap } from "./HeatMap";
 import { SourceView } from "./SourceView";
 import { fromHash, INITIAL, toHash, VIEWS, type State } from "./state";
 import { Legend, Toolbar } from "./Toolbar";
@@ -118,6 +120,7 @@ function App({ profile }: { profile: Profile }) {
           onThreads={(threads) => change({ threads })}
         />
       )}
+      {state.heat && <HeatMap profile={profile} colors={colors} width={inner} choice={state} onTime={(from, to) => change({ from, to })} />}
       <Toolbar
         profile={profile}
         state={state}
@@ -142,6 +145,7 @@ function App({ profile }: { profile: Profile }) {
           ) : (
             <p class="empty">Choose a function in the table below.</p>
           ))}
+        {view === "calls" && <CallsView profile={profile} selected={selected} onCall={(thread, from, to) => change({ threads: [thread], from, to, view: "flame", focus: [] })} onSelect={(frame) => change({ selected: frame })} height={height} />}
         {view === "source" && (
           <SourceView profile={profile} sums={sums} file={state.file} line={0} onFile={(file) => change({ file })} height={height} />
         )}
@@ -163,7 +167,7 @@ function App({ profile }: { profile: Profile }) {
         />
       </main>
       <footer class="muted">
-        pyhybrid {profile.summary.version} · {profile.summary.file.replace(/.*\//, "")} · keys: 1-4 views, / search, arrows in the graph and the table, Esc all
+        pyhybrid {profile.summary.version} · {profile.summary.file.replace(/.*\//, "")} · keys: 1-5 views, / search, arrows in the graph and the table, Esc all
       </footer>
     </>
   );

@@ -75,6 +75,8 @@ export interface Summary {
 export interface SourceFile {
   file: string;
   note: string;
+  /** Is it no file of the program itself? */
+  library: boolean;
   runs: [first: number, last: number][];
 }
 
@@ -90,6 +92,19 @@ interface Meta {
   exact_unit_ns: number;
   threads: { name: string; tid: number; samples: number; exact: number; cpu_ns: number | null; lost: number }[];
   sources: SourceFile[];
+  n_calls: number;
+}
+
+export const STATES = ["returned", "raised", "partial"];
+
+export interface Call {
+  thread: number;
+  frame: number;
+  begin: number;
+  duration: number;
+  busy: number;
+  state: number;
+  attributes: string;
 }
 
 export interface Thread {
@@ -125,6 +140,10 @@ export class Profile {
   readonly exact: { node: Uint32Array; calls: Column; total: Float64Array; self: Float64Array };
   readonly functions: { thread: Column; frame: Column; calls: Column; turns: Column; raised: Column; self: Column; total: Column; pythonSelf: Column | null };
   readonly threads: Thread[] = [];
+  /** The slowest of those that were kept, by time. */
+  readonly calls: Call[];
+  /** Of lines that were counted: hits and time, by number of the file's name and line. */
+  readonly counted = new Map<number, Map<number, { hits: number; total: number }>>();
   /** From the start to the last thing that is known. */
   readonly end: number;
   readonly hasExact: boolean;
@@ -180,6 +199,13 @@ export class Profile {
       pythonSelf: columns.has("function.python_self_ns") ? of("function.python_self_ns") : null,
     };
     this.hasExact = this.functions.frame.length > 0;
+    this.calls = this.readCalls(of);
+    const [lines, hits, totals] = [of("line.line"), of("line.hits"), of("line.total")];
+    of("line.file").forEach((file, i) => {
+      let known = this.counted.get(file);
+      if (!known) this.counted.set(file, (known = new Map()));
+      known.set(lines[i]!, { hits: hits[i]!, total: totals[i]! });
+    });
     let sample = 0;
     let row = 0;
     let last = 0;
@@ -198,6 +224,20 @@ export class Profile {
       this.threads.push({ name, tid, cpu_ns, lost, weight: weight * this.period, begin, end, firstExact, endExact });
     }
     this.end = Math.max(last + meta.tick_ns, this.summary.wall_ns ?? 0);
+  }
+
+  private readCalls(of: (name: string) => Column): Call[] {
+    const [thread, frame, duration, busy, state, attributes] = ["thread", "frame", "duration", "busy", "state", "attributes"].map((name) => of(`call.${name}`)) as [Column, Column, Column, Column, Column, Column];
+    let now = 0;
+    return Array.from(of("call.begin"), (step, i) => ({
+      thread: thread[i]!,
+      frame: frame[i]!,
+      begin: (now += step),
+      duration: duration[i]!,
+      busy: busy[i]!,
+      state: state[i]!,
+      attributes: this.strings[attributes[i]!]!,
+    }));
   }
 
   get period(): number {

@@ -3,7 +3,7 @@ import type { Choice, Gil, Measure } from "./selection";
 import type { SortKey } from "./functions";
 import type { Frames } from "./tree";
 
-export const VIEWS = ["flame", "inverted", "callers", "source"] as const;
+export const VIEWS = ["flame", "inverted", "callers", "source", "calls"] as const;
 export type View = (typeof VIEWS)[number];
 export type Theme = "auto" | "light" | "dark";
 
@@ -18,6 +18,8 @@ export interface State extends Choice {
   sort: SortKey;
   ascending: boolean;
   file: string;
+  /** Is the heat map shown? */
+  heat: boolean;
   theme: Theme;
 }
 
@@ -35,6 +37,7 @@ export const INITIAL: State = {
   sort: "self",
   ascending: false,
   file: "",
+  heat: false,
   theme: "auto",
 };
 
@@ -69,6 +72,7 @@ export function fromHash(hash: string, initial: State): State {
     sort: oneOf<SortKey>(get("sort"), SORTS, initial.sort),
     ascending: get("order") === "up",
     file: get("file") ?? "",
+    heat: get("heat") === "1",
     theme: oneOf<Theme>(get("theme"), ["light", "dark"], "auto"),
   };
 }
@@ -91,6 +95,7 @@ export function toHash(state: State, initial: State): string {
   put("sort", state.sort, initial.sort);
   if (state.ascending) told.set("order", "up");
   put("file", state.file, "");
+  if (state.heat) told.set("heat", "1");
   put("theme", state.theme, "auto");
   return told.toString();
 }

@@ -19,7 +19,8 @@ MAX_CHARACTERS = 2_000_000  # of all
 def sources(profile: Profile, by_line: Counter[tuple[str, int]]) -> tuple[list[Any], list[str]]:
     """What the page knows of each file, and its text, those with most samples first.
 
-    Of a file: path, note, and [first, last] of the runs of lines that its text has.
+    Of a file: path, note, is it a library's, and [first, last] of the runs of lines that its text
+    has.
     """
     folder = str(profile.meta.get("cwd") or "")
     recorded_ns = int(profile.meta.get("start_unix_ns") or 0)
@@ -34,7 +35,8 @@ def sources(profile: Profile, by_line: Counter[tuple[str, int]]) -> tuple[list[A
     known, texts, room = [], [], MAX_CHARACTERS
     for file in [*recorded, *(file for file, _ in weights.most_common() if file not in recorded)]:
         wanted: Iterable[int] = range(1, MAX_LINES)
-        if file not in recorded and _is_librarys(file):
+        is_librarys = _is_librarys(file)
+        if file not in recorded and is_librarys:
             wanted = {at for line in hot[file] for at in range(line - AROUND, line + AROUND + 1)}
         if not wanted:
             continue
@@ -42,7 +44,8 @@ def sources(profile: Profile, by_line: Counter[tuple[str, int]]) -> tuple[list[A
         text = "\n".join(source.lines[line] for line in sorted(source.lines))
         if source.lines and len(text) <= room:
             room -= len(text)
-            known.append({"file": file, "note": source.note, "runs": _runs(source.lines)})
+            what = {"file": file, "note": source.note, "library": is_librarys}
+            known.append({**what, "runs": _runs(source.lines)})
             texts.append(text)
     return known, texts
 

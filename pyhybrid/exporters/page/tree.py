@@ -46,8 +46,13 @@ class Tree:
         self.n_nodes = len(self.folded.parent)
         self._by_thread = calls_by_thread(profile)
         counted = (frame for _, frame in self._by_thread)
-        used = sorted({*self.folded.frame, *counted} - {0})
+        kept = (profile.nodes.frame[call.node] for call in profile.calls)
+        used = sorted({*self.folded.frame, *counted, *kept} - {0})
         self._number = {frame: at for at, frame in enumerate(used, 1)}
+
+    def number(self, frame: int) -> int:
+        """The page's number of a frame."""
+        return self._number[frame]
 
     def add_frames(self, columns: Columns) -> None:
         """The functions; number 0 is the root."""
