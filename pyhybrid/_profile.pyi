@@ -86,16 +86,21 @@ def exact_rows(
 
 def call_rows(
     turns: Buffer, node: Buffer, multiply: int, divide: int, ticks: int, ns: int, /
-) -> tuple[Uint32, Uint32, Uint32, Uint32, Uint32, Int64, Int64, int, Uint32, Uint32, Uint32, int]:
+) -> tuple[Any, ...]:
     """The turns of a thread's kept calls, as the spool has them, in columns: row (all by begin,
     from 1), serial, node, info (flags | weight_bits << 16), around (the row of the innermost turn
     that it lies within, or 0), begin_ns, end_ns; how many, which come first, are a whole call; of
     attributes the call's serial, where they begin and how long they are; how many turns are
-    damaged.
+    damaged; the rows of those of which it is told what they used, and where.
 
     `node` (uint32): the file's for each of the thread's, from 1; a tick has multiply / divide
     nanoseconds, `ticks` were at `ns`.
     """
+
+def call_usage(turns: Buffer, at: Buffer, /) -> tuple[Int64, ...]:
+    """What turns used, at these places: cpu_begin_ns, cpu_end_ns (the thread's), user_ns,
+    system_ns, process_ns, minor and major faults, voluntary and involuntary context switches,
+    resident memory at begin and end in bytes; -1: not known."""
 
 def open_database(name: str, writable: bool, /) -> Any:
     """An SQLite database by path or URI, for the two below; it is closed when the last reference

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyhybrid._profile import call_rows, take
+from pyhybrid._profile import call_rows, call_usage, take
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.profile_file.quantiles import value_at
 from pyhybrid.profile_file.tables import Call, Turn
@@ -50,6 +50,7 @@ class KeptCalls:
     whole: list[WholeCalls] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
+    usage: list[tuple[memoryview, ...]] = field(default_factory=list)  # columns, a row each turn
     attributes: list[tuple[str, int]] = field(default_factory=list)  # JSON, of call
     times: list[tuple[int, int, int, int, int, str]] = field(default_factory=list)
 
@@ -75,7 +76,8 @@ class _Rows:
         """Those of the thread `index` of the exact half; ids begin after `before`."""
         self.thread, self.bytes = thread, b"".join(spool.calls[index])
         columns = call_rows(self.bytes, nodes[1:], *ticks.clock)
-        *self.columns, self.n_whole, serials, places, lengths, n_damaged = columns
+        *self.columns, self.n_whole, serials, places, lengths, n_damaged = columns[:12]
+        self._usage_rows, self._usage_places = columns[12:]
         spool.n_damaged += n_damaged
         self.attributes = list(zip(serials, places, lengths, strict=True))
         self.n = len(self.columns[0])
@@ -99,6 +101,11 @@ class _Rows:
         row, _, node, info, around, begin, end = (each[: self.n_whole] for each in self.columns)
         parent = take(self.ids, around)
         return WholeCalls(self.thread, take(self.ids, row), node, begin, end, info, parent)
+
+    def usage(self) -> tuple[memoryview, ...]:
+        """Call, and what each turn used, in columns; after `whole`."""
+        used = call_usage(self.bytes, self._usage_places)
+        return take(self.ids, self._usage_rows), *used
 
     def attributes_by_serial(self) -> dict[int, str]:
         """JSON, of those calls that have any."""
@@ -130,6 +137,7 @@ def kept_calls(
         kept.turns += [Turn(turns[0].row, t.thread, t.since_ns, t.until_ns) for t in turns]
     for rows in all_rows:
         kept.whole.append(rows.whole(first))
+        kept.usage.append(rows.usage())
         attributes = rows.attributes_by_serial()
         if attributes:
             ids.update(zip(rows.columns[1][: rows.n_whole], kept.whole[-1].id, strict=True))

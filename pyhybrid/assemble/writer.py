@@ -223,6 +223,19 @@ def write(
     )
 
 
+_DELTAS = (
+    *("user_ns", "system_ns", "process_ns", "minor_faults", "major_faults"),
+    *("voluntary_switches", "involuntary_switches"),
+)
+# A call's turns come in order of time.
+_USAGE = (
+    f"INSERT INTO usage VALUES ({PROCESS},?,{','.join(['nullif(?,-1)'] * 11)})"
+    " ON CONFLICT DO UPDATE SET cpu_end_ns = excluded.cpu_end_ns,"
+    " resident_end = excluded.resident_end,"
+    + ",".join(f" {name} = {name} + excluded.{name}" for name in _DELTAS)
+)
+
+
 def _whole_calls(thread: int) -> str:
     """Parameters: id, node, begin_ns, end_ns, info, parent."""
     state = f"CASE WHEN ?5 & {PARTIAL} THEN 'partial' WHEN ?5 & {RAISED} THEN 'raised'"
@@ -235,6 +248,7 @@ def _whole_calls(thread: int) -> str:
 def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:
     """Add the calls that were kept."""
     _write_columns(database, ((_whole_calls(of.thread), of[1:]) for of in kept.whole))
+    _write_columns(database, ((_USAGE, each) for each in kept.usage))
     database.execute("BEGIN")
     _insert(database, "call", ((call.id, PROCESS, *call[1:]) for call in kept.calls))
     database.executemany("UPDATE call SET attributes = ? WHERE id = ?", kept.attributes)

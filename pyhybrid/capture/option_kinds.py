@@ -196,6 +196,26 @@ class Names(Kind):
                 _check_known(self.noun, each, self.known)
 
 
+class BitNames(Names):
+    """Words of a mapping to bits, also several in one with commas between; C gets their sum."""
+
+    def __init__(self, noun: str, known: Mapping[str, int]) -> None:
+        super().__init__(noun, known)
+        self.bits = known
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        super().check(said, self._words(value))
+
+    def to_native(self, value: Iterable[str]) -> int:
+        """As Kind."""
+        return sum(self.bits[each] for each in set(self._words(value)))
+
+    @staticmethod
+    def _words(value: Iterable[str]) -> list[str]:
+        return [word for each in value for word in each.split(",")]
+
+
 class Patterns(Names):
     """Names of at most `longest` bytes; in C with a 0 after each, in `room` bytes."""
 

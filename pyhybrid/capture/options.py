@@ -25,6 +25,7 @@ Imports nothing that takes memory: where there is none, it tells where the progr
 from __future__ import annotations
 
 from pyhybrid.capture.option_kinds import (
+    BitNames,
     Choice,
     Flag,
     Kind,
@@ -62,6 +63,7 @@ TRACY, TRACY_LINES = "tracy", "tracy:lines"
 PERFSTUBS = "perfstubs"
 SINKS = ("print", "usdt", "lttng", TRACY, PERFSTUBS)  # src/emit
 TOOLS = (PERFSTUBS, "itt")  # src/capi; each is an option, too
+USAGE = {"cpu": 1, "memory": 2, "process": 4}  # enum usage_kinds
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 TIMER_KEYS = ("include_timers", "exclude_timers", "include_files", "exclude_files")  # PerfStubs'
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
@@ -249,6 +251,17 @@ class ProfilerOptions(Declared):
         modes=COUNTING,
         help="keep the single calls of this function (as -t names it), each with its times, its "
         "thread and how it ended, and trace all others as ever",
+    )
+    usage: Sequence[str] = option(
+        "--usage",
+        kind=BitNames("usage", USAGE),
+        default=(),
+        metavar="NAMES",
+        modes=COUNTING,
+        native="usage",
+        help="what each call that is kept used: cpu, its thread's user and system time, faults and "
+        "context switches; memory, the process's at begin and end; process, its CPU time; or "
+        "several, like cpu,memory",
     )
     max_calls: int = option(
         "--max-calls",

@@ -7,7 +7,8 @@ import webbrowser
 from dataclasses import asdict
 from pathlib import Path
 
-from pyhybrid.cli.parser import DURATION
+from pyhybrid.capture.option_kinds import Number
+from pyhybrid.cli.parser import DURATION, word
 from pyhybrid.cli.selection_options import (
     add_debug_info,
     add_file,
@@ -22,6 +23,7 @@ from pyhybrid.errors import UsageError
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.html import Html
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.report.calls import calls_json, calls_lines
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.quality import quality_lines, quality_report
 from pyhybrid.report.screen import print_summary
@@ -61,9 +63,21 @@ class Report:
             "with debug information",
         )
         view.add_argument(
+            "--calls",
+            action="store_true",
+            help="the functions and regions whose single calls were kept (--keep, -t), with sums "
+            "and percentiles; --json: each call",
+        )
+        view.add_argument(
             "--html",
             action="store_true",
             help="write a page for a browser instead (PREFIX.html; -o)",
+        )
+        parser.add_argument(
+            "--slowest",
+            type=word(Number(1, 1 << 31)),
+            metavar="N",
+            help="--calls: show the N slowest calls of each function; --json: these alone",
         )
         parser.add_argument("-o", "--output", metavar="OUT", help="--html: where to write")
         parser.add_argument("--open", action="store_true", help="--html: open it in the browser")
@@ -99,6 +113,8 @@ class Report:
             raise UsageError("--html goes without --json, --all-frames, --full-names, --min-time")
         if (args.output or args.open or args.no_source) and not args.html:
             raise UsageError("-o, --open and --no-source are for --html")
+        if args.slowest and not args.calls:
+            raise UsageError("--slowest is for --calls")
         with open_profile(args) as profile, damage_in(args.file):
             _print(profile, args)
         return 0
@@ -114,6 +130,12 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
             print(json.dumps(asdict(report), indent=2))
         else:
             write_lines([*notes, *quality_lines(report)], sys.stdout)
+        return
+    if args.calls:
+        if args.json:
+            sys.stdout.writelines(calls_json(selected, args.slowest))
+        else:
+            write_lines([*notes, *calls_lines(selected, args.slowest)], sys.stdout)
         return
     selected, more = with_debug_info(selected, args)
     notes += more

@@ -42,6 +42,7 @@ from pyhybrid.profile_file.tables import (
     Stacks,
     Thread,
     Turn,
+    Usage,
 )
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
@@ -228,6 +229,13 @@ class Profile:
             columns: list[Any] = [*facts[:5], *map(self._json, facts[5:7]), *facts[7:]]
             codes[frame] = Code(frame, *columns)
         return codes
+
+    @_table
+    def usage(self) -> dict[int, Usage]:
+        """What kept calls used (--usage), by call."""
+        columns = ", ".join(Usage._fields)
+        rows = self.query(f"SELECT {columns} FROM usage") if self._has("usage") else ()
+        return {row[0]: Usage(*row) for row in rows}
 
     @_table
     def turns(self) -> list[Turn]:

@@ -167,6 +167,30 @@ class Call(NamedTuple):
     weight: int
 
 
+class Usage(NamedTuple):
+    """What a kept call used: the table `usage` without its process; None: not asked for."""
+
+    call: int
+    cpu_begin_ns: int | None
+    cpu_end_ns: int | None
+    user_ns: int | None
+    system_ns: int | None
+    process_ns: int | None
+    minor_faults: int | None
+    major_faults: int | None
+    voluntary_switches: int | None
+    involuntary_switches: int | None
+    resident_begin: int | None
+    resident_end: int | None
+
+    @property
+    def cpu_ns(self) -> int | None:
+        """User and system time."""
+        if self.user_ns is None or self.system_ns is None:
+            return None
+        return self.user_ns + self.system_ns
+
+
 @dataclass(slots=True)
 class Code:
     """What is told of a function whose calls are kept; `path` is module.qualname."""

@@ -11,6 +11,7 @@
 #include "lines.h"
 #include "native_region.h"
 #include "shadow.h"
+#include "usage.h"
 
 /* A callback: what its vectorcall slot does is all there is to it.  Static, so nothing that the GC or
  * reference counts could take away. */
@@ -388,6 +389,7 @@ void instrument_stop(void)
     paused = NULL;
     idle = false;
     shadow_close_all(x, now);
+    usage_stop();
     filter_clear();
     c_calls_stop();
     PyErr_SetRaisedException(error);
@@ -408,6 +410,7 @@ void instrument_after_fork_child(void)
     exact_after_fork_child();
     native_region_after_fork_child();
     emit_after_fork_child();
+    usage_stop();
     paused = NULL;
     idle = false;
 }

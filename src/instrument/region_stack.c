@@ -4,6 +4,7 @@
 
 #include "c_call_stack.h"
 #include "regions.h"
+#include "usage.h"
 
 /* What `slot` is in the stack, besides what it has of its node.  Of a native one's single call nothing is known beyond its
  * turn: it is kept if that is all of it. */
@@ -38,6 +39,8 @@ static struct exact_frame *push_region(struct exact *x, struct exact_thread *t,
     s->flags = flags_of(x, slot, since, is_new) | (node != parent ? EXACT_RECORDED : 0);
     if (x->turns)
         turns_begin(x, t, s, is_new);
+    if (x->usage && s->flags & EXACT_KEPT)
+        usage_begin(x, t, s);
     exact_set_depth(t, t->depth + 1);
     return s;
 }

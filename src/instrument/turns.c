@@ -3,6 +3,7 @@
 #include "turns.h"
 
 #include "emit.h"
+#include "usage.h"
 
 void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
@@ -25,6 +26,8 @@ void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s,
         call = open_calls_begin(&x->open, s->since, true);
     }
     s->flags |= EXACT_KEPT | (uint64_t)call << EXACT_CALL_SHIFT;
+    if (x->usage)
+        usage_begin(x, t, s);
 }
 
 void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame *f, uint64_t now,
@@ -45,7 +48,9 @@ void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame
     struct call_turn turn = {.since = f->since, .until = now, .node = f->node->id};
     turn.flags = (ended ? CALL_ENDED : 0) | (how == RAISED ? CALL_RAISED : 0) |
                  (how == CUT_OFF ? CALL_PARTIAL : 0);
-    t->kept = calls_turn(&t->calls, &x->open, call, &turn) ? turn.serial : 0;
+    struct call_usage used;
+    const struct call_usage *usage = x->usage ? usage_end(x, t, f, &used) : NULL;
+    t->kept = calls_turn(&t->calls, &x->open, call, &turn, usage) ? turn.serial : 0;
     if (call && !(f->flags & EXACT_REGION)) {
         if (ended)
             open_calls_end(&x->open, call);

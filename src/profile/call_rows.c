@@ -81,10 +81,10 @@ static int put_row(const struct call_turn *t, size_t i, uint32_t row, uint32_t a
 
 int call_rows_of(const unsigned char *turns, size_t bytes, const uint32_t *node, size_t n_nodes,
                  const struct call_clock *clock, struct call_columns *columns,
-                 struct call_attributes *attributes, size_t *n_damaged)
+                 struct call_attributes *attributes, struct usage_places *usage, size_t *n_damaged)
 {
     size_t room = CALL_ROWS_ROOM(bytes);
-    *n_damaged = attributes->n = columns->n = columns->n_whole = 0;
+    *n_damaged = attributes->n = usage->n = columns->n = columns->n_whole = 0;
     if (bytes > UINT32_MAX || !clock->divide)
         return -EINVAL;
     struct placed *found = malloc((room + 1) * sizeof *found);
@@ -110,9 +110,37 @@ int call_rows_of(const unsigned char *turns, size_t bytes, const uint32_t *node,
         size_t to = is_whole(&t) ? whole++ : columns->n_whole + other++;
         r = put_row(&t, to, (uint32_t)i + 1, depth ? open[depth - 1] : 0, node, clock, columns);
         open[depth++] = (uint32_t)i + 1;
+        if (t.flags & CALL_USAGE) {
+            usage->row[usage->n] = (uint32_t)i + 1;
+            usage->at[usage->n++] = (uint32_t)(found[i].at + sizeof t);
+        }
     }
     columns->n = n;
     free(found);
     free(open);
     return r;
+}
+
+int call_usage_of(const unsigned char *turns, size_t bytes, const uint32_t *at, size_t n,
+                  const struct usage_columns *columns)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct call_usage u;
+        if (at[i] > bytes || bytes - at[i] < sizeof u)
+            return -EINVAL;
+        memcpy(&u, turns + at[i], sizeof u);
+        bool cpu = u.kinds & USAGE_CPU;
+        columns->cpu_begin_ns[i] = cpu ? (int64_t)u.begin_ns : -1;
+        columns->cpu_end_ns[i] = cpu ? (int64_t)(u.begin_ns + u.user_ns + u.system_ns) : -1;
+        columns->user_ns[i] = cpu ? (int64_t)u.user_ns : -1;
+        columns->system_ns[i] = cpu ? (int64_t)u.system_ns : -1;
+        columns->process_ns[i] = u.kinds & USAGE_PROCESS ? (int64_t)u.process_ns : -1;
+        columns->minor_faults[i] = cpu ? (int64_t)u.minor_faults : -1;
+        columns->major_faults[i] = cpu ? (int64_t)u.major_faults : -1;
+        columns->voluntary[i] = cpu ? (int64_t)u.voluntary : -1;
+        columns->involuntary[i] = cpu ? (int64_t)u.involuntary : -1;
+        columns->resident_begin[i] = (int64_t)u.resident_begin;
+        columns->resident_end[i] = (int64_t)u.resident_end;
+    }
+    return 0;
 }

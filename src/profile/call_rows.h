@@ -31,12 +31,29 @@ struct call_attributes {
     size_t n;
 };
 
+/* The turns of which it is told what they used, in order of time: their rows, and where that stands. */
+struct usage_places {
+    uint32_t *row, *at;
+    size_t n;
+};
+
+/* -1: not known. */
+struct usage_columns {
+    int64_t *cpu_begin_ns, *cpu_end_ns, *user_ns, *system_ns, *process_ns;
+    int64_t *minor_faults, *major_faults, *voluntary, *involuntary;
+    int64_t *resident_begin, *resident_end;
+};
+
 #define CALL_ROWS_ROOM(bytes) ((bytes) / 32)
 
 /* Of one thread's turns, whose node i is node[i - 1] of the file; columns have CALL_ROWS_ROOM.  *n_damaged: turns without
  * a node, and what does not fit. */
 int call_rows_of(const unsigned char *turns, size_t bytes, const uint32_t *node, size_t n_nodes,
                  const struct call_clock *clock, struct call_columns *columns,
-                 struct call_attributes *attributes, size_t *n_damaged);
+                 struct call_attributes *attributes, struct usage_places *usage, size_t *n_damaged);
+
+/* At the n places.  -EINVAL: one is none. */
+int call_usage_of(const unsigned char *turns, size_t bytes, const uint32_t *at, size_t n,
+                  const struct usage_columns *columns);
 
 #endif

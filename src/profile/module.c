@@ -158,8 +158,10 @@ static int run_call_rows(const struct argument *in, struct result *out)
                                    .begin_ns = out[5].data,
                                    .end_ns = out[6].data};
     struct call_attributes attributes = {out[8].data, out[9].data, out[10].data, 0};
+    struct usage_places usage = {out[12].data, out[13].data, 0};
     int r = call_rows_of(in[0].data, in[0].n, in[1].data, in[1].n, &clock, &columns, &attributes,
-                         &out[11].n);
+                         &usage, &out[11].n);
+    out[12].n = out[13].n = usage.n;
     for (size_t i = 0; i < 7; i++)
         out[i].n = columns.n;
     out[7].n = columns.n_whole;
@@ -167,7 +169,21 @@ static int run_call_rows(const struct argument *in, struct result *out)
         out[i].n = attributes.n;
     return r;
 }
-PASS(call_rows, .takes = "B*I*nnnn", .gives = "IIIIIqqnIIIn", .room = turns_room)
+PASS(call_rows, .takes = "B*I*nnnn", .gives = "IIIIIqqnIIInII", .room = turns_room)
+
+static size_t places_room(const struct argument *in)
+{
+    return in[1].n;
+}
+
+static int run_call_usage(const struct argument *in, struct result *out)
+{
+    const struct usage_columns columns = {out[0].data, out[1].data, out[2].data, out[3].data,
+                                          out[4].data, out[5].data, out[6].data, out[7].data,
+                                          out[8].data, out[9].data, out[10].data};
+    return call_usage_of(in[0].data, in[0].n, in[1].data, in[1].n, &columns);
+}
+PASS(call_usage, .takes = "B*I*", .gives = "qqqqqqqqqqq", .room = places_room)
 
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
@@ -178,7 +194,7 @@ static PyMethodDef functions[] = {
     FUNCTION(inclusive),     FUNCTION(add_up),        FUNCTION(exact_rows),
     FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
     FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
-    {NULL, NULL, 0, NULL},
+    FUNCTION(call_usage),    {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {

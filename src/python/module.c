@@ -24,6 +24,7 @@
 #include "spawns.h"
 #include "spool.h"
 #include "start_options.h"
+#include "usage.h"
 #include "whole_write.h"
 #include "window.h"
 
@@ -133,6 +134,7 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
     int tool_id = -1;
     sampler_exact()->counts = o->counts;
     sampler_exact()->open.max_kept = o->max_calls;
+    usage_start(sampler_exact(), o->usage);
     filter_set_own(o->own);
     if (filter_set(o->filter, o->keep))
         ;
@@ -146,6 +148,7 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
     PyObject *error = PyErr_GetRaisedException();
     struct sampler_result unused;
     filter_clear();
+    usage_stop();
     sampler_stop(NULL, &unused);
     stop_watching();
     PyErr_SetRaisedException(error);

@@ -36,6 +36,7 @@ static const struct field {
     {"filter", OBJECT, HERE(filter)},
     {"keep", OBJECT, HERE(keep)},
     {"max_calls", UINT32, HERE(max_calls)},
+    {"usage", UINT32, HERE(usage)},
     {"own", OBJECT, HERE(own)},
 };
 

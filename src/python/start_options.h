@@ -16,6 +16,7 @@ struct start_options {
     int paused;              /* until resume() */
     PyObject *filter, *keep; /* borrowed; NULL: none (filter.h) */
     uint32_t max_calls;      /* so many are kept all (kept_calls.h) */
+    uint32_t usage;          /* enum usage_kinds: what is told of them */
     PyObject *
         own; /* borrowed; what the files of functions begin with that are not recorded; NULL: none */
 };

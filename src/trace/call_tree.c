@@ -145,6 +145,7 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
     map_memory_free(t->emitted, t->emitted_bytes);
     calls_clear(&t->calls);
+    map_memory_free(t->usage, t->usage_bytes);
     map_memory_free(t->drained, t->drained_bytes);
     map_memory_free(t->blocks, t->blocks_bytes);
     map_memory_free(t->call_places, t->call_places_bytes);

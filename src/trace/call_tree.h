@@ -172,6 +172,9 @@ struct exact_thread {
     void *emitted; /* what sinks keep for the thread; NULL: they have not heard of it */
     size_t emitted_bytes;
     struct calls calls;
+    struct usage_reading
+        *usage; /* by place in the stack, of calls that are kept; made when it is needed */
+    size_t usage_bytes;
     uint32_t kept; /* the serial of the call that ended last, if it was kept */
 
     uint32_t n_written;            /* the drain's: nodes that the spool has */
@@ -201,6 +204,7 @@ struct exact {
     bool names_threads; /* each thread gets a record, whatever is left out: for its name */
     bool plain;         /* so most events need no more than a few instructions */
     uint8_t turns;      /* enum exact_turns: who hears every begin and end; 0: nobody */
+    uint8_t usage;      /* enum usage_kinds: what is told of calls that are kept */
     bool counts;        /* events are on for the tree's sake; false: only while a sink wants them */
     struct open_calls open;
     bool lines;   /* of functions that a filter selects */
@@ -215,7 +219,7 @@ struct exact {
     _Atomic(struct exact_thread *) threads;
     pthread_mutex_t lock; /* of what walks along `threads`, against removal */
     uint32_t n_holds;     /* guarded by it: while there are any, threads that have ended stay */
-    struct block_queue code_facts; /* the same way: spool_code_facts */
+    struct block_queue code_facts; /* spool_code_facts: from who has the GIL to the drain */
     struct map facts_told;         /* of which functions */
     struct block_queue new_codes;  /* code records: from who has the GIL to the drain */
 };

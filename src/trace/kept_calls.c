@@ -203,7 +203,8 @@ static bool put(struct calls *c, struct open_calls *o, const struct call_turn *t
     return true;
 }
 
-bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn)
+bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn,
+                const struct call_usage *usage)
 {
     struct open_call *open = call ? &o->call[call] : NULL;
     uint64_t begin = open ? open->begin : turn->since;
@@ -216,6 +217,8 @@ bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct cal
         open->has_turns = true;
     }
     turn->flags |= is_first ? CALL_FIRST : 0;
+    turn->flags |= usage ? CALL_USAGE : 0;
+    turn->more = usage ? sizeof *usage : 0;
     struct call_times *t = NULL;
     if ((turn->flags & (CALL_ENDED | CALL_PARTIAL)) == CALL_ENDED)
         t = count(c, turn->node, turn->until - begin);
@@ -229,7 +232,7 @@ bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct cal
     } else if (t) {
         keep = is_slow_or_sampled(o, t, turn);
     }
-    return keep && put(c, o, turn, NULL);
+    return keep && put(c, o, turn, usage);
 }
 
 void calls_attributes(struct calls *c, struct open_calls *o, uint32_t serial,

@@ -32,6 +32,7 @@ enum call_flags {
     CALL_PARTIAL =
         4, /* it began before profiling did, or was still running at its end: not in the histogram */
     CALL_FIRST = 8,       /* the call's first turn */
+    CALL_USAGE = 32,      /* struct call_usage follows */
     CALL_ATTRIBUTES = 16, /* no turn: the attributes of the region's call `serial` follow */
 };
 
@@ -53,11 +54,30 @@ struct call_times {
 struct call_turn {
     uint64_t since, until; /* ticks */
     uint32_t node;
-    uint32_t serial; /* joins a call's turns, and its attributes; 0: it has neither */
-    uint16_t flags;  /* enum call_flags */
-    uint16_t
-        weight_bits; /* it stands for 2^n calls that took no longer than such as are all there */
-    uint32_t more;   /* region_attributes.h */
+    uint32_t serial;      /* joins a call's turns, and its attributes; 0: it has neither */
+    uint16_t flags;       /* enum call_flags */
+    uint16_t weight_bits; /* it stands for 2^n calls */
+    uint32_t more;        /* struct call_usage, or region_attributes.h */
+};
+
+enum usage_kinds { USAGE_CPU = 1, USAGE_MEMORY = 2, USAGE_PROCESS = 4 };
+
+#define USAGE_UNKNOWN UINT64_MAX
+
+/* What a thread has used. */
+struct usage_reading {
+    uint64_t user_ns, system_ns, process_ns, resident_bytes;
+    uint32_t minor_faults, major_faults, voluntary, involuntary;
+};
+
+/* Of a turn: what its thread used meanwhile, and the process. */
+struct call_usage {
+    uint32_t kinds, pad;
+    uint64_t begin_ns; /* CPU time of the thread when it began */
+    uint64_t user_ns, system_ns, process_ns;
+    uint64_t resident_begin, resident_end; /* bytes; USAGE_UNKNOWN */
+    uint32_t minor_faults, major_faults;
+    uint32_t voluntary, involuntary; /* context switches */
 };
 
 /* A thread's own. */
@@ -98,8 +118,10 @@ void open_calls_suspend(struct open_calls *o, uint32_t call, uint64_t frame);
 uint32_t open_calls_resume(struct open_calls *o, uint64_t frame); /* 0: not known */
 void open_calls_clear(struct open_calls *o);
 
-/* A turn ends; `call`: 0, or what open_calls_begin returned.  Fills the rest of `turn` in.  True: it is kept. */
-bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn);
+/* A turn ends; `call`: 0, or what open_calls_begin returned; `usage`: NULL, or what it used.  Fills the rest of `turn` in.
+ * True: it is kept. */
+bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn,
+                const struct call_usage *usage);
 void calls_attributes(struct calls *c, struct open_calls *o, uint32_t serial,
                       const unsigned char *fields, uint32_t length);
 void calls_clear(struct calls *c);

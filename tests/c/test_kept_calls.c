@@ -30,7 +30,7 @@ static uint32_t read_all(struct calls *c, uint64_t *longest, uint64_t *stand_for
 static bool ended(struct calls *c, struct open_calls *o, uint64_t since, uint64_t until)
 {
     struct call_turn turn = {.since = since, .until = until, .node = 3, .flags = CALL_ENDED};
-    return calls_turn(c, o, 0, &turn);
+    return calls_turn(c, o, 0, &turn, NULL);
 }
 
 static void durations_are_counted(void **state)
@@ -115,8 +115,8 @@ static void calls_of_several_turns_are_sampled(void **state)
         uint32_t call = open_calls_begin(&o, i, false);
         struct call_turn first = {.since = i, .until = i, .node = 1};
         struct call_turn last = {.since = i, .until = i + 5, .node = 1, .flags = CALL_ENDED};
-        bool is_kept = calls_turn(&c, &o, call, &first);
-        assert_int_equal(calls_turn(&c, &o, call, &last), is_kept);
+        bool is_kept = calls_turn(&c, &o, call, &first, NULL);
+        assert_int_equal(calls_turn(&c, &o, call, &last, NULL), is_kept);
         assert_int_equal(first.flags, CALL_FIRST);
         assert_int_equal(last.flags, CALL_ENDED);
         assert_int_equal(first.serial, last.serial);
@@ -141,7 +141,7 @@ static void turns_are_one_call(void **state)
     for (int i = 0; i < 2; i++) {
         call[i] = open_calls_begin(&o, 10 + (uint64_t)i, false);
         struct call_turn turn = {.since = 10 + (uint64_t)i, .until = 20, .node = 1};
-        assert_true(calls_turn(&c, &o, call[i], &turn));
+        assert_true(calls_turn(&c, &o, call[i], &turn, NULL));
         open_calls_suspend(&o, call[i], frame[i]);
     }
     assert_int_equal(read_all(&c, &longest, &stand_for), 2);
@@ -149,7 +149,7 @@ static void turns_are_one_call(void **state)
         assert_int_equal(open_calls_resume(&o, frame[i]), call[i]);
         assert_int_equal(open_calls_resume(&o, frame[i]), 0);
         struct call_turn turn = {.since = 90, .until = 110, .node = 1, .flags = CALL_ENDED};
-        assert_true(calls_turn(&c, &o, call[i], &turn));
+        assert_true(calls_turn(&c, &o, call[i], &turn, NULL));
         assert_int_equal(turn.serial, i + 1);
         open_calls_end(&o, call[i]);
     }
@@ -167,7 +167,7 @@ static void a_partial_call_has_no_duration(void **state)
     struct open_calls o = NO_CALLS;
     uint32_t call = open_calls_begin(&o, 5, true);
     struct call_turn turn = {.since = 5, .until = 50, .node = 1, .flags = CALL_ENDED};
-    assert_true(calls_turn(&c, &o, call, &turn));
+    assert_true(calls_turn(&c, &o, call, &turn, NULL));
     assert_true(turn.flags & CALL_PARTIAL);
     assert_null(c.first);
     calls_clear(&c);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -12,7 +13,7 @@ import pytest
 from support import Run
 
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call
+from pyhybrid.profile_file.tables import Call, Usage
 
 PROGRAM = """
 import asyncio, json, threading
@@ -160,3 +161,145 @@ def test_in_a_program(tmp_path: Path) -> None:
         [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.stdout.split() == ["True", "True", "None"], done.stderr
+
+
+USED = """
+import threading, time, pyhybrid
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end: pass
+
+def wait():
+    for _ in range(5): time.sleep(0.002)
+
+def grow():
+    grow.data = bytearray(64 << 20)
+    for i in range(0, len(grow.data), 4096): grow.data[i] = 1
+
+def parts():
+    burn(0.01)
+    yield 1
+    burn(0.01)
+
+thread = threading.Thread(target=burn, args=(0.1,))
+thread.start()
+burn(0.02)
+thread.join()
+wait()
+grow()
+for _ in parts(): burn(0.05)
+with pyhybrid.region("part"): burn(0.01)
+"""
+
+
+def used_by_name(profile: Profile) -> dict[str, list[Usage]]:
+    return {
+        name: [profile.usage[call.id] for call in calls] for name, calls in by_name(profile).items()
+    }
+
+
+def test_what_calls_used(pyhybrid: Callable[..., Run]) -> None:
+    options = ("--keep", "burn", "--keep", "wait", "--keep", "grow", "--keep", "parts")
+    usage = ("--usage", "cpu,memory", "--usage", "process")
+    run = pyhybrid("--mode", "trace", "--format", "folded", *options, *usage, "-c", USED)
+    profile = run.profile()
+    used = used_by_name(profile)
+    assert set(used) == {"burn", "wait", "grow", "parts", "part"}
+    for of_call in profile.usage.values():
+        assert of_call.cpu_ns is not None
+        assert of_call.process_ns is not None
+        assert of_call.process_ns >= of_call.cpu_ns - 4_000_000  # the kernel's readings lag
+    cpu = {name: [each.cpu_ns or 0 for each in of_name] for name, of_name in used.items()}
+    in_thread, in_main = sorted(cpu["burn"], reverse=True)[0], cpu["burn"]
+    assert in_thread >= 0.095e9  # its own, though the main thread waited for it
+    assert sum(in_main) >= 0.2e9
+    assert cpu["wait"][0] < 0.01e9
+    assert (used["wait"][0].voluntary_switches or 0) >= 5
+    (grown,) = used["grow"]
+    assert grown.resident_begin is not None
+    assert grown.resident_end is not None
+    assert 60 << 20 <= grown.resident_end - grown.resident_begin <= 80 << 20
+    assert (grown.minor_faults or 0) > 0  # few, where pages are huge
+    (parts,) = used["parts"]  # what ran between its turns is not its own
+    assert 0.018e9 <= (parts.cpu_ns or 0) < 0.06e9
+    assert cpu["part"][0] >= 0.009e9
+    threads, pid = profile.threads, profile.process.pid
+    of_main = [call.id for call in profile.calls if threads[call.thread].tid == pid]
+    used_before = [profile.usage[call].cpu_begin_ns or 0 for call in of_main]
+    assert used_before == sorted(used_before)
+
+
+def test_only_what_is_asked_for(pyhybrid: Callable[..., Run], program: Path) -> None:
+    run = pyhybrid("--mode", "trace", "--keep", "fact", "--usage", "memory", program)
+    profile = run.profile()
+    assert len(profile.usage) == 10
+    for used in profile.usage.values():
+        assert used.resident_end
+        assert {*used[1:10]} == {None}
+    run = pyhybrid("--mode", "trace", "--keep", "fact", program)
+    assert not run.profile().usage
+    wrong = pyhybrid("--keep", "fact", "--usage", "cpu,gpu", program, check=False).result
+    assert wrong.returncode == 2
+    assert "unknown usage 'gpu': there are cpu, memory, process" in wrong.stderr
+
+
+def test_calls_are_reported(pyhybrid: Callable[..., Run], program: Path) -> None:
+    options = ("--keep", "fact", "--keep", "bad", "--keep", "*.raw_decode")
+    run = pyhybrid("--mode", "trace", *options, "--usage", "cpu,memory", program)
+    profile = run.profile()
+    told = json.loads(pyhybrid("report", run.path(), "--calls", "--json").result.stdout)
+    assert set(told["functions"]) == {"fact", "bad", "JSONDecoder.raw_decode"}
+    assert told["counted"] == {"fact": 10, "bad": 1, "JSONDecoder.raw_decode": 1}
+    assert {name: len(calls) for name, calls in told["results"].items()} == told["counted"]
+    by_serial = {call.id: call for call in profile.calls}
+    for each in (call for calls in told["results"].values() for call in calls):
+        call = by_serial[each["serial"]]
+        assert each["parent"] == call.parent
+        assert each["pid"] == profile.process.pid
+        assert each["thread"] == profile.threads[call.thread].tid
+        assert each["time_elapsed"] == (call.end_ns - call.begin_ns) / 1e9
+        assert abs(each["time_end"] - each["time_start"] - each["time_elapsed"]) < 1e-5
+        assert abs(each["time_start"] - program.stat().st_mtime) < 600
+        used = profile.usage[call.id]
+        assert each["mem_usage"] == (used.resident_end or 0) / 1e3
+        assert each["cpu_start"] == (used.cpu_begin_ns or 0) / 1e9
+        assert each["cpu_end"] == (used.cpu_end_ns or 0) / 1e9
+        assert each["process_name"] == each["name"] != ""
+    assert [each["state"] for each in told["results"]["bad"]] == ["raised"]
+    metadata = told["metadata"]["JSONDecoder.raw_decode"]
+    assert metadata["stacksize"] > 0
+    assert {key: metadata[key] for key in ("function", "args", "locals", "module", "path")} == {
+        "function": "raw_decode",
+        "args": ["self", "s", "idx"],
+        "locals": ["obj", "end", "err"],
+        "module": "json.decoder",
+        "path": "json.decoder.JSONDecoder.raw_decode",
+    }
+    assert set(metadata) >= {"lineno", "filename"}
+
+    slow = ("report", run.path(), "--calls", "--slowest", 2)
+    few = json.loads(pyhybrid(*slow, "--json").result.stdout)["results"]["fact"]
+    longest = sorted(told["results"]["fact"], key=lambda each: -each["time_elapsed"])[:2]
+    assert sorted(each["serial"] for each in few) == sorted(each["serial"] for each in longest)
+    lines = pyhybrid(*slow).result.stdout.splitlines()
+    assert lines[0].split()[:4] == ["calls", "total", "s", "p50"]
+    (fact,) = [i for i, line in enumerate(lines) if line.endswith("fact (program.py:4)")]
+    assert lines[fact].split()[0] == "10"
+    assert all("MB resident" in line for line in lines[fact + 1 : fact + 3])
+    (bad,) = [i for i, line in enumerate(lines) if "bad (program.py:" in line]
+    assert lines[bad].split()[0] == "1"
+    assert ", raised, CPU " in lines[bad + 1]
+
+
+def test_reports_of_calls_that_are_not_there(pyhybrid: Callable[..., Run], program: Path) -> None:
+    run = pyhybrid("--mode", "trace", "--keep", "other", "--max-calls", 100, program)
+    lines = pyhybrid("report", run.path(), "--calls").result.stdout.splitlines()
+    assert lines[1].split()[0] == "1,000"
+    run = pyhybrid("--mode", "trace", program)
+    told = pyhybrid("report", run.path(), "--calls").result.stdout
+    assert told == "no single calls were kept: choose functions with --keep NAME, or with -t NAME\n"
+    empty = json.loads(pyhybrid("report", run.path(), "--calls", "--json").result.stdout)
+    assert empty == {"functions": [], "counted": {}, "results": {}, "metadata": {}}
+    wrong = pyhybrid("report", run.path(), "--slowest", 3, check=False).result
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

@@ -18,6 +18,7 @@ from pyhybrid._profile import (
     add_up,
     at_least,
     call_rows,
+    call_usage,
     descend,
     distinct,
     exact_counts,
@@ -353,7 +354,9 @@ def test_call_rows() -> None:
         + turn(10, 80, node=2)
     )
     nodes = array("I", [5, 6])
-    *columns, n_whole, serials, places, lengths, n_damaged = call_rows(turns, nodes, 10, 1, 10, 0)
+    *columns, n_whole, serials, places, lengths, n_damaged, rows, _ = call_rows(
+        turns, nodes, 10, 1, 10, 0
+    )
     assert list(zip(*columns, strict=True)) == [
         (1, 0, 6, 9, 0, 0, 700),  # row, serial, node, info, around, begin, end
         (2, 0, 6, 11, 1, 100, 400),
@@ -361,7 +364,7 @@ def test_call_rows() -> None:
         (4, 7, 5, 8, 2, 200, 300),
         (5, 7, 5, 1, 1, 500, 600),
     ]
-    assert (n_whole, n_damaged) == (3, 0)
+    assert (n_whole, n_damaged, len(rows)) == (3, 0, 0)
     assert (list(serials), list(lengths)) == ([9], [10])
     assert turns[places[0] :].startswith(b"attributes")
 
@@ -370,10 +373,32 @@ def test_call_rows() -> None:
 def test_call_rows_of_damage(rows: list[tuple[int, int, int]]) -> None:
     turns = b"".join(turn(*row) for row in rows)
     good = [(s, u, n) for s, u, n in rows if s <= u and 0 < n < 3]
-    *columns, n_whole, _, _, _, n_damaged = call_rows(turns, array("I", [5, 6]), 1, 1, 0, 0)
+    *columns, n_whole, _, _, _, n_damaged, _, _ = call_rows(turns, array("I", [5, 6]), 1, 1, 0, 0)
     assert (n_whole, n_damaged) == (len(good), len(rows) - len(good))
     assert list(columns[5]) == sorted(since for since, _, _ in good)
-    *_, n_damaged = call_rows(turn(1, 2)[:-1], array("I", [5]), 1, 1, 0, 0)
+    *_, n_damaged, _, _ = call_rows(turn(1, 2)[:-1], array("I", [5]), 1, 1, 0, 0)
     assert n_damaged == 1
-    *_, n_damaged = call_rows(turn(1, 2) + turn(3, 4, more=b"x")[:-8], array("I", [5]), 1, 1, 0, 0)
+    *_, n_damaged, _, _ = call_rows(
+        turn(1, 2) + turn(3, 4, more=b"x")[:-8], array("I", [5]), 1, 1, 0, 0
+    )
     assert n_damaged == 1
+
+
+def test_call_usage() -> None:
+    def used(kinds: int) -> bytes:
+        return struct.pack("<IIQQQQQQIIII", kinds, 0, 100, 20, 3, 50, 4096, 8192, 1, 2, 3, 4)
+
+    turns = (
+        turn(20, 30, flags=9 | 32, more=used(1 | 2 | 4))
+        + turn(40, 50)
+        + turn(10, 60, flags=9 | 32, more=used(1))
+    )
+    *_, rows, places = call_rows(turns, array("I", [5]), 1, 1, 0, 0)
+    assert list(rows) == [1, 2]
+    columns = call_usage(turns, places)
+    assert list(zip(*columns, strict=True)) == [
+        (100, 123, 20, 3, -1, 1, 2, 3, 4, 4096, 8192),
+        (100, 123, 20, 3, 50, 1, 2, 3, 4, 4096, 8192),
+    ]
+    with pytest.raises(ValueError):
+        call_usage(turns[:100], array("I", [90]))
