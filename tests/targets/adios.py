@@ -6,7 +6,7 @@ import threading
 import adios2
 import numpy as np
 
-data = np.arange(10_000.0)
+data = np.arange(400_000.0)  # 20 steps take some ticks of the kernel
 
 
 def save(path, steps):

@@ -1,6 +1,7 @@
 """Regions of native code: where they stand, how often, with what below them."""
 
 import contextlib
+import functools
 import threading
 import time
 
@@ -13,8 +14,8 @@ def burn(seconds):
         pass
 
 
-def leaf():
-    burn(0.02)
+def leaf(seconds=0.02):
+    burn(seconds)
 
 
 def nested():
@@ -57,7 +58,7 @@ def left_open():
     native.push("left inner")
     native.pop("left outer")
     native.pop("left inner")
-    burn(0.01)
+    burn(0.1)
 
 
 def released():
@@ -69,7 +70,7 @@ def threads():
 
 
 def visits():
-    native.inside_thread("visited", leaf)
+    native.inside_thread("visited", functools.partial(leaf, 0.2))  # until its clock is set
 
 
 def python_threads():
