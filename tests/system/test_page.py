@@ -131,6 +131,12 @@ def test_the_address_keeps_the_view(here: Path) -> None:
     assert browse(file, again, hash) == ["leaf", "leaf", True]
 
 
+def test_findings_are_the_reports(here: Path) -> None:
+    steps = "return await page.locator('.findings b').allTextContents();"
+    told = report(here)
+    assert browse(page(here), steps) == [each["text"] for each in told.get("findings", ())]
+
+
 def test_keys_and_what_is_read_aloud(here: Path) -> None:
     """Keys move through the flame graph; axe-core finds nothing wrong, in either theme."""
     steps = """

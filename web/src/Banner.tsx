@@ -1,7 +1,8 @@
 // What was measured, how well, and what it cost: the first thing to see.  Amber: read the rest with care.
 import type { ComponentChildren } from "preact";
 import { count, plural, shortCount, time, when } from "./format";
-import type { Profile } from "./profile";
+import type { Finding, Profile } from "./profile";
+import type { State } from "./state";
 
 interface Fact {
   name: string;
@@ -49,7 +50,7 @@ function sampled({ summary: s, meta }: Profile): Fact[] {
       name: "rate",
       value: `${s.hz_reached === null ? "?" : Math.round(s.hz_reached)} Hz of ${s.clock} time`,
       help: `${s.hz_asked} Hz asked, set to ${s.hz}; by ${s.engine}${s.engine_reason ? `: ${s.engine_reason}` : ""}${s.wall_threads.length ? `; only threads ${s.wall_threads.join(", ")}` : ""}${meta.is_part ? "; only some samples are shown" : ""}`,
-      amber: slow,
+      amber: slow && !few,
     },
   ];
   const { complete = 0, re_anchored = 0, gapped = 0, truncated = 0 } = s.quality;
@@ -78,7 +79,29 @@ function costs({ summary: s }: Profile): Fact[] {
   return [{ name: "cost", value: parts.join(", "), help: `of the CPU time, estimated; ${handler}${turns}`, amber: (s.overhead ?? 0) > 0.1 || (counting ?? 0) > 0.3 }];
 }
 
-export function Banner({ profile }: { profile: Profile }) {
+/** What shows more of a finding; null: nothing in particular. */
+function lookAt(found: Finding): Partial<State> | null {
+  if (found.rule === "gil") return { gil: "waiting" };
+  const name = found.evidence.function ?? found.evidence.module;
+  return typeof name === "string" ? { search: name.replace(/ \(.*/, "").replace(/[.*+?^${}()|[\]\\]/g, "\\$&") } : null;
+}
+
+function Findings({ found, change }: { found: Finding[]; change: (patch: Partial<State>) => void }) {
+  return (
+    <ul class="findings" aria-label="What stands out">
+      {found.map((each) => {
+        const look = lookAt(each);
+        return (
+          <li key={each.rule}>
+            <b>{each.text}</b> {look && <button onClick={() => change(look)}>show</button>}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+export function Banner({ profile, change }: { profile: Profile; change: (patch: Partial<State>) => void }) {
   const { summary: s, meta } = profile;
   const program = [s.argv[0]?.replace(/.*\//, ""), ...s.argv.slice(1)].filter(Boolean).join(" ") || "?";
   const where = [when(meta.start_unix_ns), `Python ${s.python}`, `pid ${s.pid}`, meta.host, meta.cpu].filter(Boolean).join(" · ");
@@ -101,6 +124,7 @@ export function Banner({ profile }: { profile: Profile }) {
           </div>
         )}
       </dl>
+      {s.findings && s.findings.length > 0 && <Findings found={s.findings} change={change} />}
       {notes.length > 0 && (
         <ul class="notes">
           {notes.map((note) => (

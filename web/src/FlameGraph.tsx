@@ -1,7 +1,7 @@
 // A flame graph on a canvas: the root above, each function below what called it.  Keys and a line of text
 // tell the same to those who do not see it.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { exactOf, layout, pathText, selfOf, type Box } from "./boxes";
+import { exactOf, layout, pathText, REST, selfOf, type Box } from "./boxes";
 import { prepare, type Palette } from "./colors";
 import { count, percent, time } from "./format";
 import { KINDS, type Profile } from "./profile";
@@ -74,7 +74,7 @@ export function FlameGraph(props: FlameProps) {
     const y = event.clientY - place.top + scroller.current!.scrollTop;
     const x = event.clientX - place.left;
     const row = flip ? depth - 1 - Math.floor(y / ROW) : Math.floor(y / ROW);
-    return boxes.find((each) => each.depth === row && x >= each.x && x < each.x + each.width) ?? null;
+    return boxes.find((each) => each.depth === row && each.frame !== REST && x >= each.x && x < each.x + each.width) ?? null;
   };
   const pathOf = (each: Box): number[] => {
     const path: number[] = [];
@@ -152,6 +152,13 @@ function draw(
   selected: number,
 ): void {
   const { frame, x, width } = each;
+  if (frame === REST) {
+    context.fillStyle = colors.off;
+    context.globalAlpha = 0.5;
+    context.fillRect(x, y + ROW - 4, Math.max(width - 0.5, 0.4), 3);
+    context.globalAlpha = 1;
+    return;
+  }
   const isRoot = frame === 0;
   const isMatch = matches !== null && matches[frame] === 1;
   context.globalAlpha = (each.isContext ? 0.5 : 1) * (matches && !isMatch && !isRoot ? 0.35 : 1);
@@ -184,11 +191,11 @@ function cut(text: string, room: number): string {
 function neighbour(boxes: Box[], now: Box, key: string, step: number): Box | null {
   const middle = now.x + now.width / 2;
   if (step) {
-    const row = boxes.filter((each) => each.depth === now.depth + step);
+    const row = boxes.filter((each) => each.depth === now.depth + step && each.frame !== REST);
     const inside = row.filter((each) => (step > 0 ? each.x >= now.x - 0.01 && each.x < now.x + now.width : each.x <= middle && middle < each.x + each.width));
     return inside.sort((a, b) => b.width - a.width)[0] ?? null;
   }
-  const row = boxes.filter((each) => each.depth === now.depth && each.isContext === now.isContext).sort((a, b) => a.x - b.x);
+  const row = boxes.filter((each) => each.depth === now.depth && each.isContext === now.isContext && each.frame !== REST).sort((a, b) => a.x - b.x);
   return row[row.indexOf(now) + (key === "ArrowRight" ? 1 : -1)] ?? null;
 }
 

@@ -19,6 +19,9 @@ export interface Box {
 
 const LEAST = 0.6; // pixels
 
+/** In the place of a frame: boxes that are too narrow to be seen. */
+export const REST = -1;
+
 function box(frame: number, up: boolean): Box {
   return { frame, nodes: [], weights: up ? [] : null, weight: 0, x: 0, width: 0, depth: 0, isContext: false };
 }
@@ -105,7 +108,12 @@ export function layout(roots: Box[], all: number, width: number, focus: readonly
     let x = start;
     for (const each of row) {
       const wide = (each.weight / scale) * width;
-      if (!(wide >= LEAST)) break;
+      if (!(wide >= LEAST)) {
+        const rest = row.slice(row.indexOf(each)).reduce((sum, one) => sum + one.weight, 0);
+        const left = (rest / scale) * width;
+        if (left >= LEAST) boxes.push({ ...box(REST, false), weight: rest, x, width: left, depth: at });
+        break;
+      }
       Object.assign(each, { x, width: wide, depth: at, isContext: false });
       boxes.push(each);
       todo.push([below(each, sums), x, at + 1]);

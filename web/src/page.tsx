@@ -104,7 +104,7 @@ function App({ profile }: { profile: Profile }) {
   };
   return (
     <>
-      <Banner profile={profile} />
+      <Banner profile={profile} change={change} />
       <button class="theme" aria-label={dark ? "Light" : "Dark"} title={dark ? "light" : "dark"} onClick={() => change({ theme: dark ? "light" : "dark" })}>
         {dark ? "☀" : "☾"}
       </button>

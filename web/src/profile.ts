@@ -70,6 +70,15 @@ export interface Summary {
   counters: { name: string; n: number; sum: number; min: number; max: number }[];
   metadata: Record<string, string>;
   notes: string[];
+  /** What stands out: none: there are no rules for it. */
+  findings?: Finding[];
+}
+
+export interface Finding {
+  rule: string;
+  text: string;
+  share: number;
+  evidence: Record<string, unknown>;
 }
 
 export interface SourceFile {
