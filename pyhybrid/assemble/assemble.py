@@ -73,6 +73,12 @@ def assemble(
     ]
     if any(row.symbol == TREE_FULL and row.kind == "pseudo" for row in frames.rows):
         notes.append("too many distinct paths: below [tree full] they are one (--max-nodes)")
+    if merged := sum(row.samples for row in spool.sums):
+        until_ns = max(row.last_ns for row in spool.sums) - spool.meta["start_ns"]
+        notes.append(
+            f"the {merged:,} samples of the first {until_ns / 1e9:,.0f} s are sums, without their "
+            "times (--max-timeline)"
+        )
     lost = {times.thread: times.n_lost for times in spool.call_times.values()}
     if any(lost.values()):
         notes.append(f"{sum(lost.values()):,} calls found no memory to be kept; their times count")

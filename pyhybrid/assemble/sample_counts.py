@@ -9,7 +9,9 @@ from collections import Counter
 
 from pyhybrid.spool.frame_words import PSEUDO_LIMIT
 from pyhybrid.spool.layout import STACK_MASK
-from pyhybrid.spool.records import Chunk, Spool
+from pyhybrid.spool.records import Chunk, Spool, Sum
+
+MAX_WEIGHT = UNKNOWN_CPU = (1 << 32) - 1
 
 
 class ThreadSamples:
@@ -24,18 +26,24 @@ class ThreadSamples:
         """Count the chunks."""
         self.samples: Counter[int] = Counter()
         self._weighted: Counter[tuple[int, int]] = Counter()
+        self._more: Counter[int] = Counter()
         for chunk in chunks:
             self.samples.update(chunk.place)
+            for place, n in zip(chunk.place, chunk.samples, strict=False):
+                self._more[place] += n - 1
             if len(chunk.weights):
                 index, weight = chunk.weights[::2].tolist(), chunk.weights[1::2].tolist()
                 places = map(chunk.place.__getitem__, index)
                 self._weighted.update(zip(places, weight, strict=True))
+        self.samples.update(self._more)
         self.first_ns = chunks[0].first_ns if chunks else None
         self.last_ns = chunks[-1].first_ns + sum(chunks[-1].dt_ns) if chunks else None
 
     def periods(self) -> dict[int, int]:
         """Each place's weight, in periods."""
         periods = dict(self.samples)
+        for place, n in self._more.items():
+            periods[place] -= n
         for (place, weight), n in self._weighted.items():
             periods[place] += n * (weight - 1)
         return periods
@@ -43,6 +51,29 @@ class ThreadSamples:
     def stacks(self) -> set[int]:
         """The stack rows that were seen."""
         return {place & STACK_MASK for place in self.samples}
+
+
+def _merged(spool: Spool) -> list[Chunk]:
+    """Those of which the spool has sums alone, a chunk for each thread."""
+    of_thread: dict[int, list[Sum]] = {}
+    for row in spool.sums:
+        of_thread.setdefault(row.thread, []).append(row)
+    chunks = []
+    for thread, rows in of_thread.items():
+        weights = array("I")
+        for index, row in enumerate(rows):
+            weights.extend((index, min(row.weight, MAX_WEIGHT)))
+        chunk = Chunk(
+            thread,
+            min(row.first_ns for row in rows),
+            memoryview(array("I", bytes(4 * len(rows)))),
+            memoryview(array("I", (row.place for row in rows))),
+            memoryview(weights),
+            memoryview(array("I", (0, UNKNOWN_CPU))),
+            array("Q", (row.samples for row in rows)),
+        )
+        chunks.append(chunk)
+    return chunks
 
 
 def _has_stacks(spool: Spool, chunk: Chunk) -> bool:
@@ -53,9 +84,11 @@ def count_samples(spool: Spool) -> dict[int, ThreadSamples]:
     """Each thread's samples; threads without any are there too.
 
     Samples without any frame (stack 0) get a row of their own, [truncated].  Chunks with a stack
-    row that is not there are left out and counted as damaged.
+    row that is not there are left out and counted as damaged.  Of samples that are sums alone there
+    is a chunk that has each place once, at the time of the first of them.
     """
     chunks: dict[int, list[Chunk]] = {number: [] for number in sorted(spool.threads)}
+    spool.chunks[:0] = _merged(spool)
     for chunk in spool.chunks:
         chunks.setdefault(chunk.thread, []).append(chunk)
     threads = {number: ThreadSamples(of_thread) for number, of_thread in chunks.items()}

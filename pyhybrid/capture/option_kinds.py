@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+_UNITS_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
@@ -168,6 +169,27 @@ class Seconds(Duration):
     def to_native(self, value: float | None) -> int:
         """As Kind."""
         return round((value or 0) * 1e9)
+
+
+class Size(Number):
+    """A number of bytes, from `low` on, or 0 for no bound."""
+
+    def parse(self, text: str) -> int:
+        """As `64M`: a number with K, M or G.  Raises ValueError."""
+        number, unit = text[:-1], _UNITS_BYTES.get(text[-1:], 0)
+        value = int(number) * unit if number.isascii() and number.isdigit() else -1
+        if unit and len(number) < 10 and self.low <= value <= self.high:
+            return value
+        raise ValueError(f"{text!r} is not a size of {self.low >> 10}K or more, like 64M or 2G")
+
+    def from_file(self, value: Any) -> int:
+        """As Kind."""
+        return self.parse(value) if isinstance(value, str) else super().from_file(value)
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        if value != 0:
+            super().check(said, value)
 
 
 class Names(Kind):

@@ -36,6 +36,7 @@ from pyhybrid.capture.option_kinds import (
     Rate,
     Seconds,
     Sinks,
+    Size,
     Switch,
 )
 
@@ -389,6 +390,17 @@ class ProfilerOptions(Declared):
         metavar="N",
         native="max_nodes",
         help="distinct stacks and traced paths kept (default: %(default)s)",
+    )
+    max_timeline: int = option(
+        "--max-timeline",
+        kind=Size(128 << 10, 1 << 60),
+        default=0,
+        metavar="SIZE",
+        native="max_timeline_bytes",
+        help="keep the times of so many bytes of samples, the newest ones (64M, 2G); of older ones "
+        "only sums (a busy thread has 700 MB a day; default: no bound)",
+        keyword_help="keep the times of so many bytes of samples, the newest ones; of older ones "
+        "only sums (0: no bound)",
     )
 
 

@@ -173,7 +173,9 @@ CREATE TABLE c_function (
 -- Each sample in order of time: dt_ns and place are arrays of n little-endian uint32; weight is an
 -- array of (uint32 index, uint32 periods) for the samples whose weight is not one period; cpu one of
 -- (uint32 index, uint32 CPU) for the first sample and those on another CPU than the one before.  A place
--- is stack | gil << 28 | waits << 30, with gil 0: neither, 1: held, 2: waiting.
+-- is stack | gil << 28 | waits << 30, with gil 0: neither, 1: held, 2: waiting.  Where the timeline was bounded
+-- (--max-timeline), a thread's first row has the older samples: each place once, with all their weight, without times
+-- (first_ns is that of the first one) or CPU (4294967295).
 CREATE TABLE timeline (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
     first_ns INTEGER NOT NULL, n INTEGER NOT NULL,

@@ -52,6 +52,22 @@ def records(data: bytes, committed: int) -> Iterator[Record | Damage]:
         at = end + -end % 8
 
 
+def records_of_segment(body: memoryview) -> Iterator[Record | Damage]:
+    """Those of a segment, up to the first place without a mark; what is torn there is no damage."""
+    at = form.SAMPLE_SEGMENT_HEAD.size
+    while at + form.RECORD.size <= len(body):
+        mark, _, kind, length = form.RECORD.unpack_from(body, at)
+        if mark != form.MARK:
+            return
+        end = _end(body, at)
+        if end is None:
+            yield Damage(at)
+            end = at + form.RECORD.size + length
+        else:
+            yield Record(at, kind, body[at + form.RECORD.size : end])
+        at = end + -end % 8
+
+
 def _end(data: memoryview, at: int) -> int | None:
     """Where the whole record at `at` ends, without its padding; None: there is none."""
     mark, check, kind, length = form.RECORD.unpack_from(data, at)
@@ -60,7 +76,7 @@ def _end(data: memoryview, at: int) -> int | None:
     if mark != form.MARK or end > len(data):
         return None
     known = adler32(data[begin - 8 : begin])
-    if not kind & form.REPLACED:
+    if not kind & form.REPLACED and kind != form.SAMPLE_SEGMENT:
         known = adler32(data[begin:end], known)
     return end if known == check else None
 

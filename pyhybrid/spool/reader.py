@@ -9,6 +9,7 @@ import json
 import os
 import struct
 from array import array
+from collections.abc import Iterable
 from itertools import accumulate, count, pairwise
 from operator import lt
 from typing import Any
@@ -17,7 +18,7 @@ from pyhybrid._profile import exact_counts
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.frame_words import PSEUDO_LIMIT
-from pyhybrid.spool.framing import Damage, records
+from pyhybrid.spool.framing import Damage, Record, records, records_of_segment
 from pyhybrid.spool.records import (
     CallTimes,
     Chunk,
@@ -28,6 +29,7 @@ from pyhybrid.spool.records import (
     Events,
     Module,
     Spool,
+    Sum,
     Thread,
 )
 
@@ -115,8 +117,8 @@ def _samples(spool: Spool, body: memoryview) -> None:
     ends = list(accumulate(sizes, initial=form.SAMPLES_HEAD.size))
     if ends[-1] > len(body):
         raise ValueError("samples without their arrays")
-    arrays = [body[a:b].cast("I") for a, b in pairwise(ends)]
-    chunk = Chunk(thread, first_ns, *arrays)
+    dt_ns, places, weights, cpus = (body[a:b].cast("I") for a, b in pairwise(ends))
+    chunk = Chunk(thread, first_ns, dt_ns, places, weights, cpus)
     for pairs in (chunk.weights, chunk.cpus):
         indices = pairs[::2].tolist()
         if not all(map(lt, indices, [*indices[1:], n])):
@@ -125,6 +127,14 @@ def _samples(spool: Spool, body: memoryview) -> None:
         if not n_cpus or chunk.cpus[0]:
             raise ValueError("a sample without its CPU")
         spool.chunks.append(chunk)
+
+
+def _sums(spool: Spool, body: memoryview) -> None:
+    n, _ = form.SUMS_HEAD.unpack_from(body)
+    rows = body[form.SUMS_HEAD.size :]
+    if len(rows) != n * form.SUM.size:
+        raise ValueError("sums that are cut off")
+    spool.sums += map(Sum._make, form.SUM.iter_unpack(rows))
 
 
 def _counters(spool: Spool, body: memoryview) -> None:
@@ -268,8 +278,26 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
         _code_facts(spool, body)
     elif kind == form.CALL_TIMES:
         _call_times(spool, body)
+    elif kind == form.SAMPLE_SEGMENT:
+        (number,) = form.SAMPLE_SEGMENT_HEAD.unpack_from(body)
+        spool.segments[number] = body
+    elif kind == form.SUMS:
+        _sums(spool, body)
+    elif kind == form.MERGED:
+        (spool.merged_before,) = form.MERGED_HEAD.unpack_from(body)
     elif kind == form.END:
         spool.end = End(*form.END_HEAD.unpack_from(body))
+
+
+def _take(spool: Spool, found: Iterable[Record | Damage]) -> None:
+    for each in found:
+        if isinstance(each, Damage):
+            spool.n_damaged += 1
+            continue
+        try:
+            _record(spool, each.kind, each.body)
+        except (struct.error, ValueError, TypeError, KeyError):
+            spool.n_damaged += 1
 
 
 def read(path: str) -> Spool:
@@ -295,14 +323,11 @@ def read(path: str) -> Spool:
             f"{path}: written by {age} pyhybrid: spool version {version}, not {form.VERSION}"
         )
     spool = Spool(path, pid)
-    for each in records(data, committed):
-        if isinstance(each, Damage):
-            spool.n_damaged += 1
-            continue
-        try:
-            _record(spool, each.kind, each.body)
-        except (struct.error, ValueError, TypeError, KeyError):
-            spool.n_damaged += 1
+    _take(spool, records(data, committed))
+    for number, segment in sorted(spool.segments.items()):
+        if number >= max(spool.merged_before, 1):
+            _take(spool, records_of_segment(segment))
+    spool.segments.clear()
     _keep_whole(spool)
     if "period_ns" not in spool.meta:
         raise PyhybridError(f"{path}: breaks off before anything was recorded")

@@ -61,6 +61,7 @@ class Chunk:
     A place is a stack's id and what the thread was about (spool_format.STACK_BITS).  `weights` is
     uint32[2 * n_weights]: (index, periods) of the samples that stand for more or less than one
     period; `cpus` the same, (index, CPU) of the first sample and of those on another CPU.
+    `samples`: how many each one stands for, where they are sums; else it is empty.
     """
 
     thread: int
@@ -69,6 +70,18 @@ class Chunk:
     place: memoryview
     weights: memoryview
     cpus: memoryview
+    samples: "array[int]" = field(default_factory=lambda: array("Q"))
+
+
+class Sum(NamedTuple):
+    """Samples of a thread at one place (Chunk), without their times; `weight` is in periods."""
+
+    thread: int
+    place: int
+    samples: int
+    weight: int
+    first_ns: int
+    last_ns: int
 
 
 @dataclass(slots=True)
@@ -139,6 +152,9 @@ class Spool:
     functions: dict[int, int] = field(default_factory=dict)  # word -> its function's start word
     function_names: dict[int, set[str]] = field(default_factory=dict)  # start word -> names
     chunks: list[Chunk] = field(default_factory=list)
+    segments: dict[int, memoryview] = field(default_factory=dict)  # number -> with its samples
+    sums: list[Sum] = field(default_factory=list)  # of samples that are in no chunk
+    merged_before: int = 0  # segments with lower numbers are in the sums
     counters: dict[int, Counters] = field(default_factory=dict)
     # The exact half, by its own number of a thread: that in `threads`, nodes as in `parents` and
     # `words`, and of each node an EXACT_COUNT.

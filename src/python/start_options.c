@@ -23,6 +23,7 @@ static const struct field {
     {"max_frames", UINT32, SAMPLER(max_frames)},
     {"ring_bytes", UINT32, SAMPLER(ring_bytes)},
     {"max_nodes", UINT32, SAMPLER(max_nodes)},
+    {"max_timeline_bytes", UINT64, SAMPLER(max_timeline_bytes)},
     {"exact", FLAG, SAMPLER(exact)},
     {"events", FLAG, SAMPLER(log_events)},
     {"keep_events_ns", UINT64, SAMPLER(keep_events_ns)},

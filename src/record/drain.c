@@ -53,17 +53,19 @@ struct drain {
     uint64_t until_ns;    /* samples up to here can be drained */
     uint32_t n_flushed;   /* stacks that the spool has */
     uint32_t epoch;       /* counts unloads: addresses may mean other libraries */
+    struct sample_segments segments;
     struct sample_scratch
         scratch; /* not on the stack: sampler_pause runs on one of the program's */
 };
 
-struct drain *drain_new(struct spool *s, uint32_t max_nodes)
+struct drain *drain_new(struct spool *s, uint32_t max_nodes, uint64_t max_timeline)
 {
     struct drain *d = map_memory(sizeof *d);
     if (!d)
         return NULL;
     d->spool = s;
     d->until_ns = UINT64_MAX;
+    sample_segments_init(&d->segments, max_timeline);
     d->words = canonical_new(s);
     if (d->words &&
         !stacks_init(&d->tree, max_nodes < SPOOL_STACK_MAX / 2 ? max_nodes : SPOOL_STACK_MAX / 2))
@@ -77,6 +79,7 @@ void drain_free(struct drain *d)
     if (!d)
         return;
     trace_drain_free(d->exact);
+    sample_segments_free(&d->segments);
     canonical_free(d->words);
     if (d->tree.parent)
         stacks_free(&d->tree);
@@ -205,7 +208,7 @@ static void write_samples(struct drain *d, struct thread *t)
 {
     if (t->drain->samples.n)
         flush_stacks(d);
-    sample_chunk_write(&t->drain->samples, d->spool, t->index, &d->scratch);
+    sample_chunk_write(&t->drain->samples, d->spool, &d->segments, t->index, &d->scratch);
 }
 
 static void put_sample(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight,
@@ -390,6 +393,11 @@ void drain_exact(struct drain *d, const struct registry *r, bool last)
 {
     if (d->exact)
         trace_drain_write(d->exact, r, last);
+}
+
+void drain_merge(struct drain *d)
+{
+    sample_segments_merge(&d->segments, d->spool);
 }
 
 uint64_t drain_function(const struct drain *d, uint64_t start)

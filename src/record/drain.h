@@ -16,7 +16,8 @@
 struct drain;
 struct spool;
 
-struct drain *drain_new(struct spool *s, uint32_t max_nodes); /* NULL: no memory */
+/* `max_timeline`: bytes of samples that keep their times (sample_segments.h); 0: of all.  NULL: no memory. */
+struct drain *drain_new(struct spool *s, uint32_t max_nodes, uint64_t max_timeline);
 void drain_free(struct drain *d);
 
 /* Tells the spool of a new thread, and makes `t` ready to be drained.  0, or -1: no memory. */
@@ -57,6 +58,9 @@ void drain_logs(struct drain *d);
 bool drain_keeps_logs(const struct drain *d);
 bool drain_logs_urgent(const struct drain *d);
 void drain_exact(struct drain *d, const struct registry *r, bool last);
+
+/* After the spool's commit: if the timeline is at its bound, the oldest samples become sums. */
+void drain_merge(struct drain *d);
 
 /* The canonical word of the function that starts there, if it is in the spool; else 0. */
 uint64_t drain_function(const struct drain *d, uint64_t start);

@@ -32,8 +32,8 @@ static uint32_t *put_array(uint32_t *to, const struct sample_chunk *c, const voi
     return to;
 }
 
-void sample_chunk_write(struct sample_chunk *c, struct spool *s, uint32_t index,
-                        struct sample_scratch *scratch)
+void sample_chunk_write(struct sample_chunk *c, struct spool *s, struct sample_segments *segments,
+                        uint32_t index, struct sample_scratch *scratch)
 {
     if (!c->n)
         return;
@@ -47,6 +47,7 @@ void sample_chunk_write(struct sample_chunk *c, struct spool *s, uint32_t index,
     end = put_array(end, c, &c->of->stack, sizeof c->of->stack, c->n);
     end = put_array(end, c, &c->of->weight, sizeof c->of->weight, c->n_weights);
     end = put_array(end, c, &c->of->cpu, sizeof c->of->cpu, c->n_cpus);
-    spool_append(s, SPOOL_SAMPLES, &head, sizeof head, data, (size_t)(end - data) * sizeof *data);
+    sample_segments_append(segments, s, &head, sizeof head, data,
+                           (size_t)(end - data) * sizeof *data);
     c->n = c->n_weights = c->n_cpus = 0;
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sample_segments.h"
 #include "spool.h"
 
 #define SAMPLE_CHUNK 1024
@@ -37,7 +38,7 @@ void sample_chunk_add(struct sample_chunk *c, uint64_t time_ns, uint32_t weight,
                       uint32_t cpu);
 
 /* Appends them, if there are any, as thread `index`'s; the chunk is empty again. */
-void sample_chunk_write(struct sample_chunk *c, struct spool *s, uint32_t index,
-                        struct sample_scratch *scratch);
+void sample_chunk_write(struct sample_chunk *c, struct spool *s, struct sample_segments *segments,
+                        uint32_t index, struct sample_scratch *scratch);
 
 #endif

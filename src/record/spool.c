@@ -187,6 +187,69 @@ int spool_replace(struct spool *s, struct spool_place *place, uint32_t type, siz
     return error;
 }
 
+int spool_segment_new(struct spool *s, size_t bytes, uint64_t *at)
+{
+    struct spool_record record = record_head(SPOOL_SAMPLE_SEGMENT, bytes);
+    pthread_mutex_lock(&s->lock);
+    put(s, &record, sizeof record);
+    flush(s);
+    *at = s->end;
+    s->end += bytes;
+    write_at(s, "", 1, s->end - 1); /* what lies between is zeros */
+    int error = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+int spool_segment_begin(struct spool *s, uint64_t at, uint64_t number)
+{
+    static const struct spool_record none;
+    struct spool_segment_head head = {number};
+    pthread_mutex_lock(&s->lock);
+    write_at(s, &none, sizeof none, at + sizeof head);
+    write_at(s, &head, sizeof head, at);
+    int error = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+int spool_segment_add(struct spool *s, uint64_t at, uint32_t type, const void *head,
+                      size_t head_length, const void *body, size_t body_length)
+{
+    size_t length = head_length + body_length;
+    if (spool_segment_room(length) > BUFFER)
+        return -EINVAL;
+    struct spool_record record = record_head(type, length);
+    record.check = check(check(record.check, head, head_length), body, body_length);
+    pthread_mutex_lock(&s->lock);
+    flush(s);
+    put(s, head, head_length);
+    put(s, body, body_length);
+    put_zeros(s, (-length & 7) + sizeof record);
+    write_at(s, s->buffer, s->used, at + sizeof record);
+    s->used = 0;
+    write_at(s, &record, sizeof record, at);
+    int error = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+bool spool_read(struct spool *s, uint64_t at, void *to, size_t length)
+{
+    char *p = to;
+    while (length) {
+        ssize_t n = own_fd_is(&s->file) ? pread(s->file.fd, p, length, (off_t)at) : -1;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        p += n;
+        at += (size_t)n;
+        length -= (size_t)n;
+    }
+    return true;
+}
+
 int spool_commit(struct spool *s)
 {
     pthread_mutex_lock(&s->lock);

@@ -13,6 +13,10 @@
  * newest half counts whose round is not after that one: the counters of one moment, whenever the
  * process is killed.  A half of round 0 is empty.
  *
+ * Where the timeline is bounded, samples are in segments, which are records of fixed size with records inside, up to the
+ * first that has no mark.  There a record's head is written last.  When all segments are in use, the oldest one is added
+ * to the sums, and once these are committed it begins anew: those below struct spool_merged's number do not count.
+ *
  * Times are CLOCK_MONOTONIC nanoseconds.  Weights count sampling periods (meta `period_ns`).
  * Frame words are canonical (frame.h).
  *
@@ -23,6 +27,7 @@
 #ifndef PYH_SPOOL_H
 #define PYH_SPOOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,8 +45,9 @@ struct spool_header {
 
 /* Checks are Adler-32 (RFC 1950), as zlib has it. */
 struct spool_record {
-    uint32_t mark;   /* SPOOL_MARK */
-    uint32_t check;  /* of type, length and payload; of a replaced record's type and length */
+    uint32_t mark; /* SPOOL_MARK */
+    uint32_t
+        check; /* of type, length and payload; of a replaced record's or a segment's type and length */
     uint32_t type;   /* enum spool_type; with SPOOL_REPLACED */
     uint32_t length; /* of both halves */
 };
@@ -76,6 +82,9 @@ enum spool_type {
     SPOOL_C_FUNCTION, /* struct spool_c_function, name in UTF-8: as Python calls it */
     SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
     SPOOL_CODE_FACTS,    /* struct spool_code_facts, texts in UTF-8, each with a zero at its end */
+    SPOOL_SAMPLE_SEGMENT, /* struct spool_segment_head, records, zeros: it is filled bit by bit, and used again */
+    SPOOL_SUMS,   /* struct spool_sums, struct spool_sum[n]; replaced */
+    SPOOL_MERGED, /* struct spool_merged; replaced */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -153,6 +162,26 @@ struct spool_samples {
      * uint32_t stack[n]    its id, and above SPOOL_STACK_BITS what the thread was about
      * struct spool_weight weights[n_weights]    samples whose weight is not 1
      * struct spool_cpu cpus[n_cpus]             the first sample, and those on another CPU */
+};
+
+struct spool_segment_head {
+    uint64_t number; /* from 1, in order of time; 0: it is not in use */
+};
+
+struct spool_sums {
+    uint32_t n;
+    uint32_t pad;
+};
+
+struct spool_sum { /* the samples of a thread at one place, as in spool_samples' stack[] */
+    uint32_t thread;
+    uint32_t place;
+    uint64_t n, weight;
+    uint64_t first_ns, last_ns;
+};
+
+struct spool_merged {
+    uint64_t before; /* segments with lower numbers are in the sums */
 };
 
 #define SPOOL_STACK_BITS 28
@@ -312,6 +341,25 @@ struct spool_place {
 int spool_replace(struct spool *s, struct spool_place *place, uint32_t type, size_t capacity,
                   const void *head, size_t head_length, const void *body, size_t body_length);
 int spool_commit(struct spool *s);
+/* Adds a segment of `bytes`, a multiple of 8, that is not in use; `*at`: where its content begins. */
+int spool_segment_new(struct spool *s, size_t bytes, uint64_t *at);
+
+/* It is segment `number` now, and empty. */
+int spool_segment_begin(struct spool *s, uint64_t at, uint64_t number);
+
+/* Writes a record at `at` in a segment, after what was appended before.  It takes spool_segment_room(length of head and body)
+ * bytes, the last of them zeros, where the next one belongs. */
+int spool_segment_add(struct spool *s, uint64_t at, uint32_t type, const void *head,
+                      size_t head_length, const void *body, size_t body_length);
+
+static inline size_t spool_segment_room(size_t length)
+{
+    return sizeof(struct spool_record) + ((length + 7) & ~7ull) + sizeof(struct spool_record);
+}
+
+/* Reads what the file has.  False: it cannot be read. */
+bool spool_read(struct spool *s, uint64_t at, void *to, size_t length);
+
 void spool_close(struct spool *s); /* without a flush */
 
 /* Closes the descriptor and nothing else: in a forked child the file is the parent's. */

@@ -218,6 +218,7 @@ static void tick(struct session *s, uint64_t now, struct done *done)
             drain_exact(s->drain, &s->registry, false);
         }
         spool_commit(s->spool);
+        drain_merge(s->drain);
     }
     if (now - done->looked >= SECOND_NS) {
         done->looked = now;

@@ -152,7 +152,7 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         return fail(info, -ENOMEM, "memory");
     if ((error = spool_open(&s->spool, o->spool_fd, s->fd_floor)))
         return fail(info, error, "the spool");
-    if (!(s->drain = drain_new(s->spool, o->max_nodes)))
+    if (!(s->drain = drain_new(s->spool, o->max_nodes, o->max_timeline_bytes)))
         return fail(info, -ENOMEM, "memory");
     if (o->exact) {
         s->exact = exact_new(s->codes, &s->layout, s->main_stack_high, o->max_nodes);

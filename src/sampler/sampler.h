@@ -35,10 +35,11 @@ struct sampler_options {
     uint32_t max_frames; /* of a recorded stack */
     uint32_t ring_bytes; /* 0: by the rate */
     uint32_t max_nodes;
-    int exact;               /* with trees for the exact half */
-    int looks;               /* what sampler_set_look set is called, as often as it says */
-    int log_events;          /* with every begin and end */
-    uint64_t keep_events_ns; /* of those, only the last ones; 0: all */
+    uint64_t max_timeline_bytes; /* of samples that keep their times; 0: all do */
+    int exact;                   /* with trees for the exact half */
+    int looks;                   /* what sampler_set_look set is called, as often as it says */
+    int log_events;              /* with every begin and end */
+    uint64_t keep_events_ns;     /* of those, only the last ones; 0: all */
     /* By wall-clock time: only threads with such a name (thread_names.h), patterns of the shell, a 0 byte after
      * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
     const char *wall_threads;

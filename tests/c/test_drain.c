@@ -42,7 +42,7 @@ static int set_up_for(uint32_t max_nodes)
     assert_int_equal(registry_init(registry), 0);
     file = memfd_create("spool", MFD_CLOEXEC);
     assert_int_equal(spool_open(&spool, file, 100), 0);
-    drain = drain_new(spool, max_nodes);
+    drain = drain_new(spool, max_nodes, 0);
     thread = registry_add(registry, (pid_t)syscall(SYS_gettid), 1, &limits);
     return drain && thread ? drain_add_thread(drain, thread, 1) : -1;
 }

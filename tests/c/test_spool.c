@@ -354,6 +354,48 @@ static void opening_a_closed_descriptor_is_refused(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
+/* What a reader finds in it: the lengths of its records. */
+static size_t in_segment(uint64_t at, size_t bytes, uint32_t *lengths)
+{
+    static char data[8192];
+    size_t n = 0;
+    assert_true(bytes <= sizeof data && spool_read(spool, at, data, bytes));
+    for (size_t i = sizeof(struct spool_segment_head); i + sizeof(struct spool_record) <= bytes;) {
+        const struct spool_record *r = (const struct spool_record *)(data + i);
+        if (r->mark != SPOOL_MARK)
+            break;
+        lengths[n++] = r->length;
+        i += spool_segment_room(r->length) - sizeof *r;
+    }
+    return n;
+}
+
+static void a_segment_begins_anew(void **state)
+{
+    (void)state;
+    static const char text[100] = "samples";
+    uint64_t at, next;
+    uint32_t lengths[100];
+    assert_int_equal(spool_segment_new(spool, 4096, &at), 0);
+    assert_int_equal(spool_append(spool, SPOOL_META, "{}", 2, NULL, 0), 0);
+    assert_int_equal(in_segment(at, 4096, lengths), 0);
+    for (uint64_t number = 1; number < 4; number++) {
+        assert_int_equal(spool_segment_begin(spool, at, number), 0);
+        assert_int_equal(in_segment(at, 4096, lengths), 0);
+        next = at + sizeof(struct spool_segment_head);
+        for (size_t i = 0; i < 20; i++) {
+            size_t length = 40 + (i * number) % 50;
+            assert_int_equal(
+                spool_segment_add(spool, next, SPOOL_SAMPLES, text, 8, text, length - 8), 0);
+            next += spool_segment_room(length) - sizeof(struct spool_record);
+            assert_int_equal(in_segment(at, 4096, lengths), i + 1);
+            assert_int_equal(lengths[i], length);
+        }
+    }
+    assert_int_equal(spool_flush(spool), 0);
+    assert_true((uint64_t)file_size(fd) > at + 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +411,7 @@ int main(void)
         CASE(a_closed_descriptor_is_an_error_like_any_other),
         cmocka_unit_test(a_full_device_is_reported_from_then_on),
         CASE(after_a_torn_write_nothing_follows),
+        CASE(a_segment_begins_anew),
         CASE(closing_writes_nothing),
         CASE(an_abandoned_file_is_left_as_it_is),
         cmocka_unit_test(opening_a_closed_descriptor_is_refused),

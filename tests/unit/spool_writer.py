@@ -188,6 +188,13 @@ class SpoolWriter:
         pairs = b"".join(struct.pack("<II", *each) for each in [*weights, *cpus])
         self.record(form.SAMPLES, head + arrays + pairs)
 
+    def segment(self, number: int, records: "SpoolWriter", rest: bytes = b"") -> None:
+        """Samples of a bounded timeline: the records of another spool, and what else is there."""
+        inner = records.data[form.HEADER.size :] + bytes(form.RECORD.size) + rest
+        body = form.SAMPLE_SEGMENT_HEAD.pack(number) + inner
+        head = struct.pack("<II", form.SAMPLE_SEGMENT, len(body))
+        self._append(head, adler32(head), body)
+
     def counters(
         self,
         thread: int,

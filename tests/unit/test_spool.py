@@ -14,6 +14,7 @@ from large_inputs import many_samples
 from spool_writer import SpoolWriter, native
 from steps import steps
 
+from pyhybrid.assemble.sample_counts import count_samples
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout, reader
 from pyhybrid.spool.attributes import as_json
@@ -203,6 +204,42 @@ def test_replaced_records(tmp_path: Path) -> None:
     assert read(2, half(3, rounds[3], damage=1), half(2, rounds[2])) == (2, 0)
     assert read(2, half(1, rounds[1]), half(2, rounds[2], damage=1)) == (1, 0)
     assert read(1, half(1, rounds[1], damage=1), empty) == (0, 1)
+
+
+def test_a_bounded_timeline(tmp_path: Path) -> None:
+    """Segments count in their order, from the first that is not in the sums on; what a segment had
+    before does not."""
+
+    def segment(*first_ns: int) -> SpoolWriter:
+        writer = SpoolWriter()
+        for each in first_ns:
+            writer.samples(1, [1, 1], each)
+        return writer
+
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 7, "comm")
+    writer.stack(native(1, 0x10))
+    writer.stacks()
+    stale = bytes(segment(99).data[layout.HEADER.size :])
+    writer.segment(4, segment(40, 41), stale)
+    writer.segment(2, segment(20))
+    writer.segment(3, segment(30))
+    writer.segment(0, segment())
+    rows = [(1, 1, 10, 12, 1_000, 2_000), (1, 1 | layout.WAITS, 1, 1, 1_500, 1_500)]
+    sums = b"".join(layout.SUM.pack(*row) for row in rows)
+    writer.replaced(layout.SUMS, layout.SUMS_HEAD.pack(len(rows), 0) + sums)
+    writer.replaced(layout.MERGED, layout.MERGED_HEAD.pack(3))
+    path = writer.save(tmp_path / "x.part")
+    read = reader.read(path)
+    assert not read.n_damaged
+    assert [chunk.first_ns for chunk in read.chunks] == [30, 40, 41]
+    assert [tuple(row) for row in read.sums] == rows
+    taken = count_samples(read)[1]
+    assert taken.samples == {1: 6 + 10, 1 | layout.WAITS: 1}
+    assert taken.periods() == {1: 6 + 12, 1 | layout.WAITS: 1}
+    assert [chunk.first_ns for chunk in read.chunks] == [1_000, 30, 40, 41]
+    assert list(read.chunks[0].weights) == [0, 12, 1, 1]
 
 
 def test_attributes_that_are_damaged() -> None:
