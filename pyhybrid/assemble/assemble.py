@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from pyhybrid.assemble import writer
 from pyhybrid.assemble.call_tree import Tree
-from pyhybrid.assemble.exact_half import Ticks, exact_table, line_rows
+from pyhybrid.assemble.exact_half import Ticks, exact_table, line_rows, with_objects
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import kept_calls
@@ -19,6 +19,7 @@ from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.long_tables import LongTables
+from pyhybrid.profile_file.tables import OBJECT
 from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
 from pyhybrid.symbols.resolve import Demangle, Loader, Symbolizer, default_loader
@@ -51,6 +52,7 @@ def assemble(
     tree = Tree(spool, forest, frames, sampled)
     nodes = tree.exact_nodes(forest)
     exact = exact_table(spool, forest, tree, _wrappers(frames))
+    exact = with_objects(exact, tree, {row.id for row in frames.rows if row.source == OBJECT})
     lines = list(line_rows(spool, forest, tree))
     ticks = Ticks(spool)
     kept = kept_calls(spool, ticks, spool.exact_threads, nodes)

@@ -11,13 +11,14 @@ where no call led to it (an iterator's) are two nodes, but one in the file.
 from array import array
 from collections.abc import Collection, Iterator
 from itertools import compress
+from operator import add
 
 from pyhybrid import _profile
 from pyhybrid._profile import take
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.tables import Line
+from pyhybrid.profile_file.tables import Exact, Line
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.frame_words import LINE_LIMIT
 from pyhybrid.spool.records import Spool
@@ -79,6 +80,30 @@ def exact_table(
         thread = array("I", [spool.exact_threads[index]]) * len(columns[0])
         columns.insert(0, memoryview(thread))
         table.add(columns)
+    return table
+
+
+def with_objects(exact: ExactTable, tree: Tree, objects: Collection[int]) -> ExactTable:
+    """The table with rows for the frames `objects`, of which events count nothing: the sums of what
+    is called for them, right below.  They have no time of their own."""
+    n_frames = max(tree.node_frames, default=0) + 1
+    is_object = bytes(frame in objects for frame in range(n_frames))
+    above = take(tree.node_parents, exact.node)
+    sums: dict[tuple[int, int], list[int]] = {}
+    for row in compress(range(len(exact)), take(is_object, take(tree.node_frames, above))):
+        _, _, *figures = exact[row]
+        of_object = sums.setdefault((exact.thread[row], above[row]), [0] * len(figures))
+        of_object[:] = map(add, of_object, figures)
+    if not sums:
+        return exact
+    rows = [Exact(*key, *figures)._replace(self_ns=0) for key, figures in sums.items()]
+    columns = [
+        [*old, *new] for old, new in zip(exact.columns, zip(*rows, strict=True), strict=True)
+    ]
+    order = sorted(range(len(columns[0])), key=lambda row: (columns[0][row], columns[1][row]))
+    table = ExactTable()
+    for column, values in zip(table.columns, columns, strict=True):
+        column.extend(map(values.__getitem__, order))
     return table
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.line_table import LineTable
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.profile_file.tables import OBJECT, Frame
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool.frame_words import (
     C_CALL_LIMIT,
@@ -162,9 +162,12 @@ class Frames:
         if word < REGION_LIMIT:
             named = pseudo_frame(number).symbol != IN_KERNEL
             return self._pseudo(number) if named else self._nameless_kernel()
-        name = self._spool.regions.get(number, f"region {number}")
+        said = self._spool.regions.get(number, f"region {number}")
+        name, is_object, of_class = said.partition("\0")
+        source = OBJECT if is_object else "region"
         return self._intern(
-            ("region", name), *("region", name, None, None, None, None, None, None, "region")
+            ("region", said),
+            *("region", name, None, None, None, None, None, of_class or None, source),
         )
 
     def _native(self, symbolizer: Symbolizer, words: set[int]) -> None:

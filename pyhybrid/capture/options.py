@@ -366,6 +366,13 @@ class ProfilerOptions(Declared):
         help="tasks of libraries that tell them to Intel's ITT (PyTorch, oneDNN, OpenVINO) are "
         "frames of the tree",
     )
+    modules: bool = option(
+        "--no-modules",
+        kind=Flag(value=False),
+        default=True,
+        help="PyTorch's modules are no frames of the tree (LM.layers.2.mlp)",
+        keyword_help="PyTorch's modules are frames of the tree",
+    )
     summary: bool = option(
         "-q",
         "--quiet",

@@ -3,6 +3,7 @@
 Imports are few and light: the program waits for them.
 """
 
+import contextlib
 import errno
 import io
 import os
@@ -97,6 +98,8 @@ class Profiling:
             self._open_sinks()
             self._open_tools()
             started = self._start_native()
+            if self.settings.modules and self.settings.counts:
+                self._watch_frameworks()
             if isinstance(self.claim, NoClaim):
                 self.claim.close()
             self.prefix, self.spool = self.claim.prefix, self.claim.spool
@@ -203,6 +206,12 @@ class Profiling:
             kind = UsageError if code in (errno.ENOTSUP, errno.ENOSYS) else PyhybridError
             reason = error.strerror if isinstance(error, OSError) else error
             raise kind(f"cannot start: {reason}") from None
+
+    def _watch_frameworks(self) -> None:
+        from pyhybrid import frameworks
+
+        with contextlib.suppress(Exception):  # it is profiled without their terms
+            frameworks.watch(self.native)
 
     def _import_early(self) -> None:
         """What is needed after the clocks start, so that it is not sampled as the program's."""

@@ -25,19 +25,22 @@ from pyhybrid.exporters.html import Html
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.calls import calls_json, calls_lines
 from pyhybrid.report.line_listing import print_lines
+from pyhybrid.report.model_listing import model_lines
 from pyhybrid.report.quality import quality_lines, quality_report
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.terminal_text import say, write_lines
 from pyhybrid.views.compensate import compensate
+from pyhybrid.views.model import model_figures
 from pyhybrid.views.sample_selection import choose
 
 
 class Report:
-    """Prints the summary, the call tree, the lines or the quality on stdout.
+    """Prints the summary, the call tree, the lines, the modules or the quality on stdout.
 
-    The keys of --json: summary.Summary; with --quality quality_report.QualityReport.
+    The keys of --json: summary.Summary; with --quality quality_report.QualityReport;
+    with --modules model.ModelFigures.
     """
 
     name = "report"
@@ -73,6 +76,15 @@ class Report:
             action="store_true",
             help="write a page for a browser instead (PREFIX.html; -o)",
         )
+        view.add_argument(
+            "--modules",
+            action="store_true",
+            help="instead: a PyTorch model's modules: calls, time of the forward pass, samples; "
+            "--json",
+        )
+        parser.add_argument(
+            "--by-class", action="store_true", help="--modules: all of a class as one"
+        )
         parser.add_argument(
             "--slowest",
             type=word(Number(1, 1 << 31)),
@@ -107,6 +119,8 @@ class Report:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
+        if args.by_class and not args.modules:
+            raise UsageError("--by-class goes with --modules")
         if args.tree and args.json:
             raise UsageError("the call tree is not given as JSON: --tree goes without --json")
         if args.html and (args.json or args.all_frames or args.full_names or args.min_time):
@@ -136,6 +150,13 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
             sys.stdout.writelines(calls_json(selected, args.slowest))
         else:
             write_lines([*notes, *calls_lines(selected, args.slowest)], sys.stdout)
+        return
+    if args.modules:
+        model = model_figures(selected, args.by_class)
+        if args.json:
+            print(json.dumps(asdict(model), indent=2))
+        else:
+            write_lines([*notes, *model_lines(model, args.by_class)], sys.stdout)
         return
     selected, more = with_debug_info(selected, args)
     notes += more

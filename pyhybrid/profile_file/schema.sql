@@ -49,7 +49,8 @@ CREATE TABLE segment (
     module INTEGER NOT NULL REFERENCES module, process INTEGER NOT NULL REFERENCES process,
     start INTEGER NOT NULL, size INTEGER NOT NULL, file_offset INTEGER NOT NULL, flags INTEGER NOT NULL);
 
--- A function.  kind: python, native, kernel, pseudo, or region (pyhybrid.region).  Python functions are one by (name, file, line),
+-- A function.  kind: python, native, kernel, pseudo, or region (pyhybrid.region, or an object: a
+-- PyTorch module of a model, whose name is its path).  Python functions are one by (name, file, line),
 -- native ones by (module's path and build-id, address), code in no module by address.
 CREATE TABLE frame (
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, kind TEXT NOT NULL,
@@ -60,10 +61,10 @@ CREATE TABLE frame (
                                           -- and of the kernel: absolute (64 bits with sign)
     symbol TEXT,                          -- native, kernel: the name as it stands in the table; exported data:
                                           -- an object's name and the place in it (exported_data.py);
-                                          -- pseudo: which, as a word (pseudo.py)
+                                          -- pseudo: which, as a word (pseudo.py); an object: its class
     source TEXT NOT NULL,                 -- code, symtab, debug file, debugdata, dynsym, plt, exported data, method table,
                                           -- role (starts.py), fde, jit map, jitdump (jit_maps.py), kallsyms, none,
-                                          -- pseudo, region
+                                          -- pseudo, region; object: of an object's region
     python_name TEXT);                    -- native: by which Python reaches it (torch._C._nn.linear), as the
                                           -- interpreter's method tables said when the program ended
 

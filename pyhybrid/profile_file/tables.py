@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pyhybrid.spool.layout import GIL_SHIFT, STACK_MASK, WAITS
 
+OBJECT = "object"  # the source of a frame that is an object with a path: a module of a model
 GIL = ("neither", "held", "waiting", "neither")  # what a thread has to do with the GIL, by number
 
 
@@ -90,6 +91,11 @@ class Frame:
     source: str
     python_name: str | None = None
     inlined: bool = False  # into what calls it on the path: by views/inlined.py, not in the file
+
+    @property
+    def is_object(self) -> bool:
+        """An object that has a path of its own: a module of a model; `symbol` is its class."""
+        return self.kind == "region" and self.source == OBJECT
 
     @property
     def is_nameless(self) -> bool:

@@ -8,9 +8,9 @@ frames that only call one another is one line.
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from operator import eq, mul, not_
+from operator import eq, mul
 
-from pyhybrid._profile import add_up, at_least, descend, inclusive, take
+from pyhybrid._profile import add_up, at_least, inclusive, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import FoldedTree
@@ -49,7 +49,7 @@ class _View:
         self._frames = profile.frames
         n = len(tree.parent)
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
-        counted = _own_time(tree, own)
+        counted = tree.of_program(profile)
         self_ns = array("q", bytes(8 * n))
         for row in profile.sampled:
             self_ns[tree.of_node[profile.stacks.node[row.stack]]] += row.weight_ns
@@ -117,14 +117,6 @@ class _View:
         calls = f"{n_calls:10,}" if counted else " " * 10
         share = f"{self._weights[node] / self._weight_ns:7.1%}" if self._weight_ns else " " * 7
         return f"{total}  {calls}  {share}  "
-
-
-def _own_time(tree: FoldedTree, own: set[int]) -> bytes:
-    """1 for each node that is the program's: neither our own callbacks nor below them."""
-    n_frames = max(tree.frame, default=0) + 1
-    is_own = take(bytes(frame in own for frame in range(n_frames)), tree.frame)
-    below = descend(tree.parent, is_own, bytes([0, 1, *[0] * 254, *[1] * 256]))
-    return bytes(map(not_, below))
 
 
 def _where(marked: bytes, values: Iterable[int]) -> "array[int]":

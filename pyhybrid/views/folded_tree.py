@@ -8,12 +8,14 @@ paths are equal which differ in addresses alone.
 
 import os
 from array import array
+from operator import not_
 from weakref import WeakKeyDictionary
 
 from pyhybrid._profile import descend, paths, take
+from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.pseudo import BRIDGED, DECORATED
+from pyhybrid.pseudo import BRIDGED, DECORATED, OWN_CALLBACK
 from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
 from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,
@@ -104,6 +106,14 @@ class FoldedTree:
             made[all_frames] = cls(profile, all_frames)
         return made[all_frames]
 
+    def of_program(self, profile: Profile) -> bytes:
+        """1 for each folded node that is the program's: neither in our own callbacks nor below."""
+        own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
+        n_frames = max(self.frame, default=0) + 1
+        is_own = take(bytes(frame in own for frame in range(n_frames)), self.frame)
+        below = descend(self.parent, is_own, bytes([0, 1, *[0] * 254, *[1] * 256]))
+        return bytes(map(not_, below))
+
     def path(self, node: int) -> list[int]:
         """The frame ids from the root to a folded node."""
         frames = []
@@ -131,6 +141,8 @@ def _stand_ins(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:
 
 def classify(profile: Profile) -> dict[int, int]:
     """What each frame is to folding."""
+
+    has_objects = any(frame.is_object for frame in profile.frames.values())
 
     def native(frame: Frame) -> int:
         module = profile.modules.get(frame.module or 0)
@@ -164,6 +176,8 @@ def classify(profile: Profile) -> dict[int, int]:
             return PLUMBING
         if frame.kind == "python" and frame.file:
             if frame.name == DECORATED:
+                return PLUMBING
+            if has_objects and torch.is_plumbing(frame.file, frame.name):
                 return PLUMBING
             if frame.file in IMPORT_FILES and frame.name != IMPORT_KEPT:
                 return IMPORT

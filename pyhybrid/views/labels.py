@@ -126,7 +126,7 @@ class Labels:
         if frame.kind == "python":
             return f"{frame.name} ({shorten_file(frame.file or '?', self._directory)}:{frame.line})"
         if frame.kind == "region":
-            return f"[{frame.name}]"
+            return f"{frame.name} [{frame.symbol}]" if frame.is_object else f"[{frame.name}]"
         if frame.kind == "kernel" and frame.symbol:
             return frame.name + KERNEL
         if frame.is_nameless and frame.module and not self._all_frames:

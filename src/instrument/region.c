@@ -27,20 +27,20 @@ static uint32_t *announced; /* [number]: the session that has heard the name */
 static size_t announced_bytes;
 static _Atomic uint32_t n_ids;
 
-static void announce(struct region *self, uint32_t generation)
+static void announce(uint32_t id, PyObject *name, uint32_t generation)
 {
-    if (announced[self->id] == generation)
+    if (announced[id] == generation)
         return;
     Py_ssize_t length;
-    const char *text = PyUnicode_AsUTF8AndSize(self->name, &length);
+    const char *text = PyUnicode_AsUTF8AndSize(name, &length);
     if (!text) {
         PyErr_Clear();
         text = "?";
         length = 1;
     }
-    announced[self->id] = generation;
-    session->announce(self->id, text, (uint32_t)length);
-    session->emit(self->id, text, (uint32_t)length);
+    announced[id] = generation;
+    session->announce(id, text, (uint32_t)length);
+    session->emit(id, text, (uint32_t)length);
 }
 
 static PyObject *enter(PyObject *o)
@@ -60,7 +60,7 @@ static PyObject *enter(PyObject *o)
               : NULL;
     if (!slot)
         return Py_NewRef(o);
-    announce(self, generation);
+    announce(self->id, self->name, generation);
     self->entered = regions_mine;
     self->frame = (uint64_t)frame;
     /* In the list only then: a frame that is found running only now is found in the regions of the list. */
@@ -172,6 +172,14 @@ static uint32_t number_of(PyObject *name)
         return 0;
     recent[slot].name = name;
     return recent[slot].id = id;
+}
+
+uint32_t region_announced(PyObject *name)
+{
+    uint32_t id = number_of(name);
+    if (id)
+        announce(id, name, session->generation());
+    return id;
 }
 
 /* One that is no longer used: most are made, entered and left in turn.  Guarded by the GIL. */

@@ -16,6 +16,9 @@ struct region_session {
 };
 int region_add_type(PyObject *module, const struct region_session *session);
 
+/* That of a name, which the session that runs has heard then.  0: with an exception set. */
+uint32_t region_announced(PyObject *name);
+
 /* One that no other name has.  Any thread, without the GIL. */
 uint32_t region_new_number(void);
 

@@ -5,6 +5,7 @@
 
 #include "c_call_stack.h"
 #include "filter.h"
+#include "instances.h"
 #include "launcher.h"
 #include "lines.h"
 #include "native_path.h"
@@ -85,6 +86,21 @@ static __attribute__((noinline)) uint64_t judged(struct exact *x, struct exact_t
     return EXACT_RECORDED | (x->lines && lines_begin(x, t, node, f) ? EXACT_LINES : 0);
 }
 
+/* The node of the function in `f`, called by `parent`, that is not one of those called last.  Where a method of an object
+ * begins, the next one may be another one's: it never becomes one of them. */
+static __attribute__((noinline)) struct exact_node *
+find_child(struct exact *x, struct exact_thread *t, struct exact_node *parent, const frame_t *f)
+{
+    uint64_t code = FRAME_CODE(f);
+    if (LIKELY(!instances_run(code)))
+        return exact_find_python(x, t, parent, code, (uint64_t)f->f_globals);
+    struct exact_node *instance = instances_node(x, t, parent, f);
+    struct exact_node *node = exact_python_child(x, t, instance, code, (uint64_t)f->f_globals);
+    if (instance == parent)
+        parent->hot[code >> 6 & 1] = NULL;
+    return node;
+}
+
 static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thread *t,
                                               const frame_t *f, struct exact_node *parent,
                                               uint64_t entry)
@@ -92,8 +108,9 @@ static ALWAYS_INLINE struct exact_frame *push(struct exact *x, struct exact_thre
     if (t->depth == t->capacity && !exact_grow_stack(t))
         return NULL;
     struct exact_frame *s = &t->stack[t->depth];
-    struct exact_node *node =
-        exact_python_child(x, t, parent, FRAME_CODE(f), (uint64_t)f->f_globals);
+    struct exact_node *node = exact_hot_child(x, parent, FRAME_CODE(f));
+    if (!LIKELY(node))
+        node = find_child(x, t, parent, f);
     /* Below the tree's bound nodes stand for several functions: the outermost one is timed. */
     uint64_t flags = node != parent && !exact_is_own(node) ? EXACT_RECORDED : 0;
     if (!LIKELY(x->all_events) && flags)

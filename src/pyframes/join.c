@@ -1,6 +1,7 @@
 #include "join.h"
 
 #include "frame.h"
+#include "instance_table.h"
 
 struct output {
     uint64_t *words;
@@ -21,6 +22,14 @@ static void emit_regions(struct output *o, const struct regions *r, uint64_t fra
             emit(o, r->slots[i].word);
 }
 
+/* The object for which a method runs, if it is known. */
+static void emit_instance(struct output *o, uint64_t frame)
+{
+    uint64_t word = instance_word_of_frame(frame);
+    if (word)
+        emit(o, word);
+}
+
 /* A Python frame, below the regions that it has entered. */
 static void emit_python(struct output *o, const struct join_input *in, size_t at)
 {
@@ -28,6 +37,11 @@ static void emit_python(struct output *o, const struct join_input *in, size_t at
     if (in->regions)
         emit_regions(o, in->regions, f->frame, f->code);
     emit(o, in->python[at]);
+    uint64_t method = atomic_load_explicit(&instance_method, memory_order_relaxed);
+    /* Of the one where the walk was to stop what is further out is known. */
+    bool is_stop = in->chain->state == PY_STOPPED && f->frame == in->chain->stop_frame;
+    if (f->code && f->code == method && !is_stop)
+        emit_instance(o, f->frame);
 }
 
 /* An eval loop without an entry frame of its own. */

@@ -11,6 +11,7 @@
 #include "end_methods.h"
 #include "filter.h"
 #include "function_calls.h"
+#include "instances.h"
 #include "instrument.h"
 #include "method_names.h"
 #include "native_region.h"
@@ -72,6 +73,7 @@ static int on_code_event(PyCodeEvent event, PyCodeObject *code)
     (void)event;
     sampler_forget_code((uint64_t)code);
     instrument_forget_code((uint64_t)code);
+    instances_forget_code((uint64_t)code);
     return 0;
 }
 
@@ -83,6 +85,7 @@ static int on_audit(const char *event, PyObject *args, void *data)
     if (!strcmp(event, "exec")) {
         if (program_begins_now())
             instrument_program_begins();
+        return PyTuple_GET_SIZE(args) ? instances_code_runs(PyTuple_GET_ITEM(args, 0)) : 0;
     } else if (strcmp(event, "os.exec")) {
         spawns_audit(event);
     } else if (!leave_by_exec(args)) {
@@ -295,6 +298,7 @@ static PyObject *stop(PyObject *self, PyObject *args)
     spawns_unwatch();
     struct native_region_losses regions = native_region_close();
     instrument_stop();
+    instances_clear();
     sampler_pause(); /* what we do from here on is not the program's */
     if (describe != Py_None)
         write_last_meta(describe, regions);
@@ -422,6 +426,35 @@ static PyObject *name_thread(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(await_code_doc,
+             "await_code(file: str, found: Callable[[CodeType], object]) -> None\n\n"
+             "Call it once the program runs the code of a file whose name ends so.");
+
+static PyObject *await_code(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *file, *found;
+    if (!PyArg_ParseTuple(args, "UO", &file, &found))
+        return NULL;
+    instances_await(file, found);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    tell_instances_doc,
+    "tell_instances(code: CodeType, methods: str, children: str, wrappers: tuple) -> None\n\n"
+    "Objects for which this method runs are frames from now on (instances.h).");
+
+static PyObject *tell_instances(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *code, *methods_suffix, *children, *wrappers;
+    if (!PyArg_ParseTuple(args, "OOOO", &code, &methods_suffix, &children, &wrappers) ||
+        instances_set(code, methods_suffix, children, wrappers))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(run_file_doc,
              "run_file(path: bytes | None) -> bool\n\n"
              "Run a script, or standard input, in `__main__` as the interpreter does.\n"
@@ -467,6 +500,8 @@ static PyMethodDef methods[] = {
     {"resume", resume_all, METH_NOARGS, resume_doc},
     {"write_meta", write_meta, METH_O, write_meta_doc},
     {"name_thread", name_thread, METH_VARARGS, name_thread_doc},
+    {"await_code", await_code, METH_VARARGS, await_code_doc},
+    {"tell_instances", tell_instances, METH_VARARGS, tell_instances_doc},
     {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,

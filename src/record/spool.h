@@ -269,7 +269,8 @@ struct spool_clock {                /* ticks of the exact half's clock, and CLOC
     uint64_t ticks, time_ns;        /* when this round began */
 };
 
-struct spool_region { /* a name that frame words refer to */
+/* A name that frame words refer to; an object's: its path, a NUL, its class. */
+struct spool_region {
     uint32_t number;
     uint32_t pad;
 };

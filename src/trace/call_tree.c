@@ -401,3 +401,16 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
     *child_place(t, parent, id) = (struct exact_child){parent, id, n}; /* it may have moved */
     return called(parent, code, id, n);
 }
+
+struct exact_node *exact_find_region(struct exact *x, struct exact_thread *t,
+                                     struct exact_node *parent, uint64_t word)
+{
+    struct exact_child *c = child_place(t, parent, word);
+    if (c->parent == parent && c->id == word)
+        return c->node;
+    struct exact_node *n = exact_child(x, t, parent, word);
+    if (n->word == word)
+        *child_place(t, parent, word) =
+            (struct exact_child){parent, word, n}; /* it may have moved */
+    return n;
+}

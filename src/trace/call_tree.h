@@ -260,6 +260,10 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
 struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct exact_node *parent,
                                uint64_t word);
 
+/* The child for a region that is likely to be met again there: remembered as those that are called. */
+struct exact_node *exact_find_region(struct exact *x, struct exact_thread *t,
+                                     struct exact_node *parent, uint64_t word);
+
 /* The id of the code object at `code`, which is alive, and whose names go to the drain the first time.  0: not possible. */
 uint64_t exact_intern_code(struct exact *x, uint64_t code);
 

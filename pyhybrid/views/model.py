@@ -1,0 +1,134 @@
+"""A model's modules (PyTorch's): what each took, all paths and threads together.
+
+A module is known by its path, `LM.layers.2.mlp`; around it may be wrappers, which have the same.
+`total` is what ran below it: where it called itself, the outermost calls'; `own` is what no module
+below it took, and `native` the part of that in C, C++ and the kernel.  Calls and times are exact,
+weights are those of samples.  The backward pass runs below no module.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import and_
+
+from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
+from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
+from pyhybrid.views.folded_tree import FoldedTree
+
+
+@dataclass(slots=True)
+class ModuleFigures:
+    """Of a module, or of all of a class; times are 0 where nothing was counted.
+
+    `name`: its path, or the class; `of_class`: its class, `Linear`, with a wrapper's behind it.
+    """
+
+    name: str
+    of_class: str
+    modules: int
+    calls: int
+    total_ns: int
+    own_ns: int
+    weight_ns: int
+    own_weight_ns: int
+    native_weight_ns: int
+
+
+@dataclass(slots=True)
+class ModelFigures:
+    """All of them, the weight of all samples of the program, and of those below modules."""
+
+    modules: list[ModuleFigures]
+    weight_ns: int
+    forward_weight_ns: int
+
+
+def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
+    """The modules, or their classes, in the order in which they were first on a path.
+
+    Raises PyhybridError where there are none.
+    """
+    objects = {frame.id: frame for frame in profile.frames.values() if frame.is_object}
+    if not objects:
+        raise PyhybridError(
+            f"{profile.path}: no modules of PyTorch were called (or --no-modules was given)"
+        )
+    groups = _groups(objects.values(), (lambda f: str(f.symbol)) if by_class else lambda f: f.name)
+    sums = _Sums(profile, groups)
+    found = []
+    for name, (number, frames) in groups.items():
+        classes = dict.fromkeys(str(frame.symbol) for frame in frames[::-1])
+        paths = {frame.name for frame in frames}
+        figures = (int(column[number]) for column in sums.columns)
+        found.append(ModuleFigures(name, " in ".join(classes), len(paths), *figures))
+    found = [each for each in found if each.calls or each.total_ns or each.weight_ns]
+    return ModelFigures(found, sums.weight_ns, sum(each.own_weight_ns for each in found))
+
+
+_Groups = dict[str, tuple[int, list[Frame]]]
+
+
+def _groups(frames: Iterable[Frame], key: Callable[[Frame], str]) -> _Groups:
+    """Of each key its number, from 1, and its frames."""
+    groups: _Groups = {}
+    for frame in frames:
+        groups.setdefault(key(frame), (len(groups) + 1, []))[1].append(frame)
+    return groups
+
+
+class _Sums:
+    """Columns by group, in the order of ModuleFigures' figures; `weight_ns`: of all samples."""
+
+    def __init__(self, profile: Profile, groups: _Groups) -> None:
+        tree = FoldedTree.of(profile)
+        n, n_groups = len(tree.parent), len(groups) + 1
+        number = {frame.id: at for at, frames in groups.values() for frame in frames}
+        last = max(profile.frames, default=0)
+        group = array(
+            "I", take(array("I", (number.get(f, 0) for f in range(last + 1))), tree.frame)
+        )
+        marked = bytes(map(bool, group))
+        above = nearest(tree.parent, marked)  # of each node that of its module
+        outer = outermost(tree.parent, group, marked)
+        is_native = _native(profile, tree)
+        counted = tree.of_program(profile)
+        weight, native = array("q", bytes(8 * n)), array("q", bytes(8 * n))
+        for row in profile.sampled:
+            node = tree.of_node[profile.stacks.node[row.stack]]
+            if counted[node]:
+                weight[node] += row.weight_ns
+                native[node] += row.weight_ns * is_native[node]
+        self.weight_ns = sum(weight) - weight[0]
+        exact, of_row = profile.exact, take(tree.of_node, profile.exact.node)
+        is_own_row = take(_is_object(profile), take(profile.nodes.frame, exact.node))
+        calls = add_up(of_row, exact.calls, n, is_own_row)
+        total = add_up(of_row, exact.total_ns, n, is_own_row)
+        below = add_up(take(above, tree.parent), total, n)
+        own = array("q", (t - b for t, b in zip(total, below, strict=True)))
+        of_node = take(group, above)
+        where = bytes(map(and_, marked, outer))
+        self.columns = (
+            add_up(group, calls, n_groups, where),
+            add_up(group, total, n_groups, where),
+            add_up(group, own, n_groups, marked),
+            add_up(group, inclusive(tree.parent, weight), n_groups, where),
+            add_up(of_node, weight, n_groups),
+            add_up(of_node, native, n_groups),
+        )
+
+
+def _native(profile: Profile, tree: FoldedTree) -> memoryview:
+    """1 for each folded node of native code."""
+    kinds = {f.id for f in profile.frames.values() if f.kind in ("native", "kernel")}
+    return take(_among(profile, kinds), tree.frame)
+
+
+def _is_object(profile: Profile) -> bytes:
+    return _among(profile, {f.id for f in profile.frames.values() if f.is_object})
+
+
+def _among(profile: Profile, frames: set[int]) -> bytes:
+    """1 for each of these frames, by id."""
+    return bytes(number in frames for number in range(max(profile.frames, default=0) + 1))

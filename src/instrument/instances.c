@@ -1,0 +1,358 @@
+#include "instances.h"
+
+#include <string.h>
+
+#include "compiler.h"
+#include "region.h"
+#include "shadow_stack.h"
+
+#define DEPTH_MAX 200     /* of objects in one another */
+#define SAME_NAME_MAX 100 /* roots of one class that are told apart */
+#define CALLERS_MAX 8     /* between a method and what is called for its object */
+#define ENCLOSING_MAX 256 /* frames that are looked at for the object in which one runs */
+
+static PyObject *methods, *children, *wrappers, *awaited, *on_found;
+static PyObject *roots; /* a dict: the names of roots that are alive */
+static uint32_t n_walks;
+
+/* --- code objects ---------------------------------------------------------------------------------- */
+
+/* Of code objects whether they are methods by their names: direct-mapped, the verdict in the lowest bit. */
+#define N_VERDICTS 1024
+static uint64_t verdicts[N_VERDICTS];
+
+static uint64_t *verdict_of(uint64_t code)
+{
+    return &verdicts[code >> 6 & (N_VERDICTS - 1)];
+}
+
+void instances_forget_code(uint64_t code)
+{
+    if ((*verdict_of(code) & ~1ull) == code)
+        *verdict_of(code) = 0;
+    if (code == instance_method)
+        atomic_store(&instance_method, 0);
+}
+
+/* A generator's body is not: it runs where its values are taken, and none of its turns is a call. */
+static __attribute__((noinline)) bool judge(uint64_t code)
+{
+    const PyCodeObject *c = (const PyCodeObject *)code;
+    bool is_method = methods && c->co_argcount && !is_generator(c) &&
+                     PyUnicode_Tailmatch(c->co_qualname, methods, 0, PY_SSIZE_T_MAX, 1) > 0;
+    *verdict_of(code) = code | is_method;
+    return is_method;
+}
+
+bool instances_run(uint64_t code)
+{
+    uint64_t method = atomic_load_explicit(&instance_method, memory_order_relaxed);
+    if (LIKELY(!method) || code == method)
+        return method;
+    uint64_t verdict = *verdict_of(code);
+    return LIKELY((verdict & ~1ull) == code) ? verdict & 1 : judge(code);
+}
+
+/* --- objects --------------------------------------------------------------------------------------- */
+
+/* Is the method that of its class? */
+static bool is_instance(PyObject *o)
+{
+    const PyCodeObject *code = (const PyCodeObject *)instance_method;
+    PyObject *function = code ? _PyType_Lookup(Py_TYPE(o), code->co_name) : NULL; /* borrowed */
+    return function && PyFunction_Check(function) &&
+           PyFunction_GET_CODE(function) == (PyObject *)code;
+}
+
+/* The dictionary of those below it, borrowed; NULL: it has none. */
+static PyObject *children_of(PyObject *o)
+{
+    PyObject *attributes = PyObject_GenericGetDict(o, NULL);
+    PyObject *found = attributes && PyDict_CheckExact(attributes)
+                          ? PyDict_GetItemWithError(attributes, children)
+                          : NULL;
+    PyErr_Clear();
+    Py_XDECREF(attributes);
+    return found && PyDict_Check(found) ? found : NULL;
+}
+
+static PyObject *died(PyObject *address, PyObject *weak);
+static PyMethodDef died_method = {"died", died, METH_O, NULL};
+
+static void take_out(struct instance *i)
+{
+    PyObject *weak = i->weak, *path = i->path;
+    atomic_store(&i->word, 0);
+    i->weak = i->path = NULL;
+    if (i->is_root && roots && path && PyDict_DelItem(roots, path))
+        PyErr_Clear();
+    Py_XDECREF(weak);
+    Py_XDECREF(path);
+}
+
+/* Called by the interpreter where an object dies, before its memory is anyone else's. */
+static PyObject *died(PyObject *address, PyObject *weak)
+{
+    struct instance *i = instance_find(PyLong_AsUnsignedLongLong(address));
+    if (i && i->weak == weak)
+        take_out(i);
+    Py_RETURN_NONE;
+}
+
+/* A new reference to what stays valid until `o` dies; NULL: none is to be had. */
+static PyObject *watch(PyObject *o)
+{
+    PyObject *address = PyLong_FromVoidPtr(o);
+    PyObject *callback = address ? PyCFunction_New(&died_method, address) : NULL;
+    PyObject *weak = callback ? PyWeakref_NewRef(o, callback) : NULL;
+    Py_XDECREF(address);
+    Py_XDECREF(callback);
+    return weak;
+}
+
+/* The region of a path and a class, as the spool has it. */
+static uint32_t region_of(PyObject *o, PyObject *path)
+{
+    PyObject *type = PyType_GetName(Py_TYPE(o));
+    PyObject *text = type ? PyUnicode_FromFormat("%U%c%U", path, 0, type) : NULL;
+    uint32_t number = text ? region_announced(text) : 0;
+    Py_XDECREF(type);
+    Py_XDECREF(text);
+    return number;
+}
+
+static bool add(PyObject *o, PyObject *path, bool is_root)
+{
+    uint32_t region = region_of(o, path);
+    PyObject *weak = region ? watch(o) : NULL;
+    struct instance *i = weak ? instance_add((uint64_t)o) : NULL;
+    if (!i) {
+        Py_XDECREF(weak);
+        return false;
+    }
+    i->weak = weak;
+    i->path = Py_NewRef(path);
+    i->is_root = is_root;
+    atomic_store(&i->word, frame_region(region));
+    return true;
+}
+
+/* Does what `o` holds by this name have its own path? */
+static bool wraps(PyObject *o, PyObject *name)
+{
+    for (Py_ssize_t i = 0; wrappers && i < PyTuple_GET_SIZE(wrappers); i++) {
+        PyObject *type, *below;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(wrappers, i), "UU", &type, &below))
+            return false;
+        const char *wanted = PyUnicode_AsUTF8(type);
+        if (wanted && !PyUnicode_Compare(name, below) &&
+            (!*wanted || !strcmp(wanted, Py_TYPE(o)->tp_name)))
+            return true;
+    }
+    return false;
+}
+
+/* For the first time in this walk?  Objects may be shared, or hold one another. */
+static bool comes_by(PyObject *o)
+{
+    struct instance *i = instance_find((uint64_t)o);
+    bool is_first = i && i->walk != n_walks;
+    if (i)
+        i->walk = n_walks;
+    return is_first;
+}
+
+/* All that is below `o`, which has `path`, and not known yet. */
+static void add_below(PyObject *o, PyObject *path, int depth)
+{
+    PyObject *name, *child, *below = depth < DEPTH_MAX ? children_of(o) : NULL;
+    Py_ssize_t next = 0;
+    while (below && PyDict_Next(below, &next, &name, &child)) {
+        if (!PyUnicode_Check(name) || !is_instance(child))
+            continue;
+        struct instance *known = instance_find((uint64_t)child);
+        PyObject *its = known            ? Py_NewRef(known->path)
+                        : wraps(o, name) ? Py_NewRef(path)
+                                         : PyUnicode_FromFormat("%U.%U", path, name);
+        if (its && (known || add(child, its, false)) && comes_by(child))
+            add_below(child, its, depth + 1);
+        Py_XDECREF(its);
+    }
+}
+
+/* The name of a root: its class, or that of what it is wrapped around. */
+static PyObject *name_of(PyObject *o)
+{
+    PyObject *name, *child;
+    for (int depth = 0; depth < DEPTH_MAX; depth++) {
+        PyObject *below = children_of(o), *inner = NULL;
+        Py_ssize_t next = 0;
+        while (below && !inner && PyDict_Next(below, &next, &name, &child))
+            if (PyUnicode_Check(name) && wraps(o, name) && is_instance(child))
+                inner = child;
+        if (!inner)
+            break;
+        o = inner;
+    }
+    return PyType_GetName(Py_TYPE(o));
+}
+
+/* A path that no other root has that is alive: `within.(Name)` or `Name`, then `Name#2`. */
+static PyObject *root_path(PyObject *o, PyObject *within)
+{
+    PyObject *name = name_of(o), *path = NULL;
+    if (!roots)
+        roots = PyDict_New();
+    for (int i = 1; name && roots && i <= SAME_NAME_MAX; i++) {
+        PyObject *numbered = i == 1 ? Py_NewRef(name) : PyUnicode_FromFormat("%U#%d", name, i);
+        Py_XSETREF(path, !numbered || !within ? Py_XNewRef(numbered)
+                                              : PyUnicode_FromFormat("%U.(%U)", within, numbered));
+        Py_XDECREF(numbered);
+        if (!path || !PyDict_Contains(roots, path))
+            break;
+    }
+    if (path && roots && PyDict_SetItem(roots, path, Py_None))
+        Py_CLEAR(path);
+    Py_XDECREF(name);
+    return path;
+}
+
+/* --- frames ---------------------------------------------------------------------------------------- */
+
+/* The first local variable, borrowed; NULL: there is none any more. */
+static PyObject *first_local(const frame_t *f)
+{
+    PyObject *o = FRAME_LOCAL(f, 0);
+    return o && PyCell_Check(o) ? PyCell_GET(o) : o;
+}
+
+/* The next one out that runs the method, or another one of an object. */
+static const frame_t *enclosing(const frame_t *f, int most)
+{
+    const frame_t *p = f->previous;
+    for (int i = 0; p && i < most; p = p->previous) {
+        if (FRAME_IS_ENTRY(p))
+            continue;
+        if (instances_run(FRAME_CODE(p)))
+            return p;
+        i++;
+    }
+    return NULL;
+}
+
+/* That it runs in; NULL: none. */
+static const struct instance *enclosing_instance(const frame_t *f)
+{
+    while ((f = enclosing(f, ENCLOSING_MAX))) {
+        const struct instance *i = instance_find((uint64_t)first_local(f));
+        if (i)
+            return i;
+    }
+    return NULL;
+}
+
+/* Nothing of the program's runs here, and no other thread. */
+static __attribute__((noinline)) void meet(PyObject *o, const frame_t *f)
+{
+    const struct instance *around = enclosing_instance(f);
+    n_walks++;
+    PyObject *within = around ? Py_NewRef(around->path) : NULL;
+    if (around)
+        add_below((PyObject *)around->object, within, 0);
+    if (!instance_find((uint64_t)o)) {
+        PyObject *path = root_path(o, within);
+        if (path && add(o, path, true))
+            add_below(o, path, 0);
+        else if (path && PyDict_DelItem(roots, path))
+            PyErr_Clear();
+        Py_XDECREF(path);
+    }
+    Py_XDECREF(within);
+}
+
+static uint64_t word_of(PyObject *o, const frame_t *f)
+{
+    uint64_t word = o ? instance_word((uint64_t)o) : 0;
+    if (LIKELY(word) || !o)
+        return word;
+    PyObject *error = PyErr_GetRaisedException();
+    if (is_instance(o))
+        meet(o, f);
+    PyErr_SetRaisedException(error);
+    return instance_word((uint64_t)o);
+}
+
+void instances_meet(const frame_t *f)
+{
+    word_of(first_local(f), f);
+}
+
+struct exact_node *instances_node(struct exact *x, struct exact_thread *t,
+                                  struct exact_node *parent, const frame_t *f)
+{
+    PyObject *o = first_local(f);
+    if (FRAME_CODE(f) != instance_method) {
+        const frame_t *caller = enclosing(f, CALLERS_MAX);
+        if (caller && first_local(caller) == o)
+            return parent; /* the usual way */
+    }
+    uint64_t word = word_of(o, f);
+    return word ? exact_find_region(x, t, parent, word) : parent;
+}
+
+/* --- the session ----------------------------------------------------------------------------------- */
+
+int instances_set(PyObject *code, PyObject *suffix, PyObject *attribute, PyObject *around)
+{
+    if (!PyCode_Check(code) || !((PyCodeObject *)code)->co_argcount || !PyUnicode_Check(suffix) ||
+        !PyUnicode_Check(attribute) || !PyTuple_Check(around)) {
+        PyErr_SetString(PyExc_TypeError, "a method's code, two texts, and a tuple are wanted");
+        return -1;
+    }
+    Py_XSETREF(methods, Py_NewRef(suffix));
+    Py_XSETREF(children, Py_NewRef(attribute));
+    Py_XSETREF(wrappers, Py_NewRef(around));
+    memset(verdicts, 0, sizeof verdicts);
+    atomic_store(&instance_method, (uint64_t)code);
+    return 0;
+}
+
+void instances_await(PyObject *file, PyObject *found)
+{
+    Py_XSETREF(awaited, Py_XNewRef(file));
+    Py_XSETREF(on_found, Py_XNewRef(found));
+}
+
+int instances_code_runs(PyObject *code)
+{
+    if (LIKELY(!on_found) || instance_method || !PyCode_Check(code) ||
+        PyUnicode_Tailmatch(((PyCodeObject *)code)->co_filename, awaited, 0, PY_SSIZE_T_MAX, 1) < 1)
+        return 0;
+    PyThreadState *state = PyThreadState_Get();
+    PyObject *found = Py_NewRef(on_found);
+    PyThreadState_EnterTracing(state); /* what it calls is not the program's */
+    shadow_enter();
+    PyObject *result = PyObject_CallOneArg(found, code);
+    shadow_leave();
+    PyThreadState_LeaveTracing(state);
+    Py_DECREF(found);
+    if (!result && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear();
+    else if (!result)
+        return -1; /* a handler of the program's was called meanwhile */
+    Py_XDECREF(result);
+    return 0;
+}
+
+void instances_clear(void)
+{
+    PyObject *error = PyErr_GetRaisedException();
+    instances_await(NULL, NULL);
+    atomic_store(&instance_method, 0);
+    struct instance *i;
+    for (uint32_t at = 0; (i = instance_at(at)); at++)
+        if (i->word)
+            take_out(i);
+    Py_CLEAR(roots);
+    PyErr_SetRaisedException(error);
+}

@@ -1,0 +1,43 @@
+/* instances.h - objects that are frames of their own in the tree (instance_table.h): how they are found, and named.
+ *
+ * They are of a class that has the method, and hold those below them by name in a dictionary that is an attribute.  The first
+ * that is met is the root of all it holds; one that is met later is looked for below the one that is running.  Nothing of the
+ * program's runs for it, and no reference to an object is kept but a weak one.
+ *
+ * Context: with the GIL.
+ */
+#ifndef PYH_INSTANCES_H
+#define PYH_INSTANCES_H
+
+#include "current_frame.h"
+
+#include "call_tree.h"
+#include "instance_table.h"
+
+/* From now on objects are looked for.  `code`: the method; `methods`: a suffix of the qualified names of others, of which each is
+ * one's own where it is called without that one; `children`: the attribute; `wrappers`: tuples (class, name below it) of
+ * objects whose content has their own path; class empty: any.  0 or -1 with an exception set. */
+int instances_set(PyObject *code, PyObject *methods, PyObject *children, PyObject *wrappers);
+
+/* No objects any more. */
+void instances_clear(void);
+
+/* A program runs the code of a file: `found(code)` is called if its name ends with `file`, and there is no method yet.  NULL:
+ * none is looked for.  0, or -1 with an exception set, which is the program's. */
+void instances_await(PyObject *file, PyObject *found);
+int instances_code_runs(PyObject *code);
+
+/* The code object is about to be freed, or just made. */
+void instances_forget_code(uint64_t code);
+
+/* May its first local variable be an object that is one? */
+bool instances_run(uint64_t code);
+
+/* What is between `parent` and the function in `f`, which it calls, and which instances_run; `parent`: nothing is. */
+struct exact_node *instances_node(struct exact *x, struct exact_thread *t,
+                                  struct exact_node *parent, const frame_t *f);
+
+/* The method begins in `f`: its object is in the table from now on. */
+void instances_meet(const frame_t *f);
+
+#endif

@@ -1,0 +1,205 @@
+"""Modules of a PyTorch model as frames: their paths, calls and times; `report --modules`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from exact_support import check_exact, check_halves
+from support import TARGETS, Run, check_invariants, made_once, paths
+
+from pyhybrid.profile_file.profile import Profile
+
+pytestmark = pytest.mark.version
+
+PROGRAM = TARGETS / "model_modules.py"
+N_STEPS = 5
+N_CALLS = 7  # of Net, the first one: the steps, and two more
+
+# Module calls of one call of Net, by path below it; a tied module has its first path, and `forward`
+# of the second one is called directly, too.
+OF_NET = {
+    "": 1,
+    "layers.0": 2,
+    "layers.1": 2,
+    "layers.2": 1,
+    "layers.3": 1,
+    "(Block)": 1,
+    "(Block#2)": 1,
+    "inherits": 1,
+    "closes": 1,
+    "raises": 1,
+    "yields": 1,
+    "(Softmax)": 1,
+}
+WITH_FC = {"layers.0", "layers.1", "layers.2", "layers.3", "(Block)", "(Block#2)", "inherits"}
+
+
+def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+
+
+def made(factory: pytest.TempPathFactory, name: str, *options: str) -> Path:
+    def make(folder: Path) -> None:
+        (folder / "said").write_text(command(folder, "-q", *options, PROGRAM).stdout)
+
+    return made_once(factory, f"modules-{name}", make)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run of the program left its profile, and what it said."""
+    return made(tmp_path_factory, "hybrid", "--hz", "1777")
+
+
+@pytest.fixture(scope="module")
+def profile(folder: Path) -> Iterator[Profile]:
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        yield profile
+
+
+def expected() -> dict[tuple[str, str], int]:
+    """Calls by path and class."""
+    calls: Counter[tuple[str, str]] = Counter()
+    classes = {"": "Net", "inherits": "Inherits", "closes": "Closes", "raises": "Raises"}
+    classes |= {"yields": "Yields", "(Softmax)": "Softmax"}
+    for root, n in (("Net", N_CALLS), ("Net#2", 1)):
+        for path, times in OF_NET.items():
+            name = f"{root}.{path}".rstrip(".")
+            calls[name, classes.get(path, "Block")] += n * times
+            if path in WITH_FC:
+                calls[f"{name}.fc", "Linear"] += n * times
+    for name, n in (("Block", 1), ("Block#2", 301)):
+        calls[name, "Block"] += n
+        calls[f"{name}.fc", "Linear"] += n
+    calls["Block#2", "DataParallel"] += 1
+    calls["Tanh", "Tanh"] += 20
+    return dict(calls)
+
+
+@pytest.mark.needs("torch")
+def test_each_module_has_its_path_and_calls(profile: Profile) -> None:
+    calls: Counter[tuple[str, str]] = Counter()
+    for row in profile.exact:
+        frame = profile.frames[profile.nodes.frame[row.node]]
+        if frame.is_object:
+            calls[frame.name, str(frame.symbol)] += row.calls
+    assert dict(calls) == expected()
+
+
+@pytest.mark.needs("torch")
+def test_both_halves_agree(profile: Profile) -> None:
+    check_invariants(profile)
+    check_exact(profile)
+    check_halves(profile)
+    nodes, frames = profile.nodes, profile.frames
+    exact = {row.node: row for row in profile.exact}
+    for node, row in exact.items():
+        if frames[nodes.frame[node]].is_object:
+            below = [each for each in exact if nodes.parent[each] == node]
+            assert row.total_ns == sum(exact[each].total_ns for each in below)
+    way = ["Net", "Net.layers.2", "Net.layers.2.fc", "Linear.forward", "spin"]
+    found = 0
+    for samples, _, names in paths(profile):
+        rest = iter(names)
+        if all(name in rest for name in way):
+            assert names.count("Net.layers.2.fc") == 1
+            found += samples
+    everywhere = sum(samples for samples, _, names in paths(profile) if "spin" in names)
+    assert found > 0.8 * everywhere > 0
+
+
+@pytest.mark.needs("torch")
+def test_the_slow_layer_is_named_first(folder: Path) -> None:
+    lines = command(folder, "report", "--modules", "out.pyhybrid").stdout.splitlines()
+    assert lines[0].startswith("most of its own: Net.layers.2.fc [Linear] ")
+    rows = [line.split("  ")[-1].strip() for line in lines]
+    at = rows.index("Net [Net]")
+    assert rows[at + 1 : at + 3] == ["layers.2 [Block]", "fc [Linear]"]
+    (total, own, calls), (n,) = _figures(lines[at + 2]), (N_CALLS,)
+    assert int(calls) == n
+    assert float(own) >= float(total) * 0.99 >= 0.04 * n * 0.99
+    by_class = command(folder, "report", "--modules", "--by-class", "out.pyhybrid").stdout
+    assert by_class.startswith("most of its own: Linear, ")
+    said = json.loads(command(folder, "report", "--modules", "--json", "out.pyhybrid").stdout)
+    assert "Net.layers.2.fc" in {each["name"] for each in said["modules"]}
+
+
+def _figures(line: str) -> tuple[str, str, str]:
+    total, _, own, _, calls = line.split()[:5]
+    return total, own, calls
+
+
+@pytest.mark.needs("torch")
+def test_a_module_is_one_row(folder: Path) -> None:
+    folded = (folder / "out.folded").read_text()
+    way = "Net.layers.2 [Block]", "Block.forward (", "Net.layers.2.fc [Linear]", "Linear.forward ("
+    paths = [line.split(";") for line in folded.splitlines() if f";{way[2]};" in line]
+    assert paths
+    for path in paths:
+        at = path.index(way[0])
+        assert all(map(str.startswith, path[at:], way))
+    assert not any("_call_impl" in line for line in folded.splitlines() if "Net [Net]" in line)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("torch")
+def test_the_program_is_the_same(folder: Path) -> None:
+    alone = subprocess.run(
+        [sys.executable, PROGRAM], capture_output=True, text=True, check=True
+    ).stdout
+    assert (folder / "said").read_text() == alone
+
+
+@pytest.mark.slow
+@pytest.mark.needs("torch")
+def test_without_modules(tmp_path: Path) -> None:
+    command(tmp_path, "-q", "--mode", "trace", "--no-modules", PROGRAM)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        frames = profile.frames.values()
+        assert not any(frame.is_object for frame in frames)
+        assert any(frame.name == "Module._wrapped_call_impl" for frame in frames)
+    assert "Module._wrapped_call_impl" in (tmp_path / "out.folded").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.needs("torch")
+def test_a_profiler_that_begins_later(tmp_path: Path) -> None:
+    program = """
+import gc, weakref, torch, pyhybrid
+net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+x = torch.ones(2)
+for _ in range(2):
+    with pyhybrid.Profiler(mode="trace") as profiler:
+        for _ in range(3):
+            net(x)
+    assert not weakref.getweakrefcount(net)
+    profile = profiler.profile
+    calls = {}
+    for row in profile.exact:
+        frame = profile.frames[profile.nodes.frame[row.node]]
+        if frame.is_object:
+            calls[frame.name] = row.calls
+    assert calls == {"Sequential": 3, "Sequential.0": 3, "Sequential.1": 3}, calls
+"""
+    subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, check=True)
+
+
+def test_without_the_framework_nothing_is_loaded(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\n"
+        "print([name for name in sys.modules if 'frameworks.' in name or name == 'tomllib'])\n"
+    )
+    assert pyhybrid("-q", program).result.stdout == "[]\n"
+    asked = pyhybrid("report", "--modules", "out.pyhybrid", check=False).result
+    assert asked.returncode == 1
+    assert "no modules of PyTorch were called" in asked.stderr
