@@ -33,6 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="count and time each line of all functions that profiled tests call, too",
     )
     group.addoption(
+        "--pyhybrid-html",
+        metavar="DIR",
+        help="write a page for a browser of each profile, too, into this folder",
+    )
+    group.addoption(
         "--pyhybrid-output",
         metavar="PREFIX",
         help="what the names of all profiles begin with (default: out; of a test with the fixture "

@@ -216,6 +216,10 @@ class ProfiledTests:
             lines.append("the tests are regions of the profile that `python -m pyhybrid` makes")
         for path in self._paths:
             lines.append(f"profile: {os.path.relpath(path, self._folder)}")
+        if folder := self._config.getoption("pyhybrid_html"):
+            from pyhybrid.pytest_plugin.pages import write_pages
+
+            lines += write_pages(self._paths, os.path.join(self._folder, folder))
         for line in lines:
             terminalreporter.write_line(line)
 

@@ -295,6 +295,29 @@ def test_as_tracys_own_module(pyhybrid: Callable[..., Run], tmp_path: Path) -> N
     assert b"`TT_SIGNPOST: outside`" not in names
 
 
+PYTEST = """
+def marked(): child()
+def child(): pass
+def outside(): pass
+def test_one(tracy_profile): marked()
+def test_two(): outside()
+"""
+
+
+def test_a_marked_test(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """Of pytest, by the fixture `tracy_profile`: the calls of that test alone."""
+    (tmp_path / "test_it.py").write_text(PYTEST)
+    module = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        run = pyhybrid("-p", *NONE, "--tracy-library", client(), *module, env=environment)
+    assert "2 passed" in run.result.stdout
+    names = captured.names()
+    for name in (b"marked", b"child", b"test_it.py::test_one"):
+        assert name in names
+    for name in (b"test_two", b"outside", b"pytest_pyfunc_call"):
+        assert name not in names
+
+
 @pytest.mark.parametrize("options", [(), ("--mode", "trace", "-q")])
 def test_its_module_does_nothing_elsewhere(
     pyhybrid: Callable[..., Run], tmp_path: Path, options: tuple[str, ...]

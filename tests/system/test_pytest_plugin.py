@@ -184,7 +184,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder where the suite ran with `--pyhybrid`; what was said is in `said`."""
 
     def make(folder: Path) -> None:
-        (folder / "said").write_text(run_pytest(suite(folder), "--pyhybrid", code=1))
+        options = ("--pyhybrid", "--pyhybrid-html", "pages")
+        (folder / "said").write_text(run_pytest(suite(folder), *options, code=1))
 
     return made_once(tmp_path_factory, "pytest-whole", make)
 
@@ -219,6 +220,11 @@ def test_the_table(whole: Path) -> None:
     assert "profile: out-2.pyhybrid" in said
 
 
+def test_pages_of_the_profiles(whole: Path) -> None:
+    assert {path.name for path in (whole / "pages").iterdir()} == {"out.html", "out-2.html"}
+    assert "test_plain" in (whole / "pages" / "out.html").read_text()
+
+
 def test_a_failed_tests_traceback_is_its_own(whole: Path) -> None:
     said = (whole / "said").read_text()
     assert "ValueError: as it should" in said
@@ -239,13 +245,20 @@ def test_workers_of_xdist_have_a_profile_each(tmp_path: Path) -> None:
 
 
 def test_the_first_failure_ends_the_run(tmp_path: Path) -> None:
-    said = run_pytest(suite(tmp_path), "--pyhybrid", "-x", code=1)
+    said = run_pytest(suite(tmp_path), "--pyhybrid", "--pyhybrid-lines", "-x", code=1)
     assert calls_by_test(tmp_path / "out.pyhybrid").keys() == {
         *("test_plain", "TestClass::test_many[2]", "TestClass::test_many[30]"),
         *("TestOfUnittest::test_one", "test_fails"),
     }
     assert "5 tests by time" not in said
     assert len(table(said)) == 5
+    with open_profile(str(tmp_path / "out.pyhybrid")) as profile:
+        name = {
+            node: profile.frames[frame].name
+            for node, frame in enumerate(profile.nodes.frame)
+            if node
+        }
+        assert {row.hits for row in profile.lines if name[row.node] == "child"} == {5, 2, 30, 1}
 
 
 OFF = """
