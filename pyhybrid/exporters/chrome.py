@@ -91,7 +91,11 @@ class _Trace:
                 self.n_missing += edge.node
                 continue
             us = microseconds(edge.time_ns + self._shift_ns)
-            yield events.begin(edge, us) if edge.how in BEGINS else events.end(edge, us)
+            begins, usage = edge.how in BEGINS, events.usage(edge)
+            yield events.begin(edge, us) if begins else events.end(edge, us)
+            resident = usage and (usage.resident_begin if begins else usage.resident_end)
+            if resident is not None:
+                yield self._counter("resident memory", us, {"bytes": resident})
 
     def _samples(
         self, thread: int, chunks: Iterator[Chunk], use: defaultdict[int, dict[str, int]]
@@ -125,6 +129,8 @@ class _Trace:
         for at in sorted(bins):
             of_bin = use.get(at, {})
             values = {label: round(of_bin.get(label, 0) / BIN_NS, 3) for label in labels}
-            event = {"ph": "C", "name": "CPU", "pid": self._pid, "tid": 0}
-            event |= {"ts": at * BIN_NS // 1000, "args": values}
-            yield json.dumps(event)
+            yield self._counter("CPU", microseconds(at * BIN_NS), values)
+
+    def _counter(self, name: str, us: str, values: dict[str, float]) -> str:
+        event = {"ph": "C", "name": name, "pid": self._pid, "tid": 0, "args": values}
+        return f'{json.dumps(event)[:-1]}, "ts": {us}}}'

@@ -23,6 +23,7 @@ from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.perfflow_options import VARIABLE, PerfflowOptions
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Usage
 from pyhybrid.views.call_edges import BEGINS, GAP, Edge, edges
 
 WITHIN_NS = 500
@@ -55,7 +56,8 @@ class Pfw(Exporter):
         """Raises PyhybridError where no calls were kept; limits are not kept."""
         if self._options.has("log-enable", "false"):
             return [f"no .pfw: {VARIABLE} has log-enable=false", *self._options.notes]
-        trace = _Trace(profile, self._options.has("log-event", "compact"))
+        with_usage = self._options.has("cpu-mem-usage", "true")
+        trace = _Trace(profile, self._options.has("log-event", "compact"), with_usage)
         whole = self._options.has("log-format", "object")
         file.write(b'{"displayTimeUnit": "us", "traceEvents": [\n' if whole else b"[\n")
         before = b""
@@ -67,7 +69,10 @@ class Pfw(Exporter):
             raise PyhybridError(
                 f"{profile.path}: no single calls: record with --keep NAME or --events"
             )
-        return missing(trace.n_missing, profile) + self._options.notes
+        notes = missing(trace.n_missing, profile) + self._options.notes
+        if with_usage and not profile.usage:
+            notes.append("has no CPU and memory usage: record with --usage cpu,memory")
+        return notes
 
 
 @dataclass(slots=True)
@@ -81,9 +86,9 @@ class _Open:
 class _Trace:
     """The events of a profile's calls."""
 
-    def __init__(self, profile: Profile, compact: bool) -> None:
+    def __init__(self, profile: Profile, compact: bool, with_usage: bool) -> None:
         meta = profile.meta
-        self._profile, self._compact = profile, compact
+        self._profile, self._compact, self._with_usage = profile, compact, with_usage
         self._events = CallEvents(profile)
         self._to_epoch_ns = meta.get("start_unix_ns", 0) - meta.get("start_ns", 0)
         self.n_calls = self.n_missing = 0
@@ -111,8 +116,17 @@ class _Trace:
             last_ns = max(last_ns, call.begin_ns, call.inner_ns + WITHIN_NS)
             if open_:
                 open_[-1].inner_ns = last_ns
+            if self._with_usage and (usage := events.usage(edge)):
+                yield from self._usage(edge, usage, call.begin_ns, last_ns)
             if self._compact:
                 length = microseconds(last_ns - call.begin_ns)
                 yield events.whole(edge, microseconds(call.begin_ns), length)
             else:
                 yield events.end(edge, microseconds(last_ns))
+
+    def _usage(self, edge: Edge, usage: Usage, begin_ns: int, end_ns: int) -> Iterator[str]:
+        """Counters that have a call's values while it ran, in percent and kB (1000 bytes)."""
+        share = 100 * (usage.cpu_ns or 0) / (end_ns - begin_ns or 1)
+        values = {"cpu_usage": share, "memory_usage": (usage.resident_end or 0) / 1000}
+        for at_ns, shown in (begin_ns, values), (end_ns, dict.fromkeys(values, 0.0)):
+            yield self._events.values(edge, microseconds(at_ns), shown)

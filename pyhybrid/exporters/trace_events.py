@@ -7,15 +7,17 @@ call; C: values of a counter), ts and dur are microseconds.
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from pyhybrid.exporters.viewer_names import encodable, functions
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.profile_file.tables import Frame, Usage
 from pyhybrid.views.call_edges import BEGINS, Edge, n_left_out
 from pyhybrid.views.labels import shorten_file
 
 _USUAL = (*BEGINS, "return")
+_WITHIN = ("resume", "yield")  # the call has begun, or goes on
 
 
 class CallEvents:
@@ -23,7 +25,7 @@ class CallEvents:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._names = functions(profile)
+        self._names, self._usage = functions(profile), profile.usage
         self._heads: dict[tuple[int, int], str] = {}
 
     def begin(self, edge: Edge, us: str) -> str:
@@ -34,14 +36,29 @@ class CallEvents:
         return self._event(edge, f'"B","ts":{us}', arguments)
 
     def end(self, edge: Edge, us: str) -> str:
-        """Its end, which says how unless it returned."""
-        return self._event(edge, f'"E","ts":{us}', _ended(edge))
+        """Its end: how, unless it returned, and what the call used where that is known."""
+        return self._event(edge, f'"E","ts":{us}', self._ended(edge))
 
     def whole(self, edge: Edge, us: str, duration_us: str) -> str:
         """All of it, by its end."""
-        return self._event(edge, f'"X","ts":{us},"dur":{duration_us}', _ended(edge))
+        return self._event(edge, f'"X","ts":{us},"dur":{duration_us}', self._ended(edge))
 
-    def _event(self, edge: Edge, rest: str, arguments: dict[str, Any]) -> str:
+    def values(self, edge: Edge, us: str, values: dict[str, float]) -> str:
+        """Values of a counter with the function's name, from `us` on."""
+        return self._event(edge, f'"C","ts":{us}', values)
+
+    def usage(self, edge: Edge) -> Usage | None:
+        """What the kept call used that begins or ends here for good; None: not known."""
+        return self._usage.get(edge.call.id) if edge.call and edge.how not in _WITHIN else None
+
+    def _ended(self, edge: Edge) -> dict[str, Any]:
+        told: dict[str, Any] = {} if edge.how in _USUAL else {"ended": edge.how}
+        if usage := self.usage(edge):
+            told |= {name: value for name, value in usage._asdict().items() if value is not None}
+            del told["call"]
+        return told
+
+    def _event(self, edge: Edge, rest: str, arguments: Mapping[str, Any]) -> str:
         told = f',"args":{json.dumps(arguments)}' if arguments else ""
         return f'{self._head(edge.thread, edge.node)}"ph":{rest}{told}}}'
 
@@ -77,10 +94,6 @@ def missing(n_events: int, profile: Profile) -> list[str]:
     if n_calls := n_left_out(profile):
         notes.append(f"lacks about {n_calls:,} calls that were not kept (--max-calls)")
     return notes
-
-
-def _ended(edge: Edge) -> dict[str, str]:
-    return {} if edge.how in _USUAL else {"ended": edge.how}
 
 
 def microseconds(ns: int) -> str:

@@ -90,6 +90,33 @@ def test_the_calls_are_those_of_perfflowaspect(
     assert 0 < starts[1] - starts[0] < 60e6  # both are microseconds since the epoch
 
 
+def test_what_calls_used_is_in_the_traces(
+    pyhybrid: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFFLOW_OPTIONS", "cpu-mem-usage=True")
+    shutil.copy(TARGETS / "perfflow.py", tmp_path)
+    formats = ("--format", "pfw", "--format", "chrome")
+    usage = ("--usage", "cpu,memory")
+    run = pyhybrid(*chosen("--keep"), *usage, *formats, "perfflow.py", "plain")
+    used = run.profile().usage.values()
+    resident = [each.resident_end for each in used]
+    assert len(used) == 11
+    assert all(resident)
+    events = events_of(only(tmp_path))
+    values = [event for event in events if event["ph"] == "C"]
+    begins = {(event["name"], event["ts"]) for event in events if event["ph"] == "B"}
+    assert {(event["name"], event["ts"]) for event in values[::2]} == begins
+    assert sorted(event["args"]["memory_usage"] * 1000 for event in values[::2]) == pytest.approx(
+        sorted(map(float, filter(None, resident)))
+    )
+    assert all(not any(event["args"].values()) for event in values[1::2])
+    trace = json.loads((tmp_path / "out.trace.json").read_text())["traceEvents"]
+    ends = [event["args"] for event in trace if event["ph"] == "E"]
+    assert sorted(end["resident_end"] for end in ends) == sorted(filter(None, resident))
+    memory = [event for event in trace if event["name"] == "resident memory"]
+    assert len(memory) == 2 * len(used)
+
+
 def devtools(trace: Path) -> Any:
     """What Chrome's DevTools read."""
     command = ["node", VIEWERS / "trace.mjs", trace]
@@ -114,7 +141,7 @@ def test_devtools_read_calls_and_samples(nested: Run, pyhybrid: Callable[..., Ru
     events = json.loads(nested.path("out.trace.json").read_text())["traceEvents"]
     used = Counter[str]()
     for event in events:
-        if event["ph"] == "C":
+        if event["ph"] == "C" and event["name"] == "CPU":
             used.update({name: cores * 0.1 for name, cores in event["args"].items()})
     for thread in profile.threads.values():
         if thread.recorded:
