@@ -15,6 +15,7 @@ from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import kept_calls
 from pyhybrid.assemble.sample_counts import count_samples
+from pyhybrid.assemble.slow_only import drop_short
 from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
@@ -23,6 +24,9 @@ from pyhybrid.profile_file.tables import OBJECT
 from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
 from pyhybrid.symbols.resolve import Demangle, Loader, Symbolizer, default_loader
+
+# What names functions in the meta data, as its user knows it.
+_NAMED = {"-t": "functions", "--keep": "keep", "--args": "args", "[[function]]": "function_tables"}
 
 
 def assemble(
@@ -60,7 +64,7 @@ def assemble(
         notes.insert(0, f"{spool.n_damaged:,} damaged records of {spool_path} are left out")
     notes += [
         f"{option} {name}: no function of this name ran"
-        for option, names in (("-t", "functions"), ("--keep", "keep"))
+        for option, names in _NAMED.items()
         for name in spool.meta.get(names, ())
         if not any(
             is_one_of(named([name]), each.qualname, each.module, each.file)
@@ -96,6 +100,7 @@ def assemble(
     long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact)
     writer.write(database, spool, frames, long, threads, lines)
     writer.write_calls(database, kept)
+    drop_short(database, spool.meta.get("slower_than", []))
     writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
     return long
 

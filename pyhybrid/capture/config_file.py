@@ -9,11 +9,14 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pyhybrid.capture.option_kinds import known_key
 from pyhybrid.capture.options import Declared, Option, Options
 from pyhybrid.errors import UsageError
 
 VARIABLE = "PYHYBRID_CONFIG"
 PYPROJECT = "pyproject.toml"
+NAMES_OR_TABLES = "function"  # names as -t has them, or `[[function]]`, which are
+TABLES = "function_settings"
 
 
 class Configuration:
@@ -27,8 +30,7 @@ class Configuration:
     def add(self, path: str, keys: dict[str, Any]) -> None:
         """Those of a file; they win over what is there.  Raises UsageError."""
         self.files.append(path)
-        for key, value in keys.items():
-            option = _option(path, key)
+        for key, option, value in _options(path, keys):
             said = f"{path}: {key}"
             try:
                 self.values[option.name] = parsed = option.kind.from_file(value)
@@ -180,11 +182,23 @@ def known() -> Iterable[Option]:
     return (each for each in Options.options.values() if each.key)
 
 
-def _option(path: str, key: str) -> Option:
+def _options(path: str, keys: dict[str, Any]) -> Iterator[tuple[str, Option, Any]]:
+    """Each key as it is written, its option, and the value."""
     by_key = {each.key: each for each in known()}
-    if key in by_key:
-        return by_key[key]
-    import difflib
-
-    [nearest] = difflib.get_close_matches(key, by_key, n=1, cutoff=0)
-    raise UsageError(f"{path}: there is no option {key!r}: the nearest one is {nearest!r}")
+    written: dict[str, str] = {}
+    for key, value in keys.items():
+        try:
+            name = known_key(key, by_key)
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}") from None
+        if name in written:
+            raise UsageError(f"{path}: {written[name]!r} and {key!r} are one option")
+        written[name] = key
+        if name == NAMES_OR_TABLES and isinstance(value, list):
+            tables = [each for each in value if isinstance(each, dict)]
+            value = [each for each in value if not isinstance(each, dict)]
+            if tables:
+                yield key, Options.options[TABLES], tables
+            if not value and tables:
+                continue
+        yield key, by_key[name], value

@@ -37,6 +37,9 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2) if call_cost_ns else None,
         "functions": list(settings.functions),
         "keep": list(settings.keep),
+        "args": list(settings.args),
+        "function_tables": [table["name"] for table in settings.function_settings],
+        "slower_than": settings.slower_than,
         "lines": settings.lines,
         "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,
@@ -61,6 +64,8 @@ def _notes(settings: Settings, started: dict[str, Any]) -> list[str]:
     notes = []
     if settings.config:
         notes.append(f"options from {', '.join(settings.config)}")
+    for name, least_ns in settings.slower_than:
+        notes.append(f"single calls are kept from {least_ns / 1e6:g} ms on: {name}")
     period = started["period_ns"]
     if period > 1_000_000_000 // settings.hz:
         cost = started["cost_ns"] / 1000

@@ -12,7 +12,7 @@ from pyhybrid.errors import UsageError
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
 _UNITS_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -272,6 +272,62 @@ class Sinks(Names):
     def split(value: Iterable[str]) -> list[tuple[str, str]]:
         """Each one's name and argument."""
         return [(name, argument) for name, _, argument in (each.partition(":") for each in value)]
+
+
+class Tables(Kind):
+    """Any number of tables, each with values of its `keys`, of their kinds; the first one always.
+
+    As `check` takes them, and as the option has them, values are as in files.
+    """
+
+    def __init__(self, keys: Mapping[str, Kind]) -> None:
+        self.keys = keys
+
+    def from_file(self, value: Any) -> list[dict[str, Any]]:
+        """As Kind; the tables with their keys as they are spelled here."""
+        tables = [value] if isinstance(value, dict) else value
+        if not isinstance(tables, (list, tuple)) or not all(isinstance(t, dict) for t in tables):
+            raise ValueError(f"{value!r} is no list of tables")
+        found = [{known_key(key, self.keys): value for key, value in t.items()} for t in tables]
+        for _ in self.parsed(found):
+            pass
+        return found
+
+    def parsed(self, tables: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Their values.  Raises ValueError."""
+        first = next(iter(self.keys))
+        for table in tables:
+            if first not in table:
+                raise ValueError(f"a table needs {first!r}: {table!r} has none")
+            values = {}
+            for key, value in table.items():
+                try:
+                    values[key] = self.keys[key].from_file(value)
+                except ValueError as error:
+                    raise ValueError(f"{key}: {error}") from None
+                self.keys[key].check(key, values[key])
+            yield values
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        try:
+            self.from_file(value)
+        except ValueError as error:
+            raise UsageError(f"{said}: {error}") from None
+
+
+def known_key(key: str, known: Iterable[str]) -> str:
+    """The one of `known` that is spelled so, `-` and `_` being the same.
+
+    Raises ValueError, which names the nearest one.
+    """
+    by_spelling = {each.replace("-", "_"): each for each in known}
+    if found := by_spelling.get(key.replace("-", "_")):
+        return found
+    import difflib
+
+    [nearest] = difflib.get_close_matches(key, by_spelling.values(), n=1, cutoff=0)
+    raise ValueError(f"there is no option {key!r}: the nearest one is {nearest!r}")
 
 
 def _yes_or_no(value: Any) -> bool:

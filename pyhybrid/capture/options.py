@@ -27,6 +27,7 @@ from __future__ import annotations
 from pyhybrid.capture.option_kinds import (
     BitNames,
     Choice,
+    Duration,
     Flag,
     Kind,
     Names,
@@ -38,11 +39,12 @@ from pyhybrid.capture.option_kinds import (
     Sinks,
     Size,
     Switch,
+    Tables,
 )
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, ClassVar, dataclass_transform
 else:
 
@@ -69,6 +71,10 @@ EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 TIMER_KEYS = ("include_timers", "exclude_timers", "include_files", "exclude_files")  # PerfStubs'
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
 
+
+FUNCTION_TABLES = Tables(  # `[[function]]`
+    {"name": Kind(), "lines": Flag(), "args": Flag(), "slower_than": Duration()}
+)
 
 _SAME = object()
 
@@ -263,6 +269,23 @@ class ProfilerOptions(Declared):
         help="what each call that is kept used: cpu, its thread's user and system time, faults and "
         "context switches; memory, the process's at begin and end; process, its CPU time; or "
         "several, like cpu,memory",
+    )
+    args: Sequence[str] = option(
+        "--args",
+        kind=Names(),
+        default=(),
+        metavar="NAME",
+        modes=COUNTING,
+        help="keep the single calls of this function, each with its arguments, as far as their "
+        "exact types tell them in short: `5`, `'text'`, `<list of 3>`, `<Tensor>`",
+    )
+    function_settings: Sequence[Mapping[str, Any]] = option(
+        kind=FUNCTION_TABLES,
+        default=(),
+        modes=COUNTING,
+        in_files=False,  # config_file.py: their key is that of `functions`
+        help="settings of single functions, of which each has a `name` and its single calls kept: "
+        "`lines` and `args`, true or false, and `slower_than`, `50ms`, which keeps no shorter ones",
     )
     max_calls: int = option(
         "--max-calls",

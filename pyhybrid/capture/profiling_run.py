@@ -196,6 +196,8 @@ class Profiling:
                 counts=settings.counts,
                 filter=settings.filter,
                 keep=settings.kept,
+                lines_of=settings.lines_of,
+                arguments_of=settings.arguments_of,
                 own=os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
                 backend=backend,
                 module_table=settings.unwinder == "table",

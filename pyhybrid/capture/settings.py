@@ -11,6 +11,7 @@ from pyhybrid.capture.option_kinds import Sinks
 from pyhybrid.capture.options import (
     CALLS,
     FORMATS,
+    FUNCTION_TABLES,
     PERFSTUBS,
     SAMPLING,
     TIMER_KEYS,
@@ -52,7 +53,13 @@ class Settings(Options):
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = self._filter()
-        self.kept = self._kept()
+        tables = list(FUNCTION_TABLES.parsed(FUNCTION_TABLES.from_file(self.function_settings)))
+        named = {each: [t["name"] for t in tables if t.get(each)] for each in FUNCTION_TABLES.keys}
+        self.kept = _named(*self.functions, *self.keep, *self.args, *named["name"])
+        self.arguments_of = _named(*self.args, *named["args"])
+        self.lines_of = None if self.lines else _named(*named["lines"])
+        self.lines = self.lines or self.lines_of is not None
+        self.slower_than = [[t["name"], t["slower_than"]] for t in tables if t.get("slower_than")]
 
     def _filter(self) -> "Filter | None":
         """What `_native.start` takes; the modules are imported where something is chosen."""
@@ -69,14 +76,6 @@ class Settings(Options):
 
         timers = timers_of({**(of_perfstubs(file) if file else {}), **own})
         return selection(include, self.exclude, self.functions, timers)
-
-    def _kept(self) -> "Named | None":
-        """The same of the functions whose single calls are kept."""
-        if not (self.functions or self.keep):
-            return None
-        from pyhybrid.capture.named_functions import named  # imports `re`
-
-        return named([*self.functions, *self.keep])
 
     def _emit_to_tracy(self) -> None:
         """First of all, where there is an option for it: it is the one that takes a while."""
@@ -148,6 +147,15 @@ class Settings(Options):
             for name, each in self.options.items()
             if each.native
         }
+
+
+def _named(*names: str) -> "Named | None":
+    """Functions by name, as `_native.start` takes them; None: there are none."""
+    if not names:
+        return None
+    from pyhybrid.capture.named_functions import named  # imports `re`
+
+    return named(names)
 
 
 class CommandLineSettings(Settings):

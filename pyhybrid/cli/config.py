@@ -6,7 +6,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.capture.config_file import Configuration, known, of_command_line
+from pyhybrid.capture.config_file import (
+    NAMES_OR_TABLES,
+    TABLES,
+    Configuration,
+    known,
+    of_command_line,
+)
 from pyhybrid.capture.options import Option, Options
 from pyhybrid.capture.settings import CommandLineSettings
 from pyhybrid.cli.parser import add_options
@@ -45,17 +51,25 @@ class Config:
 def _lines(
     settings: CommandLineSettings, given: dict[str, Any], files: Configuration
 ) -> Iterator[str]:
+    sources = {**files.sources, **dict.fromkeys(given, "command line")}
     for each in known():
-        source = files.sources.get(each.name, "default")
-        if each.name in given:
-            source = "command line"
-        if each.help is not None or source != "default":
-            yield f"{_setting(each, getattr(settings, each.name)):<{_COLUMN}}  # {source}"
+        names, value = [each.name], getattr(settings, each.name)
+        if each.key == NAMES_OR_TABLES:
+            names, value = [each.name, TABLES], [*value, *settings.function_settings]
+        told = ", ".join(dict.fromkeys(sources[name] for name in names if name in sources))
+        if each.help is not None or told:
+            yield f"{_setting(each, value):<{_COLUMN}}  # {told or 'default'}"
 
 
-def _setting(option: Option, value: object) -> str:
+def _setting(option: Option, value: Any) -> str:
     """`key = value`; what has no value is a remark."""
     shown = option.kind.to_file(value)
-    if shown is None:
-        return f"# {option.key} ="
-    return f"{option.key} = {json.dumps(shown, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+    return f"# {option.key} =" if shown is None else f"{option.key} = {_toml(shown)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -113,7 +113,7 @@ CREATE TABLE call (
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
     thread INTEGER NOT NULL REFERENCES thread, node INTEGER NOT NULL REFERENCES node,
     begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, busy_ns INTEGER NOT NULL,
-    state TEXT NOT NULL, attributes TEXT, -- a region's: JSON
+    state TEXT NOT NULL, attributes TEXT, -- JSON: a region's, or a call's arguments, as texts
     parent INTEGER REFERENCES call, weight INTEGER NOT NULL);
 
 -- What a kept call used, with --usage; null: not asked for.  Of its thread: CPU time so far when it began and when it

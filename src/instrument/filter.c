@@ -9,7 +9,7 @@
 
 struct verdict {
     uint64_t code, id;
-    bool selected, kept;
+    bool selected, kept, has_lines, has_arguments;
 };
 
 static struct verdict cache[CACHE];
@@ -20,7 +20,7 @@ struct named {
 };
 
 static PyObject *included, *excluded, *timers, *own;
-static struct named only, kept;
+static struct named only, kept, with_lines, with_arguments;
 static bool let_through;
 
 static void clear_named(struct named *n)
@@ -35,6 +35,8 @@ void filter_clear(void)
     Py_CLEAR(excluded);
     clear_named(&only);
     clear_named(&kept);
+    clear_named(&with_lines);
+    clear_named(&with_arguments);
     Py_CLEAR(timers);
     memset(cache, 0, sizeof cache);
 }
@@ -52,11 +54,12 @@ static int set_named(struct named *n, PyObject *value)
     return 0;
 }
 
-int filter_set(PyObject *filter, PyObject *keep)
+int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments)
 {
     PyObject *include, *exclude, *names, *as_timers;
     filter_clear();
-    if (keep && set_named(&kept, keep))
+    if ((keep && set_named(&kept, keep)) || (lines && set_named(&with_lines, lines)) ||
+        (arguments && set_named(&with_arguments, arguments)))
         return -1;
     if (!filter)
         return 0;
@@ -94,7 +97,7 @@ bool filter_is_own(uint64_t code)
 
 bool filter_is_set(void)
 {
-    return included != NULL;
+    return included || with_lines.names;
 }
 
 bool filter_keeps_any(void)
@@ -174,13 +177,17 @@ static struct verdict verdict_on(struct exact *x, uint64_t at, PyObject *globals
     struct verdict v = {.code = at, .id = exact_intern_code(x, at)};
     v.selected = let_through || !included || is_selected(code, module);
     v.kept = v.selected && !let_through && kept.names && is_named(&kept, code, module);
+    v.has_arguments = v.kept && with_arguments.names && is_named(&with_arguments, code, module);
     uint64_t *told =
         v.kept && v.id ? map_put(&x->facts_told, codes_numbers(x->codes, v.id).function) : NULL;
     if (told && !*told) {
         *told = 1;
         code_facts_tell(x, code, module);
     }
-    if (included && v.selected && v.id && x->lines)
+    bool may_have_lines = x->lines && v.selected && !let_through;
+    v.has_lines =
+        may_have_lines && (with_lines.names ? is_named(&with_lines, code, module) : !!included);
+    if (v.has_lines && v.id)
         instrument_add_lines(at);
     PyErr_SetRaisedException(error);
     if (v.id)
@@ -196,4 +203,14 @@ bool filter_selects(struct exact *x, uint64_t code, PyObject *globals)
 bool filter_keeps(struct exact *x, uint64_t code, PyObject *globals)
 {
     return verdict_on(x, code, globals).kept;
+}
+
+bool filter_has_lines(struct exact *x, uint64_t code, PyObject *globals)
+{
+    return verdict_on(x, code, globals).has_lines;
+}
+
+bool filter_has_arguments(struct exact *x, uint64_t code, PyObject *globals)
+{
+    return with_arguments.names && verdict_on(x, code, globals).has_arguments;
 }

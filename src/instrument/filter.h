@@ -1,4 +1,4 @@
-/* filter.h - which functions are recorded, and which have their single calls kept.
+/* filter.h - which functions are recorded, and which have their single calls, their lines, or their arguments kept.
  *
  * A code object is judged once, when its first event comes: by its qualified name, its module and its
  * file.  What is not selected costs nothing from then on (its callbacks answer DISABLE), but for
@@ -16,10 +16,11 @@
 
 /* `filter`: two tuples of `search` methods, what is included (empty: all) and what is not; functions by name (empty: all); and
  * None, or four such tuples, as PerfStubs selects: which names are included (None: all) and excluded, which files are.  NULL:
- * all functions are recorded.  `keep`: functions by name; NULL: no calls are kept.
+ * all functions are recorded.  `keep`: functions by name; NULL: no calls are kept.  `lines`: those whose lines are recorded,
+ * where any are; NULL: all that `filter` selects.  `arguments`: those of whose kept calls the arguments are noted; NULL: none.
  * Functions by name are a frozenset of qualified names or of `module.qualname`, and a tuple of `search` methods, which look at
  * both of these and at `file:qualname`.  0 or -1 with an exception set. */
-int filter_set(PyObject *filter, PyObject *keep);
+int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments);
 
 /* What the files of our functions begin with, which are never recorded; NULL or empty: there are none. */
 void filter_set_own(PyObject *folder);
@@ -33,8 +34,10 @@ bool filter_keeps_any(void);
 /* While it is true all functions are recorded, and no calls kept.  Forgets verdicts. */
 void filter_let_through(bool all);
 
-/* Is the code object that runs with these globals recorded, are its calls kept?  They set no exception. */
+/* Is the code object that runs with these globals recorded, are its calls, lines and arguments kept?  They set no exception. */
 bool filter_selects(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_keeps(struct exact *x, uint64_t code, PyObject *globals);
+bool filter_has_lines(struct exact *x, uint64_t code, PyObject *globals);
+bool filter_has_arguments(struct exact *x, uint64_t code, PyObject *globals);
 
 #endif

@@ -1,6 +1,5 @@
 #include "region_attributes.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "spool.h"
@@ -43,27 +42,39 @@ static enum spool_attribute_kind kind_of(PyObject *value, PyObject **shown, stru
     return ATTRIBUTE_OTHER;
 }
 
+static bool put(unsigned char *to, size_t max, size_t *n, struct text name,
+                enum spool_attribute_kind kind, struct text text)
+{
+    struct spool_attribute field = {
+        .kind = (uint16_t)kind, .key_length = (uint16_t)name.n, .value_length = (uint32_t)text.n};
+    if (name.n > UINT16_MAX || name.n + text.n + sizeof field > max - *n)
+        return false;
+    memcpy(to + *n, &field, sizeof field);
+    memcpy(to + *n + sizeof field, name.at, name.n);
+    memcpy(to + *n + sizeof field + name.n, text.at, text.n);
+    *n += sizeof field + name.n + text.n;
+    return true;
+}
+
+bool region_attributes_add(unsigned char *to, size_t max, size_t *n, PyObject *name,
+                           const char *text)
+{
+    return *n <= max &&
+           put(to, max, n, utf8_of(name), ATTRIBUTE_TEXT, (struct text){text, strlen(text)});
+}
+
 size_t region_attributes(PyObject *attributes, unsigned char to[static REGION_ATTRIBUTES_MAX])
 {
     PyObject *key, *value;
     Py_ssize_t next = 0;
     size_t n = 0;
-    while (PyDict_Next(attributes, &next, &key, &value)) {
+    bool fits = true;
+    while (fits && PyDict_Next(attributes, &next, &key, &value)) {
         PyObject *shown = NULL;
-        struct text name = utf8_of(key), text;
-        struct spool_attribute field = {.kind = (uint16_t)kind_of(value, &shown, &text)};
-        bool fits = name.n + text.n + sizeof field <= REGION_ATTRIBUTES_MAX - n;
-        if (fits) {
-            field.key_length = (uint16_t)name.n;
-            field.value_length = (uint32_t)text.n;
-            memcpy(to + n, &field, sizeof field);
-            memcpy(to + n + sizeof field, name.at, name.n);
-            memcpy(to + n + sizeof field + name.n, text.at, text.n);
-            n += sizeof field + name.n + text.n;
-        }
+        struct text text;
+        enum spool_attribute_kind kind = kind_of(value, &shown, &text);
+        fits = put(to, REGION_ATTRIBUTES_MAX, &n, utf8_of(key), kind, text);
         Py_XDECREF(shown);
-        if (!fits)
-            return 0;
     }
-    return n;
+    return fits ? n : 0;
 }

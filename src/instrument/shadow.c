@@ -83,7 +83,8 @@ static __attribute__((noinline)) uint64_t judged(struct exact *x, struct exact_t
 {
     if (!filter_selects(x, FRAME_CODE(f), f->f_globals))
         return 0;
-    return EXACT_RECORDED | (x->lines && lines_begin(x, t, node, f) ? EXACT_LINES : 0);
+    bool has_lines = x->lines && filter_has_lines(x, FRAME_CODE(f), f->f_globals);
+    return EXACT_RECORDED | (has_lines && lines_begin(x, t, node, f) ? EXACT_LINES : 0);
 }
 
 /* The node of the function in `f`, called by `parent`, that is not one of those called last.  Where a method of an object

@@ -2,8 +2,27 @@
 
 #include "turns.h"
 
+#include "call_arguments.h"
 #include "emit.h"
+#include "filter.h"
+#include "region_attributes.h"
 #include "usage.h"
+
+/* The arguments of a call that begins, where they are wanted, go with the serial of `call`, which is one from then on. */
+static uint32_t note_arguments(struct exact *x, struct exact_thread *t, const struct exact_frame *s,
+                               uint32_t call)
+{
+    const frame_t *f = (const frame_t *)s->frame;
+    unsigned char fields[REGION_ATTRIBUTES_MAX];
+    if (!filter_has_arguments(x, FRAME_CODE(f), f->f_globals) || open_calls_is_full(&x->open))
+        return call;
+    size_t n = call_arguments((PyCodeObject *)FRAME_CODE(f), fields);
+    if (n && !call)
+        call = open_calls_begin(&x->open, s->since, false);
+    if (n && call)
+        calls_attributes(&t->calls, &x->open, x->open.call[call].serial, fields, (uint32_t)n);
+    return call;
+}
 
 void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
@@ -25,6 +44,8 @@ void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s,
     } else if (!is_new) { /* it ran before profiling did */
         call = open_calls_begin(&x->open, s->since, true);
     }
+    if (is_new)
+        call = note_arguments(x, t, s, call);
     s->flags |= EXACT_KEPT | (uint64_t)call << EXACT_CALL_SHIFT;
     if (x->usage)
         usage_begin(x, t, s);

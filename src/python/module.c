@@ -139,7 +139,7 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
     sampler_exact()->open.max_kept = o->max_calls;
     usage_start(sampler_exact(), o->usage);
     filter_set_own(o->own);
-    if (filter_set(o->filter, o->keep))
+    if (filter_set(o->filter, o->keep, o->lines_of, o->arguments_of))
         ;
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");

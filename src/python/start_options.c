@@ -36,6 +36,8 @@ static const struct field {
     {"paused", FLAG, HERE(paused)},
     {"filter", OBJECT, HERE(filter)},
     {"keep", OBJECT, HERE(keep)},
+    {"lines_of", OBJECT, HERE(lines_of)},
+    {"arguments_of", OBJECT, HERE(arguments_of)},
     {"max_calls", UINT32, HERE(max_calls)},
     {"usage", UINT32, HERE(usage)},
     {"own", OBJECT, HERE(own)},

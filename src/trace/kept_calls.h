@@ -118,6 +118,12 @@ void open_calls_suspend(struct open_calls *o, uint32_t call, uint64_t frame);
 uint32_t open_calls_resume(struct open_calls *o, uint64_t frame); /* 0: not known */
 void open_calls_clear(struct open_calls *o);
 
+/* Calls that begin now may not be kept. */
+static inline bool open_calls_is_full(const struct open_calls *o)
+{
+    return o->n_kept >= o->max_kept || o->n_turns >= o->max_kept;
+}
+
 /* A turn ends; `call`: 0, or what open_calls_begin returned; `usage`: NULL, or what it used.  Fills the rest of `turn` in.
  * True: it is kept. */
 bool calls_turn(struct calls *c, struct open_calls *o, uint32_t call, struct call_turn *turn,

@@ -1,0 +1,220 @@
+"""Functions with settings of their own: `[[function]]` of configuration files, `--args`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Run
+
+TRACE = ("--mode", "trace", "--format", "folded", "-q")
+PROGRAM = """
+import asyncio, collections, time
+
+class Evil:
+    def __repr__(self):
+        raise SystemExit(9)
+    __str__ = __len__ = __eq__ = __hash__ = __bool__ = __repr__
+
+class Text(str):
+    __repr__ = Evil.__repr__
+
+class Model:
+    def forward(self, x, /, *rest, scale=1.5, **more):
+        def inner():
+            return x
+        x = inner()
+        return x
+
+def every(a, b, c, d, e, f, g, h, i): pass
+def many(%s): pass
+def no_arguments(): pass
+def counted(n):
+    yield n
+    n = "changed"
+    yield n
+async def waits(delay):
+    await asyncio.sleep(delay)
+def raises(kind, text):
+    raise kind(text)
+def recursive(n):
+    return n and recursive(n - 1)
+
+model = Model()
+model.forward(1, 2, 3, key=4)
+model.forward(Evil(), scale=Evil())
+every(None, True, 12, 2**200, 0.5, "it's", Text("no"), (1, 2), {1: 2})
+every([3], {1}, b"bytes", Model, len, ValueError("why"), Evil(), "\\x1b\\u00e9", "y" * 500)
+many(*["z" * 300] * 30)
+no_arguments()
+assert list(counted(5)) == [5, "changed"]
+asyncio.run(waits(0))
+try:
+    raises(ValueError, "text")
+except ValueError:
+    pass
+recursive(3)
+""" % ", ".join(f"argument_{i}" for i in range(30))  # noqa: UP031
+
+EVERY = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
+FIRST = ["None", "True", "12", "<int>", "0.5", "'it's'", "<Text>", "<tuple of 2>", "<dict of 1>"]
+SECOND = ["<list of 1>", "<set>", "<bytes>", "<type>", "<builtin_function_or_method>",
+          "ValueError: why", "<Evil>", "'\x1bé'"]  # fmt: skip
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def calls(run: Run) -> list[tuple[str, Any]]:
+    """The kept calls in order of their begins: name, and arguments or None."""
+    rows = (
+        "SELECT name, attributes FROM call JOIN node ON node.id = node JOIN frame ON"
+        " frame.id = frame WHERE kind = 'python' ORDER BY call.id"
+    )
+    with closing(sqlite3.connect(run.path())) as database:
+        return [(name, json.loads(text or "null")) for name, text in database.execute(rows)]
+
+
+def configured(folder: Path, *tables: dict[str, Any]) -> tuple[str, ...]:
+    (folder / "mine.json").write_text(json.dumps({"function": tables}))
+    return ("--config", "mine.json")
+
+
+@pytest.mark.version
+def test_arguments(pyhybrid: Callable[..., Run], program: Path) -> None:
+    names = ("Model.forward", "every", "many", "no_arguments", "counted", "waits", "raises")
+    of_file = configured(program, *({"name": name, "args": True} for name in names))
+    found = calls(pyhybrid(*TRACE, *of_file, "program.py"))
+    forward = {"self": "<Model>", "x": "1", "scale": "1.5", "rest": "<tuple of 2>"}
+    assert found[0] == ("Model.forward", {**forward, "more": "<dict of 1>"})
+    second = {"self": "<Model>", "x": "<Evil>", "scale": "<Evil>", "rest": "<tuple of 0>"}
+    assert found[1] == ("Model.forward", {**second, "more": "<dict of 0>"})
+    assert found[2] == ("every", dict(zip(EVERY, FIRST, strict=True)))
+    name, second = found[3]
+    long = second.pop("i")
+    assert second == dict(zip(EVERY[:-1], SECOND, strict=True))
+    assert long.startswith("'yyyy") and long.endswith("...'") and len(long) < 200
+    name, many = found[4]
+    assert name == "many" and many.pop("...") == "..." and len(json.dumps(many)) < 1024
+    assert list(many) == [f"argument_{i}" for i in range(len(many))] and 3 < len(many) < 10
+    assert found[5:] == [
+        ("no_arguments", None),
+        ("counted", {"n": "5"}),
+        ("waits", {"delay": "0"}),
+        ("raises", {"kind": "<type>", "text": "'text'"}),
+    ]
+
+
+def test_arguments_by_the_command_line(pyhybrid: Callable[..., Run], program: Path) -> None:
+    run = pyhybrid(*TRACE, "--args", "rais*", "--keep", "recursive", "--max-calls", "3",
+                   "--args", "every", "program.py")  # fmt: skip
+    found = calls(run)
+    assert [name for name, _ in found[:2]] == ["every", "every"] and found[0][1]["b"] == "True"
+    assert found[2] == ("raises", {"kind": "<type>", "text": "'text'"})
+    assert {arguments for name, arguments in found[3:] if name == "recursive"} == {None}
+
+
+def test_beyond_the_bound_calls_have_no_arguments(
+    pyhybrid: Callable[..., Run], program: Path
+) -> None:
+    found = calls(pyhybrid(*TRACE, "--args", "recursive", "--max-calls", "2", "program.py"))
+    # All four begin before the first one ends.
+    assert [arguments for _, arguments in found] == [{"n": f"{n}"} for n in (3, 2, 1, 0)]
+    (program / "program.py").write_text("def f(n): pass\nfor n in range(100): f(n)\n")
+    found = calls(pyhybrid(*TRACE, "--args", "f", "--max-calls", "7", "program.py"))
+    told = [arguments for _, arguments in found if arguments]
+    assert told == [{"n": f"{n}"} for n in range(7)]
+
+
+def test_lines_of_one_function(pyhybrid: Callable[..., Run], program: Path) -> None:
+    """All others are counted as ever."""
+    of_file = configured(program, {"name": "raises", "lines": True}, {"name": "recursive"})
+    profile = pyhybrid(*TRACE, *of_file, "program.py").profile()
+    lined = Counter[str]()
+    for row in profile.lines:
+        lined[profile.frames[profile.nodes.frame[row.node]].name] += row.hits
+    assert lined == {"raises": 1}
+    counted = {
+        profile.frames[profile.nodes.frame[row.node]].name: row.calls for row in profile.exact
+    }
+    assert counted["many"] == counted["Model.forward"] // 2 == 1
+
+
+def test_only_slow_calls(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """The shorter ones count, and what they called has a parent further out."""
+    (tmp_path / "program.py").write_text(
+        "import time\n"
+        "def outer():\n"
+        "    for n in (0, 40, 0): middle(n)\n"
+        "def middle(n): inner(n)\n"
+        "def inner(n): time.sleep(n / 1000)\n"
+        "def waits():\n"
+        "    yield 1\n"
+        "    yield 2\n"
+        "outer(); list(waits())\n"
+    )
+    of_file = configured(
+        tmp_path,
+        *({"name": "outer"}, {"name": "inner", "args": True}),
+        *({"name": "middle", "slower_than": "20ms"}, {"name": "waits", "slower_than": "10s"}),
+    )
+    run = pyhybrid(*TRACE[:-1], *of_file, "--usage", "cpu", "program.py")
+    assert "note     single calls are kept from 20 ms on: middle\n" in run.result.stderr
+    rows = (
+        "SELECT call.id, name, call.parent FROM call JOIN node ON node.id = node"
+        " JOIN frame ON frame.id = frame ORDER BY call.id"
+    )
+    with closing(sqlite3.connect(run.path())) as database:
+        found = {id: (name, parent) for id, name, parent in database.execute(rows)}
+        assert database.execute("SELECT count(*) FROM turn").fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM usage").fetchone() == (len(found),)
+        assert not database.execute("PRAGMA foreign_key_check").fetchall()
+    names = [(name, found.get(parent, ("",))[0]) for name, parent in found.values()]
+    assert names == [
+        ("outer", ""),
+        ("inner", "outer"),
+        ("middle", "outer"),
+        ("inner", "middle"),
+        ("inner", "outer"),
+    ]
+    counted = run.profile().exact
+    assert sum(row.calls for row in counted if row.calls == 3) >= 6
+
+
+def test_names_that_never_ran(pyhybrid: Callable[..., Run], program: Path) -> None:
+    of_file = configured(program, {"name": "nowhere", "args": True}, {"name": "recursive"})
+    profile = pyhybrid(*TRACE, *of_file, "--args", "nobody", "program.py").profile()
+    said = [note for note in profile.meta["notes"] if note.endswith("no function of this name ran")]
+    assert [note.partition(":")[0] for note in said] == ["--args nobody", "[[function]] nowhere"]
+
+
+def test_from_within_a_program(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import pyhybrid\n"
+        "def f(n): pass\n"
+        "settings = [{'name': 'f', 'args': True}]\n"
+        "with pyhybrid.Profiler(mode='trace', function_settings=settings) as p:\n"
+        "    f(7)\n"
+        "print([call.attributes for call in p.profile.calls])\n"
+        "try:\n"
+        "    pyhybrid.Profiler(function_settings=[{'name': 'f', 'slower-then': '5ms'}])\n"
+        "except pyhybrid.errors.PyhybridError as error:\n"
+        "    print(error)\n"
+    )
+    command = [sys.executable, "-P", "program.py"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == [
+        """['{"n": "7"}']""",
+        "function_settings: there is no option 'slower-then': the nearest one is 'slower_than'",
+    ]
