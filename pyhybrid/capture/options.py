@@ -368,6 +368,14 @@ class ProfilerOptions(Declared):
         "tracy[:LIBRARY], zones; perfstubs[:LIBRARY], timers of a tool; --mode none makes no "
         "profile besides",
     )
+    announce: bool = option(
+        "--announce",
+        kind=Flag(),
+        default=False,
+        modes=CALLS,
+        help="print a line when a function that -t or --keep names is called, and one when it ends "
+        "(--emit print:announce)",
+    )
     emit_value: str = option(
         "--emit-value",
         kind=Choice("emit_value", EMIT_VALUES),

@@ -45,6 +45,8 @@ class Settings(Options):
         if self.mode == "none":
             self.formats, self.summary = (), False  # there is no profile
         self._emit_to_tracy()
+        if self.announce:
+            self.emit = [*self.emit, "print:announce"]
         for name, each in self.options.items():
             each.kind.check(self.said(each), getattr(self, name))
         self._check_together()
@@ -103,6 +105,9 @@ class Settings(Options):
                 *others, last = each.modes
                 modes = f"{', '.join(others)} or {last}"
                 raise UsageError(f"{said[name]} needs {said['mode']} {modes}, not {self.mode}")
+        if self.announce and not (self.functions or self.keep):
+            chosen = f"{said['functions']}, {said['keep']}"
+            raise UsageError(f"{said['announce']} is of chosen functions: name some ({chosen})")
         if self.clock == "wall" and self.engine != "auto":
             raise UsageError(
                 f"{said['engine']} is for the CPU clock: {said['clock']} wall has its own"

@@ -361,6 +361,7 @@ void emit_begin(struct exact_thread *t, const struct exact_frame *s, bool is_new
                         : own && event.kind != EMIT_START ? event.kind
                                                           : EMIT_RUNNING,
                 .depth = (uint32_t)(s - t->stack),
+                .is_kept = exact_is_kept(s->node),
                 .line = line_of(function),
                 .offset = own_offset(own),
                 .text = own ? event.text : NULL,
@@ -377,6 +378,7 @@ void emit_end(struct exact_thread *t, const struct exact_frame *f, enum emit_kin
                 .function = function,
                 .kind = how,
                 .depth = (uint32_t)(f - t->stack),
+                .is_kept = exact_is_kept(f->node),
                 .line = line_of(function),
                 .offset = own_offset(own),
                 .text = own ? event.text : NULL,

@@ -1,5 +1,5 @@
-/* The sink `print`: a line for each begin (`PY_START : library.py:436 -> _del_library`), or, as a tree, indented ones
- * for begins and ends, with times.
+/* The sink `print`: a line for each begin (`PY_START : library.py:436 -> _del_library`); or, as a tree, indented ones
+ * for begins and ends, with times; or a line for each call and return of a function whose calls are kept.
  *
  * Lines are added to one buffer, by whoever has the GIL, and written without it: by the program's thread that filled it,
  * or by the collector a moment later.  So nobody waits for a reader with the GIL, and there is no limit to how long one
@@ -37,7 +37,7 @@ static pthread_mutex_t writing; /* of `written` and the file */
 static struct own_fd out = {.fd = -1};
 static _Atomic bool full, broken;
 static _Atomic uint64_t n_lost;
-static bool tree, coloured, is_file;
+static bool tree, announce, coloured, is_file;
 static uint32_t own_place;
 
 /* The calls of a thread that were printed and run. */
@@ -275,9 +275,32 @@ static void tree_end(const struct emit_thread *t, const struct emit_turn *turn)
     end_line(put(to, words[turn->kind - EMIT_RETURN]));
 }
 
+static void put_announcement(const struct emit_thread *t, const struct emit_turn *turn,
+                             const char *event)
+{
+    char *to = turn->is_kept ? begin_line(most(t, turn->function)) : NULL;
+    if (!to)
+        return;
+    to = put(put(to, "Function "), turn->function->shown.qualname);
+    end_line(put(put(put(to, " is being traced for event "), event), "!"));
+}
+
 static void begin(const struct emit_thread *t, const struct emit_turn *turn)
 {
-    (tree ? tree_begin : print_begin)(t, turn);
+    if (!announce)
+        (tree ? tree_begin : print_begin)(t, turn);
+    else if (turn->kind == EMIT_START)
+        put_announcement(t, turn, "call");
+}
+
+static void end(const struct emit_thread *t, const struct emit_turn *turn)
+{
+    if (!announce)
+        tree_end(t, turn);
+    else if (turn->kind == EMIT_RETURN)
+        put_announcement(t, turn, "return");
+    else if (turn->kind == EMIT_UNWIND)
+        put_announcement(t, turn, "exception");
 }
 
 /* --- open and close ------------------------------------------------------------------------------- */
@@ -299,7 +322,17 @@ static int open_file(const char *path)
     return own_fd_keep(&out, open(path, flags, 0666), floor);
 }
 
-/* tree, tree:FILE, FILE or nothing. */
+/* Is it the first word of `*argument`, NAME or NAME:FILE?  Then that is FILE, or empty. */
+static bool is_form(const char **argument, const char *name)
+{
+    size_t n = strlen(name);
+    if (strncmp(*argument, name, n) || ((*argument)[n] && (*argument)[n] != ':'))
+        return false;
+    *argument += (*argument)[n] ? n + 1 : n;
+    return true;
+}
+
+/* tree, tree:FILE, announce, announce:FILE, FILE or nothing. */
 static int open_sink(uint32_t place, const char *argument, char *error, size_t error_bytes)
 {
     pthread_mutex_init(&adding, NULL); /* a fork may have left them locked */
@@ -308,8 +341,8 @@ static int open_sink(uint32_t place, const char *argument, char *error, size_t e
     full = broken = false;
     n_lost = 0;
     own_place = place;
-    tree = !strcmp(argument, "tree") || !strncmp(argument, "tree:", 5);
-    argument += !tree ? 0 : argument[4] ? 5 : 4;
+    tree = is_form(&argument, "tree");
+    announce = !tree && is_form(&argument, "announce");
     int code = open_file(argument);
     struct stat st;
     is_file = !code && !fstat(out.fd, &st) && S_ISREG(st.st_mode);
@@ -325,7 +358,7 @@ static uint32_t wants(void)
     if (atomic_load(&broken))
         return 0;
     uint32_t begins = EMIT_BIT(EMIT_START) | EMIT_BIT(EMIT_RESUME) | EMIT_BIT(EMIT_THROW);
-    return tree ? EMIT_BEGINS | EMIT_ENDS : begins;
+    return tree || announce ? EMIT_BEGINS | EMIT_ENDS : begins;
 }
 
 static void close_sink(void)
@@ -351,7 +384,7 @@ const struct emit_sink pyhybrid_sink = {
     .open = open_sink,
     .wants = wants,
     .begin = begin,
-    .end = tree_end,
+    .end = end,
     .is_full = is_full,
     .flush = flush,
     .close = close_sink,

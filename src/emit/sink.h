@@ -67,6 +67,7 @@ struct emit_turn {
      * round; a begin at a place ends what was there and above it.  Of a point: its function's, or 0 if that is not known
      * (turns are not wanted). */
     uint32_t depth;
+    bool is_kept;   /* single calls of the function are kept (kept_calls.h) */
     uint32_t line;  /* of LINE: the one that begins; else the function's first one */
     int32_t offset; /* of the instruction in the function's code, in bytes; -1: not known */
     /* UTF-8: the value that is returned or yielded, the exception that is thrown or raised, what is called.  NULL: not

@@ -303,3 +303,43 @@ def test_reports_of_calls_that_are_not_there(pyhybrid: Callable[..., Run], progr
     assert empty == {"functions": [], "counted": {}, "results": {}, "metadata": {}}
     wrong = pyhybrid("report", run.path(), "--slowest", 3, check=False).result
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_calls_are_announced(pyhybrid: Callable[..., Run], program: Path) -> None:
+    chosen = ("--keep", "bad", "--keep", "Model.*", "--keep", "numbers")
+    run = pyhybrid("-q", "--mode", "trace", *chosen, "--announce", program)
+    lines = [line for line in run.result.stdout.splitlines() if line.startswith("Function ")]
+
+    def told(name: str, *events: str) -> list[str]:
+        return [f"Function {name} is being traced for event {event}!" for event in events]
+
+    assert lines == [
+        *told("numbers", "call", "return"),
+        *told("bad", "call", "exception"),
+        *(told("Model.forward", "call", "return") + told("Model.backward", "call", "return")) * 5,
+    ]
+    wrong = pyhybrid("--announce", program, check=False).result
+    assert wrong.returncode == 2
+    assert "--announce is of chosen functions: name some (-t, --keep)" in wrong.stderr
+
+
+def test_they_are_announced_while_the_program_runs(tmp_path: Path) -> None:
+    script = """if True:
+        import sys
+        def step(): return sys.stdin.read(1)
+        step()
+    """
+    command = ["-m", "pyhybrid", "-q", "--mode", "none", "-t", "step", "--announce", "-c", script]
+    with subprocess.Popen(
+        [sys.executable, "-P", *command],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline().endswith("step is being traced for event call!\n")
+        process.stdin.write("x")
+        process.stdin.close()
+        assert process.stdout.readline().endswith("step is being traced for event return!\n")
