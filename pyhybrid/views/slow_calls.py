@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from pyhybrid.assemble.kept_calls import function_durations
+from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call
@@ -66,8 +67,18 @@ def _calls(profile: Profile, limit: SlowerThan) -> tuple[list[Call], str]:
 
 
 def _named(profile: Profile, name: str) -> set[int]:
-    """The frames of a function, as `-t` takes it, or of a region; of functions of the same name in
-    several modules those whose file is the module's, if there are any."""
+    """The frames of a function, as `-t` takes it, or of a region; in old files, of functions of the
+    same name in several modules, those whose file is the module's, if there are any."""
+    names = named([name])
+    known = {
+        code.frame
+        for code in profile.codes.values()
+        if is_one_of(names, profile.frames[code.frame].name, code.module, code.file)
+    }
+    if known:
+        return known | {
+            f.id for f in profile.frames.values() if (f.kind, f.name) == ("region", name)
+        }
     frames = [f for f in profile.frames.values() if f.kind in ("python", "region")]
     exactly = {frame.id for frame in frames if frame.name == name}
     ends = [f for f in frames if f.kind == "python" and name.endswith(f".{f.name}")]

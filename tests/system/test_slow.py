@@ -286,6 +286,12 @@ for _ in range(10): modules[1].step()
 
 def test_functions_of_one_name_in_several_modules(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-t", "alpha.step", "-t", "beta.step", "-c", TWINS)
-    for name, n in (("alpha.step", 30), ("beta.step", 10), ("step", 40)):
+    for name, n in (
+        ("alpha.step", 30),
+        ("beta.step", 10),
+        ("beta.py:step", 10),
+        ("*.step", 40),
+        ("step", 40),
+    ):
         told = pyhybrid("report", run.path(), "--slower-than", f"{name}=1ns").result.stdout
         assert f"only samples within {n} of {n} calls of {name} that" in " ".join(told.split())
