@@ -53,7 +53,8 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
     objects = {frame.id: frame for frame in profile.frames.values() if frame.is_object}
     if not objects:
         raise PyhybridError(
-            f"{profile.path}: no modules of PyTorch were called (or --no-modules was given)"
+            f"{profile.path}: no modules of PyTorch were called "
+            "(they are seen with --mode hybrid or trace, without --no-modules)"
         )
     groups = _groups(objects.values(), (lambda f: str(f.symbol)) if by_class else lambda f: f.name)
     sums = _Sums(profile, groups)
