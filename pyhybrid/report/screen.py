@@ -13,6 +13,7 @@ from typing import TextIO
 from pyhybrid.report.ellipsis import elided, middle
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
 from pyhybrid.terminal_text import visible
+from pyhybrid.views.findings import Finding
 from pyhybrid.views.labels import losses_text, shares_text, short_time, shorten_native
 from pyhybrid.views.python_lines import FunctionLines
 
@@ -21,6 +22,7 @@ Line = list[tuple[str, str]]
 MAX_LINES, MIN_COLUMNS, MAX_COLUMNS = 24, 80, 100
 N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2, 2, 14, 2, 2
 MIN_SELF = 4
+N_FINDINGS = 3
 FACT_COLUMNS, NOTE_LINES = 9, 3
 MAX_NAME = 40  # of one frame in a path
 _PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
@@ -68,7 +70,8 @@ def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     last = [fact("wrote", _files(summary.written))] if summary.written else []
     if summary.lines:
         last.append(fact("lines", _lines(summary.lines, summary.file)))
-    facts, paths = [*_facts(summary, columns), [("", "")]], _paths(summary, columns)
+    found = [_finding(each, columns) for each in summary.findings[:N_FINDINGS]]
+    facts, paths = [*_facts(summary, columns), [("", "")], *found], _paths(summary, columns)
     room = MAX_LINES - len(facts) - len(last)
     n_self = max(MIN_SELF, min(N_SELF, room - 2 - N_PYTHON - len(paths)))
     lines = [*facts, *_functions(summary, columns, n_self), *paths][: MAX_LINES - len(last)]
@@ -83,6 +86,14 @@ def _lines(functions: list[FunctionLines], file: str) -> str:
     shown = name if folder in ("", _working_directory()) else file
     command = "pyhybrid report --lines" + (f" {shown}" if shown != "out.pyhybrid" else "")
     return f"{n} of {len(functions)} functions: `{command}` shows them"
+
+
+def _finding(each: Finding, columns: int) -> Line:
+    """What stands out, and the command that shows it where there is room."""
+    line = [*fact("found", "")[:1], (each.text, STRONG)]
+    command = f": `{each.command}`"
+    room = columns - sum(len(visible(text)) for text, _ in line)
+    return [*line, (command, DIM)] if len(command) <= room else line
 
 
 def _working_directory() -> str:

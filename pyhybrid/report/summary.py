@@ -9,6 +9,7 @@ from typing import Any
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.compensate import COMPENSATED
+from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.function_calls import FunctionCalls, function_calls
 from pyhybrid.views.hot_paths import Hot
 from pyhybrid.views.labels import Labels, short_time
@@ -130,6 +131,7 @@ class Summary:
     compensated: bool  # it is subtracted from exact times (--compensate)
     min_time_ns: int  # functions with a total below are left out (--min-time)
     left_out: int  # how many
+    findings: list[Finding]  # what stands out, at most five
     functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
     # Traced, but without samples: the first by exact_self_ns instead.
     paths: list[Path]  # the first by weight
@@ -218,6 +220,7 @@ def summarize(
         compensated=profile.compensated,
         min_time_ns=min_time_ns,
         left_out=left_out,
+        findings=findings(profile),
         functions=functions,
         paths=paths,
         durations=_durations(profile),

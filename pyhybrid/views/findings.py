@@ -1,0 +1,81 @@
+"""Findings: what an expert would see first in a profile, in words, each with its evidence.
+
+The rules are data, findings.toml: which measure, from what size on, what is said.  Measures are
+functions of a profile's columns (measures.py).
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.measures import MEASURES, Measured
+
+MOST = 5
+
+
+@dataclass(slots=True)
+class Finding:
+    """One: a sentence, the command that shows more, and the numbers behind it.
+
+    `share` (0..1) says how much it is about; `evidence` are seconds, shares, numbers and names.
+    """
+
+    rule: str
+    text: str
+    command: str
+    share: float
+    evidence: dict[str, Any]
+
+
+def findings(profile: Profile) -> list[Finding]:
+    """At most five, what is about most first; none where nothing stands out.
+
+    Of a part of the samples nothing is said: shares of it mean something else.
+    """
+    if profile.is_part:
+        return []
+    measured = Measured(profile)
+    found = []
+    for rule in _rules():
+        evidence = MEASURES[rule["measure"]](measured, rule)
+        if evidence and _reaches(rule, evidence):
+            text = rule["text"].format(**{key: _shown(key, e) for key, e in evidence.items()})
+            share = float(evidence.get("share", 0))
+            found.append(Finding(rule["name"], text, rule["command"], share, evidence))
+    return sorted(found, key=lambda each: -each.share)[:MOST]
+
+
+@cache
+def _rules() -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = tomllib.loads(
+        (Path(__file__).parent / "findings.toml").read_text()
+    )["rule"]
+    return rules
+
+
+def _reaches(rule: dict[str, Any], evidence: dict[str, Any]) -> bool:
+    """Is every limit of the rule kept?"""
+    for key, limit in rule.items():
+        verb, _, what = key.partition("_")
+        if verb == "least" and evidence[what] < limit:
+            return False
+        if verb == "most" and evidence[what] > limit:
+            return False
+    return True
+
+
+SHARES = ("share", "held", "gapped", "truncated")
+
+
+def _shown(key: str, value: Any) -> str:
+    """A number of evidence as it stands in a sentence."""
+    if key in SHARES:
+        return f"{value:.0%}"
+    if key in ("seconds", "cpu", "wall"):
+        return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
+    if key == "per_call":
+        return f"{value:.2g} us"
+    return f"{value:,}" if isinstance(value, int) else str(value)

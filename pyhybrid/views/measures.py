@@ -1,0 +1,335 @@
+"""What findings measure: functions of a profile's columns, which return evidence, or None.
+
+Evidence is numbers and names, by the words that rules (findings.toml) limit and say: `share` of the
+samples' weight (0..1), `seconds` of it, counts.
+"""
+
+import os
+import re
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Buffer, Callable, Iterable
+from fnmatch import translate
+from functools import cached_property
+from typing import Any
+
+from pyhybrid._profile import add_up, descend, nearest, take
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame, gil_name, stack_of
+from pyhybrid.profile_file.timeline import times
+from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.symbols.plumbing import (
+    IMPORT_FILES,
+    IMPORT_KEPT,
+    KERNEL_MODULE,
+    is_interpreter,
+    plain_symbol,
+)
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.labels import Labels, shorten_native
+from pyhybrid.views.spinning import spinning
+from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
+
+Evidence = dict[str, Any] | None
+_INSIDE = bytes([0, 1, *[0] * 254, *[1] * 256])  # once marked, everything below is
+# 1: the outermost module below what is marked as an import, 2: what is below it; 3: in an import.
+_IMPORT, _MODULE = 1, 2
+_TOP_MODULE = bytes(
+    {0: {_IMPORT: 3}, 1: {}, 2: {}, 3: {_MODULE: 1}}[above].get(kind, (0, 2, 2, 3)[above])
+    for above in range(4)
+    for kind in range(256)
+)
+# 1: native code that calls what it is given, 2: a Python function right below it.
+_CALLER, _PYTHON = 1, 2
+_CALLED = bytes(
+    _CALLER if kind == _CALLER else _PYTHON * (above == _CALLER and kind == _PYTHON)
+    for above in range(3)
+    for kind in range(256)
+)
+_IS_1, _IS_2, _IS_1_OR_2, _FROM_1 = (
+    bytes(state in states for state in range(256)) for states in ((1,), (2,), (1, 2), (1, 2, 3))
+)
+MOST_WAITS = 2000  # samples that waited for the GIL, for which it is looked who held it
+
+
+class Measured:
+    """A profile's columns, by node; samples of our own callbacks are in none."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.parent, self.frame = profile.nodes.parent, profile.nodes.frame
+        self.n_frames = max(profile.frames, default=0) + 1
+        own = self.below_frames(f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK)
+        self.self_ns = array("q", bytes(8 * len(self.parent)))
+        node_of, self.waiting_ns, self.samples = profile.stacks.node, 0, 0
+        stacks = {row.stack for row in profile.sampled}
+        for row in profile.sampled:
+            node = node_of[row.stack]
+            if not own[node]:
+                self.self_ns[node] += row.weight_ns
+                self.samples += row.samples
+                if row.gil == "waiting":
+                    self.waiting_ns += row.weight_ns
+        self.nodes = [node for node in set(map(node_of.__getitem__, stacks)) if self.self_ns[node]]
+        self.all_ns = sum(self.self_ns) or 1
+        self._one = array("I", bytes(4 * len(self.parent)))  # the number of the group of all nodes
+        process = profile.process
+        self.wall_ns = (process.end_ns or 0) - (process.start_ns or 0) if process.end_ns else 0
+
+    def marked(self, frames: Iterable[int]) -> memoryview:
+        """1 for each node of one of these frames."""
+        return self.kinds(dict.fromkeys(frames, 1), self.frame)
+
+    def kinds(self, of_frame: dict[int, int], frames: Buffer) -> memoryview:
+        """The kind of each node's frame, of a column of frames."""
+        kinds = bytearray(self.n_frames)
+        for frame, kind in of_frame.items():
+            kinds[frame] = kind
+        return take(kinds, frames)
+
+    def below_frames(self, frames: Iterable[int]) -> memoryview:
+        """1 for each node of one of these frames, or below one."""
+        return descend(self.parent, self.marked(frames), _INSIDE)
+
+    def weight_ns(self, where: Buffer) -> int:
+        """Of the samples there."""
+        return add_up(self._one, self.self_ns, 1, where)[0]
+
+    @cached_property
+    def labels(self) -> dict[int, str]:
+        """Frames as views write them."""
+        return Labels(self.profile, full_names=False).of_frame
+
+    @cached_property
+    def python_frames(self) -> memoryview:
+        """Of each node the nearest Python function's frame, itself or above, but for importlib's;
+        0: none."""
+        frames = self.profile.frames.values()
+        python = self.marked(
+            f.id for f in frames if f.kind == "python" and f.file not in IMPORT_FILES
+        )
+        return take(self.frame, nearest(self.parent, python))
+
+    def most(self, where: Buffer) -> str:
+        """The Python function in which most of the weight there is."""
+        by_frame = add_up(self.python_frames, self.self_ns, self.n_frames, where)
+        frame = max(range(len(by_frame)), key=by_frame.__getitem__)
+        return self.labels[frame] if frame else "native code"
+
+    def share(self, weight_ns: int) -> dict[str, Any]:
+        """Of all weight."""
+        return {"share": weight_ns / self.all_ns, "seconds": weight_ns / 1e9}
+
+
+def _any_of(patterns: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
+
+
+def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Weight at or below the functions of the rule."""
+    names, library = _any_of(rule["functions"]), rule["library"]
+    pattern = _any_of([library])
+
+    def is_one(frame: Frame) -> bool:
+        if frame.kind == "kernel":
+            return library == KERNEL_MODULE and bool(names.match(plain_symbol(frame.symbol)))
+        if frame.kind != "native" or library == KERNEL_MODULE:
+            return False
+        module = measured.profile.modules.get(frame.module or 0)
+        path = os.path.basename(module.path) if module else ""
+        if not (is_interpreter(path) if library == "{python}" else pattern.match(path)):
+            return False
+        name = plain_symbol(frame.symbol) or frame.python_name or ""
+        return bool(names.match(name) or names.match(shorten_native(frame.name)))
+
+    where = measured.below_frames(f.id for f in measured.profile.frames.values() if is_one(f))
+    weight_ns = measured.weight_ns(where)
+    if not weight_ns:
+        return None
+    return {**measured.share(weight_ns), "function": measured.most(where)}
+
+
+def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Threads that spin for one another."""
+    where, pools = spinning(measured.profile)
+    weight_ns = measured.weight_ns(where)
+    if not weight_ns:
+        return None
+    by_frame = add_up(measured.frame, measured.self_ns, measured.n_frames, where)
+    pool = max(pools, key=by_frame.__getitem__)
+    node_of = measured.profile.stacks.node
+    threads = {row.thread for row in measured.profile.sampled if where[node_of[row.stack]]}
+    return {
+        **measured.share(weight_ns),
+        "pool": pools[pool],
+        "threads": len(threads),
+        "cpus": int(measured.profile.meta.get("n_cpus") or 0),
+    }
+
+
+def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Import statements, and the module whose import took most."""
+    frames = measured.profile.frames.values()
+    kinds = {f.id: _MODULE for f in frames if f.name == "<module>"}
+    kinds |= {f.id: _IMPORT for f in frames if f.name == IMPORT_KEPT and f.file in IMPORT_FILES}
+    where = measured.kinds(kinds, measured.frame)
+    states = bytes(descend(measured.parent, where, _TOP_MODULE))
+    weight_ns = measured.weight_ns(states.translate(_FROM_1))
+    if not weight_ns:
+        return None
+    top = take(measured.frame, nearest(measured.parent, states.translate(_IS_1)))
+    by_module = add_up(top, measured.self_ns, measured.n_frames, states.translate(_IS_1_OR_2))
+    frame = max(range(len(by_module)), key=by_module.__getitem__)
+    module = measured.labels.get(frame, "?")
+    name = module.removeprefix("<module> (").rpartition(":")[0].removesuffix("/__init__.py")
+    wall = measured.wall_ns / 1e9
+    return {**measured.share(weight_ns), "wall_seconds": wall, "module": name}
+
+
+def gil(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Threads that wait for the GIL, and the Python function that held it most of that time."""
+    if measured.waiting_ns < rule["least_share"] * measured.all_ns:
+        return None
+    waits: list[int] = []
+    held: list[tuple[int, int]] = []
+    threads = set()
+    for chunk in measured.profile.timeline():
+        for at_ns, place in zip(times(chunk), chunk.place, strict=True):
+            state = gil_name(place)
+            if state == "waiting":
+                waits.append(at_ns)
+                threads.add(chunk.thread)
+            elif state == "held":
+                held.append((at_ns, stack_of(place)))
+                threads.add(chunk.thread)
+    held.sort()
+    begins = [at_ns for at_ns, _ in held]
+    holders: Counter[int] = Counter()
+    for at_ns in waits[:: len(waits) // MOST_WAITS + 1]:
+        after = bisect_left(begins, at_ns)
+        near = [held[i] for i in (after - 1, after) if 0 <= i < len(held)]
+        if near:
+            stack = min(near, key=lambda each: abs(each[0] - at_ns))[1]
+            holders[measured.python_frames[measured.profile.stacks.node[stack]]] += 1
+    if not holders:
+        return None
+    (holder, n), *_rest = holders.most_common(1)
+    return {
+        **measured.share(measured.waiting_ns),
+        "threads": len(threads),
+        "holder": measured.labels.get(holder, "native code"),
+        "held": n / holders.total(),
+    }
+
+
+def tiny_calls(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """The function whose many short calls take most of the traced time."""
+    exact = measured.profile.exact
+    of_row = take(measured.frame, exact.node)
+    calls, total_ns = (
+        add_up(of_row, column, measured.n_frames) for column in (exact.calls, exact.total_ns)
+    )
+    limit_ns, least = rule["most_call_us"] * 1000, rule["least_calls"]
+    tiny = [
+        (total_ns[frame], frame)
+        for frame, n in enumerate(calls)
+        if n >= least and total_ns[frame] <= limit_ns * n
+    ]
+    if not tiny:
+        return None
+    taken_ns, frame = max(tiny)
+    per_call = taken_ns / calls[frame] / 1000
+    return {
+        "share": taken_ns / (sum(exact.self_ns) or 1),
+        "seconds": taken_ns / 1e9,
+        "calls": calls[frame],
+        "call_us": per_call,
+        "per_call": per_call,
+        "function": measured.labels[frame],
+    }
+
+
+def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """The Python function that native code of the rule calls, which takes most time."""
+    profile, names = measured.profile, _any_of(rule["callers"])
+    kinds = {f.id: _PYTHON for f in profile.frames.values() if f.kind == "python"}
+    kinds |= {
+        f.id: _CALLER
+        for f in profile.frames.values()
+        if f.kind == "native"
+        and any(
+            names.match(n) for n in (f.symbol or "", shorten_native(f.name), f.python_name or "")
+        )
+    }
+    tree = FoldedTree.of(profile)
+    states = descend(tree.parent, measured.kinds(kinds, tree.frame), _CALLED)
+    is_called = bytes(states).translate(_IS_2)
+    at = nearest(tree.parent, is_called)
+    weights: Counter[tuple[int, int]] = Counter()
+    for node in measured.nodes:
+        if top := at[tree.of_node[node]]:
+            weights[tree.frame[top], tree.frame[tree.parent[top]]] += measured.self_ns[node]
+    if not weights:
+        return None
+    ((frame, caller), weight_ns), *_rest = weights.most_common(1)
+    if weight_ns < rule["least_share"] * measured.all_ns:
+        return None
+    exact = profile.exact
+    calls = sum(
+        n
+        for node, n in zip(exact.node, exact.calls, strict=True)
+        if is_called[tree.of_node[node]] and tree.frame[tree.of_node[node]] == frame
+    )
+    label = measured.labels
+    evidence = {"function": label[frame], "caller": label[caller], "calls": calls}
+    return {**measured.share(weight_ns), **evidence}
+
+
+def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Few samples, for the program hardly ran."""
+    meta, cpu_ns = measured.profile.meta, measured.profile.process.cpu_ns
+    if meta.get("clock") != "cpu" or meta.get("mode") == "trace" or not measured.wall_ns:
+        return None
+    if cpu_ns is None:
+        return None
+    return {
+        "samples": measured.samples,
+        "wall": measured.wall_ns / 1e9,
+        "wall_seconds": measured.wall_ns / 1e9,
+        "cpu": cpu_ns / 1e9,
+        "cpu_share": cpu_ns / measured.wall_ns,
+    }
+
+
+def lost(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Signals without a sample."""
+    signals = sum(thread.signals for thread in measured.profile.threads.values())
+    reasons: Counter[str] = Counter()
+    for loss in measured.profile.losses:
+        reasons[loss.reason.replace("_", " ")] += loss.samples
+    if not signals or not reasons:
+        return None
+    share = reasons.total() / signals
+    return {"share": share, "signals": signals, "reasons": ", ".join(reasons)}
+
+
+def broken(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Stacks that are not whole."""
+    shares = stack_quality(measured.profile)
+    gapped, truncated = shares[GAPPED], shares[TRUNCATED]
+    share = gapped + truncated
+    return {"share": share, "gapped": gapped, "truncated": truncated, "samples": measured.samples}
+
+
+MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
+    "spinning": spun,
+    "imports": imports,
+    "gil": gil,
+    "tiny_calls": tiny_calls,
+    "called_from_c": called_from_c,
+    "below": below,
+    "waiting": waiting,
+    "lost": lost,
+    "broken": broken,
+}

@@ -1,0 +1,95 @@
+"""One thing that stands out, argv[1], for a second or two of CPU time; `clean`: nothing does."""
+
+import gc
+import mmap
+import sys
+import threading
+import time
+
+
+def until(seconds, work):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        work()
+
+
+def count(n=100_000):
+    x = 0
+    for at in range(n):
+        x = (x * 31 + at) & 0xFFFF
+    return x
+
+
+def clean():
+    until(0.6, count)
+
+
+def gil():
+    threads = [threading.Thread(target=until, args=(1, count)) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
+def tiny(x):
+    return x + 1
+
+
+def tiny_calls():
+    x = 0
+    for _ in range(2_000_000):
+        x = tiny(x)
+
+
+def key(row):
+    return sum(map(ord, row))
+
+
+def called_from_c():
+    rows = [f"row {at * 7919 % 100_003}" * 20 for at in range(4000)]
+    until(1, lambda: sorted(rows, key=key))
+
+
+class Node:
+    pass
+
+
+def collection():
+    nodes = [Node() for _ in range(100_000)]
+    for each in nodes:
+        each.me = each
+    until(0.6, gc.collect)
+
+
+def touch():
+    with mmap.mmap(-1, 32 << 20) as memory:
+        for at in range(0, 32 << 20, 4096):
+            memory[at] = 1
+
+
+def page_faults():
+    until(0.6, touch)
+
+
+def allocation():
+    until(1, lambda: [bytes(600) for _ in range(1000)])
+
+
+def imports():
+    import planted_module  # noqa: F401
+
+
+def waiting():
+    time.sleep(1.5)
+
+
+def spinning():
+    import torch
+
+    torch.set_num_threads(4)
+    one = torch.randn(64, 4096)
+    until(1.5, lambda: (one + 1).sum())
+
+
+globals()[sys.argv[1]]()
