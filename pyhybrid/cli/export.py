@@ -60,7 +60,7 @@ class Export:
         parser.add_argument(
             "--all-frames",
             action="store_true",
-            help="folded: with plumbing, and each nameless function by its address",
+            help="folded, html: with plumbing; folded: each nameless function by its address",
         )
         parser.add_argument(
             "--bundle",
@@ -106,8 +106,10 @@ class Export:
             raise UsageError("--min-time is for folded, pstats and callgrind")
         if args.output and Lttng.name in args.format:
             raise UsageError("lttng goes to LTTng's session: -o is for the other formats")
-        if (args.full_names or args.all_frames) and Folded.name not in args.format:
-            raise UsageError("--full-names and --all-frames are for folded")
+        if args.full_names and Folded.name not in args.format:
+            raise UsageError("--full-names is for folded")
+        if args.all_frames and not {Folded.name, Html.name} & set(args.format):
+            raise UsageError("--all-frames is for folded and html")
         if (args.no_inlines or args.debuginfod) and AS_RECORDED.issuperset(args.format):
             others = ", ".join(name for name in EXPORTERS if name not in AS_RECORDED)
             raise UsageError(f"--no-inlines and --debuginfod are for {others}")
@@ -138,6 +140,7 @@ class Export:
                     exporter.all_frames = args.all_frames
                 if isinstance(exporter, Html):
                     exporter.with_source, exporter.notes = not args.no_source, notes
+                    exporter.all_frames = args.all_frames
                 if isinstance(exporter, Perf | Pprof):
                     exporter.exact_times = args.exact_times
                 if isinstance(exporter, Folded | PStats | Callgrind):

@@ -123,8 +123,8 @@ class Report:
             raise UsageError("--by-class goes with --modules")
         if args.tree and args.json:
             raise UsageError("the call tree is not given as JSON: --tree goes without --json")
-        if args.html and (args.json or args.all_frames or args.full_names or args.min_time):
-            raise UsageError("--html goes without --json, --all-frames, --full-names, --min-time")
+        if args.html and (args.json or args.full_names or args.min_time):
+            raise UsageError("--html goes without --json, --full-names, --min-time")
         if (args.output or args.open or args.no_source) and not args.html:
             raise UsageError("-o, --open and --no-source are for --html")
         if args.slowest and not args.calls:
@@ -184,6 +184,7 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
 def _write_page(profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
     page = Html()
     page.notes, page.with_source = notes, not args.no_source
+    page.all_frames = args.all_frames
     prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
     path = args.output or page.default_path(profile, prefix)
     output = export_to(page, profile, path, in_place=bool(args.output))

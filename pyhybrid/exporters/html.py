@@ -18,12 +18,15 @@ from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.summary import as_json, summarize
 
+FEW_PATHS = 20_000  # sampled ones; all their frames take some 10 bytes each
+
 
 class Html(Exporter):
     """Writes the page."""
 
     name = "html"
     help = "a page for a browser, which holds all it needs: flame graph, table, threads, source"
+    all_frames = False  # paths with plumbing are there, too, also where they are many
     with_source = True  # source text that the program's files have
     notes: Sequence[str] = ()  # what to say of the choice of samples
 
@@ -34,7 +37,8 @@ class Html(Exporter):
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write the page."""
         strings, columns = Strings(), Columns()
-        tree = Tree(profile, strings)
+        plumbing = self.all_frames or len(profile.sampled) < FEW_PATHS
+        tree = Tree(profile, strings, plumbing)
         tree.add_frames(columns)
         tree.add_nodes(columns)
         n_exact, unit_ns = tree.add_exact(columns)
@@ -59,6 +63,7 @@ class Html(Exporter):
             "threads": _threads(profile, n_samples, n_exact),
             "sources": known,
             "n_calls": n_calls,
+            "plumbing": plumbing,
         }
         program, *arguments = profile.process.argv or ["?"]
         title = " ".join([os.path.basename(program), *arguments])

@@ -51,6 +51,7 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
         frames{" "}
         <select value={state.frames} onChange={(event) => change({ frames: event.currentTarget.value as Frames, focus: [] })}>
           <option value="all">all</option>
+          {profile.meta.plumbing && <option value="plumbing">all, with plumbing</option>}
           <option value="python">Python only</option>
           <option value="native">native only</option>
         </select>
@@ -73,7 +74,7 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
       {profile.hasExact && profile.nSamples > 0 && (
         <label title="what the width of a box is">
           width{" "}
-          <select value={state.measure} disabled={!hasExact} onChange={(event) => change({ measure: event.currentTarget.value as State["measure"], focus: [] })}>
+          <select value={state.measure} disabled={!hasExact || state.frames === "plumbing"} onChange={(event) => change({ measure: event.currentTarget.value as State["measure"], focus: [] })}>
             <option value="samples">samples</option>
             <option value="exact">exact time</option>
           </select>

@@ -102,6 +102,7 @@ interface Meta {
   threads: { name: string; tid: number; samples: number; exact: number; cpu_ns: number | null; lost: number }[];
   sources: SourceFile[];
   n_calls: number;
+  plumbing: boolean;
 }
 
 export const STATES = ["returned", "raised", "partial"];
@@ -137,6 +138,8 @@ export class Profile {
   readonly nFrames: number;
   readonly parent: Uint32Array;
   readonly frame: Column;
+  /** The paths that were sampled, with all their frames. */
+  readonly plumbing: { parent: Uint32Array; frame: Column; ofLeaf: Column };
   readonly leaf: Column;
   readonly time: Float64Array;
   readonly state: Column;
@@ -177,6 +180,7 @@ export class Profile {
     this.nFrames = this.frames.name.length;
     this.parent = back(of("node.up"));
     this.frame = of("node.frame");
+    this.plumbing = { parent: back(of("plumbing.up")), frame: of("plumbing.frame"), ofLeaf: of("leaf.plumbing") };
     this.leaf = of("sample.leaf");
     this.state = of("sample.state");
     this.leafNode = of("leaf.node");

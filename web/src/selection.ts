@@ -27,7 +27,7 @@ export interface Sums {
   own: number;
   /** By leaf of the profile, for lines. */
   leaves: Float64Array;
-  /** By node; null: exact figures are not kept by time, by state, or of native code. */
+  /** By node; null: exact figures are not kept by time or state, and those of native code or plumbing are not here. */
   exact: { calls: Float64Array; total: Float64Array; self: Float64Array } | null;
 }
 
@@ -77,8 +77,9 @@ export class Chooser {
       if (!counts[i]) continue;
       const weight = leaves[i]! * profile.period;
       leaves[i] = weight;
-      const node = tree.ofNode ? tree.ofNode[profile.leafNode[i]!]! : profile.leafNode[i]!;
-      if (!node && choice.frames !== "all") {
+      const known = profile.leafNode[i]!;
+      const node = tree.ofLeaf ? tree.ofLeaf[i]! : tree.ofNode ? tree.ofNode[known]! : known;
+      if (!node && (choice.frames === "python" || choice.frames === "native")) {
         leaves[i] = 0; // no frame of it is shown
         continue;
       }
@@ -106,7 +107,7 @@ export class Chooser {
   }
 
   private exactOf(choice: Choice, tree: Tree): Sums["exact"] {
-    if (!hasExact(this.profile, choice)) return null;
+    if (!hasExact(this.profile, choice) || choice.frames === "plumbing") return null;
     const { exact } = this.profile;
     const [calls, total, self] = [new Float64Array(tree.size), new Float64Array(tree.size), new Float64Array(tree.size)];
     for (const thread of this.threads(choice)) {

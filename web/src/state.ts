@@ -62,7 +62,7 @@ export function fromHash(hash: string, initial: State): State {
     view: oneOf<View>(get("view"), VIEWS, initial.view),
     measure: oneOf<Measure>(get("measure"), ["samples", "exact"], initial.measure),
     threads: numbers(get("threads")),
-    frames: oneOf<Frames>(get("frames"), ["all", "python", "native"], "all"),
+    frames: oneOf<Frames>(get("frames"), ["all", "plumbing", "python", "native"], "all"),
     gil: oneOf<Gil>(get("gil"), ["any", "held", "waiting", "neither"], "any"),
     from: whole(get("from")),
     to: whole(get("to")),

@@ -2,10 +2,9 @@
 import { INTERPRETER, KERNEL, NATIVE, NOT_FIRST, PSEUDO, PYTHON, REGION, RUN, type Profile } from "./profile";
 import type { Column } from "./columns";
 
-export type Frames = "all" | "python" | "native";
+export type Frames = "all" | "plumbing" | "python" | "native";
 
-const KEPT: Record<Frames, number[]> = {
-  all: [PYTHON, NATIVE, INTERPRETER, KERNEL, REGION, PSEUDO],
+const KEPT = {
   python: [PYTHON, REGION, PSEUDO],
   native: [NATIVE, INTERPRETER, KERNEL, PSEUDO],
 };
@@ -15,12 +14,13 @@ export class Tree {
   readonly nextSibling: Uint32Array;
   private outer: Uint8Array | null = null;
 
-  /** `ofNode`: the node of this tree that stands for one of the profile's. */
+  /** `ofNode`: the node of this tree that stands for one of the profile's; `ofLeaf`: for a leaf. */
   constructor(
     readonly parent: Uint32Array,
     readonly frame: Column,
     readonly ofNode: Uint32Array | null,
     private readonly profile: Profile,
+    readonly ofLeaf: Column | null = null,
   ) {
     this.firstChild = new Uint32Array(parent.length);
     this.nextSibling = new Uint32Array(parent.length);
@@ -78,7 +78,8 @@ export class Tree {
 }
 
 export function treeOf(profile: Profile, frames: Frames): Tree {
-  if (frames === "all") return new Tree(profile.parent, profile.frame, null, profile);
+  if (frames === "all" || (frames === "plumbing" && !profile.meta.plumbing)) return new Tree(profile.parent, profile.frame, null, profile);
+  if (frames === "plumbing") return new Tree(profile.plumbing.parent, profile.plumbing.frame, null, profile, profile.plumbing.ofLeaf);
   const kept = KEPT[frames];
   const { kind, flags } = profile.frames;
   // Where native frames may be missing no Python one is, so that is no matter among these.

@@ -23,9 +23,10 @@ class Samples:
         self._profile, self._strings = profile, strings
         self._parents, self._places = [0], [(0, 0)]  # of paths by line: (file, line)
         of_stack = self._paths_by_line()
-        nodes = take(tree.folded.of_node, array("I", profile.stacks.node))
+        nodes = array("I", profile.stacks.node)
         self._leaf_of_stack, first = pairs(nodes, of_stack)
-        self._leaf_node = take(nodes, first)
+        self._leaf_whole = [tree.with_plumbing(node) for node in take(nodes, first)]
+        self._leaf_node = take(tree.folded.of_node, take(nodes, first))
         self._leaf_place = take(of_stack, first)
 
     def _paths_by_line(self) -> "array[int]":
@@ -90,6 +91,7 @@ class Samples:
         columns.add("weight.at", steps(at))
         columns.add("weight.periods", periods)
         columns.add("leaf.node", (self._leaf_node[leaf] for leaf in used))
+        columns.add("leaf.plumbing", (self._leaf_whole[leaf] for leaf in used))
         columns.add("leaf.place", (self._leaf_place[leaf] for leaf in used))
         columns.add("place.up", (row - parent for row, parent in enumerate(self._parents)))
         columns.add("place.file", (file for file, _ in self._places))

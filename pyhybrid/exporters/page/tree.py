@@ -39,16 +39,33 @@ class Strings:
 class Tree:
     """The folded tree of a profile, with the page's own numbers of its frames."""
 
-    def __init__(self, profile: Profile, strings: Strings) -> None:
-        """Fold it."""
+    def __init__(self, profile: Profile, strings: Strings, plumbing: bool) -> None:
+        """Fold it; with `plumbing` the sampled paths are there as they were, too."""
         self._profile, self._strings = profile, strings
         self.folded = FoldedTree.of(profile)
         self.n_nodes = len(self.folded.parent)
         self._by_thread = calls_by_thread(profile)
         counted = (frame for _, frame in self._by_thread)
         kept = (profile.nodes.frame[call.node] for call in profile.calls)
-        used = sorted({*self.folded.frame, *counted, *kept} - {0})
+        frame_of = profile.nodes.frame
+        self._sampled = self._sampled_nodes() if plumbing else {0: 0}
+        sampled = (frame_of[node] for node in self._sampled)
+        used = sorted({*self.folded.frame, *counted, *kept, *sampled} - {0})
         self._number = {frame: at for at, frame in enumerate(used, 1)}
+
+    def _sampled_nodes(self) -> dict[int, int]:
+        """The nodes of all paths that were sampled, with plumbing: the page's number of each."""
+        stacks, parent = self._profile.stacks, self._profile.nodes.parent
+        found = {0}
+        for node in {stacks.node[row.stack] for row in self._profile.sampled}:
+            while node not in found:
+                found.add(node)
+                node = parent[node]
+        return {node: at for at, node in enumerate(sorted(found))}
+
+    def with_plumbing(self, node: int) -> int:
+        """The page's number of a node of the profile's, among those that were sampled."""
+        return self._sampled.get(node, 0)
 
     def number(self, frame: int) -> int:
         """The page's number of a frame."""
@@ -92,10 +109,17 @@ class Tree:
         return os.path.basename(path), path
 
     def add_nodes(self, columns: Columns) -> None:
-        """The paths: how far back each one's parent is, and its function."""
+        """The paths: how far back each one's parent is, and its function; and those that were
+        sampled with all their frames."""
         parent, frame = self.folded.parent, self.folded.frame
         columns.add("node.up", array("I", map(int.__sub__, range(self.n_nodes), parent)))
         columns.add("node.frame", array("I", (self._number.get(each, 0) for each in frame)))
+
+        nodes, numbers = self._profile.nodes, self._sampled
+        up = (at - numbers[nodes.parent[node]] for node, at in numbers.items())
+        columns.add("plumbing.up", up)
+        frames = (self._number.get(nodes.frame[node], 0) for node in numbers)
+        columns.add("plumbing.frame", frames)
 
     def add_exact(self, columns: Columns) -> tuple[list[int], int]:
         """What events counted of each path, thread by thread: how many rows each thread has, and
