@@ -110,7 +110,7 @@ function drawLane(context: CanvasRenderingContext2D, thread: Thread, profile: Pr
   for (let i = thread.begin; i < thread.end; i++) {
     const state = profile.state[i]!;
     const gil = (state & ~OFF_CPU) % 3;
-    const row = state & OFF_CPU ? 3 : gil === HELD ? 0 : gil === WAITING ? 2 : 1;
+    const row = gil === WAITING ? 2 : state & OFF_CPU ? 3 : gil === HELD ? 0 : 1;
     // A sample stands for the time before it.
     let left = profile.periods[i]! * profile.period;
     for (let at = Math.min(columns - 1, Math.floor(profile.time[i]! / perColumn)); left > 0 && at >= 0; at--) {
