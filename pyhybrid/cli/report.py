@@ -102,6 +102,9 @@ class Report:
             action="store_true",
             help="--tree: native names with parameters and generic arguments",
         )
+        parser.add_argument(
+            "--imports", action="store_true", help="--tree: what import statements run, too"
+        )
         add_selection(parser)
         add_debug_info(parser)
         parser.add_argument(
@@ -170,7 +173,7 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
         write_lines(notes, sys.stdout)
         print_lines(selected, sys.stdout)
     elif args.tree:
-        how = args.min_time, args.all_frames, args.full_names
+        how = args.min_time, args.all_frames, args.full_names, args.imports
         write_lines([*notes, *tree_lines(selected, *how)], sys.stdout)
     else:
         summary = summarize(selected, [], notes, args.min_time, args.all_frames)

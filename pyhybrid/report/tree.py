@@ -2,7 +2,7 @@
 
 Python functions carry what the events counted; native ones the share of the samples that fell in
 them or below.  All threads are one tree.  What is small is left out and counted; a run of native
-frames that only call one another is one line.
+frames that only call one another is one line, and so is what import statements run.
 """
 
 from array import array
@@ -13,23 +13,30 @@ from operator import eq, mul
 from pyhybrid._profile import add_up, at_least, inclusive, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
 from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.labels import Labels, declared_at
+from pyhybrid.views.labels import Labels, declared_at, module_of
 
 LEAST_SHARE = 0.01  # of all samples, or of all time where there are none
 MAX_LINES = 200
+N_MODULES = 3  # that are named where their imports are one line
 STEP = "  "
 
 
 def tree_lines(
-    profile: Profile, min_time_ns: int = 0, all_frames: bool = False, full_names: bool = False
+    profile: Profile,
+    min_time_ns: int = 0,
+    all_frames: bool = False,
+    full_names: bool = False,
+    imports: bool = False,
 ) -> Iterator[str]:
     """The lines; paths below 1 % or `min_time_ns` are left out.
 
-    With `all_frames` nothing is folded, and each frame has a line of its own.
+    With `all_frames` nothing is folded, and each frame has a line of its own; with `imports` what
+    import statements run has, too.
     """
     labels = Labels(profile, full_names, all_frames).of_frame
-    view = _View(profile, labels, min_time_ns, all_frames)
+    view = _View(profile, labels, min_time_ns, all_frames, imports or all_frames)
     yield "     total       calls  samples  function"
     yield from view.lines()
 
@@ -42,11 +49,18 @@ class _View:
     """
 
     def __init__(
-        self, profile: Profile, labels: dict[int, str], min_time_ns: int, all_frames: bool
+        self,
+        profile: Profile,
+        labels: dict[int, str],
+        min_time_ns: int,
+        all_frames: bool,
+        imports: bool,
     ) -> None:
         self._tree = tree = FoldedTree.of(profile, all_frames)
         self._labels, self._all_frames = labels, all_frames
         self._frames = profile.frames
+        frames = () if imports else profile.frames.values()
+        self._importing = {f.id for f in frames if f.name == IMPORT_KEPT and f.file in IMPORT_FILES}
         n = len(tree.parent)
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
         counted = tree.of_program(profile)
@@ -81,8 +95,21 @@ class _View:
                 least_ns = max(self._least_weight_ns, self._least_time_ns)
                 yield f"(and more: try --min-time {least_ns // 500_000 or 1}ms)"
                 return
+            if self._tree.frame[node] in self._importing:
+                yield self._figures(node) + STEP * depth + self._imported(node)
+                continue
             yield self._figures(node) + STEP * depth + " > ".join(names)
             todo += [(depth + 1, child) for child in self._shown(last)[::-1]]
+
+    def _imported(self, node: int) -> str:
+        """What stands for the imports at a place."""
+        below, n_lines = self._shown(node), 0
+        names = [module_of(self._labels[self._tree.frame[each]]) for each in below[:N_MODULES]]
+        more = ", …" if len(below) > N_MODULES else ""
+        while below:
+            n_lines += len(below)
+            below = [child for each in below for child in self._children[each]]
+        return f"[import {', '.join(names) or '…'}{more}] (lines with --imports: {n_lines})"
 
     def _shown(self, node: int) -> list[int]:
         """The children that are large by samples or by time, the largest first."""

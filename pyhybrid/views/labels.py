@@ -137,6 +137,13 @@ class Labels:
         return name + INLINED * frame.inlined
 
 
+def module_of(label: str) -> str:
+    """The module whose `<module>` has this label: `torch.nn`, as far as its file tells."""
+    file = label.removeprefix("<module> (").rpartition(":")[0]
+    name = file.removesuffix(".py").removesuffix("/__init__")
+    return os.path.basename(name) if name.startswith("/") else name.replace("/", ".") or label
+
+
 def declared_at(frame: Frame) -> str:
     """`file.cpp:12`, of a native function whose declaration debug information knows; else ""."""
     if frame.kind != "native" or not frame.file:

@@ -27,7 +27,7 @@ from pyhybrid.symbols.plumbing import (
     plain_symbol,
 )
 from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.labels import Labels, shorten_native
+from pyhybrid.views.labels import Labels, module_of, shorten_native
 from pyhybrid.views.spinning import spinning
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
 
@@ -181,10 +181,9 @@ def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
     top = take(measured.frame, nearest(measured.parent, states.translate(_IS_1)))
     by_module = add_up(top, measured.self_ns, measured.n_frames, states.translate(_IS_1_OR_2))
     frame = max(range(len(by_module)), key=by_module.__getitem__)
-    module = measured.labels.get(frame, "?")
-    name = module.removeprefix("<module> (").rpartition(":")[0].removesuffix("/__init__.py")
+    module = module_of(measured.labels[frame]) if frame else "?"
     wall = measured.wall_ns / 1e9
-    return {**measured.share(weight_ns), "wall_seconds": wall, "module": name}
+    return {**measured.share(weight_ns), "wall_seconds": wall, "module": module}
 
 
 def gil(measured: Measured, rule: dict[str, Any]) -> Evidence:

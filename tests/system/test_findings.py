@@ -53,7 +53,7 @@ def test_planted(pyhybrid: Callable[..., Run], what: str, rule: str, says: str) 
 def test_imports(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "planted_module.py").write_text(MODULE)
     finding = found(pyhybrid, "imports", PYTHONPATH=str(tmp_path))["imports"]
-    assert finding.evidence["module"] == "planted_module.py"
+    assert finding.evidence["module"] == "planted_module"
     assert finding.share > 0.5
     text = pyhybrid("report", "--no-inlines").result.stdout
     assert f"found    {finding.text}" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support import Run
@@ -72,3 +73,18 @@ def test_slow_calls_only(pyhybrid: Callable[..., Run]) -> None:
     pyhybrid("-t", "add", "-t", "outer", "--format", "folded", "-c", PROGRAM)
     tree = lines_of(pyhybrid, "--slower-than", "add=1ms")
     assert tree["add"][1].split() == ["100.0%"]
+
+
+def test_imports_are_one_line(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "slow_module.py").write_text("import time\nwhile time.process_time() < 0.5: pass\n")
+    program = "def load():\n import slow_module\nload()"
+    environment = {"PYTHONPATH": str(tmp_path)}
+    pyhybrid("--format", "folded", "--mode", "trace", "-c", program, env=environment)
+    folded, whole = (
+        pyhybrid("report", "--tree", *options).result.stdout for options in ((), ("--imports",))
+    )
+    (line,) = (line for line in folded.splitlines() if "[import slow_module]" in line)
+    assert line.endswith("(lines with --imports: 1)")
+    assert "<module> (slow_module.py" not in folded
+    assert "<module> (slow_module.py" in whole
+    assert "[import " not in whole
