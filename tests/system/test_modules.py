@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from exact_support import check_exact, check_halves
+from exact_support import check_exact
 from support import TARGETS, Run, check_invariants, made_once, paths
 
 from pyhybrid.profile_file.profile import Profile
@@ -97,13 +97,20 @@ def test_each_module_has_its_path_and_calls(profile: Profile) -> None:
 def test_both_halves_agree(profile: Profile) -> None:
     check_invariants(profile)
     check_exact(profile)
-    check_halves(profile)
     nodes, frames = profile.nodes, profile.frames
     exact = {row.node: row for row in profile.exact}
     for node, row in exact.items():
         if frames[nodes.frame[node]].is_object:
             below = [each for each in exact if nodes.parent[each] == node]
             assert row.total_ns == sum(exact[each].total_ns for each in below)
+    for sampled in profile.sampled:
+        node, path = profile.stacks.node[sampled.stack], []
+        while node:
+            path.append(node)
+            node = nodes.parent[node]
+        if any(frames[nodes.frame[each]].is_object for each in path):
+            python = [each for each in path if frames[nodes.frame[each]].kind == "python"]
+            assert exact.keys() >= set(python[1:])  # the innermost one may just begin
     way = ["Net", "Net.layers.2", "Net.layers.2.fc", "Linear.forward", "spin"]
     found = 0
     for samples, _, names in paths(profile):
