@@ -104,12 +104,14 @@ class _View:
     def _imported(self, node: int) -> str:
         """What stands for the imports at a place."""
         below, n_lines = self._shown(node), 0
-        names = [module_of(self._labels[self._tree.frame[each]]) for each in below[:N_MODULES]]
-        more = ", …" if len(below) > N_MODULES else ""
+        labels = [self._labels[self._tree.frame[each]] for each in below]
+        names = [module_of(label) for label in labels if label.startswith("<module> (")]
+        more = ", …" if len(names) > N_MODULES else ""
         while below:
             n_lines += len(below)
             below = [child for each in below for child in self._children[each]]
-        return f"[import {', '.join(names) or '…'}{more}] (lines with --imports: {n_lines})"
+        modules = ", ".join(names[:N_MODULES]) or "…"
+        return f"[import {modules}{more}] (lines with --imports: {n_lines})"
 
     def _shown(self, node: int) -> list[int]:
         """The children that are large by samples or by time, the largest first."""
