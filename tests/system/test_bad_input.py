@@ -46,7 +46,7 @@ USAGE = {
     "export without format": (["export", "out.pyhybrid"], "-f"),
     "two views": (["report", "--lines", "--tree"], "not allowed"),
     "the tree as JSON": (["report", "--tree", "--json"], "--json"),
-    "names of another format": (["export", "-f", "perf", "--all-frames"], "are for folded"),
+    "names of another format": (["export", "-f", "perf", "--all-frames"], "is for folded and html"),
     "export in an unknown format": (["export", "-f", "pdf"], "pdf"),
 }
 
