@@ -5,6 +5,7 @@ over these by function.  There may be a million calls: those of one turn, nearly
 """
 
 import json
+import struct
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -79,7 +80,13 @@ class _Rows:
         *self.columns, self.n_whole, serials, places, lengths, n_damaged = columns[:12]
         self._usage_rows, self._usage_places = columns[12:]
         spool.n_damaged += n_damaged
-        self.attributes = list(zip(serials, places, lengths, strict=True))
+        self.attributes: dict[int, str] = {}  # JSON, by serial, of those calls that have any
+        view = memoryview(self.bytes)
+        for serial, at, length in zip(serials, places, lengths, strict=True):
+            try:
+                self.attributes[serial] = as_json(view[at : at + length])
+            except (ValueError, struct.error):
+                spool.n_damaged += 1
         self.n = len(self.columns[0])
         self.ids = array("I", range(before, before + self.n + 1))
         self.ids[0] = 0
@@ -107,11 +114,6 @@ class _Rows:
         used = call_usage(self.bytes, self._usage_places)
         return take(self.ids, self._usage_rows), *used
 
-    def attributes_by_serial(self) -> dict[int, str]:
-        """JSON, of those calls that have any."""
-        view = memoryview(self.bytes)
-        return {serial: as_json(view[at : at + n]) for serial, at, n in self.attributes}
-
 
 def kept_calls(
     spool: Spool, ticks: Ticks, threads: dict[int, int], nodes: dict[int, memoryview]
@@ -138,7 +140,7 @@ def kept_calls(
     for rows in all_rows:
         kept.whole.append(rows.whole(first))
         kept.usage.append(rows.usage())
-        attributes = rows.attributes_by_serial()
+        attributes = rows.attributes
         if attributes:
             ids.update(zip(rows.columns[1][: rows.n_whole], kept.whole[-1].id, strict=True))
             known = ((text, ids.get(serial)) for serial, text in attributes.items())

@@ -10,7 +10,7 @@
 
 /* What the stacks of one sample are found with. */
 struct finder {
-    struct caller_stacks *callers;
+    struct way_up *way;
     struct stacks *tree;
     struct canonical *words;
     struct exact_thread *thread;
@@ -25,7 +25,6 @@ void caller_stacks_forget(struct caller_stacks *c)
 void caller_stacks_free(struct caller_stacks *c)
 {
     map_memory_free(c->place, c->bytes);
-    map_memory_free(c->way, c->way_bytes);
 }
 
 /* The canonical word of an exact node, which has no instruction.  0: not yet. */
@@ -44,7 +43,7 @@ static uint64_t word_of(const struct finder *f, uint32_t node)
 static bool descend(const struct finder *f, uint32_t above, uint32_t node, uint64_t raw, bool plain,
                     uint32_t *stack)
 {
-    struct caller_stacks *c = f->callers;
+    struct way_up *way = f->way;
     struct exact_drained *drained = f->thread->drained;
     size_t n = 0;
     for (uint32_t at = node; at != above; at = exact_read_node(f->thread, at)->parent) {
@@ -52,20 +51,20 @@ static bool descend(const struct finder *f, uint32_t above, uint32_t node, uint6
             *stack = at ? drained[at].stack : 0;
             break;
         }
-        if (!map_memory_grow(&c->way, &c->way_bytes, n + 1, sizeof *c->way))
+        if (!map_memory_grow(&way->node, &way->bytes, n + 1, sizeof *way->node))
             return true;
-        c->way[n++] = at;
+        way->node[n++] = at;
     }
     while (n--) {
         uint64_t word = raw && !n ? canonical_word(f->words, raw) : 0;
         bool waits = raw && !n && !word && !f->now;
         int full;
-        if (waits || (!word && !(word = word_of(f, c->way[n]))))
+        if (waits || (!word && !(word = word_of(f, way->node[n]))))
             return false;
         if (!stacks_is_full(f->tree, *stack))
             *stack = stacks_child(f->tree, *stack, word, &full);
         if (plain)
-            drained[c->way[n]].stack = *stack;
+            drained[way->node[n]].stack = *stack;
     }
     return true;
 }
@@ -98,12 +97,12 @@ static bool take_notes(struct caller_stacks *c, const struct codes *codes,
     return true;
 }
 
-bool caller_stacks_find(struct caller_stacks *c, struct stacks *tree, struct canonical *words,
-                        const struct codes *codes, const struct sample_record *r, bool now,
-                        uint32_t *stack)
+bool caller_stacks_find(struct caller_stacks *c, struct way_up *way, struct stacks *tree,
+                        struct canonical *words, const struct codes *codes,
+                        const struct sample_record *r, bool now, uint32_t *stack)
 {
     struct exact_thread *t = r->base_thread;
-    struct finder f = {c, tree, words, t, now};
+    struct finder f = {way, tree, words, t, now};
     uint32_t base = (uint32_t)r->base_node, above = 0;
     *stack = 0;
     if (!r->n_places || !take_notes(c, codes, r))

@@ -25,8 +25,12 @@ struct caller_stacks {
     size_t bytes;
     uint32_t n_places, n_stacks;    /* that are known; whose stack is known, too */
     uint32_t base_node, base_stack; /* of the last sample; 0: not known */
-    uint32_t *way;                  /* from one node up to another */
-    size_t way_bytes;
+};
+
+/* From one node up to another: room for it, whatever thread's. */
+struct way_up {
+    uint32_t *node;
+    size_t bytes;
 };
 
 /* Addresses may mean other libraries now. */
@@ -35,8 +39,8 @@ void caller_stacks_free(struct caller_stacks *c);
 
 /* The stack of r->base_node, in `tree`.  False: not yet, for a code object's record has not come (with `now`, it goes
  * without). */
-bool caller_stacks_find(struct caller_stacks *c, struct stacks *tree, struct canonical *words,
-                        const struct codes *codes, const struct sample_record *r, bool now,
-                        uint32_t *stack);
+bool caller_stacks_find(struct caller_stacks *c, struct way_up *way, struct stacks *tree,
+                        struct canonical *words, const struct codes *codes,
+                        const struct sample_record *r, bool now, uint32_t *stack);
 
 #endif

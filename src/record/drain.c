@@ -48,6 +48,7 @@ struct drain {
     struct canonical *words;
     struct trace_drain *exact; /* NULL: only samples */
     const struct codes *codes; /* of the exact half */
+    struct way_up way;
     struct stacks tree;
     struct stacks kernel; /* the kernel's call chains alone, outermost first */
     uint64_t until_ns;    /* samples up to here can be drained */
@@ -80,6 +81,7 @@ void drain_free(struct drain *d)
         return;
     trace_drain_free(d->exact);
     sample_segments_free(&d->segments);
+    map_memory_free(d->way.node, d->way.bytes);
     canonical_free(d->words);
     if (d->tree.parent)
         stacks_free(&d->tree);
@@ -148,7 +150,7 @@ static uint32_t intern(struct drain *d, struct drain_thread *own, const struct s
     if (last->epoch != d->epoch)
         caller_stacks_forget(&own->callers);
     if (r->base_thread &&
-        !caller_stacks_find(&own->callers, &d->tree, d->words, d->codes, r, now, &id))
+        !caller_stacks_find(&own->callers, &d->way, &d->tree, d->words, d->codes, r, now, &id))
         return 0;
     if (id && stacks_is_full(&d->tree, id))
         return id;

@@ -80,8 +80,10 @@ struct walk_room {
 struct callers {
     const struct exact_thread *of; /* whose stack */
     size_t max;
-    struct caller_note *note;
-    uint64_t *since;  /* the activation's begin; one more than there are notes */
+    struct caller_place {
+        uint64_t since; /* the activation's begin */
+        struct caller_note note;
+    } *place;         /* the last one has no note */
     uint32_t n_since; /* places that were noted, ever */
     uint32_t n_told;  /* places that the drain knows as they are */
 };

@@ -45,8 +45,7 @@ static struct thread *lay_out(struct layout *l, const struct thread_limits *limi
     void *ring = piece(l, limits->ring_bytes);
     struct walk_room full = room(l, limits->max_frames, ENTRIES_MAX);
     struct callers callers = {.max = limits->max_frames};
-    callers.note = piece(l, callers.max * sizeof *callers.note);
-    callers.since = piece(l, (callers.max + 1) * sizeof *callers.since);
+    callers.place = piece(l, (callers.max + 1) * sizeof *callers.place);
     if (!l->base)
         return NULL;
     thread_use_room(t, &first);

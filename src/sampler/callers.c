@@ -19,7 +19,7 @@ static uint64_t where(const struct exact *x, struct py_reader *r, const struct e
  * a region lasts its function goes on. */
 static bool is_noted(const struct callers *c, uint32_t place, const struct exact_frame *f)
 {
-    return place < c->n_since && c->since[place] == f->since &&
+    return place < c->n_since && c->place[place].since == f->since &&
            (f->flags & (EXACT_RECORDED | EXACT_REGION)) == EXACT_RECORDED;
 }
 
@@ -37,9 +37,9 @@ void callers_note(struct callers *c, const struct unwind *u, const struct exact 
     struct py_reader reader;
     pyframe_read_begin(&reader, u);
     for (; i && !is_noted(c, i, &stack[i]); i--) {
-        c->since[i] = stack[i].since;
-        c->note[i - 1].node = stack[i - 1].node->id;
-        c->note[i - 1].at = where(x, &reader, &stack[i - 1]);
+        c->place[i].since = stack[i].since;
+        c->place[i - 1].note.node = stack[i - 1].node->id;
+        c->place[i - 1].note.at = where(x, &reader, &stack[i - 1]);
     }
     if (c->n_since <= n)
         c->n_since = n + 1;

@@ -357,7 +357,7 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     size_t words = head->n_words * sizeof(uint64_t);
     uint32_t n_places = top ? callers_of(&t->callers, top) : 0;
     uint32_t n_notes = n_places > t->callers.n_told ? n_places - t->callers.n_told : 0;
-    size_t notes = n_notes * sizeof *t->callers.note, bytes = sizeof *head + words + notes;
+    size_t notes = n_notes * sizeof(struct caller_note), bytes = sizeof *head + words + notes;
     struct sample_record *r = ring_reserve(&t->ring, bytes);
     if (!r) {
         lose(t, LOSS_RING_FULL, head->weight);
@@ -369,7 +369,9 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     r->n_places = n_places;
     r->n_notes = n_notes;
     memcpy(r->words, t->room.words, words);
-    memcpy(r->words + head->n_words, t->callers.note + (n_places - n_notes), notes);
+    struct caller_note *note = (struct caller_note *)(r->words + head->n_words);
+    for (uint32_t i = n_places - n_notes; i < n_places; i++)
+        *note++ = t->callers.place[i].note;
     if (n_places)
         t->callers.n_told = n_places;
     counter_add(&t->counters.recorded, 1);

@@ -21,6 +21,7 @@
 static const struct py_layout layout = {.eval = {0x1000, 0x2000}, .eval_entry = {0x3000, 0x3100}};
 static uint64_t python[MAX], anchors[MAX];
 static struct py_entry entries[MAX];
+static struct py_frame frames[MAX]; /* of no code: only words count here */
 static struct py_chain chain;
 static struct join_input input;
 
@@ -29,7 +30,8 @@ static int set_up(void **state)
     (void)state;
     for (uint64_t i = 0; i < MAX; i++)
         python[i] = P(i + 1);
-    chain = (struct py_chain){.entries = entries, .anchors = anchors, .state = PY_COMPLETE};
+    chain = (struct py_chain){
+        .frames = frames, .entries = entries, .anchors = anchors, .state = PY_COMPLETE};
     input = (struct join_input){
         .chain = &chain, .python = python, .layout = &layout, .end = UNWIND_COMPLETE};
     return 0;

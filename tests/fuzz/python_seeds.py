@@ -8,7 +8,7 @@ from pathlib import Path
 
 from example_profile import example, fake_symbols
 from mutate import Pieces
-from spool_writer import SpoolWriter, c_call, kernel, native, pseudo, python, region
+from spool_writer import SpoolWriter, c_call, call_turn, kernel, native, pseudo, python, region
 
 from pyhybrid.cli.finish import finish
 from pyhybrid.spool import layout as form
@@ -46,6 +46,14 @@ def jitdumps() -> list[Pieces]:
     return [_dump("<"), _dump(">")]
 
 
+ATTRIBUTES = (
+    form.ATTRIBUTE.pack(form.ATTRIBUTE_INT, 4, 1)
+    + b"step3"
+    + form.ATTRIBUTE.pack(form.ATTRIBUTE_FLOAT, 5, 3)
+    + b"rationan"
+)
+
+
 def _every_record() -> SpoolWriter:
     """What a hybrid run with all options leaves."""
     spool = SpoolWriter()
@@ -71,18 +79,19 @@ def _every_record() -> SpoolWriter:
         spool.record(form.EVENTS, form.EVENTS_HEAD.pack(index, 6, 1000, 4000, 3) + words)
         times = form.CALL_TIMES_BODY.pack(index, 2, 3, 600, 300, 1, *([1, 2] + [0] * 318))
         spool.replaced(form.CALL_TIMES, times)
-        for serial in (1, 2):
-            turn = form.CALL_BODY.pack(index, 2, serial, serial, 1000, 1000, 2500)
-            spool.record(form.CALL, turn)
+        usage = struct.pack("<2I6Q4I", 7, 0, 100, 900, 50, 990, 4096, 8192, 3, 0, 1, 2)
+        spool.calls(
+            index,
+            call_turn(1000, 2500, node=2),
+            call_turn(3000, 3500, node=2, flags=8, serial=1),  # of a generator
+            call_turn(3100, 3200, node=3, flags=9 | 32, more=usage),
+            call_turn(0, 0, flags=16, serial=2, more=ATTRIBUTES),
+            call_turn(4000, 4500, node=2, flags=1, serial=1),
+            call_turn(5000, 6000, node=4, serial=2),
+        )
         spool.counters(index, 4, 5, lost=(1, 2), cpu_ns=5_000_000)
-    spool.record(
-        form.CALL_ATTRIBUTES,
-        form.CALL_ATTRIBUTES_HEAD.pack(1, 0)
-        + form.ATTRIBUTE.pack(form.ATTRIBUTE_INT, 4, 1)
-        + b"step3"
-        + form.ATTRIBUTE.pack(form.ATTRIBUTE_FLOAT, 5, 3)
-        + b"rationan",
-    )
+    facts = b"work\0/home/me/w.py\0module\0work\0x\0y\0z\0"
+    spool.record(form.CODE_FACTS, form.CODE_FACTS_HEAD.pack(20, 3, 2, len(facts)) + facts)
     spool.region(1, "epoch")
     spool.c_function(0x7F0000000100, "math.sin")
     spool.function_name(native(1, 0x20), "torch._C.linear")
@@ -97,6 +106,12 @@ def _every_record() -> SpoolWriter:
             row | gil << form.GIL_SHIFT | form.WAITS * gil for gil, row in enumerate(inner[:2])
         ]
         spool.samples(thread, [*inner, 0, *states], weights=[(1, 4)], cpus=[(0, 0), (3, 1)])
+    segment = SpoolWriter()
+    segment.samples(1, [inner[0], inner[1]], 30)
+    spool.segment(2, segment)
+    sums = form.SUM.pack(1, inner[0], 10, 12, 1_000, 2_000)
+    spool.replaced(form.SUMS, form.SUMS_HEAD.pack(1, 0) + sums)
+    spool.replaced(form.MERGED, form.MERGED_HEAD.pack(2))
     spool.clock(1000, 10**9)
     spool.clock(9000, 2 * 10**9)
     spool.end()

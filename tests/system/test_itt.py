@@ -22,11 +22,11 @@ def tasks(run: Run) -> collections.Counter[tuple[str, str]]:
     found: collections.Counter[tuple[str, str]] = collections.Counter()
     for row in profile.exact:
         task = frames[nodes.frame[row.node]]
-        if task.kind != "region":
+        if task.kind != "region" or task.source == "object":
             continue
         around = nodes.parent[row.node]
         while around and not (
-            frames[nodes.frame[around]].kind == "region"
+            frames[nodes.frame[around]].source == "region"
             or frames[nodes.frame[around]].file == str(PROGRAM)
         ):
             around = nodes.parent[around]

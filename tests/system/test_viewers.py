@@ -118,7 +118,7 @@ def test_pprof_shows_top_callers_tags_and_python_lines(nested: Run, export: Any)
     for (thread, _), weight in paths.items():
         threads[thread] += weight
     for thread, weight in threads.items():
-        assert re.search(rf" {weight}ns \(.*\): {re.escape(thread)}\n", tags), thread
+        assert re.search(rf" {weight}(\.0)?ns \(.*\): {re.escape(thread)}\n", tags), thread
     line, weight = line_of(profile, "leaf", "chain.spin")
     listed = pprof("-list", "^leaf$", "-unit=ns", path)
     assert re.search(rf" {weight}ns +{line}: +chain\.spin\(50\)", listed)

@@ -21,8 +21,16 @@ SRC = Path(__file__).parents[2] / "src"
 SOURCES = {
     "base": ["memread.c"],
     "unwind": ["cfi.c", "cfi_fde.c", "libraries.c", "libraries_update.c", "loader_lock.c"],
-    "pyframes": ["join.c", "launcher.c", "pyframe.c", "pyframe_calibrate.c", "records.c"],
+    "pyframes": [
+        "instance_table.c",
+        "join.c",
+        "launcher.c",
+        "pyframe.c",
+        "pyframe_calibrate.c",
+        "records.c",
+    ],
 }
+SOURCES["pyframes"] += ["records.c"]
 SOURCES["unwind"] += ["rules.c", "stack_bounds.c", "unwind.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden"]
 FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec"]

@@ -55,7 +55,7 @@ async def tasks():
 def generator():
     with region("in generator"):
         for _ in range(3):
-            burn(0.01)
+            burn(0.02)
             yield
 
 

@@ -72,6 +72,14 @@ def c_call(module: int, offset: int) -> int:
     return C_CALL_LIMIT | native(module, offset)
 
 
+def call_turn(
+    since: int, until: int, node: int = 1, flags: int = 9, serial: int = 0, more: bytes = b""
+) -> bytes:
+    """As src/trace/kept_calls.h has it; flags 9: the first and last one."""
+    head = struct.pack("<QQIIHHI", since, until, node, serial, flags, 0, len(more))
+    return head + more.ljust(-(-len(more) // 8) * 8, b"\0")
+
+
 class SpoolWriter:
     """A spool in the making: `data` is the file so far, `boundaries` where each record ends."""
 
@@ -238,6 +246,10 @@ class SpoolWriter:
             head = form.EXACT_COUNTERS_HEAD.pack(thread, count["node"], 1, 0)
             row = form.EXACT_COUNT.pack(*(count.get(key, 0) for key in columns))
             self.replaced(form.EXACT_COUNTERS, head + row)
+
+    def calls(self, thread: int, *turns: bytes) -> None:
+        """Of `call_turn`."""
+        self.record(form.CALLS, form.CALLS_HEAD.pack(thread) + b"".join(turns))
 
     def region(self, number: int, name: str) -> None:
         """REGION: a name."""

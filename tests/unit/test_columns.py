@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spool_writer import call_turn
 
 from pyhybrid._profile import (
     add_up,
@@ -335,23 +336,14 @@ def test_what_sqlite_cannot_do_is_said(tmp_path: Path) -> None:
         write_columns(database, "SELECT ?, ?", uint32([1]), uint32([1, 2]))
 
 
-def turn(
-    since: int, until: int, node: int = 1, flags: int = 9, serial: int = 0, more: bytes = b""
-) -> bytes:
-    """As src/trace/kept_calls.h has it; flags 9: the first and last one."""
-    return struct.pack("<QQIIHHI", since, until, node, serial, flags, 0, len(more)) + more.ljust(
-        -(-len(more) // 8) * 8, b"\0"
-    )
-
-
 def test_call_rows() -> None:
     turns = (
-        turn(30, 40, flags=8, serial=7)  # the first turn of several
-        + turn(21, 25)
-        + turn(20, 50, node=2, flags=11)
-        + turn(0, 0, flags=16, serial=9, more=b"attributes")
-        + turn(60, 70, flags=1, serial=7)  # the last
-        + turn(10, 80, node=2)
+        call_turn(30, 40, flags=8, serial=7)  # the first turn of several
+        + call_turn(21, 25)
+        + call_turn(20, 50, node=2, flags=11)
+        + call_turn(0, 0, flags=16, serial=9, more=b"attributes")
+        + call_turn(60, 70, flags=1, serial=7)  # the last
+        + call_turn(10, 80, node=2)
     )
     nodes = array("I", [5, 6])
     *columns, n_whole, serials, places, lengths, n_damaged, rows, _ = call_rows(
@@ -371,15 +363,15 @@ def test_call_rows() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 4)), max_size=60))
 def test_call_rows_of_damage(rows: list[tuple[int, int, int]]) -> None:
-    turns = b"".join(turn(*row) for row in rows)
+    turns = b"".join(call_turn(*row) for row in rows)
     good = [(s, u, n) for s, u, n in rows if s <= u and 0 < n < 3]
     *columns, n_whole, _, _, _, n_damaged, _, _ = call_rows(turns, array("I", [5, 6]), 1, 1, 0, 0)
     assert (n_whole, n_damaged) == (len(good), len(rows) - len(good))
     assert list(columns[5]) == sorted(since for since, _, _ in good)
-    *_, n_damaged, _, _ = call_rows(turn(1, 2)[:-1], array("I", [5]), 1, 1, 0, 0)
+    *_, n_damaged, _, _ = call_rows(call_turn(1, 2)[:-1], array("I", [5]), 1, 1, 0, 0)
     assert n_damaged == 1
     *_, n_damaged, _, _ = call_rows(
-        turn(1, 2) + turn(3, 4, more=b"x")[:-8], array("I", [5]), 1, 1, 0, 0
+        call_turn(1, 2) + call_turn(3, 4, more=b"x")[:-8], array("I", [5]), 1, 1, 0, 0
     )
     assert n_damaged == 1
 
@@ -389,9 +381,9 @@ def test_call_usage() -> None:
         return struct.pack("<IIQQQQQQIIII", kinds, 0, 100, 20, 3, 50, 4096, 8192, 1, 2, 3, 4)
 
     turns = (
-        turn(20, 30, flags=9 | 32, more=used(1 | 2 | 4))
-        + turn(40, 50)
-        + turn(10, 60, flags=9 | 32, more=used(1))
+        call_turn(20, 30, flags=9 | 32, more=used(1 | 2 | 4))
+        + call_turn(40, 50)
+        + call_turn(10, 60, flags=9 | 32, more=used(1))
     )
     *_, rows, places = call_rows(turns, array("I", [5]), 1, 1, 0, 0)
     assert list(rows) == [1, 2]
