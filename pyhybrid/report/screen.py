@@ -159,7 +159,14 @@ def _counter(each: Counter) -> str:
 
 def note_lines(name: str, text: str, columns: int, style: str) -> list[Line]:
     """A fact that may take several lines."""
-    parts = wrap(text, columns - FACT_COLUMNS, max_lines=NOTE_LINES, placeholder=" …")
+    parts = wrap(
+        text,
+        columns - FACT_COLUMNS,
+        max_lines=NOTE_LINES,
+        placeholder=" …",
+        break_on_hyphens=False,  # of paths and options
+        break_long_words=False,
+    )
     return [[*fact("" if i else name, "")[:1], (part, style)] for i, part in enumerate(parts)]
 
 

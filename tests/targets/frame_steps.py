@@ -30,7 +30,6 @@ SOURCES = {
         "records.c",
     ],
 }
-SOURCES["pyframes"] += ["records.c"]
 SOURCES["unwind"] += ["rules.c", "stack_bounds.c", "unwind.c"]
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-fvisibility=hidden"]
 FLAGS += ["-fno-strict-aliasing", "-ftls-model=initial-exec"]
