@@ -165,7 +165,6 @@ def note_lines(name: str, text: str, columns: int, style: str) -> list[Line]:
         max_lines=NOTE_LINES,
         placeholder=" …",
         break_on_hyphens=False,  # of paths and options
-        break_long_words=False,
     )
     return [[*fact("" if i else name, "")[:1], (part, style)] for i, part in enumerate(parts)]
 

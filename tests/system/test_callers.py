@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from math import sqrt
@@ -13,6 +14,7 @@ from support import TARGETS, Run, check_invariants, python_frames, share_with_li
 pytestmark = pytest.mark.version
 
 PROGRAM = TARGETS / "callers.py"
+SECONDS = 1.5 if os.geteuid() == 0 else 8  # timers, which the ordinary user has, tick at 250 Hz
 LINES = [line.strip() for line in PROGRAM.read_text().splitlines()]
 MODES = {
     "sample": ("--mode", "sample"),
@@ -25,7 +27,7 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 def test_callers_are_on_the_line_of_their_call(pyhybrid: Callable[..., Run], mode: str) -> None:
     options = (*MODES[mode], "--hz", 1999, "--format", "folded")
-    profile = pyhybrid(*options, PROGRAM, 1.5).profile()
+    profile = pyhybrid(*options, PROGRAM, SECONDS).profile()
     check_invariants(profile)
     if mode != "sample":
         check_exact(profile)
