@@ -11,12 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pytest
 from support import Run, check_invariants
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.assemble.sample_counts import count_samples
 from pyhybrid.profile_file.timeline import periods_of
 from pyhybrid.spool import reader
+
+# Timers, which the ordinary user has, tick at 250 Hz: it would take a minute.
+pytestmark = pytest.mark.needs("root")
 
 BOUND = 128 << 10  # about 15,000 samples
 OPTIONS = ("--max-timeline", "128K", "--hz", "5000", "--mode", "sample", "--format", "folded")

@@ -45,8 +45,8 @@ def compare(tmp_path: Path) -> Callable[..., str]:
         )
 
     def compare(limits: dict[int, int], *options: str) -> str:
-        bare = run(limits, "-BPm", "program", "x")
-        for _ in range(5):  # where the interpreter just starts, chance decides whether it does
+        for _ in range(10):  # where the interpreter just starts, chance decides whether it does
+            bare = run(limits, "-BPm", "program", "x")
             ours = run(
                 *(limits, "-BPm", "pyhybrid", "-q", "--format", "folded", *options),
                 *("-m", "program", "x"),
