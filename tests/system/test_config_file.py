@@ -46,8 +46,9 @@ def test_a_project(pyhybrid: Callable[..., Run], project: Path) -> None:
     run = pyhybrid("program.py")
     assert {each.name for each in project.glob("mine*")} == {"mine.pyhybrid", "mine.pstats"}
     assert counted(run, "mine.pyhybrid") == {"wanted_a", "wanted_b", "wanted_elsewhere"}
-    said = "".join(run.result.stderr.split())  # a long path stands on a line of its own
-    assert f"noteoptionsfrom{project}/pyproject.toml" in said
+    notes = run.profile("mine.pyhybrid").meta["notes"]
+    assert f"options from {project}/pyproject.toml" in notes
+    assert "options from" in run.result.stderr
     plain = pyhybrid("--no-config", "--mode", "sample", "program.py")
     assert "options from" not in plain.result.stderr and (project / "out.folded").exists()
 
