@@ -57,10 +57,11 @@ function App({ profile }: { profile: Profile }) {
   const callers = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, true)] : []), [view, selected, shownSums]);
   const callees = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, false)] : []), [view, selected, shownSums]);
 
-  useEffect(() => {
+  // What others see of the page, the theme and the address, is so as soon as the page is.
+  useLayoutEffect(() => {
     document.documentElement.dataset.theme = dark ? "dark" : "light";
   }, [dark]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const hash = toHash(state, initial);
     try {
       history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
