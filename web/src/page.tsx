@@ -1,6 +1,6 @@
 // The page: state, and the views of it.
 import { render } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { Banner } from "./Banner";
 import { inverted, ofFunction, wholeTree } from "./boxes";
 import { palette } from "./colors";
@@ -57,7 +57,7 @@ function App({ profile }: { profile: Profile }) {
   const callers = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, true)] : []), [view, selected, shownSums]);
   const callees = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, false)] : []), [view, selected, shownSums]);
 
-  // What others see of the page, the theme and the address, is so as soon as the page is.
+  // The theme and the address are what the page is, and it listens, before the next event comes.
   useLayoutEffect(() => {
     document.documentElement.dataset.theme = dark ? "dark" : "light";
   }, [dark]);
@@ -69,7 +69,7 @@ function App({ profile }: { profile: Profile }) {
       // A page without an address of its own has none to keep.
     }
   }, [state]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onHash = () => setState(fromHash(location.hash, initial));
     const onDark = () => setSystemDark(prefersDark.matches);
     const onResize = () => setWidth(document.documentElement.clientWidth);
