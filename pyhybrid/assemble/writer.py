@@ -9,7 +9,7 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Buffer, Iterable, Iterator, Sequence
-from itertools import count, repeat
+from itertools import count
 from typing import Any
 
 from pyhybrid._profile import open_database, write_columns
@@ -133,9 +133,9 @@ def _arrays(chunk: Chunk) -> tuple[bytes, ...]:
 
 def _write_modules(database: sqlite3.Connection, spool: Spool) -> None:
     for module in spool.modules.values():
-        row = (module.id, PROCESS, _clean(module.path), module.build_id or None)
+        row = (module.id, _clean(module.path), module.build_id or None)
         _insert(database, "module", [(*row, module.base, module.load_ns, module.unload_ns)])
-        _insert(database, "segment", ((module.id, PROCESS, *each) for each in module.segments))
+        _insert(database, "segment", ((module.id, *each) for each in module.segments))
 
 
 def _write_tree(database: sqlite3.Connection, frames: Frames, long: LongTables) -> None:
@@ -144,7 +144,7 @@ def _write_tree(database: sqlite3.Connection, frames: Frames, long: LongTables) 
         "frame",
         (
             (
-                *(f.id, PROCESS, f.kind, _clean(f.name), _clean(f.file), f.line),
+                *(f.id, f.kind, _clean(f.name), _clean(f.file), f.line),
                 *(f.module, f.address, f.size, f.symbol, f.source, f.python_name),
             )
             for f in frames.rows
@@ -152,7 +152,7 @@ def _write_tree(database: sqlite3.Connection, frames: Frames, long: LongTables) 
     )
     stacks = long.stacks
     columns = (stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line)
-    rows = zip(count(), repeat(PROCESS), *columns, strict=False)
+    rows = zip(count(), *columns, strict=False)
     next(rows)
     _insert(database, "stack", rows)
 
@@ -166,7 +166,7 @@ def _code_rows(spool: Spool, frames: Frames) -> Iterator[tuple[Any, ...]]:
         texts = facts.name, facts.module, f"{facts.module}.{facts.qualname}", facts.file
         names = json.dumps(facts.arguments), json.dumps(facts.other_locals)
         row = *map(_clean, texts), facts.first_line, *names, facts.stack_size
-        yield (PROCESS, frame.id, *row)
+        yield (frame.id, *row)
 
 
 def _file_of(database: sqlite3.Connection) -> str:
@@ -210,14 +210,14 @@ def write(
     _insert(database, "line", ((PROCESS, *row) for row in lines))
     _insert(database, "code", _code_rows(spool, frames))
     names = ((frame, name) for frame, all_names in frames.c_names.items() for name in all_names)
-    _insert(database, "c_function", ((PROCESS, frame, _clean(name)) for frame, name in names))
+    _insert(database, "c_function", ((frame, _clean(name)) for frame, name in names))
     database.execute("COMMIT")
     ids = array("I", range(1, len(long.nodes.parent)))
     nodes = (ids, long.nodes.parent[1:], long.nodes.frame[1:])
     _write_columns(
         database,
         (
-            (f"INSERT INTO node VALUES (?,{PROCESS},?,?)", nodes),
+            ("INSERT INTO node VALUES (?,?,?)", nodes),
             (f"INSERT INTO exact VALUES ({PROCESS},?,?,?,?,?,?,?,?)", long.exact.columns),
         ),
     )

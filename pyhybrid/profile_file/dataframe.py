@@ -8,6 +8,8 @@ from pyhybrid.profile_file.tables import Exact
 if TYPE_CHECKING:
     from pyhybrid.profile_file.profile import Profile
 
+_OF_EVENTS = ["calls", "resumes", "raised", "exact_total_ns", "exact_self_ns"]
+
 
 def data_frame(profile: "Profile") -> Any:
     """A row for each call path: see `Profile.to_pandas`."""
@@ -31,10 +33,11 @@ def data_frame(profile: "Profile") -> Any:
     )
     columns = ["node", "samples", "weight_ns"]
     sampled = profile.query("SELECT node, samples, weight_ns FROM node_self")
-    counted = pandas.DataFrame(dict(zip(Exact._fields, profile.exact.columns, strict=True)))
+    names = [f"exact_{name}" if name.endswith("_ns") else name for name in Exact._fields]
+    counted = pandas.DataFrame(dict(zip(names, profile.exact.columns, strict=True)))
     for figures in (
         pandas.DataFrame(sampled, columns=columns).set_index("node"),
-        counted.groupby("node").sum()[["calls", "resumes", "raised", "total_ns", "self_ns"]],
+        counted.groupby("node").sum()[_OF_EVENTS],
     ):
         table = table.join(figures.astype("Int64"))
     return table.fillna({"samples": 0, "weight_ns": 0})

@@ -9,6 +9,7 @@ weights nanoseconds of the sampling clock.
 import json
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property, wraps
 from itertools import count, islice
 from operator import le
@@ -59,6 +60,11 @@ def _table(read: "Callable[[Profile], _T]") -> "cached_property[_T]":
             return read(profile)
 
     return cached_property(checked)
+
+
+def _names(row: type, *not_stored: str) -> str:
+    """The columns of a table, in the order of its dataclass: files of an older schema have more."""
+    return ", ".join(each.name for each in fields(row) if each.name not in not_stored)
 
 
 class Profile:
@@ -162,8 +168,8 @@ class Profile:
     def modules(self) -> dict[int, Module]:
         """The loaded ELF files by id."""
         modules = {}
-        for row in self.query("SELECT * FROM module ORDER BY id"):
-            columns: list[Any] = [row[0], *row[2:], []]
+        for row in self.query(f"SELECT {_names(Module, 'segments')} FROM module ORDER BY id"):
+            columns: list[Any] = [*row, []]
             modules[row[0]] = Module(*columns)
         sql = "SELECT module, start, size, file_offset, flags FROM segment ORDER BY module, start"
         for number, *segment in self.query(sql):
@@ -176,8 +182,8 @@ class Profile:
     @_table
     def frames(self) -> dict[int, Frame]:
         """The functions by id."""
-        rows = self.query("SELECT * FROM frame ORDER BY id")
-        return {number: Frame(number, *rest) for number, _, *rest in rows}
+        rows = self.query(f"SELECT {_names(Frame, 'inlined')} FROM frame ORDER BY id")
+        return {row[0]: Frame(*row) for row in rows}
 
     @_table
     def nodes(self) -> Nodes:
@@ -225,9 +231,11 @@ class Profile:
     def codes(self) -> dict[int, Code]:
         """What is told of the functions whose calls are kept, by frame."""
         codes = {}
-        for _, frame, *facts in self.query("SELECT * FROM code") if self._has("code") else ():
-            columns: list[Any] = [*facts[:5], *map(self._json, facts[5:7]), *facts[7:]]
-            codes[frame] = Code(frame, *columns)
+        rows = self.query(f"SELECT {_names(Code)} FROM code") if self._has("code") else ()
+        for *facts, arguments, other_locals, stack_size in rows:
+            names = self._json(arguments), self._json(other_locals)
+            columns: list[Any] = [*facts, *names, stack_size]
+            codes[facts[0]] = Code(*columns)
         return codes
 
     @_table
@@ -278,8 +286,8 @@ class Profile:
         """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.
 
         Columns: parent, kind, name, file, line, module; of samples: samples, weight_ns (self
-        figures); of events: calls, resumes, raised, total_ns, self_ns (NA where nothing was
-        counted).  Raises PyhybridError where pandas is not installed.
+        figures); of events: calls, resumes, raised, exact_total_ns, exact_self_ns (NA where nothing
+        was counted).  Raises PyhybridError where pandas is not installed.
         """
         return data_frame(self)
 

@@ -1,8 +1,13 @@
 -- The profile file, PREFIX.pyhybrid: one SQLite database.
 -- Times are CLOCK_MONOTONIC nanoseconds; weights are nanoseconds of the sampling clock.
--- Every table carries the process it speaks of; ids are unique in the file.
+-- Ids are unique in the file.  What something is, several processes may share: module, frame, node, stack, and what
+-- is told of frames have no process, so that a function or a call path is one row, however many processes run it.
+-- Figures are those of a process: thread, sampled, exact, call, line, timeline and the like carry it.
+-- An exact time (counted by events) that stands in one row with sampled ones, in `report --json`, a data frame or a
+-- page, has the prefix exact_: exact_self_ns beside self_ns.  A table of one half needs none, nor do calls, which
+-- samples cannot tell.
 PRAGMA application_id = 0x50594842; -- "PYHB"
-PRAGMA user_version = 4;            -- the schema version
+PRAGMA user_version = 5;            -- the schema version
 
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...) and of its
 -- host (host.py), and
@@ -42,18 +47,18 @@ CREATE TABLE loss (
     reason TEXT NOT NULL, samples INTEGER NOT NULL, weight_ns INTEGER NOT NULL);
 
 CREATE TABLE module (
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
-    path TEXT NOT NULL, build_id TEXT, base INTEGER NOT NULL, load_ns INTEGER, unload_ns INTEGER);
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL, build_id TEXT, base INTEGER NOT NULL,
+    load_ns INTEGER, unload_ns INTEGER);
 
 CREATE TABLE segment (
-    module INTEGER NOT NULL REFERENCES module, process INTEGER NOT NULL REFERENCES process,
-    start INTEGER NOT NULL, size INTEGER NOT NULL, file_offset INTEGER NOT NULL, flags INTEGER NOT NULL);
+    module INTEGER NOT NULL REFERENCES module, start INTEGER NOT NULL, size INTEGER NOT NULL,
+    file_offset INTEGER NOT NULL, flags INTEGER NOT NULL);
 
 -- A function.  kind: python, native, kernel, pseudo, or region (pyhybrid.region, or an object: a
 -- PyTorch module of a model, whose name is its path).  Python functions are one by (name, file, line),
 -- native ones by (module's path and build-id, address), code in no module by address.
 CREATE TABLE frame (
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process, kind TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL,
     name TEXT NOT NULL,                   -- qualname, demangled symbol, or [pseudo]
     file TEXT, line INTEGER,              -- python: file name and first line; kernel: file is its module
     module INTEGER REFERENCES module,     -- native; null: code in no module (a JIT compiler's)
@@ -70,14 +75,12 @@ CREATE TABLE frame (
 
 -- A call path, function by function.  Parents have smaller ids; parent 0 is the root.
 CREATE TABLE node (
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
-    parent INTEGER NOT NULL, frame INTEGER NOT NULL REFERENCES frame);
+    id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, frame INTEGER NOT NULL REFERENCES frame);
 
 -- A call path, address by address; node is its projection.  Rows that stand for no frame of a call
 -- (tree.py, "Phantoms") are nobody's parent.
 CREATE TABLE stack (
-    id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
-    parent INTEGER NOT NULL, node INTEGER NOT NULL REFERENCES node,
+    id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, node INTEGER NOT NULL REFERENCES node,
     address INTEGER,  -- native, kernel: absolute (64 bits with sign)
     offset INTEGER,   -- python: instruction offset in code units
     line INTEGER);    -- python: the line
@@ -127,10 +130,10 @@ CREATE TABLE usage (
 
 -- What is told of a function whose calls are kept.  arguments, other_locals: JSON lists of names.
 CREATE TABLE code (
-    process INTEGER NOT NULL REFERENCES process, frame INTEGER NOT NULL REFERENCES frame,
+    frame INTEGER PRIMARY KEY REFERENCES frame,
     function TEXT NOT NULL, module TEXT NOT NULL, path TEXT NOT NULL, -- name, __name__ where it runs, module.qualname
     file TEXT NOT NULL, line INTEGER NOT NULL, arguments TEXT NOT NULL, other_locals TEXT NOT NULL,
-    stack_size INTEGER NOT NULL, PRIMARY KEY (process, frame)) WITHOUT ROWID;
+    stack_size INTEGER NOT NULL);
 
 CREATE TABLE turn ( -- of the calls that have several
     process INTEGER NOT NULL REFERENCES process, call INTEGER NOT NULL REFERENCES call,
@@ -168,8 +171,7 @@ CREATE TABLE line (
 -- With --c-calls: the names by which Python calls a C function, as cProfile writes them; several where
 -- functions share their code.
 CREATE TABLE c_function (
-    process INTEGER NOT NULL REFERENCES process, frame INTEGER NOT NULL REFERENCES frame,
-    name TEXT NOT NULL, PRIMARY KEY (process, frame, name)) WITHOUT ROWID;
+    frame INTEGER NOT NULL REFERENCES frame, name TEXT NOT NULL, PRIMARY KEY (frame, name)) WITHOUT ROWID;
 
 -- Each sample in order of time: dt_ns and place are arrays of n little-endian uint32; weight is an
 -- array of (uint32 index, uint32 periods) for the samples whose weight is not one period; cpu one of

@@ -29,7 +29,7 @@ def model_lines(model: ModelFigures, by_class: bool = False) -> Iterator[str]:
 
 def _own(each: ModuleFigures) -> tuple[int, int]:
     """Most first: by time, or by samples where nothing was counted."""
-    return -each.own_ns, -each.own_weight_ns
+    return -each.exact_own_ns, -each.own_weight_ns
 
 
 def _tree(model: ModelFigures) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _above(path: str, paths: set[str]) -> str:
 
 
 def _largest_last(modules: list[ModuleFigures]) -> list[ModuleFigures]:
-    return sorted(modules, key=lambda each: (each.total_ns, each.weight_ns))
+    return sorted(modules, key=lambda each: (each.exact_total_ns, each.weight_ns))
 
 
 def _label(each: ModuleFigures, by_class: bool) -> str:
@@ -66,14 +66,15 @@ def _label(each: ModuleFigures, by_class: bool) -> str:
 
 def _own_text(model: ModelFigures, each: ModuleFigures) -> str:
     if each.calls or not model.forward_weight_ns:
-        return f"{each.own_ns / 1e9:.3f} s"
+        return f"{each.exact_own_ns / 1e9:.3f} s"
     return f"{each.own_weight_ns / model.forward_weight_ns:.1%}"
 
 
 def _figures(model: ModelFigures, each: ModuleFigures) -> str:
     exact = " " * 34
-    if each.calls or each.total_ns:
-        exact = f"{each.total_ns / 1e9:8.3f} s  {each.own_ns / 1e9:8.3f} s  {each.calls:10,}"
+    if each.calls or each.exact_total_ns:
+        total, own = each.exact_total_ns / 1e9, each.exact_own_ns / 1e9
+        exact = f"{total:8.3f} s  {own:8.3f} s  {each.calls:10,}"
     shares = " " * 15
     if model.forward_weight_ns:
         weights = each.weight_ns, each.native_weight_ns

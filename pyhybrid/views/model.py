@@ -29,8 +29,8 @@ class ModuleFigures:
     of_class: str
     modules: int
     calls: int
-    total_ns: int
-    own_ns: int
+    exact_total_ns: int
+    exact_own_ns: int
     weight_ns: int
     own_weight_ns: int
     native_weight_ns: int
@@ -64,7 +64,7 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
         paths = {frame.name for frame in frames}
         figures = (int(column[number]) for column in sums.columns)
         found.append(ModuleFigures(name, " in ".join(classes), len(paths), *figures))
-    found = [each for each in found if each.calls or each.total_ns or each.weight_ns]
+    found = [each for each in found if each.calls or each.exact_total_ns or each.weight_ns]
     return ModelFigures(found, sums.weight_ns, sum(each.own_weight_ns for each in found))
 
 

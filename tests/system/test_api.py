@@ -251,6 +251,8 @@ def test_to_pandas(tmp_path: Path) -> None:
         assert table[table.name == "fib"].calls.sum() == {FIB_15}
         assert table.samples.sum() == sum(row.samples for row in p.profile.sampled) > 10
         assert table[table.kind == "native"].calls.isna().all()
+        exact_ns = sum(row.self_ns for row in p.profile.exact)
+        assert table.exact_self_ns.sum() == exact_ns <= table.exact_total_ns.sum()
         sys.modules["pandas"] = None
         assert "pandas" in refused(p.profile.to_pandas)
         """,

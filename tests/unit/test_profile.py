@@ -16,10 +16,13 @@ from pyhybrid.cli.finish import finish
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.destination import export_to
+from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.bundle import Bundle
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.report.summary import summarize
+
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 @pytest.fixture(params=["finished", "spool"])
@@ -30,6 +33,28 @@ def profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Profile]
         path = finish(path, str(tmp_path / "out"), fake_symbols())
     with open_profile(path, fake_symbols()) as opened:
         yield opened
+
+
+TABLES = (
+    *("process", "threads", "losses", "modules", "frames", "nodes", "stacks", "sampled", "exact"),
+    *("calls", "usage", "turns", "call_times", "lines", "c_names", "meta"),
+)
+
+
+def test_a_file_of_an_older_schema_says_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "old.pyhybrid"
+    database(path, (GOLDEN / "schema-4.sql").read_text().replace("5003288", str(PID)))
+    spool = example().save(tmp_path / "x.part")
+    with Profile.open(str(path)) as old, open_profile(spool, fake_symbols()) as new:
+        for table in TABLES:
+            assert getattr(old, table) == getattr(new, table), table
+        assert list(old.timeline()) == list(new.timeline())
+        assert (old.codes[14].path, old.codes[14].arguments) == (
+            "__main__.main.<locals>.step",
+            ["x"],
+        )
+        export_to(Folded(), old, str(tmp_path / "out.folded"))
+    assert (tmp_path / "out.folded").read_text() == (GOLDEN / "example.folded").read_text()
 
 
 @pytest.mark.parametrize("name", ["out", "a?b#c%20d", "ö\\n", "\udcff"])
@@ -107,7 +132,7 @@ def database(path: Path, *statements: str) -> None:
     """An SQLite database of these statements."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         for statement in statements:
-            connection.execute(statement)
+            connection.executescript(statement)
 
 
 @pytest.mark.parametrize(
