@@ -82,7 +82,7 @@ def export(
                 code = error.exit_code
         if summary:
             in_source = in_source or _in_source(profile, notes)
-            print_summary(summarize(in_source, written, notes), sys.stderr)
+            print_summary(summarize(in_source, written, notes, imports=False), sys.stderr)
     return code
 
 

@@ -27,11 +27,12 @@ from pyhybrid.report.calls import calls_json, calls_lines
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.model_listing import model_lines
 from pyhybrid.report.quality import quality_lines, quality_report
-from pyhybrid.report.screen import print_summary
+from pyhybrid.report.screen import MAX_LINES, print_report
 from pyhybrid.report.summary import as_json, summarize
-from pyhybrid.report.tree import tree_lines
+from pyhybrid.report.tree import CallTree, tree_lines
 from pyhybrid.terminal_text import say, write_lines
 from pyhybrid.views.compensate import compensate
+from pyhybrid.views.labels import Labels
 from pyhybrid.views.model import model_figures
 from pyhybrid.views.sample_selection import choose
 
@@ -103,7 +104,13 @@ class Report:
             help="--tree: native names with parameters and generic arguments",
         )
         parser.add_argument(
-            "--imports", action="store_true", help="--tree: what import statements run, too"
+            "--imports", action="store_true", help="what import statements run, too; --json has it"
+        )
+        parser.add_argument(
+            "--height",
+            type=word(Number(MAX_LINES - 1, 10_000)),
+            metavar="LINES",
+            help="how long it may be (default: as high as the terminal, 23 to 50)",
         )
         add_selection(parser)
         add_debug_info(parser)
@@ -130,6 +137,10 @@ class Report:
             raise UsageError("--html goes without --json, --full-names, --min-time")
         if (args.output or args.open or args.no_source) and not args.html:
             raise UsageError("-o, --open and --no-source are for --html")
+        if args.height and (
+            args.json or args.tree or args.quality or args.lines or args.calls or args.modules
+        ):
+            raise UsageError("--height is for the summary")
         if args.slowest and not args.calls:
             raise UsageError("--slowest is for --calls")
         with open_profile(args) as profile, damage_in(args.file):
@@ -176,12 +187,17 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
         how = args.min_time, args.all_frames, args.full_names, args.imports
         write_lines([*notes, *tree_lines(selected, *how)], sys.stdout)
     else:
-        summary = summarize(selected, [], notes, args.min_time, args.all_frames)
+        imports = args.imports or args.all_frames
+        summary = summarize(
+            selected, [], notes, args.min_time, args.all_frames, args.json or imports
+        )
         if args.json:
             json.dump(as_json(summary), sys.stdout, indent=2)
             print()
         else:
-            print_summary(summary, sys.stdout)
+            labels = Labels(selected, False, args.all_frames).of_frame
+            tree = CallTree(selected, labels, args.min_time, args.all_frames, imports)
+            print_report(summary, tree, sys.stdout, args.height)
 
 
 def _write_page(profile: Profile, notes: list[str], args: argparse.Namespace) -> None:

@@ -25,3 +25,17 @@ def middle(text: str, columns: int) -> str:
         return text
     half = (columns - 1) // 2
     return f"{text[: columns - 1 - half]}…{text[-half:]}"
+
+
+def to_the_last(names: list[str], columns: int) -> str:
+    """`a > b > … > z` within `columns`: the last name before all others."""
+    text = " > ".join(names)
+    if len(text) <= columns or len(names) == 1:
+        return middle(text, columns)
+    last = middle(names[-1], columns - len("… > "))
+    head: list[str] = []
+    for name in names[:-1]:
+        if len(" > ".join([*head, name, "…", last])) > columns:
+            break
+        head.append(name)
+    return " > ".join([*head, "…", last])

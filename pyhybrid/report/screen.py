@@ -1,31 +1,42 @@
-"""The summary on one screen: at most 24 lines of at most 100 columns.
+"""The summary on one screen: when a run ends at most 24 lines of at most 100 columns.
+
+`pyhybrid report` fills the terminal, with the heaviest paths of the call tree below.
 
 A line is a list of (text, style).  Styles are for terminals, where neither $NO_COLOR (no-color.org)
 nor $TERM is against them; elsewhere it is plain text.
 """
 
 import os
-import re
 from collections.abc import Callable
 from textwrap import wrap
+from time import gmtime, strftime
 from typing import TextIO
 
 from pyhybrid.report.ellipsis import elided, middle
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
+from pyhybrid.report.tree import CallTree
 from pyhybrid.terminal_text import visible
 from pyhybrid.views.findings import Finding
-from pyhybrid.views.labels import losses_text, shares_text, short_time, shorten_native
+from pyhybrid.views.labels import (
+    bare,
+    count,
+    losses_text,
+    shares_text,
+    short_time,
+    shorten_native,
+)
 from pyhybrid.views.python_lines import FunctionLines
 
 Line = list[tuple[str, str]]
 
 MAX_LINES, MIN_COLUMNS, MAX_COLUMNS = 24, 80, 100
+MAX_HEIGHT, TALL, WIDE = 50, 32, 160  # of a report
+MIN_SHARE = 0.002  # of what a report's tables have
 N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2, 2, 14, 2, 2
 MIN_SELF = 4
 N_FINDINGS = 3
 FACT_COLUMNS, NOTE_LINES = 9, 3
 MAX_NAME = 40  # of one frame in a path
-_PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
 DIM, STRONG, WARN = "2", "1", "33"  # ECMA-48, 8.3.117 SGR: faint, bold, yellow
 
 
@@ -34,11 +45,22 @@ def print_summary(summary: Summary, stream: TextIO) -> None:
     show(lambda columns: render(summary, columns), stream)
 
 
-def show(make: Callable[[int], list[Line]], stream: TextIO) -> None:
+def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int | None) -> None:
+    """Print it with its hot paths on one screen, or in `height` lines.
+
+    What is no terminal has room for as much as the largest screen.
+    """
+    lines = height or _height(stream)
+    show(lambda columns: render_report(summary, tree, columns, lines), stream, WIDE)
+
+
+def show(
+    make: Callable[[int], list[Line]], stream: TextIO, most_columns: int = MAX_COLUMNS
+) -> None:
     """Print the lines that `make` returns for a number of columns, with all in them visible."""
     try:
         terminal = stream.isatty()
-        lines = make(_columns(stream) if terminal else MAX_COLUMNS)
+        lines = make(_columns(stream, most_columns) if terminal else MAX_COLUMNS)
         lines = [[(visible(text), style) for text, style in line] for line in lines]
         styled = terminal and _has_styles()
         stream.write(
@@ -49,12 +71,21 @@ def show(make: Callable[[int], list[Line]], stream: TextIO) -> None:
         pass
 
 
-def _columns(stream: TextIO) -> int:
+def _columns(stream: TextIO, most: int) -> int:
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except OSError:
         return MAX_COLUMNS
-    return max(MIN_COLUMNS, min(columns, MAX_COLUMNS))
+    return max(MIN_COLUMNS, min(columns, most))
+
+
+def _height(stream: TextIO) -> int:
+    """Of a terminal, less the line of its prompt."""
+    try:
+        lines = os.get_terminal_size(stream.fileno()).lines - 1
+    except OSError:
+        return MAX_HEIGHT
+    return max(MAX_LINES - 1, min(lines, MAX_HEIGHT))
 
 
 def _has_styles() -> bool:
@@ -67,17 +98,41 @@ def _part(text: str, style: str, styled: bool) -> str:
 
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
-    last = [fact("wrote", _files(summary.written))] if summary.written else []
-    if summary.lines:
-        last.append(fact("lines", _lines(summary.lines, summary.file)))
-    found = [_finding(each, columns) for each in summary.findings[:N_FINDINGS]]
-    facts, paths = [*_facts(summary, columns), [("", "")], *found], _paths(summary, columns)
+    facts, last = [*_facts(summary, columns), [("", "")]], _last(summary)
+    facts += [_finding(each, columns) for each in summary.findings[:N_FINDINGS]]
+    paths = _paths(summary, columns)
     room = MAX_LINES - len(facts) - len(last)
     n_self = max(MIN_SELF, min(N_SELF, room - 2 - N_PYTHON - len(paths)))
-    lines = [*facts, *_functions(summary, columns, n_self), *paths][: MAX_LINES - len(last)]
+    tables = _functions(summary, columns, n_self, N_PYTHON)
+    lines = [*facts, *tables, *paths][: MAX_LINES - len(last)]
     if lines[-1:] == paths[:1]:
         lines.pop()  # a heading without its lines
     return [_cut(line, columns) for line in lines + last]
+
+
+def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -> list[Line]:
+    """The summary in `height` lines (at least 23), with the tree's heaviest paths, most of all."""
+    lines, last = _facts(summary, columns, summary.start_unix_ns), _last(summary)
+    lines.append([("", "")])
+    for each in summary.findings[: N_FINDINGS + 2 * (height > TALL)]:
+        lines += note_lines("found", f"{each.text}: `{each.command}`", columns, STRONG)
+    room = height - len(lines) - len(last) - 3  # headings
+    n_self, n_python = max(MIN_SELF - 1, room * 3 // 10), max(2, room // 5)
+    if not summary.recorded:
+        n_self = max(MIN_SELF, room // 2)
+    lines += _functions(summary, columns, n_self, n_python, MIN_SHARE)
+    left = height - len(lines) - len(last)
+    if left > 1:
+        head, *paths = tree.hot_lines(left - 1, columns)
+        lines += [[(head, DIM)], *([(path, "")] for path in paths)] if paths else []
+    return [_cut(line, columns) for line in lines + last]
+
+
+def _last(s: Summary) -> list[Line]:
+    lines = [fact("wrote", _files(s.written))] if s.written else []
+    if s.lines:
+        lines.append(fact("lines", _lines(s.lines, s.file)))
+    return lines
 
 
 def _lines(functions: list[FunctionLines], file: str) -> str:
@@ -112,11 +167,13 @@ def _files(paths: list[str]) -> str:
     return "; ".join([names, *(p for p in paths if p not in beside)])
 
 
-def _facts(s: Summary, columns: int) -> list[Line]:
+def _facts(s: Summary, columns: int, start_unix_ns: int | None = None) -> list[Line]:
+    """`start_unix_ns`: to be said, too."""
+    began = strftime("; began %Y-%m-%d %H:%M UTC", gmtime((start_unix_ns or 0) / 1e9))
     argv = " ".join([os.path.basename(s.argv[0]), *s.argv[1:]]) if s.argv else "?"
     lines: list[Line] = [
         [("pyhybrid ", STRONG), (f"{argv}  ", STRONG), (f"pid {s.pid}, Python {s.python}", DIM)],
-        fact("time", _time(s)),
+        fact("time", _time(s) + (began if start_unix_ns else "")),
     ]
     if s.calls is not None:
         by_c = "" if s.c_calls is None else f", {s.c_calls:,} of {s.n_c_traced:,} C functions"
@@ -236,12 +293,15 @@ def _percent(weight_ns: int, s: Summary) -> str:
     return f"{weight_ns / ((s.recorded_weight_ns - s.own_weight_ns) or 1):7.1%}"
 
 
-def _functions(s: Summary, columns: int, n_self: int) -> list[Line]:
+def _functions(
+    s: Summary, columns: int, n_self: int, n_python: int, least_share: float = 0
+) -> list[Line]:
     if s.calls is not None and not s.recorded:
-        return _traced(s, columns)
-    by_self = [f for f in s.functions if f.self_ns][:n_self]
+        return _traced(s, columns, max(n_self, N_TRACED))
+    least_ns = max(1, least_share * s.recorded_weight_ns)
+    by_self = [f for f in s.functions if f.self_ns >= least_ns][:n_self]
     python = sorted(s.functions, key=lambda f: -f.python_ns)
-    by_python = [f for f in python if f.python_ns][:N_PYTHON]
+    by_python = [f for f in python if f.python_ns >= least_ns][:n_python]
     calls = "" if s.calls is None else "      calls"
     lines: list[Line] = [[(f"   self   total{calls}  function", DIM)]]
     lines += [_row(f.self_ns, f, s, columns) for f in by_self]
@@ -252,27 +312,21 @@ def _functions(s: Summary, columns: int, n_self: int) -> list[Line]:
 
 
 def _row(first_ns: int, function: Function, s: Summary, columns: int) -> Line:
-    calls = "" if s.calls is None else f" {_count(function.calls)}"
+    calls = "" if s.calls is None else f" {count(function.calls)}"
     shares = f"{_percent(first_ns, s)} {_percent(function.total_ns, s)}{calls}  "
     name = _short(function)
     return [(shares, ""), (middle(name, columns - len(shares)), STRONG)]
 
 
-def _count(calls: int | None) -> str:
-    """A number of calls in ten columns; what is only sampled has none."""
-    text = "" if calls is None else f"{calls:,}"
-    return f"{text:>10}" if len(text) <= 10 else f"{calls:10.3g}"
-
-
-def _traced(s: Summary, columns: int) -> list[Line]:
+def _traced(s: Summary, columns: int, most: int) -> list[Line]:
     """Without samples: the functions by exact time."""
     lines: list[Line] = [[("   self   total       self s      calls  function", DIM)]]
     traced = [f for f in s.functions if f.exact_self_ns is not None]
     all_ns = s.traced_ns or 1
-    for f in sorted(traced, key=lambda f: -(f.exact_self_ns or 0))[:N_TRACED]:
+    for f in sorted(traced, key=lambda f: -(f.exact_self_ns or 0))[:most]:
         own_ns, total_ns = f.exact_self_ns or 0, f.exact_total_ns or 0
         shares = f"{own_ns / all_ns:7.1%} {total_ns / all_ns:7.1%} {own_ns / 1e9:12.4f}"
-        head = f"{shares} {_count(f.calls)}  "
+        head = f"{shares} {count(f.calls)}  "
         lines.append([(head, ""), (middle(f.name, columns - len(head)), STRONG)])
     return lines
 
@@ -294,15 +348,9 @@ def _paths(s: Summary, columns: int) -> list[Line]:
     lines: list[Line] = [[("   self  call path", DIM)]]
     for path in s.paths[:N_PATHS]:
         share = f"{_percent(path.weight_ns, s)}  "
-        names = [middle(_bare(name), MAX_NAME) for name in path.frames]
+        names = [middle(bare(name), MAX_NAME) for name in path.frames]
         lines.append([(share, ""), (elided(names, columns - len(share)), "")])
     return lines
-
-
-def _bare(label: str) -> str:
-    """A label without file and line, or without C++ arguments."""
-    python = _PYTHON_LABEL.fullmatch(label)
-    return python[1] if python else shorten_native(label)
 
 
 def _cut(line: Line, columns: int) -> Line:

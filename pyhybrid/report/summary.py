@@ -12,6 +12,7 @@ from pyhybrid.views.compensate import COMPENSATED
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.function_calls import FunctionCalls, function_calls
 from pyhybrid.views.hot_paths import Hot
+from pyhybrid.views.imports import exact_without_imports, import_frames, import_line
 from pyhybrid.views.labels import Labels, short_time
 from pyhybrid.views.python_lines import FunctionLines, function_lines
 from pyhybrid.views.stack_quality import (
@@ -91,6 +92,7 @@ class Summary:
     python: str
     argv: list[str]
     pid: int
+    start_unix_ns: int | None  # when it began
     complete: bool  # false: the process was killed, or the file's end is missing
     mode: str  # sample, trace, hybrid
     clock: str  # cpu, wall
@@ -149,11 +151,13 @@ def summarize(
     notes: list[str],
     min_time_ns: int = 0,
     all_frames: bool = False,
+    imports: bool = True,
 ) -> Summary:
     """Collect the summary; `written` and `notes` are what the exports add.
 
     Functions with a total below `min_time_ns` are left out: exact where they were traced, else
-    sampled.  With `all_frames` nothing is folded (views/folded_tree.py).
+    sampled.  With `all_frames` nothing is folded (views/folded_tree.py); without `imports` all that
+    import statements run is one function, in `functions` and `paths`.
     """
     meta, process, threads = profile.meta, profile.process, list(profile.threads.values())
     losses: dict[str, int] = {}
@@ -161,11 +165,21 @@ def summarize(
         losses[loss.reason] = losses.get(loss.reason, 0) + loss.samples
     end_ns = process.end_ns or max((t.last_ns or 0 for t in threads), default=0)
     cost = HandlerCost(profile)
-    hot = Hot(profile, all_frames)
+    hot = Hot(profile, all_frames, imports)
     traced = function_calls(profile, with_callers=False)
     python = [f for frame, f in traced.items() if profile.frames[frame].kind == "python"]
     native = [f for frame, f in traced.items() if profile.frames[frame].kind == "native"]
-    functions, paths, left_out = _hot(profile, hot, traced, min_time_ns, all_frames)
+    shown, imported = traced, hot.imported
+    if not imports and profile.exact:
+        exact, by_exact_time = exact_without_imports(profile)
+        shown = function_calls(profile, with_callers=False, exact=exact)
+        imported = imported or by_exact_time
+    labels = Labels(profile, all_frames=all_frames).of_frame
+    if imported:
+        n = len(traced) - len(shown)
+        text = import_line(imported) + (f" ({n:,} functions: --imports)" if n else " (--imports)")
+        labels |= dict.fromkeys(import_frames(profile), text)
+    functions, paths, left_out = _hot(profile, hot, shown, min_time_ns, labels)
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
     call_cost_ns = meta.get("call_cost_ns")
     views = [COMPENSATED] if profile.compensated else []
@@ -180,6 +194,7 @@ def summarize(
         python=str(meta.get("python") or "?"),
         argv=process.argv,
         pid=process.pid,
+        start_unix_ns=meta.get("start_unix_ns"),
         complete=bool(meta.get("complete")),
         mode=str(meta.get("mode") or "sample"),
         clock=str(meta.get("clock") or "?"),
@@ -261,9 +276,8 @@ def _hot(
     hot: Hot,
     traced: dict[int, FunctionCalls],
     min_time_ns: int,
-    all_frames: bool,
+    labels: dict[int, str],
 ) -> tuple[list[Function], list[Path], int]:
-    labels = Labels(profile, all_frames=all_frames).of_frame
     ranked = [each for each in hot.functions() if profile.frames[each.frame].kind != "pseudo"]
     totals = {each.frame: each.total_ns for each in ranked}
     totals |= {frame: tally.total_ns for frame, tally in traced.items()}

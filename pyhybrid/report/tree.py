@@ -8,19 +8,31 @@ frames that only call one another is one line, and so is what import statements 
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import compress
 from operator import eq, mul
+from typing import NamedTuple
 
 from pyhybrid._profile import add_up, at_least, inclusive, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
-from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
+from pyhybrid.report.ellipsis import to_the_last
 from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.labels import Labels, declared_at, module_of
+from pyhybrid.views.imports import Imports, import_line
+from pyhybrid.views.labels import Labels, bare, count, declared_at, module_of, short_time
 
 LEAST_SHARE = 0.01  # of all samples, or of all time where there are none
 MAX_LINES = 200
-N_MODULES = 3  # that are named where their imports are one line
 STEP = "  "
+MAX_DEPTH, ROOMY = 10, 100  # where it has to fit into a screen: steps; columns with room for them
+
+
+class Row(NamedTuple):
+    """A line of the tree: nodes of which each calls only the next one."""
+
+    depth: int
+    above: int  # the node that calls the first
+    nodes: list[int]
 
 
 def tree_lines(
@@ -36,12 +48,12 @@ def tree_lines(
     import statements run has, too.
     """
     labels = Labels(profile, full_names, all_frames).of_frame
-    view = _View(profile, labels, min_time_ns, all_frames, imports or all_frames)
+    view = CallTree(profile, labels, min_time_ns, all_frames, imports or all_frames)
     yield "     total       calls  samples  function"
     yield from view.lines()
 
 
-class _View:
+class CallTree:
     """The folded nodes that are large, with what is in each and below, all threads together.
 
     `_weights`: sampled, inclusive; `_calls`, `_totals`: exact; `_times`: the totals, of native
@@ -59,9 +71,9 @@ class _View:
         self._tree = tree = FoldedTree.of(profile, all_frames)
         self._labels, self._all_frames = labels, all_frames
         self._frames = profile.frames
-        frames = () if imports else profile.frames.values()
-        self._importing = {f.id for f in frames if f.name == IMPORT_KEPT and f.file in IMPORT_FILES}
         n = len(tree.parent)
+        outer = b"" if imports else Imports(profile, tree.parent, tree.frame).outer
+        self._importing = set(compress(range(n), outer))
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
         counted = tree.of_program(profile)
         self_ns = array("q", bytes(8 * n))
@@ -75,7 +87,7 @@ class _View:
         self._calls = add_up(of_row, exact.calls, n, is_kept)
         self._totals = add_up(of_row, exact.total_ns, n, is_kept)
         self._times = at_least(tree.parent, _where(counted, self._totals))
-        self._weight_ns = self._weights[0]
+        self._weight_ns, self._is_counted = self._weights[0], bool(exact)
         self._least_weight_ns = min_time_ns or max(1, round(self._weight_ns * LEAST_SHARE))
         self._least_time_ns = min_time_ns or max(1, round(self._times[0] * LEAST_SHARE))
         self._children: defaultdict[int, list[int]] = defaultdict(list)
@@ -84,52 +96,104 @@ class _View:
             if node and is_large and tree.frame[node] not in own:
                 self._children[tree.parent[node]].append(node)
 
-    def lines(self) -> Iterator[str]:
-        todo = [(0, node) for node in self._shown(0)[::-1]]
-        n = 0
-        while todo:
-            depth, node = todo.pop()
-            last, names = self._run(node)
-            n += 1
-            if n > MAX_LINES:
-                least_ns = max(self._least_weight_ns, self._least_time_ns)
-                yield f"(and more: try --min-time {least_ns // 500_000 or 1}ms)"
-                return
-            if self._tree.frame[node] in self._importing:
-                yield self._figures(node) + STEP * depth + self._imported(node)
-                continue
-            yield self._figures(node) + STEP * depth + " > ".join(names)
-            todo += [(depth + 1, child) for child in self._shown(last)[::-1]]
+    def rows(self, most: int, chains: bool = False) -> tuple[list[Row], bool]:
+        """The heaviest rows, at most so many, in the order of the tree; are there more?
 
-    def _imported(self, node: int) -> str:
-        """What stands for the imports at a place."""
-        below, n_lines = self._shown(node), 0
+        With `chains` Python functions that do nothing but call the next one, as often as they are
+        called, are one row with it.
+        """
+        chosen: defaultdict[int, list[Row]] = defaultdict(list)  # by the node above
+        heap: list[tuple[int, int, int, Row]] = []
+
+        def offer(above: int, depth: int) -> None:
+            for child in self._children[above]:
+                row = Row(depth, above, self._run(child, chains))
+                heappush(heap, (-self._weights[child], -self._times[child], child, row))
+
+        offer(0, 0)
+        for _ in range(most):
+            if not heap:
+                break
+            *_, row = heappop(heap)
+            chosen[row.above].append(row)
+            if row.nodes[0] not in self._importing:
+                offer(row.nodes[-1], row.depth + 1)
+        rows: list[Row] = []
+        todo = chosen[0][::-1]
+        while todo:
+            row = todo.pop()
+            rows.append(row)
+            todo += chosen[row.nodes[-1]][::-1]
+        return rows, bool(heap)
+
+    def lines(self) -> Iterator[str]:
+        """All that is large."""
+        rows, is_cut = self.rows(MAX_LINES)
+        for row in rows:
+            names = [self._name(node) for node in row.nodes]
+            shown = names if len(names) < 4 else [names[0], "…", names[-1]]
+            text = self.imported(row) or " > ".join(shown)
+            yield self._figures(row.nodes[0]) + STEP * row.depth + text
+        if is_cut:
+            least_ns = max(self._least_weight_ns, self._least_time_ns)
+            yield f"(and more: try --min-time {least_ns // 500_000 or 1}ms)"
+
+    def hot_lines(self, most: int, columns: int) -> list[str]:
+        """The heaviest, each within so many columns, with a head."""
+        lines = [f"  total{'     time     calls' * self._is_counted}  hot paths"]
+        step = STEP if columns >= ROOMY else " "
+        for row in self.rows(most, chains=True)[0]:
+            first, last = row.nodes[0], row.nodes[-1]
+            share = f"{self._weights[first] / self._weight_ns:7.1%}" if self._weight_ns else " " * 7
+            counts = ""
+            if self._is_counted:
+                n_calls, total_ns = self._calls[last], self._totals[first]
+                time = short_time(total_ns) if total_ns else ""
+                counts = f" {time:>8} {count(n_calls or None, 9)}"
+            head = f"{share}{counts}  {step * min(row.depth, MAX_DEPTH)}"
+            names = [bare(self._labels[self._tree.frame[node]]) for node in row.nodes[:-1]]
+            names.append(self.imported(row) or self._name(last))
+            lines.append(head + to_the_last(names, columns - len(head)))
+        return lines
+
+    def imported(self, row: Row) -> str:
+        """What stands for the imports at a place; "": it is none, or they are not folded."""
+        if row.nodes[0] not in self._importing:
+            return ""
+        below, n_lines = self._shown(row.nodes[0]), 0
         labels = [self._labels[self._tree.frame[each]] for each in below]
         names = [module_of(label) for label in labels if label.startswith("<module> (")]
-        more = ", …" if len(names) > N_MODULES else ""
         while below:
             n_lines += len(below)
             below = [child for each in below for child in self._children[each]]
-        modules = ", ".join(names[:N_MODULES]) or "…"
-        return f"[import {modules}{more}] (lines with --imports: {n_lines})"
+        return f"{import_line(names)} (lines with --imports: {n_lines})"
 
     def _shown(self, node: int) -> list[int]:
         """The children that are large by samples or by time, the largest first."""
         return sorted(self._children[node], key=lambda n: (-self._weights[n], -self._times[n], n))
 
-    def _run(self, node: int) -> tuple[int, list[str]]:
-        """The end of the run of native frames that begins here, and its names."""
-        names = [self._name(node)]
-        while self._is_native(node) and not self._all_frames:
+    def _run(self, node: int, chains: bool) -> list[int]:
+        """The nodes of the run of native frames, or chain, that begins here."""
+        nodes = [node]
+        while not self._all_frames and node not in self._importing:
             below = self._shown(node)
-            if len(below) != 1 or not self._is_native(below[0]):
+            if len(below) != 1 or not self._goes_on(node, below[0], chains):
                 break
-            rest_ns = self._weights[node] - self._weights[below[0]]
-            if rest_ns >= self._least_weight_ns:
+            if self._weights[node] - self._weights[below[0]] >= self._least_weight_ns:
                 break
             (node,) = below
-            names.append(self._name(node))
-        return node, names if len(names) < 4 else [names[0], "…", names[-1]]
+            nodes.append(node)
+        return nodes
+
+    def _goes_on(self, node: int, below: int, chains: bool) -> bool:
+        """Is the only node below part of the row?"""
+        if self._is_native(node) and self._is_native(below):
+            return True
+        if not chains or below in self._importing:
+            return False
+        return self._is_native(node) == self._is_native(below) and (
+            self._calls[node] == self._calls[below]
+        )
 
     def _is_native(self, node: int) -> bool:
         return self._frames[self._tree.frame[node]].kind in ("native", "kernel")

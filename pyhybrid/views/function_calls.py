@@ -45,18 +45,24 @@ class FunctionCalls(Tally):
 
 
 def function_calls(
-    profile: Profile, min_time_ns: int = 0, with_callers: bool = True
+    profile: Profile,
+    min_time_ns: int = 0,
+    with_callers: bool = True,
+    exact: ExactTable | None = None,
 ) -> dict[int, FunctionCalls]:
     """What events counted of every function, by frame id.
 
     Functions with a total below `min_time_ns` are part of their callers: their self time is
     theirs, and what they call is called by them.  So sums stay as they are; functions that no other
     one of the program called on some thread stay, too.
+
+    `exact`: other rows than the profile's.
     """
-    functions = _sums(profile, profile.exact, set(), with_callers)
+    exact = profile.exact if exact is None else exact
+    functions = _sums(profile, exact, set(), with_callers)
     if not min_time_ns:
         return functions
-    rows = {(row.thread, row.node): row for row in profile.exact}
+    rows = {(row.thread, row.node): row for row in exact}
     above = {key: _row_above(profile, rows, *key) for key in rows}
     frame_of = profile.nodes.frame
     outermost = {frame_of[node] for (_, node), key in above.items() if key is None}

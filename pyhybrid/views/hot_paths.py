@@ -11,6 +11,8 @@ from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.imports import Imports
+from pyhybrid.views.labels import Labels
 
 
 @dataclass(slots=True)
@@ -42,8 +44,12 @@ class Hot:
     Samples that met our own callbacks are outside all shares: `own_ns` is their weight.
     """
 
-    def __init__(self, profile: Profile, all_frames: bool = False) -> None:
-        """Fold the tree, unless `all_frames` are wanted, and add up."""
+    def __init__(self, profile: Profile, all_frames: bool = False, imports: bool = True) -> None:
+        """Fold the tree, unless `all_frames` are wanted, and add up.
+
+        Without `imports` what import statements run is theirs; `imported` are its modules then, by
+        the weight of all that their imports ran.
+        """
         self._profile = profile
         self._tree = FoldedTree.of(profile, all_frames)
         n_nodes = len(self._tree.parent)
@@ -59,6 +65,16 @@ class Hot:
                 continue
             self._self_ns[node] += sampled.weight_ns
             self._samples[node] += sampled.samples
+        self.imported: list[str] = []
+        if not imports:
+            self._fold_imports()
+
+    def _fold_imports(self) -> None:
+        tree, found = self._tree, Imports(self._profile, self._tree.parent, self._tree.frame)
+        labels = Labels(self._profile).of_frame
+        self.imported = found.modules(labels, array("q", self._self_ns))
+        for column in (self._self_ns, self._samples):
+            column[:] = add_up(found.node, array("q", column), len(tree.parent))
 
     def paths(self, n: int) -> list[HotPath]:
         """The `n` call paths with most self weight."""

@@ -13,6 +13,7 @@ KERNEL, INLINED = "_[k]", "_[i]"  # at the end of labels, as FlameGraph's tools 
 
 _LIBRARY = re.compile(r".*/(?:(?:site|dist)-packages|lib(?:64)?/python3\.\d+)/")
 _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)")
+_PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
 _CONVERSION = re.compile(r"\boperator \w")
 _MANGLED_START = re.compile(r"_ZZ*NK?|_ZZ*")
 _LENGTH = re.compile(r"\d{1,4}")
@@ -135,6 +136,18 @@ class Labels:
             return frame.name
         name = frame.name if self._full_names else shorten_native(frame.name)
         return name + INLINED * frame.inlined
+
+
+def bare(label: str) -> str:
+    """A label without file and line, or without C++ arguments."""
+    python = _PYTHON_LABEL.fullmatch(label)
+    return python[1] if python else shorten_native(label)
+
+
+def count(calls: int | None, columns: int = 10) -> str:
+    """A number of calls in so many columns; what is only sampled has none."""
+    text = "" if calls is None else f"{calls:,}"
+    return f"{text:>{columns}}" if len(text) <= columns else f"{calls:{columns}.3g}"
 
 
 def module_of(label: str) -> str:

@@ -21,25 +21,18 @@ from pyhybrid.profile_file.timeline import times
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,
-    IMPORT_KEPT,
     KERNEL_MODULE,
     is_interpreter,
     plain_symbol,
 )
 from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.labels import Labels, module_of, shorten_native
+from pyhybrid.views.imports import Imports
+from pyhybrid.views.labels import Labels, shorten_native
 from pyhybrid.views.spinning import spinning
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
 
 Evidence = dict[str, Any] | None
 _INSIDE = bytes([0, 1, *[0] * 254, *[1] * 256])  # once marked, everything below is
-# 1: the outermost module below what is marked as an import, 2: what is below it; 3: in an import.
-_IMPORT, _MODULE = 1, 2
-_TOP_MODULE = bytes(
-    {0: {_IMPORT: 3}, 1: {}, 2: {}, 3: {_MODULE: 1}}[above].get(kind, (0, 2, 2, 3)[above])
-    for above in range(4)
-    for kind in range(256)
-)
 # 1: native code that calls what it is given, 2: a Python function right below it.
 _CALLER, _PYTHON = 1, 2
 _CALLED = bytes(
@@ -47,9 +40,7 @@ _CALLED = bytes(
     for above in range(3)
     for kind in range(256)
 )
-_IS_1, _IS_2, _IS_1_OR_2, _FROM_1 = (
-    bytes(state in states for state in range(256)) for states in ((1,), (2,), (1, 2), (1, 2, 3))
-)
+_IS_2 = bytes(state == 2 for state in range(256))
 MOST_WAITS = 2000  # samples that waited for the GIL, for which it is looked who held it
 
 
@@ -170,18 +161,11 @@ def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Import statements, and the module whose import took most."""
-    frames = measured.profile.frames.values()
-    kinds = {f.id: _MODULE for f in frames if f.name == "<module>"}
-    kinds |= {f.id: _IMPORT for f in frames if f.name == IMPORT_KEPT and f.file in IMPORT_FILES}
-    where = measured.kinds(kinds, measured.frame)
-    states = bytes(descend(measured.parent, where, _TOP_MODULE))
-    weight_ns = measured.weight_ns(states.translate(_FROM_1))
+    found = Imports(measured.profile, measured.parent, measured.frame)
+    weight_ns = measured.weight_ns(found.where)
     if not weight_ns:
         return None
-    top = take(measured.frame, nearest(measured.parent, states.translate(_IS_1)))
-    by_module = add_up(top, measured.self_ns, measured.n_frames, states.translate(_IS_1_OR_2))
-    frame = max(range(len(by_module)), key=by_module.__getitem__)
-    module = module_of(measured.labels[frame]) if frame else "?"
+    module = next(iter(found.modules(measured.labels, measured.self_ns)), "?")
     wall = measured.wall_ns / 1e9
     return {**measured.share(weight_ns), "wall_seconds": wall, "module": module}
 

@@ -1,0 +1,97 @@
+"""What import statements run: where it is in a tree, as one node for each statement, by module.
+
+A program of a few seconds spends most of them there, in functions that its reader did not write:
+views for people show it as one line.
+"""
+
+from array import array
+from collections.abc import Buffer
+
+from pyhybrid._profile import add_up, descend, nearest, take
+from pyhybrid.profile_file.exact_table import ExactTable
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
+from pyhybrid.views.labels import Labels, module_of
+
+# A node's frame, and what the node is by that and by what is above it: the outermost module of an
+# import, below that one, importlib's own, the outermost import.
+_IMPORT, _MODULE = 1, 2
+_TOP, _BELOW, _IMPORTLIB, _OUTER = 1, 2, 3, 4
+_STEPS = bytes(
+    {
+        0: {_IMPORT: _OUTER},
+        _TOP: {},
+        _BELOW: {},
+        _IMPORTLIB: {_MODULE: _TOP},
+        _OUTER: {_MODULE: _TOP},
+    }[above].get(kind, (0, _BELOW, _BELOW, _IMPORTLIB, _IMPORTLIB)[above])
+    for above in range(5)
+    for kind in range(256)
+)
+N_NAMED = 3  # modules, where imports are one line
+
+
+def _is(*states: int) -> bytes:
+    return bytes(state in states for state in range(256))
+
+
+def import_frames(profile: Profile) -> set[int]:
+    """The frames by which an import statement begins."""
+    frames = profile.frames.values()
+    return {f.id for f in frames if f.name == IMPORT_KEPT and f.file in IMPORT_FILES}
+
+
+def import_line(modules: list[str]) -> str:
+    """How it is written where it is one line: `[import torch, numpy]`."""
+    more = ", …" if len(modules) > N_NAMED else ""
+    return f"[import {', '.join(modules[:N_NAMED]) or '…'}{more}]"
+
+
+class Imports:
+    """Those of a tree, by its columns (of the profile's nodes, or folded ones).
+
+    `where`: 1 for each node of an import statement or below one, `outer`: 1 for the outermost of
+    them, `node`: for each node that one, or itself where it is in none.
+    """
+
+    def __init__(self, profile: Profile, parent: Buffer, frame: Buffer) -> None:
+        self._frame, self._n_frames = frame, max(profile.frames, default=0) + 1
+        kinds = bytearray(self._n_frames)
+        for each in profile.frames.values():
+            if each.name == "<module>":
+                kinds[each.id] = _MODULE
+        for number in import_frames(profile):
+            kinds[number] = _IMPORT
+        states = bytes(descend(parent, take(kinds, frame), _STEPS))
+        self.where = states.translate(_is(_TOP, _BELOW, _IMPORTLIB, _OUTER))
+        self.outer = states.translate(_is(_OUTER))
+        self._in_module = states.translate(_is(_TOP, _BELOW))
+        self._top = nearest(parent, states.translate(_is(_TOP)))
+        own = array("I", range(len(states)))
+        outer = nearest(parent, self.outer)
+        self.node = array(
+            "I",
+            (to if within else at for at, to, within in zip(own, outer, self.where, strict=True)),
+        )
+
+    def modules(self, labels: dict[int, str], weights: Buffer) -> list[str]:
+        """The outermost modules by the weights of nodes, the heaviest first."""
+        top = take(self._frame, self._top)
+        by_frame = add_up(top, weights, self._n_frames, self._in_module)
+        found = [(-weight, frame) for frame, weight in enumerate(by_frame) if weight and frame]
+        return [module_of(labels[frame]) for _, frame in sorted(found)]
+
+
+def exact_without_imports(profile: Profile) -> tuple[ExactTable, list[str]]:
+    """The table `exact` without what import statements run, whose time is theirs, and the modules
+    that they ran, by that time."""
+    nodes, exact = profile.nodes, profile.exact
+    found = Imports(profile, nodes.parent, nodes.frame)
+    self_ns = add_up(exact.node, exact.self_ns, len(nodes.parent))
+    where, outer = take(found.where, exact.node), take(found.outer, exact.node)
+    rest = ExactTable.of(
+        row._replace(self_ns=row.total_ns) if is_outer else row
+        for row, within, is_outer in zip(exact, where, outer, strict=True)
+        if is_outer or not within
+    )
+    return rest, found.modules(Labels(profile).of_frame, self_ns)

@@ -1,0 +1,151 @@
+"""`pyhybrid report` on one screen: what it shows, its height and width, imports as one line."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Run, made_once
+
+pytestmark = pytest.mark.once
+
+MODULE = """
+import time
+def inside(): return 1
+end = time.thread_time() + 0.2
+while time.thread_time() < end: pass
+for _ in range(1000): inside()
+"""
+PROGRAM = """
+import slow_module, time
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end: pass
+
+def step():
+    slow_module.inside()
+    burn(0.02)
+
+def main():
+    for _ in range(20): step()
+
+main()
+"""
+
+
+@pytest.fixture(scope="module", params=["hybrid", "trace"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """out.pyhybrid of the program."""
+
+    def make(folder: Path) -> None:
+        (folder / "slow_module.py").write_text(MODULE)
+        (folder / "program.py").write_text(PROGRAM)
+        _command(folder, "-q", "--format", "folded", "--mode", request.param, "program.py")
+
+    return made_once(tmp_path_factory, f"report-screen-{request.param}", make)
+
+
+def _command(folder: Path, *words: str) -> str:
+    command = [sys.executable, "-P", "-m", "pyhybrid", *words]
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(command, cwd=folder, env=env, check=True, stdout=-1, text=True).stdout
+
+
+def report(folder: Path, *options: str) -> list[str]:
+    return _command(folder, "report", "--no-inlines", *options).splitlines()
+
+
+def in_terminal(folder: Path, lines: int, columns: int) -> list[str]:
+    """What it prints on a terminal of this size."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    command = [sys.executable, "-P", "-m", "pyhybrid", "report", "--no-inlines"]
+    env = {**os.environ, "TERM": "dumb"}
+    with subprocess.Popen(command, cwd=folder, env=env, stdout=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while part := _read(ours):
+            shown += part
+    os.close(ours)
+    assert process.returncode == 0
+    return shown.decode().splitlines()
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 1 << 16)
+    except OSError:  # EIO: all others have closed it
+        return b""
+
+
+def calls_of(lines: list[str], function: str) -> list[int]:
+    """In the tables of functions."""
+    end = next(i for i, line in enumerate(lines) if "hot paths" in line)
+    rows = [line.split() for line in lines[:end] if f" {function} (" in line]
+    return [int(row[-3].replace(",", "")) for row in rows]
+
+
+def test_parts_in_order(folder: Path) -> None:
+    text = "\n".join(report(folder))
+    parts = ["pyhybrid ", "began 20", "calls    ", "   self   total", "hot paths", "step > burn ("]
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+
+
+def test_imports_are_one_line(folder: Path) -> None:
+    lines, whole = report(folder), report(folder, "--imports")
+    (row, *_), (hot,) = (
+        [line for line in lines if f"[import slow_module] ({what}" in line]
+        for what in ("", "lines with --imports")
+    )
+    assert "functions: --imports)" in row
+    assert hot in lines[lines.index(row) :]
+    assert not any("[import" in line for line in whole)
+    assert any("_find_and_load" in line for line in whole)
+
+
+def test_calls_are_those_outside_of_imports(folder: Path) -> None:
+    """As all other figures of a row."""
+    assert set(calls_of(report(folder, "--height", "200"), "inside")) <= {20}
+    whole = json.loads(_command(folder, "report", "--json"))
+    (inside,) = (each for each in whole["functions"] if each["name"].startswith("inside ("))
+    assert inside["calls"] == 1020
+
+
+def test_the_heaviest_paths(folder: Path) -> None:
+    lines = report(folder)
+    hot = lines[next(i for i, line in enumerate(lines) if "hot paths" in line) + 1 :]
+    assert ["<module> (program.py:1)" in line for line in hot].index(True) == 0
+    (step,) = (line for line in hot if "step > burn (program.py:" in line)
+    assert step.partition(" step > ")[0].split()[-1] == "20"
+    assert all(len(line) <= 100 for line in lines)
+
+
+@pytest.mark.parametrize(("lines", "columns"), [(24, 80), (40, 120), (70, 60)])
+def test_fits_into_a_terminal(folder: Path, lines: int, columns: int) -> None:
+    shown = in_terminal(folder, lines, columns)
+    assert 10 <= len(shown) <= min(lines - 1, 50)
+    assert max(map(len, shown)) <= max(columns, 80)
+    assert any("hot paths" in line for line in shown)
+
+
+def test_the_same_wherever_it_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = report(folder)
+    for name, value in (("COLUMNS", "40"), ("LINES", "10"), ("TZ", "Asia/Tokyo")):
+        monkeypatch.setenv(name, value)
+    assert report(folder) == lines
+    assert len(lines) <= 50
+
+
+@pytest.mark.parametrize("view", ["--tree", "--json", "--quality"])
+def test_height_is_of_the_summary(pyhybrid: Callable[..., Run], view: str) -> None:
+    run = pyhybrid("report", view, "--height", "30", check=False)
+    assert "--height is for the summary" in run.result.stderr
