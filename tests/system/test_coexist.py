@@ -87,7 +87,7 @@ def same(
             env={**os.environ, **(env or {})},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         assert ours.returncode == alone.returncode, ours.stderr
         assert without_launcher(ours.stdout) == without_launcher(alone.stdout)

@@ -107,7 +107,7 @@ def test_random_programs(options: str, tmp_path: Path) -> None:
             model.run(number, program)
         file.write_text(source(batch))
         run = subprocess.run(
-            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=600
         )
         assert run.returncode == 0, run.stderr
         assert json.loads((tmp_path / "log.json").read_text()) == model.log, "the model is wrong"

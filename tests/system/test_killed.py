@@ -274,7 +274,7 @@ def test_a_run_that_goes_on(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
         assert "999 Hz asked" in done.stdout
         assert done.stderr.startswith("pyhybrid: out.pyhybrid.part: the run goes on, or is being")
         assert [p.name for p in tmp_path.iterdir()] == ["out.pyhybrid.part"]
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.folded", "out.pyhybrid"]
 
 
@@ -310,7 +310,7 @@ def test_interrupted(tmp_path: Path) -> None:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         os.kill(process.pid, signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=600)
     assert process.returncode == -signal.SIGINT
     assert stdout == "interrupted\n"
     assert "KeyboardInterrupt" in stderr

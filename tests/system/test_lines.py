@@ -219,7 +219,7 @@ def test_random_programs(mode: str, tmp_path: Path) -> None:
     def check(batch: list[Program]) -> None:
         file.write_text(COUNTING + source(batch))
         run = subprocess.run(
-            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=600
         )
         assert run.returncode == 0, run.stderr
         true = json.loads((tmp_path / "counts.json").read_text())

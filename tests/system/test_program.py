@@ -816,7 +816,7 @@ def test_killed_by_its_own_signal_leaves_no_zombie_finisher(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         start_new_session=True,
-        timeout=60,
+        timeout=600,
     )
     assert result.returncode == -signal.SIGINT
     assert (tmp_path / "out.pyhybrid").exists()

@@ -288,7 +288,7 @@ def test_interpreters_begin_and_end(tmp_path: Path, mode: str) -> None:
     command = [sys.executable, "-P", "-m", "pyhybrid", *options]
     end = time.monotonic() + HALF
     while time.monotonic() < end:
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
         assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
