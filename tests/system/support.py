@@ -80,6 +80,11 @@ def record(folder: Path, *arguments: object, **variables: str) -> str:
     pytest.fail(done.stderr)
 
 
+def environment() -> dict[str, str]:
+    """Without what tells of this pytest."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+
+
 def build_extension(folder: Path, name: str, *options: str) -> None:
     """The C extension tests/targets/NAME.c, for this interpreter."""
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run, made_once
+from support import Run, environment, made_once
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
@@ -116,11 +115,6 @@ CALLS = {
     "test_after_that": 1,
 }
 RESULT = "2 failed, 10 passed, 1 skipped"
-
-
-def environment() -> dict[str, str]:
-    """Without what tells of this pytest."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
 
 
 def run_pytest(folder: Path, *arguments: object, code: int = 0) -> str:
