@@ -12,6 +12,7 @@ its pass cannot have; a skip for torch, perf or root where they must be there fa
 from __future__ import annotations
 
 import functools
+import glob
 import importlib.util
 import os
 import re
@@ -47,6 +48,11 @@ def has_lttng() -> bool:
     )
 
 
+def has_bcc() -> bool:
+    """Its tools, and headers of some kernel, with which they compile their programs."""
+    return bool(shutil.which("pythoncalls-bpfcc") and glob.glob("/lib/modules/*/build/"))
+
+
 def works(*command: str) -> bool:
     return (
         shutil.which(command[0]) is not None
@@ -63,6 +69,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers
+    "bcc": lambda: is_here("bpftrace") and has_bcc(),
     "clang": lambda: works("clang", "--version"),
     "lttng": has_lttng,
     "bt2": lambda: works("/usr/bin/python3", "-c", "import bt2"),
@@ -76,7 +83,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "plain_build": lambda: not os.environ.get("SAN"),  # libc alone, and at its own speed
 }
 VIEWERS = f"{os.path.dirname(__file__)}/viewers/node_modules"  # scripts/node_modules.sh
-ROOTS = ["root", "bpftrace"]  # nobody else has them
+ROOTS = ["root", "bpftrace", "bcc"]  # nobody else has them
 MAY_LACK = {
     *("interpreter_symbols", "plain_build", "ray"),
     *(ROOTS if TEST_AS == "user" else []),

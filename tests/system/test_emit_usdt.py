@@ -203,6 +203,48 @@ def test_each_event_and_its_arguments(tmp_path: Path) -> None:
     assert values[7:] == ["<list of 1>", "<tuple of 2>", "<dict of 1>", "<Tensor>"]
 
 
+@pytest.mark.version
+@pytest.mark.needs("root", "bpftrace")
+@pytest.mark.once
+def test_a_script_for_pyusdt(tmp_path: Path) -> None:
+    """Its probes have its arguments, in its order, with plain names; only the library's path is
+    ours."""
+    formats = {
+        **dict.fromkeys(("PY_START", "PY_RESUME"), ("%s (%s:%d)", "str(arg0), str(arg1), arg2")),
+        **dict.fromkeys(("PY_RETURN", "PY_YIELD"), ("%s -> %s", "str(arg0), str(arg4)")),
+        "CALL": ("%s calls %s", "str(arg0), str(arg4)"),
+        "LINE": ("%s at %d", "str(arg0), arg2"),
+    }
+    script = "\n".join(
+        f'usdt:{LIBRARY}:pyusdt:{name} {{ printf("{name} {format}|\\n", {arguments}); }}'
+        for name, (format, arguments) in formats.items()
+    )
+    with (
+        probed(tmp_path, *NONE) as program,
+        traced(tmp_path, script, "-p", program.pid) as tracer,
+    ):
+        program.wait_for_events(TURNS | CALL | LINE)
+        program.tell("run")
+        tracer.wait_for("PY_RETURN run -> None")
+        text = tracer.detach()
+        assert not program.end()
+    lines = re.findall(r"^(.*)\|$", text, re.M)
+    at = first_lines()
+    file = str(PROGRAM)[:63]  # as much of a string as bpftrace has unless told otherwise
+    for expected in (
+        f"PY_START forward ({file}:{at['forward']})",
+        f"PY_RESUME numbers ({file}:{at['numbers']})",
+        "PY_RETURN forward -> 3.0",
+        "PY_YIELD numbers -> 1",
+        "CALL forward calls float",
+        f"LINE lines at {at['lines'] + 1}",
+    ):
+        assert lines.count(expected) == 1, expected
+    starts = collections.Counter(re.findall(r"^PY_START (\w+) \(", text, re.M))
+    plain = {name.rpartition(".")[2]: n for name, n in STARTS.items()}
+    assert chosen(starts, plain) == plain
+
+
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 @pytest.mark.parametrize(

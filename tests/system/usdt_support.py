@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import re
 import signal
 import struct
@@ -83,19 +84,21 @@ class Probed:
         maps = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
         return next(int(m.partition("-")[0], 16) for m in maps if m.endswith(str(LIBRARY)))
 
-    def poke(self, semaphore: int, value: int) -> None:
-        """As the kernel does when a tracer attaches or detaches."""
+    def poke(self, semaphore: int, value: int) -> int:
+        """As the kernel does when a tracer attaches or detaches; what it was."""
         with open(f"/proc/{self.pid}/mem", "r+b", buffering=0) as memory:
             memory.seek(self.base() + semaphore)
+            (before,) = struct.unpack("<H", memory.read(2))
+            memory.seek(self.base() + semaphore)
             memory.write(struct.pack("<H", value))
+        return int(before)
 
     def wait_for_events(self, mask: int) -> None:
         """These are on, by a look at the semaphores that came after this."""
-        name, event = ("CALL", CALL) if mask & LINE else ("LINE", LINE)
-        semaphore = next(note.semaphore for note in notes() if note.name == name)
-        self.poke(semaphore, 1)
-        self.tell(f"events {mask | event}")
-        self.poke(semaphore, 0)
+        semaphore = next(note.semaphore for note in notes() if note.name == "LINE")
+        before = self.poke(semaphore, not mask & LINE)
+        self.tell(f"events {mask ^ LINE}")
+        self.poke(semaphore, before)
         self.tell(f"events {mask}")
 
     def end(self) -> str:
@@ -128,23 +131,21 @@ WITH_TRACEFS = (
 
 
 class Tracer:
-    """A bpftrace that has attached to everything that its script names."""
+    """What listens to probes, and prints what it heard when it gets SIGINT."""
 
-    def __init__(
-        self, folder: Path, script: str, *options: object, given: Sequence[object] = ()
-    ) -> None:
-        """`given`: the script's own parameters."""
-        path = folder / "script.bt"
-        path.write_text(script + "\n" + ATTACHED)
-        self.output = folder / "bpftrace.txt"
+    def __init__(self, folder: Path, command: Sequence[object], attached: str) -> None:
+        """`attached`: what it prints as soon as it is."""
+        self.output = folder / "tracer.txt"
         with self.output.open("w") as output:
             self.process = subprocess.Popen(
-                [*WITH_TRACEFS, "bpftrace", *map(str, (*options, path, *given))],
+                [*WITH_TRACEFS, *map(str, command)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,  # BCC's are shell scripts
             )
-        self.wait_for("attached\n")
+        self.wait_for(attached)
 
     def wait_for(self, text: str) -> None:
         """It has printed this: what it has not read when it ends is lost."""
@@ -157,7 +158,7 @@ class Tracer:
     def detach(self) -> str:
         """What it has printed."""
         for _ in range(12):  # bpftrace may miss one
-            self.process.send_signal(signal.SIGINT)
+            os.killpg(self.process.pid, signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
                 break
@@ -165,15 +166,24 @@ class Tracer:
 
 
 @contextlib.contextmanager
-def traced(
-    folder: Path, script: str, *options: object, given: Sequence[object] = ()
-) -> Iterator[Tracer]:
-    tracer = Tracer(folder, script, *options, given=given)
+def listening(folder: Path, command: Sequence[object], attached: str) -> Iterator[Tracer]:
+    tracer = Tracer(folder, command, attached)
     try:
         yield tracer
     finally:
-        tracer.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(tracer.process.pid, signal.SIGKILL)
         tracer.process.wait()
+
+
+def traced(
+    folder: Path, script: str, *options: object, given: Sequence[object] = ()
+) -> contextlib.AbstractContextManager[Tracer]:
+    """A bpftrace that has attached to everything that its script names.  `given`: the script's
+    own parameters."""
+    path = folder / "script.bt"
+    path.write_text(script + "\n" + ATTACHED)
+    return listening(folder, ["bpftrace", *options, path, *given], "attached\n")
 
 
 def counts(printed: str, name: str = "", before: str = "") -> dict[str, int]:
