@@ -43,7 +43,7 @@ async def waits(name):
     with region(name):
         for _ in range(3):
             await asyncio.sleep(0.01)
-            works(name, 0.01)
+            works(name, 0.03)
 
 
 async def tasks():
@@ -70,7 +70,7 @@ def closed():
 def raising():
     try:
         with region("raising"):
-            burn(0.01)
+            burn(0.1)
             raise KeyError
     except KeyError:
         burn(0.01)
