@@ -10,7 +10,13 @@ from fnmatch import fnmatchcase
 
 from pyhybrid.assemble import writer
 from pyhybrid.assemble.call_tree import Tree
-from pyhybrid.assemble.exact_half import Ticks, exact_table, line_rows, with_objects
+from pyhybrid.assemble.exact_half import (
+    Ticks,
+    exact_table,
+    line_rows,
+    unsampled_calls,
+    with_objects,
+)
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.kept_calls import kept_calls
@@ -95,6 +101,7 @@ def assemble(
     spool.meta["kernel_mute"] = spool.end.n_mute if spool.end else 0
     spool.meta["kernel_text"] = symbolizer.kernel_text()
     spool.meta["kernel_build_id"] = symbolizer.kernel_build_id()
+    spool.meta["unsampled_calls"] = unsampled_calls(forest, tree)
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact)

@@ -9,8 +9,8 @@ where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
 from array import array
-from collections.abc import Collection, Iterator
-from itertools import compress
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, compress
 from operator import add
 
 from pyhybrid import _profile
@@ -20,7 +20,7 @@ from pyhybrid.assemble.forest import Forest
 from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.tables import Exact, Line
 from pyhybrid.spool import layout as form
-from pyhybrid.spool.frame_words import LINE_LIMIT
+from pyhybrid.spool.frame_words import LINE_LIMIT, NATIVE_LIMIT
 from pyhybrid.spool.records import Spool
 
 
@@ -105,6 +105,23 @@ def with_objects(exact: ExactTable, tree: Tree, objects: Collection[int]) -> Exa
     for column, values in zip(table.columns, columns, strict=True):
         column.extend(map(values.__getitem__, order))
     return table
+
+
+def unsampled_calls(forest: Forest, tree: Tree) -> list[int]:
+    """The nodes of native functions that samples met where they called what led to Python, and that
+    did so from other places, too."""
+    is_native = bytes(0 < word < NATIVE_LIMIT for word in forest.words)
+    marked = take(is_native, forest.word)
+
+    def calls(trees: Sequence[slice]) -> set[tuple[int, int]]:
+        rows = chain.from_iterable(range(each.start, each.stop) for each in trees)
+        where = chain.from_iterable(marked[each] for each in trees)
+        return {(tree.of_row[row], forest.word[row]) for row in compress(rows, where)}
+
+    sampled = calls([forest.stacks])
+    nodes = {node for node, _ in sampled}
+    counted = calls(list(forest.exact.values()))
+    return sorted({node for node, _ in counted - sampled} & nodes)
 
 
 def line_rows(spool: Spool, forest: Forest, tree: Tree) -> Iterator[Line]:

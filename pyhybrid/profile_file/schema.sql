@@ -16,7 +16,8 @@ PRAGMA user_version = 5;            -- the schema version
 -- kernel's code, or null), kernel_build_id, perf_map and jitdumps (files in which other runtimes named their code), n_cpus, notes,
 -- decorated (functions during whose calls alone anything counted; none: no such limit), unplaced_regions and
 -- unmatched_regions (pushes by native code that could not be counted; pops of what was not open), counters and metadata (that
--- native code gave: the views `counter` and `metadata`).  call_cost_ns: what
+-- native code gave: the views `counter` and `metadata`), unsampled_calls (nodes of native functions that called what led to
+-- Python also from places that no stack has).  call_cost_ns: what
 -- counting adds to a call, measured at start, call_cost_inside_ns: the part that is charged to the
 -- function itself, not to its caller; null: not known.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- value: JSON

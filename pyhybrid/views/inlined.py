@@ -9,19 +9,23 @@ after them.
 
 Left as they are:
 - plumbing, and by what the program began: views leave these out (folded_tree.py);
-- rows that stand at a function's start: between Python functions the exact half knows native
-  functions, not addresses (ARCHITECTURE.md, "The exact half");
-- rows above a path with exact figures, for these would stay behind on the path without the chain.
+- rows that stand at a function's start: so does the exact half's path where C code recurses;
+- rows above exact figures, unless all calls on the way to these have the same chain: then the
+  figures hang below it, too, else nobody knows which part of them does.
 """
 
 import copy
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
+from operator import attrgetter
+from typing import TypeVar
 
 from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame, Module, Nodes, Place
+from pyhybrid.profile_file.tables import Call, CallTime, Exact, Frame, Line, Module, Nodes, Place
 from pyhybrid.symbols.resolve import Demangle
 from pyhybrid.symbols.source_positions import (
     DebugFiles,
@@ -35,6 +39,8 @@ from pyhybrid.views.folded_tree import LAMBDA, NAMELESS, NAMELESS_START, NATIVE,
 
 SOURCE = "debug info"  # of a frame's name
 WITH_PLACES = NATIVE, LAMBDA, WRAPPER, NAMELESS, NAMELESS_START  # in a wrapper lies what it wraps
+
+_Row = TypeVar("_Row", Exact, Call, CallTime, Line)
 
 
 def with_inlined(
@@ -53,9 +59,10 @@ def with_inlined(
         return profile, [str(error)]
     files = DebugFiles(profile.meta, open_file, fetch)
     positions = _positions(profile, files)
+    above_exact = _without_unknown(profile, positions)
     if not positions:
         return profile, files.notes
-    return _Expansion(profile, positions, demangle).profile(), files.notes
+    return _Expansion(profile, positions, above_exact, demangle).profile(), files.notes
 
 
 def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
@@ -91,20 +98,53 @@ def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
 
 
 def _rows_on_paths(profile: Profile) -> set[int]:
-    """The rows of stacks that were sampled, without those above a path with exact figures."""
-    parents, nodes = profile.stacks.parent, profile.stacks.node
+    """The rows of stacks that were sampled."""
+    parents = profile.stacks.parent
     rows: set[int] = set()
     for sampled in profile.sampled:
         row = sampled.stack
         while row and row not in rows:
             rows.add(row)
             row = parents[row]
-    exact = set(profile.exact.node)
-    if exact:
-        for row in sorted(rows, reverse=True):
-            if row not in rows or nodes[row] in exact:
-                rows.discard(parents[row])
     return rows
+
+
+def _without_unknown(profile: Profile, positions: dict[int, Position]) -> dict[int, int]:
+    """Take the chains from rows above exact figures where these may belong below different ones.
+
+    Returns one row for each node above such figures that has a chain.
+    """
+    parents, nodes = profile.stacks.parent, profile.stacks.node
+    counted = set(profile.exact.node)
+    above: set[int] = set()
+    for row in sorted(_rows_on_paths(profile), reverse=True) if counted else ():
+        if row in above or nodes[row] in counted:
+            above.add(parents[row])
+    calls: defaultdict[int, dict[int | None, int]] = defaultdict(dict)  # of a node: by address
+    for row in sorted(above - {0}):
+        calls[nodes[row]].setdefault(profile.stacks.address[row], row)
+    # Files of older versions know no places.
+    unknown = set(profile.meta.get("unsampled_calls", calls)) | counted
+    same: dict[int, int] = {}
+    for node, by_address in calls.items():
+        rows = by_address.values()
+        chains = {_chain(positions[row]) if row in positions else () for row in rows}
+        if len(chains) > 1:
+            unknown.add(node)
+        elif chains != {()} and node not in unknown:
+            same[node] = min(rows)
+    for row in above & positions.keys():
+        if nodes[row] in unknown:
+            positions[row] = (None, 0, [], positions[row][-1])
+    return same
+
+
+def _chain(position: Position) -> tuple[SourceFunction, ...]:
+    """The functions that are inlined at the address, outermost first."""
+    _, _, inlined, containing = position
+    functions = tuple(function for function, _, _ in inlined[::-1])
+    # gcc's foo.part.0 has foo inlined
+    return functions[1:] if functions and functions[0][1:] == containing[1:] else functions
 
 
 def _covering(modules: list[Module], address: int) -> Module | None:
@@ -121,10 +161,16 @@ class _Expansion:
     """The profile's tables with the positions in them."""
 
     def __init__(
-        self, profile: Profile, positions: dict[int, Position], demangle: Demangle
+        self,
+        profile: Profile,
+        positions: dict[int, Position],
+        above_exact: dict[int, int],
+        demangle: Demangle,
     ) -> None:
+        """`above_exact`: nodes above exact figures, and a row of each, whose chain is theirs."""
         self._profile = profile
         self._positions = positions
+        self._above_exact = above_exact
         self._demangle = demangle
         self._nodes = Nodes(profile.nodes.parent[:], profile.nodes.frame[:])
         self._frames = profile.frames.copy()
@@ -138,9 +184,33 @@ class _Expansion:
         self._declare()
         expanded = copy.copy(self._profile)
         expanded.stacks = replace(self._profile.stacks, node=self._node_of_rows())
+        if self._above_exact:
+            self._move_figures(expanded)
         expanded.nodes, expanded.frames = self._nodes, self._frames
         expanded.places = self._places
         return expanded
+
+    def _move_figures(self, expanded: Profile) -> None:
+        """Hang what was counted below the chains that samples have there."""
+        nodes, profile = self._profile.nodes, self._profile
+        moved = list(range(len(nodes.parent)))
+        for node in range(1, len(moved)):
+            parent = nodes.parent[node]
+            if moved[parent] != parent:
+                moved[node] = self._child(moved[parent], nodes.frame[node])
+            row = self._above_exact.get(node)
+            if row is not None:
+                moved[node] = self._expand(row, moved[node], self._positions[row])
+
+        def rows(of_file: Iterable[_Row]) -> list[_Row]:
+            return [row._replace(node=moved[row.node]) for row in of_file]
+
+        expanded.exact = ExactTable.of(
+            sorted(rows(profile.exact), key=attrgetter("thread", "node"))
+        )
+        expanded.calls = rows(profile.calls)
+        expanded.call_times = rows(profile.call_times)
+        expanded.lines = rows(profile.lines)
 
     def _declare(self) -> None:
         """Where the functions are declared, and names for those that no symbol has named."""
@@ -178,13 +248,11 @@ class _Expansion:
 
     def _expand(self, row: int, node: int, position: Position) -> int:
         """The chain of a row, below and with its function's node; returns the innermost node."""
-        file, line, inlined, containing = position
+        file, line, inlined, _ = position
         frame = self._nodes.frame[node]
         places = []
-        calls = inlined[::-1]
-        if calls and calls[0][0][1:] == containing[1:]:  # gcc's foo.part.0 has foo inlined
-            del calls[0]
-        for function, call_file, call_line in calls:
+        n = len(_chain(position))
+        for function, call_file, call_line in inlined[:n][::-1]:
             places.append(Place(frame, call_file, call_line))
             frame = self._inlined_frame(self._frames[frame].module, function)
             node = self._child(node, frame)

@@ -115,13 +115,21 @@ static bool is_called(const struct exact_node *node, uint64_t pc)
            frame_c_call(frame_native(function_start(pc))) == node->word;
 }
 
+/* The node of the path's frame `i`, from the outermost.  It is that of the call, by which views find what was inlined there; but
+ * where C code recurses, of the function: else each way through the recursion would have nodes.  `starts`: of the functions
+ * further out. */
 static struct exact_node *native_child(struct exact *x, struct exact_thread *t,
-                                       struct exact_node *parent, uint64_t pc)
+                                       struct exact_node *parent, uint64_t pc, uint64_t *starts,
+                                       uint32_t i)
 {
     /* An eval loop between two Python frames: its own frame is not there yet, or a shim's. */
-    if (pyframe_is_eval(x->layout, pc))
-        return parent;
-    return exact_child(x, t, parent, frame_native(function_start(pc)));
+    bool is_eval = pyframe_is_eval(x->layout, pc), recurs = i >= MEMO_STARTS;
+    uint64_t start = is_eval ? 0 : function_start(pc);
+    for (uint32_t k = 0; k < i && !recurs; k++)
+        recurs = starts[k] == start;
+    if (i < MEMO_STARTS)
+        starts[i] = start;
+    return is_eval ? parent : exact_child(x, t, parent, frame_native(recurs ? start : pc));
 }
 
 /* How many of the `n` frames that were walked lie below the outer eval loop. */
@@ -152,12 +160,15 @@ static struct exact_node *walked_child(struct exact *x, struct exact_thread *t,
             node = last->step[at++].node;
             continue;
         }
-        if (f->flags)
+        if (f->flags) {
             node = exact_child(
                 x, t, node,
                 frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
-        else
-            node = native_child(x, t, node, f->pc);
+            if (at < MEMO_STARTS)
+                last->start[at] = 0;
+        } else {
+            node = native_child(x, t, node, f->pc, last->start, at);
+        }
         last->step[at].pc = pc;
         last->step[at].node = node;
         last->n = ++at;
@@ -281,8 +292,9 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
             n = i;
             break;
         }
-    while (n--)
-        node = native_child(x, t, node, tr.pcs[n]);
+    uint64_t starts[MEMO_STARTS];
+    for (uint32_t i = 0; n--; i++)
+        node = native_child(x, t, node, tr.pcs[n], starts, i);
     if (!(set = place_for(memo, hash)))
         return node;
     set[1] = set[0];

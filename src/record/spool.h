@@ -233,8 +233,8 @@ struct spool_end {
 };
 
 /* The exact half.  Its records of threads have numbers of their own; nodes count from 1 in each thread, 0 is the
- * root, parents come first.  A Python word has offset 0, a native one and that of a C call is its
- * function's start.  A line's node is a leaf below its function's: its calls are LINE events, its ticks the
+ * root, parents come first.  A Python word has offset 0, that of a C call is its function's start, and so is a native one
+ * where C code recurses.  A line's node is a leaf below its function's: its calls are LINE events, its ticks the
  * line's. */
 struct spool_exact_thread {
     uint32_t index;  /* from 1 */

@@ -20,6 +20,7 @@
 #define MEMO_SETS_MAX 512
 #define MEMO_WORDS 40
 #define MEMO_RELATIVE 20
+#define MEMO_STARTS 40 /* so many frames of a path are calls; those further in are functions */
 
 /* A stack word that a walk read. */
 struct memo_word {
@@ -47,6 +48,7 @@ struct memo_path {
     uint64_t thread; /* its serial: another's nodes may take a dead one's place in memory */
     uint32_t epoch;  /* struct unwind's */
     uint32_t n;
+    uint64_t start[MEMO_STARTS]; /* of the first ones' functions; 0: of none */
     struct {
         uint64_t pc; /* or struct native_frame's flags */
         struct exact_node *node;

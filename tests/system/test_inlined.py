@@ -18,6 +18,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,25 @@ def work():
         burn(100_000)
 work()
 """
+CALLED_BACK = """
+import ctypes, time
+library = ctypes.CDLL("./libinlined.so")
+def work():
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        sum(range(1000))
+def from_drive(): work()
+def from_both(): work()
+library.drive(ctypes.CFUNCTYPE(None)(from_drive))
+library.both(ctypes.CFUNCTYPE(None)(from_both))
+"""
 CHAIN = ["burn", "outer", "middle_[i]", "innermost_[i]"]
 PLAIN = ["burn", "outer"]
 
 
-def build(folder: Path, *options: str) -> Path:
+def build(folder: Path, *options: str, source: str = "inlined.c") -> Path:
     library = folder / "libinlined.so"
-    shutil.copy(TARGETS / "inlined.c", folder / "source.c")
+    shutil.copy(TARGETS / source, folder / "source.c")
     command = ["gcc", "-O2", "-g", "-fPIC", "-shared", "-Wl,--build-id=sha1", *options]
     subprocess.run([*command, "-o", library, "source.c"], check=True, cwd=folder)
     return library
@@ -138,6 +151,30 @@ def test_pprof_has_the_chain_and_its_lines(pyhybrid: Callable[..., Run], tmp_pat
     assert re.search(r"\|   middle \(inline\)\n.*\| innermost", peek)
     lines = pprof("-top", "-lines", run.path("out.pb.gz"))
     assert re.search(r"innermost \S*/innermost\.h:1[34] \(inline\)", lines)
+
+
+def test_what_calls_python_has_the_chain(
+    pyhybrid: Callable[..., Run], tmp_path: Path, mode: str
+) -> None:
+    """Above counted functions, too, where one chain leads to all calls of them."""
+    build(tmp_path, source="calls_back.c")
+    run = pyhybrid("--mode", mode, "--format", "folded", "-c", CALLED_BACK)
+    stacks = run.path("out.folded").read_text().splitlines()
+    paths = [re.sub(r" \([^;]*\)", "", line.rpartition(" ")[0]).split(";") for line in stacks]
+
+    def above(function: str, native: str) -> set[str]:
+        """What is inlined in `native`, where that called the function."""
+        of_it = (path[path.index(native) :] for path in paths if {function, native} <= {*path})
+        below = (takewhile(lambda name: name.endswith("_[i]"), path[1:]) for path in of_it)
+        return {";".join(names) for names in below}
+
+    assert above("from_drive", "drive") == {"twice_[i];call_it_[i]"}
+    sampled = {"twice_[i];call_it_[i]", "other_[i]"}
+    assert above("from_both", "both") == (sampled if mode == "sample" else {""})
+    if mode == "hybrid":
+        tree = pyhybrid("report", "--tree").result.stdout
+        (line,) = (line.split() for line in tree.splitlines() if "from_drive" in line)
+        assert line[2] == "2"  # calls
 
 
 def test_a_time_window_has_native_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:

@@ -202,19 +202,39 @@ def test_a_function_start_is_no_place(opened: Opened) -> None:
     ]
 
 
-def test_both_halves_keep_one_path(opened: Opened) -> None:
-    """Above a function that was counted there is no chain, below it there is."""
-    writer = spool((MAIN, at(0x120), CALLED, at(0x130)), mode="hybrid")
+OF_HELPER, OF_INNER = "main;outer;helper_[i];called", "main;outer;helper_[i];inner_[i];called"
+
+
+@pytest.mark.parametrize(
+    ("sampled", "counted", "above"),
+    [
+        ([0x120], [0x120], [OF_INNER]),
+        ([0x130], [0x130], [OF_HELPER]),
+        ([0x110], [0x110], ["main;outer;called"]),
+        ([0x120], [0x120, 0x130], ["main;outer;called"]),
+        ([0x120, 0x130], [0x120, 0x130], ["main;outer;called"]),
+        ([0x120], [0x100], ["main;outer;called"]),  # a recursion's: it has functions alone
+    ],
+)
+def test_both_halves_keep_one_path(
+    opened: Opened, sampled: list[int], counted: list[int], above: list[str]
+) -> None:
+    """Above a function that was counted there is a chain where all its calls came from there."""
+    writer = spool(*((MAIN, at(each), CALLED, at(0x130)) for each in sampled), mode="hybrid")
     writer.clock(1000, 500)
     writer.exact_thread(1, 4242)
-    writer.exact_nodes(1, 1, (0, MAIN), (1, at(0x100)), (2, CALLED))
-    writer.exact_counts(1, {"node": 1, "calls": 1, "ticks": 9}, {"node": 3, "calls": 5, "ticks": 8})
+    nodes = [(1 + 2 * i + j, word) for i, each in enumerate(counted)
+             for j, word in enumerate((at(each), CALLED))]  # fmt: skip
+    nodes = [(1 if n % 2 else n, word) for n, word in nodes]
+    writer.exact_nodes(1, 1, (0, MAIN), *nodes)
+    calls = ({"node": 3 + 2 * i, "calls": 5, "ticks": 8} for i in range(len(counted)))
+    writer.exact_counts(1, {"node": 1, "calls": 1, "ticks": 9}, *calls)
     writer.clock(4001000, 2000500)
     writer.end()
     profile = expanded(opened(writer))
-    assert folded(profile) == ["main;outer;called;outer;helper_[i] 1"]
+    assert folded(profile) == [f"{path};outer;helper_[i] {len(sampled)}" for path in above]
     (line,) = (line for line in tree_lines(profile) if "called" in line)
-    assert line.split()[2:5] == ["5", "100.0%", "called"]
+    assert line.split()[2:5] == [str(5 * len(counted)), "100.0%", "called"]
 
 
 def test_a_node_that_is_not_below_the_row_above(opened: Opened) -> None:
