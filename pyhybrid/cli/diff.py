@@ -3,15 +3,19 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture.option_kinds import Number
 from pyhybrid.cli.parser import DIVIDER, Parser, word
 from pyhybrid.errors import UsageError
+from pyhybrid.exporters.atomic_file import replacing
+from pyhybrid.exporters.page.comparison import comparison_page
 from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
 from pyhybrid.terminal_text import write_lines
 from pyhybrid.views.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge
+from pyhybrid.views.compared_paths import ComparedPaths
 from pyhybrid.views.run_comparison import compare
 
 N_ROWS = 12
@@ -42,6 +46,9 @@ class Diff:
             "--markdown", action="store_true", help="as Markdown, for a comment in CI"
         )
         parser.add_argument(
+            "--html", metavar="FILE", help="write a page for a browser, too: both call trees in one"
+        )
+        parser.add_argument(
             "--fail-if",
             action="append",
             type=_limit,
@@ -66,7 +73,12 @@ class Diff:
 
     def run(self, args: argparse.Namespace) -> int:
         """Print; returns the exit code.  Raises PyhybridError."""
-        comparison = compare(*_sides(args.files), open_profile)
+        paths = ComparedPaths() if args.html else None
+        comparison = compare(*_sides(args.files), open_profile, paths)
+        if paths:
+            page = comparison_page(comparison, paths)
+            with replacing(args.html) as temporary:
+                Path(temporary).write_bytes(page.encode("utf-8", "backslashreplace"))
         verdicts = [judge(comparison, limit) for limit in args.fail_if]
         if args.json:
             json.dump(comparison_json(comparison, verdicts), sys.stdout, indent=2)

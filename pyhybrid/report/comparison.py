@@ -148,9 +148,10 @@ def _head(side: Side) -> str:
     return f"{side.command} ({len(side.files)} run{'s' * (len(side.files) > 1)})"
 
 
-def _facts(comparison: Comparison) -> list[tuple[str, str, bool]]:
+def facts(comparison: Comparison) -> list[tuple[str, str, bool]]:
+    """What is said of the whole: name, text, whether it needs care."""
     before, after = comparison.before, comparison.after
-    facts = [("before", _head(before), False), ("after", _head(after), False)]
+    told = [("before", _head(before), False), ("after", _head(after), False)]
     times = [
         f"{name} {_time(one)} -> {_time(other)} ({_relative(one, other)})"
         for name, one, other in (
@@ -159,21 +160,21 @@ def _facts(comparison: Comparison) -> list[tuple[str, str, bool]]:
         )
         if one is not None and other is not None
     ]
-    facts.append(("time", ", ".join(times) or "?", False))
+    told.append(("time", ", ".join(times) or "?", False))
     if change := comparison.all:
         text = f"{before.samples:,} -> {after.samples:,}; their time {_change(change)}"
-        facts.append(("samples", f"{text} ({_interval(change)})", False))
+        told.append(("samples", f"{text} ({_interval(change)})", False))
         if before.spinning_ns or after.spinning_ns:
             text = (
                 f"{_time(before.spinning_ns)} -> {_time(after.spinning_ns)} in which threads of a "
             )
             text += "pool spun for one another: it is left out of sampled times"
-            facts.append(("spinning", text, False))
-        facts.append(("errors", _errors(comparison), False))
+            told.append(("spinning", text, False))
+        told.append(("errors", _errors(comparison), False))
         least = f"{change.visible:.1%} of all sampled time" if isfinite(change.visible) else "none"
         text = f"the smallest change that these files can show: {least}; of functions: see below"
-        facts.append(("visible", text, False))
-    return facts + [("note", note, True) for note in comparison.notes]
+        told.append(("visible", text, False))
+    return told + [("note", note, True) for note in comparison.notes]
 
 
 def _errors(comparison: Comparison) -> str:
@@ -202,7 +203,7 @@ def print_comparison(
 
 def _lines(comparison: Comparison, verdicts: list[Verdict], n: int, columns: int) -> list[Line]:
     lines: list[Line] = [[("pyhybrid diff", STRONG)]]
-    for name, text, warn in _facts(comparison):
+    for name, text, warn in facts(comparison):
         lines += note_lines(name, text, columns, "" if not warn else WARN)
     for section in sections(comparison, n):
         lines += [[("", "")], [(section.title, STRONG)], *_table(section, columns)]
@@ -236,7 +237,7 @@ def markdown(comparison: Comparison, verdicts: list[Verdict], n: int) -> Iterato
     yield ""
     for verdict in verdicts:
         yield f"- **{_plain(verdict_text(verdict))}**"
-    for name, text, _ in _facts(comparison):
+    for name, text, _ in facts(comparison):
         yield f"- {name}: {_plain(text)}"
     for section in sections(comparison, n):
         yield from ("", f"**{_plain(section.title)}**")

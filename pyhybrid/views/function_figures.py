@@ -71,7 +71,7 @@ class RunFigures:
 
 def run_figures(profile: Profile) -> RunFigures:
     """Collect them."""
-    functions = _functions(profile)
+    functions = functions_of(profile)
     numbers = {each: number for number, each in enumerate(dict.fromkeys(functions.values()), 1)}
     figures, whole, spinning_ns = _sampled(profile, functions, numbers)
     nothing = Sampled(0, profile.period_ns**2)  # of less than a sample
@@ -85,7 +85,7 @@ def run_figures(profile: Profile) -> RunFigures:
     return RunFigures(figures, whole, spinning_ns, absent, bool(profile.exact))
 
 
-def _functions(profile: Profile) -> dict[int, Function]:
+def functions_of(profile: Profile) -> dict[int, Function]:
     """By frame id; pseudo-frames are none."""
     directory = str(profile.meta.get("cwd") or "")
     return {
@@ -106,6 +106,41 @@ def _function(profile: Profile, frame: Frame, directory: str) -> Function:
     return Function(frame.kind, shorten_native(frame.name), library)
 
 
+@dataclass(slots=True)
+class NodeSamples:
+    """Of each folded node by itself: samples, their weight in ns, its variance by the error of
+    counting, in periods squared; and the time in which pools spun."""
+
+    samples: "array[int]"
+    weights: "array[int]"
+    variances: "array[int]"
+    spinning_ns: int
+
+
+def samples_of_nodes(profile: Profile) -> NodeSamples:
+    """Of FoldedTree.of(profile)."""
+    tree, period_ns = FoldedTree.of(profile), profile.period_ns
+    own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
+    n_bytes = 8 * len(tree.parent)
+    samples, weights, variances = (array("q", bytes(n_bytes)) for _ in range(3))
+    found = NodeSamples(samples, weights, variances, 0)
+    spins = spinning(profile)[0]
+    for row in profile.sampled:
+        unfolded = profile.stacks.node[row.stack]
+        node = tree.of_node[unfolded]
+        if tree.frame[node] in own:
+            continue
+        if spins[unfolded]:
+            found.spinning_ns += row.weight_ns
+            continue
+        periods = row.weight_ns / period_ns
+        found.samples[node] += row.samples
+        found.weights[node] += row.weight_ns
+        # A sample that stands for several periods of work is one draw; a wait was seen throughout.
+        found.variances[node] += round(periods if row.waits else periods**2 / (row.samples or 1))
+    return found
+
+
 def _sampled(
     profile: Profile, functions: dict[int, Function], numbers: dict[Function, int]
 ) -> tuple[dict[Function, Figures], Figures, int]:
@@ -117,22 +152,8 @@ def _sampled(
         of_frame[frame] = numbers[function]
         python[frame] = function.kind == "python"
     label = take(of_frame, tree.frame)
-    own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
-    columns = samples, weights, variances = [array("q", bytes(8 * len(label))) for _ in range(3)]
-    spins, spinning_ns = spinning(profile)[0], 0
-    for row in profile.sampled:
-        unfolded = profile.stacks.node[row.stack]
-        node = tree.of_node[unfolded]
-        if tree.frame[node] in own:
-            continue
-        if spins[unfolded]:
-            spinning_ns += row.weight_ns
-            continue
-        periods = row.weight_ns / period_ns
-        samples[node] += row.samples
-        weights[node] += row.weight_ns
-        # A sample that stands for several periods of work is one draw; a wait was seen throughout.
-        variances[node] += round(periods if row.waits else periods**2 / (row.samples or 1))
+    of_nodes = samples_of_nodes(profile)
+    columns = samples, weights, variances = of_nodes.samples, of_nodes.weights, of_nodes.variances
     everywhere = b"\1" * len(label)
     is_outer = outermost(tree.parent, label, everywhere)
     innermost = take(label, nearest(tree.parent, take(python, tree.frame)))
@@ -152,4 +173,4 @@ def _sampled(
                 for *_, weight, variance in (totals, selves, below)
             )
             figures[function] = Figures(totals[0][number], total, alone, with_native)
-    return figures, Figures(sum(samples), whole, whole, whole), spinning_ns
+    return figures, Figures(sum(samples), whole, whole, whole), of_nodes.spinning_ns

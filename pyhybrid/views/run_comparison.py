@@ -11,6 +11,7 @@ from math import isfinite
 
 from pyhybrid.damage import damage_in
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.compared_paths import ComparedPaths
 from pyhybrid.views.function_figures import Figures, Function, Sampled, run_figures
 from pyhybrid.views.same_functions import SameFunctions
 from pyhybrid.views.significance import (
@@ -87,14 +88,17 @@ class Comparison:
 
 
 def compare(
-    before: Sequence[str], after: Sequence[str], open_file: Callable[[str], Profile]
+    before: Sequence[str],
+    after: Sequence[str],
+    open_file: Callable[[str], Profile],
+    paths: ComparedPaths | None = None,
 ) -> Comparison:
-    """Compare the profiles at these paths.  Raises PyhybridError."""
+    """Compare the profiles at these paths; `paths` gets their call paths.  Raises PyhybridError."""
     same = SameFunctions()
 
     def read(path: str) -> _Run:
         with open_file(path) as profile, damage_in(path):
-            return _Run(profile, same)
+            return _Run(profile, same, paths)
 
     return _compared([read(path) for path in before], [read(path) for path in after])
 
@@ -102,9 +106,11 @@ def compare(
 class _Run:
     """What is compared of one profile."""
 
-    def __init__(self, profile: Profile, same: SameFunctions) -> None:
+    def __init__(self, profile: Profile, same: SameFunctions, paths: ComparedPaths | None) -> None:
         figures, process = run_figures(profile), profile.process
         names = same.names(figures.functions)
+        if paths is not None:
+            paths.add(profile, names)
         threads = profile.threads.values()
         end_ns = process.end_ns or max((t.last_ns or 0 for t in threads), default=0)
         self.file, self.facts = profile.path, _facts(profile)

@@ -4,16 +4,16 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { exactOf, layout, pathText, REST, selfOf, type Box } from "./boxes";
 import { prepare, type Palette } from "./colors";
 import { count, percent, time } from "./format";
-import { KINDS, type Profile } from "./profile";
-import type { Sums } from "./selection";
+import { KINDS, type Paths } from "./paths";
+import type { Weights } from "./selection";
 
 export const ROW = 18;
-const CHARACTER = 5.9; // pixels, about, in a font of 11
+const USUAL = "module_call_impl::forward"; // is as wide as most names, character by character
 
 export interface FlameProps {
   label: string;
-  profile: Profile;
-  sums: Sums;
+  profile: Paths;
+  sums: Weights;
   roots: Box[];
   focus: readonly number[];
   onFocus: (path: number[]) => void;
@@ -23,13 +23,17 @@ export interface FlameProps {
   colors: Palette;
   /** The way leads up: its top is the bottom row. */
   flip?: boolean;
+  /** Its colour; else that of the function's kind. */
+  paint?: (box: Box) => string;
+  /** What else there is to say of one. */
+  tell?: (box: Box) => string;
   /** CSS pixels, at most. */
   height: number;
   width: number;
 }
 
 export function FlameGraph(props: FlameProps) {
-  const { profile, sums, roots, colors, matches, selected, focus, flip = false, width } = props;
+  const { profile, sums, roots, colors, matches, selected, focus, flip = false, width, paint, tell } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
   const [hover, setHover] = useState<{ box: Box; x: number; y: number } | null>(null);
@@ -55,11 +59,12 @@ export function FlameGraph(props: FlameProps) {
     const context = prepare(canvas.current!, width, height);
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
+    const character = context.measureText(USUAL).width / USUAL.length;
     const scroll = scroller.current!.scrollTop;
     for (const each of boxes) {
       const y = yOf(each) - scroll;
       if (y < -ROW || y > height) continue;
-      draw(context, each, y, profile, colors, matches, selected);
+      draw(context, each, y, profile, colors, matches, selected, character, paint);
     }
     const marked = cursor ?? hover?.box;
     if (marked) {
@@ -67,7 +72,7 @@ export function FlameGraph(props: FlameProps) {
       context.lineWidth = cursor ? 2 : 1;
       context.strokeRect(marked.x + 0.5, yOf(marked) - scroll + 0.5, Math.max(marked.width - 1.5, 1), ROW - 2);
     }
-  }, [boxes, colors, matches, selected, hover?.box, cursor, top, height, width]);
+  }, [boxes, colors, matches, selected, hover?.box, cursor, top, height, width, paint]);
 
   const at = (event: MouseEvent): Box | null => {
     const place = canvas.current!.getBoundingClientRect();
@@ -134,9 +139,9 @@ export function FlameGraph(props: FlameProps) {
           />
         </div>
       </div>
-      {hover && <Tip box={hover.box} x={hover.x} y={hover.y} profile={profile} sums={sums} all={all} />}
+      {hover && <Tip box={hover.box} x={hover.x} y={hover.y} profile={profile} sums={sums} all={all} more={tell?.(hover.box) ?? ""} />}
       <p class="spoken" aria-live="polite">
-        {told && cursor ? spoken(told, profile, sums, pathOf(told)) : ""}
+        {told && cursor ? spoken(told, profile, sums, pathOf(told), tell?.(told) ?? "") : ""}
       </p>
     </div>
   );
@@ -146,10 +151,12 @@ function draw(
   context: CanvasRenderingContext2D,
   each: Box,
   y: number,
-  profile: Profile,
+  profile: Paths,
   colors: Palette,
   matches: Uint8Array | null,
   selected: number,
+  character: number,
+  paint?: (box: Box) => string,
 ): void {
   const { frame, x, width } = each;
   if (frame === REST) {
@@ -162,7 +169,7 @@ function draw(
   const isRoot = frame === 0;
   const isMatch = matches !== null && matches[frame] === 1;
   context.globalAlpha = (each.isContext ? 0.5 : 1) * (matches && !isMatch && !isRoot ? 0.35 : 1);
-  context.fillStyle = isRoot ? colors.off : isMatch ? colors.match : colors.kinds[profile.frames.kind[frame]!]!;
+  context.fillStyle = isRoot ? colors.off : isMatch ? colors.match : paint ? paint(each) : colors.kinds[profile.frames.kind[frame]!]!;
   const wide = Math.max(width - (width > 3 ? 1 : 0.2), 0.4);
   context.fillRect(x, y, wide, ROW - 1);
   if (profile.isInlined(frame) && width > 4) {
@@ -175,7 +182,7 @@ function draw(
     context.lineWidth = 1.5;
     context.strokeRect(x + 0.75, y + 0.75, wide - 1.5, ROW - 2.5);
   }
-  const room = Math.floor((width - 8) / CHARACTER);
+  const room = Math.floor((width - 8) / character);
   if (room >= 3) {
     context.globalAlpha = each.isContext ? 0.7 : 1;
     context.fillStyle = isMatch ? colors.onMatch : colors.text;
@@ -199,14 +206,14 @@ function neighbour(boxes: Box[], now: Box, key: string, step: number): Box | nul
   return row[row.indexOf(now) + (key === "ArrowRight" ? 1 : -1)] ?? null;
 }
 
-function spoken(each: Box, profile: Profile, sums: Sums, path: number[]): string {
-  if (!each.frame) return `all: ${time(each.weight)}`;
+function spoken(each: Box, profile: Paths, sums: Weights, path: number[], more: string): string {
+  if (!each.frame) return [`all: ${time(each.weight)}`, more].filter(Boolean).join(", ");
   const exact = exactOf(each, sums);
-  const calls = exact ? `, ${count(exact.calls)} calls` : "";
+  const calls = exact ? `, ${count(exact.calls)} calls` : more && `, ${more}`;
   return `${profile.label(each.frame)}: ${time(each.weight)}, ${percent(each.weight, sums.all)}${calls}; ${pathText(path.filter(Boolean).slice(0, -1), profile)}`;
 }
 
-function Tip({ box, x, y, profile, sums, all }: { box: Box; x: number; y: number; profile: Profile; sums: Sums; all: number }) {
+function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: number; profile: Paths; sums: Weights; all: number; more: string }) {
   const { frame } = box;
   const self = box.weights ? null : selfOf(box, sums);
   const exact = exactOf(box, sums);
@@ -225,6 +232,7 @@ function Tip({ box, x, y, profile, sums, all }: { box: Box; x: number; y: number
         {all < sums.all * 0.999 && ` (${percent(box.weight, all)} of this view)`}
         {self !== null && <span class="muted"> · itself {time(self)}</span>}
       </div>
+      {more && <div>{more}</div>}
       {exact && (
         <div>
           {count(exact.calls)} calls, {time(exact.total)} <span class="muted">exact, {exact.calls ? `${time(exact.total / exact.calls)} a call` : ""}</span>

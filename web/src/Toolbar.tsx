@@ -3,7 +3,7 @@ import { time } from "./format";
 import { KINDS, type Profile } from "./profile";
 import { KIND_NAMES } from "./FlameGraph";
 import type { Gil } from "./selection";
-import { VIEWS, type State, type View } from "./state";
+import { VIEWS, type State, type Theme, type View } from "./state";
 import type { Frames } from "./tree";
 
 const TITLES: Record<View, [title: string, help: string]> = {
@@ -28,25 +28,8 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
   const isPart = state.threads.length > 0 || state.from !== null || state.to !== null || state.gil !== "any";
   return (
     <nav class="toolbar" aria-label="What to show">
-      <div class="tabs" role="tablist" aria-label="View">
-        {VIEWS.filter((view) => view !== "calls" || profile.summary.durations.length > 0).map((view, i) => (
-          <button key={view} role="tab" aria-selected={state.view === view} title={`${TITLES[view][1]} (${i + 1})`} onClick={() => change({ view, focus: [] })}>
-            {TITLES[view][0]}
-          </button>
-        ))}
-      </div>
-      <label class="search">
-        <input
-          type="search"
-          id="search"
-          placeholder="Search (regex)  /"
-          aria-label="Search functions by regular expression"
-          aria-invalid={badSearch}
-          value={state.search}
-          onInput={(event) => change({ search: event.currentTarget.value })}
-        />
-        <output>{badSearch ? "no regular expression" : matched}</output>
-      </label>
+      <Tabs views={VIEWS.filter((view) => view !== "calls" || profile.summary.durations.length > 0)} view={state.view} change={change} />
+      <Search state={state} matched={matched} badSearch={badSearch} change={change} />
       <label>
         frames{" "}
         <select value={state.frames} onChange={(event) => change({ frames: event.currentTarget.value as Frames, focus: [] })}>
@@ -90,6 +73,56 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
         )}
       </span>
     </nav>
+  );
+}
+
+interface TabsProps<V extends View> {
+  views: readonly V[];
+  view: V;
+  change: (patch: { view: V; focus: number[] }) => void;
+}
+
+export function Tabs<V extends View>({ views, view, change }: TabsProps<V>) {
+  return (
+    <div class="tabs" role="tablist" aria-label="View">
+      {views.map((each, i) => (
+        <button key={each} role="tab" aria-selected={each === view} title={`${TITLES[each][1]} (${i + 1})`} onClick={() => change({ view: each, focus: [] })}>
+          {TITLES[each][0]}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+interface SearchProps {
+  state: { search: string };
+  matched: string;
+  badSearch: boolean;
+  change: (patch: { search: string }) => void;
+}
+
+export function Search({ state, matched, badSearch, change }: SearchProps) {
+  return (
+    <label class="search">
+      <input
+        type="search"
+        id="search"
+        placeholder="Search (regex)  /"
+        aria-label="Search functions by regular expression"
+        aria-invalid={badSearch}
+        value={state.search}
+        onInput={(event) => change({ search: event.currentTarget.value })}
+      />
+      <output>{badSearch ? "no regular expression" : matched}</output>
+    </label>
+  );
+}
+
+export function ThemeButton({ dark, change }: { dark: boolean; change: (patch: { theme: Theme }) => void }) {
+  return (
+    <button class="theme" aria-label={dark ? "Light" : "Dark"} title={dark ? "light" : "dark"} onClick={() => change({ theme: dark ? "light" : "dark" })}>
+      {dark ? "☀" : "☾"}
+    </button>
   );
 }
 

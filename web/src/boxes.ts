@@ -1,14 +1,16 @@
 // Where the boxes of a flame graph are.  A box stands for nodes of the tree that have one function and one
 // way to the root of the view; what is below it are these nodes' children, or, where the way leads up,
 // their parents, by function.
-import type { Profile } from "./profile";
-import type { Sums } from "./selection";
+import type { Paths } from "./paths";
+import type { Weights } from "./selection";
 
 export interface Box {
   frame: number;
   nodes: number[];
   /** Of each node, where the way leads up: how much of it comes from where the way began. */
   weights: number[] | null;
+  /** And where it began. */
+  origins: number[] | null;
   weight: number;
   x: number;
   width: number;
@@ -23,42 +25,43 @@ const LEAST = 0.6; // pixels
 export const REST = -1;
 
 function box(frame: number, up: boolean): Box {
-  return { frame, nodes: [], weights: up ? [] : null, weight: 0, x: 0, width: 0, depth: 0, isContext: false };
+  return { frame, nodes: [], weights: up ? [] : null, origins: up ? [] : null, weight: 0, x: 0, width: 0, depth: 0, isContext: false };
 }
 
 const byWeight = (a: Box, b: Box) => b.weight - a.weight || a.frame - b.frame;
 
 /** What is below a box, the widest first. */
-export function below(parent: Box, sums: Sums): Box[] {
+export function below(parent: Box, sums: Weights): Box[] {
   const { tree, total } = sums;
   const found = new Map<number, Box>();
   const up = parent.weights;
-  const add = (node: number, weight: number) => {
+  const add = (node: number, weight: number, origin: number) => {
     const frame = tree.frame[node]!;
     let of = found.get(frame);
     if (!of) found.set(frame, (of = box(frame, up !== null)));
     of.nodes.push(node);
     of.weights?.push(weight);
+    of.origins?.push(origin);
     of.weight += weight;
   };
   parent.nodes.forEach((node, i) => {
     if (up) {
       const above = tree.parent[node]!;
-      if (above) add(above, up[i]!);
+      if (above) add(above, up[i]!, parent.origins![i]!);
       return;
     }
-    for (let child = tree.firstChild[node]!; child; child = tree.nextSibling[child]!) if (total[child]) add(child, total[child]!);
+    for (let child = tree.firstChild[node]!; child; child = tree.nextSibling[child]!) if (total[child]) add(child, total[child]!, child);
   });
   return [...found.values()].sort(byWeight);
 }
 
 /** The whole tree: one box, the root's. */
-export function wholeTree(sums: Sums): Box {
+export function wholeTree(sums: Weights): Box {
   return { ...box(0, false), nodes: [0], weight: sums.all };
 }
 
 /** One box, below which are the functions where time was spent, and what called them. */
-export function inverted(sums: Sums): Box[] {
+export function inverted(sums: Weights): Box[] {
   const found = new Map<number, Box>();
   for (let node = 1; node < sums.tree.size; node++) {
     const weight = sums.self[node]!;
@@ -68,19 +71,21 @@ export function inverted(sums: Sums): Box[] {
     if (!of) found.set(frame, (of = box(frame, true)));
     of.nodes.push(node);
     of.weights!.push(weight);
+    of.origins!.push(node);
     of.weight += weight;
   }
   return [...found.values()].sort(byWeight);
 }
 
 /** All of a function's outermost activations: with what they called, or `up`, with what called them. */
-export function ofFunction(sums: Sums, frame: number, up: boolean): Box {
+export function ofFunction(sums: Weights, frame: number, up: boolean): Box {
   const one = box(frame, up);
   const { tree, total } = sums;
   for (let node = 1; node < tree.size; node++) {
     if (tree.frame[node] === frame && tree.isOuter[node] && total[node]) {
       one.nodes.push(node);
       one.weights?.push(total[node]!);
+      one.origins?.push(node);
       one.weight += total[node]!;
     }
   }
@@ -88,7 +93,7 @@ export function ofFunction(sums: Sums, frame: number, up: boolean): Box {
 }
 
 /** The boxes that are wide enough to be seen; those on the way to `focus` (functions) are as wide as all. */
-export function layout(roots: Box[], all: number, width: number, focus: readonly number[], sums: Sums): Box[] {
+export function layout(roots: Box[], all: number, width: number, focus: readonly number[], sums: Weights): Box[] {
   const boxes: Box[] = [];
   let level = roots;
   let depth = 0;
@@ -124,11 +129,11 @@ export function layout(roots: Box[], all: number, width: number, focus: readonly
 }
 
 /** What the box adds by itself: what is not below it. */
-export function selfOf(each: Box, sums: Sums): number {
+export function selfOf(each: Box, sums: Weights): number {
   return each.nodes.reduce((sum, node) => sum + sums.self[node]!, 0);
 }
 
-export function exactOf(each: Box, sums: Sums): { calls: number; total: number } | null {
+export function exactOf(each: Box, sums: Weights): { calls: number; total: number } | null {
   if (!sums.exact || each.weights) return null;
   const of = { calls: 0, total: 0 };
   for (const node of each.nodes) {
@@ -138,6 +143,6 @@ export function exactOf(each: Box, sums: Sums): { calls: number; total: number }
   return of.calls || of.total ? of : null;
 }
 
-export function pathText(path: readonly number[], profile: Profile): string {
-  return path.map((frame) => profile.name(frame)).join(" > ");
+export function pathText(path: readonly number[], paths: Paths): string {
+  return path.map((frame) => paths.name(frame)).join(" > ");
 }

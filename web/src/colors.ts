@@ -55,6 +55,24 @@ export function palette(dark: boolean): Palette {
   return dark ? DARK : LIGHT;
 }
 
+type Rgb = readonly [number, number, number];
+
+const CHANGES: Record<"light" | "dark", { within: Rgb; more: Rgb; less: Rgb }> = {
+  light: { within: [213, 217, 224], more: [226, 96, 79], less: [91, 155, 224] },
+  dark: { within: [66, 72, 82], more: [168, 54, 43], less: [47, 107, 179] },
+};
+const NOISE = 2; // standard errors
+const FULL = 8; // where a colour is at its strongest
+
+/** Of time that grew by so many standard errors: red is more, blue less, grey within noise. */
+export function changeColor(errors: number, dark: boolean): string {
+  const { within, more, less } = CHANGES[dark ? "dark" : "light"];
+  const size = Math.abs(errors);
+  const part = size < NOISE ? 0 : Math.min(1, 0.3 + (0.7 * (size - NOISE)) / (FULL - NOISE));
+  const end = errors > 0 ? more : less;
+  return `rgb(${within.map((value, i) => Math.round(value + (end[i]! - value) * part)).join(" ")})`;
+}
+
 /** A canvas of this many CSS pixels, cleared. */
 export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
   const ratio = window.devicePixelRatio || 1;

@@ -44,3 +44,10 @@ export function when(unixNs: string): string {
 export function plural(n: number, one: string): string {
   return `${count(n)} ${one}${n === 1 ? "" : "s"}`;
 }
+
+/** A relative change: `+5.0 %`, `new`, `gone`, or from ten times as much on `× 12`. */
+export function change(relative: number): string {
+  if (!Number.isFinite(relative)) return "new";
+  if (relative === -1) return "gone";
+  return relative >= 9 ? `× ${Number((relative + 1).toPrecision(3))}` : `${relative < 0 ? "−" : "+"}${Math.abs(100 * relative).toFixed(1)} %`;
+}

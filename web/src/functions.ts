@@ -1,6 +1,6 @@
 // The figures of each function: views/hot_paths.py and views/function_calls.py do the same.
 import { NATIVE, PSEUDO, type Profile } from "./profile";
-import { hasExact, type Choice, type Sums } from "./selection";
+import { hasExact, type Choice, type Sums, type Weights } from "./selection";
 
 export interface FunctionRow {
   frame: number;
@@ -104,7 +104,7 @@ export function asRecord(profile: Profile, row: FunctionRow): Record<string, str
 }
 
 /** How much of all is in functions that match, or in what they called. */
-export function matchedWeight(sums: Sums, matches: Uint8Array): number {
+export function matchedWeight(sums: Weights, matches: Uint8Array): number {
   const { tree } = sums;
   const inside = new Uint8Array(tree.size);
   let weight = 0;

@@ -1,21 +1,24 @@
 // The page: state, and the views of it.
 import { render } from "preact";
-import { useLayoutEffect, useMemo, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo } from "preact/hooks";
 import { Banner } from "./Banner";
 import { inverted, ofFunction, wholeTree } from "./boxes";
-import { palette } from "./colors";
+import { Columns, unpack } from "./columns";
+import { Comparison, type ComparisonMeta } from "./comparison";
+import { ComparisonPage } from "./ComparisonPage";
+import { useAddress, useKeys, useTheme, useWidth } from "./environment";
 import { FlameGraph } from "./FlameGraph";
 import { count, percent, plural, time } from "./format";
 import { FunctionTable } from "./FunctionTable";
 import { asRecord, functionsOf, matchedWeight, sorted } from "./functions";
 import { Lanes } from "./Lanes";
-import { load, PYTHON, type Profile } from "./profile";
+import { Profile, PYTHON, type Meta } from "./profile";
 import { byExactTime, Chooser, hasExact } from "./selection";
 import { CallsView } from "./CallsView";
 import { HeatMap } from "./HeatMap";
 import { SourceView } from "./SourceView";
 import { fromHash, INITIAL, toHash, VIEWS, type State } from "./state";
-import { Legend, Toolbar } from "./Toolbar";
+import { Legend, ThemeButton, Toolbar } from "./Toolbar";
 
 declare global {
   interface Window {
@@ -26,25 +29,20 @@ declare global {
   }
 }
 
-const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
-
 function App({ profile }: { profile: Profile }) {
   const initial = useMemo<State>(() => {
     const sampled = profile.nSamples > 0;
     return { ...INITIAL, measure: sampled ? "samples" : "exact", sort: sampled ? "self" : "exactSelf" };
   }, [profile]);
-  const [state, setState] = useState<State>(() => fromHash(location.hash, initial));
-  const [systemDark, setSystemDark] = useState(prefersDark.matches);
-  const [width, setWidth] = useState(document.documentElement.clientWidth);
-  const change = (patch: Partial<State>) => setState((now) => ({ ...now, ...patch }));
+  const [state, change] = useAddress(initial, fromHash, toHash);
+  const { dark, colors } = useTheme(state.theme);
+  const width = useWidth();
   const chooser = useMemo(() => new Chooser(profile), [profile]);
-  const dark = state.theme === "auto" ? systemDark : state.theme === "dark";
-  const colors = palette(dark);
 
   const sums = useMemo(() => chooser.sums(state), [chooser, state.threads, state.frames, state.gil, state.from, state.to]);
   const shownSums = useMemo(() => (state.measure === "exact" ? byExactTime(sums) : sums), [sums, state.measure]);
   const rows = useMemo(() => functionsOf(profile, sums, state), [sums]);
-  const [matches, badSearch] = useMemo(() => search(profile, state.search), [state.search]);
+  const [matches, badSearch] = useMemo(() => profile.search(state.search), [state.search]);
   const ordered = useMemo(
     () => sorted(matches ? rows.filter((row) => matches[row.frame]) : rows, state.sort, state.ascending, profile),
     [rows, matches, state.sort, state.ascending],
@@ -57,34 +55,7 @@ function App({ profile }: { profile: Profile }) {
   const callers = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, true)] : []), [view, selected, shownSums]);
   const callees = useMemo(() => (view === "callers" && selected ? [ofFunction(shownSums, selected, false)] : []), [view, selected, shownSums]);
 
-  // The theme and the address are what the page is, and it listens, before the next event comes.
-  useLayoutEffect(() => {
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
-  }, [dark]);
-  useLayoutEffect(() => {
-    const hash = toHash(state, initial);
-    try {
-      history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
-    } catch {
-      // A page without an address of its own has none to keep.
-    }
-  }, [state]);
-  useLayoutEffect(() => {
-    const onHash = () => setState(fromHash(location.hash, initial));
-    const onDark = () => setSystemDark(prefersDark.matches);
-    const onResize = () => setWidth(document.documentElement.clientWidth);
-    const onKey = (event: KeyboardEvent) => keyPressed(event, change);
-    window.addEventListener("hashchange", onHash);
-    window.addEventListener("resize", onResize);
-    window.addEventListener("keydown", onKey);
-    prefersDark.addEventListener("change", onDark);
-    return () => {
-      window.removeEventListener("hashchange", onHash);
-      window.removeEventListener("resize", onResize);
-      window.removeEventListener("keydown", onKey);
-      prefersDark.removeEventListener("change", onDark);
-    };
-  }, []);
+  useKeys(VIEWS, change, () => change({ search: "", focus: [], threads: [], from: null, to: null, gil: "any" }));
   useLayoutEffect(() => {
     window.functions = () => ordered.map((row) => asRecord(profile, row));
     window.ready = true;
@@ -106,9 +77,7 @@ function App({ profile }: { profile: Profile }) {
   return (
     <>
       <Banner profile={profile} change={change} />
-      <button class="theme" aria-label={dark ? "Light" : "Dark"} title={dark ? "light" : "dark"} onClick={() => change({ theme: dark ? "light" : "dark" })}>
-        {dark ? "☀" : "☾"}
-      </button>
+      <ThemeButton dark={dark} change={change} />
       {profile.nSamples > 0 && (
         <Lanes
           profile={profile}
@@ -162,8 +131,6 @@ function App({ profile }: { profile: Profile }) {
           onSort={(sort) => change(sort === state.sort ? { ascending: !state.ascending } : { sort, ascending: false })}
           selected={selected}
           onSelect={(frame, open) => change({ selected: frame, ...(open ? { view: "callers" as const } : {}) })}
-          hasSamples={profile.nSamples > 0}
-          hasExact={profile.hasExact}
           noExact={exactHere ? "" : "Exact figures are of the whole run: they are not kept by time or state, nor of native code alone."}
         />
       </main>
@@ -216,42 +183,13 @@ function escaped(text: string): string {
   return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 }
 
-function search(profile: Profile, text: string): [Uint8Array | null, boolean] {
-  if (!text) return [null, false];
-  let pattern: RegExp;
-  try {
-    pattern = new RegExp(text, "i");
-  } catch {
-    return [null, true];
-  }
-  const matches = new Uint8Array(profile.nFrames);
-  for (let frame = 1; frame < matches.length; frame++) if (pattern.test(profile.label(frame))) matches[frame] = 1;
-  return [matches, false];
-}
-
-function keyPressed(event: KeyboardEvent, change: (patch: Partial<State>) => void): void {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const field = document.activeElement;
-  const isField = field instanceof HTMLInputElement || field instanceof HTMLSelectElement;
-  if (event.key === "Escape") {
-    if (isField) field.blur();
-    change({ search: "", focus: [], threads: [], from: null, to: null, gil: "any" });
-    return;
-  }
-  if (isField) return;
-  if (event.key === "/") {
-    event.preventDefault();
-    document.getElementById("search")?.focus();
-  }
-  const view = VIEWS[Number(event.key) - 1];
-  if (view) change({ view, focus: [] });
-}
-
 async function main(): Promise<void> {
   const app = document.getElementById("app")!;
+  const text = (id: string) => document.getElementById(id)!.textContent!;
   try {
-    const profile = await load();
-    render(<App profile={profile} />, app);
+    const meta = JSON.parse(text("meta")) as Meta | ComparisonMeta;
+    const columns = new Columns(await unpack(text("data")), meta.index);
+    render("comparison" in meta ? <ComparisonPage comparison={new Comparison(meta, columns)} /> : <App profile={new Profile(meta, columns)} />, app);
   } catch (error) {
     app.textContent = `This browser cannot show the page (${error instanceof Error ? error.message : error}). It needs DecompressionStream: Chrome 80, Firefox 113, Safari 16.4, or later.`;
     throw error;

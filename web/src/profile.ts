@@ -1,11 +1,9 @@
 // A profile, as the page's data have it: pyhybrid/exporters/html.py.
 // Times are nanoseconds since the start, weights nanoseconds of the sampling clock.
-import { Columns, unpack, type Column, type Index } from "./columns";
+import type { Column, Columns, Index } from "./columns";
+import { back, Paths } from "./paths";
 
-export const KINDS = ["python", "native", "interpreter", "kernel", "region", "pseudo"] as const;
-export type Kind = (typeof KINDS)[number];
-export const [PYTHON, NATIVE, INTERPRETER, KERNEL, REGION, PSEUDO] = [0, 1, 2, 3, 4, 5];
-export const [INLINED, RUN, NOT_FIRST, OWN] = [1, 2, 4, 8];
+export * from "./paths";
 
 export const NEITHER = 0;
 export const HELD = 1;
@@ -89,7 +87,7 @@ export interface SourceFile {
   runs: [first: number, last: number][];
 }
 
-interface Meta {
+export interface Meta {
   format: number;
   index: Index;
   summary: Summary;
@@ -131,13 +129,8 @@ export interface Thread {
   endExact: number;
 }
 
-export class Profile {
+export class Profile extends Paths {
   readonly summary: Summary;
-  readonly strings: string[];
-  readonly frames: { name: Column; short: Column; kind: Column; flags: Column; place: Column; file: Column; line: Column; declared: Column };
-  readonly nFrames: number;
-  readonly parent: Uint32Array;
-  readonly frame: Column;
   /** The paths that were sampled, with all their frames. */
   readonly plumbing: { parent: Uint32Array; frame: Column; ofLeaf: Column };
   readonly leaf: Column;
@@ -162,24 +155,11 @@ export class Profile {
 
   constructor(
     readonly meta: Meta,
-    private readonly columns: Columns,
+    columns: Columns,
   ) {
+    super(columns);
     const of = (name: string) => columns.numbers(name);
     this.summary = meta.summary;
-    this.strings = columns.texts("strings");
-    this.frames = {
-      name: of("frame.name"),
-      short: of("frame.short"),
-      kind: of("frame.kind"),
-      flags: of("frame.flags"),
-      place: of("frame.place"),
-      file: of("frame.file"),
-      line: of("frame.line"),
-      declared: of("frame.declared"),
-    };
-    this.nFrames = this.frames.name.length;
-    this.parent = back(of("node.up"));
-    this.frame = of("node.frame");
     this.plumbing = { parent: back(of("plumbing.up")), frame: of("plumbing.frame"), ofLeaf: of("leaf.plumbing") };
     this.leaf = of("sample.leaf");
     this.state = of("sample.state");
@@ -261,46 +241,6 @@ export class Profile {
     return this.leaf.length;
   }
 
-  kind(frame: number): Kind {
-    return KINDS[this.frames.kind[frame]!]!;
-  }
-
-  name(frame: number): string {
-    return this.strings[this.frames.name[frame]!]!;
-  }
-
-  /** Without parameters and generic arguments, and without marks at its end, which are shown in other ways. */
-  short(frame: number): string {
-    return this.strings[this.frames.short[frame]!]!.replace(/_\[[ik]\]$/, "");
-  }
-
-  /** `linear.py:130`, or the library and where it is declared; empty where it is not known. */
-  place(frame: number): string {
-    const place = this.strings[this.frames.place[frame]!]!;
-    if (this.frames.kind[frame] === PYTHON) return `${place}:${this.frames.line[frame]}`;
-    const declared = this.strings[this.frames.declared[frame]!]!;
-    return declared ? `${declared}, ${place}` : place;
-  }
-
-  /** The file or library, whole. */
-  file(frame: number): string {
-    return this.strings[this.frames.file[frame]!]!;
-  }
-
-  /** As `report` writes it. */
-  label(frame: number): string {
-    const name = this.name(frame);
-    return this.frames.kind[frame] === PYTHON ? `${name} (${this.place(frame)})` : name;
-  }
-
-  isInlined(frame: number): boolean {
-    return (this.frames.flags[frame]! & INLINED) !== 0;
-  }
-
-  isOwn(frame: number): boolean {
-    return (this.frames.flags[frame]! & OWN) !== 0;
-  }
-
   /** Its text by line number. */
   source(file: SourceFile): Map<number, string> {
     const text = this.columns.texts("source")[this.meta.sources.indexOf(file)] ?? "";
@@ -310,14 +250,4 @@ export class Profile {
     for (const [first, last] of file.runs) for (let line = first; line <= last; line++) known.set(line, lines[at++] ?? "");
     return known;
   }
-}
-
-function back(steps: Column): Uint32Array {
-  return Uint32Array.from(steps, (step, row) => row - step);
-}
-
-export async function load(): Promise<Profile> {
-  const text = (id: string) => document.getElementById(id)!.textContent!;
-  const meta = JSON.parse(text("meta")) as Meta;
-  return new Profile(meta, new Columns(await unpack(text("data")), meta.index));
 }

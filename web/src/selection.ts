@@ -13,13 +13,20 @@ export interface Choice {
   to: number | null;
 }
 
-export interface Sums {
+/** On every path. */
+export interface Weights {
   tree: Tree;
-  /** By node: of samples. */
+  /** By node. */
   self: Float64Array;
   total: Float64Array;
   /** What 100 % is. */
   all: number;
+  /** By node; null: exact figures are not kept by time or state, and those of native code or plumbing are not here. */
+  exact: { calls: Float64Array; total: Float64Array; self: Float64Array } | null;
+}
+
+/** Of samples. */
+export interface Sums extends Weights {
   /** By node. */
   samples: Float64Array;
   nSamples: number;
@@ -27,8 +34,6 @@ export interface Sums {
   own: number;
   /** By leaf of the profile, for lines. */
   leaves: Float64Array;
-  /** By node; null: exact figures are not kept by time or state, and those of native code or plumbing are not here. */
-  exact: { calls: Float64Array; total: Float64Array; self: Float64Array } | null;
 }
 
 const STATES: Record<Gil, number> = { any: -1, held: HELD, waiting: WAITING, neither: NEITHER };

@@ -7,23 +7,30 @@ export const VIEWS = ["flame", "inverted", "callers", "source", "calls"] as cons
 export type View = (typeof VIEWS)[number];
 export type Theme = "auto" | "light" | "dark";
 
-export interface State extends Choice {
-  view: View;
-  measure: Measure;
+/** What all pages have. */
+export interface Common<V extends string> {
+  view: V;
   /** The function that is looked at; 0: none. */
   selected: number;
   /** The functions from the top of the view to what it is zoomed to. */
   focus: number[];
   search: string;
-  sort: SortKey;
   ascending: boolean;
-  file: string;
-  /** Is the heat map shown? */
-  heat: boolean;
   theme: Theme;
 }
 
+const COMMON = { selected: 0, focus: [] as number[], search: "", ascending: false, theme: "auto" as Theme };
+
+export interface State extends Common<View>, Choice {
+  measure: Measure;
+  sort: SortKey;
+  file: string;
+  /** Is the heat map shown? */
+  heat: boolean;
+}
+
 export const INITIAL: State = {
+  ...COMMON,
   view: "flame",
   measure: "samples",
   threads: [],
@@ -31,15 +38,24 @@ export const INITIAL: State = {
   gil: "any",
   from: null,
   to: null,
-  selected: 0,
-  focus: [],
-  search: "",
   sort: "self",
-  ascending: false,
   file: "",
   heat: false,
-  theme: "auto",
 };
+
+export const COMPARISON_VIEWS = ["flame", "inverted", "callers"] as const;
+export const WIDTHS = ["after", "before", "larger"] as const;
+export const COMPARISON_SORTS = ["own", "before", "after", "change", "calls", "perCall", "name"] as const;
+export type Width = (typeof WIDTHS)[number];
+export type ComparisonSort = (typeof COMPARISON_SORTS)[number];
+
+/** Of runs that are compared. */
+export interface ComparisonState extends Common<(typeof COMPARISON_VIEWS)[number]> {
+  width: Width;
+  sort: ComparisonSort;
+}
+
+export const INITIAL_COMPARISON: ComparisonState = { ...COMMON, view: "flame", width: "after", sort: "own" };
 
 const SORTS: SortKey[] = ["self", "total", "below", "calls", "exactSelf", "exactTotal", "perCall", "name"];
 
@@ -55,47 +71,81 @@ function numbers(value: string | null): number[] {
   return (value ?? "").split(".").flatMap((each) => whole(each) ?? []);
 }
 
-export function fromHash(hash: string, initial: State): State {
+/** What a page's address says. */
+function reader(hash: string): (name: string) => string | null {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const get = (name: string) => given.get(name);
+  return (name) => given.get(name);
+}
+
+function common<V extends string>(get: (name: string) => string | null, views: readonly V[], initial: V): Common<V> {
   return {
-    view: oneOf<View>(get("view"), VIEWS, initial.view),
+    view: oneOf<V>(get("view"), views, initial),
+    selected: whole(get("function")) ?? 0,
+    focus: numbers(get("focus")),
+    search: get("search") ?? "",
+    ascending: get("order") === "up",
+    theme: oneOf<Theme>(get("theme"), ["light", "dark"], "auto"),
+  };
+}
+
+export function fromHash(hash: string, initial: State): State {
+  const get = reader(hash);
+  return {
+    ...common<View>(get, VIEWS, initial.view),
     measure: oneOf<Measure>(get("measure"), ["samples", "exact"], initial.measure),
     threads: numbers(get("threads")),
     frames: oneOf<Frames>(get("frames"), ["all", "plumbing", "python", "native"], "all"),
     gil: oneOf<Gil>(get("gil"), ["any", "held", "waiting", "neither"], "any"),
     from: whole(get("from")),
     to: whole(get("to")),
-    selected: whole(get("function")) ?? 0,
-    focus: numbers(get("focus")),
-    search: get("search") ?? "",
     sort: oneOf<SortKey>(get("sort"), SORTS, initial.sort),
-    ascending: get("order") === "up",
     file: get("file") ?? "",
     heat: get("heat") === "1",
-    theme: oneOf<Theme>(get("theme"), ["light", "dark"], "auto"),
   };
 }
 
-export function toHash(state: State, initial: State): string {
-  const told = new URLSearchParams();
-  const put = (name: string, value: string | number | null, usual: unknown) => {
-    if (value !== usual && value !== null) told.set(name, String(value));
+export function comparisonFromHash(hash: string, initial: ComparisonState): ComparisonState {
+  const get = reader(hash);
+  return {
+    ...common(get, COMPARISON_VIEWS, initial.view),
+    width: oneOf<Width>(get("width"), WIDTHS, initial.width),
+    sort: oneOf<ComparisonSort>(get("sort"), COMPARISON_SORTS, initial.sort),
   };
-  put("view", state.view, initial.view);
-  put("measure", state.measure, initial.measure);
-  put("threads", state.threads.join("."), "");
-  put("frames", state.frames, "all");
-  put("gil", state.gil, "any");
-  put("from", state.from, null);
-  put("to", state.to, null);
-  put("function", state.selected, 0);
-  put("focus", state.focus.join("."), "");
-  put("search", state.search, "");
-  put("sort", state.sort, initial.sort);
-  if (state.ascending) told.set("order", "up");
-  put("file", state.file, "");
-  if (state.heat) told.set("heat", "1");
-  put("theme", state.theme, "auto");
-  return told.toString();
+}
+
+type Told = [name: string, value: string | number | null, usual: unknown][];
+
+function text(told: Told): string {
+  const written = told.filter(([, value, usual]) => value !== usual && value !== null);
+  return new URLSearchParams(written.map(([name, value]) => [name, String(value)])).toString();
+}
+
+function commonText(state: Common<string>): Told {
+  return [
+    ["function", state.selected, 0],
+    ["focus", state.focus.join("."), ""],
+    ["search", state.search, ""],
+    ["order", state.ascending ? "up" : "", ""],
+    ["theme", state.theme, "auto"],
+  ];
+}
+
+export function toHash(state: State, initial: State): string {
+  return text([
+    ["view", state.view, initial.view],
+    ["measure", state.measure, initial.measure],
+    ["threads", state.threads.join("."), ""],
+    ["frames", state.frames, "all"],
+    ["gil", state.gil, "any"],
+    ["from", state.from, null],
+    ["to", state.to, null],
+    ["sort", state.sort, initial.sort],
+    ["file", state.file, ""],
+    ["heat", state.heat ? "1" : "", ""],
+    ...commonText(state),
+  ]);
+}
+
+export function comparisonToHash(state: ComparisonState, initial: ComparisonState): string {
+  return text([["view", state.view, initial.view], ["width", state.width, initial.width], ["sort", state.sort, initial.sort], ...commonText(state)]);
 }

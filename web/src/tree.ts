@@ -1,5 +1,5 @@
 // The call tree, whole or with the frames of one kind: views/sample_selection.py does the same.
-import { INTERPRETER, KERNEL, NATIVE, NOT_FIRST, PSEUDO, PYTHON, REGION, RUN, type Profile } from "./profile";
+import { INTERPRETER, KERNEL, NATIVE, NOT_FIRST, PSEUDO, PYTHON, REGION, RUN, type Paths, type Profile } from "./profile";
 import type { Column } from "./columns";
 
 export type Frames = "all" | "plumbing" | "python" | "native";
@@ -19,7 +19,7 @@ export class Tree {
     readonly parent: Uint32Array,
     readonly frame: Column,
     readonly ofNode: Uint32Array | null,
-    private readonly profile: Profile,
+    private readonly paths: Paths,
     readonly ofLeaf: Column | null = null,
   ) {
     this.firstChild = new Uint32Array(parent.length);
@@ -39,7 +39,7 @@ export class Tree {
   get isOuter(): Uint8Array {
     if (this.outer) return this.outer;
     const outer = new Uint8Array(this.size);
-    const depth = new Uint32Array(this.profile.nFrames);
+    const depth = new Uint32Array(this.paths.nFrames);
     const { firstChild, nextSibling, parent, frame } = this;
     let node = firstChild[0]!;
     while (node) {
@@ -69,7 +69,7 @@ export class Tree {
   /** Of each node itself, or the nearest one above, that is Python's; else 0. */
   nearestPython(): Uint32Array {
     const nearest = new Uint32Array(this.size);
-    const kinds = this.profile.frames.kind;
+    const kinds = this.paths.frames.kind;
     for (let node = 1; node < this.size; node++) {
       nearest[node] = kinds[this.frame[node]!] === PYTHON ? node : nearest[this.parent[node]!]!;
     }
