@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyhybrid.capture.native_api import get_include as get_include
     from pyhybrid.capture.native_api import get_library as get_library
     from pyhybrid.capture.shared_profile import write_profile as write_profile
+    from pyhybrid.notebook.magic import load_ipython_extension as load_ipython_extension
 
     open = open_profile
 
@@ -40,6 +41,7 @@ _API = {  # name: where it is
     "enable": "capture.api.enable",
     "get_include": "capture.native_api.get_include",
     "get_library": "capture.native_api.get_library",
+    "load_ipython_extension": "notebook.magic.load_ipython_extension",
     "open": "assemble.opening.open_profile",
     "profile": "capture.decorator.profile",
     "region": "capture.api.region",

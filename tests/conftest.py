@@ -66,6 +66,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "tracy": lambda: tracy_support.folder() is not None,
     "adios2": lambda: importlib.util.find_spec("adios2") is not None,
     "hatchet": lambda: importlib.util.find_spec("hatchet") is not None,
+    "nbclient": lambda: all(map(importlib.util.find_spec, ("nbclient", "ipykernel"))),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
     "perf": lambda: works("perf", "--version"),
     "bpftrace": lambda: works("bpftrace", "-e", "BEGIN { exit(); }"),  # as root, outside containers

@@ -83,6 +83,7 @@ class Frames:
         self.phantoms: set[int] = set()
         self._spool = spool
         self._ids: dict[Hashable, int] = {}
+        self._cells: dict[str, str] = spool.meta.get("cells") or {}
         self._module_keys = {
             module.id: (module.path, module.build_id) for module in spool.modules.values()
         }
@@ -231,7 +232,8 @@ class Frames:
                 self.phantoms.add(word)
 
     def _code(self, code: Code) -> int:
+        file = self._cells.get(code.file, code.file)
         return self._intern(
-            (code.qualname, code.file, code.first_line),
-            *("python", code.qualname, code.file, code.first_line, None, None, None, None, "code"),
+            (code.qualname, file, code.first_line),
+            *("python", code.qualname, file, code.first_line, None, None, None, None, "code"),
         )

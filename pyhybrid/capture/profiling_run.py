@@ -14,6 +14,7 @@ from pyhybrid.capture import fork_warning, machine, python_executable
 from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.metadata import describe
+from pyhybrid.capture.notebook_cells import notebook_cells
 from pyhybrid.capture.options import EMIT_VALUES, TOOLS, TRACY
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
 from pyhybrid.capture.settings import Settings
@@ -334,7 +335,8 @@ class Profiling:
         return path
 
     def _last_meta(self, said: dict[str, Any]) -> dict[str, Any]:
-        return {**jit_files(), "decorated": list(self.settings.decorated), **said}
+        decorated = list(self.settings.decorated)
+        return {**jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
 
     def leave(self, execs: bool) -> None:
         """The program ends by os._exit, which waits as exit() does, or becomes another by exec.

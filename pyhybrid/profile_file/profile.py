@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, wraps
+from importlib import import_module
 from itertools import count, islice
 from operator import le
 from types import MappingProxyType
@@ -100,6 +101,15 @@ class Profile:
         another version than this program's.
         """
         return cls(path, open_file(path), long)
+
+    def __repr__(self) -> str:
+        return f"<profile {self.path}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page."""
+        # By its name: it is above this room.
+        shown: str = import_module("pyhybrid.notebook.page").html_of(self)
+        return shown
 
     def close(self) -> None:
         """Close the file; what was read stays."""

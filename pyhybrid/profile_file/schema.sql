@@ -14,6 +14,7 @@ PRAGMA user_version = 5;            -- the schema version
 -- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
 -- in the kernel they came), kernel_mute (clocks that could not say that), kernel_text ([start, end] of the
 -- kernel's code, or null), kernel_build_id, perf_map and jitdumps (files in which other runtimes named their code), n_cpus, notes,
+-- cells (of a notebook: what their functions have as their file, by the file that IPython named for it),
 -- decorated (functions during whose calls alone anything counted; none: no such limit), unplaced_regions and
 -- unmatched_regions (pushes by native code that could not be counted; pops of what was not open), counters and metadata (that
 -- native code gave: the views `counter` and `metadata`), unsampled_calls (nodes of native functions that called what led to

@@ -8,11 +8,12 @@ paths are equal which differ in addresses alone.
 
 import os
 from array import array
+from collections.abc import Iterator
 from operator import not_
 from weakref import WeakKeyDictionary
 
-from pyhybrid._profile import descend, paths, take
-from pyhybrid.frameworks import torch
+from pyhybrid._profile import descend, inclusive, paths, take
+from pyhybrid.frameworks import ipython, torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import BRIDGED, DECORATED, OWN_CALLBACK
@@ -91,6 +92,9 @@ class FoldedTree:
         kind = bytearray(take(bytes(kinds.get(number, KEPT) for number in numbers), frame))
         stand_ins = array("I", (self.stand_in.get(number, number) for number in numbers))
         shown = array("I", take(stand_ins, frame))
+        if profile.meta.get("cells"):
+            for node in _above_cells(profile, kinds):
+                kind[node] = PLUMBING
         if profile.meta.get("c_calls"):
             for node in set(profile.exact.node):
                 kind[node] |= COUNTED
@@ -124,6 +128,39 @@ class FoldedTree:
 
 
 _made: WeakKeyDictionary[Profile, dict[bool, FoldedTree]] = WeakKeyDictionary()
+
+
+# From the root down: 0 nothing is shown yet, 1 within what calls a cell, 2 the program.  A node's
+# frame: 1 what calls a cell, 2 another Python function (or region), 3 what else is shown, 4 what is
+# or calls the function that runs a cell.
+_KERNEL = bytes(
+    {0: {1: 1, 2: 2, 3: 2, 4: 1}, 1: {2: 2}, 2: {4: 1}}[above].get(kind, above)
+    for above in range(3)
+    for kind in range(256)
+)
+
+
+def _above_cells(profile: Profile, kinds: dict[int, int]) -> Iterator[int]:
+    """The nodes of what calls the cells of a notebook (ipython.toml)."""
+    of_frame = bytearray(max(profile.frames, default=0) + 1)
+    runs_cell = set()
+    for frame in profile.frames.values():
+        if frame.kind == "python":
+            of_frame[frame.id] = 1 if ipython.is_kernel(frame.file or "") else 2
+            if ipython.runs_cell(frame.file or "", frame.name):
+                runs_cell.add(frame.id)
+        elif frame.kind == "region":
+            of_frame[frame.id] = 2
+        elif kinds[frame.id] not in (PLUMBING, WRAPPER, EXEC, NAMELESS_START):
+            of_frame[frame.id] = 3
+    nodes = profile.nodes
+    of_node = bytearray(take(of_frame, nodes.frame))
+    calls = inclusive(nodes.parent, array("q", (frame in runs_cell for frame in nodes.frame)))
+    for node, n in enumerate(calls):
+        if n:
+            of_node[node] = 4
+    states = descend(nodes.parent, of_node, _KERNEL)
+    return (node for node, state in enumerate(states) if state == 1)
 
 
 def _stand_ins(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:

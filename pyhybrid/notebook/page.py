@@ -1,0 +1,37 @@
+"""A profile below a cell: its page in a frame of its own, or where that is large a link to it."""
+
+import html
+import io
+import os
+import tempfile
+
+from pyhybrid.exporters.destination import export_to
+from pyhybrid.exporters.html import Html
+from pyhybrid.profile_file.profile import Profile
+
+MOST_BYTES = 300_000  # of a page within the notebook's file
+HEIGHT = 640  # pixels
+
+
+def html_of(profile: Profile) -> str:
+    """HTML for the notebook.  Raises PyhybridError where a large page cannot be written."""
+    for with_source in (True, False):
+        page = Html()
+        page.with_source = with_source
+        written = io.BytesIO()
+        page.write(profile, written)
+        text = html.escape(written.getvalue().decode("utf-8", "replace"))
+        if len(text.encode()) <= MOST_BYTES:
+            frame = f'style="width:100%;height:{HEIGHT}px;border:0" title="profile"'
+            return f'<iframe srcdoc="{text}" {frame}></iframe>'
+    return _link(profile)
+
+
+def _link(profile: Profile) -> str:
+    """To the page in a file beside the notebook, the same one each time."""
+    began = int(profile.meta.get("start_unix_ns") or 0)
+    folder = "" if os.access(".", os.W_OK) else tempfile.gettempdir()
+    path = os.path.join(folder, f"pyhybrid-{profile.process.pid}-{began // 1_000_000_000}.html")
+    export_to(Html(), profile, path)
+    shown = html.escape(path)
+    return f'The profile is large: <a href="{shown}" target="_blank">{shown}</a>'
