@@ -205,7 +205,7 @@ def _write_page(profile: Profile, notes: list[str], args: argparse.Namespace) ->
     page.notes, page.with_source = notes, not args.no_source
     page.all_frames = args.all_frames
     prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
-    path = args.output or page.default_path(profile, prefix)
+    path = args.output or prefix + page.suffix
     output = export_to(page, profile, path, in_place=bool(args.output))
     for line in [*notes, f"wrote {output.path}", *output.notes]:
         say(line)

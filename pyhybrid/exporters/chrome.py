@@ -36,13 +36,10 @@ class Chrome(Exporter):
 
     name = "chrome"
     help = "trace events for Perfetto and DevTools: calls, samples, CPU use in time"
-
-    def default_path(self, profile: Profile, prefix: str) -> str:
-        """Where it goes if nobody says."""
-        return prefix + ".trace.json"
+    suffix = ".trace.json"
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Write it; limits are not kept."""
+        """Write it."""
         trace = _Trace(profile)
         head = {
             "displayTimeUnit": "ms",

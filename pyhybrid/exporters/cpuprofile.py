@@ -25,13 +25,10 @@ class CpuProfile(Exporter):
 
     name = "cpuprofile"
     help = "for VS Code: the samples of one thread, that with most of them unless --thread says"
-
-    def default_path(self, profile: Profile, prefix: str) -> str:
-        """Where it goes if nobody says."""
-        return prefix + ".cpuprofile"
+    suffix = ".cpuprofile"
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Raises PyhybridError where there are no samples; limits are not kept."""
+        """Raises PyhybridError where there are no samples."""
         thread = max(profile.threads.values(), key=lambda row: row.recorded, default=None)
         if not thread or not thread.recorded:
             raise PyhybridError(f"{profile.path}: no samples, which this format is made of")

@@ -10,6 +10,7 @@ class Exporter:
 
     name: str
     help: str
+    suffix = ""  # of its file's name, after what the profile's begins with
     keeps_old = False  # what stands in the file's place stays, as PATH.old
     mode = 0o666  # of its file, less what the umask says
 
@@ -18,13 +19,16 @@ class Exporter:
 
         None: it writes no file.
         """
-        raise NotImplementedError
+        return prefix + self.suffix
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write all of it; `file` can be sought.  Raises PyhybridError.
 
-        With `limit_bytes` a format that can be coarser keeps below it.  Returns what is to be said
-        of the file: what follows its name.
+        With `limit_bytes` the formats that are written unasked (options.FORMATS) keep below it, by
+        being coarser.  All others somebody named: they are whole.  Their size has the bounds of
+        what they tell of: paths (--max-nodes), samples in time (--max-timeline), calls
+        (--max-calls, --last-events).  Returns what is to be said of the file: what follows its
+        name.
         """
         raise NotImplementedError
 

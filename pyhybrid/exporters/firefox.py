@@ -36,13 +36,10 @@ class Firefox(Exporter):
 
     name = "firefox"
     help = "for profiler.firefox.com: samples of all threads in time"
-
-    def default_path(self, profile: Profile, prefix: str) -> str:
-        """Where it goes if nobody says."""
-        return prefix + ".firefox.json.gz"
+    suffix = ".firefox.json.gz"
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Raises PyhybridError where there are no samples; limits are not kept."""
+        """Raises PyhybridError where there are no samples."""
         if not profile.sampled:
             raise PyhybridError(f"{profile.path}: no samples, which Firefox's format is made of")
         shared = Shared(profile)

@@ -28,13 +28,10 @@ class Folded(Exporter):
 
     name = "folded"
     help = "folded stacks for flamegraph.pl"
+    suffix = ".folded"
     full_names = False  # native names with parameters and generic arguments
     all_frames = False  # nothing is folded
     min_time_ns = 0  # paths with less inclusive weight are part of those that they go on from
-
-    def default_path(self, profile: Profile, prefix: str) -> str:
-        """Where it goes if nobody says."""
-        return prefix + ".folded"
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write the lines, of `limit_bytes` at most."""

@@ -26,13 +26,10 @@ class Html(Exporter):
 
     name = "html"
     help = "a page for a browser, which holds all it needs: flame graph, table, threads, source"
+    suffix = ".html"
     all_frames = False  # paths with plumbing are there, too, also where they are many
     with_source = True  # source text that the program's files have
     notes: Sequence[str] = ()  # what to say of the choice of samples
-
-    def default_path(self, profile: Profile, prefix: str) -> str:
-        """Where it goes if nobody says."""
-        return prefix + ".html"
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write the page."""

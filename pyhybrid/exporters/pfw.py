@@ -53,7 +53,7 @@ class Pfw(Exporter):
             raise PyhybridError(f"cannot write {path}: {error.strerror or error}") from error
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Raises PyhybridError where no calls were kept; limits are not kept."""
+        """Raises PyhybridError where no calls were kept."""
         if self._options.has("log-enable", "false"):
             return [f"no .pfw: {VARIABLE} has log-enable=false", *self._options.notes]
         with_usage = self._options.has("cpu-mem-usage", "true")

@@ -28,14 +28,11 @@ class Pprof(Exporter):
 
     name = "pprof"
     help = "for `go tool pprof`: samples by function, line and label"
+    suffix = ".pb.gz"
     exact_times = False  # exact calls and self times, too
 
-    def default_path(self, profile: Profile, prefix: str) -> str:
-        """Where it goes if nobody says."""
-        return prefix + ".pb.gz"
-
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Write it; limits are not kept."""
+        """Write it."""
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as out:
             exact = self.exact_times or not profile.sampled
             for part in _Parts(profile).all(exact):

@@ -25,11 +25,8 @@ class PStats(Exporter):
 
     name = "pstats"
     help = "exact calls and times for `python -m pstats`, snakeviz, gprof2dot"
+    suffix = ".pstats"
     min_time_ns = 0  # functions with a total below are part of their callers
-
-    def default_path(self, profile: Profile, prefix: str) -> str | None:
-        """Where it goes if nobody says."""
-        return prefix + ".pstats"
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Raises PyhybridError where nothing was traced."""

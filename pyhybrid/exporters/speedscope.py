@@ -31,13 +31,10 @@ class Speedscope(Exporter):
 
     name = "speedscope"
     help = "for speedscope: each thread's stacks in order of time"
-
-    def default_path(self, profile: Profile, prefix: str) -> str:
-        """Where it goes if nobody says."""
-        return prefix + ".speedscope.json"
+    suffix = ".speedscope.json"
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
-        """Write it; limits are not kept."""
+        """Write it."""
         tree = FoldedTree.of(profile)
         stacks = _Stacks(profile, tree)
         total_ns: list[int] = []
