@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support import TARGETS, Run
 
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.findings import MOST, Finding, findings
 
 pytestmark = pytest.mark.once
@@ -19,16 +22,39 @@ while time.process_time() < 1:
 """
 
 
-def found(
-    pyhybrid: Callable[..., Run], what: str, *options: str, **variables: str
-) -> dict[str, Finding]:
-    """By rule."""
+def profile_of(pyhybrid: Callable[..., Run], what: str, *options: str, **variables: str) -> Profile:
     options = ("-q", "--format", "folded", *options)
-    run = pyhybrid(*options, TARGETS / "planted.py", what, env=variables)
-    of_it = findings(run.profile())
+    return pyhybrid(*options, TARGETS / "planted.py", what, env=variables).profile()
+
+
+def by_rule(profile: Profile) -> dict[str, Finding]:
+    of_it = findings(profile)
     assert len(of_it) <= MOST
     assert all(each.evidence and each.command for each in of_it)
     return {each.rule: each for each in of_it}
+
+
+def found(
+    pyhybrid: Callable[..., Run], what: str, *options: str, **variables: str
+) -> dict[str, Finding]:
+    return by_rule(profile_of(pyhybrid, what, *options, **variables))
+
+
+def share_below(profile: Profile, symbols: str) -> float:
+    """Of the samples that have one of these functions on their path."""
+    names = re.compile(symbols)
+    found, own = (
+        {f.id for f in profile.frames.values() if is_one(f.symbol or "")}
+        for is_one in (names.match, OWN_CALLBACK.__eq__)
+    )
+    below = [(False, False)]
+    nodes = profile.nodes
+    for parent, frame in list(zip(nodes.parent, nodes.frame, strict=True))[1:]:
+        here, ours = below[parent]
+        below.append((here or frame in found, ours or frame in own))
+    weights = [(*below[profile.stacks.node[row.stack]], row.weight_ns) for row in profile.sampled]
+    all_ns = sum(weight_ns for _, ours, weight_ns in weights if not ours)
+    return sum(weight_ns for here, ours, weight_ns in weights if here and not ours) / all_ns
 
 
 def test_a_clean_program(pyhybrid: Callable[..., Run]) -> None:
@@ -40,14 +66,41 @@ def test_a_clean_program(pyhybrid: Callable[..., Run]) -> None:
     [
         ("tiny_calls", "tiny calls", "2,000,000 calls of tiny (planted.py:"),
         ("called_from_c", "called from C", "is key (planted.py:"),
-        ("collection", "garbage collection", "is garbage collection"),
-        ("page_faults", "page faults", "most of it in touch (planted.py:"),
         ("waiting", "waiting", "of CPU time in 1."),
     ],
 )
 def test_planted(pyhybrid: Callable[..., Run], what: str, rule: str, says: str) -> None:
     text = found(pyhybrid, what)[rule].text
     assert says in text.replace(str(TARGETS) + "/", "")
+
+
+@pytest.mark.parametrize(
+    ("what", "rule", "says", "least", "symbols"),
+    [
+        ("collection", "garbage collection", "is garbage collection", 0.6, "gc_collect"),
+        (
+            *("allocation", "allocation", "in allocation.<locals>.<lambda> (planted.py:", 0.35),
+            # With symbols of the C library, or by what it exports.
+            r"(__libc_)?(malloc|calloc|free|realloc|_int_(malloc|free).*)$",
+        ),
+        (
+            *("page_faults", "page faults", "most of it in touch (planted.py:", 0.3),
+            r"(asm_)?exc_page_fault$|handle_mm_fault$",
+        ),
+        (
+            *("locks", "locks", "most of it in hand_over (planted.py:", 0.2),
+            r"do_futex$|__x64_sys_futex$",
+        ),
+    ],
+)
+def test_a_share_is_that_of_the_samples(
+    pyhybrid: Callable[..., Run], what: str, rule: str, says: str, least: float, symbols: str
+) -> None:
+    profile = profile_of(pyhybrid, what)
+    finding = by_rule(profile)[rule]
+    assert says in finding.text.replace(str(TARGETS) + "/", "")
+    assert least < finding.share < 1
+    assert finding.share == pytest.approx(share_below(profile, symbols), abs=0.02)
 
 
 def test_imports(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:

@@ -76,6 +76,21 @@ def allocation():
     until(1, lambda: [bytes(600) for _ in range(1000)])
 
 
+def hand_over(taken, given, rounds):
+    for _ in range(rounds):
+        taken.acquire()
+        given.release()
+
+
+def locks(rounds=400_000):
+    here, there = threading.Lock(), threading.Lock()
+    there.acquire()
+    other = threading.Thread(target=hand_over, args=(there, here, rounds))
+    other.start()
+    hand_over(here, there, rounds)
+    other.join()
+
+
 def imports():
     import planted_module  # noqa: F401
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from example_profile import PID, example, fake_symbols
-from spool_writer import SpoolWriter, pseudo, python
+from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
+from pyhybrid.profile_file.tables import GIL
 from pyhybrid.report.screen import render
 from pyhybrid.report.summary import summarize
+from pyhybrid.spool.layout import GIL_SHIFT
+from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.views.findings import findings
 from pyhybrid.views.spinning import pool_of
 
@@ -45,6 +49,57 @@ def test_the_limits_of_sampling(tmp_path: Path, broken: int, lost: int, rules: l
         lines = ["".join(t for t, _ in line) for line in render(summarize(profile, [], []))]
         assert sum(line.startswith("found    ") for line in lines) == len(rules)
         assert all(len(line) <= 100 for line in lines)
+
+
+GIL_HELD, GIL_WAITING = (GIL.index(each) << GIL_SHIFT for each in ("held", "waiting"))
+SYMBOLS = {
+    "/x/libpython3.12.so.1.0": [("gc_collect_main", 0x100, 0x80, "symtab")],
+    "/x/libc.so.6": [("free", 0x200, 0x80, "symtab")],
+}
+
+
+class Symbols:
+    """Stands for `_symbolize.ElfSymbols`."""
+
+    def __init__(self, path: str, build_id: str | None) -> None:
+        self._symbols: list[Symbol] = SYMBOLS[path]
+
+    def resolve(self, addresses: Iterable[int]) -> list[Symbol | None]:
+        """The one symbol for all."""
+        return [self._symbols[0] for _ in addresses]
+
+
+def test_of_six_the_five_largest_are_said(tmp_path: Path) -> None:
+    """An import that collects garbage, which frees memory, in stacks of which some are truncated;
+    a fifth waits for the GIL, and a tenth of the signals is lost."""
+    spool = SpoolWriter(PID)
+    spool.meta(pid=PID)
+    for number, path in enumerate(SYMBOLS, 1):
+        spool.module(number, path, 0x7F0000000000 + number * 0x10000000)
+    spool.code(1, "_find_and_load", "<frozen importlib._bootstrap>", 1)
+    spool.code(2, "<module>", "/m.py", 1)
+    imports = python(1, 0), python(2, 0)
+    stacks = [
+        spool.stack(*imports, native(1, 0x100), native(2, 0x200)),
+        spool.stack(pseudo(1), *imports),
+    ]
+    spool.stacks()
+    frees, truncated = stacks
+    for thread in (1, 2):
+        spool.thread(thread, PID + thread - 1, "python", f"T-{thread}")
+        waits = [frees | GIL_WAITING] * 120 + [truncated | GIL_WAITING] * 60
+        spool.samples(thread, [frees | GIL_HELD] * 700 + waits + [truncated | GIL_HELD] * 120)
+        spool.counters(thread, 1000, 1000, lost=(110, 0))
+    spool.end()
+    with open_profile(spool.save(tmp_path / "x.part"), (Symbols, str)) as profile:
+        said = [(each.rule, each.share) for each in findings(profile)]
+    assert said == [
+        ("imports", 1),
+        ("garbage collection", pytest.approx(0.82)),
+        ("allocation", pytest.approx(0.82)),
+        ("gil", pytest.approx(0.18)),
+        ("broken stacks", pytest.approx(0.18)),
+    ]
 
 
 def test_of_a_few_samples_nothing_is_said(tmp_path: Path) -> None:
