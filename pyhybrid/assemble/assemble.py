@@ -108,6 +108,7 @@ def assemble(
     writer.write(database, spool, frames, long, threads, lines)
     writer.write_calls(database, kept)
     drop_short(database, spool.meta.get("slower_than", []))
+    writer.write_watched(database, spool, ticks, nodes)
     writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
     return long
 

@@ -257,6 +257,23 @@ def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:
     database.execute("COMMIT")
 
 
+def write_watched(
+    database: sqlite3.Connection, spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]
+) -> None:
+    """Add the calls of a framework's functions; `nodes` are those of exact_half.py."""
+    database.execute("BEGIN")
+    for index, calls in spool.watched.items():
+        thread, of_thread = spool.exact_threads[index], nodes[index]
+        known = len(of_thread)
+        rows = (
+            (thread, of_thread[node], ticks.time(since), ticks.time(until), *cpu_ns, raised)
+            for since, until, *cpu_ns, node, raised in calls
+            if node < known
+        )
+        _insert(database, "watched_call", rows)
+    database.execute("COMMIT")
+
+
 def write_events(
     database: sqlite3.Connection,
     spool: Spool,

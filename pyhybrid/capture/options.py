@@ -404,6 +404,15 @@ class ProfilerOptions(Declared):
         help="PyTorch's modules are no frames of the tree (LM.layers.2.mlp)",
         keyword_help="PyTorch's modules are frames of the tree",
     )
+    steps: bool = option(
+        "--no-steps",
+        kind=Flag(value=False),
+        default=True,
+        help="keep no single calls of PyTorch's optimizers, data loaders and the like, by which "
+        "`report --steps` tells the steps of a training",
+        keyword_help="keep the single calls of PyTorch's optimizers, data loaders and the like, by "
+        "which the steps of a training are told",
+    )
     summary: bool = option(
         "-q",
         "--quiet",

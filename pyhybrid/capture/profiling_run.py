@@ -99,7 +99,7 @@ class Profiling:
             self._open_sinks()
             self._open_tools()
             started = self._start_native()
-            if self.settings.modules and self.settings.counts:
+            if self.settings.counts and (self.settings.modules or self.settings.steps):
                 self._watch_frameworks()
             if isinstance(self.claim, NoClaim):
                 self.claim.close()
@@ -214,7 +214,7 @@ class Profiling:
         from pyhybrid import frameworks
 
         with contextlib.suppress(Exception):  # it is profiled without their terms
-            frameworks.watch(self.native)
+            frameworks.watch(self.native, self.settings.modules, self.settings.steps)
 
     def _import_early(self) -> None:
         """What is needed after the clocks start, so that it is not sampled as the program's."""

@@ -28,6 +28,7 @@ from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.model_listing import model_lines
 from pyhybrid.report.quality import quality_lines, quality_report
 from pyhybrid.report.screen import MAX_LINES, print_report
+from pyhybrid.report.step_listing import step_lines, step_report
 from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.report.tree import CallTree, tree_lines
 from pyhybrid.terminal_text import say, write_lines
@@ -38,10 +39,10 @@ from pyhybrid.views.sample_selection import choose
 
 
 class Report:
-    """Prints the summary, the call tree, the lines, the modules or the quality on stdout.
+    """Prints the summary, the tree, the lines, the modules, the steps or the quality on stdout.
 
     The keys of --json: summary.Summary; with --quality quality_report.QualityReport;
-    with --modules model.ModelFigures.
+    with --modules model.ModelFigures; with --steps step_listing.StepReport.
     """
 
     name = "report"
@@ -83,6 +84,12 @@ class Report:
             help="instead: a PyTorch model's modules: calls, time of the forward pass, samples; "
             "--json",
         )
+        view.add_argument(
+            "--steps",
+            action="store_true",
+            help="instead: the steps of a training with PyTorch: what their phases took, and why "
+            "the slowest were slow; --json: each step",
+        )
         parser.add_argument(
             "--by-class", action="store_true", help="--modules: all of a class as one"
         )
@@ -90,7 +97,8 @@ class Report:
             "--slowest",
             type=word(Number(1, 1 << 31)),
             metavar="N",
-            help="--calls: show the N slowest calls of each function; --json: these alone",
+            help="--calls: show the N slowest calls of each function; --json: these alone; "
+            "--steps: the N slowest steps",
         )
         parser.add_argument("-o", "--output", metavar="OUT", help="--html: where to write")
         parser.add_argument("--open", action="store_true", help="--html: open it in the browser")
@@ -137,12 +145,11 @@ class Report:
             raise UsageError("--html goes without --json, --full-names, --min-time")
         if (args.output or args.open or args.no_source) and not args.html:
             raise UsageError("-o, --open and --no-source are for --html")
-        if args.height and (
-            args.json or args.tree or args.quality or args.lines or args.calls or args.modules
-        ):
+        others = args.tree, args.quality, args.lines, args.calls, args.modules, args.steps
+        if args.height and (args.json or any(others)):
             raise UsageError("--height is for the summary")
-        if args.slowest and not args.calls:
-            raise UsageError("--slowest is for --calls")
+        if args.slowest and not (args.calls or args.steps):
+            raise UsageError("--slowest is for --calls and --steps")
         with open_profile(args) as profile, damage_in(args.file):
             _print(profile, args)
         return 0
@@ -171,6 +178,13 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
             print(json.dumps(asdict(model), indent=2))
         else:
             write_lines([*notes, *model_lines(model, args.by_class)], sys.stdout)
+        return
+    if args.steps:
+        steps = step_report(selected, args.slowest)
+        if args.json:
+            print(json.dumps(asdict(steps), indent=2))
+        else:
+            write_lines([*notes, *step_lines(steps)], sys.stdout)
         return
     selected, more = with_debug_info(selected, args)
     notes += more

@@ -11,13 +11,18 @@ TORCH_MODULE = "torch.nn.modules.module"
 TORCH_FILE = "/torch/nn/modules/module.py"
 
 
-def watch(native: ModuleType) -> None:
-    """Tell `native` (pyhybrid._native) of a framework's objects, now or once it is imported."""
+def watch(native: ModuleType, objects: bool, steps: bool) -> None:
+    """Tell `native` (pyhybrid._native) of a framework, now or once it is imported: of its
+    `objects`, and of the functions that `steps` are made of.
+    """
 
     def found(code: CodeType) -> None:
         from pyhybrid.frameworks import torch
 
-        torch.tell(native, torch.method_in(code))
+        if objects:
+            torch.tell(native, torch.method_in(code))
+        if steps:
+            torch.tell_steps(native, code.co_filename.removesuffix(TORCH_FILE))
 
     loaded = sys.modules.get(TORCH_MODULE)
     if loaded is None:
@@ -25,4 +30,7 @@ def watch(native: ModuleType) -> None:
         return
     from pyhybrid.frameworks import torch
 
-    torch.tell(native, torch.method_of(loaded))
+    if objects:
+        torch.tell(native, torch.method_of(loaded))
+    if steps:
+        torch.tell_steps(native, str(loaded.__file__).removesuffix(TORCH_FILE))

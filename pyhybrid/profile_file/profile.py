@@ -45,6 +45,7 @@ from pyhybrid.profile_file.tables import (
     Thread,
     Turn,
     Usage,
+    WatchedCall,
 )
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
@@ -236,6 +237,13 @@ class Profile:
         if not self._has("code"):
             columns = columns.replace("parent, weight", "NULL, 1")
         return [Call(*row) for row in self.query(f"SELECT {columns} FROM call ORDER BY begin_ns")]
+
+    @_table
+    def watched_calls(self) -> list[WatchedCall]:
+        """Single calls of a framework's functions, of which steps are made (views/steps.py)."""
+        columns = ", ".join(WatchedCall._fields)
+        sql = f"SELECT {columns} FROM watched_call ORDER BY thread, begin_ns, end_ns DESC"
+        return [WatchedCall(*row) for row in self.query(sql)] if self._has("watched_call") else []
 
     @_table
     def codes(self) -> dict[int, Code]:

@@ -141,6 +141,14 @@ CREATE TABLE turn ( -- of the calls that have several
     process INTEGER NOT NULL REFERENCES process, call INTEGER NOT NULL REFERENCES call,
     thread INTEGER NOT NULL REFERENCES thread, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL);
 
+-- Single calls of a framework's functions (frameworks/torch.toml, --no-steps), and of those of the program that they call
+-- back, by which the steps of a training are told.  cpu_...: the thread's CPU time so far.
+CREATE TABLE watched_call (
+    thread INTEGER NOT NULL REFERENCES thread, node INTEGER NOT NULL REFERENCES node,
+    begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
+    cpu_begin_ns INTEGER NOT NULL, cpu_end_ns INTEGER NOT NULL,
+    raised INTEGER NOT NULL); -- 1: it ended by an exception
+
 -- How long the calls of such a path took, all that began and ended while profiling ran.
 CREATE TABLE call_time (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,

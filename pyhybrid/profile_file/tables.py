@@ -173,6 +173,18 @@ class Call(NamedTuple):
     weight: int
 
 
+class WatchedCall(NamedTuple):
+    """A call of a framework's function: the table `watched_call`."""
+
+    thread: int
+    node: int
+    begin_ns: int
+    end_ns: int
+    cpu_begin_ns: int
+    cpu_end_ns: int
+    raised: int
+
+
 class Usage(NamedTuple):
     """What a kept call used: the table `usage` without its process; None: not asked for."""
 

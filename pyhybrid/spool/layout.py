@@ -17,7 +17,7 @@ REPLACED = 1 << 31
 )
 EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
 EVENTS, CALLS, CALL_TIMES, C_FUNCTION, FUNCTION_NAME, CODE_FACTS = range(17, 23)
-SAMPLE_SEGMENT, SUMS, MERGED = range(23, 26)
+SAMPLE_SEGMENT, SUMS, MERGED, WATCHED = range(23, 27)
 
 HEADER = struct.Struct("<8sIIQ")
 RECORD = struct.Struct("<IIII")
@@ -58,6 +58,7 @@ NAME_COMM, NAME_THREADING = 0, 1
 EVENTS_HEAD = struct.Struct("<IIQQQ")
 CODE_FACTS_HEAD = struct.Struct("<IIII")
 CALLS_HEAD = struct.Struct("<I4x")
+WATCHED_CALL = struct.Struct("<QQQQII")
 ATTRIBUTE = struct.Struct("<HHI")
 # enum spool_attribute_kind
 (

@@ -274,6 +274,12 @@ def _record(spool: Spool, kind: int, body: memoryview) -> None:
         if thread not in spool.exact_threads:
             raise ValueError("calls without their thread")
         spool.calls.setdefault(thread, []).append(body[form.CALLS_HEAD.size :])
+    elif kind == form.WATCHED:
+        (thread,) = form.CALLS_HEAD.unpack_from(body)
+        if thread not in spool.exact_threads:
+            raise ValueError("calls without their thread")
+        rows = form.WATCHED_CALL.iter_unpack(body[form.CALLS_HEAD.size :])
+        spool.watched.setdefault(thread, []).extend(rows)
     elif kind == form.CODE_FACTS:
         _code_facts(spool, body)
     elif kind == form.CALL_TIMES:

@@ -171,6 +171,8 @@ class Spool:
     code_facts: list[CodeFacts] = field(default_factory=list)
     # Turns of kept calls (src/trace/kept_calls.h) by their thread in the exact half.
     calls: dict[int, list[memoryview]] = field(default_factory=dict)
+    # since, until (ticks), CPU time at both, node, raised; by thread of the exact half
+    watched: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
     call_times: dict[tuple[int, int], CallTimes] = field(default_factory=dict)  # (thread, node)
     n_damaged: int = 0  # records that do not count
     end: End | None = None  # None: the process was killed, or is still running

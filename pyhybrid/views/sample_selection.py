@@ -118,6 +118,7 @@ class Selection(Profile):
         if self._rows and not by_time:
             self.exact = self._rows.python_rows(self.exact)
         self.calls = [call for call in profile.calls if call.thread in threads]
+        self.watched_calls = [call for call in profile.watched_calls if call.thread in threads]
         self.turns = [turn for turn in profile.turns if turn.thread in threads]
         self.call_times = [each for each in profile.call_times if each.thread in threads]
         self.lines = [] if by_time else [line for line in profile.lines if line.thread in threads]

@@ -19,7 +19,8 @@
  *                in the exact half's trees only
  *   LINE         31..0 line number; only below a Python node of the exact half (call_tree.h)
  *   FUNCTION     raw, in the exact half's trees: 60..24 id of the code object that was called last there, 23 is it
- *                one of ours, which has no figures, 22 are its single calls kept, 21..0 the function's number
+ *                one of ours, which has no figures, 22 are its single calls kept, 21 are they watched, 20 is it told of
+ *                those of the program that it calls (watch_list.h), 19..0 the function's number
  *   KERNEL       46..0 of an address of the kernel, whose upper bits are ones
  *
  * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for the
@@ -81,7 +82,9 @@ static inline uint64_t frame_python(uint64_t code, uint64_t offset)
 
 #define PYH_FUNCTION_OWN (1ull << 23)
 #define PYH_FUNCTION_KEPT (1ull << 22)
-#define PYH_FUNCTION_MASK (PYH_FUNCTION_KEPT - 1)
+#define PYH_FUNCTION_WATCHED (1ull << 21)
+#define PYH_FUNCTION_INSIDE (1ull << 20)
+#define PYH_FUNCTION_MASK (PYH_FUNCTION_INSIDE - 1)
 
 static inline uint64_t frame_function(uint64_t code_id, uint32_t function)
 {

@@ -12,6 +12,7 @@
 #include "native_region.h"
 #include "shadow.h"
 #include "usage.h"
+#include "watch_list.h"
 
 /* A callback: what its vectorcall slot does is all there is to it.  Static, so nothing that the GC or
  * reference counts could take away. */
@@ -222,11 +223,14 @@ static void on_wanted(void)
     PyErr_Clear();
 }
 
-static uint64_t marks_of(struct exact *x, uint64_t code, uint64_t globals)
+static uint64_t marks_of(struct exact *x, const struct exact_thread *t,
+                         const struct exact_node *parent, uint64_t word, uint64_t code,
+                         uint64_t globals)
 {
     if (filter_has_own() && filter_is_own(code))
         return PYH_FUNCTION_OWN;
-    return filter_keeps_any() && filter_keeps(x, code, (PyObject *)globals) ? PYH_FUNCTION_KEPT : 0;
+    bool is_kept = filter_keeps_any() && filter_keeps(x, code, (PyObject *)globals);
+    return (is_kept ? PYH_FUNCTION_KEPT : 0) | watch_list_marks(t, parent, word, code);
 }
 
 /* What counting costs.  What runs already counts from the end of this on.  0 or -1. */
@@ -266,7 +270,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
         PyErr_Clear();
     has_disabled = filter_is_set();
     x->all_events = !filter_is_set();
-    x->marks = filter_has_own() || filter_keeps_any() ? marks_of : NULL;
+    x->marks = marks_of;
     x->lines = lines;
     current_frame_init();
     x->plain = x->all_events && x->use_tsc && current_state_offset;
@@ -391,6 +395,7 @@ void instrument_stop(void)
     shadow_close_all(x, now);
     usage_stop();
     filter_clear();
+    watch_list_clear();
     c_calls_stop();
     PyErr_SetRaisedException(error);
 }

@@ -32,7 +32,13 @@ void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s,
         emit_begin(t, s, is_new);
     if (x->turns & TURNS_LOGGED)
         event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
-    if (s->flags & EXACT_REGION || !exact_is_kept(s->node))
+    if (s->flags & EXACT_REGION)
+        return;
+    if (exact_is_watched(s->node)) {
+        watched_begin(&t->watched, (uint32_t)(s - t->stack), is_new);
+        s->flags |= EXACT_KEPT;
+    }
+    if (!exact_is_kept(s->node))
         return;
     uint32_t call = 0;
     if (is_generator((const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame))) {
@@ -64,6 +70,13 @@ void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame
     if (x->turns & TURNS_LOGGED)
         event_put(&t->events, kind[how], f->node->id, now);
     if (!(f->flags & EXACT_KEPT))
+        return;
+    if (exact_is_watched(f->node) && how != CUT_OFF && x->n_watched < WATCHED_MAX) {
+        struct watched_call watched = {
+            .since = f->since, .until = now, .node = f->node->id, .raised = how == RAISED};
+        x->n_watched += watched_end(&t->watched, (uint32_t)(f - t->stack), &watched);
+    }
+    if (!exact_is_kept(f->node) && !(f->flags & EXACT_REGION))
         return;
     bool ended = how != YIELDED;
     struct call_turn turn = {.since = f->since, .until = now, .node = f->node->id};

@@ -20,7 +20,7 @@ static inline bool is_generator(const PyCodeObject *code)
 /* Is it noted that a function's turn with this node begins? */
 static inline bool turns_are_noted(const struct exact *x, const struct exact_node *n)
 {
-    return x->turns || n->word & PYH_FUNCTION_KEPT;
+    return x->turns || n->word & (PYH_FUNCTION_KEPT | PYH_FUNCTION_WATCHED);
 }
 
 /* `s` begins.  `is_new`: a call does, not another turn of one. */

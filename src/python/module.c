@@ -12,6 +12,7 @@
 #include "filter.h"
 #include "function_calls.h"
 #include "instances.h"
+#include "watch_list.h"
 #include "instrument.h"
 #include "method_names.h"
 #include "native_region.h"
@@ -455,6 +456,21 @@ static PyObject *tell_instances(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(
+    watch_calls_doc,
+    "watch_calls(functions: dict, own: tuple, others: tuple, others_but: tuple) -> None\n\n"
+    "Keep the single calls of a framework's functions from now on (watch_list.h).");
+
+static PyObject *watch_calls(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *functions, *own, *others, *others_but;
+    if (!PyArg_ParseTuple(args, "OOOO", &functions, &own, &others, &others_but) ||
+        watch_list_set(functions, own, others, others_but))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(run_file_doc,
              "run_file(path: bytes | None) -> bool\n\n"
              "Run a script, or standard input, in `__main__` as the interpreter does.\n"
@@ -502,6 +518,7 @@ static PyMethodDef methods[] = {
     {"name_thread", name_thread, METH_VARARGS, name_thread_doc},
     {"await_code", await_code, METH_VARARGS, await_code_doc},
     {"tell_instances", tell_instances, METH_VARARGS, tell_instances_doc},
+    {"watch_calls", watch_calls, METH_VARARGS, watch_calls_doc},
     {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,

@@ -83,8 +83,9 @@ enum spool_type {
     SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
     SPOOL_CODE_FACTS,    /* struct spool_code_facts, texts in UTF-8, each with a zero at its end */
     SPOOL_SAMPLE_SEGMENT, /* struct spool_segment_head, records, zeros: it is filled bit by bit, and used again */
-    SPOOL_SUMS,   /* struct spool_sums, struct spool_sum[n]; replaced */
-    SPOOL_MERGED, /* struct spool_merged; replaced */
+    SPOOL_SUMS,    /* struct spool_sums, struct spool_sum[n]; replaced */
+    SPOOL_MERGED,  /* struct spool_merged; replaced */
+    SPOOL_WATCHED, /* struct spool_calls, struct watched_call[] (watched_calls.h) */
 };
 
 struct spool_segment { /* a PT_LOAD segment */

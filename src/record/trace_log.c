@@ -101,21 +101,23 @@ void trace_log_end_thread(struct trace_log *l, struct spool *s, struct exact_thr
     t->events.lost = 0;
 }
 
-static void take_calls(struct spool *s, struct exact_thread *t)
+static void take_calls(struct spool *s, const struct exact_thread *t, uint32_t type,
+                       struct block_queue *from)
 {
     struct spool_calls head = {.thread = t->index};
-    const void *turns;
+    const void *calls;
     size_t bytes;
-    while ((turns = block_queue_peek(&t->calls.queue, &bytes))) {
-        spool_append(s, SPOOL_CALLS, &head, sizeof head, turns, bytes);
-        block_queue_release(&t->calls.queue, bytes);
+    while ((calls = block_queue_peek(from, &bytes))) {
+        spool_append(s, type, &head, sizeof head, calls, bytes);
+        block_queue_release(from, bytes);
     }
 }
 
 void trace_log_take(struct trace_log *l, struct spool *s, struct exact_thread *t)
 {
     take_events(l, s, t);
-    take_calls(s, t);
+    take_calls(s, t, SPOOL_CALLS, &t->calls.queue);
+    take_calls(s, t, SPOOL_WATCHED, &t->watched.queue);
 }
 
 void trace_log_write_times(struct spool *s, struct exact_thread *t)

@@ -145,6 +145,7 @@ static void free_thread(struct exact_thread *t)
     map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
     map_memory_free(t->emitted, t->emitted_bytes);
     calls_clear(&t->calls);
+    watched_clear(&t->watched);
     map_memory_free(t->usage, t->usage_bytes);
     map_memory_free(t->drained, t->drained_bytes);
     map_memory_free(t->blocks, t->blocks_bytes);
@@ -393,8 +394,9 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
     id = exact_intern_code(x, code);
     if (!id)
         return exact_child(x, t, parent, frame_pseudo(PSEUDO_UNKNOWN_PYTHON));
-    uint64_t marks = x->marks ? x->marks(x, code, globals) : 0;
-    uint64_t word = frame_function(id, codes_numbers(x->codes, id).function) | marks;
+    uint64_t word = frame_function(id, codes_numbers(x->codes, id).function);
+    uint64_t marks = x->marks ? x->marks(x, t, parent, word, code, globals) : 0;
+    word |= marks;
     struct exact_node *n = exact_child(x, t, parent, word);
     if (marks & PYH_FUNCTION_OWN || n == parent || frame_key(n->word) != frame_key(word))
         return n; /* full, or ours: who finds it among those called last records it */

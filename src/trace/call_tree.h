@@ -34,6 +34,7 @@
 #include "frame.h"
 #include "pyframe.h"
 #include "unwind.h"
+#include "watched_calls.h"
 
 /* A tree's memory: each chunk is twice as large as the one before. */
 #define EXACT_CHUNK_BITS 6 /* nodes in the first one */
@@ -57,7 +58,7 @@ enum exact_frame_flags {
     EXACT_LINKED = 2,   /* `throw` went through it to the generator above: it ends with that one */
     EXACT_REGION = 4,   /* a named region of the frame below it */
     EXACT_KEPT =
-        8, /* each call of it is kept; its open call, if it has one, is in the upper half */
+        8, /* each call of it is kept or watched; its open call, if it has one, is in the upper half */
     EXACT_LEFT =
         16, /* a region that ends, not only its turn; a native one, when what is above it has ended */
     EXACT_LINES = 32,   /* its lines are recorded, too: exact_thread.line */
@@ -175,6 +176,7 @@ struct exact_thread {
     struct usage_reading
         *usage; /* by place in the stack, of calls that are kept; made when it is needed */
     size_t usage_bytes;
+    struct watched_calls watched;
     uint32_t kept; /* the serial of the call that ended last, if it was kept */
 
     uint32_t n_written;            /* the drain's: nodes that the spool has */
@@ -207,11 +209,14 @@ struct exact {
     uint8_t usage;      /* enum usage_kinds: what is told of calls that are kept */
     bool counts;        /* events are on for the tree's sake; false: only while a sink wants them */
     struct open_calls open;
-    bool lines;   /* of functions that a filter selects */
-    bool c_calls; /* and so are calls of C functions */
-    /* PYH_FUNCTION_OWN or _KEPT, if the code that runs with these globals (0: not known) is that of a function of ours, or of
-     * one whose single calls are kept (a region's always are).  NULL: there is none. */
-    uint64_t (*marks)(struct exact *x, uint64_t code, uint64_t globals);
+    uint32_t n_watched; /* calls, of all threads */
+    bool lines;         /* of functions that a filter selects */
+    bool c_calls;       /* and so are calls of C functions */
+    /* PYH_FUNCTION_OWN, _KEPT and the like that are to stand in the new node `word` below `parent`, of the code that runs with
+     * these globals (0: not known).  NULL: none. */
+    uint64_t (*marks)(struct exact *x, const struct exact_thread *t,
+                      const struct exact_node *parent, uint64_t word, uint64_t code,
+                      uint64_t globals);
     _Atomic uint64_t serials;
     struct native_frame
         *native; /* the native frames between, EXACT_NATIVE_MAX: who has the GIL walks */
@@ -298,6 +303,11 @@ static inline bool exact_is_own(const struct exact_node *n)
 static inline bool exact_is_kept(const struct exact_node *n)
 {
     return frame_tag(n->word) == PYH_TAG_FUNCTION && n->word & PYH_FUNCTION_KEPT;
+}
+
+static inline bool exact_is_watched(const struct exact_node *n)
+{
+    return frame_tag(n->word) == PYH_TAG_FUNCTION && n->word & PYH_FUNCTION_WATCHED;
 }
 
 static inline bool exact_is_full(const struct exact_node *n)

@@ -89,6 +89,8 @@ def _every_record() -> SpoolWriter:
             call_turn(4000, 4500, node=2, flags=1, serial=1),
             call_turn(5000, 6000, node=4, serial=2),
         )
+        watched = (form.WATCHED_CALL.pack(n, n + 50, n, n + 40, n % 4, 0) for n in (1000, 2000))
+        spool.record(form.WATCHED, form.CALLS_HEAD.pack(index) + b"".join(watched))
         spool.counters(index, 4, 5, lost=(1, 2), cpu_ns=5_000_000)
     facts = b"work\0/home/me/w.py\0module\0work\0x\0y\0z\0"
     spool.record(form.CODE_FACTS, form.CODE_FACTS_HEAD.pack(20, 3, 2, len(facts)) + facts)

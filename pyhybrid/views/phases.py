@@ -1,0 +1,73 @@
+"""The phases of a training's steps: forward, backward, the optimizer... as spans within spans.
+
+Which function is which phase, frameworks/torch.toml says; the calls are the table `watched_call`.
+What the program's own code does within an optimizer is `other`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pyhybrid.frameworks import torch
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import WatchedCall
+
+DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "optimizer", "other"
+
+
+@dataclass(slots=True)
+class Span:
+    """A call, and those in it."""
+
+    phase: str
+    call: WatchedCall
+    inner: list["Span"] = field(default_factory=list)
+
+    def flat(self) -> Iterator["Span"]:
+        """It, and all that are in it."""
+        yield self
+        for each in self.inner:
+            yield from each.flat()
+
+    def has(self, phase: str) -> bool:
+        """Is it such a phase, or is one in it?"""
+        return any(each.phase == phase for each in self.flat())
+
+    @property
+    def is_batch(self) -> bool:
+        """Did it bring data?  At the end of an epoch there is none."""
+        return self.phase == DATA and not self.call.raised
+
+
+def all_phases() -> list[str]:
+    """The names, in the order in which they are shown."""
+    return [*torch.steps()["phases"], OTHER]
+
+
+def phase_spans(profile: Profile) -> dict[int, list[Span]]:
+    """By thread those that are in no other one, in order of time."""
+    phase_of = frame_phases(profile)
+    frame_of = profile.nodes.frame
+    threads: defaultdict[int, list[Span]] = defaultdict(list)
+    open_spans: list[Span] = []
+    for call in profile.watched_calls:
+        while open_spans and not _is_in(call, open_spans[-1].call):
+            open_spans.pop()
+        phase = phase_of[frame_of[call.node]]
+        if phase == FORWARD and any(each.phase == BACKWARD for each in open_spans):
+            phase = BACKWARD  # activations are computed again
+        span = Span(phase, call)
+        (open_spans[-1].inner if open_spans else threads[call.thread]).append(span)
+        open_spans.append(span)
+    return threads
+
+
+def _is_in(call: WatchedCall, around: WatchedCall) -> bool:
+    return call.thread == around.thread and call.begin_ns < around.end_ns
+
+
+def frame_phases(profile: Profile) -> dict[int, str]:
+    """The phases of the frames whose calls were watched."""
+    watched = {profile.nodes.frame[call.node] for call in profile.watched_calls}
+    frames = [profile.frames[number] for number in watched]
+    return {each.id: torch.phase_of(each.file or "", each.name) or OTHER for each in frames}

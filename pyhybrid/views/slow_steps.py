@@ -1,0 +1,105 @@
+"""Why a step of a training (steps.py) was slower than most: which phase, and what ran in it.
+
+What a phase took beyond its median is set against its CPU time beyond the median: where that is
+less, the thread did not run.  Functions are told by their samples: of those in that phase of that
+step the one that has most more than in the others, and of several the innermost.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.timeline import Spans
+from pyhybrid.views.labels import Labels
+from pyhybrid.views.phases import OTHER
+from pyhybrid.views.step_samples import StepSamples
+from pyhybrid.views.steps import Step, Steps
+
+NEARLY_ALL = 0.8  # of the weight that there is more: the innermost function with so much tells most
+LEAST_PERIODS = 3
+
+
+@dataclass(slots=True)
+class SlowStep:
+    """One: the `phase` that took most beyond its median, and by how much, in wall-clock and CPU
+    time.
+
+    `function`: in which there are more samples than in the other steps, by their weight, as views
+    write it; empty: there is none.
+    """
+
+    number: int
+    total_ns: int
+    phase: str
+    more_ns: int
+    more_cpu_ns: int
+    function: str = ""
+    more_weight_ns: int = 0
+
+
+def quantile(values: Iterable[int], q: float) -> int:
+    """One of the values, or 0."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else 0
+
+
+def spans_of(step: Step, phase: str) -> Spans:
+    """When the phase ran."""
+    if phase != OTHER:
+        return step.spans.get(phase, [])
+    inside = sorted(span for spans in step.spans.values() for span in spans)
+    ends = [step.begin_ns, *(end for _, end in inside)]
+    return list(zip(ends, [*(begin for begin, _ in inside), step.end_ns], strict=True))
+
+
+class SlowSteps:
+    """Explains the steps of a profile."""
+
+    def __init__(self, profile: Profile, found: Steps, samples: StepSamples) -> None:
+        """`found` and `samples` are the profile's."""
+        self._found, self._samples = found, samples
+        self._least_ns = LEAST_PERIODS * profile.period_ns
+        self._labels = Labels(profile, full_names=False).of_frame
+        self._medians = {phase: self._median(phase) for phase in found.phases}
+        self._all: dict[tuple[int, str], Counter[int]] = {}
+
+    def _median(self, phase: str) -> tuple[int, int]:
+        """Of the phase's wall-clock and CPU time."""
+        steps = self._found.steps
+        each = [(step.phases.get(phase, 0), step.phases_cpu.get(phase, 0)) for step in steps]
+        wall, cpu = (quantile(values, 0.5) for values in zip(*each, strict=True))
+        return wall, cpu
+
+    def slowest(self, n: int) -> list[SlowStep]:
+        """The slowest first, each with why."""
+        steps = sorted(self._found.steps, key=lambda step: (-step.total_ns, step.number))
+        return [self._explained(step) for step in steps[:n]]
+
+    def _explained(self, step: Step) -> SlowStep:
+        def more_ns(phase: str) -> int:
+            return step.phases.get(phase, 0) - self._medians[phase][0]
+
+        phase = max(self._found.phases, key=more_ns)
+        more_cpu_ns = step.phases_cpu.get(phase, 0) - self._medians[phase][1]
+        slow = SlowStep(step.number, step.total_ns, phase, more_ns(phase), more_cpu_ns)
+        here = self._samples.functions(step.thread, spans_of(step, phase))
+        everywhere, others = self._in_all(step.thread, phase), max(len(self._found.steps) - 1, 1)
+        more = {
+            frame: weight - (everywhere[frame] - weight) // others for frame, weight in here.items()
+        }
+        most = max(more.values(), default=0)
+        if most >= self._least_ns:
+            among = [frame for frame, weight in more.items() if weight >= NEARLY_ALL * most]
+            frame = max(among, key=lambda each: (self._samples.depth[each], more[each]))
+            slow.function, slow.more_weight_ns = self._labels[frame], more[frame]
+        return slow
+
+    def _in_all(self, thread: int, phase: str) -> Counter[int]:
+        """The weight below each function in this phase of all of the thread's steps."""
+        key = thread, phase
+        if key not in self._all:
+            steps = [step for step in self._found.steps if step.thread == thread]
+            spans = [span for step in steps for span in spans_of(step, phase)]
+            self._all[key] = self._samples.functions(thread, spans)
+        return self._all[key]

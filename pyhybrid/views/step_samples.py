@@ -1,0 +1,87 @@
+"""The samples of a thread within spans of time, by function: what ran in a phase of a step."""
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from fnmatch import translate
+from functools import cached_property
+
+from pyhybrid._profile import descend, take
+from pyhybrid.frameworks import torch
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import stack_of
+from pyhybrid.profile_file.timeline import Spans, periods_of, times
+from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.labels import shorten_native
+
+_INSIDE = bytes([0, 1, *[0] * 254, *[1] * 256])  # once marked, everything below is
+
+
+class StepSamples:
+    """Of a profile; weights are nanoseconds of the sampling clock."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._tree = FoldedTree.of(profile)
+        self._paths: dict[int, list[int]] = {}
+        self.depth: dict[int, int] = {}  # of functions that were met: how far in at most
+
+    def functions(self, thread: int, spans: Spans) -> Counter[int]:
+        """Weight in or below each Python function or region, by frame."""
+        weights: Counter[int] = Counter()
+        for stack, weight in self._stacks(thread, spans).items():
+            for frame in self._path(stack):
+                weights[frame] += weight
+        return weights
+
+    def syncs(self, thread: int, spans: Spans) -> int:
+        """Weight where the thread waited for a device, or copied from one (torch.toml)."""
+        in_sync, node_of = self._in_sync, self._profile.stacks.node
+        weights = self._stacks(thread, spans).items()
+        return sum(weight for stack, weight in weights if in_sync[node_of[stack]])
+
+    def _stacks(self, thread: int, spans: Spans) -> Counter[int]:
+        weights: Counter[int] = Counter()
+        if thread in self._columns:
+            at_ns, stacks, periods = self._columns[thread]
+            for begin, end in spans:
+                for i in range(bisect_left(at_ns, begin), bisect_right(at_ns, end)):
+                    weights[stacks[i]] += periods[i]
+        period_ns = self._profile.period_ns
+        return Counter({stack: weight * period_ns for stack, weight in weights.items()})
+
+    @cached_property
+    def _columns(self) -> dict[int, tuple["array[int]", "array[int]", "array[int]"]]:
+        """Times, stacks and weights in periods, by thread."""
+        columns: dict[int, tuple[array[int], array[int], array[int]]] = {}
+        for chunk in self._profile.timeline():
+            new = array("Q"), array("I"), array("I")
+            at_ns, stacks, periods = columns.setdefault(chunk.thread, new)
+            at_ns.extend(times(chunk))
+            stacks.extend(map(stack_of, chunk.place))
+            periods.extend(periods_of(chunk))
+        return columns
+
+    def _path(self, stack: int) -> list[int]:
+        """The Python functions and regions, outermost first, each once."""
+        if stack not in self._paths:
+            frames = self._profile.frames
+            path = self._tree.path(self._tree.of_node[self._profile.stacks.node[stack]])
+            shown = [each for each in path if frames[each].kind in ("python", "region")]
+            self._paths[stack] = list(dict.fromkeys(shown))
+            for at, frame in enumerate(self._paths[stack]):
+                self.depth[frame] = max(at, self.depth.get(frame, 0))
+        return self._paths[stack]
+
+    @cached_property
+    def _in_sync(self) -> memoryview:
+        """1 for each node at or below native code that waits for a device."""
+        names = re.compile("|".join(map(translate, torch.steps()["syncs"])))
+        frames, nodes = self._profile.frames, self._profile.nodes
+        waits = bytearray(max(frames, default=0) + 1)
+        for frame in frames.values():
+            waits[frame.id] = frame.kind == "native" and bool(
+                names.match(shorten_native(frame.name))
+            )
+        return descend(nodes.parent, take(waits, nodes.frame), _INSIDE)

@@ -1,0 +1,101 @@
+#include "watch_list.h"
+
+#include "turns.h"
+
+static PyObject *watched, *own_folders, *other_folders, *but_these;
+
+int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but)
+{
+    if (!PyDict_CheckExact(functions) || !PyTuple_CheckExact(own) || !PyTuple_CheckExact(others) ||
+        !PyTuple_CheckExact(others_but)) {
+        PyErr_SetString(PyExc_TypeError, "a dict and three tuples of folders are wanted");
+        return -1;
+    }
+    Py_XSETREF(watched, Py_NewRef(functions));
+    Py_XSETREF(own_folders, Py_NewRef(own));
+    Py_XSETREF(other_folders, Py_NewRef(others));
+    Py_XSETREF(but_these, Py_NewRef(others_but));
+    return 0;
+}
+
+void watch_list_clear(void)
+{
+    Py_CLEAR(watched);
+    Py_CLEAR(own_folders);
+    Py_CLEAR(other_folders);
+    Py_CLEAR(but_these);
+}
+
+/* Does the list name it?  *calls_back: it is told when it calls back. */
+static bool is_listed(const PyCodeObject *code, bool *calls_back)
+{
+    PyObject *of_name = PyDict_GetItemWithError(watched, code->co_qualname), *end;
+    for (Py_ssize_t i = 0; of_name && PyTuple_CheckExact(of_name) && i < PyTuple_GET_SIZE(of_name);
+         i++) {
+        int told = 0;
+        if (PyArg_ParseTuple(PyTuple_GET_ITEM(of_name, i), "Up", &end, &told) &&
+            PyUnicode_Tailmatch(code->co_filename, end, 0, PY_SSIZE_T_MAX, 1) > 0) {
+            *calls_back = told;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool begins_with(PyObject *file, PyObject *folders)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++)
+        if (PyUnicode_Check(PyTuple_GET_ITEM(folders, i)) &&
+            PyUnicode_Tailmatch(file, PyTuple_GET_ITEM(folders, i), 0, PY_SSIZE_T_MAX, -1) > 0)
+            return true;
+    return false;
+}
+
+/* Generated code (`<string>`) is whoever's. */
+static bool is_programs(const PyCodeObject *code)
+{
+    PyObject *file = code->co_filename;
+    bool is_generated = PyUnicode_GET_LENGTH(file) && PyUnicode_READ_CHAR(file, 0) == '<';
+    return !is_generated && !begins_with(file, own_folders) &&
+           (!begins_with(file, other_folders) || begins_with(file, but_these));
+}
+
+/* The nearest node of a Python function, `n` itself or further out; NULL: there is none. */
+static const struct exact_node *function_of(const struct exact_thread *t,
+                                            const struct exact_node *n)
+{
+    while (n->id && frame_tag(n->word) != PYH_TAG_FUNCTION)
+        n = exact_read_node(t, n->parent);
+    return n->id ? n : NULL;
+}
+
+/* Is a call of the same function watched further out? */
+static bool runs_in_itself(const struct exact_thread *t, const struct exact_node *parent,
+                           uint64_t word)
+{
+    const struct exact_node *n = function_of(t, parent);
+    for (; n; n = function_of(t, exact_read_node(t, n->parent)))
+        if (exact_is_watched(n) && !((n->word ^ word) & PYH_FUNCTION_MASK))
+            return true;
+    return false;
+}
+
+uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node *parent,
+                          uint64_t word, uint64_t code)
+{
+    if (!watched)
+        return 0;
+    const PyCodeObject *c = (const PyCodeObject *)code;
+    PyObject *error = PyErr_GetRaisedException();
+    bool calls_back = false;
+    uint64_t marks = 0;
+    if (!is_generator(c) && is_listed(c, &calls_back) && !runs_in_itself(t, parent, word)) {
+        marks = PYH_FUNCTION_WATCHED | (calls_back ? PYH_FUNCTION_INSIDE : 0);
+    } else {
+        const struct exact_node *caller = function_of(t, parent);
+        if (caller && caller->word & PYH_FUNCTION_INSIDE)
+            marks = is_generator(c) || !is_programs(c) ? PYH_FUNCTION_INSIDE : PYH_FUNCTION_WATCHED;
+    }
+    PyErr_SetRaisedException(error); /* drops those of the list, which has none */
+    return marks;
+}

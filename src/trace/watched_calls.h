@@ -1,0 +1,45 @@
+/* watched_calls.h - single calls of functions that a framework's watch list names (watch_list.h), of which the steps of a
+ * training are made: apart from the calls that the user keeps (kept_calls.h), in their bounds and in the file.
+ *
+ * All are kept, with the thread's CPU time, up to a bound on the session's; later ones are in the tree's counters alone.
+ * A call that was not seen from its begin to its end is none.
+ *
+ * Context: the thread itself, with the GIL; the queue is to the drain.
+ */
+#ifndef PYH_WATCHED_CALLS_H
+#define PYH_WATCHED_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "block_queue.h"
+
+#define WATCHED_MAX (1u << 18)    /* of the session's: 10 MB */
+#define WATCHED_QUEUE_FIRST 4096  /* bytes */
+#define WATCHED_UNSEEN UINT64_MAX /* in the place of CPU time: its begin was not seen */
+
+/* What is in the queue, and in the spool. */
+struct watched_call {
+    uint64_t since, until;               /* ticks */
+    uint64_t cpu_since_ns, cpu_until_ns; /* the thread's CPU time */
+    uint32_t node;
+    uint32_t raised; /* 1: it ended by an exception */
+};
+
+/* A thread's own.  Zeroed: empty. */
+struct watched_calls {
+    struct block_queue queue;
+    uint64_t *cpu_ns; /* when those that run began; by place in the stack */
+    size_t cpu_bytes;
+};
+
+/* What is at this place in the stack begins. */
+void watched_begin(struct watched_calls *w, uint32_t place, bool is_seen);
+
+/* It ends; `call` has all but the CPU times.  True: it was put into the queue. */
+bool watched_end(struct watched_calls *w, uint32_t place, struct watched_call *call);
+
+void watched_clear(struct watched_calls *w);
+
+#endif

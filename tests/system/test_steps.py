@@ -1,0 +1,216 @@
+"""Steps of a training and their phases, of loops as people write them; `report --steps`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import TARGETS, Run, made_once
+
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.steps import Step, find_steps
+
+pytestmark = [pytest.mark.version, pytest.mark.needs("torch")]
+
+N_BATCHES = 8  # of an epoch of training_loops.py
+STEPS = {
+    "plain": N_BATCHES,
+    "epochs": 3 * N_BATCHES,
+    "evaluated_first": N_BATCHES,
+    "accumulating": N_BATCHES // 4,
+    "several_optimizers": N_BATCHES,
+    "adversaries": N_BATCHES,
+    "closure": N_BATCHES,
+    "same_batch": 20,
+    "one_ahead": 2 * N_BATCHES,
+    "two_batches": N_BATCHES // 2,
+    "recomputing": N_BATCHES,
+    "saving": N_BATCHES,
+}
+MS = 1_000_000
+
+
+def command(folder: Path, *arguments: object) -> str:
+    words = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the loops left their profile, and the numbers of their threads."""
+
+    def make(folder: Path) -> None:
+        options = ("-q", "--format", "folded", "--hz", "199")
+        (folder / "said").write_text(command(folder, *options, TARGETS / "training_loops.py"))
+
+    return made_once(tmp_path_factory, "steps", make)
+
+
+@pytest.fixture(scope="module")
+def profile(folder: Path) -> Iterator[Profile]:
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        yield profile
+
+
+@pytest.fixture(scope="module")
+def steps(folder: Path, profile: Profile) -> dict[str, list[Step]]:
+    """By loop."""
+    tids = dict(line.split() for line in (folder / "said").read_text().splitlines())
+    names = {int(tid): name for name, tid in tids.items()}
+    found: dict[str, list[Step]] = {name: [] for name in tids}
+    for step in find_steps(profile).steps:
+        found[names[profile.threads[step.thread].tid]].append(step)
+    return found
+
+
+def n_spans(step: Step) -> dict[str, int]:
+    """How often each phase ran."""
+    return {phase: len(spans) for phase, spans in step.spans.items()}
+
+
+def test_each_loop_has_its_steps(steps: dict[str, list[Step]]) -> None:
+    assert {name: len(each) for name, each in steps.items()} == STEPS
+
+
+def test_phases_add_up(profile: Profile, steps: dict[str, list[Step]]) -> None:
+    for name, each in steps.items():
+        for step in each:
+            assert sum(step.phases.values()) == step.total_ns
+            assert sum(step.phases_cpu.values()) == step.cpu_ns
+            assert min(step.phases.values()) >= 0, name
+            assert step.cpu_ns > 0
+            for phase, spans in step.spans.items():
+                assert sum(end - begin for begin, end in spans) == step.phases[phase]
+        for before, after in pairwise(each):
+            assert before.end_ns <= after.begin_ns
+    assert profile.calls == []  # the user's own: none were asked for
+
+
+def test_what_ran_in_them(steps: dict[str, list[Step]]) -> None:
+    once = {"data": 1, "forward": 1, "backward": 1, "optimizer": 1}
+    after = {**once, "zero_grad": 1}
+    for step, then in zip(steps["plain"], [once] + (N_BATCHES - 1) * [after], strict=True):
+        assert n_spans(step) == then
+    for step in steps["evaluated_first"]:
+        assert n_spans(step) in (once, after)  # not of the evaluation
+    epochs = steps["epochs"]
+    assert all(n_spans(step)["forward"] == 1 for step in epochs)
+    apart = [b.begin_ns - a.end_ns for a, b in pairwise(epochs)]
+    long = [at for at, ns in enumerate(apart) if ns]
+    assert long == [N_BATCHES - 1, 2 * N_BATCHES - 1]  # evaluated between epochs
+    assert all(apart[at] >= 8 * 3 * MS for at in long)
+    for step in steps["accumulating"]:
+        assert {n_spans(step)[each] for each in ("data", "forward", "backward")} == {4}
+    assert all(n_spans(step)["optimizer"] == 2 for step in steps["several_optimizers"])
+    for step in steps["adversaries"]:
+        assert n_spans(step)["optimizer"] == n_spans(step)["backward"] == 2
+        assert n_spans(step)["data"] == 1
+    assert [n_spans(step)["data"] for step in steps["one_ahead"][:3]] == [2, 1, 1]
+    assert all(n_spans(step)["forward"] == 2 for step in steps["two_batches"])
+    for step in steps["recomputing"]:
+        assert n_spans(step)["forward"] == 1  # again within the backward pass, which has it
+    saved = [step.number for step in steps["saving"] if "checkpoint" in step.phases]
+    assert saved == [steps["saving"][5].number]  # after the fifth: the sixth begins there
+
+
+def test_a_closure_is_not_the_optimizers(steps: dict[str, list[Step]]) -> None:
+    for step in steps["closure"]:
+        phases = n_spans(step)
+        assert phases["forward"] == phases["backward"] == phases["zero_grad"] == 1
+        assert step.phases_cpu["other"] >= 4 * MS  # of the closure itself
+        assert step.phases_cpu["optimizer"] < 2 * MS
+
+
+def test_report(folder: Path) -> None:
+    text = command(folder, "report", "--steps")
+    lines = text.splitlines()
+    n = sum(STEPS.values())
+    assert lines[0].startswith(f"{n} steps of a training: median ")
+    assert lines[1].split() == [
+        "step", "data", "forward", "backward", "optimizer", "zero_grad", "checkpoint", "other",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines[2:6]] == ["median", "p95", "share", "on"]
+    report = json.loads(command(folder, "report", "--steps", "--json", "--slowest", "3"))
+    assert report["n_steps"] == len(report["steps"]) == n
+    assert len(report["slowest"]) == 3
+    assert report["n_lacking"] == 0
+    assert report["between_ns"] > 0
+    shares = {name: each["share"] for name, each in report["phases"].items()}
+    assert shares.pop("step") == pytest.approx(1)
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_one_thread(folder: Path) -> None:
+    report = json.loads(command(folder, "report", "--steps", "--json", "--thread", "same_batch"))
+    assert report["n_steps"] == 20
+
+
+PLANTED = """
+import io, sys, time
+sys.path.insert(0, {targets!r})
+from training_loops import *
+
+class Slow(Samples):
+    def __len__(self): return 80
+    def __getitem__(self, i):
+        if i == 40: heavy_sample()
+        if i == 60: time.sleep(1.5)
+        return super().__getitem__(i)
+
+def heavy_sample(): spin(2500)
+def on_gradient(gradient):
+    if step == 33: spin(1000)
+
+loop = Loop()
+loop.loader = torch.utils.data.DataLoader(Slow(), batch_size=2)
+loop.net[1].register_full_backward_hook(lambda *_: on_gradient(_))
+for step, batch in enumerate(loop.loader):
+    loop.train(batch)
+"""
+
+
+def test_the_slowest_and_why(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("-q", "--format", "folded", "-c", PLANTED.format(targets=str(TARGETS)))
+    report: dict[str, Any] = json.loads(command(run.folder, "report", "--steps", "--json"))
+    assert report["n_steps"] == 40
+    slowest = {each["number"]: each for each in report["slowest"]}
+    batch, waited, hook = slowest[20], slowest[30], slowest[33]
+    assert batch["phase"] == "data"
+    assert "heavy_sample" in batch["function"] or "spin" in batch["function"]
+    assert batch["more_cpu_ns"] > 2400 * MS
+    assert waited["phase"] == "data"
+    assert waited["more_ns"] > 1400 * MS
+    assert waited["more_cpu_ns"] < 500 * MS
+    assert hook["phase"] == "backward"
+    assert "spin" in hook["function"] or "on_gradient" in hook["function"]
+    lines = command(run.folder, "report", "--steps").splitlines()
+    (waited_line,) = (line for line in lines if line.startswith("  step 30:"))
+    assert "data +" in waited_line
+    assert "the thread did not run" in waited_line
+
+
+@pytest.mark.slow
+def test_no_steps(pyhybrid: Callable[..., Run]) -> None:
+    script = f"""
+import sys; sys.path.insert(0, {str(TARGETS)!r})
+from training_loops import *
+plain(Loop())
+"""
+    run = pyhybrid("-q", "--format", "folded", "--no-steps", "-c", script)
+    assert run.profile().watched_calls == []
+    words = [sys.executable, "-P", "-m", "pyhybrid", "report", "--steps"]
+    done = subprocess.run(words, cwd=run.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no steps of a training" in done.stderr
+    keeping = ("--keep", "plain", "--max-calls", "1", "--usage", "cpu")
+    profile = pyhybrid("-q", "--format", "folded", *keeping, "-c", script).profile()
+    assert [profile.frames[profile.nodes.frame[c.node]].name for c in profile.calls] == ["plain"]
+    assert len(profile.watched_calls) == 9 + 8 * 4  # the ninth batch: there is none
+    assert sum(call.raised for call in profile.watched_calls) == 1
+    assert len(find_steps(profile).steps) == 8
