@@ -250,16 +250,44 @@ const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t 
     return node_at(t, id);
 }
 
-static uint32_t *find(const struct exact_thread *t, uint32_t parent, uint64_t word)
+/* A slot of the table is a node's id and, above it, as many bits of its hash as there is room for: few other nodes are
+ * looked at, each of which is far away in memory. */
+#define ID_BITS (EXACT_CHUNK_BITS + EXACT_CHUNKS)
+#define ID_MASK ((1u << ID_BITS) - 1)
+
+static uint32_t slot_of(uint64_t hash, uint32_t id)
 {
-    uint64_t key = frame_key(word);
-    uint32_t at = (uint32_t)map_hash(key ^ (uint64_t)parent * 0x9e3779b97f4a7c15ull) & t->mask;
-    for (uint32_t id; (id = t->table[at]); at = (at + 1) & t->mask) {
-        const struct exact_node *n = node_at(t, id);
+    return (uint32_t)(hash >> (32 + ID_BITS)) << ID_BITS | id;
+}
+
+static uint64_t hash_of(uint32_t parent, uint64_t word)
+{
+    return map_hash(frame_key(word) ^ (uint64_t)parent * 0x9e3779b97f4a7c15ull);
+}
+
+/* The parent's node of that word; NULL: there is none. */
+static struct exact_node *find(const struct exact_thread *t, uint32_t parent, uint64_t word)
+{
+    uint64_t key = frame_key(word), hash = hash_of(parent, word);
+    uint32_t at = (uint32_t)hash & t->mask, tag = slot_of(hash, 0);
+    for (uint32_t slot; (slot = t->table[at]); at = (at + 1) & t->mask) {
+        if ((slot & ~ID_MASK) != tag)
+            continue;
+        struct exact_node *n = node_at(t, slot & ID_MASK);
         if (frame_key(n->word) == key && n->parent == parent)
-            break;
+            return n;
     }
-    return &t->table[at];
+    return NULL;
+}
+
+/* A node that is not in the table. */
+static void put(struct exact_thread *t, const struct exact_node *n)
+{
+    uint64_t hash = hash_of(n->parent, n->word);
+    uint32_t at = (uint32_t)hash & t->mask;
+    while (t->table[at])
+        at = (at + 1) & t->mask;
+    t->table[at] = slot_of(hash, n->id);
 }
 
 /* Those called lately are found again. */
@@ -282,7 +310,7 @@ static bool grow_table(struct exact_thread *t)
     t->table = larger;
     t->mask = 2 * old_mask + 1;
     for (uint32_t id = 1; id <= n; id++)
-        *find(t, node_at(t, id)->parent, node_at(t, id)->word) = id;
+        put(t, node_at(t, id));
     free_piece(t, old, ((size_t)old_mask + 1) * sizeof *old);
     if (t->child_bits < CHILD_BITS_MAX)
         grow_children(t);
@@ -303,7 +331,7 @@ static struct exact_node *add(struct exact *x, struct exact_thread *t, uint32_t 
                               uint64_t word)
 {
     uint32_t id = atomic_load(&t->n) + 1;
-    if ((id >= t->mask / 4 * 3 && !grow_table(t)) || id > EXACT_NODES_MAX)
+    if ((id > t->mask / 2 && !grow_table(t)) || id > EXACT_NODES_MAX)
         return NULL;
     struct exact_node *n = make_room(t, id);
     if (!n)
@@ -311,7 +339,7 @@ static struct exact_node *add(struct exact *x, struct exact_thread *t, uint32_t 
     atomic_store_explicit(&n->word, word, memory_order_relaxed);
     n->id = id;
     n->parent = parent;
-    *find(t, parent, word) = id;
+    put(t, n);
     atomic_fetch_add_explicit(&x->n_nodes, 1, memory_order_relaxed);
     atomic_store_explicit(&t->n, id, memory_order_release);
     return n;
@@ -322,15 +350,13 @@ struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct e
 {
     if (exact_is_full(parent))
         return parent;
-    uint32_t id = *find(t, parent->id, word);
-    struct exact_node *n = id ? node_at(t, id) : NULL;
+    struct exact_node *n = find(t, parent->id, word);
     if (!n && x->n_nodes < x->max_nodes)
         n = add(x, t, parent->id, word);
     if (n)
         return n;
     word = frame_pseudo(PSEUDO_TREE_FULL);
-    id = *find(t, parent->id, word);
-    n = id ? node_at(t, id) : NULL;
+    n = find(t, parent->id, word);
     if (!n && x->n_nodes < x->max_nodes + x->max_nodes / 8 + 2)
         n = add(x, t, parent->id, word);
     /* Where not even that fits, the parent stands for what it calls. */
