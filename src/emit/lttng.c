@@ -4,7 +4,8 @@
  * time it is loaded to the end of the program; they sleep unless a session changes.
  *
  * Never: LTTNG_UST_ALLOW_BLOCKING, which would let the program wait for the daemon with the GIL; LTTng's following of forks,
- * after which children of subprocess(preexec_fn=...) abort (liblttng-ust 2.13). */
+ * after which children of subprocess(preexec_fn=...) abort (liblttng-ust 2.13).  So a child's copy of LTTng is left as the
+ * fork found it, perhaps with a lock held by one of its threads, and is not touched again, at the exit either. */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
 /* How the probes below write a string.  LTTng's way goes byte by byte, for a string may change meanwhile: ours do not.  It
@@ -13,10 +14,14 @@
 #include "lttng_stats.h"
 #include "lttng_turns.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -63,6 +68,52 @@ static int open_sink(uint32_t place, const char *argument, char *said, size_t sa
                  "enables 'pyhybrid:*'");
     return 0;
 }
+
+/* --- the end of a forked child --------------------------------------------------------------------- */
+
+#define LIBRARIES 4
+
+/* How many bytes of destructors each has, as the loader will read it at the exit (elf(5), DT_FINI_ARRAYSZ). */
+static ElfW(Dyn) * destructors[LIBRARIES];
+static uint32_t n_destructors;
+
+static void find_destructors(const char *path)
+{
+    struct link_map *map;
+    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library || dlinfo(library, RTLD_DI_LINKMAP, &map))
+        return;
+    for (ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
+        if (entry->d_tag == DT_FINI_ARRAYSZ && n_destructors < LIBRARIES)
+            destructors[n_destructors++] = entry;
+}
+
+/* They take LTTng's lock, whose holder may be gone: there are none. */
+static void after_fork_child(void)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (uint32_t i = 0; i < n_destructors; i++) {
+        void *start = (void *)((uintptr_t)destructors[i] & ~(page - 1));
+        if (!mprotect(start, page, PROT_READ | PROT_WRITE)) /* it is read-only after relocation */
+            destructors[i]->d_un.d_val = 0;
+    }
+}
+
+extern const struct emit_sink pyhybrid_sink __attribute__((visibility("default")));
+
+/* However it is loaded: pylttng does not open the sink. */
+static __attribute__((constructor)) void mind_forks(void)
+{
+    Dl_info own;
+    if (dladdr(&pyhybrid_sink, &own))
+        find_destructors(own.dli_fname);
+    find_destructors("liblttng-ust.so.1");
+    find_destructors("liblttng-ust-common.so.1");
+    find_destructors("liblttng-ust-tracepoint.so.1");
+    pthread_atfork(NULL, NULL, after_fork_child);
+}
+
+/* --- the sink -------------------------------------------------------------------------------------- */
 
 #define BIT_IF(event, kind) (lttng_ust_tracepoint_enabled(pyhybrid, event) ? EMIT_BIT(kind) : 0)
 
@@ -112,8 +163,6 @@ static void end(const struct emit_thread *t, const struct emit_turn *turn)
 static void close_sink(void)
 {
 }
-
-extern const struct emit_sink pyhybrid_sink __attribute__((visibility("default")));
 
 const struct emit_sink pyhybrid_sink = {
     .size = sizeof(struct emit_sink),

@@ -236,6 +236,15 @@ def test_a_forked_child_emits_nothing(
     check_whole(events)
 
 
+@pytest.mark.version
+def test_a_child_does_not_wait_for_locks(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
+    """Those that one of LTTng's threads held when it was forked: it ends, by its own code."""
+    lttng.record("pyhybrid:*")
+    program = TARGETS / "forks_with_lttng_locked.py"
+    run = pyhybrid(*NONE, program, within=lttng.command, env=lttng.env)
+    assert run.result.stdout == "the child ended with 7\n"
+
+
 def test_nobody_is_warned_of_its_threads(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     """As long as the program has none of its own."""
     code = (

@@ -85,6 +85,13 @@ def test_without_the_library_the_import_says_what_is_missing(
     assert "ImportError: pylttng needs LTTng (Debian, Ubuntu:" in done.stderr
 
 
+def test_a_child_does_not_wait_for_locks(no_daemon: Lttng) -> None:
+    """That one of LTTng's threads held when it was forked."""
+    program = str(TARGETS / "forks_with_lttng_locked.py")
+    code = f"import pylttng, runpy; runpy.run_path({program!r}, run_name='__main__')"
+    assert python(no_daemon, code).stdout == "the child ended with 7\n"
+
+
 def test_a_profile_exported(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     """Each function's figures are those that pstats shows; the program itself loads nothing."""
     run = pyhybrid("--mode", "trace", TARGETS / "emitted.py")
