@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "own_fd.h"
 #include "sink.h"
+#include "sink_argument.h"
 
 #define FULL (64u << 10)    /* so much is written at once */
 #define CAPACITY (1u << 20) /* what is added while nobody could write */
@@ -322,16 +323,6 @@ static int open_file(const char *path)
     return own_fd_keep(&out, open(path, flags, 0666), floor);
 }
 
-/* Is it the first word of `*argument`, NAME or NAME:FILE?  Then that is FILE, or empty. */
-static bool is_form(const char **argument, const char *name)
-{
-    size_t n = strlen(name);
-    if (strncmp(*argument, name, n) || ((*argument)[n] && (*argument)[n] != ':'))
-        return false;
-    *argument += (*argument)[n] ? n + 1 : n;
-    return true;
-}
-
 /* tree, tree:FILE, announce, announce:FILE, FILE or nothing. */
 static int open_sink(uint32_t place, const char *argument, char *error, size_t error_bytes)
 {
@@ -341,8 +332,8 @@ static int open_sink(uint32_t place, const char *argument, char *error, size_t e
     full = broken = false;
     n_lost = 0;
     own_place = place;
-    tree = is_form(&argument, "tree");
-    announce = !tree && is_form(&argument, "announce");
+    tree = sink_argument_takes(&argument, "tree");
+    announce = !tree && sink_argument_takes(&argument, "announce");
     int code = open_file(argument);
     struct stat st;
     is_file = !code && !fstat(out.fd, &st) && S_ISREG(st.st_mode);

@@ -23,6 +23,7 @@
 #include "loader_lock.h"
 #include "map.h"
 #include "sink.h"
+#include "sink_argument.h"
 
 #define LOCATIONS_MAX 32000 /* a capture of 0.11 to 0.14 fails beyond 32,767 */
 #define SLOTS (1u << 16)
@@ -362,8 +363,7 @@ static int open_sink(uint32_t place, const char *argument, char *error, size_t e
     pthread_once(&once, keep_forks_out);
     own_place = place;
     n_other = n_too_deep = 0;
-    with_lines = !strcmp(argument, "lines") || !strncmp(argument, "lines:", 6);
-    argument += !with_lines ? 0 : argument[5] ? 6 : 5;
+    with_lines = sink_argument_takes(&argument, "lines");
     if (!was_connected)
         sigaction(SIGPIPE, NULL, &before_connected);
     look();
