@@ -43,6 +43,7 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "lines": settings.lines,
         "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,
+        "compiler_calls": settings.compiler_calls,
         "c_calls_inexact": _c_calls_inexact(settings),
         "start_ns": started["start_ns"],
         "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),

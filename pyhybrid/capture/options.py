@@ -413,6 +413,13 @@ class ProfilerOptions(Declared):
         keyword_help="keep the single calls of PyTorch's optimizers, data loaders and the like, by "
         "which the steps of a training are told",
     )
+    compiler_calls: bool = option(
+        "--compiler-calls",
+        kind=Flag(),
+        default=False,
+        modes=COUNTING,
+        help="count what torch.compile's compilers call, too, which otherwise is only sampled",
+    )
     summary: bool = option(
         "-q",
         "--quiet",

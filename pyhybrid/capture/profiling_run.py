@@ -99,7 +99,7 @@ class Profiling:
             self._open_sinks()
             self._open_tools()
             started = self._start_native()
-            if self.settings.counts and (self.settings.modules or self.settings.steps):
+            if self.settings.counts:
                 self._watch_frameworks()
             if isinstance(self.claim, NoClaim):
                 self.claim.close()
@@ -214,7 +214,8 @@ class Profiling:
         from pyhybrid import frameworks
 
         with contextlib.suppress(Exception):  # it is profiled without their terms
-            frameworks.watch(self.native, self.settings.modules, self.settings.steps)
+            asked = self.settings
+            frameworks.watch(self.native, asked.modules, asked.steps, asked.compiler_calls)
 
     def _import_early(self) -> None:
         """What is needed after the clocks start, so that it is not sampled as the program's."""
@@ -336,7 +337,11 @@ class Profiling:
 
     def _last_meta(self, said: dict[str, Any]) -> dict[str, Any]:
         decorated = list(self.settings.decorated)
-        return {**jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
+        meta = {**jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
+        frameworks = sys.modules.get("pyhybrid.frameworks")
+        with contextlib.suppress(Exception):  # it is profiled without their terms
+            meta |= frameworks.told() if frameworks else {}
+        return meta
 
     def leave(self, execs: bool) -> None:
         """The program ends by os._exit, which waits as exit() does, or becomes another by exec.

@@ -19,11 +19,12 @@ from pyhybrid.cli.selection_options import (
     with_debug_info,
 )
 from pyhybrid.damage import damage_in
-from pyhybrid.errors import UsageError
+from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.html import Html
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.calls import calls_json, calls_lines
+from pyhybrid.report.compile_listing import compile_lines
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.model_listing import model_lines
 from pyhybrid.report.quality import quality_lines, quality_report
@@ -33,6 +34,7 @@ from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.report.tree import CallTree, tree_lines
 from pyhybrid.terminal_text import say, write_lines
 from pyhybrid.views.compensate import compensate
+from pyhybrid.views.compiles import compiles_of
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.model import model_figures
 from pyhybrid.views.sample_selection import choose
@@ -42,7 +44,8 @@ class Report:
     """Prints the summary, the tree, the lines, the modules, the steps or the quality on stdout.
 
     The keys of --json: summary.Summary; with --quality quality_report.QualityReport;
-    with --modules model.ModelFigures; with --steps step_listing.StepReport.
+    with --modules model.ModelFigures; with --steps step_listing.StepReport;
+    with --compiles compiles.Compiles.
     """
 
     name = "report"
@@ -89,6 +92,11 @@ class Report:
             action="store_true",
             help="instead: the steps of a training with PyTorch: what their phases took, and why "
             "the slowest were slow; --json: each step",
+        )
+        view.add_argument(
+            "--compiles",
+            action="store_true",
+            help="instead: what torch.compile compiled, how long that took, and why again; --json",
         )
         parser.add_argument(
             "--by-class", action="store_true", help="--modules: all of a class as one"
@@ -171,6 +179,15 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
             sys.stdout.writelines(calls_json(selected, args.slowest))
         else:
             write_lines([*notes, *calls_lines(selected, args.slowest)], sys.stdout)
+        return
+    if args.compiles:
+        found = compiles_of(selected)
+        if not found:
+            raise PyhybridError(f"{profile.path}: nothing was compiled by torch.compile")
+        if args.json:
+            print(json.dumps(asdict(found), indent=2))
+        else:
+            write_lines([*notes, *compile_lines(found)], sys.stdout)
         return
     if args.modules:
         model = model_figures(selected, args.by_class)

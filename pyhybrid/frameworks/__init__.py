@@ -6,23 +6,32 @@ the framework, and by what shows its profile.  Without the framework nothing of 
 
 import sys
 from types import CodeType, ModuleType
+from typing import Any
 
 TORCH_MODULE = "torch.nn.modules.module"
 TORCH_FILE = "/torch/nn/modules/module.py"
 
 
-def watch(native: ModuleType, objects: bool, steps: bool) -> None:
+def watch(native: ModuleType, objects: bool, steps: bool, compilers: bool) -> None:
     """Tell `native` (pyhybrid._native) of a framework, now or once it is imported: of its
-    `objects`, and of the functions that `steps` are made of.
+    `objects`, of the functions that `steps` are made of, and of its compilers, unless what
+    `compilers` call is to be counted.
     """
+
+    def tell(method: CodeType | None, file: str) -> None:
+        from pyhybrid.frameworks import torch
+
+        if objects:
+            torch.tell(native, method)
+        if steps:
+            torch.tell_steps(native, file.removesuffix(TORCH_FILE))
+        if not compilers:
+            torch.tell_compilers(native)
 
     def found(code: CodeType) -> None:
         from pyhybrid.frameworks import torch
 
-        if objects:
-            torch.tell(native, torch.method_in(code))
-        if steps:
-            torch.tell_steps(native, code.co_filename.removesuffix(TORCH_FILE))
+        tell(torch.method_in(code), code.co_filename)
 
     loaded = sys.modules.get(TORCH_MODULE)
     if loaded is None:
@@ -30,7 +39,13 @@ def watch(native: ModuleType, objects: bool, steps: bool) -> None:
         return
     from pyhybrid.frameworks import torch
 
-    if objects:
-        torch.tell(native, torch.method_of(loaded))
-    if steps:
-        torch.tell_steps(native, str(loaded.__file__).removesuffix(TORCH_FILE))
+    tell(torch.method_of(loaded), str(loaded.__file__))
+
+
+def told() -> dict[str, Any]:
+    """What a framework that the program imported says of the run, as metadata of the profile.
+
+    Imports nothing, and runs nothing of the program's.
+    """
+    known = sys.modules.get("pyhybrid.frameworks.torch")
+    return known.told() if known else {}

@@ -1,10 +1,13 @@
-"""PyTorch: the modules of a model, and the phases of a step.  All names are in torch.toml.
+"""PyTorch: modules of a model, phases of a step, compiles.  All names are in torch.toml.
 
 Imports nothing of the framework's, and runs nothing of the program's.
 """
 
 import os
+import sys
+import time
 import tomllib
+from collections import deque
 from functools import cache
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -12,18 +15,19 @@ from typing import Any
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
+def tables() -> dict[str, dict[str, Any]]:
+    """All of torch.toml."""
     return tomllib.loads((Path(__file__).parent / "torch.toml").read_text())
 
 
 def modules() -> dict[str, Any]:
     """The table [modules]."""
-    return _tables()["modules"]
+    return tables()["modules"]
 
 
 def steps() -> dict[str, Any]:
     """The table [steps]."""
-    return _tables()["steps"]
+    return tables()["steps"]
 
 
 def method_of(loaded: ModuleType) -> CodeType | None:
@@ -51,6 +55,43 @@ def tell(native: ModuleType, method: CodeType | None) -> None:
     if method is not None:
         wrappers = tuple(map(tuple, names["wrappers"]))
         native.tell_instances(method, names["direct"], names["children"], wrappers)
+
+
+def tell_compilers(native: ModuleType) -> None:
+    """Tell `native` of the compilers: from now on what they call is not counted."""
+    names = (name.replace(":", ".") for name in tables()["compile"]["compilers"])
+    native.tell_opaque((frozenset(names), ()))
+
+
+def told() -> dict[str, Any]:
+    """The compiles of which the framework has a record, if it has compiled anything."""
+    names = tables()["compile"]
+    module = sys.modules.get(names["records_module"])
+    records = vars(module).get(names["records"]) if module else None
+    if type(records) is not deque or not records:
+        return {}
+    since_ns = _real_since_monotonic_ns()
+    facts = [_facts(vars(record), names, since_ns) for record in list(records)]
+    return {"compiles": facts, "compiles_full": len(records) == records.maxlen}
+
+
+def _real_since_monotonic_ns() -> int:
+    """What the time of day is ahead of the monotonic clock: of some pairs that read the closest."""
+    pairs = []
+    for _ in range(5):
+        before_ns, real_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        pairs.append((after_ns - before_ns, real_ns - (before_ns + after_ns) // 2))
+    return min(pairs)[1]
+
+
+def _facts(record: dict[str, Any], names: dict[str, Any], since_ns: int) -> dict[str, Any]:
+    """Of one record its numbers and texts; moments as this machine's monotonic time."""
+    fields = {ours: record.get(theirs) for ours, theirs in names["fields"].items()}
+    facts = {key: value for key, value in fields.items() if type(value) in (int, str, bool)}
+    moments = {f"{key}_ns": record.get(theirs) for key, theirs in names["moments_us"].items()}
+    return facts | {
+        key: value * 1000 - since_ns for key, value in moments.items() if type(value) is int
+    }
 
 
 def is_plumbing(file: str, name: str) -> bool:
@@ -87,3 +128,12 @@ def _phases() -> dict[str, list[tuple[str, str]]]:
             file, _, function = name.rpartition(":")
             phases.setdefault(function, []).append((file, phase))
     return phases
+
+
+def is_compiler(file: str, name: str) -> bool:
+    """Is a Python function one whose callees are not counted?"""
+    for compiler in tables()["compile"]["compilers"]:
+        module, _, qualname = compiler.partition(":")
+        if name == qualname and file.endswith(f"/{module.replace('.', '/')}.py"):
+            return True
+    return False

@@ -12,6 +12,7 @@ from textwrap import wrap
 from time import gmtime, strftime
 from typing import TextIO
 
+from pyhybrid.report.compile_listing import took_text
 from pyhybrid.report.ellipsis import elided, middle
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
 from pyhybrid.report.tree import CallTree
@@ -177,9 +178,13 @@ def _facts(s: Summary, columns: int, start_unix_ns: int | None = None) -> list[L
     ]
     if s.calls is not None:
         by_c = "" if s.c_calls is None else f", {s.c_calls:,} of {s.n_c_traced:,} C functions"
-        text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted"
+        but = " but what compilers call" if s.compiles and not s.compiler_calls else ""
+        text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted{but}"
         lines.append(fact("calls", text))
     lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
+    if s.compiles:
+        text = f"{took_text(s.compiles)}: `pyhybrid report --compiles`"
+        lines.append(fact("compile", text, bool(s.compiles.again)))
     lines += [fact("counter", _counter(each)) for each in s.counters[:N_COUNTERS]]
     if len(s.counters) > N_COUNTERS or s.metadata:
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"

@@ -9,6 +9,7 @@ from typing import Any
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.compensate import COMPENSATED
+from pyhybrid.views.compiles import Compiles, compiler_frames, compiles_of
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.function_calls import FunctionCalls, function_calls
 from pyhybrid.views.hot_paths import Hot
@@ -138,6 +139,8 @@ class Summary:
     # Traced, but without samples: the first by exact_self_ns instead.
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first
+    compiler_calls: bool  # what compilers call is counted, too
+    compiles: Compiles | None  # by torch.compile; null: none
     lines: list[FunctionLines] | None  # of the functions chosen; null: not recorded
     counters: list[Counter]  # of native code, by name
     metadata: dict[str, str]  # that native code told
@@ -239,6 +242,8 @@ def summarize(
         functions=functions,
         paths=paths,
         durations=_durations(profile),
+        compiler_calls=bool(meta.get("compiler_calls")),
+        compiles=compiles_of(profile),
         lines=function_lines(profile) if profile.meta.get("lines") else None,
         counters=sorted(
             (Counter(**each) for each in meta.get("counters") or ()), key=lambda each: each.name
@@ -260,7 +265,9 @@ def _counting_ns(
 
 def _durations(profile: Profile) -> list[CallDurations]:
     labels = Labels(profile).of_frame if profile.call_times else {}
-    found = function_durations(profile).items()
+    compilers = compiler_frames(profile)  # these are told as compiles
+    durations = function_durations(profile)
+    found = [item for item in durations.items() if item[0] not in compilers]
     return [
         CallDurations(
             *(labels[frame], profile.frames[frame].kind, each.calls, each.mean_ns),

@@ -9,7 +9,7 @@
 
 struct verdict {
     uint64_t code, id;
-    bool selected, kept, has_lines, has_arguments;
+    bool selected, kept, opaque, has_lines, has_arguments;
 };
 
 static struct verdict cache[CACHE];
@@ -20,7 +20,7 @@ struct named {
 };
 
 static PyObject *included, *excluded, *timers, *own;
-static struct named only, kept, with_lines, with_arguments;
+static struct named only, kept, opaque, with_lines, with_arguments;
 static bool let_through;
 
 static void clear_named(struct named *n)
@@ -35,6 +35,7 @@ void filter_clear(void)
     Py_CLEAR(excluded);
     clear_named(&only);
     clear_named(&kept);
+    clear_named(&opaque);
     clear_named(&with_lines);
     clear_named(&with_arguments);
     Py_CLEAR(timers);
@@ -79,6 +80,13 @@ int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *argu
     return 0;
 }
 
+int filter_set_opaque(PyObject *names)
+{
+    clear_named(&opaque);
+    memset(cache, 0, sizeof cache);
+    return set_named(&opaque, names);
+}
+
 void filter_set_own(PyObject *folder)
 {
     Py_XSETREF(own, Py_XNewRef(folder));
@@ -102,7 +110,7 @@ bool filter_is_set(void)
 
 bool filter_keeps_any(void)
 {
-    return kept.names;
+    return kept.names || opaque.names;
 }
 
 void filter_let_through(bool all)
@@ -176,8 +184,11 @@ static struct verdict verdict_on(struct exact *x, uint64_t at, PyObject *globals
         module = NULL;
     struct verdict v = {.code = at, .id = exact_intern_code(x, at)};
     v.selected = let_through || !included || is_selected(code, module);
-    v.kept = v.selected && !let_through && kept.names && is_named(&kept, code, module);
-    v.has_arguments = v.kept && with_arguments.names && is_named(&with_arguments, code, module);
+    bool may_be_kept = v.selected && !let_through;
+    bool named = may_be_kept && kept.names && is_named(&kept, code, module);
+    v.opaque = may_be_kept && opaque.names && is_named(&opaque, code, module);
+    v.kept = named || v.opaque;
+    v.has_arguments = named && with_arguments.names && is_named(&with_arguments, code, module);
     uint64_t *told =
         v.kept && v.id ? map_put(&x->facts_told, codes_numbers(x->codes, v.id).function) : NULL;
     if (told && !*told) {
@@ -203,6 +214,11 @@ bool filter_selects(struct exact *x, uint64_t code, PyObject *globals)
 bool filter_keeps(struct exact *x, uint64_t code, PyObject *globals)
 {
     return verdict_on(x, code, globals).kept;
+}
+
+bool filter_is_opaque(struct exact *x, uint64_t code, PyObject *globals)
+{
+    return opaque.names && verdict_on(x, code, globals).opaque;
 }
 
 bool filter_has_lines(struct exact *x, uint64_t code, PyObject *globals)

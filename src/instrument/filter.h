@@ -22,6 +22,10 @@
  * both of these and at `file:qualname`.  0 or -1 with an exception set. */
 int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments);
 
+/* From now on functions of these names are opaque: their single calls are kept, and what they call is not counted.  They are
+ * named as those of `keep`.  0 or -1 with an exception set. */
+int filter_set_opaque(PyObject *names);
+
 /* What the files of our functions begin with, which are never recorded; NULL or empty: there are none. */
 void filter_set_own(PyObject *folder);
 bool filter_has_own(void);
@@ -34,9 +38,11 @@ bool filter_keeps_any(void);
 /* While it is true all functions are recorded, and no calls kept.  Forgets verdicts. */
 void filter_let_through(bool all);
 
-/* Is the code object that runs with these globals recorded, are its calls, lines and arguments kept?  They set no exception. */
+/* Is the code object that runs with these globals recorded, are its calls kept, is it opaque, are its lines and arguments
+ * kept?  They set no exception. */
 bool filter_selects(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_keeps(struct exact *x, uint64_t code, PyObject *globals);
+bool filter_is_opaque(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_has_lines(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_has_arguments(struct exact *x, uint64_t code, PyObject *globals);
 

@@ -290,7 +290,7 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     uint32_t depth = t->depth;
     struct exact_frame *top = &t->stack[depth - 1];
     if (!LIKELY(depth && depth != t->capacity && (uint64_t)f->previous == top->frame &&
-                (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED) ||
+                (top->flags & (EXACT_RECORDED | EXACT_IN_C | EXACT_OPAQUE)) == EXACT_RECORDED) ||
         (regions_mine && (!is_call || is_generator((const PyCodeObject *)code))))
         return false;
     struct exact_node *node = exact_hot_child(x, top->node, code);
@@ -357,6 +357,8 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
 
 struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const frame_t *f)
 {
+    if (is_hidden(t, f))
+        return NULL;
     struct exact_frame *top = t->depth ? &t->stack[t->depth - 1] : NULL;
     if (!top || top->frame != (uint64_t)f || !shadow_is_same(x, t, t->depth - 1, f))
         if (!shadow_mend_to(x, t, f, exact_ticks(x)))

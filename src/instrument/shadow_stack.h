@@ -26,13 +26,23 @@ static inline void shadow_leave(void)
     atomic_store_explicit(&exact_mine.busy, 0, memory_order_relaxed);
 }
 
+/* Is it called, by whatever way, by an opaque function (filter.h)?  Until that ends nothing else runs on its thread, greenlets
+ * aside. */
+static inline bool is_hidden(const struct exact_thread *t, const frame_t *f)
+{
+    return t->opaque && t->opaque != (uint64_t)f;
+}
+
 /* The innermost frame, if `code` runs in it: an event of `code` counts.  NULL: it does not. */
 static inline const frame_t *counted_frame(const struct exact *x, uint64_t code)
 {
-    if (LIKELY(x))
-        return frame_of_code(current_frame(), code);
-    instrument_idle_event();
-    return NULL;
+    if (!LIKELY(x)) {
+        instrument_idle_event();
+        return NULL;
+    }
+    const frame_t *f = frame_of_code(current_frame(), code);
+    bool is_known = exact_mine.generation == x->generation;
+    return LIKELY(!is_known || !is_hidden(exact_mine.thread, f)) ? f : NULL;
 }
 
 struct exact_thread *shadow_new_record(struct exact *x);
@@ -60,6 +70,8 @@ static ALWAYS_INLINE void pop(struct exact *x, struct exact_thread *t, uint64_t 
         count(&f->node->total_ticks, now - f->since);
     if (!LIKELY(!x->turns && !(f->flags & EXACT_KEPT)) && f->flags & EXACT_RECORDED)
         turns_end(x, t, f, now, how);
+    if (!LIKELY(!(f->flags & EXACT_OPAQUE)))
+        t->opaque = 0;
     exact_set_depth(t, t->depth - 1);
 }
 
@@ -75,7 +87,7 @@ bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_
 bool shadow_mend_to(struct exact *x, struct exact_thread *t, const frame_t *first, uint64_t now);
 
 /* The same if it is not so already: `f` as a caller, what it calls next would find it on top.  Returns
- * the top, or NULL: no memory, or it is the launcher's. */
+ * the top, or NULL: no memory, or it is the launcher's, or an opaque function called it. */
 struct exact_frame *shadow_on_top(struct exact *x, struct exact_thread *t, const frame_t *f);
 
 /* Is the function that runs in `f` left out by a filter?  Then its events at this place can be switched off. */

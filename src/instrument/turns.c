@@ -53,6 +53,11 @@ void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s,
     if (is_new)
         call = note_arguments(x, t, s, call);
     s->flags |= EXACT_KEPT | (uint64_t)call << EXACT_CALL_SHIFT;
+    const frame_t *f = (const frame_t *)s->frame;
+    if (is_new && filter_is_opaque(x, FRAME_CODE(f), f->f_globals)) {
+        s->flags |= EXACT_OPAQUE;
+        t->opaque = s->frame;
+    }
     if (x->usage)
         usage_begin(x, t, s);
 }

@@ -471,6 +471,18 @@ static PyObject *watch_calls(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(tell_opaque_doc,
+             "tell_opaque(names: tuple[frozenset[str], tuple]) -> None\n\n"
+             "What functions of these names call is not counted from now on (filter.h).");
+
+static PyObject *tell_opaque(PyObject *self, PyObject *names)
+{
+    (void)self;
+    if (filter_set_opaque(names))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(run_file_doc,
              "run_file(path: bytes | None) -> bool\n\n"
              "Run a script, or standard input, in `__main__` as the interpreter does.\n"
@@ -519,6 +531,7 @@ static PyMethodDef methods[] = {
     {"await_code", await_code, METH_VARARGS, await_code_doc},
     {"tell_instances", tell_instances, METH_VARARGS, tell_instances_doc},
     {"watch_calls", watch_calls, METH_VARARGS, watch_calls_doc},
+    {"tell_opaque", tell_opaque, METH_O, tell_opaque_doc},
     {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,

@@ -64,6 +64,7 @@ enum exact_frame_flags {
     EXACT_LINES = 32,   /* its lines are recorded, too: exact_thread.line */
     EXACT_IN_C = 64,    /* it waits for a C function: c_calls[] of its place in the stack */
     EXACT_NATIVE = 128, /* a region that native code pushed */
+    EXACT_OPAQUE = 256, /* what it calls is not counted: exact_thread.opaque */
 };
 #define EXACT_CALL_SHIFT 32
 
@@ -145,6 +146,7 @@ struct exact_thread {
     _Atomic int ended;
     bool started;        /* a function began; those that ran before are in the stack */
     bool without_gil;    /* what begins or ends just now: no sink hears of it */
+    uint64_t opaque;     /* the frame of the function whose callees are not counted; 0: none runs */
     uint32_t n_moving;   /* native regions that are to stand on another function (region_stack.h) */
     uint64_t underflows; /* ends of functions whose begin was not seen */
 

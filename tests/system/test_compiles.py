@@ -1,0 +1,184 @@
+"""torch.compile: what compilers call is not counted, each compile is told, and why it was made."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from exact_support import check_exact
+from support import TARGETS, check_invariants, made_once
+
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Call
+from pyhybrid.views.compiles import compiler_frames
+
+pytestmark = pytest.mark.version
+
+LIKE_TORCH = TARGETS / "like_torch" / "compiled.py"
+# Of that program, by what it says: those in compilers, and all others.
+OUTSIDE = {"outside": 7 + 2 + 1 + 1, "apart": 1, "Net.forward": 2, "numbers": 0, "inside": 0}
+COMPILER, COMPILES = "the compiler", 3  # and one in another one
+
+
+def command(folder: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+    words, environment = [*map(str, arguments)], {**os.environ, **more}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "pyhybrid", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def calls(profile: Profile) -> Counter[str]:
+    """By name; those of compilers, of which there is one, together."""
+    found: Counter[str] = Counter()
+    names = names_of(profile)
+    for row in profile.exact:
+        found[names[profile.nodes.frame[row.node]]] += row.calls
+    return found
+
+
+def names_of(profile: Profile) -> dict[int, str]:
+    """Functions' by frame, or COMPILER."""
+    names = {frame.id: frame.name for frame in profile.frames.values()}
+    return names | dict.fromkeys(compiler_frames(profile), COMPILER)
+
+
+def compiler_calls(profile: Profile) -> list[Call]:
+    """The kept ones, in order of time."""
+    names, frame = names_of(profile), profile.nodes.frame
+    found = [each for each in profile.calls if names[frame[each.node]] == COMPILER]
+    return sorted(found, key=lambda each: each.begin_ns)
+
+
+def below_compilers(profile: Profile) -> set[int]:
+    """The nodes of what compilers called."""
+    nodes, compilers, below = profile.nodes, compiler_frames(profile), set()
+    for node in range(1, len(nodes.parent)):
+        above = nodes.parent[node]
+        if above in below or nodes.frame[above] in compilers:
+            below.add(node)
+    return below
+
+
+@pytest.mark.parametrize("options", [(), ("--c-calls",), ("--events", "--usage", "cpu")])
+def test_what_a_compiler_calls_is_not_counted(tmp_path: Path, options: tuple[str, ...]) -> None:
+    command(tmp_path, "-q", "--mode", "trace", *options, LIKE_TORCH)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        check_invariants(profile)
+        check_exact(profile)
+        found = calls(profile)
+        assert {name: found[name] for name in OUTSIDE} == OUTSIDE
+        assert found[COMPILER] == COMPILES
+        assert found["after"] == 2
+        assert not found["in a compiler"]
+        below = below_compilers(profile)
+        counted = [profile.nodes.frame[row.node] for row in profile.exact if row.node in below]
+        # C functions that it calls itself are counted.
+        assert {profile.frames[frame].kind for frame in counted} <= {"native"}
+        kept = [each.state for each in compiler_calls(profile)]
+        assert Counter(kept) == {"returned": COMPILES - 1, "raised": 1}
+
+
+def test_each_compile_is_told(tmp_path: Path) -> None:
+    command(tmp_path, "-q", "--mode", "trace", LIKE_TORCH)
+    said = json.loads(command(tmp_path, "report", "--compiles", "--json", "out.pyhybrid").stdout)
+    facts = ("name", "number", "of", "reason")
+    names = [tuple(each[fact] for fact in facts) for each in said["compiles"]]
+    assert names == [
+        ("Net.forward", 1, 2, None),
+        ("inside", 1, 1, "it is another kind"),
+        ("Net.forward", 2, 2, None),
+        ("outside", 1, 1, None),
+    ]
+    assert (said["functions"], said["again"], said["is_cut"]) == (3, 1, False)
+    assert said["calls"] == OUTSIDE["Net.forward"] + OUTSIDE["outside"]
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        start_ns = profile.process.start_ns or 0
+        kept = compiler_calls(profile)
+    outermost = [each for each in said["compiles"] if each["name"] != "inside"]
+    for call, told in zip(kept, outermost, strict=True):
+        begin_ns = start_ns + told["begin_ns"]
+        slack_ns = 1_000_000  # of two clocks, and of one that ticks in microseconds
+        assert call.begin_ns - slack_ns <= begin_ns
+        assert begin_ns + told["took_ns"] <= call.end_ns + slack_ns
+    text = command(tmp_path, "report", "--compiles", "out.pyhybrid").stdout
+    assert text.startswith("torch.compile: 4 compiles of 3 functions, ")
+    assert ", recompiled because it is another kind\n" in text
+    summary = command(tmp_path, "report", "out.pyhybrid").stdout
+    assert "all counted but what compilers call\n" in summary
+    assert "\ncompile  4 compiles of 3 functions, " in summary
+
+
+def test_calls_of_compilers_are_counted_if_asked(tmp_path: Path) -> None:
+    command(tmp_path, "-q", "--mode", "trace", "--compiler-calls", LIKE_TORCH)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        found = calls(profile)
+        assert found[COMPILER] == COMPILES + 1
+        assert found["inside"] == 1 + 1 + 1 + 1
+    summary = command(tmp_path, "report", "out.pyhybrid").stdout
+    assert "all counted\n" in summary
+
+
+def test_nothing_was_compiled(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print(1)\n")
+    command(tmp_path, "-q", "--mode", "trace", "program.py")
+    words = [sys.executable, "-P", "-m", "pyhybrid", "report", "--compiles"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "nothing was compiled" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run of tiny_compile.py left its profile."""
+
+    def make(folder: Path) -> None:
+        command(folder, "-q", "--hz", "1777", TARGETS / "tiny_compile.py", "eager")
+
+    return made_once(tmp_path_factory, "compiles", make)
+
+
+@pytest.mark.needs("torch")
+def test_compiles_of_pytorch(folder: Path) -> None:
+    said = json.loads(command(folder, "report", "--compiles", "--json", "out.pyhybrid").stdout)
+    told = [(each["name"], each["number"], each["of"]) for each in said["compiles"]]
+    assert told == [("Net.forward", 1, 2), ("Net.forward", 2, 2)]
+    first, second = said["compiles"]
+    assert first["reason"] is None
+    assert "size mismatch" in second["reason"]
+    assert (said["calls"], said["functions"], said["again"]) == (6, 1, 1)
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        check_invariants(profile)
+        check_exact(profile)
+        below, found = below_compilers(profile), calls(profile)
+        assert found[COMPILER] == 2
+        assert found["after"] == 6
+        assert not any(row.node in below for row in profile.exact)
+        sampled = {profile.stacks.node[row.stack] for row in profile.sampled}
+        names = {profile.frames[profile.nodes.frame[node]].file for node in sampled & below}
+        assert any("/torch/_dynamo/" in (name or "") for name in names)
+        assert said["share"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.needs("torch")
+def test_compiles_by_inductor(tmp_path: Path) -> None:
+    program = (TARGETS / "tiny_compile.py", "inductor")
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    command(tmp_path, "-q", *program, **cache)
+    said = json.loads(command(tmp_path, "report", "--compiles", "--json", "out.pyhybrid").stdout)
+    told = [(each["backward"], each["number"]) for each in said["compiles"]]
+    assert sorted(told) == [(False, 1), (False, 2), (True, 1), (True, 2)]
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        below = below_compilers(profile)
+        counted = [profile.nodes.frame[row.node] for row in profile.exact if row.node in below]
+        assert not counted

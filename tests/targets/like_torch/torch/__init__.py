@@ -1,0 +1,1 @@
+"""Files and names as PyTorch has them, for what depends on these alone."""

@@ -1,0 +1,5 @@
+"""The record of compiles."""
+
+from collections import deque
+
+_compilation_metrics = deque(maxlen=64)

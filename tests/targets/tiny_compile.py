@@ -1,0 +1,33 @@
+"""A model that is compiled, and again for another shape: by which backend, the argument says."""
+
+import sys
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+backend = sys.argv[1]
+if backend == "inductor":
+    import torch._inductor.config
+
+    torch._inductor.config.compile_threads = 1
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.tanh(self.fc(x)) * 2 + x.sin()
+
+
+def after():
+    pass
+
+
+net = torch.compile(Net(), backend=backend, dynamic=False)
+for step in range(6):
+    net(torch.randn(4 if step < 3 else 6, 8)).sum().backward()
+    after()
