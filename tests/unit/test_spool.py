@@ -16,7 +16,7 @@ from steps import steps
 
 from pyhybrid.assemble.sample_counts import count_samples
 from pyhybrid.errors import PyhybridError
-from pyhybrid.spool import layout, reader
+from pyhybrid.spool import layout, reader, records
 from pyhybrid.spool.attributes import as_json
 
 
@@ -34,7 +34,7 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     assert read.functions[native(2, 0x3010)] == native(2, 0x3000)
     assert read.counters[1].lost[:3] == (2, 1, 0)
     assert read.counters[1].handler_ns[16] == 10
-    assert read.end == reader.End(3_000_000_000, 1_500_000_000, 2, 1, 0, 0)
+    assert read.end == records.End(3_000_000_000, 1_500_000_000, 2, 1, 0, 0)
     assert [len(chunk.place) for chunk in read.chunks] == [10, 2]
     assert list(read.chunks[0].weights) == [1, 4]
 
@@ -66,7 +66,7 @@ def test_odd_names_survive(tmp_path: Path) -> None:
     assert (read.codes[1].qualname, read.codes[1].file) == ("f\udc80", "/tmp/\udcff.py")
 
 
-def read_or_error(path: Path) -> reader.Spool | str:
+def read_or_error(path: Path) -> records.Spool | str:
     """The spool, or what is wrong with it."""
     try:
         return reader.read(str(path))
