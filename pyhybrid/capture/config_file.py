@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyhybrid.capture.option_kinds import known_key
-from pyhybrid.capture.options import Declared, Option, Options
+from pyhybrid.capture.option_fields import Declared, Option
+from pyhybrid.capture.option_lists import known_key
+from pyhybrid.capture.options import Options
 from pyhybrid.errors import UsageError
 
 VARIABLE = "PYHYBRID_CONFIG"

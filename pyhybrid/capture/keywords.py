@@ -5,8 +5,8 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate
 
+from pyhybrid.capture.option_fields import Declared, Option
 from pyhybrid.capture.option_kinds import Choice
-from pyhybrid.capture.options import Declared, Option
 
 if TYPE_CHECKING:
     import inspect

@@ -6,13 +6,11 @@ as its user knows it (`said`) and raises UsageError.  Imports nothing that takes
 
 from __future__ import annotations
 
-import os
-
 from pyhybrid.errors import UsageError
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 _UNITS_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -130,7 +128,7 @@ class Choice(Kind):
 
     def check(self, said: str, value: Any) -> None:
         """As Kind."""
-        _check_known(self.noun, value, self.known)
+        check_known(self.noun, value, self.known)
 
     def to_native(self, value: str) -> Any:
         """As Kind."""
@@ -192,150 +190,13 @@ class Size(Number):
             super().check(said, value)
 
 
-class Names(Kind):
-    """Any number of words; with `known` each is one of them, and a `noun`."""
-
-    repeatable = True
-
-    def __init__(self, noun: str = "", known: Iterable[str] = ()) -> None:
-        self.noun, self.known = noun, known
-
-    def from_file(self, value: Any) -> list[str]:
-        """As Kind."""
-        words = [value] if isinstance(value, str) else value
-        if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
-            raise ValueError(f"{value!r} is neither a text nor a list of texts")
-        return words
-
-    def to_file(self, value: Iterable[str] | None) -> list[str] | None:
-        """As Kind."""
-        return None if value is None else list(value)
-
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
-        for each in value or ():
-            if self.known:
-                _check_known(self.noun, each, self.known)
-
-
-class BitNames(Names):
-    """Words of a mapping to bits, also several in one with commas between; C gets their sum."""
-
-    def __init__(self, noun: str, known: Mapping[str, int]) -> None:
-        super().__init__(noun, known)
-        self.bits = known
-
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
-        super().check(said, self._words(value))
-
-    def to_native(self, value: Iterable[str]) -> int:
-        """As Kind."""
-        return sum(self.bits[each] for each in set(self._words(value)))
-
-    @staticmethod
-    def _words(value: Iterable[str]) -> list[str]:
-        return [word for each in value for word in each.split(",")]
-
-
-class Patterns(Names):
-    """Names of at most `longest` bytes; in C with a 0 after each, in `room` bytes."""
-
-    def __init__(self, longest: int, room: int) -> None:
-        super().__init__()
-        self.longest, self.room = longest, room
-
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
-        patterns = [os.fsencode(name) for name in value]
-        if any(not each or b"\0" in each or len(each) > self.longest for each in patterns):
-            raise UsageError(f"{said}: names of 1 to {self.longest} bytes, or patterns")
-        if len(self.to_native(value)) > self.room:
-            raise UsageError(f"{said}: too long: {self.room} bytes is all there is")
-
-    def to_native(self, value: Iterable[str]) -> bytes:
-        """As Kind."""
-        return b"".join(os.fsencode(name) + b"\0" for name in value)
-
-
-class Sinks(Names):
-    """Live outputs, NAME or NAME:ARGUMENT, each at most once."""
-
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
-        names = [name for name, _ in self.split(value)]
-        super().check(said, names)
-        if len(set(names)) < len(names):
-            raise UsageError(f"a live output is asked for twice ({said})")
-
-    @staticmethod
-    def split(value: Iterable[str]) -> list[tuple[str, str]]:
-        """Each one's name and argument."""
-        return [(name, argument) for name, _, argument in (each.partition(":") for each in value)]
-
-
-class Tables(Kind):
-    """Any number of tables, each with values of its `keys`, of their kinds; the first one always.
-
-    As `check` takes them, and as the option has them, values are as in files.
-    """
-
-    def __init__(self, keys: Mapping[str, Kind]) -> None:
-        self.keys = keys
-
-    def from_file(self, value: Any) -> list[dict[str, Any]]:
-        """As Kind; the tables with their keys as they are spelled here."""
-        tables = [value] if isinstance(value, dict) else value
-        if not isinstance(tables, (list, tuple)) or not all(isinstance(t, dict) for t in tables):
-            raise ValueError(f"{value!r} is no list of tables")
-        found = [{known_key(key, self.keys): value for key, value in t.items()} for t in tables]
-        for _ in self.parsed(found):
-            pass
-        return found
-
-    def parsed(self, tables: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Their values.  Raises ValueError."""
-        first = next(iter(self.keys))
-        for table in tables:
-            if first not in table:
-                raise ValueError(f"a table needs {first!r}: {table!r} has none")
-            values = {}
-            for key, value in table.items():
-                try:
-                    values[key] = self.keys[key].from_file(value)
-                except ValueError as error:
-                    raise ValueError(f"{key}: {error}") from None
-                self.keys[key].check(key, values[key])
-            yield values
-
-    def check(self, said: str, value: Any) -> None:
-        """As Kind."""
-        try:
-            self.from_file(value)
-        except ValueError as error:
-            raise UsageError(f"{said}: {error}") from None
-
-
-def known_key(key: str, known: Iterable[str]) -> str:
-    """The one of `known` that is spelled so, `-` and `_` being the same.
-
-    Raises ValueError, which names the nearest one.
-    """
-    by_spelling = {each.replace("-", "_"): each for each in known}
-    if found := by_spelling.get(key.replace("-", "_")):
-        return found
-    import difflib
-
-    [nearest] = difflib.get_close_matches(key, by_spelling.values(), n=1, cutoff=0)
-    raise ValueError(f"there is no option {key!r}: the nearest one is {nearest!r}")
-
-
 def _yes_or_no(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither true nor false")
     return value
 
 
-def _check_known(noun: str, value: Any, known: Iterable[str]) -> None:
+def check_known(noun: str, value: Any, known: Iterable[str]) -> None:
+    """Raises UsageError where the value is none of these."""
     if value not in known:
         raise UsageError(f"unknown {noun} {value!r}: there are {', '.join(known)}")

@@ -9,7 +9,7 @@ To add an option write a field:
     c_calls: bool = option(
         "--c-calls",                  # its flags; none: it is no option of the command line.  Files
                                       # know it by the long one, or else by the field's name
-        kind=Flag(),                  # how it is read and checked (option_kinds.py)
+        kind=Flag(),                  # how it is read and checked (option_kinds.py, _lists)
         default=False,                # and `at_command_line=`, where it is another one there
         modes=COUNTING,               # with others it is refused; left out: it goes with all
         native="c_calls",             # the argument of _native.start (src/python/start_options.c)
@@ -24,38 +24,28 @@ Imports nothing that takes memory: where there is none, it tells where the progr
 
 from __future__ import annotations
 
+from pyhybrid.capture.option_fields import MODES, Declared, option
 from pyhybrid.capture.option_kinds import (
-    BitNames,
     Choice,
     Duration,
     Flag,
     Kind,
-    Names,
     Number,
-    Patterns,
     PowerOfTwo,
     Rate,
     Seconds,
-    Sinks,
     Size,
     Switch,
-    Tables,
 )
+from pyhybrid.capture.option_lists import BitNames, Names, Patterns, Sinks, Tables
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, ClassVar, dataclass_transform
-else:
-
-    def dataclass_transform(**_):
-        """For type checkers: a class's fields are its constructor's keywords."""
-        return lambda cls: cls
-
+    from typing import Any
 
 CLOCKS = {"cpu": 0, "wall": 1}  # enum sampler_clock
 ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}  # enum sampler_engine
-MODES = ("sample", "trace", "hybrid", "none")
 SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
@@ -75,70 +65,6 @@ UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where lib
 FUNCTION_TABLES = Tables(  # `[[function]]`
     {"name": Kind(), "lines": Flag(), "args": Flag(), "slower_than": Duration()}
 )
-
-_SAME = object()
-
-
-class Option:
-    """One option; its `name` is that of the field that it is written to."""
-
-    name: str
-
-    def __init__(
-        self,
-        *flags: str,
-        kind: Kind,
-        default: object,
-        help: str | None,
-        metavar: str | None = None,
-        modes: tuple[str, ...] = MODES,
-        native: str | None = None,
-        at_command_line: object = _SAME,
-        keyword_help: str | None = None,
-        in_files: bool = True,
-    ) -> None:
-        self.flags, self.kind, self.metavar = flags, kind, metavar
-        self.help, self.keyword_help = help, keyword_help
-        self.default, self.modes, self.native = default, modes, native
-        self.at_command_line = default if at_command_line is _SAME else at_command_line
-        self._in_files = in_files
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    @property
-    def flag(self) -> str:
-        """As users of the command line know it."""
-        return self.flags[0] if self.flags else self.name
-
-    @property
-    def key(self) -> str:
-        """As users of configuration files know it; empty: they have no such key."""
-        long = [flag.removeprefix("--") for flag in self.flags if flag.startswith("--")]
-        return (long or [self.name])[0] if self._in_files else ""
-
-
-def option(*flags: str, kind: Kind, default: object, help: str | None, **more: Any) -> Any:
-    """An Option, to type checkers a value of its field's type."""
-    return Option(*flags, kind=kind, default=default, help=help, **more)
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=(option,))
-class Declared:
-    """Made with any of its options as keywords; each is an attribute then."""
-
-    options: ClassVar[dict[str, Option]] = {}
-
-    def __init_subclass__(cls) -> None:
-        own = {name: each for name, each in vars(cls).items() if isinstance(each, Option)}
-        cls.options = {**cls.options, **own}
-
-    def __init__(self, **given: Any) -> None:
-        for name in given:
-            if name not in self.options:
-                raise TypeError(f"there is no option {name!r}: there are {', '.join(self.options)}")
-        for name, each in self.options.items():
-            setattr(self, name, given.get(name, each.default))
 
 
 class ProfilerOptions(Declared):

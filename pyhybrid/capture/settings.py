@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyhybrid.capture.option_kinds import Sinks
+from pyhybrid.capture.option_fields import Option
+from pyhybrid.capture.option_lists import Sinks
 from pyhybrid.capture.options import (
     CALLS,
     FORMATS,
@@ -17,7 +18,6 @@ from pyhybrid.capture.options import (
     TIMER_KEYS,
     TRACY,
     TRACY_LINES,
-    Option,
     Options,
 )
 from pyhybrid.errors import UsageError

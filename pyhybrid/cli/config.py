@@ -13,7 +13,8 @@ from pyhybrid.capture.config_file import (
     known,
     of_command_line,
 )
-from pyhybrid.capture.options import Option, Options
+from pyhybrid.capture.option_fields import Option
+from pyhybrid.capture.options import Options
 from pyhybrid.capture.settings import CommandLineSettings
 from pyhybrid.cli.parser import add_options
 from pyhybrid.cli.run import in_force

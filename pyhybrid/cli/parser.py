@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pyhybrid.capture.option_kinds import Choice, Duration, Flag, Kind, Names, Switch
-from pyhybrid.capture.options import Option
+from pyhybrid.capture.option_fields import Option
+from pyhybrid.capture.option_kinds import Choice, Duration, Flag, Kind, Switch
+from pyhybrid.capture.option_lists import Names
 from pyhybrid.errors import UsageError
 
 # What stands for `--` among the words of a parser that divides: no file has such a name.

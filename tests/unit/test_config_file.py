@@ -19,8 +19,10 @@ from hypothesis import strategies as some
 from pyhybrid import Profiler
 from pyhybrid.capture import config_file
 from pyhybrid.capture.config_file import Configuration, known, of_command_line, read, with_files
-from pyhybrid.capture.option_kinds import Choice, Flag, Names, Number, Seconds, Sinks, Switch
-from pyhybrid.capture.options import Option, ProfilerOptions
+from pyhybrid.capture.option_fields import Option
+from pyhybrid.capture.option_kinds import Choice, Flag, Number, Seconds, Switch
+from pyhybrid.capture.option_lists import Names, Sinks
+from pyhybrid.capture.options import ProfilerOptions
 from pyhybrid.cli import main
 from pyhybrid.cli.config import _setting
 from pyhybrid.cli.run import in_force, make_parser
