@@ -61,6 +61,7 @@ class Html(Exporter):
             "sources": known,
             "n_calls": n_calls,
             "plumbing": plumbing,
+            "import_frame": tree.import_frame,
         }
         program, *arguments = profile.process.argv or ["?"]
         title = " ".join([os.path.basename(program), *arguments])

@@ -43,14 +43,15 @@ def check_same(shown: list[dict[str, Any]], told: dict[str, Any]) -> None:
 NO_NAME = re.compile(r"!(\+0x|\?)")  # symbols/resolve.py
 
 # What the address says, and the report's options.
+ALL = "#imports=1"
 CHOICES = {
-    "": [],
-    "#threads=1": ["--thread", "loader*"],
+    ALL: [],
+    f"{ALL}&threads=1": ["--thread", "loader*"],
     "#frames=plumbing": ["--all-frames"],
-    "#frames=python": ["--python-only"],
-    "#frames=native": ["--native-only"],
-    "#gil=held": ["--gil", "held"],
-    "#gil=neither&frames=native": ["--gil", "neither", "--native-only"],
+    f"{ALL}&frames=python": ["--python-only"],
+    f"{ALL}&frames=native": ["--native-only"],
+    f"{ALL}&gil=held": ["--gil", "held"],
+    f"{ALL}&gil=neither&frames=native": ["--gil", "neither", "--native-only"],
 }
 
 
@@ -67,7 +68,7 @@ def test_the_table_says_what_the_report_says(here: Path) -> None:
     """Whatever is chosen.  (Inlined functions are found by other paths where some are left out.)"""
     begin, end = quiet_moments(here / "out.pyhybrid")
     within = ["--from", f"{begin / 1e9:.9f}s", "--to", f"{end / 1e9:.9f}s"]
-    choices = {**CHOICES, f"#from={begin}&to={end}": within}
+    choices = {**CHOICES, f"{ALL}&from={begin}&to={end}": within}
     steps = f"""
         const shown = [];
         for (const hash of {list(choices)}) {{
@@ -91,7 +92,7 @@ def test_the_table_says_what_the_report_says(here: Path) -> None:
         hash: sum(row["samples"] for row in rows) for hash, rows in zip(choices, shown, strict=True)
     }
     restricted = {hash for hash in choices if re.search("threads|gil|from", hash)}
-    assert {hash for hash, n in n_samples.items() if n < n_samples[""]} >= restricted, n_samples
+    assert {hash for hash, n in n_samples.items() if n < n_samples[ALL]} >= restricted, n_samples
     assert any(row["calls"] and row["total_ns"] for row in shown[0])
 
 
@@ -109,7 +110,7 @@ def test_dragging_over_the_threads_zooms_everything(here: Path) -> None:
         await page.keyboard.press('Escape');
         return {before, after, grey, hash, again: await page.evaluate('window.functions()')};
     """
-    done = browse(page(here), steps)
+    done = browse(page(here), steps, ALL)
     check_same(done["before"], report(here))
 
     def samples(rows: list[dict[str, Any]]) -> int:
@@ -120,6 +121,34 @@ def test_dragging_over_the_threads_zooms_everything(here: Path) -> None:
     assert done["grey"]
     assert "from=" in done["hash"] and "to=" in done["hash"]
     assert done["again"] == done["before"]
+
+
+def test_imports_are_one_frame_until_they_are_wanted(tmp_path: Path) -> None:
+    work = """import time
+def {name}():
+    end = time.thread_time() + 0.2
+    while time.thread_time() < end:
+        pass
+"""
+    (tmp_path / "heavy.py").write_text(work.format(name="while_imported") + "while_imported()\n")
+    (tmp_path / "light.py").write_text(
+        work.format(name="by_itself") + "import heavy\nby_itself()\n"
+    )
+    record(tmp_path, "--format", "html", "light.py", PYTHONPATH=str(tmp_path))
+    steps = """
+        const folded = await page.evaluate('window.functions()');
+        await page.getByLabel('imports').check();
+        return [folded, await page.evaluate('window.functions()')];
+    """
+    shown = browse(tmp_path / "out.html", steps)
+    check_same(shown[1], report(tmp_path))
+    folded, whole = ({row["name"].partition(" (")[0]: row for row in rows} for rows in shown)
+    assert folded["[import heavy]"]["total_ns"] == whole["_find_and_load"]["total_ns"] > 0
+    assert folded["[import heavy]"]["self_ns"] == folded["[import heavy]"]["total_ns"]
+    assert "[import heavy]" not in whole
+    assert folded["while_imported"]["total_ns"] == 0 < whole["while_imported"]["total_ns"]
+    assert folded["while_imported"]["calls"] == whole["while_imported"]["calls"] == 1
+    assert folded["by_itself"] == whole["by_itself"]
 
 
 def test_the_address_keeps_the_view(here: Path) -> None:

@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { exactOf, layout, pathText, REST, selfOf, type Box } from "./boxes";
 import { prepare, type Palette } from "./colors";
-import { count, percent, time } from "./format";
+import { percent, plural, time } from "./format";
 import { KINDS, type Paths } from "./paths";
 import type { Weights } from "./selection";
 
@@ -186,7 +186,7 @@ function draw(
   if (room >= 3) {
     context.globalAlpha = each.isContext ? 0.7 : 1;
     context.fillStyle = isMatch ? colors.onMatch : colors.text;
-    context.fillText(cut(isRoot ? "all" : profile.short(frame), room), x + 4, y + ROW / 2);
+    context.fillText(cut(isRoot ? "all" : profile.inBox(frame), room), x + 4, y + ROW / 2, width - 6);
   }
   context.globalAlpha = 1;
 }
@@ -209,7 +209,7 @@ function neighbour(boxes: Box[], now: Box, key: string, step: number): Box | nul
 function spoken(each: Box, profile: Paths, sums: Weights, path: number[], more: string): string {
   if (!each.frame) return [`all: ${time(each.weight)}`, more].filter(Boolean).join(", ");
   const exact = exactOf(each, sums);
-  const calls = exact ? `, ${count(exact.calls)} calls` : more && `, ${more}`;
+  const calls = exact ? `, ${plural(exact.calls, "call")}` : more && `, ${more}`;
   return `${profile.label(each.frame)}: ${time(each.weight)}, ${percent(each.weight, sums.all)}${calls}; ${pathText(path.filter(Boolean).slice(0, -1), profile)}`;
 }
 
@@ -235,7 +235,7 @@ function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: 
       {more && <div>{more}</div>}
       {exact && (
         <div>
-          {count(exact.calls)} calls, {time(exact.total)} <span class="muted">exact, {exact.calls ? `${time(exact.total / exact.calls)} a call` : ""}</span>
+          {plural(exact.calls, "call")}, {time(exact.total)} <span class="muted">exact, {exact.calls ? `${time(exact.total / exact.calls)} a call` : ""}</span>
         </div>
       )}
     </div>

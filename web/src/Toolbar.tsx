@@ -39,6 +39,11 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
           <option value="native">native only</option>
         </select>
       </label>
+      {profile.meta.import_frame > 0 && (
+        <label title="what import statements run; else it is one frame">
+          <input type="checkbox" checked={state.imports} disabled={state.frames === "plumbing"} onChange={(event) => change({ imports: event.currentTarget.checked, focus: [] })} /> imports
+        </label>
+      )}
       {profile.nSamples > 0 && (
         <label>
           GIL{" "}

@@ -32,14 +32,14 @@ declare global {
 function App({ profile }: { profile: Profile }) {
   const initial = useMemo<State>(() => {
     const sampled = profile.nSamples > 0;
-    return { ...INITIAL, measure: sampled ? "samples" : "exact", sort: sampled ? "self" : "exactSelf" };
+    return { ...INITIAL, measure: sampled ? "samples" : "exact", sort: !sampled ? "exactSelf" : profile.frames.kind.includes(PYTHON, 1) ? "below" : "self" };
   }, [profile]);
   const [state, change] = useAddress(initial, fromHash, toHash);
   const { dark, colors } = useTheme(state.theme);
   const width = useWidth();
   const chooser = useMemo(() => new Chooser(profile), [profile]);
 
-  const sums = useMemo(() => chooser.sums(state), [chooser, state.threads, state.frames, state.gil, state.from, state.to]);
+  const sums = useMemo(() => chooser.sums(state), [chooser, state.threads, state.frames, state.imports, state.gil, state.from, state.to]);
   const shownSums = useMemo(() => (state.measure === "exact" ? byExactTime(sums) : sums), [sums, state.measure]);
   const rows = useMemo(() => functionsOf(profile, sums, state), [sums]);
   const [matches, badSearch] = useMemo(() => profile.search(state.search), [state.search]);
@@ -117,7 +117,7 @@ function App({ profile }: { profile: Profile }) {
           ))}
         {view === "calls" && <CallsView profile={profile} selected={selected} onCall={(thread, from, to) => change({ threads: [thread], from, to, view: "flame", focus: [] })} onSelect={(frame) => change({ selected: frame })} height={height} />}
         {view === "source" && (
-          <SourceView profile={profile} sums={sums} file={state.file} line={0} onFile={(file) => change({ file })} height={height} />
+          <SourceView profile={profile} sums={sums} file={state.file} line={selected && profile.file(selected) === state.file ? profile.frames.line[selected]! : 0} onFile={(file) => change({ file })} height={height} />
         )}
         {selected > 0 && <Selected profile={profile} frame={selected} state={state} change={change} row={rows.find((each) => each.frame === selected)} all={sums.all} />}
         <Legend profile={profile} hasTime={profile.nSamples > 0} />
@@ -165,7 +165,7 @@ function Selected({ profile, frame, state, change, row, all }: SelectedProps) {
       )}
       {row?.exact && (
         <span>
-          {count(row.exact.calls)} calls, {time(row.exact.total)}
+          {plural(row.exact.calls, "call")}, {time(row.exact.total)}
           {row.exact.raised > 0 && `, ${count(row.exact.raised)} raised`}
         </span>
       )}

@@ -62,7 +62,13 @@ export class Paths {
   /** As `report` writes it. */
   label(frame: number): string {
     const name = this.name(frame);
-    return this.frames.kind[frame] === PYTHON ? `${name} (${this.place(frame)})` : name;
+    return this.frames.kind[frame] === PYTHON && this.place(frame) ? `${name} (${this.place(frame)})` : name;
+  }
+
+  /** In a box: all modules have one name. */
+  inBox(frame: number): string {
+    const name = this.short(frame);
+    return name === "<module>" ? `${name} ${this.place(frame)}` : name;
   }
 
   isInlined(frame: number): boolean {

@@ -5,6 +5,8 @@ import { back, Paths } from "./paths";
 
 export * from "./paths";
 
+export const [IMPORT, IN_IMPORT] = [1, 2];
+
 export const NEITHER = 0;
 export const HELD = 1;
 export const WAITING = 2;
@@ -101,6 +103,7 @@ export interface Meta {
   sources: SourceFile[];
   n_calls: number;
   plumbing: boolean;
+  import_frame: number;
 }
 
 export const STATES = ["returned", "raised", "partial"];
@@ -131,6 +134,8 @@ export interface Thread {
 
 export class Profile extends Paths {
   readonly summary: Summary;
+  /** Of paths: IMPORT is an import statement's, IN_IMPORT is below one. */
+  readonly imports: Column;
   /** The paths that were sampled, with all their frames. */
   readonly plumbing: { parent: Uint32Array; frame: Column; ofLeaf: Column };
   readonly leaf: Column;
@@ -160,6 +165,7 @@ export class Profile extends Paths {
     super(columns);
     const of = (name: string) => columns.numbers(name);
     this.summary = meta.summary;
+    this.imports = of("node.import");
     this.plumbing = { parent: back(of("plumbing.up")), frame: of("plumbing.frame"), ofLeaf: of("leaf.plumbing") };
     this.leaf = of("sample.leaf");
     this.state = of("sample.state");

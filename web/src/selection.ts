@@ -8,6 +8,8 @@ export type Measure = "samples" | "exact";
 export interface Choice {
   threads: readonly number[]; // none: all
   frames: Frames;
+  /** What import statements run, too. */
+  imports: boolean;
   gil: Gil;
   from: number | null;
   to: number | null;
@@ -49,19 +51,20 @@ export function firstFrom(time: Float64Array, at: number, low: number, high: num
 }
 
 export class Chooser {
-  private readonly trees = new Map<Frames, Tree>();
+  private readonly trees = new Map<string, Tree>();
 
   constructor(private readonly profile: Profile) {}
 
-  tree(frames: Frames): Tree {
-    let tree = this.trees.get(frames);
-    if (!tree) this.trees.set(frames, (tree = treeOf(this.profile, frames)));
+  tree({ frames, imports }: Choice): Tree {
+    const key = `${frames} ${imports}`;
+    let tree = this.trees.get(key);
+    if (!tree) this.trees.set(key, (tree = treeOf(this.profile, frames, imports)));
     return tree;
   }
 
   sums(choice: Choice): Sums {
     const { profile } = this;
-    const tree = this.tree(choice.frames);
+    const tree = this.tree(choice);
     const leaves = new Float64Array(profile.leafNode.length);
     const counts = new Float64Array(profile.leafNode.length);
     const { time, leaf, periods, state } = profile;

@@ -1,5 +1,5 @@
 // The call tree, whole or with the frames of one kind: views/sample_selection.py does the same.
-import { INTERPRETER, KERNEL, NATIVE, NOT_FIRST, PSEUDO, PYTHON, REGION, RUN, type Paths, type Profile } from "./profile";
+import { IN_IMPORT, IMPORT, INTERPRETER, KERNEL, NATIVE, NOT_FIRST, PSEUDO, PYTHON, REGION, RUN, type Paths, type Profile } from "./profile";
 import type { Column } from "./columns";
 
 export type Frames = "all" | "plumbing" | "python" | "native";
@@ -77,14 +77,16 @@ export class Tree {
   }
 }
 
-export function treeOf(profile: Profile, frames: Frames): Tree {
-  if (frames === "all" || (frames === "plumbing" && !profile.meta.plumbing)) return new Tree(profile.parent, profile.frame, null, profile);
+/** Without `imports` all that an import statement runs is one frame. */
+export function treeOf(profile: Profile, frames: Frames, imports: boolean): Tree {
+  const importFrame = imports ? 0 : profile.meta.import_frame;
+  if ((frames === "all" && !importFrame) || (frames === "plumbing" && !profile.meta.plumbing)) return new Tree(profile.parent, profile.frame, null, profile);
   if (frames === "plumbing") return new Tree(profile.plumbing.parent, profile.plumbing.frame, null, profile, profile.plumbing.ofLeaf);
-  const kept = KEPT[frames];
+  const kept: readonly number[] | null = frames === "python" || frames === "native" ? KEPT[frames] : null;
   const { kind, flags } = profile.frames;
   // Where native frames may be missing no Python one is, so that is no matter among these.
   const isKept = Uint8Array.from(kind, (each, frame) =>
-    Number(kept.includes(each) && !(frames === "python" && /^\[unwind gap\]$/.test(profile.name(frame)))),
+    Number(!kept || (kept.includes(each) && !(frames === "python" && /^\[unwind gap\]$/.test(profile.name(frame))))),
   );
   const ofNode = new Uint32Array(profile.parent.length);
   const parents = [0];
@@ -92,9 +94,10 @@ export function treeOf(profile: Profile, frames: Frames): Tree {
   const known = new Map<number, number>();
   for (let node = 1; node < ofNode.length; node++) {
     const above = ofNode[profile.parent[node]!]!;
-    const frame = profile.frame[node]!;
+    const within = importFrame ? profile.imports[node]! : 0;
+    const frame = within === IMPORT ? importFrame : profile.frame[node]!;
     const how = flags[frame]!;
-    if (!isKept[frame] || (how & NOT_FIRST && !above) || (how & RUN && labels[above] === frame)) {
+    if (within === IN_IMPORT || !isKept[frame] || (how & NOT_FIRST && !above) || (how & RUN && labels[above] === frame)) {
       ofNode[node] = above;
       continue;
     }

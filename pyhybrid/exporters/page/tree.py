@@ -3,6 +3,7 @@
 import os
 from array import array
 from collections.abc import Iterator
+from itertools import repeat
 from operator import eq
 
 from pyhybrid._profile import add_up, pairs, take
@@ -13,6 +14,8 @@ from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.views.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree, classify
 from pyhybrid.views.function_calls import calls_by_thread
+from pyhybrid.views.hot_paths import Hot
+from pyhybrid.views.imports import Imports, import_line
 from pyhybrid.views.labels import Labels, declared_at, shorten_file, shorten_native
 from pyhybrid.views.sample_selection import PYTHON_ONLY, Choice, choose
 
@@ -52,6 +55,9 @@ class Tree:
         sampled = (frame_of[node] for node in self._sampled)
         used = sorted({*self.folded.frame, *counted, *kept, *sampled} - {0})
         self._number = {frame: at for at, frame in enumerate(used, 1)}
+        self._imports = Imports(profile, self.folded.parent, self.folded.frame)
+        # What stands for all that import statements run; 0: nothing did.
+        self.import_frame = len(used) + 1 if any(self._imports.outer) else 0
 
     def _sampled_nodes(self) -> dict[int, int]:
         """The nodes of all paths that were sampled, with plumbing: the page's number of each."""
@@ -89,6 +95,9 @@ class Tree:
             at = (text(place), text(file), frame.line or 0, text(declared_at(frame)))
             short = name if frame.kind == "python" else shorten_native(name)
             rows.append((text(name), text(short), kind, flags, *at))
+        if self.import_frame:
+            all_of_them = text(import_line(Hot(self._profile, imports=False).imported))
+            rows.append((all_of_them, all_of_them, KINDS.index("python"), 0, 0, 0, 0, 0))
         names = ("name", "short", "kind", "flags", "place", "file", "line", "declared")
         for column, values in zip(names, zip(*rows, strict=True), strict=True):
             columns.add(f"frame.{column}", values)
@@ -109,9 +118,11 @@ class Tree:
         return os.path.basename(path), path
 
     def add_nodes(self, columns: Columns) -> None:
-        """The paths: how far back each one's parent is, and its function; and those that were
-        sampled with all their frames."""
+        """The paths: how far back each one's parent is, its function, whether it is an import
+        statement's (1) or below one (2); and those that were sampled with all their frames."""
         parent, frame = self.folded.parent, self.folded.frame
+        inside, outer = self._imports.where, self._imports.outer
+        columns.add("node.import", map(int.__sub__, map(int.__mul__, inside, repeat(2)), outer))
         columns.add("node.up", array("I", map(int.__sub__, range(self.n_nodes), parent)))
         columns.add("node.frame", array("I", (self._number.get(each, 0) for each in frame)))
 
