@@ -45,7 +45,7 @@ def compare(tmp_path: Path) -> Callable[..., str]:
         )
 
     def compare(limits: dict[int, int], *options: str) -> str:
-        for _ in range(10):  # where the interpreter just starts, chance decides whether it does
+        for _ in range(40):  # where the interpreter just starts, chance decides whether it does
             bare = run(limits, "-BPm", "program", "x")
             ours = run(
                 *(limits, "-BPm", "pyhybrid", "-q", "--format", "folded", *options),
