@@ -5,7 +5,8 @@ nothing else.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from pyhybrid.exporters.exporter import Exporter
@@ -29,6 +30,7 @@ class Html(Exporter):
     suffix = ".html"
     all_frames = False  # paths with plumbing are there, too, also where they are many
     with_source = True  # source text that the program's files have
+    texts: Mapping[str, str] = MappingProxyType({})  # source text of what has no file, by its name
     notes: Sequence[str] = ()  # what to say of the choice of samples
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
@@ -44,7 +46,9 @@ class Html(Exporter):
         n_samples = samples.add(columns)
         n_calls = add_calls(profile, tree, strings, columns)
         add_lines(profile, strings, columns)
-        known, texts = sources(profile, samples.by_line()) if self.with_source else ([], [])
+        known, texts = (
+            sources(profile, samples.by_line(), self.texts) if self.with_source else ([], [])
+        )
         columns.add_text("source", texts)
         columns.add_text("strings", strings)
         meta = {

@@ -39,9 +39,11 @@ class ExactTable(Sequence[Exact]):
 
     def of_threads(self, threads: Collection[int]) -> "ExactTable":
         """The rows of these threads; the table itself where it has no others."""
-        chosen = [thread in threads for thread in self.thread]
-        if all(chosen):
-            return self
+        chosen = bytes(thread in threads for thread in self.thread)
+        return self if all(chosen) else self.where(chosen)
+
+    def where(self, chosen: bytes) -> "ExactTable":
+        """A table of the rows that are marked."""
         table = ExactTable()
         for column, values in zip(table.columns, self.columns, strict=True):
             column.extend(compress(values, chosen))

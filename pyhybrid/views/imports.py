@@ -6,6 +6,8 @@ views for people show it as one line.
 
 from array import array
 from collections.abc import Buffer
+from itertools import compress, count
+from operator import ge
 
 from pyhybrid._profile import add_up, descend, nearest, take
 from pyhybrid.profile_file.exact_table import ExactTable
@@ -89,9 +91,7 @@ def exact_without_imports(profile: Profile) -> tuple[ExactTable, list[str]]:
     found = Imports(profile, nodes.parent, nodes.frame)
     self_ns = add_up(exact.node, exact.self_ns, len(nodes.parent))
     where, outer = take(found.where, exact.node), take(found.outer, exact.node)
-    rest = ExactTable.of(
-        row._replace(self_ns=row.total_ns) if is_outer else row
-        for row, within, is_outer in zip(exact, where, outer, strict=True)
-        if is_outer or not within
-    )
+    rest = exact.where(bytes(map(ge, outer, where)))
+    for row in compress(count(), take(found.outer, rest.node)):
+        rest.self_ns[row] = rest.total_ns[row]
     return rest, found.modules(Labels(profile).of_frame, self_ns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import json
 import re
@@ -94,6 +96,8 @@ def test_the_page_is_shown(outputs: list[list[Any]]) -> None:
     assert document.startswith("<!doctype html>")
     assert "Content-Security-Policy" in document
     assert shown.data["text/plain"].startswith("<profile ")
+    columns = re.findall(r'<script[^>]* id="data"[^>]*>([^<]*)', document)[0]
+    assert b"def burn(seconds):\n    end = " in gzip.decompress(base64.b64decode(columns))
 
 
 def test_cells_have_names(outputs: list[list[Any]]) -> None:

@@ -2,11 +2,11 @@
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.source_text import read_source
+from pyhybrid.report.source_text import Source, read_source
 from pyhybrid.views.labels import shorten_file
 from pyhybrid.views.python_lines import function_lines
 
@@ -16,11 +16,13 @@ MAX_LINES = 20_000  # of a file
 MAX_CHARACTERS = 2_000_000  # of all
 
 
-def sources(profile: Profile, by_line: Counter[tuple[str, int]]) -> tuple[list[Any], list[str]]:
+def sources(
+    profile: Profile, by_line: Counter[tuple[str, int]], others: Mapping[str, str]
+) -> tuple[list[Any], list[str]]:
     """What the page knows of each file, and its text, those with most samples first.
 
     Of a file: path, note, is it a library's, and [first, last] of the runs of lines that its text
-    has.
+    has.  `others`: the text of what has no file.
     """
     folder = str(profile.meta.get("cwd") or "")
     recorded_ns = int(profile.meta.get("start_unix_ns") or 0)
@@ -35,12 +37,15 @@ def sources(profile: Profile, by_line: Counter[tuple[str, int]]) -> tuple[list[A
     known, texts, room = [], [], MAX_CHARACTERS
     for file in [*recorded, *(file for file, _ in weights.most_common() if file not in recorded)]:
         wanted: Iterable[int] = range(1, MAX_LINES)
-        is_librarys = _is_librarys(file)
+        is_librarys = file not in others and _is_librarys(file)
         if file not in recorded and is_librarys:
             wanted = {at for line in hot[file] for at in range(line - AROUND, line + AROUND + 1)}
         if not wanted:
             continue
-        source = read_source(os.path.join(folder, file), wanted, recorded_ns)
+        if file in others:
+            source = Source(dict(enumerate(others[file].split("\n"), 1)), "")
+        else:
+            source = read_source(os.path.join(folder, file), wanted, recorded_ns)
         text = "\n".join(source.lines[line] for line in sorted(source.lines))
         if source.lines and len(text) <= room:
             room -= len(text)
