@@ -113,12 +113,14 @@ def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
 
 def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -> list[Line]:
     """The summary in `height` lines (at least 23), with the tree's heaviest paths, most of all."""
-    lines, last = _facts(summary, columns, summary.start_unix_ns), _last(summary)
-    lines.append([("", "")])
-    for each in summary.findings[: N_FINDINGS + 2 * (height > TALL)]:
-        lines += note_lines("found", f"{each.text}: `{each.command}`", columns, STRONG)
+    is_tall, last = height > TALL, _last(summary)
+    note = NOTE_LINES if is_tall else 1
+    lines = [*_facts(summary, columns, summary.start_unix_ns, note), [("", "")]]
+    for each in summary.findings[: N_FINDINGS + 2 * is_tall]:
+        command = f": `{each.command}`" if is_tall else ""
+        lines += note_lines("found", each.text + command, columns, STRONG)
     room = height - len(lines) - len(last) - 3  # headings
-    n_self, n_python = max(MIN_SELF - 1, room * 3 // 10), max(2, room // 5)
+    n_self, n_python = max(2, room * 3 // 10), max(1, room // 5)
     if not summary.recorded:
         n_self = max(MIN_SELF, room // 2)
     lines += _functions(summary, columns, n_self, n_python, MIN_SHARE)
@@ -168,8 +170,10 @@ def _files(paths: list[str]) -> str:
     return "; ".join([names, *(p for p in paths if p not in beside)])
 
 
-def _facts(s: Summary, columns: int, start_unix_ns: int | None = None) -> list[Line]:
-    """`start_unix_ns`: to be said, too."""
+def _facts(
+    s: Summary, columns: int, start_unix_ns: int | None = None, most: int = NOTE_LINES
+) -> list[Line]:
+    """`start_unix_ns`: to be said, too; `most`: lines of a note."""
     began = strftime("; began %Y-%m-%d %H:%M UTC", gmtime((start_unix_ns or 0) / 1e9))
     argv = " ".join([os.path.basename(s.argv[0]), *s.argv[1:]]) if s.argv else "?"
     lines: list[Line] = [
@@ -206,7 +210,7 @@ def _facts(s: Summary, columns: int, start_unix_ns: int | None = None) -> list[L
     if not s.complete:
         lines.append(fact("note", "the process was killed, or its end is missing", True))
     for note in s.notes[:N_NOTES]:
-        lines += note_lines("note", note, columns, WARN)
+        lines += note_lines("note", note, columns, WARN, most)
     if len(s.notes) > N_NOTES:
         more = f"and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`"
         lines.append(fact("", more))
@@ -219,15 +223,19 @@ def _counter(each: Counter) -> str:
     return f"{each.name}: {each.n:,} values, {values}"
 
 
-def note_lines(name: str, text: str, columns: int, style: str) -> list[Line]:
-    """A fact that may take several lines."""
-    parts = wrap(
-        text,
-        columns - FACT_COLUMNS,
-        max_lines=NOTE_LINES,
-        placeholder=" …",
-        break_on_hyphens=False,  # of paths and options
-    )
+def note_lines(
+    name: str, text: str, columns: int, style: str, most: int = NOTE_LINES
+) -> list[Line]:
+    """A fact that may take several lines; in one its middle is left out."""
+    parts = [middle(text, columns - FACT_COLUMNS)]
+    if most > 1:
+        parts = wrap(
+            text,
+            columns - FACT_COLUMNS,
+            max_lines=most,
+            placeholder=" …",
+            break_on_hyphens=False,  # of paths and options
+        )
     return [[*fact("" if i else name, "")[:1], (part, style)] for i, part in enumerate(parts)]
 
 
