@@ -28,9 +28,10 @@ from pyhybrid.report.compile_listing import compile_lines
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.model_listing import model_lines
 from pyhybrid.report.quality import quality_lines, quality_report
-from pyhybrid.report.screen import MAX_LINES, print_report
+from pyhybrid.report.screen import print_report
 from pyhybrid.report.step_listing import step_lines, step_report
 from pyhybrid.report.summary import as_json, summarize
+from pyhybrid.report.terminal import MIN_HEIGHT
 from pyhybrid.report.tree import CallTree, tree_lines
 from pyhybrid.terminal_text import say, write_lines
 from pyhybrid.views.compensate import compensate
@@ -124,7 +125,7 @@ class Report:
         )
         parser.add_argument(
             "--height",
-            type=word(Number(MAX_LINES - 1, 10_000)),
+            type=word(Number(MIN_HEIGHT, 10_000)),
             metavar="LINES",
             help="how long it may be (default: as high as the terminal, 23 to 50)",
         )

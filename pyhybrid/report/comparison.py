@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, TextIO
 
 from pyhybrid.report.ellipsis import middle
-from pyhybrid.report.screen import DIM, STRONG, WARN, Line, note_lines, show
+from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, note_lines, show
 from pyhybrid.terminal_text import visible
 from pyhybrid.views.change_limits import EXCEEDED, UNSURE, Verdict
 from pyhybrid.views.labels import short_time

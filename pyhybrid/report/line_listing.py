@@ -5,8 +5,8 @@ from typing import TextIO
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.screen import DIM, STRONG, WARN, Line, show
 from pyhybrid.report.source_text import find_source, read_source
+from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, show
 from pyhybrid.views.labels import shorten_file
 from pyhybrid.views.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
 from pyhybrid.views.python_lines import FunctionLines, function_lines

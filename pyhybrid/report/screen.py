@@ -1,20 +1,28 @@
 """The summary on one screen: when a run ends at most 24 lines of at most 100 columns.
 
 `pyhybrid report` fills the terminal, with the heaviest paths of the call tree below.
-
-A line is a list of (text, style).  Styles are for terminals, where neither $NO_COLOR (no-color.org)
-nor $TERM is against them; elsewhere it is plain text.
 """
 
 import os
-from collections.abc import Callable
-from textwrap import wrap
 from time import gmtime, strftime
 from typing import TextIO
 
 from pyhybrid.report.compile_listing import took_text
 from pyhybrid.report.ellipsis import elided, middle
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
+from pyhybrid.report.terminal import (
+    DIM,
+    MAX_COLUMNS,
+    NOTE_LINES,
+    STRONG,
+    WARN,
+    Line,
+    cut_line,
+    fact,
+    height_of,
+    note_lines,
+    show,
+)
 from pyhybrid.report.tree import CallTree
 from pyhybrid.terminal_text import visible
 from pyhybrid.views.findings import Finding
@@ -28,17 +36,13 @@ from pyhybrid.views.labels import (
 )
 from pyhybrid.views.python_lines import FunctionLines
 
-Line = list[tuple[str, str]]
-
-MAX_LINES, MIN_COLUMNS, MAX_COLUMNS = 24, 80, 100
-MAX_HEIGHT, TALL, WIDE = 50, 32, 160  # of a report
+MAX_LINES = 24  # when a run ends
+TALL, WIDE = 32, 160  # of a report
 MIN_SHARE = 0.002  # of what a report's tables have
 N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2, 2, 14, 2, 2
 MIN_SELF = 4
 N_FINDINGS = 3
-FACT_COLUMNS, NOTE_LINES = 9, 3
 MAX_NAME = 40  # of one frame in a path
-DIM, STRONG, WARN = "2", "1", "33"  # ECMA-48, 8.3.117 SGR: faint, bold, yellow
 
 
 def print_summary(summary: Summary, stream: TextIO) -> None:
@@ -51,50 +55,8 @@ def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int |
 
     What is no terminal has room for as much as the largest screen.
     """
-    lines = height or _height(stream)
+    lines = height or height_of(stream)
     show(lambda columns: render_report(summary, tree, columns, lines), stream, WIDE)
-
-
-def show(
-    make: Callable[[int], list[Line]], stream: TextIO, most_columns: int = MAX_COLUMNS
-) -> None:
-    """Print the lines that `make` returns for a number of columns, with all in them visible."""
-    try:
-        terminal = stream.isatty()
-        lines = make(_columns(stream, most_columns) if terminal else MAX_COLUMNS)
-        lines = [[(visible(text), style) for text, style in line] for line in lines]
-        styled = terminal and _has_styles()
-        stream.write(
-            "".join("".join(_part(*each, styled) for each in line) + "\n" for line in lines)
-        )
-        stream.flush()
-    except OSError:
-        pass
-
-
-def _columns(stream: TextIO, most: int) -> int:
-    try:
-        columns = os.get_terminal_size(stream.fileno()).columns
-    except OSError:
-        return MAX_COLUMNS
-    return max(MIN_COLUMNS, min(columns, most))
-
-
-def _height(stream: TextIO) -> int:
-    """Of a terminal, less the line of its prompt."""
-    try:
-        lines = os.get_terminal_size(stream.fileno()).lines - 1
-    except OSError:
-        return MAX_HEIGHT
-    return max(MAX_LINES - 1, min(lines, MAX_HEIGHT))
-
-
-def _has_styles() -> bool:
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-
-
-def _part(text: str, style: str, styled: bool) -> str:
-    return f"\x1b[{style}m{text}\x1b[0m" if style and styled else text
 
 
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
@@ -108,7 +70,7 @@ def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     lines = [*facts, *tables, *paths][: MAX_LINES - len(last)]
     if lines[-1:] == paths[:1]:
         lines.pop()  # a heading without its lines
-    return [_cut(line, columns) for line in lines + last]
+    return [cut_line(line, columns) for line in lines + last]
 
 
 def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -> list[Line]:
@@ -128,7 +90,7 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
     if left > 1:
         head, *paths = tree.hot_lines(left - 1, columns)
         lines += [[(head, DIM)], *([(path, "")] for path in paths)] if paths else []
-    return [_cut(line, columns) for line in lines + last]
+    return [cut_line(line, columns) for line in lines + last]
 
 
 def _last(s: Summary) -> list[Line]:
@@ -223,22 +185,6 @@ def _counter(each: Counter) -> str:
     return f"{each.name}: {each.n:,} values, {values}"
 
 
-def note_lines(
-    name: str, text: str, columns: int, style: str, most: int = NOTE_LINES
-) -> list[Line]:
-    """A fact that may take several lines; in one its middle is left out."""
-    parts = [middle(text, columns - FACT_COLUMNS)]
-    if most > 1:
-        parts = wrap(
-            text,
-            columns - FACT_COLUMNS,
-            max_lines=most,
-            placeholder=" …",
-            break_on_hyphens=False,  # of paths and options
-        )
-    return [[*fact("" if i else name, "")[:1], (part, style)] for i, part in enumerate(parts)]
-
-
 def _cost(s: Summary) -> str:
     parts = []
     if s.sample_cost_ns and s.overhead is not None:
@@ -248,11 +194,6 @@ def _cost(s: Summary) -> str:
     if s.own_weight_ns:
         parts.append(f"callbacks {s.own_weight_ns / s.recorded_weight_ns:.1%}")
     return "; ".join(parts)
-
-
-def fact(name: str, text: str, warn: bool = False) -> Line:
-    """A line that begins with a name."""
-    return [(f"{name:<{FACT_COLUMNS}}", DIM), (text, WARN if warn else "")]
 
 
 def _time(s: Summary) -> str:
@@ -364,14 +305,3 @@ def _paths(s: Summary, columns: int) -> list[Line]:
         names = [middle(bare(name), MAX_NAME) for name in path.frames]
         lines.append([(share, ""), (elided(names, columns - len(share)), "")])
     return lines
-
-
-def _cut(line: Line, columns: int) -> Line:
-    """A line's text up to `columns`."""
-    cut: Line = []
-    left = columns
-    for text, style in ((visible(text), style) for text, style in line):
-        shown = text if len(text) <= left else text[: max(0, left - 1)] + "…" * (left > 0)
-        left -= len(shown)
-        cut.append((shown, style))
-    return cut
