@@ -116,8 +116,17 @@ static void forget_names(void)
     n_regions = n_all = 0;
 }
 
+static void flush_at_last(void)
+{
+    PyThreadState *state = PyEval_SaveThread();
+    while (!flush_all(true))
+        ; /* each waits for a moment */
+    PyEval_RestoreThread(state);
+}
+
 PyObject *emit_remarks(void)
 {
+    flush_at_last();
     PyObject *remarks = PyList_New(0);
     for (uint32_t i = 0; remarks && i < n_sinks; i++) {
         char said[200] = "";
@@ -138,10 +147,7 @@ void emit_close(void)
     uint32_t n = n_sinks;
     if (!n)
         return;
-    PyThreadState *state = PyEval_SaveThread();
-    while (!flush_all(true))
-        ; /* each waits for a moment */
-    PyEval_RestoreThread(state);
+    flush_at_last();
     n_sinks = 0;
     for (uint32_t i = 0; i < n; i++)
         sinks[i].ops->close();

@@ -19,7 +19,8 @@ enum emit_values { EMIT_NO_VALUES, EMIT_VALUE_TEXT, EMIT_VALUE_REPR };
  * NULL with OSError set.  What is open is closed by emit_close.  `values`: for all of them, the last one counts. */
 PyObject *emit_open(const char *path, const char *argument, enum emit_values values);
 bool emit_is_open(void);
-/* A list of what they have to say to the user at the end, or NULL with an exception set. */
+/* A list of what they have to say to the user at the end, when they have written what they have; or NULL with an exception
+ * set. */
 PyObject *emit_remarks(void);
 void emit_close(void); /* writes what they have; without the GIL meanwhile */
 

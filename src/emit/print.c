@@ -37,6 +37,7 @@ static pthread_mutex_t adding;  /* of `filled`: briefly */
 static pthread_mutex_t writing; /* of `written` and the file */
 static struct own_fd out = {.fd = -1};
 static _Atomic bool full, broken;
+static _Atomic int write_error; /* an errno, why it is broken */
 static _Atomic uint64_t n_lost;
 static bool tree, announce, coloured, is_file;
 static uint32_t own_place;
@@ -87,8 +88,10 @@ static bool write_rest(bool may_wait)
             n_written += (size_t)done;
         else if (errno == EINTR || errno == EAGAIN)
             return false;
-        else
+        else {
+            atomic_store(&write_error, errno);
             atomic_store(&broken, true);
+        }
     }
     return true;
 }
@@ -330,6 +333,7 @@ static int open_sink(uint32_t place, const char *argument, char *error, size_t e
     pthread_mutex_init(&writing, NULL);
     filled->n = written->n = n_written = 0;
     full = broken = false;
+    write_error = 0;
     n_lost = 0;
     own_place = place;
     tree = sink_argument_takes(&argument, "tree");
@@ -350,6 +354,14 @@ static uint32_t wants(void)
         return 0;
     uint32_t begins = EMIT_BIT(EMIT_START) | EMIT_BIT(EMIT_RESUME) | EMIT_BIT(EMIT_THROW);
     return tree || announce ? EMIT_BEGINS | EMIT_ENDS : begins;
+}
+
+/* A reader that has gone wanted no more. */
+static void remark(char *said, size_t bytes)
+{
+    int error = atomic_load(&write_error);
+    if (error && error != EPIPE)
+        snprintf(said, bytes, "the live output print ended early: %s", strerror(error));
 }
 
 static void close_sink(void)
@@ -378,5 +390,6 @@ const struct emit_sink pyhybrid_sink = {
     .end = end,
     .is_full = is_full,
     .flush = flush,
+    .remark = remark,
     .close = close_sink,
 };

@@ -114,6 +114,16 @@ def test_a_reader_that_goes_harms_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "ended").exists()
 
 
+def test_a_full_disk_is_told(pyhybrid: Callable[..., Run]) -> None:
+    """At the end, and the program has run."""
+    code = "def f(): pass\nfor _ in range(10): f()\nprint('ran')"
+    result = pyhybrid("--mode", "none", "--emit", "print:/dev/full", "-c", code).result
+    assert result.stdout == "ran\n"
+    assert result.stderr == (
+        "pyhybrid: the live output print ended early: No space left on device\n"
+    )
+
+
 def test_a_slow_reader_loses_nothing(tmp_path: Path) -> None:
     """The program waits for it, with its other threads running, and with its signals."""
     program = tmp_path / "program.py"
