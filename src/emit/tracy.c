@@ -55,6 +55,7 @@ static struct {
 #define BEGIN "___tracy_emit_zone_begin"
 
 static void *library;              /* what has them; NULL: not found yet */
+static bool is_brought;            /* by us: the program has none */
 static _Atomic bool ready;         /* zones may begin */
 static unsigned long long n_known; /* libraries, that have been looked at */
 static uint32_t own_place;
@@ -351,16 +352,32 @@ static void message(const struct emit_thread *t, const char *text)
 
 /* --- open and close ------------------------------------------------------------------------------- */
 
-static void keep_forks_out(void)
+static void end_at_once(int code, void *unused)
 {
-    pthread_atfork(loader_before_fork, loader_after_fork_parent, loader_after_fork_child);
+    (void)unused;
+    fflush(NULL);
+    _exit(code);
+}
+
+/* The client that we brought waits at the exit for its threads, which are not in the child, and crashes: a child runs the
+ * exit functions that it has added, and no others. */
+static void after_fork_child(void)
+{
+    loader_after_fork_child();
+    if (is_brought)
+        on_exit(end_at_once, NULL);
+}
+
+static void mind_forks(void)
+{
+    pthread_atfork(loader_before_fork, loader_after_fork_parent, after_fork_child);
 }
 
 /* lines, lines:LIBRARY, LIBRARY or nothing. */
 static int open_sink(uint32_t place, const char *argument, char *error, size_t error_bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, keep_forks_out);
+    pthread_once(&once, mind_forks);
     own_place = place;
     n_other = n_too_deep = 0;
     with_lines = sink_argument_takes(&argument, "lines");
@@ -370,6 +387,7 @@ static int open_sink(uint32_t place, const char *argument, char *error, size_t e
     if (library || !*argument)
         return 0;
     library = load(argument, error, error_bytes);
+    is_brought = library;
     atomic_store(&ready, library != NULL);
     return library ? 0 : -ENOENT;
 }

@@ -148,6 +148,22 @@ def test_a_forked_child_is_silent(pyhybrid: Callable[..., Run], tmp_path: Path) 
     assert captured.zones == 2
 
 
+@pytest.mark.version
+def test_a_forked_child_ends_where_nobody_captures(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """What it has printed is not lost."""
+    code = (
+        "import os, sys\n"
+        "if not os.fork():\n"
+        "    print('child')\n"
+        "    sys.exit(3)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    )
+    shown = pyhybrid(*NONE, "--emit", f"tracy:{client()}", "-c", code).result.stdout
+    assert shown == "child\n3\n"
+
+
 def test_more_functions_than_places(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """A capture of more than 32,767 would fail."""
     code = "exec(''.join(f'def f{i}(): pass\\nf{i}()\\n' for i in range(33_000)))"
