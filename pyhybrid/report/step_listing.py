@@ -61,7 +61,7 @@ def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
     return StepReport(
         len(steps),
         _figures(found),
-        sum(samples.syncs(s.thread, [(s.begin_ns, s.end_ns)]) for s in found.steps),
+        sum(samples.syncs(s.thread, [(s.begin_ns, s.end_ns)]).total() for s in found.steps),
         found.between_ns,
         found.n_lacking,
         SlowSteps(profile, found, samples).slowest(n_slowest or SLOWEST),

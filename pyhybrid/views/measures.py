@@ -30,6 +30,7 @@ from pyhybrid.views.imports import Imports
 from pyhybrid.views.labels import Labels, shorten_native
 from pyhybrid.views.spinning import spinning
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
+from pyhybrid.views.steps import Step, steps_of
 
 Evidence = dict[str, Any] | None
 _INSIDE = bytes([0, 1, *[0] * 254, *[1] * 256])  # once marked, everything below is
@@ -86,6 +87,12 @@ class Measured:
     def weight_ns(self, where: Buffer) -> int:
         """Of the samples there."""
         return add_up(self._one, self.self_ns, 1, where)[0]
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Those of a training; empty: it is none."""
+        found = steps_of(self.profile)
+        return found.steps if found else []
 
     @cached_property
     def labels(self) -> dict[int, str]:

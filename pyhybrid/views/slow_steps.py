@@ -16,7 +16,6 @@ from pyhybrid.views.phases import OTHER
 from pyhybrid.views.step_samples import StepSamples
 from pyhybrid.views.steps import Step, Steps
 
-NEARLY_ALL = 0.8  # of the weight that there is more: the innermost function with so much tells most
 LEAST_PERIODS = 3
 
 
@@ -88,10 +87,8 @@ class SlowSteps:
         more = {
             frame: weight - (everywhere[frame] - weight) // others for frame, weight in here.items()
         }
-        most = max(more.values(), default=0)
-        if most >= self._least_ns:
-            among = [frame for frame, weight in more.items() if weight >= NEARLY_ALL * most]
-            frame = max(among, key=lambda each: (self._samples.depth[each], more[each]))
+        frame = self._samples.innermost(more)
+        if more.get(frame, 0) >= self._least_ns:
             slow.function, slow.more_weight_ns = self._labels[frame], more[frame]
         return slow
 

@@ -4,6 +4,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Mapping
 from fnmatch import translate
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from pyhybrid.profile_file.timeline import Spans, periods_of, times
 from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.labels import shorten_native
 
+NEARLY_ALL = 0.8  # of the most weight: the innermost function with so much tells most
 _INSIDE = bytes([0, 1, *[0] * 254, *[1] * 256])  # once marked, everything below is
 
 
@@ -25,7 +27,7 @@ class StepSamples:
         self._profile = profile
         self._tree = FoldedTree.of(profile)
         self._paths: dict[int, list[int]] = {}
-        self.depth: dict[int, int] = {}  # of functions that were met: how far in at most
+        self._depth: dict[int, int] = {}  # of functions that were met: how far in at most
 
     def functions(self, thread: int, spans: Spans) -> Counter[int]:
         """Weight in or below each Python function or region, by frame."""
@@ -35,11 +37,25 @@ class StepSamples:
                 weights[frame] += weight
         return weights
 
-    def syncs(self, thread: int, spans: Spans) -> int:
-        """Weight where the thread waited for a device, or copied from one (torch.toml)."""
+    def innermost(self, weights: Mapping[int, int]) -> int:
+        """Of the functions with nearly all of the most weight, one within the other; 0: none."""
+        least = NEARLY_ALL * max(weights.values(), default=0)
+        among = [frame for frame, weight in weights.items() if weight >= least]
+        return max(among, key=lambda each: (self._depth[each], weights[each]), default=0)
+
+    def syncs(self, thread: int, spans: Spans) -> Counter[int]:
+        """Weight where the thread waited for a device, or copied from one (torch.toml), by the
+        function that did; 0: none."""
         in_sync, node_of = self._in_sync, self._profile.stacks.node
-        weights = self._stacks(thread, spans).items()
-        return sum(weight for stack, weight in weights if in_sync[node_of[stack]])
+        weights: Counter[int] = Counter()
+        for stack, weight in self._stacks(thread, spans).items():
+            if in_sync[node_of[stack]]:
+                weights[(self._path(stack) or [0])[-1]] += weight
+        return weights
+
+    def weight(self, thread: int, spans: Spans) -> int:
+        """Of all samples there."""
+        return self._stacks(thread, spans).total()
 
     def _stacks(self, thread: int, spans: Spans) -> Counter[int]:
         weights: Counter[int] = Counter()
@@ -71,7 +87,7 @@ class StepSamples:
             shown = [each for each in path if frames[each].kind in ("python", "region")]
             self._paths[stack] = list(dict.fromkeys(shown))
             for at, frame in enumerate(self._paths[stack]):
-                self.depth[frame] = max(at, self.depth.get(frame, 0))
+                self._depth[frame] = max(at, self._depth.get(frame, 0))
         return self._paths[stack]
 
     @cached_property

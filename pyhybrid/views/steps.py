@@ -66,8 +66,8 @@ class Steps:
     n_lacking: int
 
 
-def find_steps(profile: Profile) -> Steps:
-    """The steps; raises PyhybridError where there are none."""
+def steps_of(profile: Profile) -> Steps | None:
+    """The steps; None: there are none."""
     steps: list[Step] = []
     between_ns = 0
     for thread, spans in phase_spans(profile).items():
@@ -76,16 +76,24 @@ def find_steps(profile: Profile) -> Steps:
             between_ns += found[-1].end_ns - found[0].begin_ns - sum(s.total_ns for s in found)
         steps += found
     if not steps:
-        why = "no optimizer ran"
-        if not profile.watched_calls:
-            why = "--mode hybrid or trace tells them, of PyTorch, without --no-steps or a filter"
-        raise PyhybridError(f"{profile.path}: no steps of a training ({why})")
+        return None
     steps.sort(key=lambda step: step.begin_ns)
     for number, step in enumerate(steps):
         step.number = number
     ran = {phase for step in steps for phase in step.phases}
     phases = [phase for phase in all_phases() if phase in ran]
     return Steps(steps, phases, between_ns, _n_lacking(profile))
+
+
+def find_steps(profile: Profile) -> Steps:
+    """The steps; raises PyhybridError where there are none."""
+    found = steps_of(profile)
+    if not found:
+        why = "no optimizer ran"
+        if not profile.watched_calls:
+            why = "--mode hybrid or trace tells them, of PyTorch, without --no-steps or a filter"
+        raise PyhybridError(f"{profile.path}: no steps of a training ({why})")
+    return found
 
 
 def _n_lacking(profile: Profile) -> int:

@@ -14,6 +14,7 @@ import pytest
 from support import TARGETS, Run, made_once
 
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.findings import findings
 from pyhybrid.views.steps import Step, find_steps
 
 pytestmark = [pytest.mark.version, pytest.mark.needs("torch")]
@@ -193,6 +194,27 @@ def test_the_slowest_and_why(pyhybrid: Callable[..., Run]) -> None:
     (waited_line,) = (line for line in lines if line.startswith("  step 30:"))
     assert "data +" in waited_line
     assert "the thread did not run" in waited_line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "rule", "says"),
+    [
+        ("loader", "loader", "20 steps is waiting for data, most of it in spin ("),
+        ("optimizer", "optimizer", "one parameter after the other (_single_tensor_adam ("),
+        ("syncs", "syncs", "20 steps is .item() or the like, most of it in count_right ("),
+        ("hook", "python in backward", "Python that it calls, most of it on_gradient ("),
+    ],
+)
+def test_findings(pyhybrid: Callable[..., Run], what: str, rule: str, says: str) -> None:
+    program = TARGETS / "planted_training.py"
+    path = {"PYTHONPATH": str(TARGETS)}
+    profile = pyhybrid("-q", "--format", "folded", program, what, env=path).profile()
+    of_training = {"loader", "optimizer", "syncs", "python in backward"}
+    found = {each.rule: each for each in findings(profile) if each.rule in of_training}
+    assert found.keys() == {rule}
+    assert says in found[rule].text
+    assert found[rule].share > (0.2 if rule == "syncs" else 0.5)
 
 
 @pytest.mark.slow

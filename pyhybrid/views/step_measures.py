@@ -1,0 +1,132 @@
+"""What findings measure of trainings: shares of the steps' time (steps.py), or of the backward
+pass.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from pyhybrid._profile import add_up, descend, take
+from pyhybrid.views.measures import Evidence, Measured
+from pyhybrid.views.phases import BACKWARD, frame_phases
+from pyhybrid.views.slow_steps import spans_of
+from pyhybrid.views.step_samples import StepSamples
+
+# 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
+# and what is to be left out.
+_BACKWARD, _PROGRAM, _LEFT_OUT = 1, 2, 3
+_FIRST_BELOW = bytes(
+    (int(kind == _BACKWARD), max(kind, 1) if kind <= _LEFT_OUT else 1, 3, 3)[above]
+    for above in range(4)
+    for kind in range(256)
+)
+_IS_1, _IS_2 = (bytes(state == which for state in range(256)) for which in (1, 2))
+
+
+def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """The rule's `phase` of the steps, and the function in which most of its samples are; with
+    `functions` where one of these ran, which is it then."""
+    steps, name = measured.steps, rule["phase"]
+    taken_ns = sum(step.phases.get(name, 0) for step in steps)
+    if not taken_ns:
+        return None
+    if patterns := rule.get("functions"):
+        frames, frame_of = measured.profile.frames, measured.frame
+        ran: Counter[int] = Counter()
+        for row in measured.profile.exact:
+            ran[frame_of[row.node]] += row.total_ns
+        among = {f: ns for f, ns in ran.items() if _matches(frames[f].name, patterns)}
+        if not among:
+            return None
+        function = measured.labels[max(among, key=among.__getitem__)]
+    else:
+        samples = StepSamples(measured.profile)
+        weights: Counter[int] = Counter()
+        for step in steps:
+            weights += samples.functions(step.thread, spans_of(step, name))
+        frame = samples.innermost(weights)
+        function = measured.labels[frame] if frame else "what does not run here"
+    return _of_steps(measured, taken_ns, sum(step.total_ns for step in steps), function)
+
+
+def _of_steps(measured: Measured, taken_ns: int, all_ns: int, function: str) -> Evidence:
+    return {
+        "share": taken_ns / (all_ns or 1),
+        "seconds": taken_ns / 1e9,
+        "steps": len(measured.steps),
+        "function": function,
+    }
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(name, each) for each in patterns)
+
+
+def syncs(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Of the samples in the steps those that wait for a device, or copy from it."""
+    if not measured.steps:
+        return None
+    samples = StepSamples(measured.profile)
+    weights: Counter[int] = Counter()
+    for step in measured.steps:
+        weights += samples.syncs(step.thread, [(step.begin_ns, step.end_ns)])
+    if not weights:
+        return None
+    all_ns = sum(samples.weight(s.thread, [(s.begin_ns, s.end_ns)]) for s in measured.steps)
+    frame = max(weights, key=weights.__getitem__)
+    function = measured.labels[frame] if frame else "native code"
+    return _of_steps(measured, weights.total(), all_ns, function)
+
+
+def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Of the backward pass what the program's Python functions take that it calls, and which of
+    them most; by events."""
+    profile = measured.profile
+    frames = profile.frames
+    backward = [f for f, each in frame_phases(profile).items() if each == BACKWARD]
+    if not backward:
+        return None
+    files = {str(frames[f].file) for f in backward}
+    python = {f.id: f.file or "" for f in frames.values() if f.kind == "python"}
+    kinds = {
+        number: _PROGRAM
+        for number, file in python.items()
+        if not any(_is_beside(file, each) for each in files)
+    }
+    kinds |= {f: _LEFT_OUT for f, file in python.items() if _matches(file, rule["left_out"])}
+    kinds |= dict.fromkeys(backward, _BACKWARD)
+    kinds |= {
+        f.id: _BACKWARD
+        for f in frames.values()
+        if f.kind == "native" and _matches(f.name, rule["engine"])
+    }
+    states = bytes(descend(measured.parent, measured.kinds(kinds, measured.frame), _FIRST_BELOW))
+    exact, n = profile.exact, measured.n_frames
+    of_row, state = take(measured.frame, exact.node), bytes(take(states, exact.node))
+    in_python = add_up(of_row, exact.total_ns, n, state.translate(_IS_2))
+    calls = add_up(of_row, exact.calls, n, state.translate(_IS_2))
+    all_ns = sum(add_up(of_row, exact.total_ns, n, state.translate(_IS_1))[f] for f in backward)
+    if not all_ns or not any(in_python):
+        return None
+    frame = max(range(n), key=in_python.__getitem__)
+    taken_ns = sum(in_python)
+    return {
+        "share": min(1.0, taken_ns / all_ns),
+        "seconds": taken_ns / 1e9,
+        "calls": calls[frame],
+        "function": measured.labels[frame],
+    }
+
+
+def _is_beside(file: str, engine: str) -> bool:
+    """Is it of the framework, where `engine` is in a folder of its own?"""
+    return file.startswith(os.path.join(os.path.dirname(os.path.dirname(engine)), ""))
+
+
+STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
+    "phase": phase,
+    "syncs": syncs,
+    "python_in_backward": python_in_backward,
+}
