@@ -79,7 +79,7 @@ def test_planted(pyhybrid: Callable[..., Run], what: str, rule: str, says: str) 
     [
         ("collection", "garbage collection", "is garbage collection", 0.6, "gc_collect"),
         (
-            *("allocation", "allocation", "in allocation.<locals>.<lambda> (planted.py:", 0.35),
+            *("allocation", "allocation", "most of it in allocate (planted.py:", 0.35),
             # With symbols of the C library, or by what it exports.
             r"(__libc_)?(malloc|calloc|free|realloc|_int_(malloc|free).*)$",
         ),

@@ -72,8 +72,13 @@ def page_faults():
     until(0.6, touch)
 
 
+def allocate():
+    for _ in range(100):
+        bytes(48 << 20)  # so much is always mapped and unmapped, and hardly touched
+
+
 def allocation():
-    until(1, lambda: [bytes(600) for _ in range(1000)])
+    until(1, allocate)
 
 
 def hand_over(taken, given, rounds):
