@@ -12,6 +12,7 @@ from pyhybrid.assemble import writer
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.exact_half import (
     Ticks,
+    backward_rows,
     exact_table,
     line_rows,
     unsampled_calls,
@@ -91,6 +92,8 @@ def assemble(
             f"the {merged:,} samples of the first {until_ns / 1e9:,.0f} s are sums, without their "
             "times (--max-timeline)"
         )
+    if reason := spool.meta.get("backward_off"):
+        notes.append(f"backward work is not told by module: {reason}")
     lost = {times.thread: times.n_lost for times in spool.call_times.values()}
     if any(lost.values()):
         notes.append(f"{sum(lost.values()):,} calls found no memory to be kept; their times count")
@@ -106,6 +109,7 @@ def assemble(
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact)
     writer.write(database, spool, frames, long, threads, lines)
+    writer.write_backward(database, backward_rows(spool, nodes))
     writer.write_calls(database, kept)
     drop_short(database, spool.meta.get("slower_than", []))
     writer.write_watched(database, spool, ticks, nodes)

@@ -18,7 +18,7 @@ from pyhybrid._profile import take
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.tables import Exact, Line
+from pyhybrid.profile_file.tables import Backward, Exact, Line
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.frame_words import LINE_LIMIT, NATIVE_LIMIT
 from pyhybrid.spool.records import Spool
@@ -143,3 +143,19 @@ def line_rows(spool: Spool, forest: Forest, tree: Tree) -> Iterator[Line]:
                 record[1] += n_ticks
         for (node, line), (hits, n_ticks) in sorted(records.items()):
             yield Line(spool.exact_threads[index], node, line, hits, ticks.span(n_ticks))
+
+
+def backward_rows(spool: Spool, nodes: dict[int, memoryview]) -> Iterator[Backward]:
+    """The work of autograd nodes; `nodes` are those of each thread's exact tree."""
+    ticks = Ticks(spool)
+    sums: dict[tuple[int, int, str], list[int]] = {}
+    for each in spool.later:
+        name = spool.later_names.get(each.name, "?")
+        where = (0, 0)
+        if each.node:
+            where = spool.exact_threads[each.thread], nodes[each.thread][each.node]
+        figures = sums.setdefault((*where, name), [0, 0])
+        figures[0] += each.calls
+        figures[1] += each.ticks
+    for key, (calls, n_ticks) in sorted(sums.items()):
+        yield Backward(*key, calls, ticks.span(n_ticks))

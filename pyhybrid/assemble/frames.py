@@ -13,7 +13,7 @@ from typing import Any
 
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.line_table import LineTable
-from pyhybrid.profile_file.tables import OBJECT, Frame
+from pyhybrid.profile_file.tables import BACKWARD, OBJECT, Frame
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
 from pyhybrid.spool.frame_words import (
     C_CALL_LIMIT,
@@ -26,6 +26,7 @@ from pyhybrid.spool.frame_words import (
     OFFSET_MASK,
     OFFSET_UNKNOWN,
     PSEUDO_LIMIT,
+    REGION_CAUSE,
     REGION_LIMIT,
 )
 from pyhybrid.spool.records import Code, Spool
@@ -165,6 +166,9 @@ class Frames:
             return self._pseudo(number) if named else self._nameless_kernel()
         said = self._spool.regions.get(number, f"region {number}")
         name, is_object, of_class = said.partition("\0")
+        if word & REGION_CAUSE:
+            columns = (None, None, None, None, None, name, BACKWARD)
+            return self._intern((BACKWARD, name), "region", f"backward of {name}", *columns)
         source = OBJECT if is_object else "region"
         return self._intern(
             ("region", said),

@@ -19,7 +19,7 @@ from pyhybrid.assemble.kept_calls import PARTIAL, RAISED, WEIGHT_SHIFT, KeptCall
 from pyhybrid.assemble.sample_counts import ThreadSamples
 from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.long_tables import LongTables
-from pyhybrid.profile_file.tables import Line, gil_name, stack_of, waits
+from pyhybrid.profile_file.tables import Backward, Line, gil_name, stack_of, waits
 from pyhybrid.pseudo import loss_name
 from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
 
@@ -243,6 +243,13 @@ def _whole_calls(thread: int) -> str:
         f"INSERT INTO call VALUES (?1,{PROCESS},{thread},?2,?3,?4,?4 - ?3,"
         f"{state} ELSE 'returned' END,NULL,nullif(?6, 0),1 << (?5 >> {WEIGHT_SHIFT}))"
     )
+
+
+def write_backward(database: sqlite3.Connection, rows: Iterable[Backward]) -> None:
+    """Add the work of autograd nodes."""
+    database.execute("BEGIN")
+    _insert(database, "backward", ((PROCESS, *r[:2], _clean(r.name), *r[3:]) for r in rows))
+    database.execute("COMMIT")
 
 
 def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:

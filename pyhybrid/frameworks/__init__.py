@@ -32,6 +32,9 @@ def watch(native: ModuleType, objects: bool, steps: bool, compilers: bool) -> No
         from pyhybrid.frameworks import torch
 
         tell(torch.method_in(code), code.co_filename)
+        package = torch.package_that_runs() if objects else None
+        if package is not None:
+            native.await_end(package, lambda: torch.link_backward(native))
 
     loaded = sys.modules.get(TORCH_MODULE)
     if loaded is None:
@@ -40,6 +43,8 @@ def watch(native: ModuleType, objects: bool, steps: bool, compilers: bool) -> No
     from pyhybrid.frameworks import torch
 
     tell(torch.method_of(loaded), str(loaded.__file__))
+    if objects:
+        torch.link_backward(native)
 
 
 def told() -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""PyTorch: modules of a model, phases of a step, compiles.  All names are in torch.toml.
+"""PyTorch: modules of a model, backward work, phases of a step, compiles.
 
-Imports nothing of the framework's, and runs nothing of the program's.
+All names are in torch.toml.  Imports nothing of the framework's, and runs nothing of the program's.
 """
 
+import json
 import os
 import sys
 import time
@@ -10,8 +11,10 @@ import tomllib
 from collections import deque
 from functools import cache
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
+
+_PACKAGE = "torch"
 
 
 @cache
@@ -92,6 +95,52 @@ def _facts(record: dict[str, Any], names: dict[str, Any], since_ns: int) -> dict
     return facts | {
         key: value * 1000 - since_ns for key, value in moments.items() if type(value) is int
     }
+
+
+def package_that_runs() -> CodeType | None:
+    """The code of the package's own module, where that is being imported on this thread."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == _PACKAGE and frame.f_code.co_name == "<module>":
+            return frame.f_code
+        frame = frame.f_back
+    return None
+
+
+def link_backward(native: ModuleType) -> None:
+    """From now on each autograd node is linked to the call that made it; else the profile says why
+    not."""
+    try:
+        reason = _link(vars(sys.modules[_PACKAGE]))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    if reason:
+        native.write_meta(json.dumps({"backward_off": reason}).encode())
+
+
+def _link(torch: dict[str, Any]) -> str | None:
+    """None, or why nodes cannot be linked.  It is proven by some that are made here."""
+    from pyhybrid import _torch
+
+    names = tables()["backward"]
+    path = Path(torch["__file__"]).parent / names["library"]
+    if missing := _torch.look(str(path)):
+        return f"libtorch has no {missing}"
+    numbers = []
+    try:
+        with torch["enable_grad"]():
+            one = torch["ones"]((), device="cpu", requires_grad=True)
+            gradient = torch["ones"]((), device="cpu")
+            with torch["autograd"].profiler.record_function("pyhybrid"):
+                pass
+            for _ in range(names["nodes"]):
+                node = (one * one).grad_fn
+                _torch.made()
+                numbers.append(node._sequence_nr())
+                node(gradient)
+    finally:
+        reason = _torch.link(tuple(numbers))
+    return f"not proven: {reason}" if reason else None
 
 
 def is_plumbing(file: str, name: str) -> bool:

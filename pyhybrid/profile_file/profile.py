@@ -27,6 +27,7 @@ from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.fork_guard import in_sqlite
 from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.tables import (
+    Backward,
     Call,
     CallTime,
     Chunk,
@@ -225,6 +226,13 @@ class Profile:
         sql = f"SELECT {', '.join(Exact._fields)} FROM exact ORDER BY process, thread, node"
         table.add(list(self._columns(sql, "IIqqqqqq")))
         return table
+
+    @_table
+    def backward(self) -> list[Backward]:
+        """Calls and times of autograd nodes, by the call path that made them."""
+        columns = ", ".join(Backward._fields)
+        sql = f"SELECT {columns} FROM backward ORDER BY thread, node, name"
+        return [Backward(*row) for row in self.query(sql)] if self._has("backward") else []
 
     def _has(self, table: str) -> bool:
         """Is it in the file?  Tables of schema.OLDEST always are."""

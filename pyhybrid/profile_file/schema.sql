@@ -56,8 +56,8 @@ CREATE TABLE segment (
     module INTEGER NOT NULL REFERENCES module, start INTEGER NOT NULL, size INTEGER NOT NULL,
     file_offset INTEGER NOT NULL, flags INTEGER NOT NULL);
 
--- A function.  kind: python, native, kernel, pseudo, or region (pyhybrid.region, or an object: a
--- PyTorch module of a model, whose name is its path).  Python functions are one by (name, file, line),
+-- A function.  kind: python, native, kernel, pseudo, or region (pyhybrid.region; an object: a PyTorch module of a
+-- model, whose name is its path; or the backward work for one).  Python functions are one by (name, file, line),
 -- native ones by (module's path and build-id, address), code in no module by address.
 CREATE TABLE frame (
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL,
@@ -68,10 +68,11 @@ CREATE TABLE frame (
                                           -- and of the kernel: absolute (64 bits with sign)
     symbol TEXT,                          -- native, kernel: the name as it stands in the table; exported data:
                                           -- an object's name and the place in it (exported_data.py);
-                                          -- pseudo: which, as a word (pseudo.py); an object: its class
+                                          -- pseudo: which, as a word (pseudo.py); an object: its class;
+                                          -- backward work: the path of the object
     source TEXT NOT NULL,                 -- code, symtab, debug file, debugdata, dynsym, plt, exported data, method table,
                                           -- role (starts.py), fde, jit map, jitdump (jit_maps.py), kallsyms, none,
-                                          -- pseudo, region; object: of an object's region
+                                          -- pseudo, region; object: of an object's region; backward
     python_name TEXT);                    -- native: by which Python reaches it (torch._C._nn.linear), as the
                                           -- interpreter's method tables said when the program ended
 
@@ -107,6 +108,15 @@ CREATE TABLE exact (
     raised INTEGER NOT NULL, seeded INTEGER NOT NULL,
     total_ns INTEGER NOT NULL, self_ns INTEGER NOT NULL,
     PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
+
+-- The backward pass of PyTorch: how often autograd nodes ran, and how long, by the call path that made them, on the
+-- thread that did.  self_ns is wall time without the nodes that ran within (of a checkpoint); on a GPU it is that of launching.
+-- thread, node 0: of nodes of which it is not known, and of those that accumulate gradients, which no call makes.
+CREATE TABLE backward (
+    process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL, node INTEGER NOT NULL,
+    name TEXT NOT NULL, -- of the autograd node: AddmmBackward0
+    calls INTEGER NOT NULL, self_ns INTEGER NOT NULL,
+    PRIMARY KEY (process, thread, node, name)) WITHOUT ROWID;
 
 -- Single calls of the functions chosen with -t and --keep, and of regions.  A generator's or coroutine's call lies
 -- between its first begin and its last end, in several turns, and busy_ns is the time of these.  state: returned,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pyhybrid.spool.layout import GIL_SHIFT, STACK_MASK, WAITS
 
 OBJECT = "object"  # the source of a frame that is an object with a path: a module of a model
+BACKWARD = "backward"  # of one that stands above the backward work for such an object
 GIL = ("neither", "held", "waiting", "neither")  # what a thread has to do with the GIL, by number
 
 
@@ -98,6 +99,11 @@ class Frame:
         return self.kind == "region" and self.source == OBJECT
 
     @property
+    def is_backward(self) -> bool:
+        """Backward work for an object stands below it; `symbol` is that one's path."""
+        return self.kind == "region" and self.source == BACKWARD
+
+    @property
     def is_nameless(self) -> bool:
         """Native code of which neither a symbol nor the interpreter tells a name."""
         return self.kind == "native" and self.symbol is None and self.python_name is None
@@ -152,6 +158,17 @@ class Exact(NamedTuple):
     raised: int
     seeded: int
     total_ns: int
+    self_ns: int
+
+
+class Backward(NamedTuple):
+    """Work of the backward pass for a path: the table `backward`; thread, node 0: not known
+    for which."""
+
+    thread: int
+    node: int
+    name: str
+    calls: int
     self_ns: int
 
 

@@ -10,7 +10,7 @@ FIRST_LINE = 3  # modules with most time of their own, in the first line
 
 
 def model_lines(model: ModelFigures, by_class: bool = False) -> Iterator[str]:
-    """The lines: calls and exact times of the forward pass, and shares of its samples."""
+    """The lines: calls and exact times of both passes, and shares of the forward pass's samples."""
     most = sorted(model.modules, key=_own)[:FIRST_LINE]
     what = "class" if by_class else "module"
     yield "most of its own: " + ", ".join(
@@ -19,7 +19,11 @@ def model_lines(model: ModelFigures, by_class: bool = False) -> Iterator[str]:
     if model.weight_ns:
         share = model.forward_weight_ns / model.weight_ns
         yield f"in modules: {share:.1%} of the samples, of which these are shares"
-    yield f"   forward         own       calls  samples  native  {what}"
+    if model.exact_backward_ns:
+        all_ns, other = model.exact_backward_ns, model.exact_other_backward_ns
+        yield f"backward pass: {all_ns / 1e9:.3f} s, {other / all_ns:.1%} of it for no module"
+    backward = "    backward" if model.exact_backward_ns else ""
+    yield f"   forward         own{backward}       calls  samples  native  {what}"
     if by_class:
         for each in sorted(model.modules, key=_own):
             yield _figures(model, each) + _label(each, by_class)
@@ -71,10 +75,12 @@ def _own_text(model: ModelFigures, each: ModuleFigures) -> str:
 
 
 def _figures(model: ModelFigures, each: ModuleFigures) -> str:
-    exact = " " * 34
+    times = [each.exact_total_ns, each.exact_own_ns]
+    if model.exact_backward_ns:
+        times.append(each.exact_backward_ns)
+    exact = " " * (12 * len(times) + 10)
     if each.calls or each.exact_total_ns:
-        total, own = each.exact_total_ns / 1e9, each.exact_own_ns / 1e9
-        exact = f"{total:8.3f} s  {own:8.3f} s  {each.calls:10,}"
+        exact = "".join(f"{time / 1e9:8.3f} s  " for time in times) + f"{each.calls:10,}"
     shares = " " * 15
     if model.forward_weight_ns:
         weights = each.weight_ns, each.native_weight_ns

@@ -22,6 +22,7 @@ from pyhybrid.spool.records import (
     Counters,
     End,
     Events,
+    Later,
     Module,
     Spool,
     Sum,
@@ -268,6 +269,17 @@ def _merged(spool: Spool, body: memoryview) -> None:
     (spool.merged_before,) = form.MERGED_HEAD.unpack_from(body)
 
 
+def _later(spool: Spool, body: memoryview) -> None:
+    n, _ = form.LATER_HEAD.unpack_from(body)
+    rows = body[form.LATER_HEAD.size :][: n * form.LATER_SUM.size]
+    spool.later += map(Later._make, form.LATER_SUM.iter_unpack(rows))
+
+
+def _later_name(spool: Spool, body: memoryview) -> None:
+    number, _ = form.LATER_NAME_HEAD.unpack_from(body)
+    spool.later_names[number] = _name(body[form.LATER_NAME_HEAD.size :])
+
+
 def _end(spool: Spool, body: memoryview) -> None:
     spool.end = End(*form.END_HEAD.unpack_from(body))
 
@@ -299,5 +311,7 @@ DECODERS: dict[int, Callable[[Spool, memoryview], None]] = {
     form.SAMPLE_SEGMENT: _sample_segment,
     form.SUMS: _sums,
     form.MERGED: _merged,
+    form.LATER: _later,
+    form.LATER_NAME: _later_name,
     form.END: _end,
 }

@@ -7,7 +7,7 @@ multiple of 8; with REPLACED it is two halves, each HALF (length, check, round) 
 import struct
 
 MAGIC = b"PYHSPOOL"
-VERSION = 7
+VERSION = 8
 MARK = 0x6C6F6F70
 REPLACED = 1 << 31
 
@@ -17,7 +17,7 @@ REPLACED = 1 << 31
 )
 EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
 EVENTS, CALLS, CALL_TIMES, C_FUNCTION, FUNCTION_NAME, CODE_FACTS = range(17, 23)
-SAMPLE_SEGMENT, SUMS, MERGED, WATCHED = range(23, 27)
+SAMPLE_SEGMENT, SUMS, MERGED, WATCHED, LATER, LATER_NAME = range(23, 29)
 
 HEADER = struct.Struct("<8sIIQ")
 RECORD = struct.Struct("<IIII")
@@ -42,6 +42,9 @@ EXACT_COUNTERS_HEAD = struct.Struct("<IIII")
 EXACT_COUNT = struct.Struct("<IIQQQQ")
 CLOCK_HEAD = struct.Struct("<QQQQ")
 REGION_HEAD = struct.Struct("<II")
+LATER_HEAD = struct.Struct("<II")
+LATER_SUM = struct.Struct("<IIIIQ")
+LATER_NAME_HEAD = struct.Struct("<II")
 C_FUNCTION_HEAD = struct.Struct("<Q")
 FUNCTION_NAME_HEAD = struct.Struct("<Q")
 

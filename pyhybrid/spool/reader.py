@@ -26,6 +26,10 @@ def _keep_whole(spool: Spool) -> None:
     for thread, first_id, rows in spool.counted:
         spool.n_damaged += exact_counts(spool.exact_counts[thread], first_id, rows)
     spool.counted.clear()
+    spool.later = [
+        each if each.node < known.get(each.thread, 0) else each._replace(thread=0, node=0)
+        for each in spool.later
+    ]
     times = {at: each for at, each in spool.call_times.items() if 0 < at[1] < known.get(at[0], 0)}
     spool.n_damaged += len(spool.call_times) - len(times)
     spool.call_times = times

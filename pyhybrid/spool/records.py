@@ -109,6 +109,16 @@ class Events:
     words: memoryview
 
 
+class Later(NamedTuple):
+    """Work that was done later for a node of a thread, in ticks; thread 0: not known for which."""
+
+    thread: int
+    node: int
+    name: int
+    calls: int
+    ticks: int
+
+
 class CallTimes(NamedTuple):
     """Durations of a node's calls, in ticks: buckets as in src/trace/kept_calls.h."""
 
@@ -146,6 +156,8 @@ class Spool:
     meta: dict[str, Any] = field(default_factory=dict)
     modules: dict[int, Module] = field(default_factory=dict)
     codes: dict[int, Code] = field(default_factory=dict)
+    later: list[Later] = field(default_factory=list)
+    later_names: dict[int, str] = field(default_factory=dict)
     threads: dict[int, Thread] = field(default_factory=dict)
     parents: "array[int]" = field(default_factory=lambda: array("I", [0]))
     words: "array[int]" = field(default_factory=lambda: array("Q", [0]))

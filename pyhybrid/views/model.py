@@ -2,8 +2,8 @@
 
 A module is known by its path, `LM.layers.2.mlp`; around it may be wrappers, which have the same.
 `total` is what ran below it: where it called itself, the outermost calls'; `own` is what no module
-below it took, and `native` the part of that in C, C++ and the kernel.  Calls and times are exact,
-weights are those of samples.  The backward pass runs below no module.
+below it took, and `native` the part of that in C, C++ and the kernel; `backward` is the work of the
+autograd nodes that were made below it.  Calls and times are exact, weights are those of samples.
 """
 
 from array import array
@@ -31,6 +31,8 @@ class ModuleFigures:
     calls: int
     exact_total_ns: int
     exact_own_ns: int
+    exact_backward_ns: int
+    exact_own_backward_ns: int
     weight_ns: int
     own_weight_ns: int
     native_weight_ns: int
@@ -38,11 +40,16 @@ class ModuleFigures:
 
 @dataclass(slots=True)
 class ModelFigures:
-    """All of them, the weight of all samples of the program, and of those below modules."""
+    """All of them, the weight of all samples of the program, and of those below modules.
+
+    Of the backward pass: its time, and that of its part for no module.
+    """
 
     modules: list[ModuleFigures]
     weight_ns: int
     forward_weight_ns: int
+    exact_backward_ns: int
+    exact_other_backward_ns: int
 
 
 def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
@@ -65,7 +72,13 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
         figures = (int(column[number]) for column in sums.columns)
         found.append(ModuleFigures(name, " in ".join(classes), len(paths), *figures))
     found = [each for each in found if each.calls or each.exact_total_ns or each.weight_ns]
-    return ModelFigures(found, sums.weight_ns, sum(each.own_weight_ns for each in found))
+    return ModelFigures(
+        found,
+        sums.weight_ns,
+        sum(each.own_weight_ns for each in found),
+        sums.backward_ns,
+        sums.backward_ns - sum(each.exact_own_backward_ns for each in found),
+    )
 
 
 _Groups = dict[str, tuple[int, list[Frame]]]
@@ -102,6 +115,10 @@ class _Sums:
                 weight[node] += row.weight_ns
                 native[node] += row.weight_ns * is_native[node]
         self.weight_ns = sum(weight) - weight[0]
+        backward = array("q", bytes(8 * n))
+        for work in profile.backward:
+            backward[tree.of_node[work.node]] += work.self_ns
+        self.backward_ns = sum(backward)
         exact, of_row = profile.exact, take(tree.of_node, profile.exact.node)
         is_own_row = take(_is_object(profile), take(profile.nodes.frame, exact.node))
         calls = add_up(of_row, exact.calls, n, is_own_row)
@@ -114,6 +131,8 @@ class _Sums:
             add_up(group, calls, n_groups, where),
             add_up(group, total, n_groups, where),
             add_up(group, own, n_groups, marked),
+            add_up(group, inclusive(tree.parent, backward), n_groups, where),
+            add_up(of_node, backward, n_groups),
             add_up(group, inclusive(tree.parent, weight), n_groups, where),
             add_up(of_node, weight, n_groups),
             add_up(of_node, native, n_groups),

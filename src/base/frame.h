@@ -14,7 +14,8 @@
  *   PYTHON       raw:       60..24 number, 23..0 instruction offset
  *                canonical: 55..24 code index, 23..0 instruction offset
  *   PSEUDO       7..0 enum pseudo
- *   REGION       31..0 number of a named region (spool.h, SPOOL_REGION)
+ *   REGION       31..0 number of a named region (spool.h, SPOOL_REGION), 32 an object's (instance_table.h), 33 work that is
+ *                done later for it (causes.h)
  *   C_CALL       as NATIVE: the start of a C function that a Python function called, by the events;
  *                in the exact half's trees only
  *   LINE         31..0 line number; only below a Python node of the exact half (call_tree.h)
@@ -107,6 +108,19 @@ static inline uint64_t frame_region(uint32_t number)
     return PYH_TAG_REGION << PYH_TAG_SHIFT | number;
 }
 
+#define PYH_REGION_OBJECT (1ull << 32)
+#define PYH_REGION_CAUSE (1ull << 33)
+
+static inline uint64_t frame_object(uint32_t number)
+{
+    return frame_region(number) | PYH_REGION_OBJECT;
+}
+
+static inline uint64_t frame_cause(uint32_t number)
+{
+    return frame_region(number) | PYH_REGION_CAUSE;
+}
+
 static inline uint64_t frame_line(uint32_t line)
 {
     return PYH_TAG_LINE << PYH_TAG_SHIFT | line;
@@ -132,6 +146,11 @@ static inline uint64_t frame_key(uint64_t word)
 static inline unsigned frame_tag(uint64_t word)
 {
     return (unsigned)(word >> PYH_TAG_SHIFT);
+}
+
+static inline int frame_is_object(uint64_t word)
+{
+    return frame_tag(word) == PYH_TAG_REGION && word & PYH_REGION_OBJECT;
 }
 
 #endif

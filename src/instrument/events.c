@@ -8,6 +8,7 @@
 #include "emitted.h"
 #include "filter.h"
 #include "instrument.h"
+#include "later.h"
 #include "lines.h"
 #include "native_region.h"
 #include "shadow.h"
@@ -282,6 +283,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
         atomic_store(&exact_current, x);
         if (!set_events(monitoring, true)) {
             emit_on_change(on_wanted);
+            later_start();
             return tool_id;
         }
     }
@@ -328,6 +330,7 @@ int instrument_resume(void)
     if (!x || !monitoring)
         return 0;
     x->start_ticks = exact_ticks(x);
+    origins_skip(x);
     paused = NULL;
     int changed = hear(x, monitoring);
     atomic_store(&exact_current, x);
@@ -390,6 +393,7 @@ void instrument_stop(void)
         switch_off(monitoring);
     atomic_store(&exact_current, NULL);
     native_region_settle();
+    later_stop();
     paused = NULL;
     idle = false;
     shadow_close_all(x, now);
@@ -413,6 +417,7 @@ void instrument_forget(void)
 void instrument_after_fork_child(void)
 {
     exact_after_fork_child();
+    later_after_fork_child();
     native_region_after_fork_child();
     emit_after_fork_child();
     usage_stop();

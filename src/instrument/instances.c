@@ -11,7 +11,7 @@
 #define CALLERS_MAX 8     /* between a method and what is called for its object */
 #define ENCLOSING_MAX 256 /* frames that are looked at for the object in which one runs */
 
-static PyObject *methods, *children, *wrappers, *awaited, *on_found;
+static PyObject *methods, *children, *wrappers, *awaited, *on_found, *on_loaded;
 static PyObject *roots; /* a dict: the names of roots that are alive */
 static uint32_t n_walks;
 
@@ -133,7 +133,7 @@ static bool add(PyObject *o, PyObject *path, bool is_root)
     i->weak = weak;
     i->path = Py_NewRef(path);
     i->is_root = is_root;
-    atomic_store(&i->word, frame_region(region));
+    atomic_store(&i->word, frame_object(region));
     return true;
 }
 
@@ -344,10 +344,44 @@ int instances_code_runs(PyObject *code)
     return 0;
 }
 
+bool instances_await_end(PyObject *code, PyObject *loaded)
+{
+    struct exact *x = atomic_load(&exact_current);
+    struct exact_thread *t = x && exact_mine.generation == x->generation ? exact_mine.thread : NULL;
+    for (uint32_t i = t ? t->depth : 0; i--;) {
+        struct exact_frame *f = &t->stack[i];
+        if (frame_tag(f->node->word) != PYH_TAG_FUNCTION || !(f->flags & EXACT_RECORDED) ||
+            FRAME_CODE((const frame_t *)f->frame) != (uint64_t)code)
+            continue;
+        f->flags |= EXACT_AWAITED;
+        Py_XSETREF(on_loaded, Py_NewRef(loaded));
+        return true;
+    }
+    return false;
+}
+
+void instances_are_loaded(void)
+{
+    PyObject *loaded = on_loaded;
+    on_loaded = NULL;
+    if (!loaded)
+        return;
+    PyObject *error = PyErr_GetRaisedException();
+    shadow_enter();
+    PyObject *result = PyObject_CallNoArgs(loaded); /* a callback's: without events */
+    shadow_leave();
+    Py_DECREF(loaded);
+    if (!result)
+        PyErr_Clear();
+    Py_XDECREF(result);
+    PyErr_SetRaisedException(error);
+}
+
 void instances_clear(void)
 {
     PyObject *error = PyErr_GetRaisedException();
     instances_await(NULL, NULL);
+    Py_CLEAR(on_loaded);
     atomic_store(&instance_method, 0);
     struct instance *i;
     for (uint32_t at = 0; (i = instance_at(at)); at++)

@@ -27,6 +27,11 @@ void instances_clear(void);
 void instances_await(PyObject *file, PyObject *found);
 int instances_code_runs(PyObject *code);
 
+/* Once the function or Python module that runs `code` just now on the calling thread has returned, `loaded()` is called.  False:
+ * none runs it. */
+bool instances_await_end(PyObject *code, PyObject *loaded);
+void instances_are_loaded(void);
+
 /* The code object is about to be freed, or just made. */
 void instances_forget_code(uint64_t code);
 

@@ -9,6 +9,7 @@
 #include "launcher.h"
 #include "lines.h"
 #include "native_path.h"
+#include "origins.h"
 #include "region_stack.h"
 #include "regions.h"
 #include "shadow_stack.h"
@@ -289,7 +290,8 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
         return false;
     uint32_t depth = t->depth;
     struct exact_frame *top = &t->stack[depth - 1];
-    if (!LIKELY(depth && depth != t->capacity && (uint64_t)f->previous == top->frame &&
+    if (!LIKELY(!origins_moved(t) && depth && depth != t->capacity &&
+                (uint64_t)f->previous == top->frame &&
                 (top->flags & (EXACT_RECORDED | EXACT_IN_C | EXACT_OPAQUE)) == EXACT_RECORDED) ||
         (regions_mine && (!is_call || is_generator((const PyCodeObject *)code))))
         return false;
@@ -327,6 +329,8 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
         region_forget(x, f);
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
+        if (!LIKELY(!origins_moved(t)))
+            origins_note(t);
         const struct exact_frame *top = &t->stack[t->depth - 1];
         struct exact_node *parent;
         uint64_t entry;
@@ -434,7 +438,7 @@ static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
         return false;
     uint32_t depth = t->depth;
     const struct exact_frame *top = &t->stack[depth - 1];
-    if (!LIKELY(depth > 1 && (uint64_t)f == top->frame && ends_as_usual(top) &&
+    if (!LIKELY(!origins_moved(t) && depth > 1 && (uint64_t)f == top->frame && ends_as_usual(top) &&
                 !(top[-1].flags & (EXACT_LINKED | EXACT_LEFT))))
         return false;
     shadow_enter();
@@ -460,13 +464,17 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
         return false;
     }
     struct exact_thread *t = shadow_record(x);
+    bool awaited = false;
     if (LIKELY(t)) {
+        if (!LIKELY(!origins_moved(t)))
+            origins_note(t);
         const struct exact_frame *top = &t->stack[t->depth - 1];
         if (LIKELY(t->depth && (uint64_t)f == top->frame && ends_as_usual(top)) ||
             unwind_to(x, t, f, how, now)) {
             if (how == RAISED && !exact_is_own(t->stack[t->depth - 1].node))
                 atomic_fetch_add_explicit(&t->stack[t->depth - 1].node->raised, 1,
                                           memory_order_relaxed);
+            awaited = how == RETURNED && t->stack[t->depth - 1].flags & EXACT_AWAITED;
             pop(x, t, now, how);
             if (t->depth && t->stack[t->depth - 1].flags & EXACT_LINKED)
                 pop_linked(x, t, code, how, now);
@@ -475,6 +483,8 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
         }
     }
     shadow_leave();
+    if (awaited)
+        instances_are_loaded();
     return true;
 }
 

@@ -71,14 +71,30 @@ static bool is_handler(const struct join_input *in, size_t i, size_t entry)
            entry < in->chain->n_entries && in->chain->anchors[entry] < caller->cfa;
 }
 
+/* For what the native frame that ends at `cfa` works.  `*cause`: those that are further out, and it, or that are left. */
+static void emit_causes(struct output *o, const struct causes *c, uint32_t *cause, uint64_t cfa)
+{
+    for (; *cause && c->at[*cause - 1].address < cfa; --*cause)
+        if (c->at[*cause - 1].word)
+            emit(o, c->at[*cause - 1].word);
+}
+
+static uint32_t n_causes(const struct causes *c)
+{
+    uint32_t n = c ? atomic_load_explicit(&c->n, memory_order_relaxed) : 0;
+    return n < CAUSES_MAX ? n : CAUSES_MAX;
+}
+
 size_t join_stack(const struct join_input *in, uint64_t *out, size_t max)
 {
     const struct py_chain *chain = in->chain;
     struct output o = {out, 0, max};
     size_t python = 0, entry = 0;
+    uint32_t cause = n_causes(in->causes);
     for (size_t i = 0; i < in->n_native; i++) {
         const struct native_frame *f = &in->native[i];
         size_t entries_before = entry;
+        emit_causes(&o, in->causes, &cause, f->cfa);
         if (f->flags)
             emit(&o, frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
         for (; entry < chain->n_entries && chain->anchors[entry] < f->cfa; entry++)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "causes.h"
 #include "pyframe.h"
 #include "regions.h"
 #include "unwind.h"
@@ -22,6 +23,7 @@ struct join_input {
     const struct py_chain *chain;
     const uint64_t *python;        /* frame words of chain->frames */
     const struct regions *regions; /* that the thread is in; NULL: none */
+    const struct causes *causes;   /* for what it works; NULL: nothing */
     bool to_root;                  /* with those of the thread itself, outermost */
     const struct py_layout *layout;
 };

@@ -18,6 +18,7 @@
 #include "native_region.h"
 #include "native_tools.h"
 #include "region.h"
+#include "later.h"
 #include "leave.h"
 #include "listener.h"
 #include "loader_lock.h"
@@ -483,6 +484,18 @@ static PyObject *tell_opaque(PyObject *self, PyObject *names)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(await_end_doc, "await_end(code: CodeType, loaded: Callable[[], object]) -> bool\n\n"
+                            "Call it once this code, which runs now, has returned (instances.h).");
+
+static PyObject *await_end(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *code, *loaded;
+    if (!PyArg_ParseTuple(args, "OO", &code, &loaded))
+        return NULL;
+    return PyBool_FromLong(instances_await_end(code, loaded));
+}
+
 PyDoc_STRVAR(run_file_doc,
              "run_file(path: bytes | None) -> bool\n\n"
              "Run a script, or standard input, in `__main__` as the interpreter does.\n"
@@ -533,6 +546,7 @@ static PyMethodDef methods[] = {
     {"watch_calls", watch_calls, METH_VARARGS, watch_calls_doc},
     {"tell_opaque", tell_opaque, METH_O, tell_opaque_doc},
     {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
+    {"await_end", await_end, METH_VARARGS, await_end_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},
     {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,
      run_command_doc},
@@ -563,6 +577,11 @@ void pyhybrid_listener(pyhybrid_listen_call *listen)
 static int exec_module(PyObject *module)
 {
     if (PyModule_AddFunctions(module, end_methods) || window_add_type(module))
+        return -1;
+    PyObject *later = PyCapsule_New((void *)&later_api, LATER_CAPSULE, NULL);
+    int failed = later ? PyModule_AddObjectRef(module, LATER_CAPSULE, later) : -1;
+    Py_XDECREF(later);
+    if (failed)
         return -1;
     native_region_init(&region_session);
     return region_add_type(module, &region_session);

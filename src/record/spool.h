@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 7
+#define SPOOL_VERSION 8
 #define SPOOL_MARK 0x6c6f6f70u /* "pool" */
 #define SPOOL_REPLACED 0x80000000u
 
@@ -83,9 +83,11 @@ enum spool_type {
     SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
     SPOOL_CODE_FACTS,    /* struct spool_code_facts, texts in UTF-8, each with a zero at its end */
     SPOOL_SAMPLE_SEGMENT, /* struct spool_segment_head, records, zeros: it is filled bit by bit, and used again */
-    SPOOL_SUMS,    /* struct spool_sums, struct spool_sum[n]; replaced */
-    SPOOL_MERGED,  /* struct spool_merged; replaced */
-    SPOOL_WATCHED, /* struct spool_calls, struct watched_call[] (watched_calls.h) */
+    SPOOL_SUMS,       /* struct spool_sums, struct spool_sum[n]; replaced */
+    SPOOL_MERGED,     /* struct spool_merged; replaced */
+    SPOOL_WATCHED,    /* struct spool_calls, struct watched_call[] (watched_calls.h) */
+    SPOOL_LATER,      /* struct spool_later, struct later_sum[n] (later.h); replaced */
+    SPOOL_LATER_NAME, /* struct spool_later_name, name in UTF-8 */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -272,6 +274,16 @@ struct spool_clock {                /* ticks of the exact half's clock, and CLOC
 
 /* A name that frame words refer to; an object's: its path, a NUL, its class. */
 struct spool_region {
+    uint32_t number;
+    uint32_t pad;
+};
+
+struct spool_later { /* work that was done later for nodes of threads */
+    uint32_t n;
+    uint32_t pad;
+};
+
+struct spool_later_name { /* of such work */
     uint32_t number;
     uint32_t pad;
 };

@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "call_tree.h"
 #include "trace_counters.h"
+#include "trace_later.h"
 #include "trace_log.h"
 #include "frame.h"
 #include "map.h"
@@ -21,7 +22,6 @@ struct trace_drain {
     struct trace_log log;
     trace_drain_number *number;
     void *number_arg;
-    uint32_t n_threads;
     /* Records being made.  Not on the stack: sampler_pause runs on one of the program's. */
     struct {
         struct spool_exact_nodes head;
@@ -29,6 +29,7 @@ struct trace_drain {
     } part;
     uint64_t nodes[CHUNK];
     struct trace_counters counters;
+    struct trace_later later;
     struct spool_clock clock;
     struct spool_place clock_place;
 };
@@ -54,6 +55,7 @@ void trace_drain_free(struct trace_drain *d)
         return;
     trace_log_free(&d->log);
     trace_counters_free(&d->counters);
+    trace_later_free(&d->later);
     map_memory_free(d, sizeof *d);
 }
 
@@ -127,7 +129,7 @@ static void announce(struct trace_drain *d, struct exact_thread *t)
 {
     if (t->index)
         return;
-    t->index = ++d->n_threads;
+    t->index = (uint32_t)t->serial;
     struct spool_exact_thread record = {t->index, d->number(d->number_arg, t)};
     spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, t->name, strlen(t->name));
 }
@@ -180,6 +182,7 @@ void trace_drain_write(struct trace_drain *d, const struct registry *r, bool las
         if (!is_done || !exact_remove_thread(x, before, t))
             before = t;
     }
+    trace_later_write(&d->later, d->spool);
     if (last)
         trace_log_end(&d->log, d->spool);
 }

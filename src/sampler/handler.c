@@ -263,6 +263,7 @@ static size_t walk_in_room(struct session *s, struct thread *t, ucontext_t *cont
                             .chain = &t->chain,
                             .python = t->room.python,
                             .regions = regions_mine,
+                            .causes = causes_mine,
                             .to_root = !top,
                             .layout = &s->layout};
     in.n_native = walk_native(s, t, context, regs, &in.end);

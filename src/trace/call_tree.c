@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "map.h"
+#include "origins.h"
 #include "path_memo.h"
 #include "records.h"
 
@@ -169,6 +170,7 @@ static struct exact_thread *new_thread(struct exact *x)
     t->children = block->children;
     t->chunk[0] = block->nodes;
     t->events.last = t->events_ticks = x->start_ticks;
+    origins_begin_thread(t);
     if (x->turns & TURNS_LOGGED &&
         !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
         free_thread(t);

@@ -61,10 +61,11 @@ enum exact_frame_flags {
         8, /* each call of it is kept or watched; its open call, if it has one, is in the upper half */
     EXACT_LEFT =
         16, /* a region that ends, not only its turn; a native one, when what is above it has ended */
-    EXACT_LINES = 32,   /* its lines are recorded, too: exact_thread.line */
-    EXACT_IN_C = 64,    /* it waits for a C function: c_calls[] of its place in the stack */
-    EXACT_NATIVE = 128, /* a region that native code pushed */
-    EXACT_OPAQUE = 256, /* what it calls is not counted: exact_thread.opaque */
+    EXACT_LINES = 32,    /* its lines are recorded, too: exact_thread.line */
+    EXACT_IN_C = 64,     /* it waits for a C function: c_calls[] of its place in the stack */
+    EXACT_NATIVE = 128,  /* a region that native code pushed */
+    EXACT_OPAQUE = 256,  /* what it calls is not counted: exact_thread.opaque */
+    EXACT_AWAITED = 512, /* its end is wanted: instances_await_end */
 };
 #define EXACT_CALL_SHIFT 32
 
@@ -149,6 +150,10 @@ struct exact_thread {
     uint64_t opaque;     /* the frame of the function whose callees are not counted; 0: none runs */
     uint32_t n_moving;   /* native regions that are to stand on another function (region_stack.h) */
     uint64_t underflows; /* ends of functions whose begin was not seen */
+    const uint64_t
+        *counter; /* origins.h: a counter of a library's, and what it was at the last event */
+    uint64_t seen;
+    struct origin_ring *origins; /* NULL: none yet */
 
     struct exact_node root; /* id 0 */
     struct exact_node *chunk[EXACT_CHUNKS];

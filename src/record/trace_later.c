@@ -1,0 +1,44 @@
+#include "trace_later.h"
+
+#include <string.h>
+
+#include "map.h"
+
+struct trace_later_block {
+    struct spool_place place;
+    uint64_t calls; /* of the rows in the spool */
+};
+
+void trace_later_free(struct trace_later *l)
+{
+    map_memory_free(l->blocks, l->blocks_bytes);
+}
+
+/* Before the rows that have them. */
+static void write_names(struct trace_later *l, struct spool *s)
+{
+    for (const char *name; (name = later_name(l->n_named + 1)); l->n_named++) {
+        struct spool_later_name head = {.number = l->n_named + 1};
+        spool_append(s, SPOOL_LATER_NAME, &head, sizeof head, name, strlen(name));
+    }
+}
+
+void trace_later_write(struct trace_later *l, struct spool *s)
+{
+    uint32_t n;
+    write_names(l, s);
+    for (uint32_t block = 0; (n = later_read(block * LATER_BLOCK, l->rows, LATER_BLOCK)); block++) {
+        if (!map_memory_grow(&l->blocks, &l->blocks_bytes, block + 1, sizeof *l->blocks))
+            return;
+        uint64_t calls = 0;
+        for (uint32_t i = 0; i < n; i++)
+            calls += l->rows[i].calls;
+        struct trace_later_block *b = &l->blocks[block];
+        if (calls == b->calls)
+            continue;
+        struct spool_later head = {.n = n};
+        if (!spool_replace(s, &b->place, SPOOL_LATER, sizeof head + sizeof l->rows, &head,
+                           sizeof head, l->rows, n * sizeof *l->rows))
+            b->calls = calls;
+    }
+}

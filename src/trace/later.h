@@ -1,0 +1,47 @@
+/* later.h - work that native code does later for a call: an autograd node's for the layer that made it.  How often, how long.
+ *
+ * Each piece of work begins and ends, on any thread, with pieces in one another.  Its time, without what is in it, is added to
+ * (the call's node, its name).
+ *
+ * Context: later_begin and later_end come without the GIL, on any thread, and take a lock of no other's for a moment;
+ * the others are told.
+ */
+#ifndef PYH_LATER_H
+#define PYH_LATER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "origins.h"
+
+/* What an extension that knows a library calls: the module's capsule has a pointer to it. */
+#define LATER_MODULE "pyhybrid._native"
+#define LATER_CAPSULE "later"
+struct later_api {
+    void (*watch)(const struct origin_source *source);
+    /* The work for `number` of `maker` (origins.h) begins.  `address`: of something in the frame of the function that does
+     * it, and which tells the pieces of a thread apart. */
+    void (*begin)(uint64_t maker, uint64_t number, uint64_t address);
+    void (*end)(uint64_t address, const char *name);
+};
+extern const struct later_api later_api;
+
+struct later_sum {
+    uint32_t thread, node; /* as in struct origin; 0: it is not known for which call */
+    uint32_t name;         /* later_name */
+    uint32_t calls;
+    uint64_t ticks;
+};
+
+/* A session begins with no sums, and ends.  With the GIL. */
+void later_start(void);
+void later_stop(void);
+
+/* The drain's: copies sums from the `first` one on, `max` at most, and says how many.  Their order stays. */
+uint32_t later_read(uint32_t first, struct later_sum *to, uint32_t max);
+const char *later_name(uint32_t number); /* from 1 on; NULL: there is none */
+
+/* In a forked child. */
+void later_after_fork_child(void);
+
+#endif

@@ -1,0 +1,206 @@
+"""PyTorch's backward work by the calls that made it: the table, frames, `report --modules`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import TARGETS, made_once, paths
+
+from pyhybrid.profile_file.profile import Profile
+
+pytestmark = [pytest.mark.version, pytest.mark.needs("torch")]
+
+PROGRAM = TARGETS / "backward_passes.py"
+ACCUMULATE = "torch::autograd::AccumulateGrad"  # of a leaf: no call makes it
+
+
+def run(folder: Path, *words: object) -> str:
+    return subprocess.run(
+        [sys.executable, *map(str, words)], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def profiled(folder: Path, *words: object) -> str:
+    return run(folder, "-P", "-m", "pyhybrid", *words)
+
+
+def linked(profile: Profile) -> Counter[tuple[str, str]]:
+    """How often nodes ran, by the Python function that made them and their names."""
+    found: Counter[tuple[str, str]] = Counter()
+    nodes, frames = profile.nodes, profile.frames
+    for row in profile.backward:
+        at = row.node
+        while at and frames[nodes.frame[at]].kind != "python":
+            at = nodes.parent[at]
+        found[frames[nodes.frame[at]].name if at else "", row.name] += row.calls
+    return found
+
+
+def truth(folder: Path, *words: str) -> Counter[tuple[str, str]]:
+    """The same, as PyTorch's hooks see it, without a profiler."""
+    return Counter(
+        {(by, node): n for by, node, n in json.loads(run(folder, PROGRAM, "truth", *words))}
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run of the program left its profile."""
+    return made_once(
+        tmp_path_factory, "backward", lambda folder: profiled(folder, "-q", "--hz", "1777", PROGRAM)
+    )
+
+
+def test_each_node_is_linked_to_what_made_it(folder: Path, tmp_path: Path) -> None:
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        found = linked(profile)
+        unknown = {name for by, name in found if not by}
+        assert unknown == {ACCUMULATE}
+        del found["", ACCUMULATE]
+        assert found == truth(tmp_path)
+        assert all(row.self_ns >= 0 for row in profile.backward)
+
+
+@pytest.mark.slow
+def test_compiled_regions_are_linked(tmp_path: Path) -> None:
+    profiled(tmp_path, "-q", "--mode", "trace", PROGRAM, "compiled")
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        found = linked(profile)
+        del found["", ACCUMULATE]
+        assert any("Compiled" in name for _, name in found)
+        assert found == truth(tmp_path, "compiled")
+
+
+SLOW = """
+import time, torch
+from torch import nn
+class Layer(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.n = n
+        self.fc = nn.Linear(8, 8)
+    def forward(self, x):
+        x = self.fc(x)
+        for _ in range(self.n):
+            x = x.sin()
+        return x
+net = nn.Sequential(*(Layer(400 if i == 1 else 4) for i in range(3)))
+x = torch.ones(64, 8)
+end = time.process_time() + 1.5
+n = 0
+while time.process_time() < end:
+    net(x).sum().backward()
+    n += 1
+print(n)
+"""
+
+
+def test_the_layer_with_a_slow_backward_pass(tmp_path: Path) -> None:
+    """Its samples stand below a frame that says for which module."""
+    program = tmp_path / "slow.py"
+    program.write_text(SLOW)
+    n = int(profiled(tmp_path, "-q", program))
+    said = json.loads(profiled(tmp_path, "report", "--modules", "--json", "out.pyhybrid"))
+    backward = {each["name"]: each["exact_own_backward_ns"] for each in said["modules"]}
+    assert max(backward, key=lambda name: backward[name]) == "Sequential.1"
+    assert sum(backward.values()) + said["exact_other_backward_ns"] == said["exact_backward_ns"]
+    lines = profiled(tmp_path, "report", "--modules", "out.pyhybrid").splitlines()
+    assert any(line.startswith("backward pass: ") for line in lines)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        calls = linked(profile)
+        assert calls["Layer.forward", "SinBackward0"] == 408 * n
+        below: Counter[str] = Counter()
+        for samples, _, names in paths(profile):
+            for above, name in pairwise(names):
+                if name.startswith("backward of "):
+                    assert above.startswith("torch::autograd::Node::operator()")
+                    below[name] += samples
+        assert max(below, key=lambda name: below[name]) == "backward of Sequential.1"
+        assert set(below) <= {f"backward of {name}" for name in backward}
+
+
+@pytest.mark.parametrize("wrong", ["number", "records", "symbol", "error"])
+def test_what_is_not_proven_is_off(tmp_path: Path, wrong: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"""
+import pyhybrid.frameworks.torch as framework
+from pyhybrid import _torch
+look, link = _torch.look, _torch.link
+if {wrong!r} == "number":
+    _torch.link = lambda numbers: link(tuple(n + 1000 for n in numbers))
+elif {wrong!r} == "records":
+    _torch.link = lambda numbers: link(numbers[:-1])
+elif {wrong!r} == "symbol":
+    _torch.look = lambda path: look("/proc/self/exe")
+else:
+    framework.tables()["backward"].clear()
+import torch
+net = torch.nn.Linear(2, 2)
+net(torch.ones(2)).sum().backward()
+"""
+    )
+    profiled(tmp_path, "-q", "--mode", "trace", program)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        assert not profile.backward
+        assert any("backward work is not told" in note for note in profile.meta["notes"])
+        assert any(frame.is_object for frame in profile.frames.values())
+
+
+def test_numbers_that_are_no_longer_known(tmp_path: Path) -> None:
+    """A thread remembers so many functions that made nodes; who made older ones is not known."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import torch
+def first(x):
+    return x.exp()
+def later(x):
+    return x.sin()
+x = torch.ones(2, requires_grad=True)
+y = first(x)
+for _ in range(70_000):
+    later(x)
+later(y).sum().backward()
+"""
+    )
+    profiled(tmp_path, "-q", "--mode", "trace", program)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        found = linked(profile)
+    assert found["", "ExpBackward0"] == 1
+    assert found["later", "SinBackward0"] == 1
+    assert found["<module>", "SumBackward0"] == 1
+
+
+def test_a_profiler_that_begins_later(tmp_path: Path) -> None:
+    """What was made before it, or in its pauses, is no function's."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import torch, pyhybrid
+net = torch.nn.Linear(2, 2)
+def loss(x):
+    return net(x).sum()
+x = torch.ones(2)
+before = loss(x)
+for _ in range(2):
+    profiler = pyhybrid.Profiler(mode="trace")
+    profiler.start()
+    loss(x).backward()
+    before.backward(retain_graph=True)
+    profiler.stop()
+    calls = {}
+    for row in profiler.profile.backward:
+        calls[row.node != 0, row.name] = row.calls
+    if "backward_off" in profiler.profile.meta:
+        raise SystemExit(profiler.profile.meta["backward_off"])
+    assert calls[True, "SumBackward0"] == calls[False, "SumBackward0"] == 1, calls
+"""
+    )
+    run(tmp_path, "-P", program)
