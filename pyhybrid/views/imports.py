@@ -30,7 +30,7 @@ _STEPS = bytes(
     for above in range(5)
     for kind in range(256)
 )
-N_NAMED = 3  # modules, where imports are one line
+NAMED_WIDTH = 16  # columns for the modules that are named, where imports are one line
 
 
 def _is(*states: int) -> bytes:
@@ -45,8 +45,13 @@ def import_frames(profile: Profile) -> set[int]:
 
 def import_line(modules: list[str]) -> str:
     """How it is written where it is one line: `[import torch, numpy]`."""
-    more = ", …" if len(modules) > N_NAMED else ""
-    return f"[import {', '.join(modules[:N_NAMED]) or '…'}{more}]"
+    named = modules[:1]
+    for module in modules[1:]:
+        if len(", ".join([*named, module])) > NAMED_WIDTH:
+            named.append("…")
+            break
+        named.append(module)
+    return f"[import {', '.join(named) or '…'}]"
 
 
 class Imports:
