@@ -4,7 +4,6 @@ A program of a few seconds spends most of them there, in functions that its read
 views for people show it as one line.
 """
 
-from array import array
 from collections.abc import Buffer
 from itertools import compress, count
 from operator import ge
@@ -35,6 +34,10 @@ NAMED_WIDTH = 16  # columns for the modules that are named, where imports are on
 
 def _is(*states: int) -> bytes:
     return bytes(state in states for state in range(256))
+
+
+def _is_not(*states: int) -> bytes:
+    return bytes(state not in states for state in range(256))
 
 
 def import_frames(profile: Profile) -> set[int]:
@@ -74,12 +77,7 @@ class Imports:
         self.outer = states.translate(_is(_OUTER))
         self._in_module = states.translate(_is(_TOP, _BELOW))
         self._top = nearest(parent, states.translate(_is(_TOP)))
-        own = array("I", range(len(states)))
-        outer = nearest(parent, self.outer)
-        self.node = array(
-            "I",
-            (to if within else at for at, to, within in zip(own, outer, self.where, strict=True)),
-        )
+        self.node = nearest(parent, states.translate(_is_not(_TOP, _BELOW, _IMPORTLIB)))
 
     def modules(self, labels: dict[int, str], weights: Buffer) -> list[str]:
         """The outermost modules by the weights of nodes, the heaviest first."""

@@ -19,11 +19,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
-from operator import attrgetter
 from typing import TypeVar
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call, CallTime, Exact, Frame, Line, Module, Nodes, Place
 from pyhybrid.symbols.resolve import Demangle
@@ -205,9 +203,7 @@ class _Expansion:
         def rows(of_file: Iterable[_Row]) -> list[_Row]:
             return [row._replace(node=moved[row.node]) for row in of_file]
 
-        expanded.exact = ExactTable.of(
-            sorted(rows(profile.exact), key=attrgetter("thread", "node"))
-        )
+        expanded.exact = profile.exact.at_nodes(moved)
         expanded.calls = rows(profile.calls)
         expanded.call_times = rows(profile.call_times)
         expanded.lines = rows(profile.lines)
