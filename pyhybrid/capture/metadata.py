@@ -4,11 +4,11 @@ Imports are few and light: the program waits for them.
 """
 
 import sys
-import time
 from typing import Any
 
 from pyhybrid import __version__
 from pyhybrid.capture.settings import Settings
+from pyhybrid.clock_pair import clock_pair
 
 ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
 
@@ -16,7 +16,7 @@ ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigt
 def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
     """What was asked, and what came of it; `started` is what `_native.start` returned."""
     period = started["period_ns"]
-    now_ns, unix_ns = time.monotonic_ns(), time.time_ns()
+    now_ns, unix_ns = clock_pair()
     call_cost_ns = started["call_cost_ns"]
     return {
         "version": __version__,

@@ -19,6 +19,7 @@ from pyhybrid.capture.options import EMIT_VALUES, TOOLS, TRACY
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
 from pyhybrid.capture.settings import Settings
 from pyhybrid.capture.std_streams import keep_whole, release
+from pyhybrid.clock_pair import clock_pair
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.terminal_text import visible
 
@@ -337,7 +338,8 @@ class Profiling:
 
     def _last_meta(self, said: dict[str, Any]) -> dict[str, Any]:
         decorated = list(self.settings.decorated)
-        meta = {**jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
+        now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(), strict=True))
+        meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
         frameworks = sys.modules.get("pyhybrid.frameworks")
         with contextlib.suppress(Exception):  # it is profiled without their terms
             meta |= frameworks.told() if frameworks else {}

@@ -26,6 +26,7 @@ SUBCOMMANDS = {
     "diff": "diff",
     "compare-cprofile": "compare",
     "config": "config",
+    "import": "importing",
     "probes": "probes",
 }
 

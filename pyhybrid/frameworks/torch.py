@@ -6,13 +6,14 @@ All names are in torch.toml.  Imports nothing of the framework's, and runs nothi
 import json
 import os
 import sys
-import time
 import tomllib
 from collections import deque
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
+
+from pyhybrid.clock_pair import clock_pair
 
 _PACKAGE = "torch"
 
@@ -73,18 +74,10 @@ def told() -> dict[str, Any]:
     records = vars(module).get(names["records"]) if module else None
     if type(records) is not deque or not records:
         return {}
-    since_ns = _real_since_monotonic_ns()
+    monotonic_ns, unix_ns = clock_pair()
+    since_ns = unix_ns - monotonic_ns
     facts = [_facts(vars(record), names, since_ns) for record in list(records)]
     return {"compiles": facts, "compiles_full": len(records) == records.maxlen}
-
-
-def _real_since_monotonic_ns() -> int:
-    """What the time of day is ahead of the monotonic clock: of some pairs that read the closest."""
-    pairs = []
-    for _ in range(5):
-        before_ns, real_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-        pairs.append((after_ns - before_ns, real_ns - (before_ns + after_ns) // 2))
-    return min(pairs)[1]
 
 
 def _facts(record: dict[str, Any], names: dict[str, Any], since_ns: int) -> dict[str, Any]:

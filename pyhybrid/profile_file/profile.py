@@ -35,6 +35,7 @@ from pyhybrid.profile_file.tables import (
     Event,
     Exact,
     Frame,
+    GpuWork,
     Line,
     Loss,
     Module,
@@ -252,6 +253,16 @@ class Profile:
         columns = ", ".join(WatchedCall._fields)
         sql = f"SELECT {columns} FROM watched_call ORDER BY thread, begin_ns, end_ns DESC"
         return [WatchedCall(*row) for row in self.query(sql)] if self._has("watched_call") else []
+
+    @_table
+    def gpu(self) -> list[GpuWork]:
+        """Work of a GPU below the calls that launched it, if a trace was imported."""
+        columns = ", ".join(GpuWork._fields)
+        return (
+            [GpuWork(*row) for row in self.query(f"SELECT {columns} FROM gpu")]
+            if self._has("gpu")
+            else []
+        )
 
     @_table
     def codes(self) -> dict[int, Code]:

@@ -159,6 +159,12 @@ CREATE TABLE watched_call (
     cpu_begin_ns INTEGER NOT NULL, cpu_end_ns INTEGER NOT NULL,
     raised INTEGER NOT NULL); -- 1: it ended by an exception
 
+-- Work of a GPU that calls launched, from a trace (`pyhybrid import kineto`): sums by call path.  name: the kernel's,
+-- or what was copied.  backward: 1: the backward pass of what the call did in the forward pass.
+CREATE TABLE gpu (
+    node INTEGER NOT NULL REFERENCES node, backward INTEGER NOT NULL, name TEXT NOT NULL,
+    device INTEGER NOT NULL, stream INTEGER NOT NULL, launches INTEGER NOT NULL, ns INTEGER NOT NULL);
+
 -- How long the calls of such a path took, all that began and ended while profiling ran.
 CREATE TABLE call_time (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,

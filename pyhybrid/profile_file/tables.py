@@ -202,6 +202,18 @@ class WatchedCall(NamedTuple):
     raised: int
 
 
+class GpuWork(NamedTuple):
+    """Work of a GPU, by the call that launched it: the table `gpu`."""
+
+    node: int
+    backward: int
+    name: str
+    device: int
+    stream: int
+    launches: int
+    ns: int
+
+
 class Usage(NamedTuple):
     """What a kept call used: the table `usage` without its process; None: not asked for."""
 

@@ -23,7 +23,8 @@ def model_lines(model: ModelFigures, by_class: bool = False) -> Iterator[str]:
         all_ns, other = model.exact_backward_ns, model.exact_other_backward_ns
         yield f"backward pass: {all_ns / 1e9:.3f} s, {other / all_ns:.1%} of it for no module"
     backward = "    backward" if model.exact_backward_ns else ""
-    yield f"   forward         own{backward}       calls  samples  native  {what}"
+    gpu = " GPU forward     backward  " if model.gpu_ns else ""
+    yield f"   forward         own{backward}       calls  samples  native  {gpu}{what}"
     if by_class:
         for each in sorted(model.modules, key=_own):
             yield _figures(model, each) + _label(each, by_class)
@@ -85,4 +86,7 @@ def _figures(model: ModelFigures, each: ModuleFigures) -> str:
     if model.forward_weight_ns:
         weights = each.weight_ns, each.native_weight_ns
         shares = " ".join(f"{weight / model.forward_weight_ns:7.1%}" for weight in weights)
-    return f"{exact}  {shares}  "
+    gpu = ""
+    if model.gpu_ns:
+        gpu = f"{each.gpu_ns / 1e6:9.2f} ms {each.gpu_backward_ns / 1e6:9.2f} ms  "
+    return f"{exact}  {shares}  {gpu}"

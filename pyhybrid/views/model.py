@@ -4,9 +4,12 @@ A module is known by its path, `LM.layers.2.mlp`; around it may be wrappers, whi
 `total` is what ran below it: where it called itself, the outermost calls'; `own` is what no module
 below it took, and `native` the part of that in C, C++ and the kernel; `backward` is the work of the
 autograd nodes that were made below it.  Calls and times are exact, weights are those of samples.
+`gpu` is what a GPU did for the calls below it, in the forward and in the backward pass, where a
+trace was imported.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import and_
@@ -36,6 +39,8 @@ class ModuleFigures:
     weight_ns: int
     own_weight_ns: int
     native_weight_ns: int
+    gpu_ns: int
+    gpu_backward_ns: int
 
 
 @dataclass(slots=True)
@@ -50,6 +55,7 @@ class ModelFigures:
     forward_weight_ns: int
     exact_backward_ns: int
     exact_other_backward_ns: int
+    gpu_ns: int  # all that was imported, below modules or not
 
 
 def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
@@ -64,13 +70,14 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
             "(they are seen with --mode hybrid or trace, without --no-modules)"
         )
     groups = _groups(objects.values(), (lambda f: str(f.symbol)) if by_class else lambda f: f.name)
-    sums = _Sums(profile, groups)
+    sums, gpu = _Sums(profile, groups), _gpu(profile, groups)
     found = []
     for name, (number, frames) in groups.items():
         classes = dict.fromkeys(str(frame.symbol) for frame in frames[::-1])
         paths = {frame.name for frame in frames}
         figures = (int(column[number]) for column in sums.columns)
-        found.append(ModuleFigures(name, " in ".join(classes), len(paths), *figures))
+        gpu_ns = (gpu[number, backward] for backward in (0, 1))
+        found.append(ModuleFigures(name, " in ".join(classes), len(paths), *figures, *gpu_ns))
     found = [each for each in found if each.calls or each.exact_total_ns or each.weight_ns]
     return ModelFigures(
         found,
@@ -78,6 +85,7 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
         sum(each.own_weight_ns for each in found),
         sums.backward_ns,
         sums.backward_ns - sum(each.exact_own_backward_ns for each in found),
+        sum(each.ns for each in profile.gpu),
     )
 
 
@@ -90,6 +98,20 @@ def _groups(frames: Iterable[Frame], key: Callable[[Frame], str]) -> _Groups:
     for frame in frames:
         groups.setdefault(key(frame), (len(groups) + 1, []))[1].append(frame)
     return groups
+
+
+def _gpu(profile: Profile, groups: _Groups) -> Counter[tuple[int, int]]:
+    """Nanoseconds by group and `backward`, of all that is below."""
+    number = {frame.id: at for at, frames in groups.values() for frame in frames}
+    found: Counter[tuple[int, int]] = Counter()
+    for work in profile.gpu:
+        node, above = work.node, set()
+        while node:
+            above.add(number.get(profile.nodes.frame[node], 0))
+            node = profile.nodes.parent[node]
+        for group in above - {0}:
+            found[group, work.backward] += work.ns
+    return found
 
 
 class _Sums:

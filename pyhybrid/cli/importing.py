@@ -1,0 +1,45 @@
+"""`pyhybrid import kineto`: work of a GPU from a trace, into a profile."""
+
+import argparse
+import sqlite3
+
+from pyhybrid.assemble.kineto import place
+from pyhybrid.cli.selection_options import open_profile
+from pyhybrid.damage import one_line
+from pyhybrid.errors import PyhybridError
+from pyhybrid.terminal_text import say
+
+
+class Importing:
+    """Puts what a trace of torch.profiler's says of the GPU below the calls of a profile of the
+    same run, made with --events, instead of what an earlier import put there.  `report --modules`
+    shows it.
+    """
+
+    name = "import"
+    help = "put the GPU's work of a trace into a profile"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("format", choices=["kineto"], help="torch.profiler's traces")
+        parser.add_argument("trace", help="the trace, JSON, or compressed by gzip")
+        parser.add_argument("file", nargs="?", help="the profile (default: out.pyhybrid)")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Write it; returns the exit code.  Raises PyhybridError."""
+        with open_profile(args) as profile:
+            placed, path = place(profile, args.trace), profile.path
+        try:
+            with sqlite3.connect(path) as database:
+                database.execute("DELETE FROM gpu")
+                database.executemany("INSERT INTO gpu VALUES (?,?,?,?,?,?,?)", placed.work)
+            database.close()
+        except sqlite3.Error as error:
+            raise PyhybridError(f"cannot write {path}: {one_line(error)}") from None
+        left = "".join(f", {n:,} {why}" for why, n in placed.left_out.most_common())
+        n_left = placed.left_out.total()
+        say(
+            f"{path}: {placed.n_placed:,} kernels and copies placed"
+            + (f"; {n_left:,} left out{left}" if n_left else "")
+        )
+        return 0

@@ -1,0 +1,105 @@
+"""`pyhybrid import kineto`: work of a GPU below the calls that launched it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import TARGETS, made_once
+
+from pyhybrid.profile_file.profile import Profile
+
+N_STEPS = 5  # of traced_model.py
+US = 1000
+KERNEL_NS = 2 * US
+# Kernels of each module, forward and backward, by themselves: a product of matrices has two
+# gradients, and `gelu` is called by Net itself.
+OWN = {"Net.fc1": (1, 2), "Net.fc2": (1, 2), "Net": (1, 1)}
+
+
+def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run left its profile, and a trace."""
+
+    def make(folder: Path) -> None:
+        program = TARGETS / "traced_model.py", "trace.json"
+        done = command(folder, "-q", "--mode", "trace", "--events", *program)
+        assert done.returncode == 0, done.stderr
+        done = command(folder, "import", "kineto", "trace.json")
+        assert done.returncode == 0, done.stderr
+        (folder / "said").write_text(done.stderr + done.stdout)
+
+    return made_once(tmp_path_factory, "kineto", make)
+
+
+@pytest.mark.needs("torch")
+def test_kernels_are_below_their_modules(folder: Path) -> None:
+    found: dict[str, list[int]] = {}
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        for work in profile.gpu:
+            node = work.node
+            while not profile.frames[profile.nodes.frame[node]].is_object:
+                node = profile.nodes.parent[node]
+            name = profile.frames[profile.nodes.frame[node]].name
+            found.setdefault(name, [0, 0])[work.backward] += work.launches
+            assert (work.ns, work.stream) == (work.launches * KERNEL_NS, 7)
+    assert found == {name: [n * N_STEPS for n in each] for name, each in OWN.items()}
+
+
+@pytest.mark.needs("torch")
+def test_modules_have_their_time_on_the_gpu(folder: Path) -> None:
+    done = command(folder, "report", "--modules", "--json", "out.pyhybrid")
+    told = {each["name"]: each for each in json.loads(done.stdout)["modules"]}
+    of_all = [sum(n) for n in zip(*OWN.values(), strict=True)]
+    for name, expected in {**OWN, "Net": of_all}.items():
+        found = told[name]["gpu_ns"], told[name]["gpu_backward_ns"]
+        assert found == tuple(n * N_STEPS * KERNEL_NS for n in expected), name
+    assert "GPU forward" in command(folder, "report", "--modules", "out.pyhybrid").stdout
+
+
+@pytest.mark.needs("torch")
+def test_what_is_left_out_is_said(folder: Path) -> None:
+    n = N_STEPS * sum(map(sum, OWN.values()))
+    said = (folder / "said").read_text()
+    assert f": {n} kernels and copies placed; 4 left out, " in said
+    for part in ("2 replayed by CUDA graphs", "1 launched before the trace begins"):
+        assert part in said
+    assert "1 launched while no call was logged" in said
+
+
+@pytest.mark.needs("torch")
+def test_an_import_again_is_the_same(folder: Path, tmp_path: Path) -> None:
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        before = profile.gpu
+    with gzip.open(tmp_path / "trace.json.gz", "wb") as file:
+        file.write((folder / "trace.json").read_bytes())
+    done = command(folder, "import", "kineto", tmp_path / "trace.json.gz", "out.pyhybrid")
+    assert done.returncode == 0, done.stderr
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        assert profile.gpu == before
+
+
+@pytest.mark.parametrize(
+    ("options", "trace", "said"),
+    [
+        ((), "{}", "no events"),
+        (("--events",), "{", "cannot read trace.json"),
+        (("--events",), "{}", "trace.json: damaged"),
+    ],
+)
+def test_what_is_no_trace(tmp_path: Path, options: tuple[str, ...], trace: str, said: str) -> None:
+    (tmp_path / "program.py").write_text("def f(): pass\nf()\n")
+    (tmp_path / "trace.json").write_text(trace)
+    assert not command(tmp_path, "-q", "--mode", "trace", *options, "program.py").returncode
+    done = command(tmp_path, "import", "kineto", "trace.json")
+    assert done.returncode == 1
+    assert said in done.stderr

@@ -1,0 +1,65 @@
+"""Steps under torch.profiler, whose trace gets kernels made up of the operators of the CPU."""
+
+import json
+import sys
+
+import torch
+from torch import nn
+
+N_STEPS = 5
+KERNELS = ("aten::addmm", "aten::mm", "aten::gelu", "aten::gelu_backward")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc2(nn.functional.gelu(self.fc1(x)))
+
+
+torch.set_num_threads(1)
+net = Net()
+x = torch.ones(2, 4, requires_grad=True)
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    for _ in range(N_STEPS):
+        net(x).sum().backward()
+profiler.export_chrome_trace(sys.argv[1])
+
+with open(sys.argv[1]) as file:
+    trace = json.load(file)
+events = trace["traceEvents"]
+operators = [e for e in events if e.get("cat") == "cpu_op" and e["name"] in KERNELS]
+
+
+def launch(number, of, name="cudaLaunchKernel", ts=None):
+    host = {"ph": "X", "cat": "cuda_runtime", "name": name, "pid": of["pid"], "tid": of["tid"]}
+    middle = of["ts"] + of["dur"] / 2
+    return {**host, "ts": ts or middle, "dur": 1.0, "args": {"correlation": number}}
+
+
+def work(number, of, cat="kernel"):
+    args = {"correlation": number, "device": 0, "stream": 7}
+    name = of["name"].removeprefix("aten::")
+    begin = of["ts"] + of["dur"] + 100
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 0,
+        "tid": 7,
+        "ts": begin,
+        "dur": 2,
+        "args": args,
+    }
+
+
+for number, of in enumerate(operators):
+    events += launch(number, of), work(number, of)
+first = operators[0]
+events += [work(9001, first, "gpu_memcpy")]  # its launch is not there
+events += [launch(9002, first, "cudaGraphLaunch"), work(9002, first), work(9002, first)]
+events += [launch(9003, first, ts=first["ts"] - 3.6e9), work(9003, first, "gpu_memset")]
+with open(sys.argv[1], "w") as file:
+    json.dump(trace, file)
