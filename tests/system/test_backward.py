@@ -69,7 +69,7 @@ def test_each_node_is_linked_to_what_made_it(folder: Path, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_compiled_regions_are_linked(tmp_path: Path) -> None:
-    profiled(tmp_path, "-q", "--mode", "trace", PROGRAM, "compiled")
+    profiled(tmp_path, "-q", "--mode", "trace", "--compiler-calls", PROGRAM, "compiled")
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         found = linked(profile)
         del found["", ACCUMULATE]
