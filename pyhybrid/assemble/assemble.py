@@ -33,7 +33,13 @@ from pyhybrid.spool import reader as spools
 from pyhybrid.symbols.resolve import Demangle, Loader, Symbolizer, default_loader
 
 # What names functions in the meta data, as its user knows it.
-_NAMED = {"-t": "functions", "--keep": "keep", "--args": "args", "[[function]]": "function_tables"}
+_NAMED = {
+    "-t": "functions",
+    "--keep": "keep",
+    "--args": "args",
+    "--usage": "usage_of",
+    "[[function]]": "function_tables",
+}
 
 
 def assemble(

@@ -224,12 +224,12 @@ def write(
 
 
 _DELTAS = (
-    *("user_ns", "system_ns", "process_ns", "minor_faults", "major_faults"),
+    *("cpu_ns", "user_ns", "system_ns", "process_ns", "minor_faults", "major_faults"),
     *("voluntary_switches", "involuntary_switches"),
 )
 # A call's turns come in order of time.
 _USAGE = (
-    f"INSERT INTO usage VALUES ({PROCESS},?,{','.join(['nullif(?,-1)'] * 11)})"
+    f"INSERT INTO usage VALUES ({PROCESS},?,{','.join(['nullif(?,-1)'] * 12)})"
     " ON CONFLICT DO UPDATE SET cpu_end_ns = excluded.cpu_end_ns,"
     " resident_end = excluded.resident_end,"
     + ",".join(f" {name} = {name} + excluded.{name}" for name in _DELTAS)

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from pyhybrid import __version__
+from pyhybrid.capture.options import USAGE_KIND
 from pyhybrid.capture.settings import Settings
 from pyhybrid.clock_pair import clock_pair
 
@@ -38,6 +39,7 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "functions": list(settings.functions),
         "keep": list(settings.keep),
         "args": list(settings.args),
+        "usage_of": [name for _, name in USAGE_KIND.of_functions(settings.usage)],
         "function_tables": [table["name"] for table in settings.function_settings],
         "slower_than": settings.slower_than,
         "lines": settings.lines,

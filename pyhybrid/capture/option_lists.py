@@ -62,6 +62,27 @@ class BitNames(Names):
         return [word for each in value for word in each.split(",")]
 
 
+class BitNamesOf(BitNames):
+    """The same, also of one function: `NAMES:FUNCTION`; C gets the sum of those of all."""
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        split = [each.partition(":") for each in value]
+        super().check(said, [names for names, _, _ in split])
+        if any(colon and not function for _, colon, function in split):
+            raise UsageError(f"{said}: there is no function after the colon")
+
+    def to_native(self, value: Iterable[str]) -> int:
+        """As Kind."""
+        return super().to_native(each for each in value if ":" not in each)
+
+    def of_functions(self, value: Iterable[str]) -> Iterator[tuple[int, str]]:
+        """The sum of each function's."""
+        for names, _, function in (each.partition(":") for each in value):
+            if function:
+                yield super().to_native([names]), function
+
+
 class Patterns(Names):
     """Names of at most `longest` bytes; in C with a 0 after each, in `room` bytes."""
 

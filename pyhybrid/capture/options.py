@@ -37,7 +37,7 @@ from pyhybrid.capture.option_kinds import (
     Size,
     Switch,
 )
-from pyhybrid.capture.option_lists import BitNames, Names, Patterns, Sinks, Tables
+from pyhybrid.capture.option_lists import BitNames, BitNamesOf, Names, Patterns, Sinks, Tables
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
@@ -63,8 +63,15 @@ UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where lib
 
 
 FUNCTION_TABLES = Tables(  # `[[function]]`
-    {"name": Kind(), "lines": Flag(), "args": Flag(), "slower_than": Duration()}
+    {
+        "name": Kind(),
+        "lines": Flag(),
+        "args": Flag(),
+        "usage": BitNames("usage", USAGE),
+        "slower_than": Duration(),
+    }
 )
+USAGE_KIND = BitNamesOf("usage", USAGE)
 
 
 class ProfilerOptions(Declared):
@@ -187,14 +194,14 @@ class ProfilerOptions(Declared):
     )
     usage: Sequence[str] = option(
         "--usage",
-        kind=BitNames("usage", USAGE),
+        kind=USAGE_KIND,
         default=(),
-        metavar="NAMES",
+        metavar="NAMES[:FUNCTION]",
         modes=COUNTING,
         native="usage",
         help="what each call that is kept used: cpu, its thread's user and system time, faults and "
         "context switches; memory, the process's at begin and end; process, its CPU time; or "
-        "several, like cpu,memory",
+        "several, like cpu,memory; or what those of one function used, which are kept: cpu:train",
     )
     args: Sequence[str] = option(
         "--args",
@@ -211,7 +218,8 @@ class ProfilerOptions(Declared):
         modes=COUNTING,
         in_files=False,  # config_file.py: their key is that of `functions`
         help="settings of single functions, of which each has a `name` and its single calls kept: "
-        "`lines` and `args`, true or false, and `slower_than`, `50ms`, which keeps no shorter ones",
+        "`lines` and `args`, true or false, `usage`, and `slower_than`, `50ms`, which keeps no "
+        "shorter ones",
     )
     max_calls: int = option(
         "--max-calls",

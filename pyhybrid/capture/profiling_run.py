@@ -200,6 +200,7 @@ class Profiling:
                 keep=settings.kept,
                 lines_of=settings.lines_of,
                 arguments_of=settings.arguments_of,
+                usage_of=settings.usage_of,
                 own=os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
                 backend=backend,
                 module_table=settings.unwinder == "table",

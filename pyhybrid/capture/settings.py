@@ -18,6 +18,8 @@ from pyhybrid.capture.options import (
     TIMER_KEYS,
     TRACY,
     TRACY_LINES,
+    USAGE,
+    USAGE_KIND,
     Options,
 )
 from pyhybrid.errors import UsageError
@@ -57,7 +59,12 @@ class Settings(Options):
         self.filter = self._filter()
         tables = list(FUNCTION_TABLES.parsed(FUNCTION_TABLES.from_file(self.function_settings)))
         named = {each: [t["name"] for t in tables if t.get(each)] for each in FUNCTION_TABLES.keys}
-        self.kept = _named(*self.functions, *self.keep, *self.args, *named["name"])
+        kind = FUNCTION_TABLES.keys["usage"]
+        usage = [*USAGE_KIND.of_functions(self.usage)]
+        usage += [(kind.to_native(t["usage"]), t["name"]) for t in tables if t.get("usage")]
+        kept = (*self.functions, *self.keep, *self.args, *named["name"])
+        self.kept = _named(*kept, *(name for _, name in usage))
+        self.usage_of = _by_bit(usage)
         self.arguments_of = _named(*self.args, *named["args"])
         self.lines_of = None if self.lines else _named(*named["lines"])
         self.lines = self.lines or self.lines_of is not None
@@ -161,6 +168,13 @@ def _named(*names: str) -> "Named | None":
     from pyhybrid.capture.named_functions import named  # imports `re`
 
     return named(names)
+
+
+def _by_bit(usage: list[tuple[int, str]]) -> "tuple[Named | None, ...] | None":
+    """For each bit the functions that have it, as `_native.start` takes them."""
+    if not usage:
+        return None
+    return tuple(_named(*(name for bits, name in usage if bits & bit)) for bit in USAGE.values())
 
 
 class CommandLineSettings(Settings):

@@ -279,6 +279,8 @@ class Profile:
     def usage(self) -> dict[int, Usage]:
         """What kept calls used (--usage), by call."""
         columns = ", ".join(Usage._fields)
+        if not self.query("SELECT 1 FROM pragma_table_info('usage') WHERE name = 'cpu_ns'"):
+            columns = columns.replace("cpu_ns", "user_ns + system_ns")
         rows = self.query(f"SELECT {columns} FROM usage") if self._has("usage") else ()
         return {row[0]: Usage(*row) for row in rows}
 

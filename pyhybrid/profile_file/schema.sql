@@ -132,11 +132,12 @@ CREATE TABLE call (
     parent INTEGER REFERENCES call, weight INTEGER NOT NULL);
 
 -- What a kept call used, with --usage; null: not asked for.  Of its thread: CPU time so far when it began and when it
--- ended, and what it used itself, in all its turns: user and system time, page faults, context switches.  Of the process, all threads
+-- ended, and what it used itself, in all its turns: CPU time, page faults, context switches; and user and system time, which
+-- the kernel counts by its ticks (1 to 10 ms), so of short calls only sums over many mean something.  Of the process, all threads
 -- together: CPU time meanwhile, and its resident memory, in bytes, when the call began and when it ended.
 CREATE TABLE usage (
     process INTEGER NOT NULL REFERENCES process, call INTEGER NOT NULL REFERENCES call,
-    cpu_begin_ns INTEGER, cpu_end_ns INTEGER, user_ns INTEGER, system_ns INTEGER, process_ns INTEGER,
+    cpu_begin_ns INTEGER, cpu_end_ns INTEGER, cpu_ns INTEGER, user_ns INTEGER, system_ns INTEGER, process_ns INTEGER,
     minor_faults INTEGER, major_faults INTEGER, voluntary_switches INTEGER, involuntary_switches INTEGER,
     resident_begin INTEGER, resident_end INTEGER, PRIMARY KEY (process, call)) WITHOUT ROWID;
 

@@ -220,6 +220,7 @@ class Usage(NamedTuple):
     call: int
     cpu_begin_ns: int | None
     cpu_end_ns: int | None
+    cpu_ns: int | None
     user_ns: int | None
     system_ns: int | None
     process_ns: int | None
@@ -229,13 +230,6 @@ class Usage(NamedTuple):
     involuntary_switches: int | None
     resident_begin: int | None
     resident_end: int | None
-
-    @property
-    def cpu_ns(self) -> int | None:
-        """User and system time."""
-        if self.user_ns is None or self.system_ns is None:
-            return None
-        return self.user_ns + self.system_ns
 
 
 @dataclass(slots=True)

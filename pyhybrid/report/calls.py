@@ -66,7 +66,7 @@ class _Rows:
         self._process_name = main[0] if main else os.path.basename(process.executable or "")
 
     def of(self, call: Call) -> dict[str, Any]:
-        used = self._profile.usage.get(call.id, Usage(call.id, *[None] * 11))
+        used = self._profile.usage.get(call.id, Usage(call.id, *[None] * 12))
         elapsed_ns = call.end_ns - call.begin_ns
         share = None if used.cpu_ns is None else 100 * used.cpu_ns / max(elapsed_ns, 1)
         return {
@@ -140,15 +140,16 @@ def _used(profile: Profile, calls: list[Call], has_cpu: bool, has_memory: bool) 
     text = ""
     if has_cpu:
         cpu = [(used.cpu_ns, weight) for used, weight in of if used.cpu_ns is not None]
-        text += f"{sum(ns * weight for ns, weight in cpu) / 1e9:>10.4f}"
-        text += "".join(f"{short_time(weighted_quantile(cpu, q)):>10}" for q in (0.5, 0.99))
+        sums = [f"{sum(ns * weight for ns, weight in cpu) / 1e9:.4f}"]
+        sums += [short_time(weighted_quantile(cpu, q)) for q in (0.5, 0.99)]
+        text += "".join(f"{each if cpu else '':>10}" for each in sums)
     if has_memory:
-        growth = sum(
+        growth = [
             (used.resident_end - used.resident_begin) * weight
             for used, weight in of
             if used.resident_end is not None and used.resident_begin is not None
-        )
-        text += f"{growth / MB:>12.1f}"
+        ]
+        text += f"{f'{sum(growth) / MB:.1f}' if growth else '':>12}"
     return text
 
 

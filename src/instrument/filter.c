@@ -10,6 +10,7 @@
 struct verdict {
     uint64_t code, id;
     bool selected, kept, opaque, has_lines, has_arguments;
+    uint8_t usage; /* enum usage_kinds */
 };
 
 static struct verdict cache[CACHE];
@@ -20,7 +21,7 @@ struct named {
 };
 
 static PyObject *included, *excluded, *timers, *own;
-static struct named only, kept, opaque, with_lines, with_arguments;
+static struct named only, kept, opaque, with_lines, with_arguments, with_usage[USAGE_KINDS];
 static bool let_through;
 
 static void clear_named(struct named *n)
@@ -38,6 +39,8 @@ void filter_clear(void)
     clear_named(&opaque);
     clear_named(&with_lines);
     clear_named(&with_arguments);
+    for (int i = 0; i < USAGE_KINDS; i++)
+        clear_named(&with_usage[i]);
     Py_CLEAR(timers);
     memset(cache, 0, sizeof cache);
 }
@@ -55,12 +58,27 @@ static int set_named(struct named *n, PyObject *value)
     return 0;
 }
 
-int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments)
+static int set_usage(PyObject *usage)
+{
+    if (!PyTuple_Check(usage) || PyTuple_GET_SIZE(usage) != USAGE_KINDS) {
+        PyErr_SetString(PyExc_TypeError, "usage is a tuple with functions for each kind");
+        return -1;
+    }
+    for (int i = 0; i < USAGE_KINDS; i++) {
+        PyObject *functions = PyTuple_GET_ITEM(usage, i);
+        if (functions != Py_None && set_named(&with_usage[i], functions))
+            return -1;
+    }
+    return 0;
+}
+
+int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments,
+               PyObject *usage)
 {
     PyObject *include, *exclude, *names, *as_timers;
     filter_clear();
     if ((keep && set_named(&kept, keep)) || (lines && set_named(&with_lines, lines)) ||
-        (arguments && set_named(&with_arguments, arguments)))
+        (arguments && set_named(&with_arguments, arguments)) || (usage && set_usage(usage)))
         return -1;
     if (!filter)
         return 0;
@@ -111,6 +129,14 @@ bool filter_is_set(void)
 bool filter_keeps_any(void)
 {
     return kept.names || opaque.names;
+}
+
+uint32_t filter_usage_of_any(void)
+{
+    uint32_t kinds = 0;
+    for (int i = 0; i < USAGE_KINDS; i++)
+        kinds |= with_usage[i].names ? 1u << i : 0;
+    return kinds;
 }
 
 void filter_let_through(bool all)
@@ -189,6 +215,9 @@ static struct verdict verdict_on(struct exact *x, uint64_t at, PyObject *globals
     v.opaque = may_be_kept && opaque.names && is_named(&opaque, code, module);
     v.kept = named || v.opaque;
     v.has_arguments = named && with_arguments.names && is_named(&with_arguments, code, module);
+    for (int i = 0; i < USAGE_KINDS; i++)
+        if (named && with_usage[i].names && is_named(&with_usage[i], code, module))
+            v.usage |= (uint8_t)(1 << i);
     uint64_t *told =
         v.kept && v.id ? map_put(&x->facts_told, codes_numbers(x->codes, v.id).function) : NULL;
     if (told && !*told) {
@@ -229,4 +258,9 @@ bool filter_has_lines(struct exact *x, uint64_t code, PyObject *globals)
 bool filter_has_arguments(struct exact *x, uint64_t code, PyObject *globals)
 {
     return with_arguments.names && verdict_on(x, code, globals).has_arguments;
+}
+
+uint32_t filter_usage(struct exact *x, uint64_t code, PyObject *globals)
+{
+    return verdict_on(x, code, globals).usage;
 }

@@ -17,10 +17,12 @@
 /* `filter`: two tuples of `search` methods, what is included (empty: all) and what is not; functions by name (empty: all); and
  * None, or four such tuples, as PerfStubs selects: which names are included (None: all) and excluded, which files are.  NULL:
  * all functions are recorded.  `keep`: functions by name; NULL: no calls are kept.  `lines`: those whose lines are recorded,
- * where any are; NULL: all that `filter` selects.  `arguments`: those of whose kept calls the arguments are noted; NULL: none.
+ * where any are; NULL: all that `filter` selects.  `arguments`: those of whose kept calls the arguments are noted; NULL: none.  `usage`: a tuple, for each of enum usage_kinds
+ * those of whose kept calls it is told, or None; NULL: none.
  * Functions by name are a frozenset of qualified names or of `module.qualname`, and a tuple of `search` methods, which look at
  * both of these and at `file:qualname`.  0 or -1 with an exception set. */
-int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments);
+int filter_set(PyObject *filter, PyObject *keep, PyObject *lines, PyObject *arguments,
+               PyObject *usage);
 
 /* From now on functions of these names are opaque: their single calls are kept, and what they call is not counted.  They are
  * named as those of `keep`.  0 or -1 with an exception set. */
@@ -34,6 +36,7 @@ bool filter_is_own(uint64_t code);
 void filter_clear(void);
 bool filter_is_set(void);
 bool filter_keeps_any(void);
+uint32_t filter_usage_of_any(void); /* enum usage_kinds, of all functions */
 
 /* While it is true all functions are recorded, and no calls kept.  Forgets verdicts. */
 void filter_let_through(bool all);
@@ -45,5 +48,6 @@ bool filter_keeps(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_is_opaque(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_has_lines(struct exact *x, uint64_t code, PyObject *globals);
 bool filter_has_arguments(struct exact *x, uint64_t code, PyObject *globals);
+uint32_t filter_usage(struct exact *x, uint64_t code, PyObject *globals); /* enum usage_kinds */
 
 #endif

@@ -40,7 +40,7 @@ static struct exact_frame *push_region(struct exact *x, struct exact_thread *t,
     if (x->turns)
         turns_begin(x, t, s, is_new);
     if (x->usage && s->flags & EXACT_KEPT)
-        usage_begin(x, t, s);
+        usage_begin(t, s, x->usage);
     exact_set_depth(t, t->depth + 1);
     return s;
 }

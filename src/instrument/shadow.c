@@ -422,7 +422,7 @@ static __attribute__((noinline)) void move_regions(struct exact *x, struct exact
 /* It is in the midst of nothing, and no region; its calls may be kept. */
 static ALWAYS_INLINE bool ends_as_usual(const struct exact_frame *f)
 {
-    return (uint32_t)(f->flags & ~(uint64_t)EXACT_KEPT) == EXACT_RECORDED;
+    return (uint32_t)(f->flags & ~(uint64_t)(EXACT_KEPT | EXACT_USAGE)) == EXACT_RECORDED;
 }
 
 /* The usual case: the top of the stack ends. */

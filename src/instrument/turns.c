@@ -58,8 +58,9 @@ void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s,
         s->flags |= EXACT_OPAQUE;
         t->opaque = s->frame;
     }
-    if (x->usage)
-        usage_begin(x, t, s);
+    uint32_t kinds = x->usage_by_name ? filter_usage(x, FRAME_CODE(f), f->f_globals) : 0;
+    if (x->usage | kinds)
+        usage_begin(t, s, x->usage | kinds);
 }
 
 void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame *f, uint64_t now,
@@ -88,7 +89,7 @@ void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame
     turn.flags = (ended ? CALL_ENDED : 0) | (how == RAISED ? CALL_RAISED : 0) |
                  (how == CUT_OFF ? CALL_PARTIAL : 0);
     struct call_usage used;
-    const struct call_usage *usage = x->usage ? usage_end(x, t, f, &used) : NULL;
+    const struct call_usage *usage = f->flags & EXACT_USAGE ? usage_end(t, f, &used) : NULL;
     t->kept = calls_turn(&t->calls, &x->open, call, &turn, usage) ? turn.serial : 0;
     if (call && !(f->flags & EXACT_REGION)) {
         if (ended)

@@ -1,28 +1,32 @@
-/* Sources: getrusage(2), proc_pid_statm(5). */
+/* Sources: getrusage(2), clock_gettime(2), proc_pid_statm(5); kernel/sched/core.c, __schedule (what counts as a switch) and
+ * task_sched_runtime (the clock). */
 #include "usage.h"
 
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "own_fd.h"
 
 #define FD_FLOOR 256
+#define CLOCK_NS                                                                                   \
+    10000000 /* then the thread's clock is read again: interrupts' time is not its own */
 
 static struct own_fd statm = {.fd = -1};
 static uint64_t page_bytes;
 
-void usage_start(struct exact *x, uint32_t kinds)
+void usage_start(struct exact *x, uint32_t kinds, uint32_t by_name)
 {
-    if (kinds & USAGE_MEMORY) {
+    if ((kinds | by_name) & USAGE_MEMORY) {
         struct rlimit files = {0};
         getrlimit(RLIMIT_NOFILE, &files);
         int floor = files.rlim_cur / 2 < FD_FLOOR ? (int)files.rlim_cur / 2 : FD_FLOOR;
         page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-        if (own_fd_keep(&statm, open("/proc/self/statm", O_RDONLY | O_CLOEXEC), floor))
-            kinds &= ~(uint32_t)USAGE_MEMORY;
+        own_fd_keep(&statm, open("/proc/self/statm", O_RDONLY | O_CLOEXEC), floor);
     }
     x->usage = (uint8_t)kinds;
+    x->usage_by_name = by_name;
 }
 
 void usage_stop(void)
@@ -51,43 +55,71 @@ static uint64_t resident_bytes(void)
     return pages * page_bytes;
 }
 
-static void take(const struct exact *x, struct usage_reading *r)
+static uint64_t ns_of(clockid_t clock)
+{
+    struct timespec t;
+    return clock_gettime(clock, &t) ? USAGE_UNKNOWN
+                                    : (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The calling thread's CPU time at `now_ns`, until when it had so many context switches. */
+static uint64_t cpu_ns(struct cpu_clock *c, uint64_t now_ns, uint64_t switches)
+{
+    uint64_t ns = c->ns + (now_ns - c->at_ns);
+    if (!c->at_ns || c->switches != switches || now_ns - c->at_ns > CLOCK_NS) {
+        c->switches = switches; /* a switch between these lines is seen the next time */
+        c->ns = ns = ns_of(CLOCK_THREAD_CPUTIME_ID);
+        c->at_ns = clock_now_ns();
+    }
+    c->last_ns = ns > c->last_ns ? ns : c->last_ns;
+    return c->last_ns;
+}
+
+static void take_cpu(struct exact_thread *t, struct usage_reading *r)
+{
+    uint64_t now_ns = clock_now_ns(); /* first: the switches have all that came before it */
+    struct rusage used;
+    if (getrusage(RUSAGE_THREAD, &used))
+        return;
+    r->voluntary = (uint32_t)used.ru_nvcsw;
+    r->involuntary = (uint32_t)used.ru_nivcsw;
+    r->cpu_ns = cpu_ns(&t->cpu_clock, now_ns, (uint64_t)(used.ru_nvcsw + used.ru_nivcsw));
+    r->user_ns = time_ns(used.ru_utime);
+    r->system_ns = time_ns(used.ru_stime);
+    r->minor_faults = (uint32_t)used.ru_minflt;
+    r->major_faults = (uint32_t)used.ru_majflt;
+}
+
+static void take(struct exact_thread *t, uint32_t kinds, struct usage_reading *r)
 {
     *r = (struct usage_reading){.process_ns = USAGE_UNKNOWN, .resident_bytes = USAGE_UNKNOWN};
-    if (x->usage & USAGE_MEMORY)
+    if (kinds & USAGE_MEMORY)
         r->resident_bytes = resident_bytes();
-    struct timespec process;
-    if (x->usage & USAGE_PROCESS && !clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &process))
-        r->process_ns = (uint64_t)process.tv_sec * 1000000000 + (uint64_t)process.tv_nsec;
-    struct rusage used;
-    if (x->usage & USAGE_CPU && !getrusage(RUSAGE_THREAD, &used)) {
-        r->user_ns = time_ns(used.ru_utime);
-        r->system_ns = time_ns(used.ru_stime);
-        r->minor_faults = (uint32_t)used.ru_minflt;
-        r->major_faults = (uint32_t)used.ru_majflt;
-        r->voluntary = (uint32_t)used.ru_nvcsw;
-        r->involuntary = (uint32_t)used.ru_nivcsw;
-    }
+    if (kinds & USAGE_PROCESS)
+        r->process_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID);
+    if (kinds & USAGE_CPU)
+        take_cpu(t, r);
 }
 
-void usage_begin(const struct exact *x, struct exact_thread *t, const struct exact_frame *s)
+void usage_begin(struct exact_thread *t, struct exact_frame *s, uint32_t kinds)
 {
     size_t place = (size_t)(s - t->stack);
-    if (map_memory_grow(&t->usage, &t->usage_bytes, place + 1, sizeof *t->usage))
-        take(x, &t->usage[place]);
+    if (!kinds || !map_memory_grow(&t->usage, &t->usage_bytes, place + 1, sizeof *t->usage))
+        return;
+    s->flags |= (uint64_t)kinds << EXACT_USAGE_SHIFT;
+    take(t, kinds, &t->usage[place]);
 }
 
-const struct call_usage *usage_end(const struct exact *x, const struct exact_thread *t,
-                                   const struct exact_frame *s, struct call_usage *of)
+const struct call_usage *usage_end(struct exact_thread *t, const struct exact_frame *s,
+                                   struct call_usage *of)
 {
-    size_t place = (size_t)(s - t->stack);
+    uint32_t kinds = (s->flags & EXACT_USAGE) >> EXACT_USAGE_SHIFT;
+    const struct usage_reading *then = &t->usage[s - t->stack];
     struct usage_reading now;
-    if (place >= t->usage_bytes / sizeof *t->usage)
-        return NULL;
-    const struct usage_reading *then = &t->usage[place];
-    take(x, &now);
-    *of = (struct call_usage){.kinds = x->usage,
-                              .begin_ns = then->user_ns + then->system_ns,
+    take(t, kinds, &now);
+    *of = (struct call_usage){.kinds = kinds,
+                              .begin_ns = then->cpu_ns,
+                              .cpu_ns = now.cpu_ns - then->cpu_ns,
                               .user_ns = now.user_ns - then->user_ns,
                               .system_ns = now.system_ns - then->system_ns,
                               .process_ns = now.process_ns - then->process_ns,

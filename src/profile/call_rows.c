@@ -131,7 +131,8 @@ int call_usage_of(const unsigned char *turns, size_t bytes, const uint32_t *at, 
         memcpy(&u, turns + at[i], sizeof u);
         bool cpu = u.kinds & USAGE_CPU;
         columns->cpu_begin_ns[i] = cpu ? (int64_t)u.begin_ns : -1;
-        columns->cpu_end_ns[i] = cpu ? (int64_t)(u.begin_ns + u.user_ns + u.system_ns) : -1;
+        columns->cpu_end_ns[i] = cpu ? (int64_t)(u.begin_ns + u.cpu_ns) : -1;
+        columns->cpu_ns[i] = cpu ? (int64_t)u.cpu_ns : -1;
         columns->user_ns[i] = cpu ? (int64_t)u.user_ns : -1;
         columns->system_ns[i] = cpu ? (int64_t)u.system_ns : -1;
         columns->process_ns[i] = u.kinds & USAGE_PROCESS ? (int64_t)u.process_ns : -1;

@@ -39,7 +39,7 @@ struct usage_places {
 
 /* -1: not known. */
 struct usage_columns {
-    int64_t *cpu_begin_ns, *cpu_end_ns, *user_ns, *system_ns, *process_ns;
+    int64_t *cpu_begin_ns, *cpu_end_ns, *cpu_ns, *user_ns, *system_ns, *process_ns;
     int64_t *minor_faults, *major_faults, *voluntary, *involuntary;
     int64_t *resident_begin, *resident_end;
 };

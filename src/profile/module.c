@@ -178,12 +178,12 @@ static size_t places_room(const struct argument *in)
 
 static int run_call_usage(const struct argument *in, struct result *out)
 {
-    const struct usage_columns columns = {out[0].data, out[1].data, out[2].data, out[3].data,
-                                          out[4].data, out[5].data, out[6].data, out[7].data,
-                                          out[8].data, out[9].data, out[10].data};
+    const struct usage_columns columns = {out[0].data, out[1].data, out[2].data,  out[3].data,
+                                          out[4].data, out[5].data, out[6].data,  out[7].data,
+                                          out[8].data, out[9].data, out[10].data, out[11].data};
     return call_usage_of(in[0].data, in[0].n, in[1].data, in[1].n, &columns);
 }
-PASS(call_usage, .takes = "B*I*", .gives = "qqqqqqqqqqq", .room = places_room)
+PASS(call_usage, .takes = "B*I*", .gives = "qqqqqqqqqqqq", .room = places_room)
 
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 

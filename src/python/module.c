@@ -139,15 +139,16 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
     int tool_id = -1;
     sampler_exact()->counts = o->counts;
     sampler_exact()->open.max_kept = o->max_calls;
-    usage_start(sampler_exact(), o->usage);
     filter_set_own(o->own);
-    if (filter_set(o->filter, o->keep, o->lines_of, o->arguments_of))
+    if (filter_set(o->filter, o->keep, o->lines_of, o->arguments_of, o->usage_of))
         ;
     else if (watcher < 0)
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
-    else
+    else {
+        usage_start(sampler_exact(), o->usage, filter_usage_of_any());
         tool_id = instrument_start(sampler_exact(), o->lines,
                                    o->c_calls ? announce_c_function : NULL, cost);
+    }
     if (tool_id >= 0)
         return tool_id;
     PyObject *error = PyErr_GetRaisedException();

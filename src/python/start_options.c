@@ -40,6 +40,7 @@ static const struct field {
     {"arguments_of", OBJECT, HERE(arguments_of)},
     {"max_calls", UINT32, HERE(max_calls)},
     {"usage", UINT32, HERE(usage)},
+    {"usage_of", OBJECT, HERE(usage_of)},
     {"own", OBJECT, HERE(own)},
 };
 

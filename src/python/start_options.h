@@ -14,9 +14,9 @@ struct start_options {
     int lines, c_calls; /* of the exact half: counted and timed, too */
     int counts;         /* 0: its events are for sinks alone, and come while one wants them */
     int paused;         /* until resume() */
-    PyObject *filter, *keep, *lines_of, *arguments_of; /* borrowed; NULL: none (filter.h) */
-    uint32_t max_calls;                                /* so many are kept all (kept_calls.h) */
-    uint32_t usage;                                    /* enum usage_kinds: what is told of them */
+    PyObject *filter, *keep, *lines_of, *arguments_of, *usage_of; /* borrowed; NULL: none */
+    uint32_t max_calls; /* so many are kept all (kept_calls.h) */
+    uint32_t usage;     /* enum usage_kinds: what is told of them */
     PyObject *
         own; /* borrowed; what the files of functions begin with that are not recorded; NULL: none */
 };

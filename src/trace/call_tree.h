@@ -61,12 +61,14 @@ enum exact_frame_flags {
         8, /* each call of it is kept or watched; its open call, if it has one, is in the upper half */
     EXACT_LEFT =
         16, /* a region that ends, not only its turn; a native one, when what is above it has ended */
-    EXACT_LINES = 32,    /* its lines are recorded, too: exact_thread.line */
-    EXACT_IN_C = 64,     /* it waits for a C function: c_calls[] of its place in the stack */
-    EXACT_NATIVE = 128,  /* a region that native code pushed */
-    EXACT_OPAQUE = 256,  /* what it calls is not counted: exact_thread.opaque */
-    EXACT_AWAITED = 512, /* its end is wanted: instances_await_end */
+    EXACT_LINES = 32,      /* its lines are recorded, too: exact_thread.line */
+    EXACT_IN_C = 64,       /* it waits for a C function: c_calls[] of its place in the stack */
+    EXACT_NATIVE = 128,    /* a region that native code pushed */
+    EXACT_OPAQUE = 256,    /* what it calls is not counted: exact_thread.opaque */
+    EXACT_AWAITED = 512,   /* its end is wanted: instances_await_end */
+    EXACT_USAGE = 7 << 10, /* enum usage_kinds: what is told of this call */
 };
+#define EXACT_USAGE_SHIFT 10
 #define EXACT_CALL_SHIFT 32
 
 /* Who hears of single turns. */
@@ -184,7 +186,12 @@ struct exact_thread {
         *usage; /* by place in the stack, of calls that are kept; made when it is needed */
     size_t usage_bytes;
     struct watched_calls watched;
-    uint32_t kept; /* the serial of the call that ended last, if it was kept */
+    struct cpu_clock {
+        uint64_t ns, at_ns; /* its CPU time at a time of clock_now_ns; 0: not read yet */
+        uint64_t switches;  /* of context, until then */
+        uint64_t last_ns;   /* told; it does not go back */
+    } cpu_clock;            /* usage.c */
+    uint32_t kept;          /* the serial of the call that ended last, if it was kept */
 
     uint32_t n_written;            /* the drain's: nodes that the spool has */
     struct exact_drained *drained; /* the drain's: of each node */
@@ -214,6 +221,7 @@ struct exact {
     bool plain;         /* so most events need no more than a few instructions */
     uint8_t turns;      /* enum exact_turns: who hears every begin and end; 0: nobody */
     uint8_t usage;      /* enum usage_kinds: what is told of calls that are kept */
+    bool usage_by_name; /* and more of those of some functions (filter.h) */
     bool counts;        /* events are on for the tree's sake; false: only while a sink wants them */
     struct open_calls open;
     uint32_t n_watched; /* calls, of all threads */

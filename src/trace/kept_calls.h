@@ -61,12 +61,13 @@ struct call_turn {
 };
 
 enum usage_kinds { USAGE_CPU = 1, USAGE_MEMORY = 2, USAGE_PROCESS = 4 };
+#define USAGE_KINDS 3
 
 #define USAGE_UNKNOWN UINT64_MAX
 
-/* What a thread has used. */
+/* What a thread has used.  The kernel counts user and system time by its ticks, so they lag behind `cpu_ns` by one. */
 struct usage_reading {
-    uint64_t user_ns, system_ns, process_ns, resident_bytes;
+    uint64_t cpu_ns, user_ns, system_ns, process_ns, resident_bytes;
     uint32_t minor_faults, major_faults, voluntary, involuntary;
 };
 
@@ -74,7 +75,7 @@ struct usage_reading {
 struct call_usage {
     uint32_t kinds, pad;
     uint64_t begin_ns; /* CPU time of the thread when it began */
-    uint64_t user_ns, system_ns, process_ns;
+    uint64_t cpu_ns, user_ns, system_ns, process_ns;
     uint64_t resident_begin, resident_end; /* bytes; USAGE_UNKNOWN */
     uint32_t minor_faults, major_faults;
     uint32_t voluntary, involuntary; /* context switches */

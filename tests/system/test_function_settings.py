@@ -192,6 +192,69 @@ def test_only_slow_calls(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert sum(row.calls for row in counted if row.calls == 3) >= 6
 
 
+def usage_by_name(run: Run) -> dict[str, set[str]]:
+    """Which columns of their usage the calls of each function have."""
+    profile = run.profile()
+    found: dict[str, set[str]] = {}
+    for call in profile.calls:
+        used = profile.usage.get(call.id)
+        told = {name for name, value in used._asdict().items() if value is not None} if used else ()
+        found.setdefault(profile.frames[profile.nodes.frame[call.node]].name, set()).update(told)
+    return found
+
+
+MEMORY = {"call", "resident_begin", "resident_end"}
+CPU = {
+    *("call", "cpu_begin_ns", "cpu_end_ns", "cpu_ns", "user_ns", "system_ns"),
+    *("minor_faults", "major_faults", "voluntary_switches", "involuntary_switches"),
+}
+
+
+@pytest.mark.version
+@pytest.mark.parametrize("way", ["tables", "words"])
+def test_usage_of_some_functions(pyhybrid: Callable[..., Run], program: Path, way: str) -> None:
+    """Of several that name one all hold; `usage` beside them is of all that are kept."""
+    if way == "tables":
+        tables: list[dict[str, Any]] = [
+            {"name": "recursive", "usage": ["cpu"]},
+            {"name": "counted", "usage": "cpu,memory"},
+            {"name": "*.forward", "usage": ["memory"]},
+            {"name": "Model.forward", "usage": ["process"]},
+            {"name": "waits"},
+        ]
+        options = configured(program, *tables)
+    else:
+        words = ("cpu:recursive", "cpu,memory:program.py:counted", "memory:*.forward")
+        words = (*words, "process:Model.forward")
+        options = (*(w for word in words for w in ("--usage", word)), "--keep", "waits")
+    run = pyhybrid(*TRACE, *options, "program.py")
+    expected = {
+        "recursive": CPU,
+        "counted": CPU | MEMORY,
+        "Model.forward": MEMORY | {"process_ns"},
+        "waits": set(),
+    }
+    assert usage_by_name(run) == expected
+    lines = pyhybrid("report", run.path(), "--calls").result.stdout.splitlines()
+    width = {line.split("  ")[-1].split()[0]: len(line.split()) for line in lines[1:]}
+    assert width["recursive"] == width["waits"] + 5  # with units of times
+    run = pyhybrid(*TRACE, *options, "--usage", "process", "program.py")
+    everything = {name: told | {"call", "process_ns"} for name, told in expected.items()}
+    assert usage_by_name(run) == everything
+
+
+def test_what_is_no_usage(pyhybrid: Callable[..., Run], program: Path) -> None:
+    for word, said in (
+        ("gpu:recursive", "unknown usage 'gpu'"),
+        ("cpu:", "--usage: there is no function after the colon"),
+    ):
+        wrong = pyhybrid("--usage", word, "program.py", check=False).result
+        assert (wrong.returncode, said in wrong.stderr) == (2, True)
+    run = pyhybrid(*TRACE, "--usage", "cpu:nobody", "program.py")
+    notes = run.profile().meta["notes"]
+    assert "--usage nobody: no function of this name ran" in notes
+
+
 def test_names_that_never_ran(pyhybrid: Callable[..., Run], program: Path) -> None:
     of_file = configured(program, {"name": "nowhere", "args": True}, {"name": "recursive"})
     profile = pyhybrid(*TRACE, *of_file, "--args", "nobody", "program.py").profile()

@@ -230,13 +230,42 @@ def test_what_calls_used(pyhybrid: Callable[..., Run]) -> None:
     assert used_before == sorted(used_before)
 
 
+SHORT = """
+import threading, time
+def short(n):
+    end = time.thread_time_ns() + n
+    while time.thread_time_ns() < end: pass
+def sleeps(): time.sleep(0.01)
+def main():
+    for _ in range(50): short(300_000)
+    for _ in range(5): sleeps()
+    for _ in range(50): short(300_000)
+thread = threading.Thread(target=main)
+thread.start()
+main()
+thread.join()
+"""
+
+
+def test_cpu_time_of_short_calls(pyhybrid: Callable[..., Run]) -> None:
+    """It is not in steps of the kernel's ticks, and waiting, for the CPU too, is no part of it."""
+    options = ("--keep", "short", "--keep", "sleeps", "--usage", "cpu")
+    profile = pyhybrid("--mode", "trace", "--format", "folded", *options, "-c", SHORT).profile()
+    used = used_by_name(profile)
+    assert len(used["short"]) == 200
+    short = sorted(each.cpu_ns or 0 for each in used["short"])
+    assert short[20] >= 299_000  # of the others an interrupt may have been told late
+    assert short[100] < 400_000
+    assert max(each.cpu_ns or 0 for each in used["sleeps"]) < 5_000_000
+
+
 def test_only_what_is_asked_for(pyhybrid: Callable[..., Run], program: Path) -> None:
     run = pyhybrid("--mode", "trace", "--keep", "fact", "--usage", "memory", program)
     profile = run.profile()
     assert len(profile.usage) == 10
     for used in profile.usage.values():
         assert used.resident_end
-        assert {*used[1:10]} == {None}
+        assert {*used[1:11]} == {None}
     run = pyhybrid("--mode", "trace", "--keep", "fact", program)
     assert not run.profile().usage
     wrong = pyhybrid("--keep", "fact", "--usage", "cpu,gpu", program, check=False).result

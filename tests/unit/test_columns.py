@@ -378,7 +378,7 @@ def test_call_rows_of_damage(rows: list[tuple[int, int, int]]) -> None:
 
 def test_call_usage() -> None:
     def used(kinds: int) -> bytes:
-        return struct.pack("<IIQQQQQQIIII", kinds, 0, 100, 20, 3, 50, 4096, 8192, 1, 2, 3, 4)
+        return struct.pack("<IIQQQQQQQIIII", kinds, 0, 100, 24, 20, 3, 50, 4096, 8192, 1, 2, 3, 4)
 
     turns = (
         call_turn(20, 30, flags=9 | 32, more=used(1 | 2 | 4))
@@ -389,8 +389,8 @@ def test_call_usage() -> None:
     assert list(rows) == [1, 2]
     columns = call_usage(turns, places)
     assert list(zip(*columns, strict=True)) == [
-        (100, 123, 20, 3, -1, 1, 2, 3, 4, 4096, 8192),
-        (100, 123, 20, 3, 50, 1, 2, 3, 4, 4096, 8192),
+        (100, 124, 24, 20, 3, -1, 1, 2, 3, 4, 4096, 8192),
+        (100, 124, 24, 20, 3, 50, 1, 2, 3, 4, 4096, 8192),
     ]
     with pytest.raises(ValueError):
         call_usage(turns[:100], array("I", [90]))
