@@ -119,7 +119,7 @@ def test_the_layer_with_a_slow_backward_pass(tmp_path: Path) -> None:
         for samples, _, names in paths(profile):
             for above, name in pairwise(names):
                 if name.startswith("backward of "):
-                    assert above.startswith("torch::autograd::Node::operator()")
+                    assert above.startswith(("torch::autograd::Node::operator()", "["))  # or a gap
                     below[name] += samples
         assert max(below, key=lambda name: below[name]) == "backward of Sequential.1"
         assert set(below) <= {f"backward of {name}" for name in backward}
