@@ -271,11 +271,9 @@ def write_watched(
     database.execute("BEGIN")
     for index, calls in spool.watched.items():
         thread, of_thread = spool.exact_threads[index], nodes[index]
-        known = len(of_thread)
         rows = (
             (thread, of_thread[node], ticks.time(since), ticks.time(until), *cpu_ns, raised)
             for since, until, *cpu_ns, node, raised in calls
-            if node < known
         )
         _insert(database, "watched_call", rows)
     database.execute("COMMIT")

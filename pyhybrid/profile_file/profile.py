@@ -48,6 +48,7 @@ from pyhybrid.profile_file.tables import (
     Turn,
     Usage,
     WatchedCall,
+    stack_of,
 )
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
@@ -334,12 +335,14 @@ class Profile:
         """Every sample, in chunks by thread and time."""
         rows = self.query("SELECT rowid FROM timeline ORDER BY thread, first_ns, rowid")
         sql = "SELECT thread, first_ns, dt_ns, place, weight, cpu FROM timeline WHERE rowid = ?"
+        stacks = {each.stack for each in self.sampled}
         for (rowid,) in rows:
             with damage_in(self.path):
                 ((thread, first_ns, *blobs),) = self.query(sql, rowid)
                 dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
                 weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
-                if any(at >= len(place) for at in (*weights, *cpus)):
+                known = stacks.issuperset(map(stack_of, set(place)))
+                if not known or any(at >= len(place) for at in (*weights, *cpus)):
                     self._damaged("a sample that is not there")
             yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)
 
