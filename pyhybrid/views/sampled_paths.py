@@ -57,11 +57,13 @@ class SampledPaths:
         above, nearest = take(folded, parents), take(self._tree.parent, folded)
         places, lines = self._profile.places, self._profile.stacks.line
         of_rows: list[Lines] = []
+        known: dict[Lines, Lines] = {}  # most rows are as others are
         for row in range(1, len(parents)):
             if folded[row] == above[row]:
                 of_rows.append(())
             elif nearest[row] == above[row] and row not in places:
-                of_rows.append(((frames[folded[row]], lines[row] or 0),))
+                place = ((frames[folded[row]], lines[row] or 0),)
+                of_rows.append(known.setdefault(place, place))
             else:
                 of_rows.append(self._chain(row, parents))
         return of_rows
