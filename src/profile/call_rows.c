@@ -51,7 +51,8 @@ static size_t find_turns(const unsigned char *turns, size_t bytes, size_t n_node
             attributes->serial[attributes->n] = t.serial;
             attributes->at[attributes->n] = (uint32_t)(at + sizeof t);
             attributes->length[attributes->n++] = t.more;
-        } else if (t.node && t.node <= n_nodes && t.since <= t.until) {
+        } else if (t.node && t.node <= n_nodes && t.since <= t.until &&
+                   (!(t.flags & CALL_USAGE) || t.more >= sizeof(struct call_usage))) {
             found[n++] = (struct placed){t.since, t.until, at};
         } else {
             ++*n_damaged;

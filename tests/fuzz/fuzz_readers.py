@@ -82,7 +82,7 @@ def read_spool(data: bytes) -> None:
         return
     with profile:
         for view in VIEWS:
-            with contextlib.suppress(PyhybridError):
+            with contextlib.suppress(PyhybridError), damage_in(profile.path):
                 view(profile)
         for exporter in EXPORTERS.values():
             if exporter.name == "lttng":  # needs a session; its figures are those of pstats

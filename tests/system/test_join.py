@@ -41,7 +41,7 @@ def check_losses(profile: Profile, slow: bool = False) -> None:
     """Of a handler that is slow by itself, those that came too late do not count."""
     signals, recorded = total(profile, "signals", "recorded")
     late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
-    assert signals - recorded - (late if slow else 0) <= 0.005 * signals
+    assert signals - recorded - (late if slow else 0) <= 0.005 * signals, profile.losses
 
 
 both_modes = pytest.mark.parametrize("mode", ["sample", "hybrid"])
