@@ -38,10 +38,14 @@ def total(profile: object, *columns: str) -> list[int]:
 
 
 def check_losses(profile: Profile, slow: bool = False) -> None:
-    """Of a handler that is slow by itself, those that came too late do not count."""
+    """Samples that came too late are few, where the handler is not slow by itself; others hardly any.
+
+    A busy machine makes some late: CPU time that it takes from a virtual one counts as the handler's.
+    """
     signals, recorded = total(profile, "signals", "recorded")
     late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
-    assert signals - recorded - (late if slow else 0) <= 0.005 * signals, profile.losses
+    assert signals - recorded - late <= 0.005 * signals, profile.losses
+    assert slow or late <= 0.05 * signals, profile.losses
 
 
 both_modes = pytest.mark.parametrize("mode", ["sample", "hybrid"])
