@@ -38,9 +38,9 @@ def total(profile: object, *columns: str) -> list[int]:
 
 
 def check_losses(profile: Profile, slow: bool = False) -> None:
-    """Samples that came too late are few, where the handler is not slow by itself; others hardly any.
+    """Samples that came too late are few, where the handler is not slow by itself.
 
-    A busy machine makes some late: CPU time that it takes from a virtual one counts as the handler's.
+    A busy machine makes some late: what it takes from a virtual one counts as the handler's time.
     """
     signals, recorded = total(profile, "signals", "recorded")
     late = sum(row.samples for row in profile.losses if row.reason == "too_slow")
