@@ -43,10 +43,14 @@ def head(path: Path) -> str:
 def sentence(path: Path) -> str:
     """The first sentence of its head, cut where it is long; empty: it has none.
 
-    An implementation without a head of its own has that of the header that it includes first.
+    An implementation without a head of its own, or whose head has sources alone, is that of the
+    header of its name, else of the one that it includes first.
     """
     text = head(path)
-    if not text and path.suffix == ".c":
+    is_bare = path.suffix == ".c" and (not text or text.startswith("Source"))
+    if is_bare and (CLONE / path.with_suffix(".h")).exists():
+        return f"the code of `{path.stem}.h`"
+    if is_bare:
         included = re.search(r'#include "(?:.*/)?(.+)"', (CLONE / path).read_text())
         return f"the code of `{included[1]}`" if included else ""
     found = re.match(r"(.+?[.:])(?= [A-Z`]|$)", text)

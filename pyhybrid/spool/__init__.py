@@ -1,1 +1,1 @@
-"""The spool, the file that a run writes (src/spool.h): its layout, its records, its reader."""
+"""The spool, the file that a run writes (src/record/spool.h): layout, records, reader."""

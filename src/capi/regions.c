@@ -1,3 +1,4 @@
+/* The regions of pyhybrid.h: whoever listens is told of them. */
 #include "listener.h"
 
 #include <dlfcn.h>

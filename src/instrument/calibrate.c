@@ -1,4 +1,6 @@
-/* The model.  Counting adds `call_ns` to a Python function's call by a Python function: a loop of
+/* What counting costs, measured at the start and taken off (compensate.py).
+ *
+ * The model: counting adds `call_ns` to a Python function's call by a Python function: a loop of
  * calls with the events, less the same loop without.  The callee's interval goes from the clock's
  * reading in the begin callback to that in the end callback, so a part of `call_ns` lies in it and is
  * charged to the callee: `inside_ns`, the interval of an empty callee (whose own two instructions

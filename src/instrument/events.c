@@ -1,4 +1,6 @@
-/* Sources: PEP 669; Python/instrumentation.c, Objects/call.c of CPython 3.12 to 3.15. */
+/* The callbacks of sys.monitoring, and which events they are registered for.
+ *
+ * Sources: PEP 669; Python/instrumentation.c, Objects/call.c of CPython 3.12 to 3.15. */
 #define PY_SSIZE_T_CLEAN
 #include "current_frame.h" /* first: it defines Py_BUILD_CORE */
 

@@ -1,3 +1,4 @@
+/* Pausing and going on: the threads' clocks stop, and what they did meanwhile counts nowhere. */
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>

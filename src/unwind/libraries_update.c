@@ -1,3 +1,4 @@
+/* Which libraries are loaded, read anew when the loader says that it loaded or unloaded one (libraries.h). */
 #include <link.h>
 #include <stdatomic.h>
 #include <stdlib.h>
