@@ -154,7 +154,8 @@ class Report:
             raise UsageError("--html goes without --json, --full-names, --min-time")
         if (args.output or args.open or args.no_source) and not args.html:
             raise UsageError("-o, --open and --no-source are for --html")
-        others = args.tree, args.quality, args.lines, args.calls, args.modules, args.steps
+        of_training = args.modules, args.steps, args.compiles
+        others = args.tree, args.quality, args.lines, args.calls, *of_training
         if args.height and (args.json or any(others)):
             raise UsageError("--height is for the summary")
         if args.slowest and not (args.calls or args.steps):
