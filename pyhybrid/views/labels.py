@@ -140,6 +140,8 @@ class Labels:
 
 def bare(label: str) -> str:
     """A label without file and line, or without C++ arguments."""
+    if label.startswith("["):  # `[import torch] (5,171 functions: --imports)`
+        return label.partition(" (")[0]
     python = _PYTHON_LABEL.fullmatch(label)
     return python[1] if python else shorten_native(label)
 

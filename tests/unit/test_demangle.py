@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyhybrid._symbolize import demangle
-from pyhybrid.views.labels import shorten_native
+from pyhybrid.views.labels import bare, shorten_native
 
 # symbol, its readable form, and that shortened
 KNOWN = [
@@ -134,3 +134,9 @@ def test_anything_can_be_shortened(name: str) -> None:
     short = shorten_native(name)
     assert len(short) <= len(name) + 2 * name.count("(")
     assert bool(short) == bool(name)
+
+
+def test_labels_without_places() -> None:
+    assert bare("step (train.py:12)") == "step"
+    assert bare("[import torch] (5,171 functions: --imports)") == "[import torch]"
+    assert bare("[unwind gap]") == "[unwind gap]"
