@@ -221,6 +221,11 @@ class Profile:
         rows = self.query(f"SELECT {columns} FROM sampled ORDER BY thread, stack, gil, waits")
         return [Sampled(*row) for row in rows]
 
+    @cached_property
+    def sampled_stacks(self) -> frozenset[int]:
+        """The rows of `stacks` that samples ended in."""
+        return frozenset(row.stack for row in self.sampled)
+
     @_table
     def exact(self) -> ExactTable:
         """Calls and times by thread and node, from events; empty if there were none."""
@@ -335,13 +340,12 @@ class Profile:
         """Every sample, in chunks by thread and time."""
         rows = self.query("SELECT rowid FROM timeline ORDER BY thread, first_ns, rowid")
         sql = "SELECT thread, first_ns, dt_ns, place, weight, cpu FROM timeline WHERE rowid = ?"
-        stacks = {each.stack for each in self.sampled}
         for (rowid,) in rows:
             with damage_in(self.path):
                 ((thread, first_ns, *blobs),) = self.query(sql, rowid)
                 dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
                 weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
-                known = stacks.issuperset(map(stack_of, set(place)))
+                known = self.sampled_stacks.issuperset(map(stack_of, set(place)))
                 if not known or any(at >= len(place) for at in (*weights, *cpus)):
                     self._damaged("a sample that is not there")
             yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)

@@ -55,7 +55,7 @@ class Measured:
         own = self.below_frames(f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK)
         self.self_ns = array("q", bytes(8 * len(self.parent)))
         node_of, self.waiting_ns, self.samples = profile.stacks.node, 0, 0
-        stacks = {row.stack for row in profile.sampled}
+        stacks = profile.sampled_stacks
         for row in profile.sampled:
             node = node_of[row.stack]
             if not own[node]:

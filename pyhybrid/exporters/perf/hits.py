@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses, node_addresses, stack_addresses
 from pyhybrid.exporters.perf.elf import Segment, Symbol
@@ -31,7 +31,7 @@ class Hits:
         self._of_frame: dict[int, set[int]] = defaultdict(set)  # absolute addresses
         stacks, nodes = profile.stacks, profile.nodes
         self._collect(
-            {sampled.stack for sampled in profile.sampled},
+            profile.sampled_stacks,
             stacks.parent,
             [nodes.frame[node] for node in stacks.node],
             stack_addresses(profile, synthetic),
@@ -93,7 +93,7 @@ class Hits:
 
     def _collect(
         self,
-        leaves: set[int],
+        leaves: Collection[int],
         parents: Sequence[int],
         frames: Sequence[int],
         addresses: Sequence[int],

@@ -49,7 +49,7 @@ def in_rounds(batches: Iterable[tuple[int, list[Record]]], first: list[Record]) 
 def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, list[Record]]]:
     """Every sample, in batches."""
     pid, pack = profile.process.pid, form.pack_sample
-    of_stack = {stack: chains.of(stack) for stack in sorted({s.stack for s in profile.sampled})}
+    of_stack = {stack: chains.of(stack) for stack in sorted(profile.sampled_stacks)}
     period_ns = profile.period_ns
     for chunk in sorted(profile.timeline(), key=lambda chunk: chunk.first_ns):
         tid = profile.threads[chunk.thread].tid
