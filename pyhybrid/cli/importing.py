@@ -3,7 +3,8 @@
 import argparse
 import sqlite3
 
-from pyhybrid.assemble.kineto import place
+from pyhybrid.assemble.gpu_placing import place
+from pyhybrid.assemble.kineto import read
 from pyhybrid.cli.selection_options import open_profile
 from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
@@ -27,19 +28,22 @@ class Importing:
 
     def run(self, args: argparse.Namespace) -> int:
         """Write it; returns the exit code.  Raises PyhybridError."""
+        trace = read(args.trace)
         with open_profile(args) as profile:
-            placed, path = place(profile, args.trace), profile.path
+            placed, path = place(profile, trace), profile.path
         try:
             with sqlite3.connect(path) as database:
-                database.execute("DELETE FROM gpu")
-                database.executemany("INSERT INTO gpu VALUES (?,?,?,?,?,?,?)", placed.work)
+                placed.write(database)
             database.close()
         except sqlite3.Error as error:
             raise PyhybridError(f"cannot write {path}: {one_line(error)}") from None
-        left = "".join(f", {n:,} {why}" for why, n in placed.left_out.most_common())
-        n_left = placed.left_out.total()
+        for note in trace.notes:
+            say(f"{args.trace}: {note}")
+        left = "".join(f", {n:,} {why}" for why, n in placed.unplaced.most_common())
+        n_left = placed.unplaced.total()
         say(
             f"{path}: {placed.n_placed:,} kernels and copies placed"
-            + (f"; {n_left:,} left out{left}" if n_left else "")
+            + (f"; {n_left:,} below no call{left}" if n_left else "")
+            + (f"; {placed.n_in_sums:,} short ones in sums alone" if placed.n_in_sums else "")
         )
         return 0

@@ -35,6 +35,9 @@ from pyhybrid.profile_file.tables import (
     Event,
     Exact,
     Frame,
+    GpuActivity,
+    GpuWait,
+    GpuWindow,
     GpuWork,
     Line,
     Loss,
@@ -262,13 +265,28 @@ class Profile:
 
     @_table
     def gpu(self) -> list[GpuWork]:
-        """Work of a GPU below the calls that launched it, if a trace was imported."""
-        columns = ", ".join(GpuWork._fields)
-        return (
-            [GpuWork(*row) for row in self.query(f"SELECT {columns} FROM gpu")]
-            if self._has("gpu")
-            else []
-        )
+        """Work of a GPU below the calls that launched it, if it is known; node 0: below none."""
+        columns = ", ".join(("rowid", *GpuWork._fields[1:]))
+        sql = f"SELECT {columns} FROM gpu ORDER BY rowid"
+        return [GpuWork(*row) for row in self.query(sql)] if self._has("gpu") else []
+
+    @_table
+    def gpu_activities(self) -> list[GpuActivity]:
+        """Single kernels and copies, by begin: the longest ones, if there are very many."""
+        sql = "SELECT work, begin_ns, end_ns, launch_ns FROM gpu_activity ORDER BY begin_ns, rowid"
+        return [GpuActivity(*row) for row in self.query(sql)] if self._has("gpu_activity") else []
+
+    @_table
+    def gpu_waits(self) -> list[GpuWait]:
+        """Waits for a GPU below the calls that waited."""
+        sql = "SELECT node, name, calls, ns FROM gpu_wait"
+        return [GpuWait(*row) for row in self.query(sql)] if self._has("gpu_wait") else []
+
+    @_table
+    def gpu_windows(self) -> list[GpuWindow]:
+        """When the GPU's work was recorded, in order of time."""
+        sql = "SELECT begin_ns, end_ns FROM gpu_window ORDER BY begin_ns"
+        return [GpuWindow(*row) for row in self.query(sql)] if self._has("gpu_window") else []
 
     @_table
     def codes(self) -> dict[int, Code]:

@@ -160,11 +160,23 @@ CREATE TABLE watched_call (
     cpu_begin_ns INTEGER NOT NULL, cpu_end_ns INTEGER NOT NULL,
     raised INTEGER NOT NULL); -- 1: it ended by an exception
 
--- Work of a GPU that calls launched, from a trace (`pyhybrid import kineto`): sums by call path.  name: the kernel's,
--- or what was copied.  backward: 1: the backward pass of what the call did in the forward pass.
+-- Work of a GPU that calls launched (`pyhybrid import kineto`): sums by call path; node 0: below no call that is known.
+-- name: the kernel's, or what was copied; after `[graph] `: what a CUDA graph replayed.  backward: 1: the backward pass
+-- of what the call did in the forward pass.
 CREATE TABLE gpu (
-    node INTEGER NOT NULL REFERENCES node, backward INTEGER NOT NULL, name TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, node INTEGER NOT NULL, backward INTEGER NOT NULL, name TEXT NOT NULL,
     device INTEGER NOT NULL, stream INTEGER NOT NULL, launches INTEGER NOT NULL, ns INTEGER NOT NULL);
+
+-- When each kernel and copy ran on the GPU, and when it was launched (null: not known): the longest 200,000; the others
+-- are in the sums alone.
+CREATE TABLE gpu_activity (
+    work INTEGER NOT NULL REFERENCES gpu, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, launch_ns INTEGER);
+
+-- Calls of CUDA that waited for a GPU, by the call path that made them (node 0: not known): wall-clock time.
+CREATE TABLE gpu_wait (node INTEGER NOT NULL, name TEXT NOT NULL, calls INTEGER NOT NULL, ns INTEGER NOT NULL);
+
+-- When the work of the GPU was recorded: of other times nothing is known.
+CREATE TABLE gpu_window (begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL);
 
 -- How long the calls of such a path took, all that began and ended while profiling ran.
 CREATE TABLE call_time (

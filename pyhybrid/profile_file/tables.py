@@ -205,6 +205,7 @@ class WatchedCall(NamedTuple):
 class GpuWork(NamedTuple):
     """Work of a GPU, by the call that launched it: the table `gpu`."""
 
+    id: int
     node: int
     backward: int
     name: str
@@ -212,6 +213,31 @@ class GpuWork(NamedTuple):
     stream: int
     launches: int
     ns: int
+
+
+class GpuActivity(NamedTuple):
+    """A kernel, copy or fill: the table `gpu_activity`; `launch_ns` None: it is not known."""
+
+    work: int
+    begin_ns: int
+    end_ns: int
+    launch_ns: int | None
+
+
+class GpuWait(NamedTuple):
+    """Waits for a GPU, by the call that waited: the table `gpu_wait`."""
+
+    node: int
+    name: str
+    calls: int
+    ns: int
+
+
+class GpuWindow(NamedTuple):
+    """When a GPU's work was recorded: the table `gpu_window`."""
+
+    begin_ns: int
+    end_ns: int
 
 
 class Usage(NamedTuple):

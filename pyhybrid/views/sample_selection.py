@@ -119,7 +119,8 @@ class Selection(Profile):
             self.exact = self._rows.python_rows(self.exact)
         self.calls = [call for call in profile.calls if call.thread in threads]
         self.watched_calls = [call for call in profile.watched_calls if call.thread in threads]
-        self.gpu = []  # of which thread it is, is not kept
+        # Of which thread it is, is not kept.
+        self.gpu, self.gpu_activities, self.gpu_waits, self.gpu_windows = [], [], [], []
         self.turns = [turn for turn in profile.turns if turn.thread in threads]
         self.call_times = [each for each in profile.call_times if each.thread in threads]
         self.lines = [] if by_time else [line for line in profile.lines if line.thread in threads]

@@ -16,6 +16,8 @@ from pyhybrid.profile_file.profile import Profile
 N_STEPS = 5  # of traced_model.py
 US = 1000
 KERNEL_NS = 2 * US
+GRAPH = "[graph] "
+N_REPLAYED, N_UNPLACED = 2, 2
 # Kernels of each module, forward and backward, by themselves: a product of matrices has two
 # gradients, and `gelu` is called by Net itself.
 OWN = {"Net.fc1": (1, 2), "Net.fc2": (1, 2), "Net": (1, 1)}
@@ -47,6 +49,8 @@ def test_kernels_are_below_their_modules(folder: Path) -> None:
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         for work in profile.gpu:
             node = work.node
+            if not node or work.name.startswith(GRAPH):
+                continue
             while not profile.frames[profile.nodes.frame[node]].is_object:
                 node = profile.nodes.parent[node]
             name = profile.frames[profile.nodes.frame[node]].name
@@ -61,19 +65,53 @@ def test_modules_have_their_time_on_the_gpu(folder: Path) -> None:
     told = {each["name"]: each for each in json.loads(done.stdout)["modules"]}
     of_all = [sum(n) for n in zip(*OWN.values(), strict=True)]
     for name, expected in {**OWN, "Net": of_all}.items():
-        found = told[name]["gpu_ns"], told[name]["gpu_backward_ns"]
+        replayed_ns = N_REPLAYED * KERNEL_NS * (name != "Net.fc2")
+        found = told[name]["gpu_ns"] - replayed_ns, told[name]["gpu_backward_ns"]
         assert found == tuple(n * N_STEPS * KERNEL_NS for n in expected), name
     assert "GPU forward" in command(folder, "report", "--modules", "out.pyhybrid").stdout
 
 
 @pytest.mark.needs("torch")
-def test_what_is_left_out_is_said(folder: Path) -> None:
-    n = N_STEPS * sum(map(sum, OWN.values()))
+def test_what_a_graph_replays_is_below_its_launch(folder: Path) -> None:
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        (replayed,) = (each for each in profile.gpu if each.name.startswith(GRAPH))
+        assert replayed.launches == N_REPLAYED
+        path = [profile.frames[frame].name for frame in frames_of(profile, replayed.node)]
+        assert "Net.fc1" in path
+
+
+def frames_of(profile: Profile, node: int) -> list[int]:
+    """From a node to the root."""
+    frames = []
+    while node:
+        frames.append(profile.nodes.frame[node])
+        node = profile.nodes.parent[node]
+    return frames
+
+
+@pytest.mark.needs("torch")
+def test_what_is_below_no_call_is_said(folder: Path) -> None:
+    n = N_STEPS * sum(map(sum, OWN.values())) + N_REPLAYED
     said = (folder / "said").read_text()
-    assert f": {n} kernels and copies placed; 4 left out, " in said
-    for part in ("2 replayed by CUDA graphs", "1 launched before the trace begins"):
-        assert part in said
+    assert f": {n} kernels and copies placed; {N_UNPLACED} below no call, " in said
+    assert "1 launched before the trace begins" in said
     assert "1 launched while no call was logged" in said
+
+
+@pytest.mark.needs("torch")
+def test_single_activities_lie_where_the_trace_has_them(folder: Path) -> None:
+    trace = json.loads((folder / "trace.json").read_text())
+    work = [each for each in trace["traceEvents"] if each.get("cat") in ("kernel", "gpu_memcpy")]
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        activities, sums = profile.gpu_activities, {each.id: each for each in profile.gpu}
+        assert sum(each.launches for each in sums.values()) == len(activities)
+        assert {each.end_ns - each.begin_ns for each in activities} == {KERNEL_NS}
+        known = [each for each in activities if sums[each.work].node]
+        assert all((each.launch_ns or 0) < each.begin_ns for each in known)
+        ((begin_ns, end_ns),) = profile.gpu_windows
+        assert begin_ns <= known[0].begin_ns <= known[-1].end_ns <= end_ns
+        lasted_us = max(e["ts"] for e in work) - min(e["ts"] for e in work)
+        assert abs(known[-1].begin_ns - known[0].begin_ns - lasted_us * US) < US
 
 
 @pytest.mark.needs("torch")
@@ -91,7 +129,7 @@ def test_an_import_again_is_the_same(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "trace", "said"),
     [
-        ((), "{}", "no events"),
+        ((), '{"traceEvents": []}', "no events"),
         (("--events",), "{", "cannot read trace.json"),
         (("--events",), "{}", "trace.json: damaged"),
     ],

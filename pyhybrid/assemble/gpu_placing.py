@@ -1,0 +1,204 @@
+"""A GPU's work (gpu_trace.py), below the calls that launched it.
+
+A launch has a thread and a time; the event log (--events) tells which call ran there then.  What a
+backward pass launched belongs to the call that made the node: the enclosing operator has the
+sequence number of one of the forward pass.  What is not to be placed is below no call (node 0),
+and counted by reason.
+
+Traces' times are those of the day, the profile's those of the monotonic clock: pairs of both at
+its begin and end say how they lie to one another.
+"""
+
+import sqlite3
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import Any
+
+from pyhybrid.assemble.gpu_trace import GpuTrace, Operator
+from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import GpuActivity, GpuWait, GpuWindow, GpuWork
+
+MAX_ACTIVITIES = 200_000  # single ones that are kept: the longest; all are in the sums
+
+NO_LAUNCH = "launched before the trace begins"
+NO_THREAD = "launched on threads that the profile does not know"
+OUTSIDE = "launched while no call was logged"
+
+_Moment = tuple[int, int]  # a thread's tid, and a time of the monotonic clock
+
+
+@dataclass(slots=True)
+class Placed:
+    """What the tables get; how many kernels and copies are below calls, and of the others how many
+    by reason; how many are in sums alone."""
+
+    work: list[GpuWork] = field(default_factory=list)
+    activities: list[GpuActivity] = field(default_factory=list)
+    waits: list[GpuWait] = field(default_factory=list)
+    windows: list[GpuWindow] = field(default_factory=list)
+    n_placed: int = 0
+    unplaced: Counter[str] = field(default_factory=Counter)
+    n_in_sums: int = 0
+
+    def write(self, database: sqlite3.Connection) -> None:
+        """Into a profile's tables, in the place of what is there.  Raises sqlite3.Error."""
+        tables: dict[str, list[Any]] = {
+            "gpu": self.work,
+            "gpu_activity": self.activities,
+            "gpu_wait": self.waits,
+            "gpu_window": self.windows,
+        }
+        for table, rows in tables.items():
+            database.execute(f"DELETE FROM {table}")
+            if rows:
+                values = ",".join("?" * len(rows[0]))
+                database.executemany(f"INSERT INTO {table} VALUES ({values})", rows)
+
+
+def place(profile: Profile, trace: GpuTrace) -> Placed:
+    """What the trace has, below the profile's calls.  Raises PyhybridError."""
+    if not profile.query("SELECT 1 FROM event_log LIMIT 1"):
+        raise PyhybridError(f"{profile.path}: no events, by which launches are placed (--events)")
+    pid = profile.process.pid
+    if trace.pids and pid not in trace.pids:
+        raise PyhybridError(f"{profile.path}: of process {pid}, of which the trace has nothing")
+    to_monotonic, operators = _clock(profile), _Operators(trace.operators)
+    launched: list[tuple[_Moment | None, bool]] = []  # of each work when and where; backward?
+    for work in trace.work:
+        made = work.launch and operators.forward_of(*work.launch)
+        at = made or work.launch
+        launched.append((at and (at[0], to_monotonic(at[1])), bool(made)))
+    waited = [(each.tid, to_monotonic(each.begin_ns)) for each in trace.waits]
+    nodes = _calls_at(profile, {*(at for at, _ in launched if at), *waited})
+
+    placed, tids = Placed(), {thread.tid for thread in profile.threads.values()}
+    number: dict[tuple[Any, ...], int] = {}  # of a row of sums
+    sums: list[list[int]] = []
+    singles: list[GpuActivity] = []
+    for work, (at, is_backward) in zip(trace.work, launched, strict=True):
+        node = nodes[at] if at else 0
+        if node:
+            placed.n_placed += 1
+        else:
+            placed.unplaced[_why(at, tids)] += 1
+        key = node, int(is_backward), work.name, work.device, work.stream
+        row = number.setdefault(key, len(number))
+        if row == len(sums):
+            sums.append([0, 0])
+        sums[row][0] += 1
+        sums[row][1] += work.end_ns - work.begin_ns
+        launch_ns = to_monotonic(work.launch.begin_ns) if work.launch else None
+        begin_ns = to_monotonic(work.begin_ns)
+        end_ns = begin_ns + work.end_ns - work.begin_ns
+        singles.append(GpuActivity(row + 1, begin_ns, end_ns, launch_ns))
+    placed.work = [GpuWork(row + 1, *key, *sums[row]) for key, row in number.items()]
+    kept = nlargest(MAX_ACTIVITIES, singles, key=lambda each: each.end_ns - each.begin_ns)
+    placed.activities = sorted(kept, key=lambda each: (each.begin_ns, each.work))
+    placed.n_in_sums = len(singles) - len(kept)
+    placed.waits = _waits(trace, [nodes[at] for at in waited])
+    placed.windows = [GpuWindow(*map(to_monotonic, each)) for each in trace.windows]
+    return placed
+
+
+def _why(at: _Moment | None, tids: set[int]) -> str:
+    if at is None:
+        return NO_LAUNCH
+    return OUTSIDE if at[0] in tids else NO_THREAD
+
+
+def _waits(trace: GpuTrace, nodes: list[int]) -> list[GpuWait]:
+    sums: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+    for node, each in zip(nodes, trace.waits, strict=True):
+        sums[node, each.name][0] += 1
+        sums[node, each.name][1] += each.end_ns - each.begin_ns
+    return [GpuWait(*key, *of) for key, of in sorted(sums.items())]
+
+
+def _clock(profile: Profile) -> Callable[[int], int]:
+    """From the time of day to the monotonic clock, both nanoseconds."""
+    meta = profile.meta
+    if "start_ns" not in meta or "start_unix_ns" not in meta:
+        raise PyhybridError(f"{profile.path}: it is not known at what time of day it began")
+    start_ns, start_unix_ns = int(meta["start_ns"]), int(meta["start_unix_ns"])
+    ahead_ns = start_unix_ns - start_ns
+    stop_ns = int(meta.get("stop_ns", start_ns))
+    # By how much more the time of day is ahead at the end: the system puts it right slowly.
+    later_ns = int(meta.get("stop_unix_ns", start_unix_ns)) - stop_ns - ahead_ns
+    lasted_ns = max(stop_ns - start_ns, 1)
+
+    def to_monotonic(unix_ns: int) -> int:
+        time_ns = unix_ns - ahead_ns
+        return time_ns - round(later_ns * (time_ns - start_ns) / lasted_ns)
+
+    return to_monotonic
+
+
+def _calls_at(profile: Profile, moments: Iterable[_Moment]) -> dict[_Moment, int]:
+    """The node of the innermost call at each, by the event log; 0: none ran, or it is not known."""
+    wanted: defaultdict[int, list[int]] = defaultdict(list)  # the latest first
+    for tid, time_ns in sorted(moments, reverse=True):
+        wanted[tid].append(time_ns)
+    found: dict[_Moment, int] = {(tid, at): 0 for tid, times in wanted.items() for at in times}
+    thread, tid, todo, stack = 0, 0, list[int](), list[int]()
+    for event in profile.events():
+        if event.thread != thread:
+            thread, stack = event.thread, []
+            tid = profile.threads[thread].tid
+            todo = wanted[tid].copy()
+        while todo and todo[-1] < event.time_ns:
+            at = todo.pop()
+            if stack:
+                found[tid, at] = stack[-1]
+        if event.kind in ("call", "resume"):
+            stack.append(event.node)
+        elif event.kind == "gap":
+            stack.clear()
+        elif stack:
+            stack.pop()
+    return found
+
+
+class _Operators:
+    """The operators of the CPU, and which one of the forward pass a backward one is of."""
+
+    def __init__(self, operators: Iterable[Operator]) -> None:
+        self._of_thread: defaultdict[int, list[Operator]] = defaultdict(list)
+        self._forward: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for each in operators:
+            self._of_thread[each.tid].append(each)
+            if each.sequence >= 0 and not each.is_backward:
+                middle = (each.begin_ns + each.end_ns) // 2  # its caller may begin just before it
+                self._forward[each.sequence].append((each.begin_ns, middle, each.tid))
+        for of_thread in self._of_thread.values():
+            of_thread.sort(key=lambda each: (each.begin_ns, -each.end_ns))
+        self._begins = {t: [each.begin_ns for each in of] for t, of in self._of_thread.items()}
+        self._outer = {tid: _enclosing(of) for tid, of in self._of_thread.items()}
+
+    def forward_of(self, tid: int, time_ns: int) -> tuple[int, int] | None:
+        """Thread and time of the operator whose backward ran there then; None: none did."""
+        i = bisect_right(self._begins.get(tid, []), time_ns) - 1
+        while i >= 0:
+            each = self._of_thread[tid][i]
+            if each.end_ns >= time_ns and each.is_backward:
+                made = [one for one in self._forward[each.sequence] if one[0] < each.begin_ns]
+                if made:  # the innermost one of this number, the latest
+                    _, middle, of = max(made)
+                    return of, middle
+            i = self._outer[tid][i]
+        return None
+
+
+def _enclosing(operators: list[Operator]) -> list[int]:
+    """Of each, in order of begin, the place of the next one out; -1: none is around it."""
+    outer: list[int] = []
+    stack: list[int] = []
+    for i, each in enumerate(operators):
+        while stack and operators[stack[-1]].end_ns <= each.begin_ns:
+            stack.pop()
+        outer.append(stack[-1] if stack else -1)
+        stack.append(i)
+    return outer
