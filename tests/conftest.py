@@ -65,6 +65,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
     "tracy": lambda: tracy_support.folder() is not None,
     "adios2": lambda: importlib.util.find_spec("adios2") is not None,
+    "nvtx": lambda: importlib.util.find_spec("nvtx") is not None,
     "hatchet": lambda: importlib.util.find_spec("hatchet") is not None,
     "nbclient": lambda: all(map(importlib.util.find_spec, ("nbclient", "ipykernel"))),
     "ray": lambda: importlib.util.find_spec("ray") is not None,
@@ -90,6 +91,7 @@ MAY_LACK = {
     *(ROOTS if TEST_AS == "user" else []),
     *(["tracy"] if sys.version_info >= (3, 14) else []),  # requirements/test.txt
     *(["hatchet"] if sys.version_info >= (3, 13) else []),  # the same
+    *(["nvtx"] if sys.version_info >= (3, 15) else []),  # the same
 }
 
 ERROR_LINES, ERROR_COLUMNS = 12, 300  # of a failed test, in PYHYBRID_FAILURES

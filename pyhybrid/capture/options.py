@@ -55,7 +55,8 @@ ALL_FORMATS = (*FORMATS, *FURTHER_FORMATS)  # the classes are in exporters/
 TRACY, TRACY_LINES = "tracy", "tracy:lines"
 PERFSTUBS = "perfstubs"
 SINKS = ("print", "usdt", "lttng", TRACY, PERFSTUBS)  # src/emit
-TOOLS = (PERFSTUBS, "itt")  # src/capi; each is an option, too
+# src/capi; each is an option, too.  The variable by which libraries find it, or all symbols.
+TOOLS = {PERFSTUBS: None, "itt": "INTEL_LIBITTNOTIFY64", "nvtx": "NVTX_INJECTION64_PATH"}
 USAGE = {"cpu": 1, "memory": 2, "process": 4}  # enum usage_kinds
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
 TIMER_KEYS = ("include_timers", "exclude_timers", "include_files", "exclude_files")  # PerfStubs'
@@ -329,6 +330,13 @@ class ProfilerOptions(Declared):
         kind=Flag(),
         default=False,
         help="tasks of libraries that tell them to Intel's ITT (PyTorch, oneDNN, OpenVINO) are "
+        "frames of the tree",
+    )
+    nvtx: bool = option(
+        "--nvtx",
+        kind=Flag(),
+        default=False,
+        help="ranges of NVTX, pushed and popped (PyTorch for CUDA, RAPIDS, nvtx.annotate), are "
         "frames of the tree",
     )
     modules: bool = option(

@@ -31,7 +31,6 @@ _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files"
 
 NO_SAMPLES = 4  # enum sampler_engine
 
-ITT_VARIABLE = "INTEL_LIBITTNOTIFY64"  # ittnotify_static.c
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
@@ -168,17 +167,17 @@ class Profiling:
     def _open_tools(self) -> None:
         """Those by which other systems' instrumentation finds us; they stay, for it calls on."""
         folder = os.path.dirname(self.native.__file__)
-        for name in TOOLS:
+        for name, variable in TOOLS.items():
             if not getattr(self.settings, name):
                 continue
             path = f"{folder}/libpyhybrid_tool_{name}.so"
             try:
-                if name != "itt":
+                if not variable:
                     self.native.open_tool(os.fsencode(path))
-                elif os.environ.get(ITT_VARIABLE):
-                    _say(f"tasks of ITT go to what {ITT_VARIABLE} names")
+                elif (os.environ.get(variable) or path) != path:
+                    _say(f"--{name}: what {variable} names is told, and pyhybrid is not")
                 else:  # they load it; the program's own `os.environ` stays as it is
-                    os.putenv(ITT_VARIABLE, path)
+                    os.putenv(variable, path)
             except OSError as error:
                 _say(f"the tool {name} is not to be had: {error}")
 

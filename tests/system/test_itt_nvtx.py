@@ -1,0 +1,83 @@
+"""`--itt`, `--nvtx`: what PyTorch and others tell to ITT and NVTX are frames of the tree."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from exact_support import check_exact
+from support import TARGETS, Run
+
+ITT, NVTX, NVTX_TORCH = (TARGETS / f"{name}.py" for name in ("itt", "nvtx_ranges", "nvtx_torch"))
+
+
+def tasks(run: Run, program: Path) -> collections.Counter[tuple[str, str]]:
+    """How often each began, with the region or function of the program around it."""
+    profile = run.profile()
+    check_exact(profile)
+    nodes, frames = profile.nodes, profile.frames
+    found: collections.Counter[tuple[str, str]] = collections.Counter()
+    for row in profile.exact:
+        task = frames[nodes.frame[row.node]]
+        if task.kind != "region" or task.source == "object":
+            continue
+        around = nodes.parent[row.node]
+        while around and not (
+            frames[nodes.frame[around]].source == "region"
+            or frames[nodes.frame[around]].file == str(program)
+        ):
+            around = nodes.parent[around]
+        place = frames[nodes.frame[around]].name if around else ""
+        found[place, task.name] += row.calls
+    return found
+
+
+@pytest.mark.version
+@pytest.mark.needs("torch")
+def test_operators_and_ranges(pyhybrid: Callable[..., Run]) -> None:
+    """A range that a wrapper in Python pushes is its caller's."""
+    found = tasks(pyhybrid("--mode", "trace", "--itt", ITT), ITT)
+    assert found["train", "step"] == found["train", "alone"] == 7
+    assert found["step", "aten::linear"] == 7
+    assert found["aten::linear", "aten::addmm"] == 7
+
+
+@pytest.mark.needs("torch")
+def test_operators_and_ranges_of_nvtx(pyhybrid: Callable[..., Run]) -> None:
+    """Their names are without numbers; what PyTorch hears of depths is what it hears of no tool."""
+    run = pyhybrid("--mode", "trace", "--nvtx", NVTX_TORCH)
+    found = tasks(run, NVTX_TORCH)
+    assert found["train", "step"] == found["train", "alone"] == 7
+    assert found["step", "aten::linear"] == 7
+    assert found["aten::linear", "aten::addmm"] == 7
+    assert not [name for _, name in found if "op_id" in name or "seq" in name]
+    assert run.result.stdout == "-2 -2\n" * 7
+
+
+@pytest.mark.version
+@pytest.mark.needs("nvtx")
+def test_ranges_of_a_package(pyhybrid: Callable[..., Run]) -> None:
+    found = tasks(pyhybrid("--mode", "trace", "--nvtx", NVTX), NVTX)
+    assert found == {
+        ("work", "block"): 10,
+        ("block", "decorated"): 10,
+        ("work", "pushed"): 2,
+    }
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize(
+    ("option", "program", "variable"),
+    [
+        ("--itt", ITT, "INTEL_LIBITTNOTIFY64"),
+        ("--nvtx", NVTX_TORCH, "NVTX_INJECTION64_PATH"),
+    ],
+)
+def test_another_collector_stays(
+    option: str, program: Path, variable: str, pyhybrid: Callable[..., Run]
+) -> None:
+    run = pyhybrid("--mode", "trace", option, program, env={variable: "/no/such.so"})
+    assert not tasks(run, program)
+    assert f"{option}: what {variable} names is told, and pyhybrid is not" in run.result.stderr
