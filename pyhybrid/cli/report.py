@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 import webbrowser
 from dataclasses import asdict
@@ -27,6 +28,7 @@ from pyhybrid.report.calls import calls_json, calls_lines
 from pyhybrid.report.compile_listing import compile_lines
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.model_listing import model_lines
+from pyhybrid.report.operator_listing import operator_lines
 from pyhybrid.report.quality import quality_lines, quality_report
 from pyhybrid.report.screen import print_report
 from pyhybrid.report.step_listing import step_lines, step_report
@@ -38,15 +40,16 @@ from pyhybrid.views.compensate import compensate
 from pyhybrid.views.compiles import compiles_of
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.model import model_figures
+from pyhybrid.views.operators import operators_of
 from pyhybrid.views.sample_selection import choose
 
 
 class Report:
-    """Prints the summary, the tree, the lines, the modules, the steps or the quality on stdout.
+    """Prints the summary, the tree, the lines, the steps and the like, or the quality on stdout.
 
     The keys of --json: summary.Summary; with --quality quality_report.QualityReport;
-    with --modules model.ModelFigures; with --steps step_listing.StepReport;
-    with --compiles compiles.Compiles.
+    with --modules model.ModelFigures; with --ops operators.Operators;
+    with --steps step_listing.StepReport; with --compiles compiles.Compiles.
     """
 
     name = "report"
@@ -89,6 +92,11 @@ class Report:
             "--json",
         )
         view.add_argument(
+            "--ops",
+            action="store_true",
+            help="instead: PyTorch's operators: samples by phase, module and line; --json",
+        )
+        view.add_argument(
             "--steps",
             action="store_true",
             help="instead: the steps of a training with PyTorch: what their phases took, and why "
@@ -101,6 +109,12 @@ class Report:
         )
         parser.add_argument(
             "--by-class", action="store_true", help="--modules: all of a class as one"
+        )
+        parser.add_argument(
+            "--match",
+            type=_expression,
+            metavar="REGEX",
+            help="--ops: only operators whose names match, each by module and line",
         )
         parser.add_argument(
             "--slowest",
@@ -154,7 +168,9 @@ class Report:
             raise UsageError("--html goes without --json, --full-names, --min-time")
         if (args.output or args.open or args.no_source) and not args.html:
             raise UsageError("-o, --open and --no-source are for --html")
-        of_training = args.modules, args.steps, args.compiles
+        if args.match and not args.ops:
+            raise UsageError("--match goes with --ops")
+        of_training = args.modules, args.ops, args.steps, args.compiles
         others = args.tree, args.quality, args.lines, args.calls, *of_training
         if args.height and (args.json or any(others)):
             raise UsageError("--height is for the summary")
@@ -163,6 +179,15 @@ class Report:
         with open_profile(args) as profile, damage_in(args.file):
             _print(profile, args)
         return 0
+
+
+def _expression(text: str) -> str:
+    """A regular expression.  Raises ArgumentTypeError."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    return text
 
 
 def _print(profile: Profile, args: argparse.Namespace) -> None:
@@ -197,6 +222,13 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
             print(json.dumps(asdict(model), indent=2))
         else:
             write_lines([*notes, *model_lines(model, args.by_class)], sys.stdout)
+        return
+    if args.ops:
+        operators = operators_of(selected, args.match or "")
+        if args.json:
+            print(json.dumps(asdict(operators), indent=2))
+        else:
+            write_lines([*notes, *operator_lines(operators, bool(args.match))], sys.stdout)
         return
     if args.steps:
         steps = step_report(selected, args.slowest)

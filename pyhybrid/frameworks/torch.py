@@ -142,6 +142,11 @@ def is_plumbing(file: str, name: str) -> bool:
     return name in names["plumbing"] and file.endswith(names["plumbing_file"])
 
 
+def operators() -> dict[str, Any]:
+    """The table [operators]."""
+    return tables()["operators"]
+
+
 def tell_steps(native: ModuleType, above: str) -> None:
     """Tell `native` of the functions that are phases; `above`: the folder that PyTorch's is in."""
     table = steps()

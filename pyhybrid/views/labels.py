@@ -36,6 +36,11 @@ def shorten_file(file: str, directory: str) -> str:
     return short
 
 
+def is_librarys(file: str) -> bool:
+    """Is it in site-packages or the standard library, or code of no Python file?"""
+    return shorten_file(file, "") != file or not file.endswith((".py", ".pyw"))
+
+
 @cache
 def shorten_native(name: str) -> str:
     """A readable name without parameters, generic arguments, return type and compilers' suffixes.

@@ -119,6 +119,9 @@ class Selection(Profile):
             self.exact = self._rows.python_rows(self.exact)
         self.calls = [call for call in profile.calls if call.thread in threads]
         self.watched_calls = [call for call in profile.watched_calls if call.thread in threads]
+        is_all = len(threads) == len(profile.threads)  # of some rows the thread is not known
+        backward = [row for row in profile.backward if is_all or row.thread in threads]
+        self.backward = [] if by_time else backward
         # Of which thread it is, is not kept.
         self.gpu, self.gpu_activities, self.gpu_waits, self.gpu_windows = [], [], [], []
         self.turns = [turn for turn in profile.turns if turn.thread in threads]

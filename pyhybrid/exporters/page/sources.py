@@ -7,7 +7,7 @@ from typing import Any
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.source_text import Source, read_source
-from pyhybrid.views.labels import shorten_file
+from pyhybrid.views.labels import is_librarys
 from pyhybrid.views.python_lines import function_lines
 
 AROUND = 12  # lines before and after a hot one of a library
@@ -37,8 +37,8 @@ def sources(
     known, texts, room = [], [], MAX_CHARACTERS
     for file in [*recorded, *(file for file, _ in weights.most_common() if file not in recorded)]:
         wanted: Iterable[int] = range(1, MAX_LINES)
-        is_librarys = file not in others and _is_librarys(file)
-        if file not in recorded and is_librarys:
+        is_foreign = file not in others and is_librarys(file)
+        if file not in recorded and is_foreign:
             wanted = {at for line in hot[file] for at in range(line - AROUND, line + AROUND + 1)}
         if not wanted:
             continue
@@ -49,15 +49,10 @@ def sources(
         text = "\n".join(source.lines[line] for line in sorted(source.lines))
         if source.lines and len(text) <= room:
             room -= len(text)
-            what = {"file": file, "note": source.note, "library": is_librarys}
+            what = {"file": file, "note": source.note, "library": is_foreign}
             known.append({**what, "runs": _runs(source.lines)})
             texts.append(text)
     return known, texts
-
-
-def _is_librarys(file: str) -> bool:
-    """Is it in site-packages or the standard library, or code of no Python file?"""
-    return shorten_file(file, "") != file or not file.endswith((".py", ".pyw"))
 
 
 def _runs(lines: Iterable[int]) -> list[list[int]]:
