@@ -15,6 +15,7 @@ from pyhybrid.exporters.page.columns import Columns
 from pyhybrid.exporters.page.document import document
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.sources import sources
+from pyhybrid.exporters.page.steps import add_steps
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.summary import as_json, summarize
@@ -46,6 +47,7 @@ class Html(Exporter):
         n_samples = samples.add(columns)
         n_calls = add_calls(profile, tree, strings, columns)
         add_lines(profile, strings, columns)
+        steps = add_steps(profile, columns)
         known, texts = (
             sources(profile, samples.by_line(), self.texts) if self.with_source else ([], [])
         )
@@ -64,6 +66,7 @@ class Html(Exporter):
             "threads": _threads(profile, n_samples, n_exact),
             "sources": known,
             "n_calls": n_calls,
+            "steps": steps,
             "plumbing": plumbing,
             "import_frame": tree.import_frame,
         }

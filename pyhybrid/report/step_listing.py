@@ -41,9 +41,12 @@ class StepReport:
     steps: list[dict[str, object]]
 
 
-def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
-    """Raises PyhybridError where there are no steps."""
-    found = find_steps(profile)
+def step_report(
+    profile: Profile, n_slowest: int | None = None, found: Steps | None = None
+) -> StepReport:
+    """Of the profile's steps, which may have been `found`; raises PyhybridError where there are
+    none."""
+    found = found or find_steps(profile)
     samples = StepSamples(profile)
     start_ns = profile.process.start_ns or 0
     steps: list[dict[str, object]] = [
@@ -106,11 +109,12 @@ def step_lines(report: StepReport) -> Iterator[str]:
         yield f"{report.n_lacking:,} later optimizer calls are in no step: their times are not kept"
     yield "slowest, and why (steps count from 0):"
     for slow in report.slowest:
-        yield _slow_line(slow, whole.median_ns)
+        yield f"  step {slow.number}: {why_slow(slow, whole.median_ns)}"
 
 
-def _slow_line(slow: SlowStep, median_ns: int) -> str:
-    text = f"  step {slow.number}: {short_time(slow.total_ns)}"
+def why_slow(slow: SlowStep, median_ns: int) -> str:
+    """How long it took, and why."""
+    text = short_time(slow.total_ns)
     if median_ns:
         text += f", {slow.total_ns / median_ns:.1f} x the median"
     text += f": {slow.phase} +{short_time(slow.more_ns)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_support import browse
 from support import TARGETS, Run, made_once
 
 from pyhybrid.profile_file.profile import Profile
@@ -150,6 +152,73 @@ def test_report(folder: Path) -> None:
 def test_one_thread(folder: Path) -> None:
     report = json.loads(command(folder, "report", "--steps", "--json", "--thread", "same_batch"))
     assert report["n_steps"] == 20
+
+
+@pytest.mark.once
+@pytest.mark.needs("viewers", "chromium")
+def test_the_pages_row_of_steps(folder: Path, tmp_path: Path) -> None:
+    """It has the report's steps; a click, keys and the list of the slowest zoom to one, which the
+    address keeps."""
+    command(folder, "report", "--html", "-o", tmp_path / "out.html")
+    report = json.loads(command(folder, "report", "--steps", "--json"))
+    look = """
+        const row = page.locator('.steps canvas');
+        const told = async () => page.locator('.steps .told > span').first().textContent();
+        const hash = async () => page.evaluate('location.hash');
+        const press = async (...keys) => {
+            for (const key of keys) await page.keyboard.press(key);
+        };
+        const seen = {steps: await page.evaluate('window.steps()')};
+        await row.focus();
+        await press('ArrowRight', 'ArrowRight', 'ArrowRight');
+        seen.third = await told();
+        await press('Enter');
+        seen.zoomed = await hash();
+        seen.functions = (await page.evaluate('window.functions()')).length;
+        await press('Backspace', 'ArrowDown');
+        seen.slowest = [await hash(), await told()];
+        await page.locator('.steps summary').click();
+        seen.list = await page.locator('.steps li').allTextContents();
+        await page.locator('.steps li button').nth(1).click();
+        seen.second = [await hash(), await told()];
+        await page.mouse.move(0, 0);
+        seen.wrong = await axe();
+        await page.locator('.steps li button').nth(1).click();
+        seen.all = [await hash(), await told()];
+        const first = seen.steps[0], {width} = await row.boundingBox();
+        const x = (first.begin_ns + first.end_ns) / 2 / %d * width;
+        await row.hover({position: {x, y: 15}});
+        seen.tip = await page.locator('[role=tooltip]').textContent();
+        await row.click({position: {x, y: 15}});
+        seen.clicked = await hash();
+        return seen;
+    """
+    wall_ns = json.loads(command(folder, "report", "--json"))["wall_ns"]
+    seen = browse(tmp_path / "out.html", look % wall_ns)
+    told = report["steps"]
+    for mine, theirs in zip(seen["steps"], told, strict=True):
+        for name in ("number", "begin_ns", "end_ns"):
+            assert mine[name] == theirs[name]
+        assert mine["phases"] == {name: ns for name, ns in theirs["phases"].items() if ns}
+
+    def span(number: int) -> str:
+        return f"from={told[number]['begin_ns']}&to={told[number]['end_ns']}"
+
+    slowest = report["slowest"]
+    assert seen["third"].startswith("step 2: ")
+    assert all(phase in seen["third"] for phase in ("data", "forward", "backward", "optimizer"))
+    assert span(2) in seen["zoomed"]
+    assert seen["slowest"][0] == ""
+    assert seen["slowest"][1].startswith(f"step {slowest[0]['number']}: ")
+    assert [line.split()[1] for line in seen["list"]] == [str(each["number"]) for each in slowest]
+    for each, line in zip(slowest, seen["list"], strict=True):
+        assert f"{each['phase']} +" in line
+    assert span(slowest[1]["number"]) in seen["second"][0]
+    assert f"; slow: {seen['list'][1].partition(' ')[2].partition(' ')[2]}" in seen["second"][1]
+    assert seen["all"] == ["", ""]
+    assert seen["wrong"] == []
+    assert re.match(r"step \d+: ", seen["tip"])
+    assert any(span(step["number"]) in seen["clicked"] for step in told)
 
 
 PLANTED = """

@@ -217,11 +217,9 @@ function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: 
   const { frame } = box;
   const self = box.weights ? null : selfOf(box, sums);
   const exact = exactOf(box, sums);
-  const left = Math.min(x + 14, window.innerWidth - 460);
-  const style = { left: `${Math.max(4, left)}px`, ...(y > window.innerHeight - 160 ? { bottom: `${window.innerHeight - y + 14}px` } : { top: `${y + 16}px` }) };
   if (!frame) return null;
   return (
-    <div class="tip" role="tooltip" style={style}>
+    <div class="tip" role="tooltip" style={beside(x, y)}>
       <b>{profile.name(frame)}</b>
       <div class="muted">
         {KIND_NAMES[KINDS[profile.frames.kind[frame]!]!]}
@@ -240,6 +238,12 @@ function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: 
       )}
     </div>
   );
+}
+
+/** Where a tip is of what the pointer is on. */
+export function beside(x: number, y: number): Record<string, string> {
+  const left = `${Math.max(4, Math.min(x + 14, window.innerWidth - 460))}px`;
+  return y > window.innerHeight - 160 ? { left, bottom: `${window.innerHeight - y + 14}px` } : { left, top: `${y + 16}px` };
 }
 
 export const KIND_NAMES: Record<(typeof KINDS)[number], string> = {

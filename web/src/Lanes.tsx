@@ -5,9 +5,15 @@ import { prepare, type Palette } from "./colors";
 import { axisTime, percent, time } from "./format";
 import { HELD, OFF_CPU, WAITING, type Profile, type Thread } from "./profile";
 
-const LANE = 26;
+export const LANE = 26;
 const AXIS = 18;
 const FIRST = 8; // lanes that are shown at once
+
+/** CSS pixels of the names, and of the lanes beside them. */
+export function laneWidths(all: number): [names: number, lanes: number] {
+  const names = Math.min(190, all * 0.28);
+  return [names, Math.max(50, all - names)];
+}
 
 export interface LanesProps {
   profile: Profile;
@@ -27,8 +33,7 @@ export function Lanes(props: LanesProps) {
   const [drag, setDrag] = useState<[number, number] | null>(null);
   const order = profile.threads.map((_, i) => i).sort((a, b) => profile.threads[b]!.weight - profile.threads[a]!.weight || a - b);
   const shown = all ? order : order.slice(0, FIRST);
-  const labels = Math.min(190, props.width * 0.28);
-  const width = Math.max(50, props.width - labels);
+  const [labels, width] = laneWidths(props.width);
   const height = shown.length * LANE + AXIS;
   const end = profile.end;
   const toX = (ns: number) => (ns / end) * width;

@@ -17,6 +17,7 @@ import { byExactTime, Chooser, hasExact } from "./selection";
 import { CallsView } from "./CallsView";
 import { HeatMap } from "./HeatMap";
 import { SourceView } from "./SourceView";
+import { Steps, stepsAsRecords } from "./Steps";
 import { fromHash, INITIAL, toHash, VIEWS, type State } from "./state";
 import { Legend, ThemeButton, Toolbar } from "./Toolbar";
 
@@ -26,6 +27,8 @@ declare global {
     ready?: boolean;
     /** The table as it is shown, for a console. */
     functions?: () => Record<string, string | number | null>[];
+    /** The steps of a training, as `report --steps --json` has them. */
+    steps?: () => ReturnType<typeof stepsAsRecords>;
   }
 }
 
@@ -58,6 +61,7 @@ function App({ profile }: { profile: Profile }) {
   useKeys(VIEWS, change, () => change({ search: "", focus: [], threads: [], from: null, to: null, gil: "any" }));
   useLayoutEffect(() => {
     window.functions = () => ordered.map((row) => asRecord(profile, row));
+    window.steps = () => stepsAsRecords(profile);
     window.ready = true;
   }, [ordered]);
 
@@ -78,6 +82,7 @@ function App({ profile }: { profile: Profile }) {
     <>
       <Banner profile={profile} change={change} />
       <ThemeButton dark={dark} change={change} />
+      {profile.meta.steps && <Steps profile={profile} colors={colors} width={inner} from={state.from} to={state.to} onTime={(from, to) => change({ from, to })} />}
       {profile.nSamples > 0 && (
         <Lanes
           profile={profile}

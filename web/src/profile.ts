@@ -102,6 +102,7 @@ export interface Meta {
   threads: { name: string; tid: number; samples: number; exact: number; cpu_ns: number | null; lost: number }[];
   sources: SourceFile[];
   n_calls: number;
+  steps: { phases: string[]; median_ns: number; slowest: { number: number; why: string }[] } | null;
   plumbing: boolean;
   import_frame: number;
 }
@@ -116,6 +117,19 @@ export interface Call {
   busy: number;
   state: number;
   attributes: string;
+}
+
+/** Of a training. */
+export interface Step {
+  /** Its place among all, from 0. */
+  number: number;
+  thread: number;
+  begin: number;
+  duration: number;
+  /** What each phase took, in the order of `meta.steps.phases`. */
+  phases: number[];
+  /** Of the slowest: why. */
+  why: string;
 }
 
 export interface Thread {
@@ -152,6 +166,8 @@ export class Profile extends Paths {
   readonly threads: Thread[] = [];
   /** The slowest of those that were kept, by time. */
   readonly calls: Call[];
+  /** By begin. */
+  readonly steps: Step[];
   /** Of lines that were counted: hits and time, by number of the file's name and line. */
   readonly counted = new Map<number, Map<number, { hits: number; total: number }>>();
   /** From the start to the last thing that is known. */
@@ -199,6 +215,7 @@ export class Profile extends Paths {
     };
     this.hasExact = this.functions.frame.length > 0;
     this.calls = this.readCalls(of);
+    this.steps = this.readSteps(of);
     const [lines, hits, totals] = [of("line.line"), of("line.hits"), of("line.total")];
     of("line.file").forEach((file, i) => {
       let known = this.counted.get(file);
@@ -236,6 +253,22 @@ export class Profile extends Paths {
       busy: busy[i]!,
       state: state[i]!,
       attributes: this.strings[attributes[i]!]!,
+    }));
+  }
+
+  private readSteps(of: (name: string) => Column): Step[] {
+    const { phases, slowest } = this.meta.steps ?? { phases: [], slowest: [] };
+    const [thread, duration] = [of("step.thread"), of("step.duration")];
+    const times = phases.map((_, i) => of(`step.phase.${i}`));
+    const why = new Map(slowest.map((each) => [each.number, each.why]));
+    let now = 0;
+    return Array.from(of("step.begin"), (step, number) => ({
+      number,
+      thread: thread[number]!,
+      begin: (now += step),
+      duration: duration[number]!,
+      phases: times.map((column) => column[number]!),
+      why: why.get(number) ?? "",
     }));
   }
 
