@@ -43,7 +43,7 @@ def check_same(shown: list[dict[str, Any]], told: dict[str, Any]) -> None:
 NO_NAME = re.compile(r"!(\+0x|\?)")  # symbols/resolve.py
 
 # What the address says, and the report's options.
-ALL = "#imports=1"
+ALL = "#imports=all"
 CHOICES = {
     ALL: [],
     f"{ALL}&threads=1": ["--thread", "loader*"],
@@ -123,32 +123,76 @@ def test_dragging_over_the_threads_zooms_everything(here: Path) -> None:
     assert done["again"] == done["before"]
 
 
-def test_imports_are_one_frame_until_they_are_wanted(tmp_path: Path) -> None:
+@pytest.fixture(scope="session")
+def importing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Half of the time is in an import."""
     work = """import time
 def {name}():
     end = time.thread_time() + 0.2
     while time.thread_time() < end:
         pass
+{name}()
 """
-    (tmp_path / "heavy.py").write_text(work.format(name="while_imported") + "while_imported()\n")
-    (tmp_path / "light.py").write_text(
-        work.format(name="by_itself") + "import heavy\nby_itself()\n"
-    )
-    record(tmp_path, "--format", "html", "light.py", PYTHONPATH=str(tmp_path))
+
+    def make(folder: Path) -> None:
+        (folder / "heavy.py").write_text(work.format(name="while_imported"))
+        (folder / "light.py").write_text("import heavy\n" + work.format(name="by_itself"))
+        record(folder, "--format", "html", "light.py", PYTHONPATH=str(folder))
+
+    return made_once(tmp_path_factory, "page-importing", make)
+
+
+def test_imports_are_one_frame_until_they_are_wanted(importing: Path) -> None:
     steps = """
-        const folded = await page.evaluate('window.functions()');
-        await page.getByLabel('imports').check();
-        return [folded, await page.evaluate('window.functions()')];
+        const shown = [await page.evaluate('window.functions()')];
+        const chosen = [];
+        for (const choice of ['all', 'out']) {
+            await page.selectOption('label:has-text("imports") select', choice);
+            shown.push(await page.evaluate('window.functions()'));
+            chosen.push(await page.locator('.chosen').textContent());
+            chosen.push(await page.evaluate('location.hash'));
+        }
+        return [shown, chosen];
     """
-    shown = browse(tmp_path / "out.html", steps)
-    check_same(shown[1], report(tmp_path))
-    folded, whole = ({row["name"].partition(" (")[0]: row for row in rows} for rows in shown)
+    shown, chosen = browse(importing / "out.html", steps)
+    assert [chosen[1], chosen[3]] == ["#imports=all", "#imports=out"]
+    assert ["without imports" in chosen[0], "without imports" in chosen[2]] == [False, True]
+    check_same(shown[1], report(importing))
+    folded, whole, without = (
+        {row["name"].partition(" (")[0]: row for row in rows} for rows in shown
+    )
     assert folded["[import heavy]"]["total_ns"] == whole["_find_and_load"]["total_ns"] > 0
     assert folded["[import heavy]"]["self_ns"] == folded["[import heavy]"]["total_ns"]
     assert "[import heavy]" not in whole
     assert folded["while_imported"]["total_ns"] == 0 < whole["while_imported"]["total_ns"]
     assert folded["while_imported"]["calls"] == whole["while_imported"]["calls"] == 1
-    assert folded["by_itself"] == whole["by_itself"]
+    assert folded["by_itself"] == whole["by_itself"] == without["by_itself"]
+    assert "[import heavy]" not in without and without["while_imported"]["total_ns"] == 0
+    own = sum(row["self_ns"] for row in folded.values()) - folded["[import heavy]"]["self_ns"]
+    assert sum(row["self_ns"] for row in without.values()) == own
+
+
+def test_imports_leave_their_width_to_the_rest(importing: Path) -> None:
+    """Their box says so, also where it is read aloud."""
+    steps = """
+        const canvas = page.locator('canvas[aria-label^="Flame graph"]');
+        const {x, y, width} = await canvas.boundingBox();
+        const tips = [];
+        for (const part of [0.7, 0.95]) {
+            await page.mouse.move(x + part * width, y + 2.5 * 18);
+            tips.push(await page.locator('.tip').textContent());
+        }
+        const label = await canvas.getAttribute('aria-label');
+        await canvas.focus();
+        const keys = ['ArrowDown', 'ArrowDown', 'ArrowDown', 'ArrowRight'];
+        for (const key of keys) await page.keyboard.press(key);
+        return {tips, label, told: await page.locator('.spoken').textContent()};
+    """
+    done = browse(importing / "out.html", steps)
+    assert done["tips"][0].startswith("by_itself")
+    assert "[import heavy]" in done["tips"][1] and "narrower" in done["tips"][1]
+    assert "narrower" in done["label"]
+    assert done["told"].startswith("[import heavy]: ") and "drawn narrower" in done["told"]
 
 
 def test_the_address_keeps_the_view(here: Path) -> None:
@@ -251,7 +295,7 @@ def test_names_are_no_markup(hostile: Path) -> None:
         const frame = await page.locator('tbody tr[data-frame]').first().getAttribute('data-frame');
         let found = await images();
         for (const view of ['flame', 'inverted', 'callers', 'source', 'calls']) {
-            await go(`#view=${view}&function=${frame}&heat=1&imports=1`);
+            await go(`#view=${view}&function=${frame}&heat=1&imports=all`);
             await page.hover('main canvas, main button, main td');
             found += await images();
         }

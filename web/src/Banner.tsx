@@ -82,7 +82,7 @@ function costs({ summary: s }: Profile): Fact[] {
 /** What shows more of a finding; null: nothing in particular. */
 function lookAt(found: Finding): Partial<State> | null {
   if (found.rule === "gil") return { gil: "waiting" };
-  if (found.rule === "imports") return { imports: true, view: "flame" };
+  if (found.rule === "imports") return { imports: "all", view: "flame" };
   const name = found.evidence.function ?? found.evidence.module;
   return typeof name === "string" ? { search: name.replace(/ \(.*/, "").replace(/[.*+?^${}()|[\]\\]/g, "\\$&") } : null;
 }

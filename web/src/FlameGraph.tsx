@@ -41,7 +41,7 @@ export function FlameGraph(props: FlameProps) {
   const [top, setTop] = useState(0);
 
   const all = roots.reduce((sum, each) => sum + each.weight, 0);
-  const boxes = useMemo(() => layout(roots, all, width, focus, sums), [roots, width, focus, sums]);
+  const boxes = useMemo(() => layout(roots, width, focus, sums), [roots, width, focus, sums]);
   const depth = boxes.reduce((most, each) => Math.max(most, each.depth + 1), 1);
   const wanted = depth * ROW;
   const height = Math.min(wanted, props.height);
@@ -64,7 +64,7 @@ export function FlameGraph(props: FlameProps) {
     for (const each of boxes) {
       const y = yOf(each) - scroll;
       if (y < -ROW || y > height) continue;
-      draw(context, each, y, profile, colors, matches, selected, character, paint);
+      draw(context, each, y, profile, colors, matches, selected, character, sums.narrow?.frame === each.frame, paint);
     }
     const marked = cursor ?? hover?.box;
     if (marked) {
@@ -124,7 +124,7 @@ export function FlameGraph(props: FlameProps) {
             ref={canvas}
             tabIndex={0}
             role="application"
-            aria-label={`${props.label}: arrow keys move, Enter zooms, Backspace zooms out. The table below has the same figures.`}
+            aria-label={`${props.label}: arrow keys move, Enter zooms, Backspace zooms out.${sums.narrow ? " Imports are one box, drawn narrower than their time." : ""} The table below has the same figures.`}
             onMouseMove={(event) => {
               const box = at(event);
               setHover(box && { box, x: event.clientX, y: event.clientY });
@@ -156,6 +156,7 @@ function draw(
   matches: Uint8Array | null,
   selected: number,
   character: number,
+  isNarrow: boolean,
   paint?: (box: Box) => string,
 ): void {
   const { frame, x, width } = each;
@@ -169,9 +170,10 @@ function draw(
   const isRoot = frame === 0;
   const isMatch = matches !== null && matches[frame] === 1;
   context.globalAlpha = (each.isContext ? 0.5 : 1) * (matches && !isMatch && !isRoot ? 0.35 : 1);
-  context.fillStyle = isRoot ? colors.off : isMatch ? colors.match : paint ? paint(each) : colors.kinds[profile.frames.kind[frame]!]!;
+  context.fillStyle = isRoot ? colors.off : isMatch ? colors.match : isNarrow ? colors.narrow : paint ? paint(each) : colors.kinds[profile.frames.kind[frame]!]!;
   const wide = Math.max(width - (width > 3 ? 1 : 0.2), 0.4);
   context.fillRect(x, y, wide, ROW - 1);
+  if (isNarrow) drawStripes(context, x, y, wide, colors);
   if (profile.isInlined(frame) && width > 4) {
     // Inlined code has no call of its own: a broken edge.
     context.fillStyle = colors.gap;
@@ -186,9 +188,33 @@ function draw(
   if (room >= 3) {
     context.globalAlpha = each.isContext ? 0.7 : 1;
     context.fillStyle = isMatch ? colors.onMatch : colors.text;
-    context.fillText(cut(isRoot ? "all" : profile.inBox(frame), room), x + 4, y + ROW / 2, width - 6);
+    const name = isRoot ? "all" : isNarrow ? narrowName(profile.inBox(frame), each.weight, room) : profile.inBox(frame);
+    context.fillText(cut(name, room), x + 4, y + ROW / 2, width - 6);
   }
   context.globalAlpha = 1;
+}
+
+/** With its time, which its width does not tell. */
+function narrowName(name: string, weight: number, room: number): string {
+  const whole = `${name} ${time(weight)}`;
+  return whole.length <= room ? whole : `import ${time(weight)}`;
+}
+
+/** Its width is not its time. */
+function drawStripes(context: CanvasRenderingContext2D, x: number, y: number, width: number, colors: Palette): void {
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, ROW - 1);
+  context.clip();
+  context.strokeStyle = colors.stripes;
+  context.lineWidth = 2;
+  context.beginPath();
+  for (let at = x - ROW; at < x + width; at += 7) {
+    context.moveTo(at, y + ROW);
+    context.lineTo(at + ROW, y);
+  }
+  context.stroke();
+  context.restore();
 }
 
 function cut(text: string, room: number): string {
@@ -210,7 +236,8 @@ function spoken(each: Box, profile: Paths, sums: Weights, path: number[], more: 
   if (!each.frame) return [`all: ${time(each.weight)}`, more].filter(Boolean).join(", ");
   const exact = exactOf(each, sums);
   const calls = exact ? `, ${plural(exact.calls, "call")}` : more && `, ${more}`;
-  return `${profile.label(each.frame)}: ${time(each.weight)}, ${percent(each.weight, sums.all)}${calls}; ${pathText(path.filter(Boolean).slice(0, -1), profile)}`;
+  const narrow = sums.narrow?.frame === each.frame ? ", drawn narrower" : "";
+  return `${profile.label(each.frame)}: ${time(each.weight)}, ${percent(each.weight, sums.all)}${narrow}${calls}; ${pathText(path.filter(Boolean).slice(0, -1), profile)}`;
 }
 
 function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: number; profile: Paths; sums: Weights; all: number; more: string }) {
@@ -230,6 +257,7 @@ function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: 
         {all < sums.all * 0.999 && ` (${percent(box.weight, all)} of this view)`}
         {self !== null && <span class="muted"> · itself {time(self)}</span>}
       </div>
+      {sums.narrow?.frame === frame && <div class="muted">drawn narrower than its time, for the rest to be seen</div>}
       {more && <div>{more}</div>}
       {exact && (
         <div>

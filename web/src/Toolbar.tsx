@@ -2,8 +2,8 @@
 import { time } from "./format";
 import { KINDS, type Profile } from "./profile";
 import { KIND_NAMES } from "./FlameGraph";
-import type { Gil } from "./selection";
-import { VIEWS, type State, type Theme, type View } from "./state";
+import type { Gil, Imports } from "./selection";
+import { IMPORTS, VIEWS, type State, type Theme, type View } from "./state";
 import type { Frames } from "./tree";
 
 const TITLES: Record<View, [title: string, help: string]> = {
@@ -13,6 +13,8 @@ const TITLES: Record<View, [title: string, help: string]> = {
   source: ["Source", "lines, and the samples on each"],
   calls: ["Calls", "single calls that were kept: the slowest, and how long all took"],
 };
+
+const IMPORT_NAMES: Record<Imports, string> = { box: "one narrow box", all: "all frames", out: "left out" };
 
 interface ToolbarProps {
   profile: Profile;
@@ -25,6 +27,7 @@ interface ToolbarProps {
 }
 
 export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples, change }: ToolbarProps) {
+  const withPlumbing = state.frames === "plumbing";
   const isPart = state.threads.length > 0 || state.from !== null || state.to !== null || state.gil !== "any";
   return (
     <nav class="toolbar" aria-label="What to show">
@@ -40,8 +43,15 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
         </select>
       </label>
       {profile.meta.import_frame > 0 && (
-        <label title="what import statements run; else it is one frame">
-          <input type="checkbox" checked={state.imports} disabled={state.frames === "plumbing"} onChange={(event) => change({ imports: event.currentTarget.checked, focus: [] })} /> imports
+        <label title="what import statements run">
+          imports{" "}
+          <select value={withPlumbing && state.imports === "box" ? "all" : state.imports} onChange={(event) => change({ imports: event.currentTarget.value as Imports, focus: [] })}>
+            {IMPORTS.map((each) => (
+              <option key={each} value={each} disabled={withPlumbing && each === "box"}>
+                {IMPORT_NAMES[each]}
+              </option>
+            ))}
+          </select>
         </label>
       )}
       {profile.nSamples > 0 && (
@@ -62,7 +72,7 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
       {profile.hasExact && profile.nSamples > 0 && (
         <label title="what the width of a box is">
           width{" "}
-          <select value={state.measure} disabled={!hasExact || state.frames === "plumbing"} onChange={(event) => change({ measure: event.currentTarget.value as State["measure"], focus: [] })}>
+          <select value={state.measure} disabled={!hasExact || withPlumbing} onChange={(event) => change({ measure: event.currentTarget.value as State["measure"], focus: [] })}>
             <option value="samples">samples</option>
             <option value="exact">exact time</option>
           </select>
@@ -70,6 +80,7 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
       )}
       <span class="muted chosen">
         {nSamples}
+        {state.imports === "out" && ", without imports"}
         {(state.from !== null || state.to !== null) && ` from ${time(state.from ?? 0)} to ${time(state.to ?? profile.end)}`}
         {isPart && (
           <button onClick={() => change({ threads: [], from: null, to: null, gil: "any" })} title="Esc">
@@ -131,7 +142,7 @@ export function ThemeButton({ dark, change }: { dark: boolean; change: (patch: {
   );
 }
 
-export function Legend({ profile, hasTime }: { profile: Profile; hasTime: boolean }) {
+export function Legend({ profile, hasTime, isNarrow }: { profile: Profile; hasTime: boolean; isNarrow: boolean }) {
   const used = KINDS.filter((kind, i) => (kind !== "region" && kind !== "pseudo") || profile.frames.kind.includes(i));
   return (
     <p class="legend">
@@ -141,6 +152,12 @@ export function Legend({ profile, hasTime }: { profile: Profile; hasTime: boolea
           {KIND_NAMES[kind]}
         </span>
       ))}
+      {isNarrow && (
+        <span>
+          <i class="kind narrow" />
+          imports, narrower than their time
+        </span>
+      )}
       {hasTime && (
         <span class="gil">
           threads: <i class="held" />

@@ -12,6 +12,8 @@ export interface Box {
   /** And where it began. */
   origins: number[] | null;
   weight: number;
+  /** What its width is made of: its weight, but where `sums` have something narrow. */
+  drawn: number;
   x: number;
   width: number;
   depth: number;
@@ -25,10 +27,21 @@ const LEAST = 0.6; // pixels
 export const REST = -1;
 
 function box(frame: number, up: boolean): Box {
-  return { frame, nodes: [], weights: up ? [] : null, origins: up ? [] : null, weight: 0, x: 0, width: 0, depth: 0, isContext: false };
+  return { frame, nodes: [], weights: up ? [] : null, origins: up ? [] : null, weight: 0, drawn: 0, x: 0, width: 0, depth: 0, isContext: false };
 }
 
-const byWeight = (a: Box, b: Box) => b.weight - a.weight || a.frame - b.frame;
+const byWidth = (a: Box, b: Box) => b.drawn - a.drawn || a.frame - b.frame;
+
+/** Adds a node's weight; where the way leads up, it came from `origin`. */
+function extend(of: Box, node: number, weight: number, origin: number, { narrow, tree }: Weights): void {
+  of.nodes.push(node);
+  of.weights?.push(weight);
+  of.origins?.push(origin);
+  of.weight += weight;
+  if (!narrow) of.drawn += weight;
+  else if (!of.weights) of.drawn += narrow.total[node]!;
+  else of.drawn += tree.frame[origin] === narrow.frame ? weight * narrow.scale : weight;
+}
 
 /** What is below a box, the widest first. */
 export function below(parent: Box, sums: Weights): Box[] {
@@ -39,10 +52,7 @@ export function below(parent: Box, sums: Weights): Box[] {
     const frame = tree.frame[node]!;
     let of = found.get(frame);
     if (!of) found.set(frame, (of = box(frame, up !== null)));
-    of.nodes.push(node);
-    of.weights?.push(weight);
-    of.origins?.push(origin);
-    of.weight += weight;
+    extend(of, node, weight, origin, sums);
   };
   parent.nodes.forEach((node, i) => {
     if (up) {
@@ -52,12 +62,14 @@ export function below(parent: Box, sums: Weights): Box[] {
     }
     for (let child = tree.firstChild[node]!; child; child = tree.nextSibling[child]!) if (total[child]) add(child, total[child]!, child);
   });
-  return [...found.values()].sort(byWeight);
+  return [...found.values()].sort(byWidth);
 }
 
 /** The whole tree: one box, the root's. */
 export function wholeTree(sums: Weights): Box {
-  return { ...box(0, false), nodes: [0], weight: sums.all };
+  const one = box(0, false);
+  extend(one, 0, sums.all, 0, sums);
+  return one;
 }
 
 /** One box, below which are the functions where time was spent, and what called them. */
@@ -69,12 +81,9 @@ export function inverted(sums: Weights): Box[] {
     const frame = sums.tree.frame[node]!;
     let of = found.get(frame);
     if (!of) found.set(frame, (of = box(frame, true)));
-    of.nodes.push(node);
-    of.weights!.push(weight);
-    of.origins!.push(node);
-    of.weight += weight;
+    extend(of, node, weight, node, sums);
   }
-  return [...found.values()].sort(byWeight);
+  return [...found.values()].sort(byWidth);
 }
 
 /** All of a function's outermost activations: with what they called, or `up`, with what called them. */
@@ -82,28 +91,23 @@ export function ofFunction(sums: Weights, frame: number, up: boolean): Box {
   const one = box(frame, up);
   const { tree, total } = sums;
   for (let node = 1; node < tree.size; node++) {
-    if (tree.frame[node] === frame && tree.isOuter[node] && total[node]) {
-      one.nodes.push(node);
-      one.weights?.push(total[node]!);
-      one.origins?.push(node);
-      one.weight += total[node]!;
-    }
+    if (tree.frame[node] === frame && tree.isOuter[node] && total[node]) extend(one, node, total[node]!, node, sums);
   }
   return one;
 }
 
 /** The boxes that are wide enough to be seen; those on the way to `focus` (functions) are as wide as all. */
-export function layout(roots: Box[], all: number, width: number, focus: readonly number[], sums: Weights): Box[] {
+export function layout(roots: Box[], width: number, focus: readonly number[], sums: Weights): Box[] {
   const boxes: Box[] = [];
   let level = roots;
   let depth = 0;
-  let scale = all;
+  let scale = roots.reduce((sum, each) => sum + each.drawn, 0);
   for (const frame of focus) {
     const next = level.find((each) => each.frame === frame);
     if (!next) break;
     const isLast = depth === focus.length - 1;
     boxes.push(Object.assign(next, { x: 0, width, depth, isContext: !isLast }));
-    scale = next.weight;
+    scale = next.drawn;
     level = below(next, sums);
     depth++;
   }
@@ -112,11 +116,11 @@ export function layout(roots: Box[], all: number, width: number, focus: readonly
     const [row, start, at] = todo.pop()!;
     let x = start;
     for (const each of row) {
-      const wide = (each.weight / scale) * width;
+      const wide = (each.drawn / scale) * width;
       if (!(wide >= LEAST)) {
-        const rest = row.slice(row.indexOf(each)).reduce((sum, one) => sum + one.weight, 0);
+        const rest = row.slice(row.indexOf(each)).reduce((sum, one) => sum + one.drawn, 0);
         const left = (rest / scale) * width;
-        if (left >= LEAST) boxes.push({ ...box(REST, false), weight: rest, x, width: left, depth: at });
+        if (left >= LEAST) boxes.push({ ...box(REST, false), drawn: rest, x, width: left, depth: at });
         break;
       }
       Object.assign(each, { x, width: wide, depth: at, isContext: false });

@@ -11,6 +11,8 @@ export interface Palette {
   neither: string;
   waiting: string;
   off: string;
+  narrow: string;
+  stripes: string;
   call: string;
   axis: string;
   veil: string;
@@ -30,6 +32,8 @@ const LIGHT: Palette = {
   neither: "#e8964a",
   waiting: "#cf3636",
   off: "#c9ced6",
+  narrow: "#dfe3e9",
+  stripes: "#cdd3dc",
   call: "#2e8b41",
   axis: "#5a6472",
   veil: "rgba(120, 128, 140, 0.32)",
@@ -48,6 +52,8 @@ const DARK: Palette = {
   neither: "#d08037",
   waiting: "#e05252",
   off: "#474d57",
+  narrow: "#3a404a",
+  stripes: "#474e5a",
   call: "#63c277",
   axis: "#9aa4b2",
   veil: "rgba(0, 0, 0, 0.5)",

@@ -13,7 +13,7 @@ import { FunctionTable } from "./FunctionTable";
 import { asRecord, functionsOf, matchedWeight, sorted } from "./functions";
 import { Lanes } from "./Lanes";
 import { Profile, PYTHON, type Meta } from "./profile";
-import { byExactTime, Chooser, hasExact } from "./selection";
+import { byExactTime, Chooser, hasExact, narrowed } from "./selection";
 import { CallsView } from "./CallsView";
 import { HeatMap } from "./HeatMap";
 import { SourceView } from "./SourceView";
@@ -43,7 +43,10 @@ function App({ profile }: { profile: Profile }) {
   const chooser = useMemo(() => new Chooser(profile), [profile]);
 
   const sums = useMemo(() => chooser.sums(state), [chooser, state.threads, state.frames, state.imports, state.gil, state.from, state.to]);
-  const shownSums = useMemo(() => (state.measure === "exact" ? byExactTime(sums) : sums), [sums, state.measure]);
+  const shownSums = useMemo(() => {
+    const measured = state.measure === "exact" ? byExactTime(sums) : sums;
+    return state.imports === "box" ? narrowed(measured, profile.meta.import_frame) : measured;
+  }, [sums, state.measure]);
   const rows = useMemo(() => functionsOf(profile, sums, state), [sums]);
   const [matches, badSearch] = useMemo(() => profile.search(state.search), [state.search]);
   const ordered = useMemo(
@@ -125,7 +128,7 @@ function App({ profile }: { profile: Profile }) {
           <SourceView profile={profile} sums={sums} file={state.file} line={selected && profile.file(selected) === state.file ? profile.frames.line[selected]! : 0} onFile={(file) => change({ file })} height={height} />
         )}
         {selected > 0 && <Selected profile={profile} frame={selected} state={state} change={change} row={rows.find((each) => each.frame === selected)} all={sums.all} />}
-        <Legend profile={profile} hasTime={profile.nSamples > 0} />
+        <Legend profile={profile} hasTime={profile.nSamples > 0} isNarrow={shownSums.narrow !== undefined} />
         <FunctionTable
           profile={profile}
           rows={ordered}

@@ -3,13 +3,14 @@ import { HELD, NEITHER, OFF_CPU, WAITING, type Profile } from "./profile";
 import { treeOf, type Frames, type Tree } from "./tree";
 
 export type Gil = "any" | "held" | "waiting" | "neither";
+/** What import statements run: one box, all frames, left out. */
+export type Imports = "box" | "all" | "out";
 export type Measure = "samples" | "exact";
 
 export interface Choice {
   threads: readonly number[]; // none: all
   frames: Frames;
-  /** What import statements run, too. */
-  imports: boolean;
+  imports: Imports;
   gil: Gil;
   from: number | null;
   to: number | null;
@@ -25,6 +26,8 @@ export interface Weights {
   all: number;
   /** By node; null: exact figures are not kept by time or state, and those of native code or plumbing are not here. */
   exact: { calls: Float64Array; total: Float64Array; self: Float64Array } | null;
+  /** A function that is drawn narrower than its weight, how much, and what its paths' widths are made of, by node. */
+  narrow?: { frame: number; scale: number; total: Float64Array };
 }
 
 /** Of samples. */
@@ -56,9 +59,9 @@ export class Chooser {
   constructor(private readonly profile: Profile) {}
 
   tree({ frames, imports }: Choice): Tree {
-    const key = `${frames} ${imports}`;
+    const key = `${frames} ${imports === "all"}`;
     let tree = this.trees.get(key);
-    if (!tree) this.trees.set(key, (tree = treeOf(this.profile, frames, imports)));
+    if (!tree) this.trees.set(key, (tree = treeOf(this.profile, frames, imports === "all")));
     return tree;
   }
 
@@ -86,6 +89,10 @@ export class Chooser {
       const weight = leaves[i]! * profile.period;
       leaves[i] = weight;
       const known = profile.leafNode[i]!;
+      if (choice.imports === "out" && profile.imports[known]) {
+        leaves[i] = 0;
+        continue;
+      }
       const node = tree.ofLeaf ? tree.ofLeaf[i]! : tree.ofNode ? tree.ofNode[known]! : known;
       if (!node && (choice.frames === "python" || choice.frames === "native")) {
         leaves[i] = 0; // no frame of it is shown
@@ -121,6 +128,7 @@ export class Chooser {
     for (const thread of this.threads(choice)) {
       for (let row = thread.firstExact; row < thread.endExact; row++) {
         const of = exact.node[row]!;
+        if (choice.imports === "out" && this.profile.imports[of]) continue;
         const node = tree.ofNode ? tree.ofNode[of]! : of;
         self[node]! += exact.self[row]!;
         if (tree.frame[node] !== this.profile.frame[of]) continue; // it is left out
@@ -138,6 +146,20 @@ export function byExactTime(sums: Sums): Sums {
   const { self } = sums.exact;
   const total = sums.tree.inclusive(self);
   return { ...sums, self, total, all: total[0]! };
+}
+
+const NARROW = 1 / 8; // of the width, for all imports
+const NEARLY_ALL = 0.95;
+
+/** The same with a function that no other one is below drawn narrow, but where it is nearly all. */
+export function narrowed(sums: Sums, frame: number): Sums {
+  if (!frame) return sums;
+  const { tree, self, all } = sums;
+  const own = self.reduce((sum, weight, node) => (tree.frame[node] === frame ? sum + weight : sum), 0);
+  const scale = (NARROW * (all - own)) / ((1 - NARROW) * own);
+  if (!(scale < 1) || own > NEARLY_ALL * all) return sums;
+  const drawn = self.map((weight, node) => (tree.frame[node] === frame ? weight * scale : weight));
+  return { ...sums, narrow: { frame, scale, total: tree.inclusive(drawn) } };
 }
 
 /** Exact figures are of the whole run, by thread. */

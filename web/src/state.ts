@@ -1,5 +1,5 @@
 // What the page shows, which its address has, too: a link opens the same view.
-import type { Choice, Gil, Measure } from "./selection";
+import type { Choice, Gil, Imports, Measure } from "./selection";
 import type { SortKey } from "./functions";
 import type { Frames } from "./tree";
 
@@ -35,7 +35,7 @@ export const INITIAL: State = {
   measure: "samples",
   threads: [],
   frames: "all",
-  imports: false,
+  imports: "box",
   gil: "any",
   from: null,
   to: null,
@@ -58,6 +58,7 @@ export interface ComparisonState extends Common<(typeof COMPARISON_VIEWS)[number
 
 export const INITIAL_COMPARISON: ComparisonState = { ...COMMON, view: "flame", width: "after", sort: "own" };
 
+export const IMPORTS: readonly Imports[] = ["box", "all", "out"];
 const SORTS: SortKey[] = ["self", "total", "below", "calls", "exactSelf", "exactTotal", "perCall", "name"];
 
 function oneOf<T extends string>(value: string | null, known: readonly T[], otherwise: T): T {
@@ -96,7 +97,7 @@ export function fromHash(hash: string, initial: State): State {
     measure: oneOf<Measure>(get("measure"), ["samples", "exact"], initial.measure),
     threads: numbers(get("threads")),
     frames: oneOf<Frames>(get("frames"), ["all", "plumbing", "python", "native"], "all"),
-    imports: get("imports") === "1",
+    imports: oneOf<Imports>(get("imports"), IMPORTS, initial.imports),
     gil: oneOf<Gil>(get("gil"), ["any", "held", "waiting", "neither"], "any"),
     from: whole(get("from")),
     to: whole(get("to")),
@@ -138,7 +139,7 @@ export function toHash(state: State, initial: State): string {
     ["measure", state.measure, initial.measure],
     ["threads", state.threads.join("."), ""],
     ["frames", state.frames, "all"],
-    ["imports", state.imports ? "1" : "", ""],
+    ["imports", state.imports, initial.imports],
     ["gil", state.gil, "any"],
     ["from", state.from, null],
     ["to", state.to, null],
