@@ -156,12 +156,9 @@ def _facts(
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
         lines.append(fact("native", f"{text}: `pyhybrid report --json`"))
     if s.mode != "trace":
-        lines += [
-            fact("clock", _clock(s)),
-            fact("samples", _samples(s), bool(s.losses)),
-            fact("stacks", _stacks(s)),
-            fact("threads", _threads(s)),
-        ]
+        lines += [fact("clock", _clock(s)), fact("samples", _samples(s), bool(s.losses))]
+        if s.recorded:
+            lines += [fact("stacks", _stacks(s)), fact("threads", _threads(s))]
     if s.handler_median_ns is not None:
         lines.append(fact("cost", _cost(s)))
     if s.counting_ns is not None:

@@ -177,5 +177,7 @@ def losses_text(losses: dict[str, int]) -> str:
 
 
 def shares_text(shares: dict[str, float]) -> str:
-    """`97.1% complete, 2.9% re-anchored`."""
+    """`97.1% complete, 2.9% re-anchored`; of nothing they say nothing."""
+    if not any(shares.values()):
+        return "no samples"
     return ", ".join(f"{share:.1%} {name.replace('_', '-')}" for name, share in shares.items())

@@ -152,7 +152,9 @@ def test_nothing_is_known_of_a_killed_process(tmp_path: Path) -> None:
         summary = summarize(profile, [], [])
     assert (summary.hz_reached, summary.handler_median_ns, summary.overhead) == (None, None, None)
     assert (summary.wall_ns, summary.cpu_ns, summary.complete) == (None, None, False)
-    assert any("killed" in line for line in plain(summary))
+    lines = plain(summary)
+    assert any("killed" in line for line in lines)
+    assert not any("complete" in line or "GIL" in line for line in lines)  # there is no sample
 
 
 @pytest.mark.parametrize("columns", [80, 100])

@@ -42,7 +42,7 @@ function sampled({ summary: s, meta }: Profile): Fact[] {
   const found: Fact[] = [
     {
       name: "samples",
-      value: `${count(s.recorded)}${lost ? `, ${count(lost)} lost` : ""}${few ? ": few" : ""}`,
+      value: `${s.recorded ? count(s.recorded) : "none"}${lost ? `, ${count(lost)} lost` : ""}${few && s.recorded ? ": few" : ""}`,
       help: `${count(s.signals)} signals; lost: ${reasons.join(", ") || "none"}; ${time(s.missed_weight_ns)} without a signal${few ? "; shares of few samples are rough" : ""}`,
       amber: few || unseen || lost > 0.01 * s.signals,
     },
