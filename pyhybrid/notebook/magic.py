@@ -1,9 +1,12 @@
-"""`%load_ext pyhybrid`: the magic `%%pyhybrid`, which profiles a cell.
+"""`%load_ext pyhybrid`: the magics `%%pyhybrid` and `%pyhybrid` profile a cell and a statement.
 
-Its options are those of a `Profiler`, spelled as on the command line.
+Their options are those of a `Profiler`, spelled as on the command line.
 """
 
+import argparse
 import ast
+import inspect
+import re
 import shlex
 import sys
 from types import CodeType, FrameType
@@ -12,41 +15,66 @@ from typing import Any
 from pyhybrid.capture.api import Profiler
 from pyhybrid.capture.options import ProfilerOptions
 from pyhybrid.cli.parser import Parser, add_options
-from pyhybrid.errors import PyhybridError
+from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.profile_file.profile import Profile
 
 CELL, LAST = "exec", "eval"
+_WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|\S+""")
+# What IPython makes of a line or cell with the magic: what is behind it, and of a cell below.
+_CALL = re.compile(r"get_ipython\(\)\.run_(?:line|cell)_magic\('pyhybrid', (.*)\)$")
 
 
 def load_ipython_extension(shell: Any) -> None:
     """IPython calls it, with its InteractiveShell."""
 
-    def pyhybrid(line: str, cell: str) -> Profile | None:
+    def pyhybrid(line: str, cell: str | None = None) -> Any:
         __tracebackhide__ = True
-        return profile_cell(shell, line, cell)
+        return profile_text(shell, line, cell)
 
-    pyhybrid.__doc__ = f"{profile_cell.__doc__}\n\n{_parser().format_help()}"
-    shell.register_magic_function(pyhybrid, "cell")
+    def awaited(lines: list[str]) -> list[str]:
+        return [_awaited(shell, line) for line in lines]
+
+    pyhybrid.__doc__ = f"{profile_text.__doc__}\n\n{_parser().format_help()}"
+    shell.register_magic_function(pyhybrid, "line_cell")
+    known = shell.input_transformers_post
+    ours = awaited.__module__  # one is there already where it is loaded again
+    known[:] = [each for each in known if getattr(each, "__module__", "") != ours] + [awaited]
 
 
-def profile_cell(shell: Any, line: str, cell: str) -> Profile | None:
-    """Profile a cell, and show its profile below: it is `_` then.
+def profile_text(shell: Any, line: str, cell: str | None) -> Any:
+    """Profile a cell, or the rest of the line, and show the profile: it is `_` then.
 
-    All threads of the kernel are profiled.  What the cell raises is raised.
+    All threads of the kernel are profiled.  What the cell raises is raised.  A cell that awaits
+    gives something to await.
     """
     __tracebackhide__ = True  # to IPython
+    words, text = (shlex.split(line), cell) if cell is not None else _divided(line)
+    profiled = _profile(shell, words, text)
+    if _awaits(shell, text):
+        return profiled
     try:
-        profiler = Profiler(**vars(_parser().parse_args(shlex.split(line))))
-        code, last = _compiled(shell, cell)
+        profiled.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it has nothing to await")
+
+
+async def _profile(shell: Any, words: list[str], text: str) -> Profile | None:
+    __tracebackhide__ = True
+    try:
+        profiler = Profiler(**vars(_parser().parse_args(words)))
+        if not text.strip():
+            raise UsageError("there is nothing to profile")
+        code, last = _compiled(shell, text)
         with profiler:
-            value = _run(shell, code, last)
+            value = await _run(shell, code, last)
         profile = profiler.profile
     except SystemExit:  # --help
         return None
     except PyhybridError as error:
-        from IPython.core.error import UsageError
+        from IPython.core.error import UsageError as ShownError
 
-        raise UsageError(f"pyhybrid: {error}") from None
+        raise ShownError(f"pyhybrid: {error}") from None
     if value is not None:
         from IPython.display import display
 
@@ -55,25 +83,68 @@ def profile_cell(shell: Any, line: str, cell: str) -> Profile | None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="%%pyhybrid", usage="%%pyhybrid [options]", allow_abbrev=False)
+    parser = Parser(
+        prog="pyhybrid",
+        usage="%%pyhybrid [options], or %pyhybrid [options] STATEMENT".replace("%", "%%"),
+        allow_abbrev=False,
+    )
     add_options(parser, ProfilerOptions.options.values(), defaults=False)
     return parser
 
 
-def _compiled(shell: Any, cell: str) -> tuple[CodeType, CodeType | None]:
-    """The cell's code, as IPython would make it, and that of the expression at its end."""
-    text = shell.transform_cell(cell)
-    tree = shell.transform_ast(shell.compile.ast_parse(text))
-    name = shell.compile.cache(text, _number(shell), raw_code=cell)
+def _divided(line: str) -> tuple[list[str], str]:
+    """The options at the head of a line, and the statement after them."""
+    words = list(_WORD.finditer(line))
+    parser = _parser()
+    parser.add_argument("statement", nargs=argparse.REMAINDER)
+    try:
+        rest = parser.parse_args([each[0] for each in words]).statement
+    except (PyhybridError, SystemExit):
+        rest = []  # what is wrong is said when they are parsed again
+    n = len(words) - len(rest)
+    text = line[words[n].start() :] if rest else ""
+    return [each for word in words[:n] for each in shlex.split(word[0])], text
+
+
+def _awaits(shell: Any, text: str) -> bool:
+    """Does it await outside of functions, and may it?"""
+    if not shell.autoawait:
+        return False
+    try:
+        code = compile(shell.transform_cell(text), "", CELL, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError):
+        return False  # IPython says so when it runs
+    return bool(code.co_flags & inspect.CO_COROUTINE)
+
+
+def _awaited(shell: Any, line: str) -> str:
+    """A line of what IPython made of a cell: with `await` before a call that gives something to
+    await."""
+    if found := _CALL.search(line):
+        try:
+            texts = ast.literal_eval(f"({found[1]},)")
+        except (SyntaxError, ValueError):
+            return line  # the cell's own call
+        if _awaits(shell, texts[1] if len(texts) > 1 else _divided(texts[0])[1]):
+            return f"{line[: found.start()]}await {line[found.start() :]}"
+    return line
+
+
+def _compiled(shell: Any, text: str) -> tuple[CodeType, CodeType | None]:
+    """The code, as IPython would make it of a cell, and that of the expression at its end."""
+    plain = shell.transform_cell(text)
+    tree = shell.transform_ast(shell.compile.ast_parse(plain))
+    name = shell.compile.cache(plain, _number(shell), raw_code=text)
     last = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
-        shown = not text.rstrip().endswith(";")
-        expression = ast.Expression(tree.body.pop().value)
-        if shown:
-            last = shell.compile(expression, name, LAST)
-        else:
-            tree.body.append(ast.Expr(expression.body))
-    return shell.compile(tree, name, CELL), last
+    with shell.compile.extra_flags(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if shell.autoawait else 0):
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            shown = not plain.rstrip().endswith(";")
+            expression = ast.Expression(tree.body.pop().value)
+            if shown:
+                last = shell.compile(expression, name, LAST)
+            else:
+                tree.body.append(ast.Expr(expression.body))
+        return shell.compile(tree, name, CELL), last
 
 
 def _number(shell: Any) -> int:
@@ -85,8 +156,13 @@ def _number(shell: Any) -> int:
     return numbers[frame.f_code.co_filename] if frame else int(shell.execution_count)
 
 
-def _run(shell: Any, code: CodeType, last: CodeType | None) -> Any:
+async def _run(shell: Any, code: CodeType, last: CodeType | None) -> Any:
     """Views leave out what calls this function, by its name (frameworks/ipython.toml)."""
     __tracebackhide__ = True
-    exec(code, shell.user_global_ns, shell.user_ns)
-    return eval(last, shell.user_global_ns, shell.user_ns) if last else None
+    value = None
+    for each in (code, last):
+        if each:
+            value = eval(each, shell.user_global_ns, shell.user_ns)
+            if each.co_flags & inspect.CO_COROUTINE:
+                value = await value
+    return value

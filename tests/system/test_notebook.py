@@ -1,4 +1,4 @@
-"""A notebook, run in a real kernel: `%%pyhybrid`, what it shows, and how cells are named."""
+"""A notebook, run in a real kernel: what `%%pyhybrid` and `%pyhybrid` show, how cells are named."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ def add(a, b):
     burn(0.01)
     return a + b
 """
+TREE = """
+from pyhybrid.report.tree import tree_lines
+print("\\n".join(tree_lines(_)))
+"""
 CELLS = [
     "%load_ext pyhybrid",
     WORK,
     "%%pyhybrid --hz 500 -t add\nx = functools.reduce(add, range(21))\nx",
     "profile = _",
-    """
-from pyhybrid.report.tree import tree_lines
-print("\\n".join(tree_lines(profile)))
+    TREE
+    + """
 print(profile.meta["hz_asked"], len(profile.call_times), x)
 """,
     """
@@ -45,6 +48,29 @@ profile
     "%%pyhybrid --hz nonsense\n1",
     "%%pyhybrid\n1 / 0",
     "print(pyhybrid_is_not_here)",
+    "%pyhybrid --hz 250 -t add y = add('a b', \"'s\")",
+    "print(repr(y), _.meta['hz_asked'], len(_.call_times))",
+    "%pyhybrid --hz 250",
+    """
+import asyncio
+async def later(value):
+    burn(0.05)
+    await asyncio.sleep(0)
+    return value
+
+async def several():
+    yield 2
+""",
+    """%%pyhybrid -t later
+z = [await later(1)]
+z += [each async for each in several()]
+await later(z)
+""",
+    TREE + "print(_.call_times[0].calls, z)",
+    "%pyhybrid -t later await later(3)",
+    "%%pyhybrid --help\nawait later(4)",
+    "%%pyhybrid\nawait later(5)\n1 / 0",
+    "%reload_ext pyhybrid\n%pyhybrid await later(6)",
 ]
 
 
@@ -132,3 +158,37 @@ def test_what_a_cell_raises_is_raised(outputs: list[list[Any]]) -> None:
     assert "magic.py" not in traceback
     (error,) = outputs[8]
     assert error.ename == "NameError"
+
+
+def test_a_statement(outputs: list[list[Any]]) -> None:
+    """Behind the options, as it stands there."""
+    (shown,) = outputs[9]
+    assert "<iframe " in shown.data["text/html"] or "<a href=" in shown.data["text/html"]
+    assert text_of(outputs[10]) == """"a b's" 250 1\n"""
+    assert "nothing to profile" in str(outputs[11])
+
+
+def test_what_awaits(outputs: list[list[Any]]) -> None:
+    """A cell runs in the kernel's loop, and what calls it is left out, also when it goes on."""
+    value, shown = outputs[13]
+    assert value.data["text/plain"] == "[1, 2]"
+    assert shown.data["text/plain"].startswith("<profile ")
+    *lines, last = text_of(outputs[14]).splitlines()
+    assert last == "2 [1, 2]"
+    rows = [line.split("%")[-1].strip() for line in lines[1:]]
+    assert rows[0] == "<module> (Cell [14]:1)"
+    assert not any(re.search(r"ipykernel|IPython|asyncio|notebook/magic", row) for row in rows)
+    (later,) = (line for line in lines if "later (Cell [13]:2)" in line)
+    assert later.split()[2] == "2"
+
+
+def test_a_statement_that_awaits(outputs: list[list[Any]]) -> None:
+    for cell, value in ((15, "3"), (18, "6")):
+        shown = [each.data["text/plain"] for each in outputs[cell]]
+        assert shown[0] == value and shown[1].startswith("<profile ")
+
+
+def test_help_and_errors_of_what_awaits(outputs: list[list[Any]]) -> None:
+    assert "--hz" in text_of(outputs[16])
+    (error,) = (each for each in outputs[17] if each.output_type == "error")
+    assert error.ename == "ZeroDivisionError"
