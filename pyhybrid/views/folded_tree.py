@@ -3,7 +3,9 @@
 Folding maps every node of a profile onto a node of a smaller tree; samples keep their count.
 Plumbing is left out, by the rules of plumbing.toml: the children hang on the nearest frame that is
 kept.  And a run of functions without names is one frame: all of a library's are one there, so that
-paths are equal which differ in addresses alone.
+paths are equal which differ in addresses alone.  Those of an interpreter without symbols (as
+distributions ship it) are plumbing on the way to what Python calls: there they are the chain from
+an eval loop to the next one.
 """
 
 import os
@@ -23,6 +25,7 @@ from pyhybrid.symbols.plumbing import (
     IMPORT_KEPT,
     KERNEL_MODULE,
     is_inlined_plumbing,
+    is_interpreter,
     is_plumbing,
     is_trampoline,
     is_wrapper,
@@ -33,11 +36,13 @@ from pyhybrid.views.labels import shorten_native
 
 # What a frame is to folding.  WRAPPER: plumbing, unless its calls are counted; EXEC: the builtin;
 # NAMELESS: a run of them is one frame; NAMELESS_START: the same, but plumbing where it is the
-# outermost; IMPORT: importlib's, plumbing with the exec that it calls; LAMBDA: what has a lambda's
-# name (symbols/called_lambdas.py): so may what calls it, and a run of them is one.
+# outermost; NAMELESS_GLUE: the same, but plumbing where it leads to what Python calls; IMPORT:
+# importlib's, plumbing with the exec that it calls; LAMBDA: what has a lambda's name
+# (symbols/called_lambdas.py): so may what calls it, and a run of them is one.
 KEPT, NATIVE, PLUMBING, WRAPPER, EXEC, NAMELESS, NAMELESS_START, IMPORT, LAMBDA = range(9)
+NAMELESS_GLUE = 9
 
-IN_RUNS = NAMELESS, NAMELESS_START, LAMBDA
+IN_RUNS = NAMELESS, NAMELESS_START, NAMELESS_GLUE, LAMBDA
 COUNTED = 16  # added to the kind of a node whose calls were counted
 
 # How a node becomes part of the folded tree (_profile.paths); BY_IMPORT: it is importlib's, or
@@ -95,6 +100,8 @@ class FoldedTree:
         if profile.meta.get("cells"):
             for node in _above_cells(profile, kinds):
                 kind[node] = PLUMBING
+        for node in _glue(profile, kinds):
+            kind[node] = PLUMBING
         if profile.meta.get("c_calls"):
             for node in set(profile.exact.node):
                 kind[node] |= COUNTED
@@ -163,6 +170,28 @@ def _above_cells(profile: Profile, kinds: dict[int, int]) -> Iterator[int]:
     return (node for node, state in enumerate(states) if state == 1)
 
 
+def _glue(profile: Profile, kinds: dict[int, int]) -> Iterator[int]:
+    """The nodes of the interpreter's nameless functions below which Python, or code of another
+    library than C's, was called."""
+    glue = {number for number, kind in kinds.items() if kind == NAMELESS_GLUE}
+    if not glue:
+        return iter(())
+
+    def is_called(frame: Frame) -> bool:
+        if frame.kind != "native":
+            return frame.kind in ("python", "region")
+        module = profile.modules.get(frame.module or 0)
+        if module is None or is_interpreter(module.path):
+            return False
+        named = kinds[frame.id] in (NATIVE, WRAPPER, LAMBDA)
+        return named and not starts_threads(os.path.basename(module.path))
+
+    called = {frame.id for frame in profile.frames.values() if is_called(frame)}
+    parent, frame_of = profile.nodes.parent, profile.nodes.frame
+    below = inclusive(parent, array("q", (frame in called for frame in frame_of)))
+    return (node for node, frame in enumerate(frame_of) if frame in glue and below[node])
+
+
 def _stand_ins(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:
     """Which frame stands for all nameless ones of its library, of the kernel or of JIT code; and
     which for all that have the name of one lambda."""
@@ -189,6 +218,8 @@ def classify(profile: Profile) -> dict[int, int]:
             return NAMELESS if frame.is_nameless else NATIVE
         file = os.path.basename(module.path)
         if frame.is_nameless:
+            if is_interpreter(file):
+                return NAMELESS_GLUE
             return NAMELESS_START if starts_threads(file) else NAMELESS
         if frame.inlined and is_inlined_plumbing(frame.file):
             return PLUMBING

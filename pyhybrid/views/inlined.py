@@ -33,10 +33,10 @@ from pyhybrid.symbols.source_positions import (
     SourceFunction,
     default_reader,
 )
-from pyhybrid.views.folded_tree import LAMBDA, NAMELESS, NAMELESS_START, NATIVE, WRAPPER, classify
+from pyhybrid.views.folded_tree import IN_RUNS, NATIVE, WRAPPER, classify
 
 SOURCE = "debug info"  # of a frame's name
-WITH_PLACES = NATIVE, LAMBDA, WRAPPER, NAMELESS, NAMELESS_START  # in a wrapper lies what it wraps
+WITH_PLACES = NATIVE, WRAPPER, *IN_RUNS  # in a wrapper lies what it wraps
 
 _Row = TypeVar("_Row", Exact, Call, CallTime, Line)
 

@@ -125,6 +125,13 @@ def test_folding_again_changes_nothing(stacks: list[list[int]]) -> None:
             [MAIN, NAMELESS[1], NAMELESS_PYTHON, NAMELESS[1]],
             "libtorch_cpu.so [nameless];libpython3.12.so.1.0 [nameless];libtorch_cpu.so [nameless]",
         ),
+        ([MAIN, NAMELESS_PYTHON, WORK], "work (/x/job.py:2)"),
+        ([MAIN, NAMELESS_PYTHON, ADD], "at::_ops::add::call"),
+        ([MAIN, NAMELESS_PYTHON], "libpython3.12.so.1.0 [nameless]"),
+        (
+            [MAIN, NAMELESS_PYTHON, NAMELESS_LIBC],
+            "libpython3.12.so.1.0 [nameless];libc.so.6 [nameless]",
+        ),
         ([MAIN, *JIT, ADD], "[jit];at::_ops::add::call"),
         ([NAMELESS_LIBC, MAIN, NAMELESS_LIBC, NAMELESS_LIBC], "libc.so.6 [nameless]"),
     ],
@@ -132,6 +139,19 @@ def test_folding_again_changes_nothing(stacks: list[list[int]]) -> None:
 def test_folding(tmp_path: Path, stack: list[int], line: str) -> None:
     with opened(written(stack), tmp_path) as profile:
         assert folded(profile) == [f"python;main (/x/job.py:1);{line} 1"]
+
+
+def test_an_interpreter_without_symbols_is_plumbing_where_it_calls(tmp_path: Path) -> None:
+    """What it does itself is not hidden, also where it calls Python at other times."""
+    stacks = [
+        [MAIN, NAMELESS_PYTHON, WORK, NAMELESS_PYTHON],
+        [MAIN, NAMELESS_PYTHON, NAMELESS_LIBC],
+    ]
+    with opened(written(*stacks), tmp_path) as profile:
+        assert folded(profile) == [
+            "python;main (/x/job.py:1);libc.so.6 [nameless] 1",
+            "python;main (/x/job.py:1);work (/x/job.py:2);libpython3.12.so.1.0 [nameless] 1",
+        ]
 
 
 def test_paths_that_differ_in_addresses_alone_are_one(tmp_path: Path) -> None:
