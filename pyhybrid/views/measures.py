@@ -149,17 +149,20 @@ def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Threads that spin for one another."""
+    """Threads that spin for one another: those that sleep do not (wall-clock time sees both)."""
     where, pools = spinning(measured.profile)
-    weight_ns = measured.weight_ns(where)
-    if not weight_ns:
-        return None
-    by_frame = add_up(measured.frame, measured.self_ns, measured.n_frames, where)
-    pool = max(pools, key=by_frame.__getitem__)
     node_of = measured.profile.stacks.node
-    threads = {row.thread for row in measured.profile.sampled if where[node_of[row.stack]]}
+    by_frame: Counter[int] = Counter()
+    threads = set()
+    for row in measured.profile.sampled:
+        if where[node_of[row.stack]] and not row.waits:
+            by_frame[measured.frame[node_of[row.stack]]] += row.weight_ns
+            threads.add(row.thread)
+    if not threads:
+        return None
+    pool = max(pools, key=by_frame.__getitem__)
     return {
-        **measured.share(weight_ns),
+        **measured.share(by_frame.total()),
         "pool": pools[pool],
         "threads": len(threads),
         "cpus": int(measured.profile.meta.get("n_cpus") or 0),

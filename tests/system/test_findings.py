@@ -124,3 +124,10 @@ def test_threads_that_spin(pyhybrid: Callable[..., Run]) -> None:
     assert finding.evidence["pool"] == "OpenMP (libgomp)"
     assert finding.evidence["threads"] >= 2
     assert finding.evidence["seconds"] >= 0.5
+
+
+@pytest.mark.needs("torch")
+def test_threads_that_sleep_do_not_spin(pyhybrid: Callable[..., Run]) -> None:
+    """Wall-clock time has samples of a pool's threads that wait for work, too."""
+    findings = found(pyhybrid, "resting", "--clock", "wall", OMP_WAIT_POLICY="passive")
+    assert "spinning" not in findings

@@ -112,4 +112,12 @@ def spinning():
     until(1.5, lambda: (one + 1).sum())
 
 
+def resting():
+    import torch
+
+    torch.set_num_threads(4)
+    torch.randn(64, 4096).add_(1).sum()
+    time.sleep(3)
+
+
 globals()[sys.argv[1]]()
