@@ -73,6 +73,8 @@ class Profiling:
         prefix = os.path.abspath(settings.output or "out")
         if settings.output and settings.output.endswith(os.sep):
             prefix = os.path.join(prefix, "out")
+        if os.path.basename(prefix) != PROFILE:  # `-o x.pyhybrid` names that file
+            prefix = prefix.removesuffix(PROFILE)
         check_folder(prefix)
         self.prefix = prefix
 

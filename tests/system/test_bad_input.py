@@ -80,6 +80,11 @@ def test_output_folder(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+def test_output_may_name_the_profile_file(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    pyhybrid("-q", "--format", "folded", "-o", "run.pyhybrid", "-c", "pass")
+    assert {path.name for path in tmp_path.glob("*run*")} == {"run.pyhybrid", "run.folded"}
+
+
 @pytest.mark.engine
 def test_a_rate_that_costs_too_much(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--hz", 1_000_000, "--format", "folded", "-c", "sum(range(10**7))")
