@@ -22,6 +22,7 @@ static struct {
 static _Atomic uint32_t n_sinks;
 static _Atomic uint32_t texts; /* the kinds whose text is wanted */
 static _Atomic uint32_t detailed;
+static _Atomic bool of_kept; /* of functions whose calls are not kept nobody wants to hear */
 static enum emit_values values;
 static void (*_Atomic on_change)(void); /* NULL: events are not ready to be changed */
 
@@ -169,12 +170,15 @@ void emit_on_change(void (*changed)(void))
 static void look(void)
 {
     uint32_t with_text = 0, with_details = 0;
+    bool of_others = false;
     for (uint32_t i = 0; i < n_sinks; i++) {
         uint32_t wanted = sinks[i].ops->wants();
         atomic_store_explicit(&sinks[i].wanted, wanted, memory_order_relaxed);
+        of_others |= wanted && !(wanted & EMIT_OF_KEPT);
         with_text |= wanted & sinks[i].ops->texts;
         with_details |= wanted & (EMIT_POINTS | (sinks[i].ops->details ? EMIT_TURNS : 0));
     }
+    atomic_store_explicit(&of_kept, !of_others, memory_order_relaxed);
     atomic_store_explicit(&texts, with_text, memory_order_relaxed);
     atomic_store_explicit(&detailed, with_details, memory_order_relaxed);
 }
@@ -331,11 +335,17 @@ static ALWAYS_INLINE void tell(struct exact_thread *t, const struct emit_turn *t
     uint32_t bit = EMIT_BIT(turn->kind);
     const struct emit_thread *thread = turn->function ? thread_of(t) : NULL;
     for (uint32_t i = 0; thread && i < n_sinks; i++) {
-        if (!(atomic_load_explicit(&sinks[i].wanted, memory_order_relaxed) & bit))
+        uint32_t wanted = atomic_load_explicit(&sinks[i].wanted, memory_order_relaxed);
+        if (!(wanted & bit) || (wanted & EMIT_OF_KEPT && !turn->is_kept))
             continue;
         const struct emit_sink *ops = sinks[i].ops;
         (bit & EMIT_BEGINS ? ops->begin : bit & EMIT_ENDS ? ops->end : ops->point)(thread, turn);
     }
+}
+
+static bool nobody_hears_of(const struct exact_frame *f)
+{
+    return atomic_load_explicit(&of_kept, memory_order_relaxed) && !exact_is_kept(f->node);
 }
 
 static uint32_t line_of(const struct emit_function *f)
@@ -357,6 +367,8 @@ static bool is_of_event(const struct exact_frame *f, uint32_t kinds)
 
 void emit_begin(struct exact_thread *t, const struct exact_frame *s, bool is_new)
 {
+    if (nobody_hears_of(s))
+        return;
     bool own = is_of_event(s, EMIT_BEGINS), is_region = s->flags & EXACT_REGION;
     const PyCodeObject *code =
         is_region ? NULL : (const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame);
@@ -377,6 +389,8 @@ void emit_begin(struct exact_thread *t, const struct exact_frame *s, bool is_new
 /* The frame may be gone, unless it is the event's own. */
 void emit_end(struct exact_thread *t, const struct exact_frame *f, enum emit_kind how)
 {
+    if (nobody_hears_of(f))
+        return;
     bool own = is_of_event(f, EMIT_ENDS);
     const PyCodeObject *code = own ? (const PyCodeObject *)event.args[0] : NULL;
     const struct emit_function *function = function_of(f->node->word, code);

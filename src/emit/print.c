@@ -282,7 +282,7 @@ static void tree_end(const struct emit_thread *t, const struct emit_turn *turn)
 static void put_announcement(const struct emit_thread *t, const struct emit_turn *turn,
                              const char *event)
 {
-    char *to = turn->is_kept ? begin_line(most(t, turn->function)) : NULL;
+    char *to = begin_line(most(t, turn->function));
     if (!to)
         return;
     to = put(put(to, "Function "), turn->function->shown.qualname);
@@ -353,7 +353,9 @@ static uint32_t wants(void)
     if (atomic_load(&broken))
         return 0;
     uint32_t begins = EMIT_BIT(EMIT_START) | EMIT_BIT(EMIT_RESUME) | EMIT_BIT(EMIT_THROW);
-    return tree || announce ? EMIT_BEGINS | EMIT_ENDS : begins;
+    if (announce)
+        return EMIT_BEGINS | EMIT_ENDS | EMIT_OF_KEPT;
+    return tree ? EMIT_BEGINS | EMIT_ENDS : begins;
 }
 
 /* A reader that has gone wanted no more. */

@@ -39,6 +39,8 @@ enum emit_kind {
     (EMIT_BIT(EMIT_START) | EMIT_BIT(EMIT_RESUME) | EMIT_BIT(EMIT_THROW) | EMIT_BIT(EMIT_RUNNING))
 #define EMIT_TURNS (EMIT_BEGINS | EMIT_ENDS)
 #define EMIT_POINTS (EMIT_BIT(EMIT_CALL) | EMIT_BIT(EMIT_LINE))
+/* Wanted, beside kinds: turns of functions whose single calls are kept, and of no others. */
+#define EMIT_OF_KEPT EMIT_BIT(N_EMIT_KINDS)
 
 /* UTF-8; what could not be encoded is escaped. */
 struct emit_names {
@@ -87,7 +89,7 @@ struct emit_sink {
     int (*open)(uint32_t place, const char *argument, char *said, size_t said_bytes);
     /* What it has to look for: every 10 ms, by the collector.  May be NULL. */
     void (*look)(void);
-    /* A bit for each kind that is wanted now; looked at every 10 ms.  With one kind of EMIT_TURNS all of them are made,
+    /* A bit for each kind that is wanted now, and EMIT_OF_KEPT; looked at every 10 ms.  With one kind of EMIT_TURNS all of them are made,
      * with none of them none is: a sink that wants lines alone costs no more than these. */
     uint32_t (*wants)(void);
     void (*thread)(const struct emit_thread *t); /* before its first event; may be NULL */
