@@ -350,19 +350,28 @@ static uint64_t anchor_above(const struct unwind *u, uint64_t sp)
 }
 
 /* Passes code that cannot be unwound: `gap` stands for it.  *landing: the CFA of the anchor above it, from
- * which on the registers are known again; 0: there is none. */
+ * which on the registers are known again; 0: there is none.  Without one the walk is to meet its end, if that is known. */
 static bool pass_gap(struct unwind *u, struct unwind_regs *r, struct native_frame *gap,
                      uint64_t *landing)
 {
     uint64_t anchor = anchor_above(u, r->sp);
     uint64_t target = anchor ? anchor + (uint64_t)u->anchor_rule->cfa : 0;
+    uint64_t end = u->stop_slack || u->stop_cfa <= r->sp ? 0 : u->stop_cfa;
     *landing = target;
     gap->pc = 0;
-    gap->flags = scan(u, r, target);
+    gap->flags = scan(u, r, target ? target : end);
     if (!gap->flags && anchor && unwind_from_anchor(u, target, r))
         gap->flags = NATIVE_GAP_ANCHORED;
     gap->cfa = r->sp;
     return gap->flags != 0;
+}
+
+/* Of `n` frames those that the walk was to end with at last: on its way it was lost, and passed the end. */
+static size_t up_to_stop(const struct unwind *u, const struct native_frame *out, size_t n)
+{
+    while (n > 1 && out[n - 1].cfa > u->stop_cfa + u->stop_slack)
+        n--;
+    return n;
 }
 
 size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct native_frame *out,
@@ -392,7 +401,7 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
             out[n++] = (struct native_frame){.pc = pc + is_begin, .cfa = cfa};
             if (unwind_is_stop(u, cfa)) {
                 *end = UNWIND_COMPLETE;
-                break;
+                return n;
             }
             if (cfa == landing) {
                 struct unwind_regs copy = r;
@@ -413,5 +422,8 @@ size_t unwind_walk(struct unwind *u, const struct unwind_regs *start, struct nat
         n++;
         *end = UNWIND_TOO_DEEP;
     }
-    return n;
+    size_t kept = start->sp < u->stop_cfa ? up_to_stop(u, out, n) : n;
+    if (kept < n)
+        *end = UNWIND_TRUNCATED;
+    return kept;
 }

@@ -434,10 +434,12 @@ __attribute__((noipa, optimize("no-omit-frame-pointer"))) static void anchored(v
 }
 
 static uint64_t between_cfa;
+static bool ends_between; /* the walk, with middle() */
 
 NOINLINE static void middle(void)
 {
     between_cfa = (uint64_t)__builtin_dwarf_cfa();
+    unwinder.stop_cfa = ends_between ? between_cfa : 0;
     call_code(walk_inside);
     NO_TAIL_CALL();
 }
@@ -594,6 +596,44 @@ static void gaps_without_an_anchor_between_may_become_one(void **state)
     }
 }
 
+static void no_gap_is_passed_beyond_where_the_walk_ends(void **state)
+{
+    (void)state;
+    ends_between = true;
+    between = middle;
+    for (int c = 0; c < N_ORDINARY; c++) {
+        load_code(ordinary[c]);
+        below_a_frame_pointer(twice);
+        expect_gap(1, NATIVE_GAP_SCANNED);
+        assert_int_equal(inner.end, UNWIND_COMPLETE);
+        assert_int_equal(inner.n, 4);
+        assert_int_equal(inner.frames[3].cfa, between_cfa);
+    }
+    load_code(&hiding);
+    below_a_frame_pointer(twice);
+    assert_int_equal(inner.end, UNWIND_TRUNCATED);
+    assert_int_equal(inner.n, 2);
+    ends_between = false;
+}
+
+NOINLINE static void misses_its_end(void)
+{
+    getcontext(&context);
+    prepare();
+    unwinder.stop_cfa = outer.frames[0].cfa + 8;
+    walk_with(&unwinder, &context, &inner);
+    NO_TAIL_CALL();
+}
+
+static void what_lies_beyond_the_end_of_a_walk_is_left_out(void **state)
+{
+    (void)state;
+    misses_its_end();
+    assert_int_equal(inner.end, UNWIND_TRUNCATED);
+    assert_int_equal(inner.n, 1);
+    assert_int_equal(inner.frames[0].cfa, outer.frames[0].cfa);
+}
+
 static int set_up_all(void **state)
 {
     (void)state;
@@ -617,6 +657,8 @@ int main(void)
         cmocka_unit_test(without_a_rule_anchors_are_not_used),
         cmocka_unit_test(gaps_with_an_anchor_between_are_bridged_each),
         cmocka_unit_test(gaps_without_an_anchor_between_may_become_one),
+        cmocka_unit_test(no_gap_is_passed_beyond_where_the_walk_ends),
+        cmocka_unit_test(what_lies_beyond_the_end_of_a_walk_is_left_out),
     };
     return cmocka_run_group_tests_name("unwind gaps", tests, set_up_all, NULL);
 }
