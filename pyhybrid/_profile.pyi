@@ -40,6 +40,9 @@ def take(table: Buffer, index: Buffer) -> memoryview:
 def mark(index: Buffer, n_rows: int) -> Uint8:
     """1 for each row that is one of `index` (uint32)."""
 
+def rows_from(value: Buffer, least: int) -> Uint32:
+    """The rows whose value, of any kind, is `least` or more."""
+
 def nearest(parent: Buffer, marked: Buffer) -> Uint32:
     """Of each row itself if it is marked (uint8), else the nearest marked row above it, or 0."""
 

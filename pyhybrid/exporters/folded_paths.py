@@ -39,11 +39,19 @@ class FoldedPaths:
     def total_bytes(self, weights: Weights) -> int:
         """About how many bytes the lines take, if no two are one."""
         of_frame = {frame: 1 + _size(name) for frame, name in self._names.items()}
-        of_node = [_COUNT_BYTES + len(INTERPRETER)]
-        for parent, frame in zip(self._tree.parent[1:], self._tree.frame[1:], strict=True):
-            of_node.append(of_node[parent] + of_frame[frame])
         of_thread = {thread: _size(name) for thread, name in self._threads.items()}
-        return sum(of_thread[thread] + of_node[max(node, 0)] for thread, node in weights)
+        of_node = dict.fromkeys((0, THREAD), _COUNT_BYTES + len(INTERPRETER))
+        total = 0
+        for thread, node in weights:
+            path = []  # without sizes yet: few nodes have a weight where there are samples
+            while node not in of_node:
+                path.append(node)
+                node = self._tree.parent[node]
+            for each in reversed(path):
+                of_node[each] = of_node[node] + of_frame[self._tree.frame[each]]
+                node = each
+            total += of_thread[thread] + of_node[node]
+        return total
 
     def within(self, weights: Weights, limit_bytes: int) -> tuple[Counter[str], float]:
         """Lines within the limit, and the share of the weight whose paths they tell."""

@@ -1,10 +1,10 @@
 """The table `exact` in columns: a row is made where it is asked for."""
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import compress
+from collections.abc import Buffer, Collection, Iterable, Iterator, Sequence
 from typing import overload
 
+from pyhybrid._profile import rows_from, take
 from pyhybrid.profile_file.tables import Exact
 
 
@@ -53,11 +53,11 @@ class ExactTable(Sequence[Exact]):
         chosen = bytes(thread in threads for thread in self.thread)
         return self if all(chosen) else self.where(chosen)
 
-    def where(self, chosen: bytes) -> "ExactTable":
+    def where(self, chosen: Buffer) -> "ExactTable":
         """A table of the rows that are marked."""
-        table = ExactTable()
+        table, rows = ExactTable(), rows_from(chosen, 1)
         for column, values in zip(table.columns, self.columns, strict=True):
-            column.extend(compress(values, chosen))
+            column.frombytes(take(values, rows).cast("B"))
         return table
 
     def __len__(self) -> int:

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, wraps
 from importlib import import_module
-from itertools import count, islice
-from operator import le
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pyhybrid._profile import read_columns
+from pyhybrid._profile import nearest, read_columns
 from pyhybrid.damage import damage_in, one_line
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.database import DAMAGED, Database, open_file
@@ -385,9 +383,12 @@ class Profile:
         """Rows are numbered from 1 on, and come after their parents; row 0 is the root."""
         (ids,) = self.query(f"SELECT count(id), min(id), max(id) FROM {table}")
         last = len(parents) - 1
-        if ids != ((last, 1, last) if last else (0, None, None)) or any(
-            map(le, count(1), islice(parents, 1, None))
-        ):
+        try:
+            is_tree = ids == ((last, 1, last) if last else (0, None, None))
+            nearest(array("I", parents), bytes(len(parents)))
+        except (ValueError, OverflowError):
+            is_tree = False
+        if not is_tree:
             self._damaged(f"the table {table} is no tree")
 
     def _columns(self, sql: str, kinds: str) -> tuple[memoryview, ...]:

@@ -7,17 +7,16 @@ frames that only call one another is one line, and so is what import statements 
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import compress
-from operator import eq, mul
+from operator import eq
 from typing import NamedTuple
 
-from pyhybrid._profile import add_up, at_least, inclusive, take
+from pyhybrid._profile import add_up, at_least, inclusive, rows_from, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.report.ellipsis import to_the_last
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.folded_tree import UNMARKED, FoldedTree
 from pyhybrid.views.imports import Imports, import_line
 from pyhybrid.views.labels import Labels, bare, count, declared_at, module_of, short_time
 
@@ -73,27 +72,31 @@ class CallTree:
         self._frames = profile.frames
         n = len(tree.parent)
         outer = b"" if imports else Imports(profile, tree.parent, tree.frame).outer
-        self._importing = set(compress(range(n), outer))
+        self._importing = set(rows_from(outer, 1))
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
         counted = tree.of_program(profile)
         self_ns = array("q", bytes(8 * n))
         for row in profile.sampled:
-            self_ns[tree.of_node[profile.stacks.node[row.stack]]] += row.weight_ns
+            node = tree.of_node[profile.stacks.node[row.stack]]
+            self_ns[node] += row.weight_ns if counted[node] else 0
         self_ns[0] = 0  # of what has no frame that is shown
-        self._weights = inclusive(tree.parent, _where(counted, self_ns))
+        self._weights = inclusive(tree.parent, self_ns)
         exact, of_row = profile.exact, take(tree.of_node, profile.exact.node)
         # Else it is folded away.
         is_kept = bytes(map(eq, take(tree.frame, of_row), take(profile.nodes.frame, exact.node)))
         self._calls = add_up(of_row, exact.calls, n, is_kept)
         self._totals = add_up(of_row, exact.total_ns, n, is_kept)
-        self._times = at_least(tree.parent, _where(counted, self._totals))
+        times = array("q", self._totals.tobytes())
+        for node in rows_from(counted.translate(UNMARKED), 1):
+            times[node] = 0
+        self._times = at_least(tree.parent, times)
         self._weight_ns, self._is_counted = self._weights[0], bool(exact)
         self._least_weight_ns = min_time_ns or max(1, round(self._weight_ns * LEAST_SHARE))
         self._least_time_ns = min_time_ns or max(1, round(self._times[0] * LEAST_SHARE))
         self._children: defaultdict[int, list[int]] = defaultdict(list)
-        for node, figures in enumerate(zip(self._weights, self._times, strict=True)):
-            is_large = figures[0] >= self._least_weight_ns or figures[1] >= self._least_time_ns
-            if node and is_large and tree.frame[node] not in own:
+        large = set(rows_from(self._weights, self._least_weight_ns))
+        for node in sorted(large.union(rows_from(self._times, self._least_time_ns))):
+            if node and tree.frame[node] not in own:
                 self._children[tree.parent[node]].append(node)
 
     def rows(self, most: int, chains: bool = False) -> tuple[list[Row], bool]:
@@ -210,8 +213,3 @@ class CallTree:
         calls = f"{n_calls:10,}" if counted else " " * 10
         share = f"{self._weights[node] / self._weight_ns:7.1%}" if self._weight_ns else " " * 7
         return f"{total}  {calls}  {share}  "
-
-
-def _where(marked: bytes, values: Iterable[int]) -> "array[int]":
-    """The values where they are marked, else 0."""
-    return array("q", map(mul, values, marked))

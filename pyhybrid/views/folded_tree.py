@@ -11,7 +11,6 @@ an eval loop to the next one.
 import os
 from array import array
 from collections.abc import Iterator
-from operator import not_
 from weakref import WeakKeyDictionary
 
 from pyhybrid._profile import descend, inclusive, paths, take
@@ -120,10 +119,10 @@ class FoldedTree:
     def of_program(self, profile: Profile) -> bytes:
         """1 for each folded node that is the program's: neither in our own callbacks nor below."""
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
-        n_frames = max(self.frame, default=0) + 1
+        n_frames = max(profile.frames, default=0) + 1
         is_own = take(bytes(frame in own for frame in range(n_frames)), self.frame)
         below = descend(self.parent, is_own, bytes([0, 1, *[0] * 254, *[1] * 256]))
-        return bytes(map(not_, below))
+        return bytes(below).translate(UNMARKED)
 
     def path(self, node: int) -> list[int]:
         """The frame ids from the root to a folded node."""
@@ -134,6 +133,7 @@ class FoldedTree:
         return frames[::-1]
 
 
+UNMARKED = bytes([1, *bytes(255)])  # translates a column of marks: the rows that have none
 _made: WeakKeyDictionary[Profile, dict[bool, FoldedTree]] = WeakKeyDictionary()
 
 

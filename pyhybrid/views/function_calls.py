@@ -114,7 +114,8 @@ def _calling(profile: Profile, counted: "array[int]", hidden: set[int]) -> bytea
     callers = {f.id for f in profile.frames.values() if f.kind in ("python", "region")}
     is_caller = bytes(number in callers for number in range(max(profile.frames, default=0) + 1))
     frames = profile.nodes.frame
-    marked = bytearray(map(or_, take(is_caller, frames), mark(counted, len(frames))))
+    n, both = len(frames), (take(is_caller, frames), mark(counted, len(frames)))
+    marked = bytearray(or_(*map(int.from_bytes, both)).to_bytes(n))  # all rows as one number
     for node in hidden:
         marked[node] = 0
     return marked

@@ -7,7 +7,7 @@ from array import array
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
+from pyhybrid._profile import add_up, inclusive, nearest, outermost, rows_from, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import FoldedTree
@@ -53,7 +53,9 @@ class Hot:
         self._profile = profile
         self._tree = FoldedTree.of(profile, all_frames)
         n_nodes = len(self._tree.parent)
-        self._self_ns, self._samples = [0] * n_nodes, [0] * n_nodes
+        self_ns, samples = (array("q", bytes(8 * n_nodes)) for _ in range(2))
+        self._self_ns: array[int] | memoryview = self_ns
+        self._samples: array[int] | memoryview = samples
         self.own_ns = 0
         frames = profile.frames.values()
         own = {f.id for f in frames if f.kind == "pseudo" and f.symbol == OWN_CALLBACK}
@@ -63,8 +65,8 @@ class Hot:
             if self._tree.frame[node] in own:
                 self.own_ns += sampled.weight_ns
                 continue
-            self._self_ns[node] += sampled.weight_ns
-            self._samples[node] += sampled.samples
+            self_ns[node] += sampled.weight_ns
+            samples[node] += sampled.samples
         self.imported: list[str] = []
         if not imports:
             self._fold_imports()
@@ -72,24 +74,26 @@ class Hot:
     def _fold_imports(self) -> None:
         tree, found = self._tree, Imports(self._profile, self._tree.parent, self._tree.frame)
         labels = Labels(self._profile).of_frame
-        self.imported = found.modules(labels, array("q", self._self_ns))
-        for column in (self._self_ns, self._samples):
-            column[:] = add_up(found.node, array("q", column), len(tree.parent))
+        self.imported = found.modules(labels, self._self_ns)
+        self._self_ns = add_up(found.node, self._self_ns, len(tree.parent))
+        self._samples = add_up(found.node, self._samples, len(tree.parent))
 
     def paths(self, n: int) -> list[HotPath]:
         """The `n` call paths with most self weight."""
-        weights = [(-weight_ns, i) for i, weight_ns in enumerate(self._self_ns) if weight_ns and i]
+        weights = [(-self._self_ns[i], i) for i in rows_from(self._self_ns, 1) if i]
         return [HotPath(self._tree.path(i), -weight_ns) for weight_ns, i in nsmallest(n, weights)]
 
     def functions(self) -> list[HotFunction]:
         """All functions that were sampled, most self weight first."""
         parent, frame = self._tree.parent, self._tree.frame
-        n_frames = max(frame) + 1
-        self_ns, samples = array("q", self._self_ns), array("q", self._samples)
+        n_frames = max(self._profile.frames, default=0) + 1
+        self_ns, samples = self._self_ns, self._samples
         everywhere = b"\1" * len(parent)
         is_outer = outermost(parent, frame, everywhere)
         is_python = {f.id for f in self._profile.frames.values() if f.kind == "python"}
-        innermost = nearest(parent, bytes(map(is_python.__contains__, frame)))
+        innermost = nearest(
+            parent, take(bytes(map(is_python.__contains__, range(n_frames))), frame)
+        )
         columns = zip(
             add_up(frame, samples, n_frames),
             add_up(frame, self_ns, n_frames),

@@ -5,10 +5,8 @@ views for people show it as one line.
 """
 
 from collections.abc import Buffer
-from itertools import compress, count
-from operator import ge
 
-from pyhybrid._profile import add_up, descend, nearest, take
+from pyhybrid._profile import add_up, descend, nearest, rows_from, take
 from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
@@ -61,7 +59,7 @@ class Imports:
     """Those of a tree, by its columns (of the profile's nodes, or folded ones).
 
     `where`: 1 for each node of an import statement or below one, `outer`: 1 for the outermost of
-    them, `node`: for each node that one, or itself where it is in none.
+    them, `rest`: 1 for these and what is in none, `node`: for each node the nearest of `rest`.
     """
 
     def __init__(self, profile: Profile, parent: Buffer, frame: Buffer) -> None:
@@ -75,9 +73,10 @@ class Imports:
         states = bytes(descend(parent, take(kinds, frame), _STEPS))
         self.where = states.translate(_is(_TOP, _BELOW, _IMPORTLIB, _OUTER))
         self.outer = states.translate(_is(_OUTER))
+        self.rest = states.translate(_is_not(_TOP, _BELOW, _IMPORTLIB))
         self._in_module = states.translate(_is(_TOP, _BELOW))
         self._top = nearest(parent, states.translate(_is(_TOP)))
-        self.node = nearest(parent, states.translate(_is_not(_TOP, _BELOW, _IMPORTLIB)))
+        self.node = nearest(parent, self.rest)
 
     def modules(self, labels: dict[int, str], weights: Buffer) -> list[str]:
         """The outermost modules by the weights of nodes, the heaviest first."""
@@ -93,8 +92,7 @@ def exact_without_imports(profile: Profile) -> tuple[ExactTable, list[str]]:
     nodes, exact = profile.nodes, profile.exact
     found = Imports(profile, nodes.parent, nodes.frame)
     self_ns = add_up(exact.node, exact.self_ns, len(nodes.parent))
-    where, outer = take(found.where, exact.node), take(found.outer, exact.node)
-    rest = exact.where(bytes(map(ge, outer, where)))
-    for row in compress(count(), take(found.outer, rest.node)):
+    rest = exact.where(take(found.rest, exact.node))
+    for row in rows_from(take(found.outer, rest.node), 1):
         rest.self_ns[row] = rest.total_ns[row]
     return rest, found.modules(Labels(profile).of_frame, self_ns)

@@ -113,9 +113,10 @@ def _without_unknown(profile: Profile, positions: dict[int, Position]) -> dict[i
     Returns one row for each node above such figures that has a chain.
     """
     parents, nodes = profile.stacks.parent, profile.stacks.node
-    counted = set(profile.exact.node)
+    rows_on_paths = sorted(_rows_on_paths(profile), reverse=True)
+    counted = {nodes[row] for row in rows_on_paths}.intersection(profile.exact.node)
     above: set[int] = set()
-    for row in sorted(_rows_on_paths(profile), reverse=True) if counted else ():
+    for row in rows_on_paths if profile.exact else ():
         if row in above or nodes[row] in counted:
             above.add(parents[row])
     calls: defaultdict[int, dict[int | None, int]] = defaultdict(dict)  # of a node: by address

@@ -193,6 +193,23 @@ int columns_mark(const uint32_t *index, size_t n, uint8_t *marked, size_t n_mark
     return 0;
 }
 
+int columns_rows_from(const void *value, size_t size, size_t n, uint64_t least, uint32_t *row,
+                      size_t *n_rows)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        row[found] = (uint32_t)i; /* without a branch: found <= i */
+        if (size == 1)
+            found += ((const uint8_t *)value)[i] >= least;
+        else if (size == 4)
+            found += ((const uint32_t *)value)[i] >= least;
+        else
+            found += ((const int64_t *)value)[i] >= (int64_t)least;
+    }
+    *n_rows = found;
+    return 0;
+}
+
 int columns_nearest(const uint32_t *parent, const uint8_t *marked, size_t n, uint32_t *at)
 {
     for (size_t i = 0; i < n; i++) {

@@ -51,6 +51,10 @@ int columns_take(const void *table, size_t size, size_t n_table, const uint32_t 
 /* marked[i] is 1 where i is one of `index`, else 0. */
 int columns_mark(const uint32_t *index, size_t n, uint8_t *marked, size_t n_marked);
 
+/* row[0 ... *n_rows - 1] are those whose value, of `size` bytes (1, 4, or 8 with a sign), is `least` or more. */
+int columns_rows_from(const void *value, size_t size, size_t n, uint64_t least, uint32_t *row,
+                      size_t *n_rows);
+
 /* at[i]: i itself if it is marked, else the nearest row above it that is, or 0. */
 int columns_nearest(const uint32_t *parent, const uint8_t *marked, size_t n, uint32_t *at);
 

@@ -71,6 +71,12 @@ static int run_mark(const struct argument *in, struct result *out)
 }
 PASS(mark, .takes = "In", .gives = "B", .room = all_rows)
 
+static int run_rows_from(const struct argument *in, struct result *out)
+{
+    return columns_rows_from(in[0].data, in[0].size, in[0].n, in[1].number, out[0].data, &out[0].n);
+}
+PASS(rows_from, .takes = "xn", .gives = "I")
+
 static int run_nearest(const struct argument *in, struct result *out)
 {
     return columns_nearest(in[0].data, in[1].data, in[0].n, out[0].data);
@@ -194,7 +200,7 @@ static PyMethodDef functions[] = {
     FUNCTION(inclusive),     FUNCTION(add_up),        FUNCTION(exact_rows),
     FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
     FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
-    FUNCTION(call_usage),    {NULL, NULL, 0, NULL},
+    FUNCTION(call_usage),    FUNCTION(rows_from),     {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {

@@ -32,6 +32,7 @@ from pyhybrid._profile import (
     pairs,
     paths,
     read_columns,
+    rows_from,
     shift,
     take,
     write_columns,
@@ -189,6 +190,15 @@ def test_distinct_values_are_numbered_in_order_of_their_first_rows(values: list[
     group, first = distinct(array("Q", values))
     assert group.tolist() == [numbers[value] for value in values]
     assert [values[at] for at in first] == list(numbers)
+
+
+@given(st.sampled_from("BIq"), st.lists(st.integers(0, 255)), st.integers(0, 256))
+def test_rows_from_a_value_on(kind: str, values: list[int], least: int) -> None:
+    column = array(kind, values)
+    assert rows_from(column, least).tolist() == [
+        row for row, value in enumerate(values) if value >= least
+    ]
+    assert rows_from(array("q", [-1, 2**63 - 1]), 1).tolist() == [1]
 
 
 def test_shift_and_mark() -> None:
