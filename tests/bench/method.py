@@ -105,6 +105,7 @@ class Process:
     started: float  # CLOCK_MONOTONIC, seconds
     ended: float
     cpu_s: float  # with the children it waited for
+    peak_mb: float  # resident, at most
 
 
 def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] = {}) -> Process:
@@ -121,7 +122,8 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] = {}) -> Proce
     if child.returncode:
         sys.exit(f"{' '.join(command)}\nfailed with {child.returncode}:\n{err.read_text()}")
     cpu_s = usage.ru_utime + usage.ru_stime
-    return Process(out.read_text(), err.read_text(), started, ended, cpu_s)
+    peak_mb = usage.ru_maxrss / 1024
+    return Process(out.read_text(), err.read_text(), started, ended, cpu_s, peak_mb)
 
 
 def compiled(source: Path, folder: Path, *options: str) -> Path:
