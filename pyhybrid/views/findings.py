@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.idle_threads import idle
 from pyhybrid.views.measures import MEASURES, Measured
 from pyhybrid.views.step_measures import STEP_MEASURES
 
@@ -41,7 +42,9 @@ def findings(profile: Profile) -> list[Finding]:
     measured = Measured(profile)
     found = []
     for rule in _rules():
-        evidence = {**MEASURES, **STEP_MEASURES}[rule["measure"]](measured, rule)
+        evidence = {**MEASURES, **STEP_MEASURES, "idle_threads": idle}[rule["measure"]](
+            measured, rule
+        )
         if evidence and _reaches(rule, evidence):
             text = rule["text"].format(**{key: _shown(key, e) for key, e in evidence.items()})
             share = float(evidence.get("share", 0))

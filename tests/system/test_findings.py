@@ -129,5 +129,9 @@ def test_threads_that_spin(pyhybrid: Callable[..., Run]) -> None:
 @pytest.mark.needs("torch")
 def test_threads_that_sleep_do_not_spin(pyhybrid: Callable[..., Run]) -> None:
     """Wall-clock time has samples of a pool's threads that wait for work, too."""
-    findings = found(pyhybrid, "resting", "--clock", "wall", OMP_WAIT_POLICY="passive")
+    alone = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
+    findings = found(pyhybrid, "resting", "--clock", "wall", **alone)
     assert "spinning" not in findings
+    assert findings["idle threads"].evidence["threads"] >= 3
+    pools = ("gomp_thread_start", "thread_main")  # OpenMP's, and PyTorch's pthreadpool
+    assert findings["idle threads"].evidence["function"] in pools
