@@ -1,4 +1,4 @@
-"""Threads of native pools that only wait: wall-clock time has as many samples of them as of others."""
+"""Threads of native pools that only wait: wall-clock time has many samples of them."""
 
 from collections import Counter
 from typing import Any
