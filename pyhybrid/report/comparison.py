@@ -15,6 +15,7 @@ from pyhybrid.views.change_limits import EXCEEDED, UNSURE, Verdict
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.run_comparison import Comparison, FunctionChange, Side
 from pyhybrid.views.significance import RUN_TO_RUN, Change
+from pyhybrid.views.step_changes import LEAST_STEPS, StepChange
 
 N_WITHIN = 5  # functions that do not differ
 
@@ -36,6 +37,8 @@ def sections(comparison: Comparison, n: int) -> Iterator[Section]:
     timed = [each for each in comparison.functions if each.per_call]
     if timed:
         yield _times(timed, comparison.by_runs, n)
+    if comparison.steps:
+        yield from _steps(comparison.steps)
     if comparison.tested:
         yield from _sampled(comparison, n)
 
@@ -82,30 +85,54 @@ def _times(timed: list[FunctionChange], by_runs: bool, n: int) -> Section:
     return _shortened(section, len(timed))
 
 
+def _steps(changes: list[StepChange]) -> Iterator[Section]:
+    """The median and the mean; a phase that takes nothing in most steps has no median."""
+    before, after = (sum(side) / len(side) for side in changes[0].n_steps)
+    title = f"steps of a training ({_number(before)} -> {_number(after)})"
+    for name, rows in (
+        ("median time", [(each.name, each.median, each.median_differs) for each in changes]),
+        ("mean time", [(each.name, each.mean, each.mean_differs) for each in changes]),
+    ):
+        rows = [row for row in rows if row[1].before or row[1].after]
+        differing = sum(differs or False for _, _, differs in rows)
+        text = f"{differing} of {len(rows)} differ by more than noise"
+        if all(differs is None for *_, differs in rows):
+            text = f"fewer than {LEAST_STEPS} do not tell what is noise"
+        section = Section(f"{title}, {name}: {text}", [*_WITH_ERRORS[:-1], "of a step"])
+        section.rows = [
+            ([*_figures(change), step], STRONG if differs else DIM)
+            for step, change, differs in rows
+        ]
+        yield section
+
+
+_WITH_ERRORS = ["before", "after", "change", "95 % interval", "visible", "function"]
+
+
 def _sampled(comparison: Comparison, n: int) -> Iterator[Section]:
     tested = comparison.tested
     differing = [each for each in tested if each.differs]
     differing.sort(key=lambda each: -abs(each.own_difference_ns))
-    columns = ["before", "after", "change", "95 % interval", "visible", "function"]
     title = f"{len(differing):,} of {len(tested):,} functions differ by more than noise"
-    section = Section(f"sampled time: {title}", columns)
+    section = Section(f"sampled time: {title}", _WITH_ERRORS)
     section.rows = [(_sampled_row(each), STRONG) for each in differing[:n]]
     yield _shortened(section, len(differing))
     rest = [each for each in tested if not each.differs]
     rest.sort(key=lambda each: -(each.total.after if each.total else 0))
-    section = Section("sampled time, within noise", columns)
+    section = Section("sampled time, within noise", _WITH_ERRORS)
     section.rows = [(_sampled_row(each), DIM) for each in rest[: min(n, N_WITHIN)]]
     if rest:
         yield _shortened(section, len(rest))
 
 
 def _sampled_row(each: FunctionChange) -> list[str]:
-    change = each.total
-    if not change:
-        return []
+    return [*_figures(each.total), each.function.label] if each.total else []
+
+
+def _figures(change: Change) -> list[str]:
+    """What stands in _WITH_ERRORS, but for the last column."""
     sees = _percent(change.visible, sign=False) if isfinite(change.visible) else ""
-    cells = [_time(change.before), _time(change.after), _change(change), _interval(change)]
-    return [*cells, sees, each.function.label]
+    return [_time(change.before), _time(change.after), _change(change), _interval(change), sees]
 
 
 def _shortened(section: Section, n_all: int) -> Section:

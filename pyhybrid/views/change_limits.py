@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pyhybrid.views.run_comparison import Comparison, FunctionChange
 from pyhybrid.views.significance import Change, without_error
+from pyhybrid.views.step_changes import LEAST_STEPS
 
 METRICS = {
     "total": "sampled time of the function and what it calls",
@@ -18,8 +19,11 @@ METRICS = {
     "below": "of itself and native code that it calls",
     "calls": "how often it is called, exactly",
     "time": "the exact time of one call",
+    "step": "of a training: the median time of a step (step(total)) or of a phase of it",
+    "mean_step": "the same, the mean",
 }
 ALL = "*"  # the whole program, of `total`
+STEPS = ("step", "mean_step")
 WITHIN, EXCEEDED, UNSURE = "within", "exceeded", "cannot tell"
 ROUNDING = 1e-9  # 11 calls are 10 % more than 10
 _LIMIT = re.compile(rf"({'|'.join(METRICS)})\((.+)\)\s*>\s*\+?(\d+(?:\.\d*)?)\s*%")
@@ -55,6 +59,12 @@ class Verdict:
     why: str = ""
 
 
+_UNKNOWN_ERROR = {
+    "time": "one run a side does not tell the error: three are needed",
+    **dict.fromkeys(STEPS, f"too few steps: {LEAST_STEPS} are needed"),
+}
+
+
 def judge(comparison: Comparison, limit: Limit) -> Verdict:
     """Is the limit exceeded?"""
     found, why = _change(comparison, limit)
@@ -66,8 +76,8 @@ def judge(comparison: Comparison, limit: Limit) -> Verdict:
     if found.high <= least or found.visible <= least:
         return Verdict(str(limit), WITHIN, found)
     if not isfinite(found.visible):
-        why = "one run a side does not tell the error: three are needed" * (limit.metric == "time")
-        return Verdict(str(limit), UNSURE, found, why or "too few samples")
+        why = _UNKNOWN_ERROR.get(limit.metric, "too few samples")
+        return Verdict(str(limit), UNSURE, found, why)
     why = f"these files show changes from {found.visible:.1%} on: longer runs or more of them would"
     return Verdict(str(limit), UNSURE, found, why)
 
@@ -75,6 +85,8 @@ def judge(comparison: Comparison, limit: Limit) -> Verdict:
 def _change(comparison: Comparison, limit: Limit) -> tuple[Change | None, str]:
     if limit.name == ALL and limit.metric == "total":
         return comparison.all, "there are no samples"
+    if limit.metric in STEPS:
+        return _of_steps(comparison, limit)
     matching = [each for each in comparison.functions if _is_named(each, limit.name)]
     if len(matching) != 1:
         labels = ", ".join(each.function.label for each in matching[:4])
@@ -89,6 +101,16 @@ def _change(comparison: Comparison, limit: Limit) -> tuple[Change | None, str]:
         return of_it.per_call, "its calls were not timed in all runs, or take less than 1 ms"
     found = {"total": of_it.total, "self": of_it.self, "below": of_it.below}[limit.metric]
     return found, f"it has {of_it.samples} samples"
+
+
+def _of_steps(comparison: Comparison, limit: Limit) -> tuple[Change | None, str]:
+    if not comparison.steps:
+        return None, "not all runs have steps of a training"
+    for each in comparison.steps:
+        if each.name == limit.name:
+            return each.median if limit.metric == "step" else each.mean, ""
+    known = ", ".join(each.name for each in comparison.steps)
+    return None, f"there is no such phase: there are {known}"
 
 
 def _is_named(each: FunctionChange, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Two groups of runs of one program, compared: calls, times per call, sampled time.
+"""Two groups of runs of one program, compared: calls, times per call, sampled time, steps.
 
 Calls are exact.  Times have errors (significance.py): with fewer than three runs a side that of
 counting samples, with more how the runs themselves differ.
@@ -24,6 +24,7 @@ from pyhybrid.views.significance import (
     of_runs,
     without_error,
 )
+from pyhybrid.views.step_changes import StepChange, step_changes, step_figures
 
 # Of a function, for its time to be compared: samples in a run, and share of all.  The more
 # functions are compared, the larger a change must be to stand out.
@@ -72,7 +73,7 @@ class FunctionChange:
 
 @dataclass(slots=True)
 class Comparison:
-    """What changed; `all` is the sampled time of the whole program."""
+    """What changed; `all` is the sampled time of the whole program, `steps` are of a training."""
 
     before: Side
     after: Side
@@ -80,6 +81,7 @@ class Comparison:
     by_runs: bool  # the runs themselves tell the errors
     all: Change | None
     functions: list[FunctionChange] = field(default_factory=list)
+    steps: list[StepChange] = field(default_factory=list)
 
     @property
     def tested(self) -> list[FunctionChange]:
@@ -118,6 +120,7 @@ class _Run:
         self.cpu_ns = process.cpu_ns or sum(t.cpu_ns or 0 for t in threads) or None
         self.traced, self.all = figures.traced, figures.all
         self.spinning_ns = figures.spinning_ns
+        self.steps = step_figures(profile)
         self.functions = {names[each]: of_it for each, of_it in figures.functions.items()}
         self._absent = figures.absent
 
@@ -173,7 +176,14 @@ def _compared(before: list[_Run], after: list[_Run]) -> Comparison:
         by_runs,
         compared.sampled(lambda run: run.all.total) if is_sampled else None,
         functions,
+        _steps(before, after),
     )
+
+
+def _steps(before: list[_Run], after: list[_Run]) -> list[StepChange]:
+    """Where all runs have some."""
+    sides = [[run.steps for run in runs if run.steps] for runs in (before, after)]
+    return step_changes(*sides) if [*map(len, sides)] == [len(before), len(after)] else []
 
 
 class _Compared:

@@ -1,14 +1,16 @@
 """Is a change between two means more than noise?  The statistics of `pyhybrid diff`.
 
 Pure functions.  A mean has a variance and degrees of freedom: from the error of counting samples
-(Poisson, infinitely many), or from how runs differ (Welch's t test).  Both means of a pair make
-one test, whose interval is of the ratio (Fieller's theorem), so that the interval is without 0
+(Poisson, infinitely many), from how runs differ (Welch's t test), or from a series of times in one
+run, which follow each other and are not independent (batch means).  Both means of a pair make one
+test, whose interval is of the ratio (Fieller's theorem), so that the interval is without 0
 exactly where the test is significant.  Of many tests Benjamini and Hochberg's rule decides.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from math import exp, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 
@@ -17,6 +19,8 @@ POWER = 0.8  # a change of the smallest visible size is found so often
 # What runs of one program on a quiet machine differ by, beyond the error of counting, which one run
 # does not tell.  A machine that is busier in one of two runs changes more: several runs show it.
 RUN_TO_RUN = 0.025
+# Of a series: of more batches the spread is known better, but they are less independent.
+LEAST_BATCHES, MOST_BATCHES = 5, 30
 FEW_RUNS = 3  # from so many a side on, the runs themselves tell their spread
 
 _NORMAL = NormalDist()
@@ -61,6 +65,58 @@ def of_runs(values: Sequence[float], variances: Sequence[float]) -> Mean:
     value = sum(values) / n
     spread = sum((each - value) ** 2 for each in values) / (n - 1)
     return Mean(value, max(spread / n, sum(variances) / n**2), n - 1)
+
+
+def mean_of_series(values: Sequence[float]) -> Mean:
+    """Of times in the order in which they were taken, at least two.
+
+    A slow one may be among other slow ones: batches of them are nearly independent (Conway, 1963).
+    """
+    n = len(values)
+    value = sum(values) / n
+    spread = sum((each - value) ** 2 for each in values) / (n - 1)
+    variance, freedom = _batches(values)
+    return Mean(value, max(variance, spread / n), freedom)
+
+
+def median_of_series(values: Sequence[float]) -> Mean:
+    """Of the same: quantiles that lie as far from the median as the share of values below it is
+    uncertain (Woodruff, 1952)."""
+    ordered = sorted(values)
+    median = _quantile(ordered, 0.5)
+    variance, freedom = _batches([float(each <= median) for each in values])
+    error = min(0.5, sqrt(max(variance, 0.25 / len(values))))
+    width = _quantile(ordered, 0.5 + error) - _quantile(ordered, 0.5 - error)
+    return Mean(median, (width / 2) ** 2, freedom)
+
+
+def _batches(values: Sequence[float]) -> tuple[float, float]:
+    """The variance of their mean, and its degrees of freedom."""
+    n = len(values)
+    n_batches = max(min(n, LEAST_BATCHES), min(MOST_BATCHES, round(sqrt(n))))
+    bounds = [n * i // n_batches for i in range(n_batches + 1)]
+    means = [sum(values[low:high]) / (high - low) for low, high in pairwise(bounds)]
+    mean = sum(means) / n_batches
+    spread = sum((each - mean) ** 2 for each in means) / (n_batches - 1)
+    return spread / n_batches, n_batches - 1
+
+
+def _quantile(ordered: Sequence[float], q: float) -> float:
+    """Between two values in proportion."""
+    at = q * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+def of_series(series: Sequence[Mean]) -> Mean:
+    """The mean of a few runs' means, by their own errors, and what runs differ by at least."""
+    n = len(series)
+    value = sum(each.value for each in series) / n
+    parts = [(each.variance / n**2, each.freedom) for each in series]
+    variance = sum(part for part, _ in parts) + (RUN_TO_RUN * value) ** 2 / n
+    squares = sum(part**2 / freedom for part, freedom in parts)
+    return Mean(value, variance, variance**2 / squares if squares else inf)
 
 
 def change(before: Mean, after: Mean) -> Change:

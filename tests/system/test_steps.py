@@ -149,6 +149,68 @@ def test_report(folder: Path) -> None:
     assert sum(shares.values()) == pytest.approx(1)
 
 
+@pytest.mark.once
+def test_diff_with_itself(folder: Path) -> None:
+    """As many steps, and no phase differs."""
+    file = "out.pyhybrid"
+    told = json.loads(command(folder, "diff", "--json", file, file))["steps"]
+    report = json.loads(command(folder, "report", "--steps", "--json"))
+    n, figures = report["n_steps"], report["phases"]
+    assert [each["name"] for each in told] == ["total", "cpu", *(p for p in figures if p != "step")]
+    assert all(each["n_steps"] == [[n], [n]] for each in told)
+    assert not any(each["median_differs"] or each["mean_differs"] for each in told)
+    for each in told:
+        of_report = figures.get("step" if each["name"] == "total" else each["name"])
+        if of_report:
+            mean_ns = of_report["share"] * sum(s["end_ns"] - s["begin_ns"] for s in report["steps"])
+            assert each["mean"]["before"] == pytest.approx(mean_ns / n)
+    lines = command(folder, "diff", file, file).splitlines()
+    (title,) = (line for line in lines if line.startswith("steps") and "median" in line)
+    assert title.startswith(f"steps of a training ({n} -> {n}), median time: 0 of ")
+
+
+DIFFERENT = """
+import sys
+sys.path.insert(0, {targets!r})
+from training_loops import *
+
+class Slow(Samples):
+    def __len__(self): return 120
+    def __getitem__(self, i):
+        spin({ms})
+        return super().__getitem__(i)
+
+loop = Loop()
+loop.loader = torch.utils.data.DataLoader(Slow(), batch_size=2)
+plain(loop)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.needs("viewers", "chromium")
+def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """One run a side tells that loading takes ten times as long."""
+    for name, ms in (("a", 1), ("b", 10)):
+        script = DIFFERENT.format(targets=str(TARGETS), ms=ms)
+        pyhybrid("-q", "--format", "folded", "-o", tmp_path / name, "-c", script)
+    files = (tmp_path / "a.pyhybrid", tmp_path / "b.pyhybrid")
+    limit = ("--fail-if", "step(data) > +50%")
+    page = tmp_path / "diff.html"
+    run = pyhybrid("diff", "--json", "--html", page, *files, *limit, check=False)
+    assert run.result.returncode == 1
+    told = json.loads(run.result.stdout)
+    found = {each["name"]: each for each in told["steps"]}
+    for name in ("data", "total", "cpu"):
+        assert found[name]["median_differs"]
+        assert found[name]["median"]["low"] > 1
+    shown = browse(page, "return await page.locator('.step-changes tr').allTextContents();")
+    assert len(shown) == 1 + len(found)
+    (data,) = (row for row in shown if row.startswith("data"))
+    assert "ms" in data
+    markdown = pyhybrid("diff", "--markdown", *files).result.stdout
+    assert "\n**steps of a training (60 -\\> 60), median time: " in markdown
+
+
 def test_one_thread(folder: Path) -> None:
     report = json.loads(command(folder, "report", "--steps", "--json", "--thread", "same_batch"))
     assert report["n_steps"] == 20

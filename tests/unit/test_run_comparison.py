@@ -18,6 +18,7 @@ from pyhybrid.views.function_figures import Function
 from pyhybrid.views.run_comparison import Comparison, FunctionChange, Side, compare
 from pyhybrid.views.same_functions import SameFunctions
 from pyhybrid.views.significance import Mean, change, without_error
+from pyhybrid.views.step_changes import StepFigures, step_changes
 
 HOSTILE = "f|`<img src=x>\x1b[31m"
 
@@ -128,6 +129,59 @@ def test_what_no_file_can_tell() -> None:
     assert judge(made(one), Limit.parse("total(*) > 1%")).state == UNSURE
     time = judge(made(one), Limit.parse("time(f) > 1%"))
     assert (time.state, "three" in time.why) == (UNSURE, True)
+
+
+def of_steps(n: int, **means: float) -> StepFigures:
+    """A run whose steps are known to a hundredth."""
+    known = {name: Mean(ns, (ns / 100) ** 2, 9) for name, ns in means.items()}
+    return StepFigures(n, known, known)
+
+
+def test_steps() -> None:
+    before = of_steps(40, total=1000, cpu=900, forward=400, data=0)
+    after = of_steps(50, total=1300, cpu=900, forward=410, checkpoint=290)
+    comparison = made()
+    comparison.steps = step_changes([before], [after])
+    found = {each.name: (each.median_differs, each.mean_differs) for each in comparison.steps}
+    assert found == {
+        "total": (True, True),
+        "cpu": (False, False),
+        "data": (False, False),
+        "forward": (False, False),
+        "checkpoint": (True, True),
+    }
+    states = {
+        text: judge(comparison, Limit.parse(text)).state
+        for text in (
+            "step(total) > +10%",
+            "mean_step(total) > 20%",
+            "step(total) > 50%",
+            "step(forward) > +1%",
+            "step(nothing) > +1%",
+            "step(checkpoint) > 5%",
+        )
+    }
+    assert list(states.values()) == [EXCEEDED, EXCEEDED, WITHIN, UNSURE, UNSURE, EXCEEDED]
+    text = io.StringIO()
+    print_comparison(comparison, [], 12, text)
+    titles = [line for line in text.getvalue().splitlines() if line.startswith("steps")]
+    assert titles == [
+        "steps of a training (40 -> 50), median time: 2 of 4 differ by more than noise",
+        "steps of a training (40 -> 50), mean time: 2 of 4 differ by more than noise",
+    ]
+
+
+def test_too_few_steps() -> None:
+    comparison = made()
+    assert judge(comparison, Limit.parse("step(total) > 1%")).why.startswith("not all runs")
+    comparison.steps = step_changes([of_steps(5, total=1000)], [of_steps(40, total=1300)])
+    assert comparison.steps[0].median_differs is None
+    verdict = judge(comparison, Limit.parse("step(total) > 1%"))
+    assert (verdict.state, "20 are needed" in verdict.why) == (UNSURE, True)
+    by_runs = [[of_steps(5, total=ns + i) for i in range(3)] for ns in (1000, 1300)]
+    (total,) = step_changes(*by_runs)
+    assert total.median_differs
+    assert total.median.low > 0.2
 
 
 @pytest.mark.parametrize("text", ["f > 5%", "total(f) < 5%", "speed(f) > 5%", "total(f) > 5", ""])

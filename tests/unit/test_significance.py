@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from math import inf, isclose
+from collections.abc import Callable, Sequence
+from math import exp, inf, isclose, sqrt
 
 import pytest
 
@@ -15,8 +16,11 @@ from pyhybrid.views.significance import (
     change,
     discoveries,
     incomplete_beta,
+    mean_of_series,
+    median_of_series,
     of_counts,
     of_runs,
+    of_series,
     student_p,
     student_quantile,
 )
@@ -158,3 +162,57 @@ def test_the_visible_change_is_found_four_times_in_five(n_runs: int) -> None:
     visible = sum(compared(1).visible for _ in range(200)) / 200
     hits = sum(compared(1 + visible).p < ALPHA for _ in range(400))
     assert 0.7 * 400 <= hits <= 0.9 * 400
+
+
+def series(chance: random.Random, n: int, correlated: float, factor: float = 1) -> list[float]:
+    """Times of a training's steps: each is like the one before, one in 50 takes four times as long,
+    and all of a run are a little longer or shorter than those of another."""
+    of_run, deviation, times = factor * chance.gauss(1, SPREAD), chance.gauss(0, 1), []
+    for _ in range(n):
+        deviation *= correlated
+        deviation += sqrt(1 - correlated**2) * chance.gauss(0, 1)
+        slow = 4 if chance.random() < 0.02 else 1
+        times.append(of_run * slow * exp(0.1 * deviation))
+    return times
+
+
+Statistic = Callable[[Sequence[float]], Mean]
+STATISTICS = [median_of_series, mean_of_series]
+
+
+@pytest.mark.parametrize("of", STATISTICS)
+@pytest.mark.parametrize(("n", "correlated"), [(20, 0.3), (100, 0.0), (100, 0.8), (1000, 0.95)])
+def test_steps_that_are_like_the_ones_before(of: Statistic, n: int, correlated: float) -> None:
+    """One run a side: of those in which nothing changed, about 5 % say that something did, at most;
+    as if each step were independent, a third would."""
+    chance = random.Random(n)
+
+    def alarms(mean: Callable[[Sequence[float]], Mean]) -> float:
+        pairs = ([series(chance, n, correlated) for _ in range(2)] for _ in range(200))
+        return sum(change(*(mean(side) for side in pair)).p < ALPHA for pair in pairs) / 200
+
+    assert alarms(lambda values: of_series([of(values)])) <= 0.08
+    if correlated > 0.9:
+        assert alarms(lambda values: of_runs(values, [0] * n)) > 0.3
+
+
+@pytest.mark.parametrize("of", STATISTICS)
+def test_steps_that_take_a_fifth_more(of: Statistic) -> None:
+    chance = random.Random(0)
+    hits = 0
+    for _ in range(100):
+        before, after = series(chance, 400, 0.5), series(chance, 400, 0.5, 1.2)
+        found = change(of_series([of(before)]), of_series([of(after)]))
+        hits += found.p < ALPHA
+        assert found.low < 0.35 and found.high > 0.05
+    assert hits >= 90
+
+
+def test_of_more_runs_steps_tell_more() -> None:
+    chance = random.Random(0)
+    one, two = ([median_of_series(series(chance, 200, 0.5)) for _ in range(n)] for n in (1, 2))
+    assert of_series(two).variance < of_series(one).variance
+    assert of_series(one).variance >= (RUN_TO_RUN * of_series(one).value) ** 2
+    same = of_series([median_of_series([5.0] * 30)])
+    assert (same.value, same.variance) == (5, (RUN_TO_RUN * 5) ** 2)
+    assert change(same, same).p == 1

@@ -2,7 +2,7 @@
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { inverted, ofFunction, wholeTree, type Box } from "./boxes";
 import { changeColor } from "./colors";
-import { relative, type ComparedFunction, type Comparison } from "./comparison";
+import { relative, type Change, type ComparedFunction, type ComparedStep, type Comparison } from "./comparison";
 import { useAddress, useKeys, useTheme, useWidth } from "./environment";
 import { FlameGraph } from "./FlameGraph";
 import { change as percentChange, count, percent, plural, time } from "./format";
@@ -72,6 +72,7 @@ export function ComparisonPage({ comparison }: { comparison: Comparison }) {
             </div>
           ))}
         </dl>
+        {facts.steps.length > 0 && <StepChanges steps={facts.steps} n={facts.n_steps} />}
       </header>
       <ThemeButton dark={dark} change={change} />
       <nav class="toolbar" aria-label="What to show">
@@ -143,7 +144,49 @@ function cell(row: ComparedFunction, key: ComparisonSort) {
   }
 }
 
-function interval({ low, high, visible }: NonNullable<ComparedFunction["total"]>): string {
+/** The median and the mean time of a step, and of each of its phases. */
+function StepChanges({ steps, n }: { steps: ComparedStep[]; n: number[][] }) {
+  const cells = (change: Change, differs: boolean | null) => {
+    const style = differs ? "" : "muted";
+    return [time(change.before), time(change.after), percentChange(relative(change.before, change.after))].map((text, i) => (
+      <td key={i} class={style} title={interval(change)}>
+        {differs && i === 2 ? <b>{text}</b> : text}
+      </td>
+    ));
+  };
+  return (
+    <details class="step-changes" open>
+      <summary>steps of the training: {n.map((runs) => runs.map(count).join(", ")).join(" → ")}</summary>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col" class="name">
+              of a step
+            </th>
+            {["median", "mean"].flatMap((figure) => [`${figure} before`, "after", "change"]).map((title, i) => (
+              <th scope="col" key={i} title="with its 95 % interval; grey: within noise">
+                {title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {steps.map((step) => (
+            <tr key={step.name}>
+              <th scope="row" class="name">
+                {step.name}
+              </th>
+              {cells(step.median, step.median_differs)}
+              {cells(step.mean, step.mean_differs)}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}
+
+function interval({ low, high, visible }: Change): string {
   const end = (value: number | null) => (value === null ? "?" : percentChange(value));
   return `95 % interval: ${end(low)} to ${end(high)}${visible === null ? "" : `; ${(100 * visible).toFixed(1)} % would be seen`}`;
 }

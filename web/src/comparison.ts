@@ -7,10 +7,28 @@ import type { Weights } from "./selection";
 import type { ComparisonSort, Width } from "./state";
 import { Tree } from "./tree";
 
+/** Nanoseconds, and the relative change's 95 % interval; null: not known. */
+export interface Change {
+  before: number;
+  after: number;
+  low: number | null;
+  high: number | null;
+  visible: number | null;
+}
+
+/** Of a training's steps: step_changes.StepChange tells the meaning. */
+export interface ComparedStep {
+  name: string;
+  median: Change;
+  median_differs: boolean | null;
+  mean: Change;
+  mean_differs: boolean | null;
+}
+
 /** What is known of a function: run_comparison.FunctionChange tells the meaning. */
 export interface ComparedFunction {
   frame: number;
-  total: { before: number; after: number; low: number | null; high: number | null; visible: number | null } | null;
+  total: Change | null;
   /** How its own time changed, with native code. */
   own: number;
   /** Null: not compared. */
@@ -33,6 +51,9 @@ export interface ComparisonMeta {
     run_to_run: number;
     functions: ComparedFunction[];
     n_left_out: number;
+    /** Of each run. */
+    n_steps: [before: number[], after: number[]] | [];
+    steps: ComparedStep[];
   };
 }
 

@@ -17,6 +17,7 @@ from pyhybrid.views.compared_paths import ComparedPaths
 from pyhybrid.views.function_figures import Function
 from pyhybrid.views.run_comparison import Comparison, FunctionChange
 from pyhybrid.views.significance import RUN_TO_RUN, Change
+from pyhybrid.views.step_changes import StepChange
 
 
 def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:
@@ -51,6 +52,8 @@ def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:
             "run_to_run": RUN_TO_RUN,
             "functions": [_row(each, numbers[each.function]) for each in shown],
             "n_left_out": len(comparison.functions) - len(shown),
+            "n_steps": comparison.steps and comparison.steps[0].n_steps,
+            "steps": [_step_row(each) for each in comparison.steps],
         },
     }
     return document("pyhybrid diff", meta, columns.text())
@@ -75,7 +78,7 @@ def _add_functions(columns: Columns, strings: Strings, functions: Iterable[Funct
 def _row(each: FunctionChange, number: int) -> dict[str, Any]:
     return {
         "frame": number,
-        "total": each.total and _total(each.total),
+        "total": each.total and _change(each.total),
         "own": each.own_difference_ns,
         "differs": each.differs,
         "calls": each.calls and [sum(side) / len(side) for side in each.calls],
@@ -84,6 +87,16 @@ def _row(each: FunctionChange, number: int) -> dict[str, Any]:
     }
 
 
-def _total(total: Change) -> dict[str, float | None]:
-    known = {name: getattr(total, name) for name in ("before", "after", "low", "high", "visible")}
+def _step_row(each: StepChange) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "median": _change(each.median),
+        "median_differs": each.median_differs,
+        "mean": _change(each.mean),
+        "mean_differs": each.mean_differs,
+    }
+
+
+def _change(change: Change) -> dict[str, float | None]:
+    known = {name: getattr(change, name) for name in ("before", "after", "low", "high", "visible")}
     return {name: value if isfinite(value) else None for name, value in known.items()}
