@@ -29,12 +29,13 @@ class StepReport:
     """What --json prints: times are nanoseconds, `begin_ns` and `end_ns` those since the start.
 
     `phases`: by name, and `step`, the whole; `sync_ns`: of all steps, by samples, where the thread
-    waited for a device or copied from one.
+    waited for a device or copied from one; `helped_ns`: what backward's own threads ran meanwhile.
     """
 
     n_steps: int
     phases: dict[str, PhaseFigures]
     sync_ns: int
+    helped_ns: int
     between_ns: int
     n_lacking: int
     slowest: list[SlowStep]
@@ -61,13 +62,15 @@ def step_report(
         }
         for step in found.steps
     ]
+    slow_steps = SlowSteps(profile, found, samples)
     return StepReport(
         len(steps),
         _figures(found),
         sum(samples.syncs(s.thread, [(s.begin_ns, s.end_ns)]).total() for s in found.steps),
+        sum(map(slow_steps.helped_ns, found.steps)),
         found.between_ns,
         found.n_lacking,
-        SlowSteps(profile, found, samples).slowest(n_slowest or SLOWEST),
+        slow_steps.slowest(n_slowest or SLOWEST),
         steps,
     )
 
@@ -103,6 +106,9 @@ def step_lines(report: StepReport) -> Iterator[str]:
         yield f"{label:<8}" + "".join(f"{text:>{width}}" for text in texts)
     if report.sync_ns:
         yield f"by samples {short_time(report.sync_ns)} in .item(), .cpu() and the like"
+    if report.helped_ns:
+        helped = short_time(report.helped_ns)
+        yield f"by samples {helped} of CPU time in backward's own threads, not in the columns"
     if report.between_ns > 0:
         yield f"between steps: {short_time(report.between_ns)} (evaluation, and batches not used)"
     if report.n_lacking:

@@ -1,14 +1,17 @@
 """Why a step of a training (steps.py) was slower than most: which phase, and what ran in it.
 
 What a phase took beyond its median is set against its CPU time beyond the median: where that is
-less, the thread did not run.  Functions are told by their samples: of those in that phase of that
-step the one that has most more than in the others, and of several the innermost.
+less, the thread did not run; what the backward pass's own threads (of each GPU) ran meanwhile, by
+their samples, counts as if it had.  Functions are told by their samples: of those in that phase of
+that step the one that has most more than in the others, and of several the innermost.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
+from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.timeline import Spans
 from pyhybrid.views.labels import Labels
@@ -81,9 +84,12 @@ class SlowSteps:
 
         phase = max(self._found.phases, key=more_ns)
         more_cpu_ns = step.phases_cpu.get(phase, 0) - self._medians[phase][1]
+        if phase == torch.steps()["helped"]:
+            more_cpu_ns += max(0, self.helped_ns(step) - self._helped_usually_ns)
         slow = SlowStep(step.number, step.total_ns, phase, more_ns(phase), more_cpu_ns)
-        here = self._samples.functions(step.thread, spans_of(step, phase))
-        everywhere, others = self._in_all(step.thread, phase), max(len(self._found.steps) - 1, 1)
+        others = max(len(self._found.steps) - 1, 1)
+        here = self._functions(step.thread, phase, spans_of(step, phase))
+        everywhere = self._in_all(step.thread, phase)
         more = {
             frame: weight - (everywhere[frame] - weight) // others for frame, weight in here.items()
         }
@@ -92,11 +98,31 @@ class SlowSteps:
             slow.function, slow.more_weight_ns = self._labels[frame], more[frame]
         return slow
 
+    def helped_ns(self, step: Step) -> int:
+        """What other threads ran for its backward pass, by their samples."""
+        spans = spans_of(step, torch.steps()["helped"])
+        return sum(self._samples.weight(thread, spans) for thread in self._helpers(step.thread))
+
+    @cached_property
+    def _helped_usually_ns(self) -> int:
+        return quantile(map(self.helped_ns, self._found.steps), 0.5)
+
+    def _helpers(self, thread: int) -> list[int]:
+        return [helper for helper in self._samples.helpers if helper != thread]
+
+    def _functions(self, thread: int, phase: str, spans: Spans) -> Counter[int]:
+        """The weight below each function there."""
+        helpers = self._helpers(thread) if phase == torch.steps()["helped"] else []
+        weights: Counter[int] = Counter()
+        for each in (thread, *helpers):
+            weights.update(self._samples.functions(each, spans))
+        return weights
+
     def _in_all(self, thread: int, phase: str) -> Counter[int]:
-        """The weight below each function in this phase of all of the thread's steps."""
+        """The same, in this phase of all of the thread's steps."""
         key = thread, phase
         if key not in self._all:
             steps = [step for step in self._found.steps if step.thread == thread]
             spans = [span for step in steps for span in spans_of(step, phase)]
-            self._all[key] = self._samples.functions(thread, spans)
+            self._all[key] = self._functions(thread, phase, spans)
         return self._all[key]

@@ -91,13 +91,23 @@ class StepSamples:
         return self._paths[stack]
 
     @cached_property
+    def helpers(self) -> list[int]:
+        """The threads that carry out work for those that run the steps (torch.toml)."""
+        inside, node_of = self._below("helpers"), self._profile.stacks.node
+        return sorted({row.thread for row in self._profile.sampled if inside[node_of[row.stack]]})
+
+    @cached_property
     def _in_sync(self) -> memoryview:
         """1 for each node at or below native code that waits for a device."""
-        names = re.compile("|".join(map(translate, torch.steps()["syncs"])))
+        return self._below("syncs")
+
+    def _below(self, key: str) -> memoryview:
+        """1 for each node at or below the native functions of this list in torch.toml."""
+        names = re.compile("|".join(map(translate, torch.steps()[key])))
         frames, nodes = self._profile.frames, self._profile.nodes
-        waits = bytearray(max(frames, default=0) + 1)
+        inside = bytearray(max(frames, default=0) + 1)
         for frame in frames.values():
-            waits[frame.id] = frame.kind == "native" and bool(
+            inside[frame.id] = frame.kind == "native" and bool(
                 names.match(shorten_native(frame.name))
             )
-        return descend(nodes.parent, take(waits, nodes.frame), _INSIDE)
+        return descend(nodes.parent, take(inside, nodes.frame), _INSIDE)

@@ -298,6 +298,26 @@ class Slow(Samples):
 def heavy_sample(): spin(2500)
 def on_gradient(gradient):
     if step == 33: spin(1000)
+    if step == 36: nested(70)
+
+class Nested(torch.autograd.Function):
+    # Backward within backward: beyond a depth of 60 a thread of the engine's own carries it out.
+    @staticmethod
+    def forward(ctx, x, depth):
+        ctx.depth = depth
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        nested(ctx.depth - 1) if ctx.depth else innermost()
+        return gradient, None
+
+def nested(depth):
+    with torch.enable_grad():
+        x = Nested.apply(torch.ones(1, requires_grad=True), depth)
+    x.backward()
+
+def innermost(): spin(1500)
 
 loop = Loop()
 loop.loader = torch.utils.data.DataLoader(Slow(), batch_size=2)
@@ -312,7 +332,7 @@ def test_the_slowest_and_why(pyhybrid: Callable[..., Run]) -> None:
     report: dict[str, Any] = json.loads(command(run.folder, "report", "--steps", "--json"))
     assert report["n_steps"] == 40
     slowest = {each["number"]: each for each in report["slowest"]}
-    batch, waited, hook = slowest[20], slowest[30], slowest[33]
+    batch, waited, hook, helped = (slowest[step] for step in (20, 30, 33, 36))
     assert batch["phase"] == "data"
     assert "heavy_sample" in batch["function"] or "spin" in batch["function"]
     assert batch["more_cpu_ns"] > 2400 * MS
@@ -321,7 +341,14 @@ def test_the_slowest_and_why(pyhybrid: Callable[..., Run]) -> None:
     assert waited["more_cpu_ns"] < 500 * MS
     assert hook["phase"] == "backward"
     assert "spin" in hook["function"] or "on_gradient" in hook["function"]
+    assert helped["phase"] == "backward"
+    assert helped["function"].partition(" ")[0] in ("spin", "innermost", "Nested.backward")
+    assert helped["more_ns"] >= helped["more_cpu_ns"] > 750 * MS
+    assert report["helped_ns"] > 750 * MS
+    own_cpu_ns = report["steps"][36]["phases_cpu"]["backward"]
+    assert own_cpu_ns < 500 * MS
     lines = command(run.folder, "report", "--steps").splitlines()
+    assert any("in backward's own threads" in line for line in lines)
     (waited_line,) = (line for line in lines if line.startswith("  step 30:"))
     assert "data +" in waited_line
     assert "the thread did not run" in waited_line
