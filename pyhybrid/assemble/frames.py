@@ -84,6 +84,7 @@ class Frames:
         self.phantoms: set[int] = set()
         self._spool = spool
         self._ids: dict[Hashable, int] = {}
+        self._generated = symbolizer.generated
         self._cells: dict[str, str] = spool.meta.get("cells") or {}
         self._module_keys = {
             module.id: (module.path, module.build_id) for module in spool.modules.values()
@@ -237,7 +238,8 @@ class Frames:
 
     def _code(self, code: Code) -> int:
         file = self._cells.get(code.file, code.file)
+        name = self._generated.python_name(code.file, code.qualname)
         return self._intern(
             (code.qualname, file, code.first_line),
-            *("python", code.qualname, file, code.first_line, None, None, None, None, "code"),
+            *("python", name, file, code.first_line, None, None, None, None, "code"),
         )

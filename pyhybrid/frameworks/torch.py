@@ -142,6 +142,11 @@ def is_plumbing(file: str, name: str) -> bool:
     return name in names["plumbing"] and file.endswith(names["plumbing_file"])
 
 
+def generated() -> dict[str, Any]:
+    """The table [generated]."""
+    return tables()["generated"]
+
+
 def operators() -> dict[str, Any]:
     """The table [operators]."""
     return tables()["operators"]

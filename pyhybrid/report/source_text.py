@@ -37,7 +37,8 @@ def find_source(path: str, name: str, first: int, last: int, recorded_ns: int) -
         with tokenize.open(path) as file:
             changed = os.fstat(file.fileno()).st_mtime_ns > recorded_ns
             text = file.read()
-        end = _end(ast.parse(text), name.rpartition(".")[2], first)
+        written, _, _ = name.partition(" [")
+        end = _end(ast.parse(text), written.rpartition(".")[2], first)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return Source({}, "source not found")
     lines = text.split("\n")

@@ -187,6 +187,14 @@ class JitFunctions:
         return sorted(left + alive, key=starts.__getitem__)
 
 
+def trusted_uids(spool_path: str) -> set[int]:
+    """Whose files tell something of a run: root's, one's own, and those of who ran it."""
+    uids = {0, os.geteuid()}
+    with contextlib.suppress(OSError):
+        uids.add(os.stat(spool_path).st_uid)  # root may finish another user's
+    return uids
+
+
 def read_trusted(path: str, uids: Collection[int]) -> bytes:
     """The file at `path`, up to MAX_BYTES of it.
 
@@ -214,9 +222,7 @@ def read_jit_functions(meta: dict[str, Any], spool_path: str) -> tuple[JitFuncti
     perf_map, dumps, pid = meta.get("perf_map"), meta.get("jitdumps") or [], meta.get("pid")
     files = [(perf_map, JIT_MAP)] if perf_map else []
     files += [(path, JITDUMP) for path in dumps]
-    uids = {0, os.geteuid()}
-    with contextlib.suppress(OSError):
-        uids.add(os.stat(spool_path).st_uid)  # root may finish another user's
+    uids = trusted_uids(spool_path)
     for path, kind in files:
         try:
             data = read_trusted(path, uids)

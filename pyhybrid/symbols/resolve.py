@@ -6,6 +6,7 @@ looked up once, all words of a module together.  What is known decides the name:
     symbol table       its symbol, demangled                  source symtab, debugdata, dynsym
     linkage stub       at::Foo::run(int)@plt                  source plt
     exported object    at::Foo::{virtual#3}                   source exported data
+    a compiler's       its name where it was asked for        source symtab, dynsym (generated.py)
     unwind table only  libfoo.so!+0x1a2b30 (function start)   source fde
     module only        libfoo.so!?                            source none
     no module          its name by the runtime that made it   source jit map, jitdump (jit.py)
@@ -28,6 +29,7 @@ from pyhybrid.spool.records import Module, Spool
 from pyhybrid.symbols import vdso
 from pyhybrid.symbols.build_check import is_newer
 from pyhybrid.symbols.exported_places import readable_place
+from pyhybrid.symbols.generated import Generated
 from pyhybrid.symbols.jit import read_jit_functions
 from pyhybrid.symbols.kernel import KernelFunction, KernelSymbols, kernel_build_id
 
@@ -82,6 +84,7 @@ class Symbolizer:
         self._load = load
         self._demangle = demangle
         self._demangled: dict[str, str] = {}
+        self.generated = Generated(spool.path, (code.file for code in spool.codes.values()))
         self._kernel: KernelSymbols | None = None
 
     def name(self, words: Iterable[int]) -> dict[int, NativeFunction]:
@@ -138,9 +141,8 @@ class Symbolizer:
         for word, symbol in zip(words, found, strict=True):
             if symbol is not None:
                 raw, start, size, source = symbol
-                named[word] = NativeFunction(
-                    module.id, start, size, self._readable(raw, source), raw, source
-                )
+                name = self.generated.native_name(module.path, raw) or self._readable(raw, source)
+                named[word] = NativeFunction(module.id, start, size, name, raw, source)
             elif start_word := functions.get(word, 0):
                 start = start_word & ADDRESS_MASK
                 name = f"{short}!+{start:#x}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -182,3 +183,8 @@ def test_compiles_by_inductor(tmp_path: Path) -> None:
         below = below_compilers(profile)
         counted = [profile.nodes.frame[row.node] for row in profile.exact if row.node in below]
         assert not counted
+        names = {frame.name for frame in profile.frames.values()}
+    kernels = [name for name in names if re.fullmatch(r"cpp_fused_\w*tanh\w* \[inductor\]", name)]
+    assert kernels and "kernel" not in names
+    graphs = [name for name in names if name.startswith("Runner.call [inductor ")]
+    assert any("forward: addmm" in name for name in graphs)

@@ -398,7 +398,7 @@ def test_readable_place(place: str, name: str) -> None:
 
 def test_a_native_word_gets_the_readable_name() -> None:
     module = SimpleNamespace(id=1, path="/lib/libx.so", build_id="", load_ns=0)
-    spool = SimpleNamespace(modules={1: module}, functions={}, meta={})
+    spool = SimpleNamespace(path="", codes={}, modules={1: module}, functions={}, meta={})
     symbols = SimpleNamespace(resolve=lambda _addresses: [("_ZTV1A[3]", 16, 8, "exported data")])
     word = 1 << ADDRESS_BITS | 20
     named = Symbolizer(cast(Spool, spool), lambda _path, _id: symbols, demangle).name([word])
