@@ -3,6 +3,7 @@
 #include "turns.h"
 
 #include "call_arguments.h"
+#include "compiler.h"
 #include "emit.h"
 #include "filter.h"
 #include "region_attributes.h"
@@ -24,10 +25,17 @@ static uint32_t note_arguments(struct exact *x, struct exact_thread *t, const st
     return call;
 }
 
-void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
+/* Where sinks alone hear of it (or, at its end, of a turn whose call is not kept). */
+static ALWAYS_INLINE bool is_only_emitted(const struct exact *x, const struct exact_frame *f)
 {
-    if (!(s->flags & EXACT_RECORDED)) /* below the tree's bound: its end is not noted either */
-        return;
+    uint64_t more = PYH_FUNCTION_KEPT | PYH_FUNCTION_WATCHED;
+    return x->turns == TURNS_EMITTED && !(f->flags & (EXACT_REGION | EXACT_KEPT)) &&
+           !(f->node->word & more);
+}
+
+static __attribute__((noinline)) void note_begin(struct exact *x, struct exact_thread *t,
+                                                 struct exact_frame *s, bool is_new)
+{
     if (x->turns & TURNS_EMITTED && !t->without_gil)
         emit_begin(t, s, is_new);
     if (x->turns & TURNS_LOGGED)
@@ -63,11 +71,23 @@ void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s,
         usage_begin(t, s, x->usage | kinds);
 }
 
-void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame *f, uint64_t now,
-               enum ending how)
+void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
+{
+    if (!(s->flags & EXACT_RECORDED)) /* below the tree's bound: its end is not noted either */
+        return;
+    if (!LIKELY(is_only_emitted(x, s)))
+        note_begin(x, t, s, is_new);
+    else if (!t->without_gil)
+        emit_begin(t, s, is_new);
+}
+
+static const enum emit_kind emitted[] = {EMIT_RETURN, EMIT_YIELD, EMIT_UNWIND, EMIT_CUT_OFF};
+
+static __attribute__((noinline)) void note_end(struct exact *x, struct exact_thread *t,
+                                               const struct exact_frame *f, uint64_t now,
+                                               enum ending how)
 {
     static const enum event_kind kind[] = {EVENT_RETURN, EVENT_YIELD, EVENT_RAISE, EVENT_RETURN};
-    static const enum emit_kind emitted[] = {EMIT_RETURN, EMIT_YIELD, EMIT_UNWIND, EMIT_CUT_OFF};
     uint32_t call = (uint32_t)(f->flags >> EXACT_CALL_SHIFT);
     if (f->flags & EXACT_REGION && !(f->flags & EXACT_LEFT) && how != CUT_OFF)
         how = YIELDED; /* it is where its function is */
@@ -97,4 +117,13 @@ void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame
         else
             open_calls_suspend(&x->open, call, f->frame);
     }
+}
+
+void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame *f, uint64_t now,
+               enum ending how)
+{
+    if (!LIKELY(is_only_emitted(x, f)))
+        note_end(x, t, f, now, how);
+    else if (!t->without_gil)
+        emit_end(t, f, emitted[how]);
 }

@@ -1,0 +1,34 @@
+/* open_sinks.h - the sinks that are open, for those who tell them something.  Private to src/emit/.
+ *
+ * Context: with the GIL they are as they were; only what is wanted changes at any moment.
+ */
+#ifndef PYH_OPEN_SINKS_H
+#define PYH_OPEN_SINKS_H
+
+#include <Python.h>
+
+#include <stdatomic.h>
+
+#include "emit.h"
+
+struct open_sinks {
+    struct {
+        const struct emit_sink *ops;
+        _Atomic uint32_t wanted;
+    } sink[EMIT_SINKS];
+    _Atomic uint32_t n;
+    _Atomic uint32_t texts; /* the kinds whose text is wanted */
+    _Atomic bool of_kept;   /* of functions whose calls are not kept nobody wants to hear */
+    enum emit_values values;
+};
+
+extern struct open_sinks open_sinks;
+
+/* Nothing is in the midst of being told any more; names are forgotten. */
+void emit_forget_names(void);
+void emit_forget_event(void);
+
+/* Writes what sinks have; false: not all of it, after a moment or (!may_wait) at once.  Without the GIL. */
+bool emit_flush(bool may_wait);
+
+#endif
