@@ -14,7 +14,7 @@ from support import TARGETS, made_once, paths
 
 from pyhybrid.profile_file.profile import Profile
 
-pytestmark = [pytest.mark.version, pytest.mark.needs("torch")]
+pytestmark = pytest.mark.needs("torch")
 
 PROGRAM = TARGETS / "backward_passes.py"
 ACCUMULATE = "torch::autograd::AccumulateGrad"  # of a leaf: no call makes it
@@ -57,6 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.version
 def test_each_node_is_linked_to_what_made_it(folder: Path, tmp_path: Path) -> None:
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         found = linked(profile)

@@ -20,8 +20,6 @@ from pyhybrid.assemble.opening import open_profile
 from pyhybrid.spool import framing
 from pyhybrid.spool import layout as form
 
-pytestmark = pytest.mark.engine
-
 BURN = """
 import os, signal, sys, time
 def burn(seconds):
@@ -42,6 +40,7 @@ ENDS = {
 SLOW = ("SIGTERM", "abort")
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "how", [pytest.param(how, marks=pytest.mark.slow) if how in SLOW else how for how in ENDS]
 )
@@ -77,6 +76,7 @@ outer()
 """
 
 
+@pytest.mark.engine
 def test_what_runs_has_its_time(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Python functions, and C functions that they wait for, whose end is never seen."""
     began = time.monotonic_ns()
@@ -121,7 +121,8 @@ def test_a_steady_program_adds_its_samples_alone(
     assert n[form.EXACT_COUNTERS] <= 10
     assert 20 * 4_000 < n[-form.EXACT_COUNTERS] < 50 * 4_500
     assert n[form.COUNTERS] == n[form.THREAD]
-    assert n[-form.SAMPLES] < 3 * 12_000
+    of_chunks = (form.SAMPLES_HEAD.size + 8) * n[form.SAMPLES]  # one each time the collector looks
+    assert n[-form.SAMPLES] < 3 * 12_000 + of_chunks
 
 
 COUNTS = """
@@ -136,6 +137,7 @@ while True:
 """
 
 
+@pytest.mark.engine
 @pytest.mark.alone
 @pytest.mark.parametrize("n_moments", [3, pytest.param(40, marks=pytest.mark.slow)])
 def test_killed_at_any_moment(tmp_path: Path, n_moments: int) -> None:
@@ -195,6 +197,7 @@ print(looks() - before)
 """
 
 
+@pytest.mark.engine
 def test_many_threads_put_nothing_off(pyhybrid: Callable[..., Run]) -> None:
     """Each one nudges the collector (with sigtrap); after them it looks as often as before."""
     run = pyhybrid("-q", "-c", LOOKS)
@@ -203,7 +206,7 @@ def test_many_threads_put_nothing_off(pyhybrid: Callable[..., Run]) -> None:
 
 def killed(pyhybrid: Callable[..., Run], *options: str) -> None:
     """Once there is something in the file."""
-    program = BURN.replace("burn(2.5)", "burn(1.2)") + KILL
+    program = BURN.replace("burn(2.5)", "burn(0.6)") + KILL
     run = pyhybrid("-q", *options, "-c", program, check=False)
     assert run.result.returncode == -signal.SIGKILL
 
@@ -292,6 +295,7 @@ def test_a_named_profile_is_read_as_it_is(pyhybrid: Callable[..., Run], tmp_path
     assert (tmp_path / "out.pyhybrid.part").exists()
 
 
+@pytest.mark.engine
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C: the program gets it as without us, and the profile is made."""
     code = (

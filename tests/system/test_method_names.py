@@ -12,7 +12,7 @@ from support import Run, build_extension
 
 from pyhybrid.profile_file.profile import Profile
 
-pytestmark = [pytest.mark.version, pytest.mark.once]
+pytestmark = pytest.mark.once
 
 # The program's expressions, and what the function is called that takes their time.
 NAMES = {
@@ -94,6 +94,7 @@ def run(pyhybrid: Callable[..., Run], folder: Path, *expressions: str, after: st
     return result.profile()
 
 
+@pytest.mark.version
 def test_a_stripped_extension(pyhybrid: Callable[..., Run], methods: Callable[..., Path]) -> None:
     expressions = (*NAMES, "methods.shared3(n)")
     found = hot(run(pyhybrid, methods("-s"), *expressions))
@@ -116,6 +117,7 @@ def test_names_stay_when_another_library_goes(
     assert found == {"methods.spin": ("method table", "methods.spin")}
 
 
+@pytest.mark.version
 def test_beside_symbols(pyhybrid: Callable[..., Run], methods: Callable[..., Path]) -> None:
     found = hot(run(pyhybrid, methods(), "methods.spin(n)", "methods.shared3(n)"))
     assert found == {"spin": ("symtab", "methods.spin"), "dispatch": ("symtab", None)}

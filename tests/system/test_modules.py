@@ -15,8 +15,6 @@ from support import TARGETS, Run, check_invariants, made_once, paths
 
 from pyhybrid.profile_file.profile import Profile
 
-pytestmark = pytest.mark.version
-
 PROGRAM = TARGETS / "model_modules.py"
 N_STEPS = 5
 N_CALLS = 7  # of Net, the first one: the steps, and two more
@@ -83,6 +81,7 @@ def expected() -> dict[tuple[str, str], int]:
     return dict(calls)
 
 
+@pytest.mark.version
 @pytest.mark.needs("torch")
 def test_each_module_has_its_path_and_calls(profile: Profile) -> None:
     calls: Counter[tuple[str, str]] = Counter()
@@ -93,6 +92,7 @@ def test_each_module_has_its_path_and_calls(profile: Profile) -> None:
     assert dict(calls) == expected()
 
 
+@pytest.mark.version
 @pytest.mark.needs("torch")
 def test_both_halves_agree(profile: Profile) -> None:
     check_invariants(profile)

@@ -165,7 +165,6 @@ print(sorted(seen[0]))
 """
 
 
-@pytest.mark.version
 def test_late_again_and_forked(tmp_path: Path) -> None:
     """Handles that were made before mean nothing to us: they are one timer."""
     done = subprocess.run(

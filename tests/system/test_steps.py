@@ -19,7 +19,7 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.findings import findings
 from pyhybrid.views.steps import Step, find_steps
 
-pytestmark = [pytest.mark.version, pytest.mark.needs("torch")]
+pytestmark = pytest.mark.needs("torch")
 
 N_BATCHES = 8  # of an epoch of training_loops.py
 STEPS = {
@@ -77,10 +77,12 @@ def n_spans(step: Step) -> dict[str, int]:
     return {phase: len(spans) for phase, spans in step.spans.items()}
 
 
+@pytest.mark.version
 def test_each_loop_has_its_steps(steps: dict[str, list[Step]]) -> None:
     assert {name: len(each) for name, each in steps.items()} == STEPS
 
 
+@pytest.mark.version
 def test_phases_add_up(profile: Profile, steps: dict[str, list[Step]]) -> None:
     for name, each in steps.items():
         for step in each:
@@ -95,6 +97,7 @@ def test_phases_add_up(profile: Profile, steps: dict[str, list[Step]]) -> None:
     assert profile.calls == []  # the user's own: none were asked for
 
 
+@pytest.mark.version
 def test_what_ran_in_them(steps: dict[str, list[Step]]) -> None:
     once = {"data": 1, "forward": 1, "backward": 1, "optimizer": 1}
     after = {**once, "zero_grad": 1}
@@ -122,6 +125,7 @@ def test_what_ran_in_them(steps: dict[str, list[Step]]) -> None:
     assert saved == [steps["saving"][5].number]  # after the fifth: the sixth begins there
 
 
+@pytest.mark.version
 def test_a_closure_is_not_the_optimizers(steps: dict[str, list[Step]]) -> None:
     for step in steps["closure"]:
         phases = n_spans(step)
