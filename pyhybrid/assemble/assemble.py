@@ -98,6 +98,8 @@ def assemble(
             f"the {merged:,} samples of the first {until_ns / 1e9:,.0f} s are sums, without their "
             "times (--max-timeline)"
         )
+    if reason := spool.meta.get("modules_off"):
+        notes.append(f"modules of PyTorch are no frames: {reason}")
     if reason := spool.meta.get("backward_off"):
         notes.append(f"backward work is not told by module: {reason}")
     lost = {times.thread: times.n_lost for times in spool.call_times.values()}

@@ -54,11 +54,15 @@ def method_in(code: CodeType) -> CodeType | None:
 
 
 def tell(native: ModuleType, method: CodeType | None) -> None:
-    """Tell `native` of it: from now on modules that are called are frames."""
+    """Tell `native` of it: from now on modules that are called are frames; else the profile says
+    why not."""
     names = modules()
     if method is not None:
         wrappers = tuple(map(tuple, names["wrappers"]))
-        native.tell_instances(method, names["direct"], names["children"], wrappers)
+        try:
+            native.tell_instances(method, names["direct"], names["children"], wrappers)
+        except RuntimeError as error:
+            native.write_meta(json.dumps({"modules_off": str(error)}).encode())
 
 
 def tell_compilers(native: ModuleType) -> None:

@@ -24,12 +24,15 @@ def model_lines(model: ModelFigures, by_class: bool = False) -> Iterator[str]:
         yield f"backward pass: {all_ns / 1e9:.3f} s, {other / all_ns:.1%} of it for no module"
     backward = "    backward" if model.exact_backward_ns else ""
     gpu = " GPU forward     backward  " if model.gpu_ns else ""
-    yield f"   forward         own{backward}       calls  samples  native  {gpu}{what}"
+    exact = ""
+    if any(each.calls or each.exact_total_ns for each in model.modules):
+        exact = f"   forward         own{backward}       calls"
+    yield f"{exact}  samples  native  {gpu}{what}"
     if by_class:
         for each in sorted(model.modules, key=_own):
-            yield _figures(model, each) + _label(each, by_class)
+            yield _figures(model, each, len(exact)) + _label(each, by_class)
         return
-    yield from _tree(model)
+    yield from _tree(model, len(exact))
 
 
 def _own(each: ModuleFigures) -> tuple[int, int]:
@@ -37,7 +40,7 @@ def _own(each: ModuleFigures) -> tuple[int, int]:
     return -each.exact_own_ns, -each.own_weight_ns
 
 
-def _tree(model: ModelFigures) -> Iterator[str]:
+def _tree(model: ModelFigures, width: int) -> Iterator[str]:
     """Below each module those whose paths go on, whatever was never called in between."""
     paths = {each.name for each in model.modules}
     children: defaultdict[str, list[ModuleFigures]] = defaultdict(list)
@@ -47,7 +50,7 @@ def _tree(model: ModelFigures) -> Iterator[str]:
     while todo:
         depth, above, each = todo.pop()
         name = each.name.removeprefix(f"{above}.") if above else each.name
-        yield _figures(model, each) + STEP * depth + f"{name} [{each.of_class}]"
+        yield _figures(model, each, width) + STEP * depth + f"{name} [{each.of_class}]"
         todo += [(depth + 1, each.name, below) for below in _largest_last(children[each.name])]
 
 
@@ -75,11 +78,12 @@ def _own_text(model: ModelFigures, each: ModuleFigures) -> str:
     return f"{each.own_weight_ns / model.forward_weight_ns:.1%}"
 
 
-def _figures(model: ModelFigures, each: ModuleFigures) -> str:
+def _figures(model: ModelFigures, each: ModuleFigures, width: int) -> str:
+    """`width`: of exact ones, blank where a module has none."""
     times = [each.exact_total_ns, each.exact_own_ns]
     if model.exact_backward_ns:
         times.append(each.exact_backward_ns)
-    exact = " " * (12 * len(times) + 10)
+    exact = " " * width
     if each.calls or each.exact_total_ns:
         exact = "".join(f"{time / 1e9:8.3f} s  " for time in times) + f"{each.calls:10,}"
     shares = " " * 15

@@ -9,6 +9,7 @@
 #include "emit.h"
 #include "emitted.h"
 #include "filter.h"
+#include "instances.h"
 #include "instrument.h"
 #include "later.h"
 #include "lines.h"
@@ -120,9 +121,9 @@ static int claim(PyObject *monitoring)
  * 3.13 would leave them to whoever takes the tool id next. */
 static struct codes *with_lines;
 
-static void set_lines_of(PyObject *monitoring, uint64_t code, bool on)
+static void set_local(PyObject *monitoring, uint64_t code, const char *event)
 {
-    long bit = on ? event_bit(monitoring, "LINE") : 0;
+    long bit = event ? event_bit(monitoring, event) : 0;
     if (bit >= 0)
         call(monitoring, "set_local_events", "(iOl)", tool_id, (PyObject *)code, bit);
     PyErr_Clear();
@@ -132,7 +133,7 @@ static void set_lines(PyObject *monitoring, bool on)
 {
     for (uint32_t i = 0; with_lines && i < CODES_SLOTS; i++)
         if (codes_at(with_lines, i))
-            set_lines_of(monitoring, codes_at(with_lines, i), on);
+            set_local(monitoring, codes_at(with_lines, i), on ? "LINE" : NULL);
 }
 
 void instrument_add_lines(uint64_t code)
@@ -140,7 +141,7 @@ void instrument_add_lines(uint64_t code)
     PyObject *monitoring = PySys_GetObject("monitoring");
     bool added = false;
     if (monitoring && codes_add(with_lines, code, &added) && added)
-        set_lines_of(monitoring, code, true);
+        set_local(monitoring, code, "LINE");
 }
 
 void instrument_forget_code(uint64_t code)
@@ -177,11 +178,16 @@ static int register_all(PyObject *monitoring)
     return 0;
 }
 
+static bool meets; /* the one event of instrument_meet is on */
+
 /* In this order: 3.12 and 3.13 leave events and callbacks live when an id is given back. */
 static void switch_off(PyObject *monitoring)
 {
     set_events(monitoring, false);
     PyErr_Clear();
+    if (meets && atomic_load(&instance_method))
+        set_local(monitoring, atomic_load(&instance_method), NULL);
+    meets = false;
     set_lines(monitoring, false);
     codes_free(with_lines);
     with_lines = NULL;
@@ -194,6 +200,37 @@ static void switch_off(PyObject *monitoring)
     call(monitoring, "free_tool_id", "(i)", tool_id);
     PyErr_Clear();
     tool_id = -1;
+}
+
+static PyObject *on_method(PyObject *self, PyObject *const *args, size_t n, PyObject *names)
+{
+    (void)self;
+    (void)n;
+    (void)names;
+    if (meets) {
+        shadow_enter();
+        instances_meet((uint64_t)args[0]);
+        shadow_leave();
+    }
+    Py_RETURN_NONE;
+}
+
+static struct callback method_begins = CALLBACK(on_method);
+
+int instrument_meet(void)
+{
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    instrument_forget();
+    if (!monitoring || PyType_Ready(&callback_type) || (tool_id = claim(monitoring)) < 0)
+        return -1;
+    long bit = event_bit(monitoring, "PY_START");
+    if (bit < 0 ||
+        call(monitoring, "register_callback", "(ilO)", tool_id, bit, (PyObject *)&method_begins))
+        return -1;
+    current_frame_init();
+    meets = true;
+    set_local(monitoring, atomic_load(&instance_method), "PY_START");
+    return 0;
 }
 
 /* Sinks hear from now on what they want to hear, if events are set after it.  1: they are to be; 0: all is as it was; -1:
@@ -386,6 +423,7 @@ void instrument_program_begins(void)
 void instrument_stop(void)
 {
     struct exact *x = paused ? paused : atomic_load(&exact_current);
+    instrument_forget();
     if (!x)
         return;
     PyObject *error = PyErr_GetRaisedException();
@@ -424,5 +462,5 @@ void instrument_after_fork_child(void)
     emit_after_fork_child();
     usage_stop();
     paused = NULL;
-    idle = false;
+    idle = meets = false;
 }

@@ -240,11 +240,18 @@ static const frame_t *enclosing(const frame_t *f, int most)
     return NULL;
 }
 
-/* That it runs in; NULL: none. */
+static void meet(PyObject *o, const frame_t *f);
+
+/* That it runs in; NULL: none.  Where nothing is counted it may not be known yet: its method was called directly. */
 static const struct instance *enclosing_instance(const frame_t *f)
 {
     while ((f = enclosing(f, ENCLOSING_MAX))) {
-        const struct instance *i = instance_find((uint64_t)first_local(f));
+        PyObject *o = first_local(f);
+        const struct instance *i = instance_find((uint64_t)o);
+        if (!i && o && is_instance(o)) {
+            meet(o, f);
+            i = instance_find((uint64_t)o);
+        }
         if (i)
             return i;
     }
@@ -282,9 +289,11 @@ static uint64_t word_of(PyObject *o, const frame_t *f)
     return instance_word((uint64_t)o);
 }
 
-void instances_meet(const frame_t *f)
+void instances_meet(uint64_t code)
 {
-    word_of(first_local(f), f);
+    const frame_t *f = frame_of_code(current_frame(), code);
+    if (f && code == instance_method)
+        word_of(first_local(f), f);
 }
 
 struct exact_node *instances_node(struct exact *x, struct exact_thread *t,

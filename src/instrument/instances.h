@@ -42,7 +42,7 @@ bool instances_run(uint64_t code);
 struct exact_node *instances_node(struct exact *x, struct exact_thread *t,
                                   struct exact_node *parent, const frame_t *f);
 
-/* The method begins in `f`: its object is in the table from now on. */
-void instances_meet(const frame_t *f);
+/* The method begins in the innermost frame, if that runs `code`: its object is in the table from now on. */
+void instances_meet(uint64_t code);
 
 #endif

@@ -21,6 +21,10 @@ struct call_cost {
 int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls,
                      struct call_cost *cost);
 
+/* Where nothing is counted: one event is on from now on, where the method begins through which objects are called, which are met
+ * there (instances.h).  Until instrument_stop.  0, or -1 with an exception set: RuntimeError if no id is free. */
+int instrument_meet(void);
+
 /* The code object at `code` has LINE events from now on; is about to be freed, or just made.  Not
  * with an exception set; they leave none. */
 void instrument_add_lines(uint64_t code);
@@ -49,7 +53,7 @@ void instrument_program_begins(void);
 /* In a forked child, at once: nothing is counted.  Not with Python. */
 void instrument_after_fork_child(void);
 
-/* Switches off what a forked child inherited, when Python can be used again. */
+/* Switches off what a forked child inherited, when Python can be used again, or the one event of instrument_meet. */
 void instrument_forget(void);
 
 #endif

@@ -453,7 +453,8 @@ static PyObject *tell_instances(PyObject *self, PyObject *args)
     (void)self;
     PyObject *code, *methods_suffix, *children, *wrappers;
     if (!PyArg_ParseTuple(args, "OOOO", &code, &methods_suffix, &children, &wrappers) ||
-        instances_set(code, methods_suffix, children, wrappers))
+        instances_set(code, methods_suffix, children, wrappers) ||
+        (sampler_running() && !sampler_exact() && instrument_meet()))
         return NULL;
     Py_RETURN_NONE;
 }

@@ -197,8 +197,8 @@ static const struct exact_frame *shadow_top(const struct session *s)
 
 static bool in_callback(const struct session *s)
 {
-    return s->exact && exact_mine.generation == s->exact->generation &&
-           atomic_load_explicit(&exact_mine.busy, memory_order_relaxed);
+    bool is_ours = !s->exact || exact_mine.generation == s->exact->generation;
+    return is_ours && atomic_load_explicit(&exact_mine.busy, memory_order_relaxed);
 }
 
 /* Did the native walk come to where it was to stop? */

@@ -123,6 +123,32 @@ def test_both_halves_agree(profile: Profile) -> None:
 
 
 @pytest.mark.needs("torch")
+def test_by_samples_alone(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One event is on, where the modules are called."""
+    sampled = made(tmp_path_factory, "sample", "--mode", "sample", "--hz", "1777")
+    with Profile.open(str(sampled / "out.pyhybrid")) as profile:
+        check_invariants(profile)
+        assert not profile.exact
+        found = {(f.name, str(f.symbol)) for f in profile.frames.values() if f.is_object}
+        assert ("Net.layers.2.fc", "Linear") in found <= set(expected())
+        spun = [names for _, _, names in paths(profile) if "spin" in names]
+        assert any("Net.layers.2.fc" in names for names in spun)
+        for names in spun:  # also of a copy, `Net#2`
+            (root,) = (name for name in names if name in ("Net", "Net#2", "Net#3"))
+            rest = iter(names)
+            way = [root, f"{root}.layers.2", f"{root}.layers.2.fc", "Linear.forward", "spin"]
+            assert all(name in rest for name in way)
+    said = command(sampled, "report", "--modules", "out.pyhybrid").stdout.splitlines()
+    assert said[0].startswith("most of its own: Net.layers.2.fc [Linear] ")
+    assert said[2].split() == ["samples", "native", "module"]
+    taken = "".join(f"sys.monitoring.use_tool_id({number}, 'x')\n" for number in (4, 3, 2))
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys\n{taken}import torch\ntorch.nn.Tanh()(torch.ones(2))\n")
+    why = "modules of PyTorch are no frames: no tool id of sys.monitoring is free"
+    assert why in command(tmp_path, "--mode", "sample", program).stderr
+
+
+@pytest.mark.needs("torch")
 def test_the_slow_layer_is_named_first(folder: Path) -> None:
     lines = command(folder, "report", "--modules", "out.pyhybrid").stdout.splitlines()
     assert lines[0].startswith("most of its own: Net.layers.2.fc [Linear] ")
@@ -160,11 +186,13 @@ def test_a_module_is_one_row(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs("torch")
-def test_the_program_is_the_same(folder: Path) -> None:
+def test_the_program_is_the_same(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     alone = subprocess.run(
         [sys.executable, PROGRAM], capture_output=True, text=True, check=True
     ).stdout
     assert (folder / "said").read_text() == alone
+    sampled = made(tmp_path_factory, "sample", "--mode", "sample", "--hz", "1777")
+    assert (sampled / "said").read_text() == alone
 
 
 @pytest.mark.slow
@@ -182,14 +210,18 @@ def test_without_modules(tmp_path: Path) -> None:
 @pytest.mark.needs("torch")
 def test_a_profiler_that_begins_later(tmp_path: Path) -> None:
     program = """
-import gc, weakref, torch, pyhybrid
+import gc, sys, weakref, torch, pyhybrid
 net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
 x = torch.ones(2)
 for _ in range(2):
+    with pyhybrid.Profiler(mode="sample") as profiler:
+        net(x)
+        assert sys.monitoring.get_tool(4) == "pyhybrid"
+    assert not weakref.getweakrefcount(net) and not sys.monitoring.get_tool(4)
     with pyhybrid.Profiler(mode="trace") as profiler:
         for _ in range(3):
             net(x)
-    assert not weakref.getweakrefcount(net)
+    assert not weakref.getweakrefcount(net) and not sys.monitoring.get_tool(4)
     profile = profiler.profile
     calls = {}
     for row in profile.exact:
