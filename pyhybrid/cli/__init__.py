@@ -52,8 +52,11 @@ def _subcommand(name: str, arguments: list[str]) -> int:
         sys.stdout.flush()
     except OSError as error:  # all files' errors are PyhybridErrors
         import os
+        import signal
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the flush at exit
+        if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+            return 128 + signal.SIGPIPE
         raise PyhybridError(f"cannot write on standard output: {error.strerror}") from None
     finally:
         gc.enable()

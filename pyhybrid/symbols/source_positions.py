@@ -79,11 +79,23 @@ class DebugFiles:
     def __init__(
         self, meta: Mapping[str, Any], open_file: OpenDebugInfo, fetch: Fetch | None = None
     ) -> None:
-        self.notes: list[str] = []
+        self._notes: list[str] = []
+        self._rebuilt: list[str] = []  # files
         self._meta = meta
         self._open_file = open_file
         self._fetch = fetch
         self._open: dict[tuple[str, str | None], DebugInfo | None] = {}
+
+    @property
+    def notes(self) -> list[str]:
+        """A line each; libraries of another build, as most are on another machine, in one."""
+        if not self._rebuilt:
+            return self._notes
+        first, *more = self._rebuilt
+        said = f"{first} is another build than the one that ran"
+        if more:
+            said = f"{first} and {len(more)} more are other builds than those that ran"
+        return [f"{said}: no source lines", *self._notes]
 
     def find(self, module: LoadedFile, addresses: Iterable[int]) -> dict[int, Position]:
         """The positions of absolute addresses in the module, as far as they are known."""
@@ -107,13 +119,13 @@ class DebugFiles:
         try:
             return self._open_file(path, build_id)
         except LookupError:
-            self.notes.append(f"{path} is another build than the one that ran: no source lines")
+            self._rebuilt.append(path)
         except ValueError as error:
-            self.notes.append(f"{path}: no source lines: {error}")
+            self._notes.append(f"{path}: no source lines: {error}")
         except OSError as error:
             if error.errno == errno.EFBIG:
                 name = os.path.basename(path)
-                self.notes.append(
+                self._notes.append(
                     f"{name}: its debug information is large: `pyhybrid report` reads it"
                 )
                 return None
@@ -123,5 +135,5 @@ class DebugFiles:
             try:
                 return self._open_file(fetched, build_id)
             except (OSError, LookupError, ValueError) as error:
-                self.notes.append(f"{fetched}: no source lines: {error}")
+                self._notes.append(f"{fetched}: no source lines: {error}")
         return None

@@ -5,7 +5,8 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from types import SimpleNamespace
+from typing import ClassVar, NoReturn
 
 import pytest
 from spool_writer import SpoolWriter, c_call, native, python
@@ -18,7 +19,7 @@ from pyhybrid.profile_file.tables import Place
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols.resolve import Symbol
-from pyhybrid.symbols.source_positions import Position, SourceFunction
+from pyhybrid.symbols.source_positions import DebugFiles, Position, SourceFunction
 from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.inlined import with_inlined
 from pyhybrid.views.labels import Labels
@@ -393,4 +394,22 @@ def test_the_listing_of_lines(opened: Opened, tmp_path: Path) -> None:
         "    13   50.0%   50.0%  text 13",
         "    14                  text 14",
         "    15                  text 15",
+    ]
+
+
+def test_libraries_of_another_build_are_one_note() -> None:
+    """Read on another machine, most of a profile's are."""
+
+    def another(_path: str, _build_id: str | None) -> NoReturn:
+        raise LookupError
+
+    files, said = DebugFiles({}, another), []
+    for name in "abc":
+        library = SimpleNamespace(path=f"/lib/{name}.so", build_id="1f", base=0x1000, load_ns=0)
+        assert files.find(library, [0x1010]) == {}
+        said.append(files.notes)
+    assert said == [
+        ["/lib/a.so is another build than the one that ran: no source lines"],
+        ["/lib/a.so and 1 more are other builds than those that ran: no source lines"],
+        ["/lib/a.so and 2 more are other builds than those that ran: no source lines"],
     ]
