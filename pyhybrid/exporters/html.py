@@ -13,6 +13,7 @@ from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.page.calls import add_calls, add_lines
 from pyhybrid.exporters.page.columns import Columns
 from pyhybrid.exporters.page.document import document
+from pyhybrid.exporters.page.gpu import add_gpu
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.sources import sources
 from pyhybrid.exporters.page.steps import add_steps
@@ -48,6 +49,7 @@ class Html(Exporter):
         n_calls = add_calls(profile, tree, strings, columns)
         add_lines(profile, strings, columns)
         steps = add_steps(profile, columns)
+        gpu = add_gpu(profile, tree, strings, columns)
         known, texts = (
             sources(profile, samples.by_line(), self.texts) if self.with_source else ([], [])
         )
@@ -69,6 +71,7 @@ class Html(Exporter):
             "steps": steps,
             "plumbing": plumbing,
             "import_frame": tree.import_frame,
+            "gpu": gpu,
         }
         program, *arguments = profile.process.argv or ["?"]
         title = " ".join([os.path.basename(program), *arguments])

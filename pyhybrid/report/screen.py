@@ -26,6 +26,7 @@ from pyhybrid.report.terminal import (
 from pyhybrid.report.tree import CallTree
 from pyhybrid.terminal_text import visible
 from pyhybrid.views.findings import Finding
+from pyhybrid.views.gpu import GpuSummary
 from pyhybrid.views.labels import (
     bare,
     count,
@@ -40,7 +41,8 @@ MAX_LINES = 24  # when a run ends
 TALL, WIDE = 32, 160  # of a report
 MIN_SHARE = 0.002  # of what a report's tables have
 N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2, 2, 14, 2, 2
-MIN_SELF = 4
+MIN_SELF, N_GPU = 4, 3
+LEAST_UNPLACED = 0.01
 N_FINDINGS = 3
 MAX_NAME = 40  # of one frame in a path
 
@@ -86,6 +88,7 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
     if not summary.recorded:
         n_self = max(MIN_SELF, room // 2)
     lines += _functions(summary, columns, n_self, n_python, MIN_SHARE)
+    lines += _gpu_functions(summary, columns)
     left = height - len(lines) - len(last)
     if left > 1:
         head, *paths = tree.hot_lines(left - 1, columns)
@@ -151,6 +154,8 @@ def _facts(
     if s.compiles:
         text = f"{took_text(s.compiles)}: `pyhybrid report --compiles`"
         lines.append(fact("compile", text, bool(s.compiles.again)))
+    if s.gpu:
+        lines.append(fact("GPU", _gpu(s.gpu)))
     lines += [fact("counter", _counter(each)) for each in s.counters[:N_COUNTERS]]
     if len(s.counters) > N_COUNTERS or s.metadata:
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
@@ -174,6 +179,14 @@ def _facts(
         more = f"and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`"
         lines.append(fact("", more))
     return lines
+
+
+def _gpu(gpu: GpuSummary) -> str:
+    devices = f"{gpu.devices} GPUs, " if gpu.devices > 1 else ""
+    known = gpu.below_no_call_ns / gpu.total_ns if gpu.total_ns else 0
+    lost = f"; {known:.0%} of it below no call" if known >= LEAST_UNPLACED else ""
+    recorded = f"{devices}recorded for {short_time(gpu.recorded_ns)}, busy {gpu.busy:.0%} of it"
+    return f"{recorded}; {gpu.launches:,} kernels and copies: {short_time(gpu.total_ns)}{lost}"
 
 
 def _counter(each: Counter) -> str:
@@ -259,6 +272,19 @@ def _functions(
     text = f"  below   total{calls}  Python function, with the native code below it"
     lines.append([(text, DIM)])
     lines += [_row(f.python_ns, f, s, columns) for f in by_python]
+    return lines
+
+
+def _gpu_functions(s: Summary, columns: int) -> list[Line]:
+    """Where the GPU's work was launched."""
+    if not s.gpu or not s.gpu.total_ns:
+        return []
+    text = " on GPU   total   launches  function, by its own and all work that it launched"
+    lines: list[Line] = [[(text, DIM)]]
+    for each in s.gpu.functions[:N_GPU]:
+        own, total = (ns / s.gpu.total_ns for ns in (each.self_ns, each.total_ns))
+        head = f"{own:7.1%} {total:7.1%} {count(each.launches)}  "
+        lines.append([(head, ""), (middle(each.name, columns - len(head)), STRONG)])
     return lines
 
 

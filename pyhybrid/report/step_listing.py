@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.slow_steps import SlowStep, SlowSteps, quantile
+from pyhybrid.views.slow_steps import SlowStep, SlowSteps, quantile, spans_of
 from pyhybrid.views.step_samples import StepSamples
 from pyhybrid.views.steps import Steps, find_steps
 
@@ -16,12 +17,17 @@ STEP_COLUMN = "step"
 
 @dataclass(slots=True)
 class PhaseFigures:
-    """Of a phase, or of whole steps; `share` of all steps' time."""
+    """Of a phase, or of whole steps; `share` of all steps' time.
+
+    `gpu_median_ns`: time on the GPU of what was launched in it, of the steps of which it is known;
+    null: of none.
+    """
 
     median_ns: int
     p95_ns: int
     share: float
     cpu_share: float
+    gpu_median_ns: int | None
 
 
 @dataclass(slots=True)
@@ -30,6 +36,8 @@ class StepReport:
 
     `phases`: by name, and `step`, the whole; `sync_ns`: of all steps, by samples, where the thread
     waited for a device or copied from one; `helped_ns`: what backward's own threads ran meanwhile.
+    `gpu_steps`: in so many steps the GPU's work was recorded; of a step `gpu` has by phase the time
+    of what was launched, else null.
     """
 
     n_steps: int
@@ -38,6 +46,7 @@ class StepReport:
     helped_ns: int
     between_ns: int
     n_lacking: int
+    gpu_steps: int
     slowest: list[SlowStep]
     steps: list[dict[str, object]]
 
@@ -50,6 +59,7 @@ def step_report(
     found = found or find_steps(profile)
     samples = StepSamples(profile)
     start_ns = profile.process.start_ns or 0
+    gpu = _gpu(profile, found)
     steps: list[dict[str, object]] = [
         {
             "number": step.number,
@@ -59,23 +69,38 @@ def step_report(
             "cpu_ns": step.cpu_ns,
             "phases": step.phases,
             "phases_cpu": step.phases_cpu,
+            "gpu": gpu.get(step.number),
         }
         for step in found.steps
     ]
     slow_steps = SlowSteps(profile, found, samples)
     return StepReport(
         len(steps),
-        _figures(found),
+        _figures(found, list(gpu.values())),
         sum(samples.syncs(s.thread, [(s.begin_ns, s.end_ns)]).total() for s in found.steps),
         sum(map(slow_steps.helped_ns, found.steps)),
         found.between_ns,
         found.n_lacking,
+        len(gpu),
         slow_steps.slowest(n_slowest or SLOWEST),
         steps,
     )
 
 
-def _figures(found: Steps) -> dict[str, PhaseFigures]:
+def _gpu(profile: Profile, found: Steps) -> dict[int, dict[str, int]]:
+    """By step, of those of which it is known, and phase: time on the GPU of what was launched."""
+    if not profile.gpu_activities:
+        return {}
+    launched, figures = LaunchedWork(profile), {}
+    for step in found.steps:
+        if launched.recorded(step.begin_ns, step.end_ns):
+            of_phases = {phase: launched.ns(spans_of(step, phase)) for phase in found.phases}
+            whole = launched.ns([(step.begin_ns, step.end_ns)])
+            figures[step.number] = {STEP_COLUMN: whole, **of_phases}
+    return figures
+
+
+def _figures(found: Steps, gpu: list[dict[str, int]]) -> dict[str, PhaseFigures]:
     all_ns = sum(step.total_ns for step in found.steps) or 1
     columns = {STEP_COLUMN: [(step.total_ns, step.cpu_ns) for step in found.steps]}
     for phase in found.phases:
@@ -84,7 +109,8 @@ def _figures(found: Steps) -> dict[str, PhaseFigures]:
     for name, each in columns.items():
         wall, cpu = zip(*each, strict=True)
         quantiles = quantile(wall, 0.5), quantile(wall, 0.95)
-        figures[name] = PhaseFigures(*quantiles, sum(wall) / all_ns, sum(cpu) / all_ns)
+        on_gpu = quantile((step[name] for step in gpu), 0.5) if gpu else None
+        figures[name] = PhaseFigures(*quantiles, sum(wall) / all_ns, sum(cpu) / all_ns, on_gpu)
     return figures
 
 
@@ -102,8 +128,13 @@ def step_lines(report: StepReport) -> Iterator[str]:
         "share": [f"{each.share:.1%}" for each in figures.values()],
         "on CPU": [f"{each.cpu_share:.1%}" for each in figures.values()],
     }
+    if report.gpu_steps:
+        rows["on GPU"] = [short_time(each.gpu_median_ns or 0) for each in figures.values()]
     for label, texts in rows.items():
         yield f"{label:<8}" + "".join(f"{text:>{width}}" for text in texts)
+    if report.gpu_steps:
+        of_all = "" if report.gpu_steps == report.n_steps else f" of {report.gpu_steps:,} steps"
+        yield f"on GPU: the median{of_all}, of what was launched in each phase"
     if report.sync_ns:
         yield f"by samples {short_time(report.sync_ns)} in .item(), .cpu() and the like"
     if report.helped_ns:

@@ -12,6 +12,7 @@ from pyhybrid.views.compensate import COMPENSATED
 from pyhybrid.views.compiles import Compiles, compiler_frames, compiles_of
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.function_calls import FunctionCalls, function_calls
+from pyhybrid.views.gpu import GpuSummary, gpu_summary
 from pyhybrid.views.hot_paths import Hot
 from pyhybrid.views.imports import exact_without_imports, import_frames, import_line
 from pyhybrid.views.labels import Labels, short_time
@@ -141,6 +142,7 @@ class Summary:
     durations: list[CallDurations]  # of chosen functions and regions, most time first
     compiler_calls: bool  # what compilers call is counted, too
     compiles: Compiles | None  # by torch.compile; null: none
+    gpu: GpuSummary | None  # its work, below what launched it; null: nothing is known of it
     lines: list[FunctionLines] | None  # of the functions chosen; null: not recorded
     counters: list[Counter]  # of native code, by name
     metadata: dict[str, str]  # that native code told
@@ -244,6 +246,7 @@ def summarize(
         durations=_durations(profile),
         compiler_calls=bool(meta.get("compiler_calls")),
         compiles=compiles_of(profile),
+        gpu=gpu_summary(profile, all_frames),
         lines=function_lines(profile) if profile.meta.get("lines") else None,
         counters=sorted(
             (Counter(**each) for each in meta.get("counters") or ()), key=lambda each: each.name

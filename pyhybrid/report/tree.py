@@ -17,6 +17,7 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.report.ellipsis import to_the_last
 from pyhybrid.views.folded_tree import UNMARKED, FoldedTree
+from pyhybrid.views.gpu import gpu_times
 from pyhybrid.views.imports import Imports, import_line
 from pyhybrid.views.labels import Labels, bare, count, declared_at, module_of, short_time
 
@@ -48,7 +49,8 @@ def tree_lines(
     """
     labels = Labels(profile, full_names, all_frames).of_frame
     view = CallTree(profile, labels, min_time_ns, all_frames, imports or all_frames)
-    yield "     total       calls  samples  function"
+    gpu = "    on GPU      itself" * view.has_gpu
+    yield f"     total       calls  samples{gpu}  function"
     yield from view.lines()
 
 
@@ -56,7 +58,7 @@ class CallTree:
     """The folded nodes that are large, with what is in each and below, all threads together.
 
     `_weights`: sampled, inclusive; `_calls`, `_totals`: exact; `_times`: the totals, of native
-    functions that of the Python ones which they called.
+    functions that of the Python ones which they called; `_gpu`: on the GPU, inclusive.
     """
 
     def __init__(
@@ -90,12 +92,18 @@ class CallTree:
         for node in rows_from(counted.translate(UNMARKED), 1):
             times[node] = 0
         self._times = at_least(tree.parent, times)
+        self._own_gpu = gpu_times(profile, tree)
+        self._gpu = inclusive(tree.parent, self._own_gpu)
+        self.has_gpu = bool(profile.gpu)
         self._weight_ns, self._is_counted = self._weights[0], bool(exact)
         self._least_weight_ns = min_time_ns or max(1, round(self._weight_ns * LEAST_SHARE))
         self._least_time_ns = min_time_ns or max(1, round(self._times[0] * LEAST_SHARE))
+        least_gpu_ns = min_time_ns or max(1, round(self._gpu[0] * LEAST_SHARE))
         self._children: defaultdict[int, list[int]] = defaultdict(list)
         large = set(rows_from(self._weights, self._least_weight_ns))
-        for node in sorted(large.union(rows_from(self._times, self._least_time_ns))):
+        large.update(rows_from(self._times, self._least_time_ns))
+        large.update(rows_from(self._gpu, least_gpu_ns))
+        for node in sorted(large):
             if node and tree.frame[node] not in own:
                 self._children[tree.parent[node]].append(node)
 
@@ -212,4 +220,8 @@ class CallTree:
         total = f"{total_ns / 1e9:8.3f} s" if counted else " " * 10
         calls = f"{n_calls:10,}" if counted else " " * 10
         share = f"{self._weights[node] / self._weight_ns:7.1%}" if self._weight_ns else " " * 7
-        return f"{total}  {calls}  {share}  "
+        gpu = ""
+        if self.has_gpu:
+            times = self._gpu[node], self._own_gpu[node]
+            gpu = " " + " ".join(f"{short_time(ns) if ns else '':>10} " for ns in times)
+        return f"{total}  {calls}  {share}{gpu}  "

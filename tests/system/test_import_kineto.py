@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_support import browse
 from support import TARGETS, made_once
 
 from pyhybrid.profile_file.profile import Profile
@@ -87,6 +88,67 @@ def frames_of(profile: Profile, node: int) -> list[int]:
         frames.append(profile.nodes.frame[node])
         node = profile.nodes.parent[node]
     return frames
+
+
+@pytest.mark.needs("torch")
+def test_the_tree_has_a_column(folder: Path) -> None:
+    head, *lines = command(folder, "report", "--tree", "--min-time", "10us").stdout.splitlines()
+    assert head.split()[3:6] == ["on", "GPU", "itself"]
+    (module,) = (line for line in lines if line.endswith("Net.fc2 [Linear]"))
+    assert f"{sum(OWN['Net.fc2']) * N_STEPS * KERNEL_NS // US} us" in module
+    assert "ms" not in module
+    (forward,) = (line for line in lines if "Net.forward (" in line)
+    of_all = N_STEPS * sum(map(sum, OWN.values())) + N_REPLAYED
+    assert forward.split()[3:7] == [f"{of_all * KERNEL_NS // US}", "us", "20", "us"]
+
+
+@pytest.mark.needs("torch")
+def test_steps_have_the_time_of_what_they_launched(folder: Path) -> None:
+    told = json.loads(command(folder, "report", "--steps", "--json").stdout)
+    forward, backward = (sum(each) * KERNEL_NS for each in zip(*OWN.values(), strict=True))
+    assert told["gpu_steps"] == told["n_steps"] == N_STEPS
+    medians = {name: each["gpu_median_ns"] for name, each in told["phases"].items()}
+    assert (medians["forward"], medians["backward"]) == (forward, backward)
+    assert (medians["optimizer"], medians["step"]) == (0, forward + backward)
+    first, *others = (step["gpu"] for step in told["steps"])
+    assert {each["step"] for each in others} == {forward + backward}
+    assert first["forward"] == forward + N_REPLAYED * KERNEL_NS
+    assert "on GPU" in command(folder, "report", "--steps").stdout
+
+
+@pytest.mark.needs("torch")
+def test_the_report_says_what_the_gpu_did(folder: Path) -> None:
+    gpu = json.loads(command(folder, "report", "--json").stdout)["gpu"]
+    n = N_STEPS * sum(map(sum, OWN.values())) + N_REPLAYED + N_UNPLACED
+    assert (gpu["launches"], gpu["total_ns"]) == (n, n * KERNEL_NS)
+    assert gpu["below_no_call_ns"] == N_UNPLACED * KERNEL_NS
+    assert 0 < gpu["busy"] < 1
+    linear = next(each for each in gpu["functions"] if each["name"].startswith("Linear.forward"))
+    of_linear = N_STEPS * sum(OWN["Net.fc1"] + OWN["Net.fc2"]) + N_REPLAYED
+    assert linear["self_ns"] == linear["total_ns"] == of_linear * KERNEL_NS
+    assert f"{n} kernels and copies" in command(folder, "report").stdout
+
+
+@pytest.mark.needs("torch", "viewers", "chromium")
+def test_the_page_has_it_by_function_and_in_time(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert not command(folder, "report", "--html", "-o", page).returncode
+    steps = """
+        const lanes = page.locator(".lanes.gpu canvas");
+        await lanes.scrollIntoViewIfNeeded();
+        const box = await lanes.boundingBox();
+        let tip = "";
+        for (let x = box.x; x < box.x + box.width && !tip.includes("gelu"); x++) {
+            await page.mouse.move(x, box.y + 10);
+            tip = await page.locator(".tip").innerText({ timeout: 50 }).catch(() => "");
+        }
+        return { tip, functions: await page.evaluate("window.functions()") };
+    """
+    shown = browse(page, steps)
+    assert "backward of Net.forward" in shown["tip"] or "by Net.forward" in shown["tip"]
+    on_gpu = {each["name"]: each["gpu_ns"] for each in shown["functions"]}
+    of_all = N_STEPS * sum(map(sum, OWN.values())) + N_REPLAYED
+    assert on_gpu["Net [Net]"] == of_all * KERNEL_NS
 
 
 @pytest.mark.needs("torch")

@@ -21,10 +21,13 @@ class Net(nn.Module):
 
 torch.set_num_threads(1)
 net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 x = torch.ones(2, 4, requires_grad=True)
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
     for _ in range(N_STEPS):
         net(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
 profiler.export_chrome_trace(sys.argv[1])
 
 with open(sys.argv[1]) as file:

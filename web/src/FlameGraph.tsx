@@ -1,7 +1,7 @@
 // A flame graph on a canvas: the root above, each function below what called it.  Keys and a line of text
 // tell the same to those who do not see it.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { exactOf, layout, pathText, REST, selfOf, type Box } from "./boxes";
+import { exactOf, gpuOf, layout, pathText, REST, selfOf, type Box } from "./boxes";
 import { prepare, type Palette } from "./colors";
 import { percent, plural, time } from "./format";
 import { KINDS, type Paths } from "./paths";
@@ -244,6 +244,7 @@ function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: 
   const { frame } = box;
   const self = box.weights ? null : selfOf(box, sums);
   const exact = exactOf(box, sums);
+  const gpu = gpuOf(box, sums);
   if (!frame) return null;
   return (
     <div class="tip" role="tooltip" style={beside(x, y)}>
@@ -259,6 +260,7 @@ function Tip({ box, x, y, profile, sums, all, more }: { box: Box; x: number; y: 
       </div>
       {sums.narrow?.frame === frame && <div class="muted">drawn narrower than its time, for the rest to be seen</div>}
       {more && <div>{more}</div>}
+      {gpu > 0 && <div>{time(gpu)} on the GPU</div>}
       {exact && (
         <div>
           {plural(exact.calls, "call")}, {time(exact.total)} <span class="muted">exact, {exact.calls ? `${time(exact.total / exact.calls)} a call` : ""}</span>

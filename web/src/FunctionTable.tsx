@@ -13,6 +13,7 @@ const HEADS: Head<SortKey>[] = [
   { key: "exactTotal", title: "time", help: "wall-clock time of all calls, with what they called", isExact: true },
   { key: "exactSelf", title: "self time", help: "the same without what they called", isExact: true, isExtra: true },
   { key: "perCall", title: "a call", help: "time of a call on average", isExact: true, isExtra: true },
+  { key: "gpu", title: "on GPU", help: "time on the GPU of what it, and all that it called, launched, in the forward and the backward pass" },
 ];
 
 export interface FunctionTableProps {
@@ -30,7 +31,7 @@ export interface FunctionTableProps {
 }
 
 export function FunctionTable({ profile, rows, all, noExact, ...rest }: FunctionTableProps) {
-  const heads = HEADS.filter((each) => (each.isExact ? profile.hasExact : profile.nSamples > 0)).map((each) =>
+  const heads = HEADS.filter((each) => (each.key === "gpu" ? profile.gpu : each.isExact ? profile.hasExact : profile.nSamples > 0)).map((each) =>
     each.isExact && noExact ? { ...each, help: noExact, isGrey: true } : each,
   );
   const most = useMemo(() => {
@@ -46,6 +47,8 @@ export function FunctionTable({ profile, rows, all, noExact, ...rest }: Function
         return <Share part={row[key]} all={all} most={most[key]} />;
       case "below":
         return row.below ? <Share part={row.below} all={all} most={most.below} /> : "";
+      case "gpu":
+        return row.gpu ? time(row.gpu) : "";
       case "calls":
         return exact ? <span title={count(exact.calls)}>{shortCount(exact.calls)}</span> : "";
       case "exactTotal":

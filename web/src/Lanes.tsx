@@ -48,7 +48,7 @@ export function Lanes(props: LanesProps) {
       drawCalls(context, thread, profile, row * LANE, width, colors);
     });
     context.globalAlpha = 1;
-    drawAxis(context, end, width, shown.length * LANE, colors);
+    drawAxis(context, 0, end, width, shown.length * LANE, colors);
     const [from, to] = drag ? [Math.min(...drag), Math.max(...drag)] : [toX(props.from ?? 0), toX(props.to ?? end)];
     context.fillStyle = colors.veil;
     context.fillRect(0, 0, from, height - AXIS);
@@ -150,14 +150,14 @@ function drawCalls(context: CanvasRenderingContext2D, thread: number, profile: P
   }
 }
 
-export function drawAxis(context: CanvasRenderingContext2D, end: number, width: number, y: number, colors: Palette): void {
-  const least = (end / width) * 80;
+export function drawAxis(context: CanvasRenderingContext2D, begin: number, end: number, width: number, y: number, colors: Palette): void {
+  const least = ((end - begin) / width) * 80;
   const power = 10 ** Math.floor(Math.log10(least));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least)!;
   context.fillStyle = colors.axis;
   context.textBaseline = "top";
-  for (let at = 0; at <= end; at += step) {
-    const x = (at / end) * width;
+  for (let at = Math.ceil(begin / step) * step; at <= end; at += step) {
+    const x = ((at - begin) / (end - begin)) * width;
     context.fillRect(x, y, 1, 4);
     context.fillText(axisTime(at, step), x + 3, y + 3);
   }

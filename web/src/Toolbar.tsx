@@ -20,15 +20,21 @@ interface ToolbarProps {
   profile: Profile;
   state: State;
   hasExact: boolean;
+  hasGpu: boolean;
   matched: string;
   badSearch: boolean;
   nSamples: string;
   change: (patch: Partial<State>) => void;
 }
 
-export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples, change }: ToolbarProps) {
+export function Toolbar({ profile, state, hasExact, hasGpu, matched, badSearch, nSamples, change }: ToolbarProps) {
   const withPlumbing = state.frames === "plumbing";
   const isPart = state.threads.length > 0 || state.from !== null || state.to !== null || state.gil !== "any";
+  const measures = [
+    { measure: "samples", title: "samples", isHere: profile.nSamples > 0, isOff: false },
+    { measure: "exact", title: "exact time", isHere: profile.hasExact, isOff: !hasExact },
+    { measure: "gpu", title: "on GPU", isHere: profile.gpu !== null, isOff: !hasGpu },
+  ].filter((each) => each.isHere);
   return (
     <nav class="toolbar" aria-label="What to show">
       <Tabs views={VIEWS.filter((view) => view !== "calls" || profile.summary.durations.length > 0)} view={state.view} change={change} />
@@ -69,12 +75,15 @@ export function Toolbar({ profile, state, hasExact, matched, badSearch, nSamples
           heat map
         </button>
       )}
-      {profile.hasExact && profile.nSamples > 0 && (
+      {measures.length > 1 && (
         <label title="what the width of a box is">
           width{" "}
-          <select value={state.measure} disabled={!hasExact || withPlumbing} onChange={(event) => change({ measure: event.currentTarget.value as State["measure"], focus: [] })}>
-            <option value="samples">samples</option>
-            <option value="exact">exact time</option>
+          <select value={state.measure} disabled={measures.every((each) => each.isOff) || withPlumbing} onChange={(event) => change({ measure: event.currentTarget.value as State["measure"], focus: [] })}>
+            {measures.map(({ measure, title, isOff }) => (
+              <option key={measure} value={measure} disabled={isOff}>
+                {title}
+              </option>
+            ))}
           </select>
         </label>
       )}

@@ -147,6 +147,11 @@ export function exactOf(each: Box, sums: Weights): { calls: number; total: numbe
   return of.calls || of.total ? of : null;
 }
 
+/** Time on the GPU of what was launched in it and below. */
+export function gpuOf(each: Box, sums: Weights): number {
+  return sums.gpu && !each.weights ? each.nodes.reduce((sum, node) => sum + sums.gpu!.total[node]!, 0) : 0;
+}
+
 export function pathText(path: readonly number[], paths: Paths): string {
   return path.map((frame) => paths.name(frame)).join(" > ");
 }

@@ -110,7 +110,7 @@ export class Comparison extends Paths {
       }) as [Float64Array, Float64Array];
       const self = width === "after" ? after : width === "before" ? before : after.map((weight, node) => Math.max(weight, before[node]!));
       const total = this.tree.inclusive(self);
-      this.known.set(width, (found = { tree: this.tree, self, total, all: total[0]!, exact: null }));
+      this.known.set(width, (found = { tree: this.tree, self, total, all: total[0]!, exact: null, gpu: null }));
     }
     return found;
   }

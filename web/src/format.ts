@@ -41,8 +41,8 @@ export function when(unixNs: string): string {
   return `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
 
-export function plural(n: number, one: string): string {
-  return `${count(n)} ${one}${n === 1 ? "" : "s"}`;
+export function plural(n: number, one: string, more = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : more}`;
 }
 
 /** A relative change: `+5.0 %`, `new`, `gone`, or from ten times as much on `× 12`. */

@@ -10,6 +10,8 @@ export interface FunctionRow {
   /** Itself with the native code that it called, down to the next Python function. */
   below: number;
   /** Null: no events counted it, or they are not of what is chosen. */
+  /** Time on the GPU of what it, and all that it called, launched; null: it is not known. */
+  gpu: number | null;
   exact: { calls: number; turns: number; raised: number; self: number; total: number } | null;
 }
 
@@ -27,14 +29,22 @@ export function functionsOf(profile: Profile, sums: Sums, choice: Choice): Funct
     if (isOuter[node]) total[of]! += sums.total[node]!;
     below[frame[nearest[node]!]!]! += sums.self[node]!;
   }
+  const gpu = gpuRows(sums, n);
   const exact = exactRows(profile, choice);
   const rows: FunctionRow[] = [];
   for (let of = 1; of < n; of++) {
-    if (profile.frames.kind[of] === PSEUDO || !(total[of] || exact.has(of))) continue;
+    if (profile.frames.kind[of] === PSEUDO || !(total[of] || exact.has(of) || gpu?.[of])) continue;
     const figures = [total[of] ? samples[of]! : 0, self[of]!, total[of]!, below[of]!] as const;
-    rows.push({ frame: of, samples: figures[0], self: figures[1], total: figures[2], below: figures[3], exact: exact.get(of) ?? null });
+    rows.push({ frame: of, samples: figures[0], self: figures[1], total: figures[2], below: figures[3], gpu: gpu && gpu[of]!, exact: exact.get(of) ?? null });
   }
   return rows;
+}
+
+function gpuRows({ gpu, tree }: Sums, n: number): Float64Array | null {
+  if (!gpu) return null;
+  const total = new Float64Array(n);
+  for (let node = 1; node < tree.size; node++) if (gpu.total[node] && tree.isOuter[node]) total[tree.frame[node]!]! += gpu.total[node]!;
+  return total;
 }
 
 function exactRows(profile: Profile, choice: Choice): Map<number, NonNullable<FunctionRow["exact"]>> {
@@ -57,7 +67,7 @@ function exactRows(profile: Profile, choice: Choice): Map<number, NonNullable<Fu
   return rows;
 }
 
-export type SortKey = "self" | "total" | "below" | "calls" | "exactSelf" | "exactTotal" | "perCall" | "name";
+export type SortKey = "self" | "total" | "below" | "calls" | "exactSelf" | "exactTotal" | "perCall" | "gpu" | "name";
 
 export function valueOf(row: FunctionRow, key: SortKey): number {
   const { exact } = row;
@@ -66,6 +76,8 @@ export function valueOf(row: FunctionRow, key: SortKey): number {
     case "total":
     case "below":
       return row[key];
+    case "gpu":
+      return row.gpu ?? -1;
     case "calls":
       return exact ? exact.calls : -1;
     case "exactSelf":
@@ -100,6 +112,7 @@ export function asRecord(profile: Profile, row: FunctionRow): Record<string, str
     raised: exact && exact.raised,
     exact_self_ns: exact && exact.self,
     exact_total_ns: exact && exact.total,
+    ...(row.gpu !== null && { gpu_ns: row.gpu }),
   };
 }
 

@@ -11,9 +11,10 @@ import { FlameGraph } from "./FlameGraph";
 import { count, percent, plural, time } from "./format";
 import { FunctionTable } from "./FunctionTable";
 import { asRecord, functionsOf, matchedWeight, sorted } from "./functions";
+import { GpuLanes } from "./GpuLanes";
 import { Lanes } from "./Lanes";
 import { Profile, PYTHON, type Meta } from "./profile";
-import { byExactTime, Chooser, hasExact, narrowed } from "./selection";
+import { byExactTime, byGpuTime, Chooser, hasExact, narrowed } from "./selection";
 import { CallsView } from "./CallsView";
 import { HeatMap } from "./HeatMap";
 import { SourceView } from "./SourceView";
@@ -44,7 +45,7 @@ function App({ profile }: { profile: Profile }) {
 
   const sums = useMemo(() => chooser.sums(state), [chooser, state.threads, state.frames, state.imports, state.gil, state.from, state.to]);
   const shownSums = useMemo(() => {
-    const measured = state.measure === "exact" ? byExactTime(sums) : sums;
+    const measured = state.measure === "gpu" ? byGpuTime(sums) : state.measure === "exact" ? byExactTime(sums) : sums;
     return state.imports === "box" ? narrowed(measured, profile.meta.import_frame) : measured;
   }, [sums, state.measure]);
   const rows = useMemo(() => functionsOf(profile, sums, state), [sums]);
@@ -98,11 +99,25 @@ function App({ profile }: { profile: Profile }) {
           onThreads={(threads) => change({ threads })}
         />
       )}
+      {profile.gpu && (
+        <GpuLanes
+          profile={profile}
+          gpu={profile.gpu}
+          colors={colors}
+          width={inner}
+          from={state.from}
+          to={state.to}
+          selected={selected}
+          onTime={(from, to) => change({ from, to })}
+          onSelect={(frame) => change({ selected: frame })}
+        />
+      )}
       {state.heat && <HeatMap profile={profile} colors={colors} width={inner} choice={state} onTime={(from, to) => change({ from, to })} />}
       <Toolbar
         profile={profile}
         state={state}
         hasExact={exactHere}
+        hasGpu={sums.gpu !== null}
         badSearch={badSearch}
         matched={matches ? `${percent(matchedWeight(shownSums, matches), shownSums.all)} in ${plural(ordered.length, "function")}` : ""}
         nSamples={profile.nSamples ? `${plural(sums.nSamples, "sample")}, ${time(sums.all)}` : time(shownSums.all)}
@@ -177,6 +192,7 @@ function Selected({ profile, frame, state, change, row, all }: SelectedProps) {
           {row.exact.raised > 0 && `, ${count(row.exact.raised)} raised`}
         </span>
       )}
+      {row && row.gpu !== null && row.gpu > 0 && <span>{time(row.gpu)} on the GPU</span>}
       {state.view !== "callers" && <button onClick={() => change({ view: "callers", focus: [] })}>callers and callees</button>}
       {hasSource && <button onClick={() => change({ view: "source", file: profile.file(frame) })}>source</button>}
       <button onClick={() => change({ search: `^${escaped(profile.label(frame))}$` })}>find</button>

@@ -1,6 +1,7 @@
 // A profile, as the page's data have it: pyhybrid/exporters/html.py.
 // Times are nanoseconds since the start, weights nanoseconds of the sampling clock.
 import type { Column, Columns, Index } from "./columns";
+import { Gpu, type GpuMeta } from "./gpu";
 import { back, Paths } from "./paths";
 
 export * from "./paths";
@@ -105,6 +106,8 @@ export interface Meta {
   steps: { phases: string[]; median_ns: number; slowest: { number: number; why: string }[] } | null;
   plumbing: boolean;
   import_frame: number;
+  /** None: nothing is known of one. */
+  gpu?: GpuMeta | null;
 }
 
 export const STATES = ["returned", "raised", "partial"];
@@ -173,6 +176,7 @@ export class Profile extends Paths {
   /** From the start to the last thing that is known. */
   readonly end: number;
   readonly hasExact: boolean;
+  readonly gpu: Gpu | null;
 
   constructor(
     readonly meta: Meta,
@@ -216,6 +220,7 @@ export class Profile extends Paths {
     this.hasExact = this.functions.frame.length > 0;
     this.calls = this.readCalls(of);
     this.steps = this.readSteps(of);
+    this.gpu = meta.gpu ? new Gpu(meta.gpu, columns, this.strings) : null;
     const [lines, hits, totals] = [of("line.line"), of("line.hits"), of("line.total")];
     of("line.file").forEach((file, i) => {
       let known = this.counted.get(file);

@@ -5,7 +5,7 @@ import { treeOf, type Frames, type Tree } from "./tree";
 export type Gil = "any" | "held" | "waiting" | "neither";
 /** What import statements run: one box, all frames, left out. */
 export type Imports = "box" | "all" | "out";
-export type Measure = "samples" | "exact";
+export type Measure = "samples" | "exact" | "gpu";
 
 export interface Choice {
   threads: readonly number[]; // none: all
@@ -28,6 +28,8 @@ export interface Weights {
   exact: { calls: Float64Array; total: Float64Array; self: Float64Array } | null;
   /** A function that is drawn narrower than its weight, how much, and what its paths' widths are made of, by node. */
   narrow?: { frame: number; scale: number; total: Float64Array };
+  /** By node, time on the GPU of what was launched; null: it is not known. */
+  gpu: { total: Float64Array; self: Float64Array } | null;
 }
 
 /** Of samples. */
@@ -108,7 +110,7 @@ export class Chooser {
       self[node]! += weight;
       samples[node]! += counts[i]!;
     }
-    return { tree, self, total: tree.inclusive(self), all, samples, nSamples, own, leaves, exact: this.exactOf(choice, tree) };
+    return { tree, self, total: tree.inclusive(self), all, samples, nSamples, own, leaves, exact: this.exactOf(choice, tree), gpu: this.gpuOf(choice, tree) };
   }
 
   threads(choice: Choice): Profile["threads"] {
@@ -119,6 +121,11 @@ export class Chooser {
   private ownFrame(): number {
     for (let frame = 1; frame < this.profile.nFrames; frame++) if (this.profile.isOwn(frame)) return frame;
     return -1;
+  }
+
+  private gpuOf(choice: Choice, tree: Tree): Sums["gpu"] {
+    const self = this.profile.gpu?.own(choice, tree);
+    return self ? { self, total: tree.inclusive(self) } : null;
   }
 
   private exactOf(choice: Choice, tree: Tree): Sums["exact"] {
@@ -146,6 +153,11 @@ export function byExactTime(sums: Sums): Sums {
   const { self } = sums.exact;
   const total = sums.tree.inclusive(self);
   return { ...sums, self, total, all: total[0]! };
+}
+
+/** The same with time on the GPU. */
+export function byGpuTime(sums: Sums): Sums {
+  return sums.gpu ? { ...sums, ...sums.gpu, all: sums.gpu.total[0]! } : sums;
 }
 
 const NARROW = 1 / 8; // of the width, for all imports

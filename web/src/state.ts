@@ -59,7 +59,7 @@ export interface ComparisonState extends Common<(typeof COMPARISON_VIEWS)[number
 export const INITIAL_COMPARISON: ComparisonState = { ...COMMON, view: "flame", width: "after", sort: "own" };
 
 export const IMPORTS: readonly Imports[] = ["box", "all", "out"];
-const SORTS: SortKey[] = ["self", "total", "below", "calls", "exactSelf", "exactTotal", "perCall", "name"];
+const SORTS: SortKey[] = ["self", "total", "below", "calls", "exactSelf", "exactTotal", "perCall", "gpu", "name"];
 
 function oneOf<T extends string>(value: string | null, known: readonly T[], otherwise: T): T {
   return known.includes(value as T) ? (value as T) : otherwise;
@@ -94,7 +94,7 @@ export function fromHash(hash: string, initial: State): State {
   const get = reader(hash);
   return {
     ...common<View>(get, VIEWS, initial.view),
-    measure: oneOf<Measure>(get("measure"), ["samples", "exact"], initial.measure),
+    measure: oneOf<Measure>(get("measure"), ["samples", "exact", "gpu"], initial.measure),
     threads: numbers(get("threads")),
     frames: oneOf<Frames>(get("frames"), ["all", "plumbing", "python", "native"], "all"),
     imports: oneOf<Imports>(get("imports"), IMPORTS, initial.imports),
