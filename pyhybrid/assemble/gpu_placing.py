@@ -20,6 +20,7 @@ from typing import Any
 from pyhybrid.assemble.gpu_trace import GpuTrace, Operator
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.schema import create_table
 from pyhybrid.profile_file.tables import GpuActivity, GpuWait, GpuWindow, GpuWork
 
 MAX_ACTIVITIES = 200_000  # single ones that are kept: the longest; all are in the sums
@@ -45,7 +46,8 @@ class Placed:
     n_in_sums: int = 0
 
     def write(self, database: sqlite3.Connection) -> None:
-        """Into a profile's tables, in the place of what is there.  Raises sqlite3.Error."""
+        """Into a profile's tables, in the place of what is there: a file that an older version
+        wrote has others, or none.  Raises sqlite3.Error."""
         tables: dict[str, list[Any]] = {
             "gpu": self.work,
             "gpu_activity": self.activities,
@@ -53,7 +55,8 @@ class Placed:
             "gpu_window": self.windows,
         }
         for table, rows in tables.items():
-            database.execute(f"DELETE FROM {table}")
+            database.execute(f"DROP TABLE IF EXISTS {table}")
+            database.execute(create_table(table))
             if rows:
                 values = ",".join("?" * len(rows[0]))
                 database.executemany(f"INSERT INTO {table} VALUES ({values})", rows)

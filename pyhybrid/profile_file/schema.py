@@ -12,6 +12,13 @@ def _pragma(name: str) -> int:
     return int(found[1], 0)
 
 
+def create_table(name: str) -> str:
+    """The statement that makes a table."""
+    found = re.search(rf"^CREATE TABLE {name} \(.*?\);", TEXT, re.MULTILINE | re.DOTALL)
+    assert found
+    return found[0]
+
+
 APPLICATION_ID = _pragma("application_id")
 VERSION = _pragma("user_version")
 OLDEST = 3  # that is read: Profile says what it lacks
