@@ -77,7 +77,7 @@ def step_report(
     return StepReport(
         len(steps),
         _figures(found, list(gpu.values())),
-        sum(samples.syncs(s.thread, [(s.begin_ns, s.end_ns)]).total() for s in found.steps),
+        sum(samples.sync_stacks(s.thread, [(s.begin_ns, s.end_ns)]).total() for s in found.steps),
         sum(map(slow_steps.helped_ns, found.steps)),
         found.between_ns,
         found.n_lacking,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.gpu_measures import GPU_MEASURES
 from pyhybrid.views.idle_threads import idle
 from pyhybrid.views.measures import MEASURES, Measured
 from pyhybrid.views.step_measures import STEP_MEASURES
@@ -42,9 +43,8 @@ def findings(profile: Profile) -> list[Finding]:
     measured = Measured(profile)
     found = []
     for rule in _rules():
-        evidence = {**MEASURES, **STEP_MEASURES, "idle_threads": idle}[rule["measure"]](
-            measured, rule
-        )
+        measures = {**MEASURES, **STEP_MEASURES, **GPU_MEASURES, "idle_threads": idle}
+        evidence = measures[rule["measure"]](measured, rule)
         if evidence and _reaches(rule, evidence):
             text = rule["text"].format(**{key: _shown(key, e) for key, e in evidence.items()})
             share = float(evidence.get("share", 0))
@@ -78,7 +78,7 @@ def _shown(key: str, value: Any) -> str:
     """A number of evidence as it stands in a sentence."""
     if key in SHARES:
         return f"{value:.0%}"
-    if key in ("seconds", "cpu", "wall"):
+    if key in ("seconds", "cpu", "wall", "recorded"):
         return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
     if key == "per_call":
         return f"{value:.2g} us"

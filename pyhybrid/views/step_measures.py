@@ -64,22 +64,6 @@ def _matches(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, each) for each in patterns)
 
 
-def syncs(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Of the samples in the steps those that wait for a device, or copy from it."""
-    if not measured.steps:
-        return None
-    samples = StepSamples(measured.profile)
-    weights: Counter[int] = Counter()
-    for step in measured.steps:
-        weights += samples.syncs(step.thread, [(step.begin_ns, step.end_ns)])
-    if not weights:
-        return None
-    all_ns = sum(samples.weight(s.thread, [(s.begin_ns, s.end_ns)]) for s in measured.steps)
-    frame = max(weights, key=weights.__getitem__)
-    function = measured.labels[frame] if frame else "native code"
-    return _of_steps(measured, weights.total(), all_ns, function)
-
-
 def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
     """Of the backward pass what the program's Python functions take that it calls, and which of
     them most; by events."""
@@ -127,6 +111,5 @@ def _is_beside(file: str, engine: str) -> bool:
 
 STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
-    "syncs": syncs,
     "python_in_backward": python_in_backward,
 }

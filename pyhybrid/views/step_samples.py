@@ -43,15 +43,21 @@ class StepSamples:
         among = [frame for frame, weight in weights.items() if weight >= least]
         return max(among, key=lambda each: (self._depth[each], weights[each]), default=0)
 
-    def syncs(self, thread: int, spans: Spans) -> Counter[int]:
-        """Weight where the thread waited for a device, or copied from one (torch.toml), by the
-        function that did; 0: none."""
+    def sync_stacks(self, thread: int, spans: Spans) -> Counter[int]:
+        """Weight where the thread waited for a device, or copied from one (torch.toml), by
+        stack."""
+        return self._in_syncs(self._stacks(thread, spans))
+
+    def sync_stacks_of_run(self) -> Counter[int]:
+        """Of all threads, all the time."""
+        stacks: Counter[int] = Counter()
+        for row in self._profile.sampled:
+            stacks[row.stack] += row.weight_ns
+        return self._in_syncs(stacks)
+
+    def _in_syncs(self, stacks: Counter[int]) -> Counter[int]:
         in_sync, node_of = self._in_sync, self._profile.stacks.node
-        weights: Counter[int] = Counter()
-        for stack, weight in self._stacks(thread, spans).items():
-            if in_sync[node_of[stack]]:
-                weights[(self._path(stack) or [0])[-1]] += weight
-        return weights
+        return Counter({stack: ns for stack, ns in stacks.items() if in_sync[node_of[stack]]})
 
     def weight(self, thread: int, spans: Spans) -> int:
         """Of all samples there."""

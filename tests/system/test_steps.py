@@ -364,7 +364,7 @@ def test_the_slowest_and_why(pyhybrid: Callable[..., Run]) -> None:
     [
         ("loader", "loader", "20 steps is waiting for data, most of it in spin ("),
         ("optimizer", "optimizer", "one parameter after the other (_single_tensor_adam ("),
-        ("syncs", "syncs", "20 steps is .item() or the like, most of it in count_right ("),
+        ("syncs", "syncs", "is .item() or the like, most of it .item() in count_right at "),
         ("hook", "python in backward", "Python that it calls, most of it on_gradient ("),
     ],
 )
