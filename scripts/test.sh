@@ -156,7 +156,7 @@ while read -r tag interpreter <&3; do
     printf '\n=== %s: set-up (%s)\n' "$tag" "$interpreter"
     venv=.venvs/$tag$san
     # shellcheck disable=SC2086  # one word or none
-    tools=$(scripts/venv.sh "$interpreter" "$venv" build test torch $ray)
+    tools=$(scripts/venv.sh "$interpreter" "$venv" build test torch trainers $ray)
     python=$clone/$venv/bin/python
     PATH=$clone/$venv/bin:$tools:$plain_path
     case $what-$as_root-${PYHYBRID_SLICE:-} in # they know nothing of an interpreter

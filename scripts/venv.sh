@@ -44,7 +44,10 @@ cached() { # NAME: sets $env
         [ "$1" != torch ] || say "installing torch for Python $version: about 5 GB on disk, once"
         say "$env"
         make_venv "$env"
-        "$env/bin/python" -m pip install --quiet -r "requirements/$1.txt" >&2
+        alone=
+        [ "$1" != trainers ] || alone=--no-deps # torch is in another list
+        # shellcheck disable=SC2086  # one word or none
+        "$env/bin/python" -m pip install --quiet $alone -r "requirements/$1.txt" >&2
         touch "$env/.complete"
     fi
     exec 9>&-

@@ -63,6 +63,7 @@ def works(*command: str) -> bool:
 # What a test can need: whether it is here, and whether this pass may be without it.
 NEEDS: dict[str, Callable[[], bool]] = {
     "torch": lambda: importlib.util.find_spec("torch") is not None,
+    "trainers": lambda: all(map(importlib.util.find_spec, ("pytorch_lightning", "accelerate"))),
     "tracy": lambda: tracy_support.folder() is not None,
     "adios2": lambda: importlib.util.find_spec("adios2") is not None,
     "nvtx": lambda: importlib.util.find_spec("nvtx") is not None,
