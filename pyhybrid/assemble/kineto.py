@@ -63,7 +63,7 @@ class _Reader:
     def read(self, text: str) -> GpuTrace:
         """All of them."""
         for event in self._events(text):
-            if event.get("ph") == "X":
+            if event.get("ph") == "X" and "dur" in event:
                 self._add(event)
         for correlation, work in self._work:
             launch, replays = self._launches.get(correlation, (None, False))

@@ -13,6 +13,8 @@ from page_support import browse
 from support import TARGETS, made_once
 
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.gpu_measures import GPU_MEASURES
+from pyhybrid.views.measures import Measured
 
 N_STEPS = 5  # of traced_model.py
 US = 1000
@@ -149,6 +151,18 @@ def test_the_page_has_it_by_function_and_in_time(folder: Path, tmp_path: Path) -
     on_gpu = {each["name"]: each["gpu_ns"] for each in shown["functions"]}
     of_all = N_STEPS * sum(map(sum, OWN.values())) + N_REPLAYED
     assert on_gpu["Net [Net]"] == of_all * KERNEL_NS
+
+
+@pytest.mark.needs("torch")
+def test_waits_are_below_what_waited(folder: Path) -> None:
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        (wait,) = profile.gpu_waits
+        assert (wait.name, wait.calls) == ("cudaStreamSynchronize", 1)
+        assert profile.frames[profile.nodes.frame[wait.node]].name == "Linear.forward"
+        found = GPU_MEASURES["syncs"](Measured(profile), {"fewest_steps": 4})
+        assert found is not None
+        assert (found["call"], found["function"]) == (wait.name, "Linear.forward")
+        assert 0 < found["share"] < 1
 
 
 @pytest.mark.needs("torch")

@@ -64,5 +64,7 @@ first = operators[0]
 events += [work(9001, first, "gpu_memcpy")]  # its launch is not there
 events += [launch(9002, first, "cudaGraphLaunch"), work(9002, first), work(9002, first)]
 events += [launch(9003, first, ts=first["ts"] - 3.6e9), work(9003, first, "gpu_memset")]
+waits = launch(9004, first, "cudaStreamSynchronize")
+events += [{**waits, "dur": first["dur"] / 4}]
 with open(sys.argv[1], "w") as file:
     json.dump(trace, file)

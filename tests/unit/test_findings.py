@@ -10,7 +10,7 @@ from example_profile import PID, example, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.profile_file.tables import GIL
+from pyhybrid.profile_file.tables import GIL, GpuActivity, GpuWindow, GpuWork
 from pyhybrid.report.screen import render
 from pyhybrid.report.summary import summarize
 from pyhybrid.spool.layout import GIL_SHIFT
@@ -120,3 +120,31 @@ def test_of_a_few_samples_nothing_is_said(tmp_path: Path) -> None:
 )
 def test_functions_that_spin(library: str, symbol: str, pool: str | None) -> None:
     assert pool_of(library, symbol) == pool
+
+
+@pytest.mark.parametrize(("busy", "found"), [(0.0, True), (0.5, True), (0.9, False), (1.0, False)])
+def test_a_gpu_that_idles(tmp_path: Path, busy: float, found: bool) -> None:
+    """Two of its kernels overlap, and a function holds the GIL all the time."""
+    spool = SpoolWriter(PID)
+    spool.meta(pid=PID)
+    spool.thread(1, PID, "python", "MainThread")
+    spool.code(3, "prepare", "/w.py", 1)
+    stack = spool.stack(python(3, 0))
+    spool.stacks()
+    n, begin_ns, step_ns = 200, 2_000_000_000, 1_000_000
+    spool.samples(1, [stack | GIL_HELD] * n, begin_ns, step_ns)
+    spool.counters(1, n, n)
+    spool.end()
+    end_ns = begin_ns + n * step_ns
+    busy_ns = round(busy * (end_ns - begin_ns))
+    with open_profile(str(spool.save(tmp_path / "x.part")), fake_symbols()) as profile:
+        profile.gpu = [GpuWork(1, 0, 0, "kernel", 0, 7, 2, 2 * busy_ns)]
+        profile.gpu_windows = [GpuWindow(begin_ns, end_ns)]
+        ran = begin_ns, begin_ns + busy_ns, begin_ns
+        profile.gpu_activities = [GpuActivity(1, *ran), GpuActivity(1, *ran)]
+        idle = [each for each in findings(profile) if each.rule == "idle GPU"]
+        assert bool(idle) == found
+        if idle:
+            assert idle[0].share == pytest.approx(1 - busy)
+            assert idle[0].evidence["held"] == 1
+            assert "most samples are in prepare (/w.py:1)" in idle[0].text
