@@ -80,18 +80,19 @@ function costs({ summary: s }: Profile): Fact[] {
 }
 
 /** What shows more of a finding; null: nothing in particular. */
-function lookAt(found: Finding): Partial<State> | null {
+function lookAt(found: Finding, profile: Profile): Partial<State> | null {
   if (found.rule === "gil") return { gil: "waiting" };
   if (found.rule === "imports") return { imports: "all", view: "flame" };
+  if (found.rule === "idle GPU" && profile.gpu) return { from: profile.gpu.begin, to: profile.gpu.end, view: "flame" };
   const name = found.evidence.function ?? found.evidence.module;
   return typeof name === "string" ? { search: name.replace(/ \(.*/, "").replace(/[.*+?^${}()|[\]\\]/g, "\\$&") } : null;
 }
 
-function Findings({ found, change }: { found: Finding[]; change: (patch: Partial<State>) => void }) {
+function Findings({ profile, found, change }: { profile: Profile; found: Finding[]; change: (patch: Partial<State>) => void }) {
   return (
     <ul class="findings" aria-label="What stands out">
       {found.map((each) => {
-        const look = lookAt(each);
+        const look = lookAt(each, profile);
         return (
           <li key={each.rule}>
             <b>{each.text}</b> {look && <button onClick={() => change(look)}>show</button>}
@@ -125,7 +126,7 @@ export function Banner({ profile, change }: { profile: Profile; change: (patch: 
           </div>
         )}
       </dl>
-      {s.findings && s.findings.length > 0 && <Findings found={s.findings} change={change} />}
+      {s.findings && s.findings.length > 0 && <Findings profile={profile} found={s.findings} change={change} />}
       {notes.length > 0 && (
         <ul class="notes">
           {notes.map((note) => (

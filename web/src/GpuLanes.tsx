@@ -5,13 +5,13 @@ import { prepare, type Palette } from "./colors";
 import { percent, plural, time } from "./format";
 import { beside } from "./FlameGraph";
 import type { Activity, Gpu } from "./gpu";
-import { drawAxis } from "./Lanes";
+import { drawAxis, LANE, laneWidths } from "./Lanes";
 import type { Profile } from "./profile";
 
-const LANE = 26;
 const AXIS = 18;
 const FIRST = 6; // lanes that are shown at once
 const BOX = 2; // pixels: what is narrower is part of a bar, as high as the stream was busy
+const LEAST_STEP = 60; // pixels of a step that has its number
 const CHARACTER = 5.6;
 const LONGEST = 240; // characters of a kernel's name
 
@@ -36,8 +36,7 @@ export function GpuLanes(props: GpuLanesProps) {
   const busy = gpu.activities.map((each) => each.reduce((sum, one) => sum + one.end - one.begin, 0));
   const order = busy.map((_, i) => i).sort((a, b) => busy[b]! - busy[a]! || a - b);
   const shown = all ? order : order.slice(0, FIRST);
-  const labels = Math.min(190, props.width * 0.28);
-  const width = Math.max(50, props.width - labels);
+  const [labels, width] = laneWidths(props.width);
   const height = shown.length * LANE + AXIS;
   const from = props.from ?? gpu.begin;
   const to = Math.max(from + 1, props.to ?? gpu.end);
@@ -54,6 +53,7 @@ export function GpuLanes(props: GpuLanesProps) {
       context.fillRect(0, y + LANE - 1.5, width, 0.5);
     });
     drawAxis(context, from, to, width, shown.length * LANE, colors);
+    drawSteps(context, profile, from, to, width, height - AXIS, colors);
     if (drag) {
       context.fillStyle = colors.veil;
       context.fillRect(0, 0, Math.min(...drag), height - AXIS);
@@ -165,6 +165,18 @@ function drawStream(
   for (let column = 0; column < columns; column++) {
     const high = Math.min(1, busy[column]! / perPixel) * tall;
     if (high > 0) context.fillRect(column, y + 2 + tall - Math.max(high, 1), 1, Math.max(high, 1));
+  }
+}
+
+/** Where steps of a training begin. */
+function drawSteps(context: CanvasRenderingContext2D, profile: Profile, from: number, to: number, width: number, height: number, colors: Palette): void {
+  context.fillStyle = colors.axis;
+  context.textBaseline = "top";
+  for (const { begin, duration, number } of profile.steps) {
+    if (begin < from || begin > to) continue;
+    const x = ((begin - from) / (to - from)) * width;
+    for (let y = 0; y < height; y += 4) context.fillRect(x, y, 1, 2);
+    if ((duration / (to - from)) * width >= LEAST_STEP) context.fillText(`step ${number}`, x + 3, 0);
   }
 }
 

@@ -120,7 +120,7 @@ function App({ profile }: { profile: Profile }) {
         hasGpu={sums.gpu !== null}
         badSearch={badSearch}
         matched={matches ? `${percent(matchedWeight(shownSums, matches), shownSums.all)} in ${plural(ordered.length, "function")}` : ""}
-        nSamples={profile.nSamples ? `${plural(sums.nSamples, "sample")}, ${time(sums.all)}` : time(shownSums.all)}
+        nSamples={state.measure === "gpu" ? `${time(shownSums.all)} on the GPU` : profile.nSamples ? `${plural(sums.nSamples, "sample")}, ${time(sums.all)}` : time(shownSums.all)}
         change={change}
       />
       <main>
