@@ -177,6 +177,10 @@ static bool push_unseen(struct exact *x, struct exact_thread *t, const frame_t *
         /* Its end is not seen: the turns of those below end with what it calls. */
         if (resumed && t->depth > 1 && s[-1].flags & EXACT_LINKED)
             s->flags |= EXACT_LINKED;
+        if (resumed && regions_mine)
+            region_resume(x, t, f);
+        else
+            region_seed(x, t, f, false);
         return true;
     }
     if (turns_are_noted(x, s->node))
@@ -351,9 +355,9 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
             s->since = exact_ticks(x);
             if (!LIKELY(!turns_are_noted(x, s->node)))
                 turns_begin(x, t, s, is_call);
-            if (!is_call && regions_mine)
-                region_resume(x, t, f);
         }
+        if (s && !is_call && regions_mine)
+            region_resume(x, t, f);
     }
     shadow_leave();
     return true;

@@ -136,6 +136,67 @@ def test_a_region_that_a_helper_entered(pyhybrid: Callable[..., Run], mode: str)
     assert not [names for names in inside if {"within", "burn"} & {*names}]
 
 
+LEFT_OUT = """
+import types
+from pyhybrid import region
+
+@types.coroutine
+def wait():
+    yield
+
+def child(): pass
+
+async def deep():
+    child()
+    await wait()
+    child()
+
+async def left_out():
+    with region("whole"):
+        await deep()
+        child()
+        await deep()
+
+async def around():
+    await left_out()
+
+def main():
+    turns = around()
+    for turn in range(2):
+        turns.send(None)
+        child()
+    try:
+        turns.send(None)
+    except StopIteration:
+        child()
+
+main()
+"""
+
+
+@pytest.mark.version
+@pytest.mark.parametrize("outermost", ["left_out", "around"])
+def test_a_function_that_is_left_out_goes_on_within_its_regions(
+    pyhybrid: Callable[..., Run], outermost: str
+) -> None:
+    script = LEFT_OUT.replace("turns = around()", f"turns = {outermost}()")
+    run = pyhybrid("--mode", "trace", "--exclude", "left_out", "-c", script)
+    profile = run.profile()
+    check_exact(profile)
+    calls: Counter[tuple[bool, str]] = Counter()
+    for row in profile.exact:
+        names = []
+        node = row.node
+        while node:
+            names.append(profile.frames[profile.nodes.frame[node]].name)
+            node = profile.nodes.parent[node]
+        calls["whole" in names, names[0]] += row.calls
+    assert calls[True, "child"] == 5
+    assert calls[False, "child"] == 3
+    assert (calls[True, "deep"], calls[False, "deep"]) == (2, 0)
+    assert (calls[True, "wait"], calls[True, "whole"]) == (2, 1)
+
+
 def test_api(tmp_path: object) -> None:
     script = """
 import contextlib, gc, sys, threading
