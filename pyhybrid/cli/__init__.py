@@ -27,6 +27,7 @@ SUBCOMMANDS = {
     "compare-cprofile": "compare",
     "config": "config",
     "import": "importing",
+    "merge": "merge",
     "probes": "probes",
 }
 

@@ -60,7 +60,7 @@ class _Trace:
     """The events of a profile."""
 
     def __init__(self, profile: Profile) -> None:
-        self._profile, self._pid = profile, profile.process.pid
+        self._profile = profile
         start_ns, unix_ns = profile.process.start_ns or 0, profile.meta.get("start_unix_ns", 0)
         self.base_ns = unix_ns - unix_ns % QUARTER_NS
         self._shift_ns = unix_ns - start_ns - self.base_ns
@@ -68,17 +68,19 @@ class _Trace:
 
     def events(self) -> Iterator[str]:
         """One by one."""
-        yield self._name("process_name", 0, title(self._profile))
-        for thread in self._profile.threads.values():
-            yield self._name("thread_name", thread.tid, encodable(thread.name))
+        for process in self._profile.processes.values():
+            yield self._name("process_name", process.pid, 0, title(self._profile))
+        for number, thread in self._profile.threads.items():
+            pid = self._profile.pid_of(number)
+            yield self._name("thread_name", pid, thread.tid, encodable(thread.name))
         yield from self._calls()
         use: defaultdict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for thread, chunks in groupby(self._profile.timeline(), lambda chunk: chunk.thread):
             yield from self._samples(thread, chunks, use)
         yield from self._counters(use)
 
-    def _name(self, what: str, tid: int, name: str) -> str:
-        event = {"ph": "M", "name": what, "pid": self._pid, "tid": tid, "args": {"name": name}}
+    def _name(self, what: str, pid: int, tid: int, name: str) -> str:
+        event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
         return json.dumps(event)
 
     def _calls(self) -> Iterator[str]:
@@ -92,7 +94,8 @@ class _Trace:
             yield events.begin(edge, us) if begins else events.end(edge, us)
             resident = usage and (usage.resident_begin if begins else usage.resident_end)
             if resident is not None:
-                yield self._counter("resident memory", us, {"bytes": resident})
+                pid = self._profile.pid_of(edge.thread)
+                yield self._counter("resident memory", pid, us, {"bytes": resident})
 
     def _samples(
         self, thread: int, chunks: Iterator[Chunk], use: defaultdict[int, dict[str, int]]
@@ -101,7 +104,13 @@ class _Trace:
         profile, row = self._profile, self._profile.threads[thread]
         of_stack = take(FoldedTree.of(profile).of_node, array("I", profile.stacks.node))
         nodes, last_us, period_ns = Nodes(profile), None, profile.period_ns
-        head = {"ph": "P", "cat": SAMPLES, "id": hex(thread), "pid": self._pid, "tid": row.tid}
+        head = {
+            "ph": "P",
+            "cat": SAMPLES,
+            "id": hex(thread),
+            "pid": profile.pid_of(thread),
+            "tid": row.tid,
+        }
         label = encodable(f"{row.name} ({row.tid})")
         for chunk in chunks:
             at_us = [(at_ns + self._shift_ns) // 1000 for at_ns in times(chunk)]
@@ -126,8 +135,9 @@ class _Trace:
         for at in sorted(bins):
             of_bin = use.get(at, {})
             values = {label: round(of_bin.get(label, 0) / BIN_NS, 3) for label in labels}
-            yield self._counter("CPU", microseconds(at * BIN_NS), values)
+            pid = self._profile.process.pid
+            yield self._counter("CPU", pid, microseconds(at * BIN_NS), values)
 
-    def _counter(self, name: str, us: str, values: dict[str, float]) -> str:
-        event = {"ph": "C", "name": name, "pid": self._pid, "tid": 0, "args": values}
+    def _counter(self, name: str, pid: int, us: str, values: dict[str, float]) -> str:
+        event = {"ph": "C", "name": name, "pid": pid, "tid": 0, "args": values}
         return f'{json.dumps(event)[:-1]}, "ts": {us}}}'

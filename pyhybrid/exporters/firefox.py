@@ -127,7 +127,7 @@ class _Thread:
             if call.attributes:
                 data["attributes"] = encodable(call.attributes)
             self._mark(function, call.begin_ns, call.end_ns, REGION, data)
-        pid, name = self._profile.process.pid, encodable(self._row.name)
+        pid, name = self._profile.pid_of(self._row.id), encodable(self._row.name)
         return {
             "processType": "default",
             "processName": title(self._profile),

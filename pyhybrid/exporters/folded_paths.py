@@ -26,7 +26,7 @@ class FoldedPaths:
     def __init__(self, profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> None:
         """`labels` by frame id."""
         self._tree = tree
-        self._threads = {t.id: t.name.translate(SEPARATORS) for t in profile.threads.values()}
+        self._threads = {t: profile.thread_name(t).translate(SEPARATORS) for t in profile.threads}
         self._names = {frame: label.translate(SEPARATORS) for frame, label in labels.items()}
 
     def whole(self, weights: Weights) -> Counter[str]:

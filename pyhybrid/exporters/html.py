@@ -93,7 +93,7 @@ def _threads(profile: Profile, n_samples: list[int], n_exact: list[int]) -> list
         lost[loss.thread] += loss.samples
     return [
         {
-            "name": thread.name,
+            "name": profile.thread_name(thread.id),
             "tid": thread.tid,
             "samples": samples,
             "exact": exact,

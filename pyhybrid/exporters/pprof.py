@@ -122,7 +122,7 @@ class _Parts:
         key = (thread, gil, waits)
         if key not in self._labels:
             row = self._profile.threads[thread]
-            texts = {"thread": encodable(row.name), "gil": gil}
+            texts = {"thread": encodable(self._profile.thread_name(thread)), "gil": gil}
             if gil and self._profile.meta.get("clock") == "wall":
                 texts["state"] = "off CPU" if waits else "on CPU"
             self._labels[key] = b"".join(

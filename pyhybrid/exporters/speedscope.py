@@ -45,7 +45,7 @@ class Speedscope(Exporter):
             row = profile.threads[thread]
             view = {
                 "type": "sampled",
-                "name": encodable(f"{row.name} ({row.tid})"),
+                "name": encodable(f"{profile.thread_name(thread)} ({row.tid})"),
                 "unit": "nanoseconds",
                 "startValue": 0,
                 "endValue": sum(weights),

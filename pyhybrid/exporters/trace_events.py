@@ -69,7 +69,7 @@ class CallEvents:
             head = {
                 "name": self._names[frame.id].name if frame.kind != "region" else frame.name,
                 "cat": self._module(frame),
-                "pid": self._profile.process.pid,
+                "pid": self._profile.pid_of(thread),
                 "tid": self._profile.threads[thread].tid,
             }
             self._heads[key] = json.dumps(head)[:-1] + ", "

@@ -156,22 +156,37 @@ class Profile:
             return int(self.meta.get("period_ns", 0)) or self._damaged("no period")
 
     @_table
+    def processes(self) -> dict[int, Process]:
+        """The processes by id: one, unless the file was merged of several."""
+        processes = {}
+        for number, pid, executable, argv, *rest in self.query("SELECT * FROM process ORDER BY id"):
+            row = Process(number, pid, executable, self._json(argv or "[]"), *rest)
+            processes[number] = row
+        return processes or self._damaged("no process")
+
+    @_table
     def process(self) -> Process:
-        """The one process of the file."""
-        rows = self.query("SELECT * FROM process ORDER BY id")
-        if not rows:
-            self._damaged("no process")
-        number, pid, executable, argv, *rest = rows[0]
-        return Process(number, pid, executable, self._json(argv or "[]"), *rest)
+        """The process; where there are several the first, with the times and sums of all."""
+        first, *others = self.processes.values()
+        return first.with_(others) if others else first
 
     @_table
     def threads(self) -> dict[int, Thread]:
         """The threads by id, in the order in which they were seen."""
         threads = {}
         for row in self.query("SELECT * FROM thread ORDER BY id"):
-            columns: list[Any] = [row[0], *row[2:-1], self._json(row[-1])]
+            columns: list[Any] = [row[0], *row[2:-1], self._json(row[-1]), row[1]]
             threads[row[0]] = Thread(*columns)
         return threads
+
+    def pid_of(self, thread: int) -> int:
+        """The process that this thread is of."""
+        return self.processes[self.threads[thread].process].pid
+
+    def thread_name(self, thread: int) -> str:
+        """Its name, with its process where there are several."""
+        name = self.threads[thread].name
+        return name if len(self.processes) == 1 else f"{name} of {self.pid_of(thread)}"
 
     @_table
     def losses(self) -> list[Loss]:

@@ -36,6 +36,11 @@ CREATE TABLE process (
     start_ns INTEGER, end_ns INTEGER, -- end_ns NULL: it was killed
     cpu_ns INTEGER, n_forked INTEGER, n_spawned INTEGER);
 
+-- Where the file is of several processes (`pyhybrid merge`): what each said of itself that `meta` does not say of all.
+CREATE TABLE process_meta (
+    process INTEGER NOT NULL REFERENCES process, key TEXT NOT NULL, value TEXT NOT NULL, -- value: JSON
+    PRIMARY KEY (process, key)) WITHOUT ROWID;
+
 CREATE TABLE thread (
     id INTEGER PRIMARY KEY, process INTEGER NOT NULL REFERENCES process,
     tid INTEGER NOT NULL, name TEXT NOT NULL, comm TEXT NOT NULL, -- name: threading's, else comm

@@ -5,7 +5,8 @@ unless a field says otherwise.
 """
 
 from array import array
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyhybrid.spool.layout import GIL_SHIFT, STACK_MASK, WAITS
@@ -17,7 +18,7 @@ GIL = ("neither", "held", "waiting", "neither")  # what a thread has to do with 
 
 @dataclass(slots=True)
 class Process:
-    """The profiled process; `end_ns` None: it was killed, and so is what only the end tells."""
+    """A profiled process; `end_ns` None: it was killed, and so is what only the end tells."""
 
     id: int
     pid: int
@@ -28,6 +29,25 @@ class Process:
     cpu_ns: int | None
     n_forked: int | None
     n_spawned: int | None
+
+    def with_(self, others: "Sequence[Process]") -> "Process":
+        """This one, from the first's begin to the last's end; of sums those that are known."""
+        all_of_them = (self, *others)
+        begins = [each.start_ns for each in all_of_them if each.start_ns is not None]
+        ends = [each.end_ns for each in all_of_them if each.end_ns is not None]
+
+        def total(name: str) -> int | None:
+            known = [n for each in all_of_them if (n := getattr(each, name)) is not None]
+            return sum(known) if known else None
+
+        return replace(
+            self,
+            start_ns=min(begins, default=None),
+            end_ns=max(ends) if len(ends) == len(all_of_them) else None,
+            cpu_ns=total("cpu_ns"),
+            n_forked=total("n_forked"),
+            n_spawned=total("n_spawned"),
+        )
 
 
 @dataclass(slots=True)
@@ -51,6 +71,7 @@ class Thread:
     recorded_weight_ns: int
     missed_weight_ns: int
     handler_ns: list[int]
+    process: int
 
 
 @dataclass(slots=True)

@@ -61,16 +61,22 @@ class _Rows:
         self._profile = profile
         meta = profile.meta
         self._unix_ns = int(meta.get("start_unix_ns", 0)) - int(meta.get("start_ns", 0))
-        process = profile.process
-        main = [each.comm for each in profile.threads.values() if each.tid == process.pid]
-        self._process_name = main[0] if main else os.path.basename(process.executable or "")
+        self._names = {
+            process.pid: os.path.basename(process.executable or "")
+            for process in profile.processes.values()
+        } | {
+            row.tid: row.comm
+            for row in profile.threads.values()
+            if profile.pid_of(row.id) == row.tid
+        }
 
     def of(self, call: Call) -> dict[str, Any]:
         used = self._profile.usage.get(call.id, Usage(call.id, *[None] * 12))
         elapsed_ns = call.end_ns - call.begin_ns
+        pid = self._profile.pid_of(call.thread)
         share = None if used.cpu_ns is None else 100 * used.cpu_ns / max(elapsed_ns, 1)
         return {
-            "name": self._process_name,
+            "name": self._names[pid],
             "cpu_start": _scaled(used.cpu_begin_ns, 1e9),
             "time_start": (self._unix_ns + call.begin_ns) / 1e9,
             "time_end": (self._unix_ns + call.end_ns) / 1e9,
@@ -78,8 +84,8 @@ class _Rows:
             "cpu_end": _scaled(used.cpu_end_ns, 1e9),
             "cpu_usage": share,
             "mem_usage": _scaled(used.resident_end, 1e3),
-            "pid": self._profile.process.pid,
-            "process_name": self._process_name,
+            "pid": pid,
+            "process_name": self._names[pid],
             "thread": self._profile.threads[call.thread].tid,
             "thread_name": self._profile.threads[call.thread].name,
             "serial": call.id,
@@ -160,7 +166,7 @@ def _slowest(profile: Profile, function: KeptFunction, n: int) -> Iterator[str]:
         used = profile.usage.get(call.id)
         text = f"{short_time(call.end_ns - call.begin_ns):>20}"
         text += f" at {(call.begin_ns - start_ns) / 1e9:.6f} s"
-        text += f" on {profile.threads[call.thread].name}, {call.state}"
+        text += f" on {profile.thread_name(call.thread)}, {call.state}"
         if call.busy_ns != call.end_ns - call.begin_ns:
             text += f", ran for {short_time(call.busy_ns)}"
         if used and used.cpu_ns is not None:

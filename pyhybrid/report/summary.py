@@ -191,6 +191,10 @@ def summarize(
     if decorated := meta.get("decorated"):
         more = f" and {len(decorated) - 5} more" if len(decorated) > 5 else ""
         views.append(f"only while decorated functions ran: {', '.join(decorated[:5])}{more}")
+    if len(profile.processes) > 1:
+        pids = sorted({each.pid for each in profile.processes.values()})
+        few = ", ".join(map(str, pids[:5])) + (", ..." if len(pids) > 5 else "")
+        views.append(f"of {len(profile.processes)} processes: {few}")
     if left_out:
         views.append(f"{left_out:,} functions below {short_time(min_time_ns)} are left out")
     return Summary(

@@ -176,7 +176,7 @@ def _write(profile: Profile, file: BinaryIO, images: Images, samples: _Samples) 
 
 def _side_records(profile: Profile, images: Images) -> Iterator[Record]:
     """The kernel, the threads, and all that is mapped."""
-    pid = profile.process.pid
+    pids = sorted({process.pid for process in profile.processes.values()})
     yield 0, form.kernel_map(*images.kernel_text)
     yield from _threads(profile)
     moved = _overlapping(list(profile.modules.values()))
@@ -187,16 +187,18 @@ def _side_records(profile: Profile, images: Images) -> Iterator[Record]:
         for start, size, file_offset, flags in module.segments:
             if flags & PF_X:
                 identity = (module.path, build_id, time_ns)
-                yield time_ns, form.mmap2(pid, start, size, file_offset, *identity)
+                for pid in pids:
+                    yield time_ns, form.mmap2(pid, start, size, file_offset, *identity)
     for mapping in images.anonymous:
-        yield 0, form.mmap2(pid, *mapping)
+        for pid in pids:
+            yield 0, form.mmap2(pid, *mapping)
 
 
 def _threads(profile: Profile) -> Iterator[Record]:
     """Begins and names of threads; those that got a number again begin when they were seen."""
-    pid = profile.process.pid
     seen: set[int] = set()
     for thread in _by_begin(profile):
+        pid = profile.pid_of(thread.id)
         begin_ns = _begin_ns(thread) if thread.tid in seen else 0
         seen.add(thread.tid)
         if thread.tid != pid:

@@ -48,11 +48,11 @@ def in_rounds(batches: Iterable[tuple[int, list[Record]]], first: list[Record]) 
 
 def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, list[Record]]]:
     """Every sample, in batches."""
-    pid, pack = profile.process.pid, form.pack_sample
+    pack = form.pack_sample
     of_stack = {stack: chains.of(stack) for stack in sorted(profile.sampled_stacks)}
     period_ns = profile.period_ns
     for chunk in sorted(profile.timeline(), key=lambda chunk: chunk.first_ns):
-        tid = profile.threads[chunk.thread].tid
+        pid, tid = profile.pid_of(chunk.thread), profile.threads[chunk.thread].tid
         records: list[Record] = []
         for place, time_ns, cpu, periods in zip(
             chunk.place, times(chunk), _cpus(chunk), periods_of(chunk), strict=True
@@ -67,9 +67,8 @@ def summed_samples(
     profile: Profile, chains: "Chains", rows: Iterable[Summed], time_ns: int | None
 ) -> Iterator[Record]:
     """One sample for each of `rows`, at `time_ns` (None: when the thread was seen last)."""
-    pid = profile.process.pid
     for row in rows:
-        thread = profile.threads[row.thread]
+        pid, thread = profile.pid_of(row.thread), profile.threads[row.thread]
         at_ns = time_ns or thread.last_ns or thread.start_ns
         constants, chain = chains.of(row.row, row.frames)
         sample = form.pack_sample(*constants, pid, thread.tid, at_ns, 0, 0, row.weight_ns)

@@ -1,0 +1,36 @@
+"""`pyhybrid merge`: the profiles of several processes as one."""
+
+import argparse
+import os
+
+from pyhybrid.assemble.merge import merge
+from pyhybrid.capture.output_lock import PROFILE, check_folder
+from pyhybrid.errors import UsageError
+from pyhybrid.exporters.atomic_file import replacing
+from pyhybrid.terminal_text import say
+
+
+class Merge:
+    """Makes one profile of several, which were measured alike: functions and call paths are shared,
+    figures add up.  Reports and exports are of all processes then.
+    """
+
+    name = "merge"
+    help = "make one profile of several"
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("files", nargs="+", help="profiles, or what killed runs left (.part)")
+        parser.add_argument("-o", "--output", required=True, help="the profile to write")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Write it; returns the exit code.  Raises PyhybridError."""
+        if len(args.files) < 2:
+            raise UsageError("merge: there is nothing to merge: name several profiles")
+        prefix = args.output.removesuffix(PROFILE)
+        output = prefix + PROFILE
+        check_folder(os.path.abspath(prefix))
+        with replacing(output) as temporary:
+            merge(args.files, temporary)
+        say(f"{output}: {len(args.files)} profiles")
+        return 0

@@ -1,0 +1,174 @@
+"""`pyhybrid merge`, of real runs: nothing of what they measured is missing, and it adds up."""
+
+from __future__ import annotations
+
+import pstats
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support import check_invariants, environment
+
+from pyhybrid.profile_file.profile import Profile
+
+PROGRAM = """
+import re, sys, threading
+from pyhybrid import region
+
+def leaf(n): return sum(range(n))
+
+def generator(n):
+    for i in range(n): yield leaf(i)
+
+class Model:
+    def forward(self, n):
+        with region("step", n=n): return list(generator(n))
+
+def work(n):
+    for i in range(n): Model().forward(i)
+    try: raise ValueError
+    except ValueError: return re.compile("a" * n)
+
+def only_first(): leaf(1)
+def only_second(): leaf(2)
+
+threads = [threading.Thread(target=work, args=(20,)) for _ in range(2)]
+for thread in threads: thread.start()
+work(int(sys.argv[1]))
+for thread in threads: thread.join()
+only_first() if sys.argv[1] == "30" else only_second()
+"""
+OPTIONS = (
+    *(
+        "--keep",
+        "Model.forward",
+        "--keep",
+        "generator",
+        "--usage",
+        "cpu,memory",
+        "--events",
+        "--c-calls",
+    ),
+    *("--lines", "--include", "__main__", "--args", "Model.forward", "-q"),
+)
+SHARED = {"module", "segment", "frame", "node", "stack", "meta", "code", "c_function"}
+
+
+def command(folder: Path, *words: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pyhybrid", *map(str, words)],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("merge")
+    (folder / "program.py").write_text(PROGRAM)
+    for name, n in (("a", 30), ("b", 40)):
+        command(folder, *OPTIONS, "-o", name, "--format", "pstats", "program.py", n)
+    command(folder, "merge", "a.pyhybrid", "b.pyhybrid", "-o", "all")
+    return folder
+
+
+@pytest.fixture
+def profiles(folder: Path) -> Iterator[list[Profile]]:
+    """Of both, and the merged one."""
+    with ExitStack() as stack:
+        names = ("a", "b", "all")
+        yield [stack.enter_context(Profile.open(f"{folder}/{name}.pyhybrid")) for name in names]
+
+
+def test_no_row_is_missing(profiles: list[Profile]) -> None:
+    a, b, whole = profiles
+    check_invariants(whole)
+    tables = {name for (name,) in whole.query("SELECT name FROM sqlite_schema WHERE type='table'")}
+    for table in tables - SHARED - {"process_meta"}:
+        n = [p.query(f"SELECT count(*) FROM {table}")[0][0] for p in (a, b, whole)]
+        assert n[2] == n[0] + n[1], table
+    for used in ("exact", "call", "usage", "turn", "line", "call_time", "event_log"):
+        assert whole.query(f"SELECT 1 FROM {used}"), used
+
+
+def test_functions_add_up(folder: Path, profiles: list[Profile]) -> None:
+    columns = ("calls", "resumes", "raised", "seeded", "total_ns", "self_ns")
+    found: list[Counter[tuple[object, ...]]] = []
+    for profile in profiles:
+        figures: Counter[tuple[object, ...]] = Counter()
+        for row in profile.exact:
+            frame = profile.frames[profile.nodes.frame[row.node]]
+            for name in columns:
+                key = frame.kind, frame.name, frame.file, frame.address, name
+                figures[key] += getattr(row, name)
+        found.append(figures)
+    assert found[2] == found[0] + found[1]
+    named = {key[1:3] for key in found[2]}
+    assert {("only_first", f"{folder}/program.py"), ("only_second", f"{folder}/program.py")} < named
+
+
+def test_lines_add_up(profiles: list[Profile]) -> None:
+    found: list[Counter[tuple[object, ...]]] = []
+    for profile in profiles:
+        sql = "SELECT name, file, line, hits, total_ns FROM hot_line"
+        figures: Counter[tuple[object, ...]] = Counter()
+        for name, file, line, hits, total_ns in profile.query(sql):
+            figures[name, file, line, "hits"] += hits
+            figures[name, file, line, "ns"] += total_ns
+        found.append(figures)
+    assert found[2] == found[0] + found[1]
+
+
+def test_single_calls_are_the_same(profiles: list[Profile]) -> None:
+    def calls(profile: Profile) -> Counter[tuple[object, ...]]:
+        told = {call.id: call for call in profile.calls}
+        return Counter(
+            (
+                profile.frames[profile.nodes.frame[call.node]].name,
+                *(call.begin_ns, call.end_ns, call.busy_ns, call.state, call.attributes),
+                told[call.parent].begin_ns if call.parent else None,
+                profile.pid_of(call.thread),
+                *profile.usage[call.id][1:],
+            )
+            for call in profile.calls
+        )
+
+    a, b, whole = map(calls, profiles)
+    assert whole == a + b
+
+
+def test_events_are_the_same(profiles: list[Profile]) -> None:
+    def events(profile: Profile) -> Counter[tuple[object, ...]]:
+        return Counter(
+            (
+                *(profile.threads[event.thread].tid, event.time_ns, event.kind),
+                profile.frames[profile.nodes.frame[event.node]].name,
+            )
+            for event in profile.events()
+        )
+
+    a, b, whole = map(events, profiles)
+    assert whole == a + b
+
+
+def test_reports_are_of_all(folder: Path) -> None:
+    command(folder, "export", "-f", "pstats", "all.pyhybrid")
+    a, b, whole = (pstats.Stats(f"{folder}/{name}.pstats").stats for name in ("a", "b", "all"))  # type: ignore[attr-defined]
+    assert whole.keys() == a.keys() | b.keys()
+    for function, (_, calls, *_) in whole.items():
+        parts = [each[function][1] for each in (a, b) if function in each]
+        assert calls == sum(parts), function
+    said = command(folder, "report", "all.pyhybrid")
+    assert "of 2 processes: " in said
+    for view, shown in (("--tree", "work"), ("--lines", "leaf"), ("--calls", "Model.forward")):
+        assert shown in command(folder, "report", view, "all.pyhybrid")

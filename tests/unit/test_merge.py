@@ -1,0 +1,181 @@
+"""Merged profiles: what is shared is one, and sums are those of the parts, to the last digit."""
+
+import argparse
+import sqlite3
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from example_profile import PATHS, PID, PYTHON, TORCH, example, fake_symbols
+from spool_writer import SpoolWriter, native, python
+
+from pyhybrid.assemble.merge import merge
+from pyhybrid.assemble.opening import open_profile
+from pyhybrid.cli.finish import export, finish
+from pyhybrid.cli.merge import Merge
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.exporters import EXPORTERS
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame, stack_of
+
+OF_CALLS = ("pstats", "callgrind", "pfw", "lttng")  # of which there are none
+OTHER = 30  # a library that only the other process has, where the first one has its interpreter
+
+
+def other() -> SpoolWriter:
+    """Another process: a library of the first's elsewhere, one of its own, one function shared."""
+    spool = SpoolWriter(PID + 1)
+    spool.meta(pid=PID + 1)
+    spool.module(TORCH, PATHS[TORCH], 0x7F2000000000, build_id=b"\x02" * 20)
+    spool.module(OTHER, "/usr/lib/libother.so", 0x7F0000000000, build_id=b"\x03" * 20)
+    spool.code(1, "<module>", "/home/me/workload.py", 1, table=b"\xd7\x00\x00\xe7\x00\x00")
+    spool.code(2, "main.<locals>.step", "/home/me/workload.py", 10, first_traceable=2)
+    spool.thread(1, PID + 1, "python", "MainThread")
+    step = [python(1, 9), python(2, 6)]
+    stacks = [spool.stack(*step, native(TORCH, 0x1010)), spool.stack(*step, native(OTHER, 0x40))]
+    spool.stacks()
+    spool.samples(1, [*stacks, stacks[0]])
+    spool.counters(1, 3, 3, cpu_ns=3_000_000)
+    spool.end()
+    return spool
+
+
+def finished(spool: SpoolWriter, folder: Path, name: str) -> str:
+    return finish(spool.save(folder / f"{name}.part"), str(folder / name), fake_symbols())
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[str]:
+    return [finished(example(), tmp_path, "a"), finished(other(), tmp_path, "b")]
+
+
+def what(profile: Profile, frame: Frame) -> tuple[object, ...]:
+    module = profile.modules[frame.module].path if frame.module else None
+    return frame.kind, frame.name, frame.file, frame.line, module, frame.address
+
+
+def paths(profile: Profile) -> list[tuple[object, ...]]:
+    """Of each node."""
+    found: list[tuple[object, ...]] = [()]
+    nodes = profile.nodes
+    for parent, frame in zip(nodes.parent[1:], nodes.frame[1:], strict=True):
+        found.append((*found[parent], what(profile, profile.frames[frame])))
+    return found
+
+
+def sums(*profiles: Profile) -> Counter[tuple[object, ...]]:
+    found: Counter[tuple[object, ...]] = Counter()
+    for profile in profiles:
+        path = paths(profile)
+        for row in profile.sampled:
+            key = path[profile.stacks.node[row.stack]], row.gil, row.waits
+            found[*key, "samples"] += row.samples
+            found[*key, "weight_ns"] += row.weight_ns
+        for chunk in profile.timeline():
+            for place in chunk.place:
+                found[path[profile.stacks.node[stack_of(place)]], "timeline"] += 1
+    return found
+
+
+def test_sums_are_those_of_the_parts(parts: list[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "all.pyhybrid")
+    merge(parts, path)
+    with Profile.open(parts[0]) as a, Profile.open(parts[1]) as b, Profile.open(path) as whole:
+        assert sums(whole) == sums(a, b)
+        assert len(whole.threads) == len(a.threads) + len(b.threads)
+        assert [row.pid for row in whole.processes.values()] == [PID, PID + 1]
+        assert whole.process.cpu_ns == sum(p.process.cpu_ns or 0 for p in (a, b))
+        assert {whole.pid_of(thread) for thread in whole.threads} == {PID, PID + 1}
+        names = Counter(what(whole, frame) for frame in whole.frames.values())
+        assert set(names.values()) == {1}
+        assert names.keys() == {what(p, frame) for p in (a, b) for frame in p.frames.values()}
+
+
+def test_addresses_lie_in_their_modules(parts: list[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "all.pyhybrid")
+    merge(parts, path)
+    with Profile.open(path) as whole:
+        spans = sorted(
+            (start, start + size, module.id)
+            for module in whole.modules.values()
+            for start, size, *_ in module.segments
+        )
+        assert all(this[1] <= after[0] for this, after in pairwise(spans))
+        stacks, seen = whole.stacks, set()
+        for node, address in zip(stacks.node[1:], stacks.address[1:], strict=True):
+            frame = whole.frames[whole.nodes.frame[node]]
+            if frame.module and address is not None:
+                (of,) = (each for start, end, each in spans if start <= address < end)
+                assert of == frame.module
+                seen.add(whole.modules[of].path)
+        assert {PATHS[PYTHON], PATHS[TORCH], "/usr/lib/libother.so"} <= seen
+
+
+def test_merging_what_was_merged(parts: list[str], tmp_path: Path) -> None:
+    at_once, by_steps, two = (str(tmp_path / f"{n}.pyhybrid") for n in ("1", "2", "3"))
+    third = finished(example(), tmp_path, "c")
+    merge([*parts, third], at_once)
+    merge(parts, two)
+    merge([two, third], by_steps)
+    dumps = []
+    for path in (at_once, by_steps):
+        with sqlite3.connect(path) as database:
+            dumps.append(list(database.iterdump()))
+        database.close()
+    assert dumps[0] == dumps[1]
+
+
+def test_what_a_killed_run_left(parts: list[str], tmp_path: Path) -> None:
+    killed = example(end=False).save(tmp_path / "killed.part")
+    path = str(tmp_path / "all.pyhybrid")
+    merge([parts[1], killed], path)
+    with Profile.open(path) as whole, open_profile(killed) as part:
+        assert not whole.meta["complete"]
+        assert whole.process.end_ns is None
+        assert whole.process.start_ns == part.process.start_ns
+        told = whole.query("SELECT process, value FROM process_meta WHERE key = 'complete'")
+        assert told == [(1, "true")]  # which the file is not
+
+
+def test_all_exports(parts: list[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "all.pyhybrid")
+    merge(parts, path)
+    formats = [name for name in EXPORTERS if name not in OF_CALLS]
+    assert not export(path, str(tmp_path / "all"), formats, summary=False)
+    folded = (tmp_path / "all.folded").read_text()
+    assert f"MainThread of {PID};" in folded
+    assert f"MainThread of {PID + 1};" in folded
+
+
+@pytest.mark.parametrize(
+    "change", [{"hz": 99, "period_ns": 10_101_010}, {"clock": "wall"}, {"mode": "trace"}]
+)
+def test_what_was_measured_otherwise(tmp_path: Path, change: dict[str, object]) -> None:
+    spool = other()
+    spool.meta(pid=PID + 1, **change)
+    parts = [finished(example(), tmp_path, "a"), finished(spool, tmp_path, "b")]
+    with pytest.raises(PyhybridError, match=r"b\.pyhybrid: measured with another --"):
+        merge(parts, str(tmp_path / "all.pyhybrid"))
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    Merge().prepare_parser(parser)
+    return Merge().run(parser.parse_args(arguments))
+
+
+def test_the_command(parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("x", "x.pyhybrid"):
+        assert run(*parts, "-o", str(tmp_path / name)) == 0
+        assert capsys.readouterr().err == f"pyhybrid: {tmp_path}/x.pyhybrid: 2 profiles\n"
+    before = (tmp_path / "x.pyhybrid").read_bytes()
+    with pytest.raises(UsageError, match="nothing to merge"):
+        run(parts[0], "-o", str(tmp_path / "x"))
+    for wrong in (str(tmp_path / "none"), __file__):
+        with pytest.raises(PyhybridError, match=wrong):
+            run(*parts, wrong, "-o", str(tmp_path / "x"))
+    with pytest.raises(PyhybridError, match="no folder"):
+        run(*parts, "-o", str(tmp_path / "no folder" / "x"))
+    assert (tmp_path / "x.pyhybrid").read_bytes() == before
+    assert not list(tmp_path.glob("*.tmp"))
