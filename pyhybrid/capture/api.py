@@ -65,6 +65,7 @@ class Profiler:
     _usual: ClassVar[dict[str, Any]] = {}  # where neither keywords nor files say so
 
     _waits = False  # it begins paused, as with -p
+    _argv: list[str] | None = None  # of the run, where this process's own say nothing of it
 
     @with_keywords_of(ProfilerOptions)
     def __init__(self, **options: Any) -> None:
@@ -101,7 +102,7 @@ class Profiler:
             if output is None and self._settings.counts:
                 folder = _temporary_folder()
             self._settings.output = os.path.join(folder, "out") if folder else output
-            profiling = Profiling(self._settings, _argv())
+            profiling = Profiling(self._settings, self._argv or _argv())
             if folder and not profiling.python:
                 raise PyhybridError(f"{NO_INTERPRETER}: name an output, to read it elsewhere")
             profiling.start()

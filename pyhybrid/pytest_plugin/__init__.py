@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 _NAME = "pyhybrid-tests"  # under which pytest knows what profiles
 MARKERS = (
-    "limit_calls(name, n): with --pyhybrid the test fails if it calls this function more often",
-    "limit_time(name, time): with --pyhybrid the test fails if it is in this function for longer",
+    "limit_calls(name, n): with --pyhybrid, or the fixture pyhybrid_profile, the test fails if it "
+    "calls this function more often",
+    "limit_time(name, time): with --pyhybrid, or the fixture pyhybrid_profile, the test fails if "
+    "it is in this function for longer",
 )
 
 

@@ -15,13 +15,14 @@ from typing import Any
 from pyhybrid._native import call_apart, window
 from pyhybrid.capture.api import region
 from pyhybrid.capture.decorator import Awaited, marked
+from pyhybrid.capture.settings import Settings
 
 
 class Idle:
     """A profile that counts in windows of `session` alone; 0: it counts all the time."""
 
-    def __init__(self, session: int) -> None:
-        self.session = session
+    def __init__(self, session: int, settings: Settings) -> None:
+        self.session, self.settings = session, settings
 
     def begin(self, name: str) -> int:
         """It has begun."""

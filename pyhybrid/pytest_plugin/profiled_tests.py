@@ -1,12 +1,12 @@
 """The tests that are profiled: all (`--pyhybrid`), or those that ask by their fixture.
 
-Three profiles are possible: that of `python -m pyhybrid`, which runs pytest; one of the whole run;
-one of each test that asks.  Whatever cannot be profiled runs, and why is said at the end.
+Three profiles are possible: that of `python -m pyhybrid`, which runs pytest; one of the whole run
+(whole_run.py); one of each test that asks.  Whatever cannot be profiled runs, and why is said at
+the end.
 """
 
 import os
 import re
-import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +20,9 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.pytest_plugin.limits import Limit, checked, limits_of
 from pyhybrid.pytest_plugin.profiled_call import Idle, profiled
 from pyhybrid.pytest_plugin.profiles import IdleProfile, TestProfile
+from pyhybrid.pytest_plugin.whole_run import WholeRun
 
-_KEY = "pyhybrid"  # in what a worker of xdist's says at its end
+_KEY = "pyhybrid"  # in what a worker of xdist's is told, and says at its end
 
 
 class ProfiledTests:
@@ -38,10 +39,14 @@ class ProfiledTests:
             except PyhybridError as error:
                 raise pytest.UsageError(f"--pyhybrid-output: {error}") from None
         self._folder = str(config.invocation_params.dir)  # a test may be in another one
+        worker: dict[str, Any] = getattr(config, "workerinput", {})
+        self._argv: list[str] | None = worker.get("mainargv")
+        self._run = WholeRun(
+            os.path.join(self._folder, self._prefix or "out"),
+            *(self._lines, self._argv, worker.get("workerid"), worker.get(_KEY)),
+        )
         self._pid = os.getpid()
         self._asked: dict[pytest.Item, TestProfile] = {}
-        self._profile: IdleProfile | None = None  # of the whole run, as long as it counts
-        self._n_profiles = 0
         self._limits: dict[pytest.Item, list[Limit]] = {}
         self._why_not = "this process is a forked child"  # a test is not profiled
         self._names: set[str] = set()  # of files for single tests
@@ -50,32 +55,37 @@ class ProfiledTests:
         self._notes: dict[str, int] = {}  # why tests were not profiled: how many
 
     def ask(self, item: pytest.Item) -> TestProfile:
-        """This one is to be profiled."""
+        """This one is to be profiled.  Fails it for a limit that is none."""
         if _of_command_line():
             why = "the profile of `python -m pyhybrid` is made when the program ends"
         elif self._all:
             why = "the profile of the whole run (--pyhybrid) is made at its end"
         else:
             why = "the test has not ended"
+        if item not in self._asked:
+            self._limits[item] = limits_of(item)
         return self._asked.setdefault(item, TestProfile(why))
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-        """A test function; what plugins make of a coroutine has been made."""
-        with self._profiled(pyfuncitem, "obj"):
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """A limit that is none is an error."""
+        if self._all:
+            self._limits[item] = limits_of(item)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """A test function, of which plugins may make another one later, or a test of another kind:
+        in docstrings, of plugins."""
+        with self._profiled(item, "obj" if isinstance(item, pytest.Function) else "runtest"):
             return (yield)
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Tests of other kinds: of unittest, in docstrings, of plugins."""
-        if not isinstance(item, pytest.Function):
-            attribute = "runtest"
-        elif _is_of_unittest(item):
-            attribute = "obj"
-        else:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """It may run again."""
+        try:
             return (yield)
-        with self._profiled(item, attribute):
-            return (yield)
+        finally:
+            self._asked.pop(item, None)
+            self._limits.pop(item, None)
 
     @contextmanager
     def _profiled(self, item: pytest.Item, attribute: str) -> Iterator[None]:
@@ -94,33 +104,24 @@ class ProfiledTests:
             finally:
                 setattr(item, attribute, function)
 
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """A limit that is none is an error."""
-        if self._all and (limits := limits_of(item)):
-            self._limits[item] = limits
-
     @contextmanager
     def _checked(self, item: pytest.Item, idle: Idle | None) -> Iterator[None]:
-        limits = self._limits.pop(item, [])
-        settings = None
-        if run := _of_command_line():
-            settings = run.settings
-        elif idle and self._profile:
-            settings = self._profile.settings
-        with checked(limits, settings, self._why_not):
+        settings = idle.settings if idle else None
+        with checked(self._limits.get(item, []), settings, self._why_not):
             yield
 
     @contextmanager
     def _profile_for(self, item: pytest.Item) -> Iterator[Idle | None]:
         run = _of_command_line()
         if run:
-            yield Idle(session() if run.paused else 0)
-        elif os.getpid() != self._pid:
+            yield Idle(session() if run.paused else 0, run.settings)
+        elif profiling_run.of_command_line:
             yield None  # a forked child: the profile is the parent's
         elif self._all:
-            yield self._of_run()
+            with self._run.profile(self._begun) as idle:
+                yield idle
         else:
-            profile = IdleProfile(self._prefix_of(item), self._lines)
+            profile = IdleProfile(self._prefix_of(item), self._lines, self._argv)
             try:
                 yield self._begun(profile)
             finally:
@@ -131,17 +132,6 @@ class ProfiledTests:
                 else:
                     self._asked[item].is_missing("it was not profiled: the run's end says why")
 
-    def _of_run(self) -> Idle | None:
-        if self._profile and self._profile.running:
-            return Idle(self._profile.session)
-        self._end_profile()
-        profile = IdleProfile(self._prefix_of_run(), self._lines)
-        idle = self._begun(profile)
-        if idle:
-            self._profile = profile
-            self._n_profiles += 1
-        return idle
-
     def _begun(self, profile: IdleProfile) -> Idle | None:
         try:
             profile.begin()
@@ -149,23 +139,7 @@ class ProfiledTests:
             self._why_not = str(error)
             self._notes[self._why_not] = self._notes.get(self._why_not, 0) + 1
             return None
-        return Idle(profile.session)
-
-    def _end_profile(self) -> None:
-        if self._profile:
-            self._profile.end()
-            if self._profile.path:
-                self._paths.append(self._profile.path)
-        self._profile = None
-
-    def _prefix_of_run(self) -> str:
-        """A profile that made way is followed by another one."""
-        parts = [self._prefix or "out"]
-        if hasattr(self._config, "workerinput"):
-            parts.append(self._config.workerinput["workerid"])
-        if self._n_profiles:
-            parts.append(str(self._n_profiles + 1))
-        return os.path.join(self._folder, "-".join(parts))
+        return Idle(profile.session, profile.settings)
 
     def _prefix_of(self, item: pytest.Item) -> str:
         """The test's name, as it can be a file's."""
@@ -186,13 +160,20 @@ class ProfiledTests:
         if report.when == "call":
             self._tests.add(report.nodeid)
 
+    @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """The file is made; a worker tells the controller of it."""
+        """The file is made; a worker tells the controller of single tests' files."""
         if os.getpid() != self._pid:
             return
-        self._end_profile()
-        if hasattr(self._config, "workeroutput"):
-            self._config.workeroutput[_KEY] = self._paths, self._notes
+        output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
+        self._paths += self._run.end(makes_one=output is None)
+        if output is not None:
+            output[_KEY] = self._paths, self._notes
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker of xdist's begins."""
+        node.workerinput[_KEY] = self._run.parts
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -209,9 +190,9 @@ class ProfiledTests:
         from pyhybrid.pytest_plugin.table import test_table
 
         terminalreporter.section("pyhybrid")
-        tests = self._tests if self._all else {item.nodeid for item in self._asked}
-        lines = list(test_table(self._paths, tests)) if self._all else []
+        lines = list(test_table(self._paths, self._tests)) if self._all else []
         lines += [f"not profiled: {n} tests: {note}" for note, n in self._notes.items()]
+        lines += self._run.notes
         if _of_command_line():
             lines.append("the tests are regions of the profile that `python -m pyhybrid` makes")
         for path in self._paths:
@@ -228,9 +209,3 @@ def _of_command_line() -> profiling_run.Profiling | None:
     """The run of `python -m pyhybrid` that profiles this process."""
     run = profiling_run.of_command_line
     return run if run and run.pid == os.getpid() else None
-
-
-def _is_of_unittest(item: pytest.Function) -> bool:
-    """pytest calls it by way of its TestCase, without `pytest_pyfunc_call`."""
-    unittest = sys.modules.get("unittest")
-    return bool(unittest and item.cls and issubclass(item.cls, unittest.TestCase))

@@ -24,8 +24,9 @@ class IdleProfile(api.Profiler):
 
     _waits = True
 
-    def __init__(self, prefix: str, lines: bool) -> None:
+    def __init__(self, prefix: str, lines: bool, argv: list[str] | None) -> None:
         super().__init__(output=prefix, lines=lines)
+        self._argv = argv
         self.path: str | None = None  # of the file, when it is made
 
     @property
