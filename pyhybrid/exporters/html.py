@@ -57,7 +57,6 @@ class Html(Exporter):
         columns.add_text("strings", strings)
         meta = {
             "format": 1,
-            "index": columns.index,
             "summary": self._summary(profile),
             "start_unix_ns": str(profile.meta.get("start_unix_ns") or ""),
             "host": str(profile.meta.get("hostname") or ""),
@@ -75,7 +74,7 @@ class Html(Exporter):
         }
         program, *arguments = profile.process.argv or ["?"]
         title = " ".join([os.path.basename(program), *arguments])
-        text = document(title, meta, columns.text())
+        text = document(title, meta, columns)
         file.write(text.encode("utf-8", "backslashreplace"))
         return []
 

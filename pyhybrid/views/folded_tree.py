@@ -76,8 +76,8 @@ class FoldedTree:
 
     `parent` and `frame` are indexed by folded node; 0 is the root, parents come first.  `of_node`
     maps the profile's nodes to folded nodes: that of the nearest frame that is kept; `stand_in`
-    says which frame is shown for another one.  With `all_frames` nothing is folded: the tree is the
-    profile's.
+    says which frame is shown for another one, `kinds` what each is (`classify`).  With `all_frames`
+    nothing is folded: the tree is the profile's.
     """
 
     def __init__(self, profile: Profile, all_frames: bool = False) -> None:
@@ -88,8 +88,9 @@ class FoldedTree:
             self.parent, self.frame = profile.nodes.parent, profile.nodes.frame
             self.of_node = array("I", range(len(self.parent)))
             self.stand_in: dict[int, int] = {}
+            self.kinds: dict[int, int] = {}
             return
-        kinds = classify(profile)
+        self.kinds = kinds = classify(profile)
         self.stand_in = _stand_ins(profile, kinds)
         parent, frame = profile.nodes.parent, profile.nodes.frame
         numbers = range(max(kinds, default=0) + 1)

@@ -33,14 +33,13 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
     if not taken_ns:
         return None
     if patterns := rule.get("functions"):
-        frames, frame_of = measured.profile.frames, measured.frame
-        ran: Counter[int] = Counter()
-        for row in measured.profile.exact:
-            ran[frame_of[row.node]] += row.total_ns
-        among = {f: ns for f, ns in ran.items() if _matches(frames[f].name, patterns)}
+        exact = measured.profile.exact
+        total_ns = add_up(take(measured.frame, exact.node), exact.total_ns, measured.n_frames)
+        frames = measured.profile.frames.values()
+        among = [f.id for f in frames if total_ns[f.id] and _matches(f.name, patterns)]
         if not among:
             return None
-        function = measured.labels[max(among, key=among.__getitem__)]
+        function = measured.labels[max(among, key=total_ns.__getitem__)]
     else:
         samples = StepSamples(measured.profile)
         weights: Counter[int] = Counter()

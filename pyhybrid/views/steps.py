@@ -98,12 +98,12 @@ def find_steps(profile: Profile) -> Steps:
 
 def _n_lacking(profile: Profile) -> int:
     phase_of, frame_of = frame_phases(profile), profile.nodes.frame
-    nodes = {row.node: 0 for row in profile.exact if phase_of.get(frame_of[row.node]) == OPTIMIZER}
+    optimizers = {frame for frame, phase in phase_of.items() if phase == OPTIMIZER}
     kept = Counter(call.node for call in profile.watched_calls)
     counted = Counter[int]()
-    for row in profile.exact:
-        if row.node in nodes:
-            counted[row.node] += row.calls
+    for node, calls in zip(profile.exact.node, profile.exact.calls, strict=True):
+        if frame_of[node] in optimizers:
+            counted[node] += calls
     return sum(n - kept[node] for node, n in counted.items() if kept[node])
 
 

@@ -1,7 +1,7 @@
 // Runs that are compared, as pyhybrid/exporters/page/comparison.py writes them.  The errors are those of
 // pyhybrid/views/significance.py.
 import type { Box } from "./boxes";
-import type { Columns, Index } from "./columns";
+import type { Columns } from "./columns";
 import { Paths } from "./paths";
 import type { Weights } from "./selection";
 import type { ComparisonSort, Width } from "./state";
@@ -40,7 +40,6 @@ export interface ComparedFunction {
 }
 
 export interface ComparisonMeta {
-  index: Index;
   comparison: {
     version: string;
     /** Name, text, and whether it needs care. */

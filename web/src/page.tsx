@@ -3,7 +3,7 @@ import { render } from "preact";
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { Banner } from "./Banner";
 import { inverted, ofFunction, wholeTree } from "./boxes";
-import { Columns, unpack } from "./columns";
+import { Columns, unpack, type Index } from "./columns";
 import { Comparison, type ComparisonMeta } from "./comparison";
 import { ComparisonPage } from "./ComparisonPage";
 import { useAddress, useKeys, useTheme, useWidth } from "./environment";
@@ -211,8 +211,8 @@ async function main(): Promise<void> {
   const app = document.getElementById("app")!;
   const text = (id: string) => document.getElementById(id)!.textContent!;
   try {
-    const meta = JSON.parse(text("meta")) as Meta | ComparisonMeta;
-    const columns = new Columns(await unpack(text("data")), meta.index);
+    const columns = new Columns(await unpack(text("data")), JSON.parse(text("index")) as Index);
+    const meta = JSON.parse(columns.texts("meta")[0]!) as Meta | ComparisonMeta;
     render("comparison" in meta ? <ComparisonPage comparison={new Comparison(meta, columns)} /> : <App profile={new Profile(meta, columns)} />, app);
   } catch (error) {
     app.textContent = `This browser cannot show the page (${error instanceof Error ? error.message : error}). It needs DecompressionStream: Chrome 80, Firefox 113, Safari 16.4, or later.`;

@@ -1,6 +1,6 @@
 // A profile, as the page's data have it: pyhybrid/exporters/html.py.
 // Times are nanoseconds since the start, weights nanoseconds of the sampling clock.
-import type { Column, Columns, Index } from "./columns";
+import type { Column, Columns } from "./columns";
 import { Gpu, type GpuMeta } from "./gpu";
 import { back, Paths } from "./paths";
 
@@ -92,7 +92,6 @@ export interface SourceFile {
 
 export interface Meta {
   format: number;
-  index: Index;
   summary: Summary;
   start_unix_ns: string;
   host: string;

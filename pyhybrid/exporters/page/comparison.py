@@ -42,7 +42,6 @@ def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:
     columns.add_text("strings", strings)
     meta = {
         "format": 1,
-        "index": columns.index,
         "comparison": {
             "version": __version__,
             "facts": facts(comparison),
@@ -56,7 +55,7 @@ def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:
             "steps": [_step_row(each) for each in comparison.steps],
         },
     }
-    return document("pyhybrid diff", meta, columns.text())
+    return document("pyhybrid diff", meta, columns)
 
 
 def _is_shown(each: FunctionChange) -> bool:

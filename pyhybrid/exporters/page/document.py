@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from pyhybrid.exporters.page.columns import Columns
+
 _FOLDER = Path(__file__).parent
 
 # https://www.w3.org/TR/CSP3/: no network, no eval, of scripts and styles those with these hashes.
@@ -23,25 +25,24 @@ _DOCUMENT = """<!doctype html>
 <title>{title}</title>
 <style>{css}</style>
 <div id="app"><noscript>This page needs its own script, which may not run here.</noscript></div>
-<script type="application/json" id="meta">{meta}</script>
+<script type="application/json" id="index">{index}</script>
 <script type="text/plain" id="data">{data}</script>
 <script>{js}</script>
 </html>
 """
 
 
-def document(title: str, meta: dict[str, Any], data: str) -> str:
-    """The file's text.  `meta` may have whatever texts, `data` is in base64."""
+def document(title: str, meta: dict[str, Any], columns: Columns) -> str:
+    """The file's text.  `meta` may have whatever texts: it goes to the columns."""
     js, css = ((_FOLDER / name).read_text("utf-8") for name in ("page.js", "page.css"))
     policy = _POLICY.format(script=_hash(js), style=_hash(css))
-    texts = json.dumps(meta, ensure_ascii=True, separators=(",", ":"))
+    columns.add_text("meta", [json.dumps(meta, separators=(",", ":"))])
     return _DOCUMENT.format(
         policy=policy,
         title=escape(title.encode("utf-8", "backslashreplace").decode()),
         css=css,
-        # What ends a script element, or begins a comment in it, has this character.
-        meta=texts.replace("<", "\\u003c"),
-        data=data,
+        index=json.dumps(columns.index, separators=(",", ":")),
+        data=columns.text(),
         js=js,
     )
 

@@ -12,7 +12,7 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.symbols.plumbing import is_interpreter
-from pyhybrid.views.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree, classify
+from pyhybrid.views.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree
 from pyhybrid.views.function_calls import calls_by_thread
 from pyhybrid.views.hot_paths import Hot
 from pyhybrid.views.imports import Imports, import_line
@@ -80,7 +80,7 @@ class Tree:
     def add_frames(self, columns: Columns) -> None:
         """The functions; number 0 is the root."""
         text = self._strings.number
-        labels, kinds = Labels(self._profile).of_frame, classify(self._profile)
+        labels, kinds = Labels(self._profile).of_frame, self.folded.kinds
         on_paths = set(self.folded.frame)
         rows = [(0,) * 8]
         for number in self._number:
