@@ -11,7 +11,8 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.debuginfod import Debuginfod
 from pyhybrid.terminal_text import say
 from pyhybrid.views.inlined import with_inlined
-from pyhybrid.views.sample_selection import NATIVE_ONLY, PYTHON_ONLY, Choice
+from pyhybrid.views.one_kind import NATIVE_ONLY, PYTHON_ONLY
+from pyhybrid.views.sample_selection import Choice
 from pyhybrid.views.slow_calls import SlowerThan
 
 

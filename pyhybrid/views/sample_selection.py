@@ -7,16 +7,12 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from pyhybrid import pseudo
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import (
     Chunk,
-    Nodes,
     Sampled,
-    Stacks,
     Thread,
     gil_name,
     stack_of,
@@ -24,9 +20,8 @@ from pyhybrid.profile_file.tables import (
 )
 from pyhybrid.profile_file.timeline import Spans, parts, times, within
 from pyhybrid.views.labels import short_time
+from pyhybrid.views.one_kind import NATIVE_ONLY, PYTHON_ONLY, OneKind
 from pyhybrid.views.slow_calls import SlowerThan, spans_of
-
-PYTHON_ONLY, NATIVE_ONLY = "python", "native"
 
 
 @dataclass(slots=True)
@@ -108,7 +103,7 @@ class Selection(Profile):
         long = LongTables(profile.nodes, profile.stacks, profile.exact)
         super().__init__(profile.path, profile._database, long)
         self._profile, self._choice, self._spans = profile, choice, spans
-        self._rows = _Rows(profile, choice.frames) if choice.frames else None
+        self._rows = OneKind(profile, choice.frames) if choice.frames else None
         if self._rows:
             self.nodes, self.stacks = self._rows.nodes, self._rows.stacks
         self.compensated = profile.compensated
@@ -232,55 +227,6 @@ def _restricted(thread: Thread, rows: list[Sampled], lost: int) -> Thread:
         missed_weight_ns=0,
         cpu_ns=sum(row.weight_ns for row in rows if not row.waits),
     )
-
-
-class _Rows:
-    """The trees with the frames of one kind only: what is left out is part of what called it."""
-
-    def __init__(self, profile: Profile, frames: str) -> None:
-        kinds = ("native", "kernel") if frames == NATIVE_ONLY else ("python", "region")
-        # Where native frames may be missing no Python one is, so that is no matter among these.
-        hidden = () if frames == NATIVE_ONLY else (pseudo.GAP, pseudo.BRIDGED)
-        kept = {
-            frame.id
-            for frame in profile.frames.values()
-            if frame.kind in kinds or (frame.kind == "pseudo" and frame.symbol not in hidden)
-        }
-        nodes, stacks = profile.nodes, profile.stacks
-        self.keeps_node = [frame in kept for frame in nodes.frame]
-        keeps_row = [self.keeps_node[node] for node in stacks.node]
-        of_node = _nearest(nodes.parent, self.keeps_node)
-        self.of_stack = _nearest(stacks.parent, keeps_row)
-        self._parents = nodes.parent
-        self.nodes = Nodes(array("I", map(of_node.__getitem__, nodes.parent)), nodes.frame)
-        self.stacks = Stacks(
-            [self.of_stack[parent] for parent in stacks.parent],
-            *(stacks.node, stacks.address, stacks.offset, stacks.line),
-        )
-
-    def python_rows(self, rows: ExactTable) -> ExactTable:
-        """The rows of what is kept, with the self time of calls of C functions that are not."""
-        kept = {(row.thread, row.node) for row in rows if self.keeps_node[row.node]}
-        more: Counter[tuple[int, int]] = Counter()
-        for row in rows:
-            node = row.node
-            while node and (row.thread, node) not in kept:
-                node = self._parents[node]
-            if node != row.node:
-                more[row.thread, node] += row.self_ns
-        return ExactTable.of(
-            row._replace(self_ns=row.self_ns + more[row.thread, row.node])
-            for row in rows
-            if (row.thread, row.node) in kept
-        )
-
-
-def _nearest(parents: Sequence[int], keeps: list[bool]) -> list[int]:
-    """For each node of a tree the nearest one that is kept: itself, one further out, or 0."""
-    nearest = [0]
-    for number in range(1, len(parents)):
-        nearest.append(number if keeps[number] else nearest[parents[number]])
-    return nearest
 
 
 def _threads(profile: Profile, patterns: list[str]) -> set[int]:

@@ -14,7 +14,8 @@ from support import Run, covered_ns, is_stripped
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Sampled
-from pyhybrid.views.sample_selection import PYTHON_ONLY, Choice, choose
+from pyhybrid.views.one_kind import PYTHON_ONLY
+from pyhybrid.views.sample_selection import Choice, choose
 
 pytestmark = pytest.mark.engine
 

@@ -24,7 +24,8 @@ from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.inlined import with_inlined
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.native_lines import native_lines
-from pyhybrid.views.sample_selection import NATIVE_ONLY, PYTHON_ONLY, Choice, choose
+from pyhybrid.views.one_kind import NATIVE_ONLY, PYTHON_ONLY
+from pyhybrid.views.sample_selection import Choice, choose
 
 FAST, OTHER, PLAIN = "/opt/libfast.so", "/opt/libother.so", "/opt/libplain.so"
 PYTHON = "/opt/libpython3.12.so"

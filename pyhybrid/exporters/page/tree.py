@@ -17,7 +17,8 @@ from pyhybrid.views.function_calls import calls_by_thread
 from pyhybrid.views.hot_paths import Hot
 from pyhybrid.views.imports import Imports, import_line
 from pyhybrid.views.labels import Labels, declared_at, shorten_file, shorten_native
-from pyhybrid.views.sample_selection import PYTHON_ONLY, Choice, choose
+from pyhybrid.views.one_kind import PYTHON_ONLY
+from pyhybrid.views.sample_selection import Choice, choose
 
 # web/src/profile.ts has these, too.
 KINDS = ("python", "native", "interpreter", "kernel", "region", "pseudo")

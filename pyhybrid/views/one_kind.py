@@ -1,0 +1,62 @@
+"""The trees of a profile with Python frames alone, or native ones."""
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+
+from pyhybrid import pseudo
+from pyhybrid.profile_file.exact_table import ExactTable
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Nodes, Stacks
+
+PYTHON_ONLY, NATIVE_ONLY = "python", "native"
+
+
+class OneKind:
+    """The trees with the frames of one kind only: what is left out is part of what called it."""
+
+    def __init__(self, profile: Profile, frames: str) -> None:
+        """`frames`: PYTHON_ONLY or NATIVE_ONLY."""
+        kinds = ("native", "kernel") if frames == NATIVE_ONLY else ("python", "region")
+        # Where native frames may be missing no Python one is, so that is no matter among these.
+        hidden = () if frames == NATIVE_ONLY else (pseudo.GAP, pseudo.BRIDGED)
+        kept = {
+            frame.id
+            for frame in profile.frames.values()
+            if frame.kind in kinds or (frame.kind == "pseudo" and frame.symbol not in hidden)
+        }
+        nodes, stacks = profile.nodes, profile.stacks
+        self.keeps_node = [frame in kept for frame in nodes.frame]
+        keeps_row = [self.keeps_node[node] for node in stacks.node]
+        of_node = _nearest(nodes.parent, self.keeps_node)
+        self.of_stack = _nearest(stacks.parent, keeps_row)
+        self._parents = nodes.parent
+        self.nodes = Nodes(array("I", map(of_node.__getitem__, nodes.parent)), nodes.frame)
+        self.stacks = Stacks(
+            [self.of_stack[parent] for parent in stacks.parent],
+            *(stacks.node, stacks.address, stacks.offset, stacks.line),
+        )
+
+    def python_rows(self, rows: ExactTable) -> ExactTable:
+        """The rows of what is kept, with the self time of calls of C functions that are not."""
+        kept = {(row.thread, row.node) for row in rows if self.keeps_node[row.node]}
+        more: Counter[tuple[int, int]] = Counter()
+        for row in rows:
+            node = row.node
+            while node and (row.thread, node) not in kept:
+                node = self._parents[node]
+            if node != row.node:
+                more[row.thread, node] += row.self_ns
+        return ExactTable.of(
+            row._replace(self_ns=row.self_ns + more[row.thread, row.node])
+            for row in rows
+            if (row.thread, row.node) in kept
+        )
+
+
+def _nearest(parents: Sequence[int], keeps: list[bool]) -> list[int]:
+    """For each node of a tree the nearest one that is kept: itself, one further out, or 0."""
+    nearest = [0]
+    for number in range(1, len(parents)):
+        nearest.append(number if keeps[number] else nearest[parents[number]])
+    return nearest
