@@ -122,7 +122,7 @@ class FoldedTree:
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
         n_frames = max(profile.frames, default=0) + 1
         is_own = take(bytes(frame in own for frame in range(n_frames)), self.frame)
-        below = descend(self.parent, is_own, bytes([0, 1, *[0] * 254, *[1] * 256]))
+        below = descend(self.parent, is_own, INSIDE)
         return bytes(below).translate(UNMARKED)
 
     def path(self, node: int) -> list[int]:
@@ -134,6 +134,7 @@ class FoldedTree:
         return frames[::-1]
 
 
+INSIDE = bytes([0, 1, *bytes(254)]) + b"\1" * 256  # steps: once marked, everything below is
 UNMARKED = bytes([1, *bytes(255)])  # translates a column of marks: the rows that have none
 _made: WeakKeyDictionary[Profile, dict[bool, FoldedTree]] = WeakKeyDictionary()
 

@@ -15,12 +15,14 @@ Left as they are:
 """
 
 import copy
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
 from typing import TypeVar
 
+from pyhybrid._profile import descend, mark, rows_from
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call, CallTime, Exact, Frame, Line, Module, Nodes, Place
@@ -33,7 +35,7 @@ from pyhybrid.symbols.source_positions import (
     SourceFunction,
     default_reader,
 )
-from pyhybrid.views.folded_tree import IN_RUNS, NATIVE, WRAPPER, classify
+from pyhybrid.views.folded_tree import IN_RUNS, INSIDE, NATIVE, WRAPPER, classify
 
 SOURCE = "debug info"  # of a frame's name
 WITH_PLACES = NATIVE, WRAPPER, *IN_RUNS  # in a wrapper lies what it wraps
@@ -193,7 +195,8 @@ class _Expansion:
         """Hang what was counted below the chains that samples have there."""
         nodes, profile = self._profile.nodes, self._profile
         moved = list(range(len(nodes.parent)))
-        for node in range(1, len(moved)):
+        here = mark(array("I", self._above_exact), len(moved))
+        for node in rows_from(descend(nodes.parent, here, INSIDE), 1):
             parent = nodes.parent[node]
             if moved[parent] != parent:
                 moved[node] = self._child(moved[parent], nodes.frame[node])

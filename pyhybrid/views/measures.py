@@ -25,7 +25,7 @@ from pyhybrid.symbols.plumbing import (
     is_interpreter,
     plain_symbol,
 )
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.folded_tree import INSIDE, FoldedTree
 from pyhybrid.views.imports import Imports
 from pyhybrid.views.labels import Labels, shorten_native
 from pyhybrid.views.spinning import spinning
@@ -33,7 +33,6 @@ from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
 from pyhybrid.views.steps import Step, steps_of
 
 Evidence = dict[str, Any] | None
-_INSIDE = bytes([0, 1, *[0] * 254, *[1] * 256])  # once marked, everything below is
 # 1: native code that calls what it is given, 2: a Python function right below it.
 _CALLER, _PYTHON = 1, 2
 _CALLED = bytes(
@@ -82,7 +81,7 @@ class Measured:
 
     def below_frames(self, frames: Iterable[int]) -> memoryview:
         """1 for each node of one of these frames, or below one."""
-        return descend(self.parent, self.marked(frames), _INSIDE)
+        return descend(self.parent, self.marked(frames), INSIDE)
 
     def weight_ns(self, where: Buffer) -> int:
         """Of the samples there."""

@@ -19,13 +19,13 @@ from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.views.folded_tree import INSIDE
 from pyhybrid.views.labels import is_librarys, shorten_file, shorten_native
 from pyhybrid.views.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, all_phases
 
 # From the root down: 0 none is further out, 1 the outermost one, 2 below it.
 _OUTERMOST = bytes((1 if kind else 0, 2, 2)[above] for above in range(3) for kind in range(256))
 _IS_OUTERMOST = bytes(state == 1 for state in range(256))
-_INSIDE = bytes([0, 1, *[0] * 254, *[1] * 256])  # once marked, everything below is
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ class _Paths:
             _IS_OUTERMOST
         )
         own = {f.id: 1 for f in frames if f.symbol == OWN_CALLBACK}
-        self.is_own_callback = descend(self._parent, self._kinds(own), _INSIDE)
+        self.is_own_callback = descend(self._parent, self._kinds(own), INSIDE)
         native = {f.id: 1 for f in frames if f.kind in ("native", "kernel")}
         self.is_native = self._kinds(native)
 

@@ -13,11 +13,10 @@ from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.profile_file.timeline import Spans, periods_of, times
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.folded_tree import INSIDE, FoldedTree
 from pyhybrid.views.labels import shorten_native
 
 NEARLY_ALL = 0.8  # of the most weight: the innermost function with so much tells most
-_INSIDE = bytes([0, 1, *[0] * 254, *[1] * 256])  # once marked, everything below is
 
 
 class StepSamples:
@@ -116,4 +115,4 @@ class StepSamples:
             inside[frame.id] = frame.kind == "native" and bool(
                 names.match(shorten_native(frame.name))
             )
-        return descend(nodes.parent, take(inside, nodes.frame), _INSIDE)
+        return descend(nodes.parent, take(inside, nodes.frame), INSIDE)
