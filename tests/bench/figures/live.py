@@ -27,6 +27,7 @@ def measure(pairs: int) -> list[Figure]:
         row("usdt, nobody attached, beside trace", "ns", added("trace and usdt", "trace"), "<= 1"),
         row("usdt, probes of begins wanted, no tracer", "ns", added("usdt, begins")),
         row("usdt, begins and ends wanted, no tracer", "ns", added("usdt, begins and ends")),
+        row("print, a line to a file", "ns", added("print"), "<= 1000"),
     ]
     if "usdt, counted" in rounds[0]:
         rows.append(row("usdt, bpftrace counts begins", "ns", added("usdt, counted")))

@@ -90,6 +90,7 @@ SIDES = {
     "trace": lambda: pyhybrid.Profiler(mode="trace", output="out", formats=["folded"]),
     "trace and usdt": lambda: usdt("trace"),
     "usdt": usdt,
+    "print": lambda: pyhybrid.Profiler(mode="none", emit=["print:calls.txt"]),
     "usdt, begins": lambda: wanted("PY_START"),
     "usdt, begins and ends": lambda: wanted("PY_START", "PY_RETURN"),
 }
