@@ -34,6 +34,8 @@ def syncs(measured: Measured, rule: dict[str, Any]) -> Evidence:
             all_ns += samples.weight(step.thread, spans)
     else:
         weights = samples.sync_stacks_of_run()
+        if profile.meta.get("clock") == "wall" and measured.wall_ns:
+            all_ns = measured.wall_ns  # other threads that wait are no matter
     if not weights:
         return None
     places: Counter[tuple[str, int, str]] = Counter()

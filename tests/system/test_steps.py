@@ -379,6 +379,35 @@ def test_findings(pyhybrid: Callable[..., Run], what: str, rule: str, says: str)
     assert found[rule].share > (0.2 if rule == "syncs" else 0.5)
 
 
+WAITS = """\
+import time
+begin = time.perf_counter()
+import torch
+def wait(values):
+    item = values[0].item
+    for _ in range(2000):
+        item(), item(), item(), item()
+x = torch.ones(3)
+end = 2 * time.perf_counter() - begin + 2  # as long as importing it took, and more
+while time.perf_counter() < end:
+    wait(x)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clock", ["wall", "cpu"])
+def test_waits_without_steps_have_their_line(
+    pyhybrid: Callable[..., Run], tmp_path: Path, clock: str
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(WAITS)
+    line = 1 + next(n for n, text in enumerate(WAITS.splitlines()) if "item()," in text)
+    options = "-q", "--format", "folded", "--mode", "sample", "--clock", clock
+    with pyhybrid(*options, program).profile() as profile:
+        (found,) = (each for each in findings(profile) if each.rule == "syncs")
+    assert f"most of it .item() in wait at {program.name}:{line}" in found.text
+
+
 @pytest.mark.slow
 def test_no_steps(pyhybrid: Callable[..., Run]) -> None:
     script = f"""
