@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import re
 import signal
 import subprocess
@@ -80,13 +81,14 @@ def test_the_tree(pyhybrid: Callable[..., Run]) -> None:
 
 def test_colours_on_a_terminal() -> None:
     command = [sys.executable, "-P", "-m", "pyhybrid", *NONE, "--emit", "print:tree", str(PROGRAM)]
+    colours = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     shown = subprocess.run(
         ["script", "-qec", subprocess.list2cmdline(command), "/dev/null"],
         capture_output=True,
         text=True,
         check=True,
         stdin=subprocess.DEVNULL,
-        env={"TERM": "xterm", "PATH": "/usr/bin:/bin"},
+        env={**colours, "TERM": "xterm"},
     ).stdout
     assert "\x1b[1mmain\x1b[0m" in shown
 
