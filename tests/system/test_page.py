@@ -438,3 +438,14 @@ def test_a_short_run(run: Callable[..., Run]) -> None:
     done = run("--format", "html", "-c", "sum(range(10**5))")
     steps = "return await page.locator('.facts .amber').allTextContents();"
     assert any("few" in fact for fact in browse(done.path("out.html"), steps))
+
+
+def test_on_a_phone_functions_have_room(here: Path) -> None:
+    steps = """
+        const cell = await page.locator('tbody tr[data-frame] td.function').first().boundingBox();
+        const wide = await page.evaluate('document.documentElement.scrollWidth');
+        return [cell.x + cell.width, cell.width, wide];
+    """
+    end, width, wide = browse(page(here), steps, viewport={"width": 390, "height": 844})
+    assert end <= 390 and width > 130
+    assert wide <= 390

@@ -7,6 +7,7 @@ import { HELD, OFF_CPU, WAITING, type Profile, type Thread } from "./profile";
 
 export const LANE = 26;
 const AXIS = 18;
+const LAST = 4; // characters of a thread's name: they tell those of a pool apart
 const FIRST = 8; // lanes that are shown at once
 
 /** CSS pixels of the names, and of the lanes beside them. */
@@ -81,7 +82,10 @@ export function Lanes(props: LanesProps) {
                 props.onThreads(pressed ? (more ? others : []) : more ? [...others, thread] : [thread]);
               }}
             >
-              <span class="name">{each.name}</span>
+              <span class="name">
+                <span>{each.name.slice(0, -LAST)}</span>
+                <span>{each.name.slice(-LAST)}</span>
+              </span>
               <span class="muted">{percent(each.weight, weight)}</span>
             </button>
           );

@@ -39,7 +39,7 @@ export function Table<R extends { frame: number }, K extends string>(props: Tabl
   const first = Math.max(0, Math.floor(top / ROW) - MORE);
   const shown = rows.slice(first, first + Math.ceil(height / ROW) + 2 * MORE);
   const sorted = (key: K | "name") => (props.sort === key ? (props.ascending ? "ascending" : "descending") : "none");
-  const classOf = (each: Head<K>) => `${each.isGrey ? "grey" : ""} ${each.isExtra && each.key !== props.sort ? "extra" : ""}`;
+  const classOf = (each: Head<K>) => `${each.isGrey ? "grey" : ""} ${each.isExtra && each.key !== props.sort ? "extra" : ""} ${each.isExact && each.key !== props.sort ? "exact" : ""}`;
   const move = (event: KeyboardEvent) => {
     const now = rows.findIndex((each) => each.frame === selected);
     const next = { ArrowDown: now + 1, ArrowUp: Math.max(0, now - 1), Home: 0, End: rows.length - 1 }[event.key];
