@@ -12,6 +12,9 @@ import pytest
 from page_support import browse
 from support import TARGETS, made_once
 
+from pyhybrid.assemble import gpu_placing
+from pyhybrid.assemble.gpu_trace import Launch
+from pyhybrid.assemble.kineto import read
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.gpu_measures import GPU_MEASURES
 from pyhybrid.views.measures import Measured
@@ -188,6 +191,29 @@ def test_single_activities_lie_where_the_trace_has_them(folder: Path) -> None:
         assert begin_ns <= known[0].begin_ns <= known[-1].end_ns <= end_ns
         lasted_us = max(e["ts"] for e in work) - min(e["ts"] for e in work)
         assert abs(known[-1].begin_ns - known[0].begin_ns - lasted_us * US) < US
+
+
+@pytest.mark.needs("torch")
+def test_what_does_not_fit_is_in_the_sums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest activities stay, and threads that nobody knows launch what is below no call."""
+    monkeypatch.setattr(gpu_placing, "MAX_ACTIVITIES", 3)
+    trace = read(str(folder / "trace.json"))
+    n = len(trace.work)
+    longer = [work._replace(end_ns=work.end_ns + i) for i, work in enumerate(trace.work)]
+    unknown = [work._replace(device=1, launch=Launch(1, work.begin_ns)) for work in longer[:2]]
+    trace.work = unknown + longer[2:]
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        placed = gpu_placing.place(profile, trace)
+    lasted = [each.end_ns - each.begin_ns for each in placed.activities]
+    assert sorted(lasted) == [KERNEL_NS + i for i in range(n - 3, n)]
+    assert placed.n_in_sums == n - 3
+    assert placed.unplaced[gpu_placing.NO_THREAD] == 2
+    sums = dict.fromkeys((0, 1), (0, 0))
+    for work in placed.work:
+        launches, ns = sums[work.device]
+        sums[work.device] = launches + work.launches, ns + work.ns
+    assert sums[1] == (2, 2 * KERNEL_NS + 1)
+    assert sums[0] == (n - 2, (n - 2) * KERNEL_NS + sum(range(2, n)))
 
 
 @pytest.mark.needs("torch")
