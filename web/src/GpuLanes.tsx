@@ -46,6 +46,11 @@ export function GpuLanes(props: GpuLanesProps) {
   useLayoutEffect(() => {
     const context = prepare(canvas.current!, width, height);
     context.font = "10px system-ui, sans-serif";
+    context.fillStyle = colors.veil; // of these times nothing is known
+    for (const [begin, end] of unrecorded(gpu, from, to)) {
+      const x = ((begin - from) / (to - from)) * width;
+      context.fillRect(x, 0, ((end - begin) / (to - from)) * width, height - AXIS);
+    }
     shown.forEach((stream, row) => {
       const y = row * LANE;
       drawStream(context, gpu, stream, from, to, y, width, colors, (each) => selected > 0 && frameOf(each) === selected);
@@ -114,6 +119,12 @@ export function GpuLanes(props: GpuLanesProps) {
       {hover && <Tip {...hover} profile={profile} gpu={gpu} frame={frameOf(hover.activity)} />}
     </section>
   );
+}
+
+function unrecorded(gpu: Gpu, from: number, to: number): [number, number][] {
+  const ends = [from, ...gpu.meta.windows.map(([, end]) => end)];
+  const begins = [...gpu.meta.windows.map(([begin]) => begin), to];
+  return ends.map((end, i): [number, number] => [Math.max(end, from), Math.min(begins[i]!, to)]).filter(([begin, end]) => end > begin);
 }
 
 function busyWithin(gpu: Gpu, stream: number, from: number, to: number): number {
