@@ -9,6 +9,7 @@ from typing import TextIO
 
 from pyhybrid.report.compile_listing import took_text
 from pyhybrid.report.ellipsis import elided, middle
+from pyhybrid.report.step_listing import steps_text
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
 from pyhybrid.report.terminal import (
     DIM,
@@ -151,6 +152,8 @@ def _facts(
         text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted{but}"
         lines.append(fact("calls", text))
     lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
+    if s.steps:
+        lines.append(fact("steps", f"{steps_text(s.steps)}: `pyhybrid report --steps`"))
     if s.compiles:
         text = f"{took_text(s.compiles)}: `pyhybrid report --compiles`"
         lines.append(fact("compile", text, bool(s.compiles.again)))

@@ -8,9 +8,10 @@ from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.slow_steps import SlowStep, SlowSteps, quantile, spans_of
 from pyhybrid.views.step_samples import StepSamples
-from pyhybrid.views.steps import Steps, find_steps
+from pyhybrid.views.steps import Steps, find_steps, steps_of
 
 SLOWEST = 5
+N_PHASES = 2  # in the summary
 NOT_RUN = 0.5  # of what a phase took more: from there on it is said that the thread did not run
 STEP_COLUMN = "step"
 
@@ -51,12 +52,37 @@ class StepReport:
     steps: list[dict[str, object]]
 
 
-def step_report(
-    profile: Profile, n_slowest: int | None = None, found: Steps | None = None
-) -> StepReport:
-    """Of the profile's steps, which may have been `found`; raises PyhybridError where there are
-    none."""
-    found = found or find_steps(profile)
+@dataclass(slots=True)
+class StepSummary:
+    """What the summary says of them: `shares` of all steps' time by phase, the largest first."""
+
+    n_steps: int
+    median_ns: int
+    shares: dict[str, float]
+
+
+def step_summary(profile: Profile) -> StepSummary | None:
+    """None: there are no steps."""
+    found = steps_of(profile)
+    if not found:
+        return None
+    figures = _figures(found, [])
+    whole = figures.pop(STEP_COLUMN)
+    ordered = sorted(figures.items(), key=lambda item: -item[1].share)
+    shares = {phase: each.share for phase, each in ordered}
+    return StepSummary(len(found.steps), whole.median_ns, shares)
+
+
+def steps_text(steps: StepSummary) -> str:
+    """One line of the summary."""
+    first = [f"{phase} {share:.0%}" for phase, share in steps.shares.items()][:N_PHASES]
+    n = f"{steps.n_steps:,} of a training, median {short_time(steps.median_ns)}"
+    return f"{n}: {', '.join(first)}"
+
+
+def step_report(profile: Profile, n_slowest: int | None = None) -> StepReport:
+    """Raises PyhybridError where there are no steps."""
+    found = find_steps(profile)
     samples = StepSamples(profile)
     start_ns = profile.process.start_ns or 0
     gpu = _gpu(profile, found)

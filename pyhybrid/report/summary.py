@@ -8,6 +8,7 @@ from typing import Any
 
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.report.step_listing import StepSummary, step_summary
 from pyhybrid.views.compensate import COMPENSATED
 from pyhybrid.views.compiles import Compiles, compiler_frames, compiles_of
 from pyhybrid.views.findings import Finding, findings
@@ -142,6 +143,7 @@ class Summary:
     durations: list[CallDurations]  # of chosen functions and regions, most time first
     compiler_calls: bool  # what compilers call is counted, too
     compiles: Compiles | None  # by torch.compile; null: none
+    steps: StepSummary | None  # of a training; null: none
     gpu: GpuSummary | None  # its work, below what launched it; null: nothing is known of it
     lines: list[FunctionLines] | None  # of the functions chosen; null: not recorded
     counters: list[Counter]  # of native code, by name
@@ -250,6 +252,7 @@ def summarize(
         durations=_durations(profile),
         compiler_calls=bool(meta.get("compiler_calls")),
         compiles=compiles_of(profile),
+        steps=step_summary(profile),
         gpu=gpu_summary(profile, all_frames),
         lines=function_lines(profile) if profile.meta.get("lines") else None,
         counters=sorted(

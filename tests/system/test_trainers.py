@@ -58,6 +58,18 @@ def test_their_steps(folder: Path) -> None:
     assert compiled["phase"] in ("forward", "backward")
 
 
+def test_the_first_screen(folder: Path) -> None:
+    """It says what was trained, and where to look; a loader that is waited for stands out."""
+    told = report(folder)
+    assert told["steps"]["n_steps"] == 2 * N_STEPS
+    assert sum(told["steps"]["shares"].values()) == pytest.approx(1)
+    words = [sys.executable, "-P", "-m", "pyhybrid", "report"]
+    screen = subprocess.check_output(words, cwd=folder, text=True, stderr=subprocess.DEVNULL)
+    (line,) = (line for line in screen.splitlines() if line.startswith("steps "))
+    assert line.startswith(f"steps    {2 * N_STEPS} of a training, median ")
+    assert line.endswith("`pyhybrid report --steps`")
+
+
 def test_their_layers(folder: Path) -> None:
     """The layer that takes most is the planted one; the compiled model is known by its class."""
     modules = {each["name"]: each for each in report(folder, "--modules")["modules"]}

@@ -14,7 +14,7 @@ def add_steps(profile: Profile, columns: Columns) -> dict[str, Any] | None:
     found = steps_of(profile)
     if not found:
         return None
-    report = step_report(profile, found=found)
+    report = step_report(profile)
     start_ns = profile.process.start_ns or 0
     threads = {thread: at for at, thread in enumerate(profile.threads)}
     columns.add("step.thread", (threads[step.thread] for step in found.steps))
