@@ -145,7 +145,8 @@ def test_the_page_has_it_by_function_and_in_time(folder: Path, tmp_path: Path) -
         let tip = "";
         for (let x = box.x; x < box.x + box.width && !tip.includes("gelu"); x++) {
             await page.mouse.move(x, box.y + 10);
-            tip = await page.locator(".tip").innerText({ timeout: 50 }).catch(() => "");
+            const shown = await page.locator(".tip").allInnerTexts();
+            tip = shown.join();
         }
         return { tip, functions: await page.evaluate("window.functions()") };
     """
