@@ -8,7 +8,7 @@ import os
 import sqlite3
 from fnmatch import fnmatchcase
 
-from pyhybrid.assemble import writer
+from pyhybrid.assemble import gpu_live, writer
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.exact_half import (
     Ticks,
@@ -102,6 +102,7 @@ def assemble(
         notes.append(f"modules of PyTorch are no frames: {reason}")
     if reason := spool.meta.get("backward_off"):
         notes.append(f"backward work is not told by module: {reason}")
+    notes += gpu_live.notes(spool.meta)
     lost = {times.thread: times.n_lost for times in spool.call_times.values()}
     if any(lost.values()):
         notes.append(f"{sum(lost.values()):,} calls found no memory to be kept; their times count")
@@ -121,7 +122,11 @@ def assemble(
     writer.write_calls(database, kept)
     drop_short(database, spool.meta.get("slower_than", []))
     writer.write_watched(database, spool, ticks, nodes)
-    writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
+    writer.write_clock_pairs(database, spool, ticks)
+    if not spool.meta.get("events_by_window"):
+        writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
+    if spool.device_work:
+        gpu_live.add(database, spool, ticks, nodes)
     return long
 
 

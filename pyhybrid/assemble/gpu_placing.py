@@ -5,29 +5,30 @@ backward pass launched belongs to the call that made the node: the enclosing ope
 sequence number of one of the forward pass.  What is not to be placed is below no call (node 0),
 and counted by reason.
 
-Traces' times are those of the day, the profile's those of the monotonic clock: pairs of both at
-its begin and end say how they lie to one another.
+Traces' times are those of the day, the profile's those of the monotonic clock: pairs of both, one a
+second, say how they lie to one another.
 """
 
 import sqlite3
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any
 
-from pyhybrid.assemble.gpu_trace import GpuTrace, Operator
+from pyhybrid.assemble.gpu_trace import GpuTrace, Operator, Piece
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.schema import create_table
-from pyhybrid.profile_file.tables import GpuActivity, GpuWait, GpuWindow, GpuWork
+from pyhybrid.profile_file.tables import Event, GpuActivity, GpuWait, GpuWindow, GpuWork
 
 MAX_ACTIVITIES = 200_000  # single ones that are kept: the longest; all are in the sums
 
 NO_LAUNCH = "launched before the trace begins"
 NO_THREAD = "launched on threads that the profile does not know"
 OUTSIDE = "launched while no call was logged"
+UNMADE = "launched by backward work that no call made"  # accumulation of gradients
 
 _Moment = tuple[int, int]  # a thread's tid, and a time of the monotonic clock
 
@@ -62,21 +63,25 @@ class Placed:
                 database.executemany(f"INSERT INTO {table} VALUES ({values})", rows)
 
 
-def place(profile: Profile, trace: GpuTrace) -> Placed:
-    """What the trace has, below the profile's calls.  Raises PyhybridError."""
-    if not profile.query("SELECT 1 FROM event_log LIMIT 1"):
+def place(profile: Profile, trace: GpuTrace, events: Iterable[Event] = ()) -> Placed:
+    """What the trace has, below the profile's calls; `events`: none: those of the profile.
+
+    Raises PyhybridError.
+    """
+    if not events and not profile.query("SELECT 1 FROM event_log LIMIT 1"):
         raise PyhybridError(f"{profile.path}: no events, by which launches are placed (--events)")
     pid = profile.process.pid
     if trace.pids and pid not in trace.pids:
         raise PyhybridError(f"{profile.path}: of process {pid}, of which the trace has nothing")
     to_monotonic, operators = _clock(profile), _Operators(trace.operators)
+    pieces = _Pieces(trace.pieces)
     launched: list[tuple[_Moment | None, bool]] = []  # of each work when and where; backward?
     for work in trace.work:
         made = work.launch and operators.forward_of(*work.launch)
         at = made or work.launch
         launched.append((at and (at[0], to_monotonic(at[1])), bool(made)))
     waited = [(each.tid, to_monotonic(each.begin_ns)) for each in trace.waits]
-    nodes = _calls_at(profile, {*(at for at, _ in launched if at), *waited})
+    nodes = _calls_at(profile, {*(at for at, _ in launched if at), *waited}, events)
 
     placed, tids = Placed(), {thread.tid for thread in profile.threads.values()}
     number: dict[tuple[Any, ...], int] = {}  # of a row of sums
@@ -84,10 +89,13 @@ def place(profile: Profile, trace: GpuTrace) -> Placed:
     singles: list[GpuActivity] = []
     for work, (at, is_backward) in zip(trace.work, launched, strict=True):
         node = nodes[at] if at else 0
+        piece = at and pieces.at(at)
+        if piece:
+            node, is_backward = piece.node, True
         if node:
             placed.n_placed += 1
         else:
-            placed.unplaced[_why(at, tids)] += 1
+            placed.unplaced[UNMADE if piece else _why(at, tids)] += 1
         key = node, int(is_backward), work.name, work.device, work.stream
         row = number.setdefault(key, len(number))
         if row == len(sums):
@@ -122,32 +130,33 @@ def _waits(trace: GpuTrace, nodes: list[int]) -> list[GpuWait]:
 
 
 def _clock(profile: Profile) -> Callable[[int], int]:
-    """From the time of day to the monotonic clock, both nanoseconds."""
-    meta = profile.meta
-    if "start_ns" not in meta or "start_unix_ns" not in meta:
+    """From the time of day to the profile's, both nanoseconds: by the pairs before and after it."""
+    pairs = profile.clock_pairs
+    if not pairs:
         raise PyhybridError(f"{profile.path}: it is not known at what time of day it began")
-    start_ns, start_unix_ns = int(meta["start_ns"]), int(meta["start_unix_ns"])
-    ahead_ns = start_unix_ns - start_ns
-    stop_ns = int(meta.get("stop_ns", start_ns))
-    # By how much more the time of day is ahead at the end: the system puts it right slowly.
-    later_ns = int(meta.get("stop_unix_ns", start_unix_ns)) - stop_ns - ahead_ns
-    lasted_ns = max(stop_ns - start_ns, 1)
+    days = [unix_ns for _, unix_ns in pairs]
 
     def to_monotonic(unix_ns: int) -> int:
-        time_ns = unix_ns - ahead_ns
-        return time_ns - round(later_ns * (time_ns - start_ns) / lasted_ns)
+        i = min(max(bisect_right(days, unix_ns), 1), len(pairs) - 1)
+        (time0, unix0), (time1, unix1) = pairs[max(i - 1, 0)], pairs[i]
+        since_ns = unix_ns - unix0
+        if unix1 <= unix0:
+            return time0 + since_ns
+        return time0 + since_ns * (time1 - time0) // (unix1 - unix0)
 
     return to_monotonic
 
 
-def _calls_at(profile: Profile, moments: Iterable[_Moment]) -> dict[_Moment, int]:
+def _calls_at(
+    profile: Profile, moments: Iterable[_Moment], events: Iterable[Event]
+) -> dict[_Moment, int]:
     """The node of the innermost call at each, by the event log; 0: none ran, or it is not known."""
     wanted: defaultdict[int, list[int]] = defaultdict(list)  # the latest first
     for tid, time_ns in sorted(moments, reverse=True):
         wanted[tid].append(time_ns)
     found: dict[_Moment, int] = {(tid, at): 0 for tid, times in wanted.items() for at in times}
     thread, tid, todo, stack = 0, 0, list[int](), list[int]()
-    for event in profile.events():
+    for event in events or profile.events():
         if event.thread != thread:
             thread, stack = event.thread, []
             tid = profile.threads[thread].tid
@@ -163,6 +172,28 @@ def _calls_at(profile: Profile, moments: Iterable[_Moment]) -> dict[_Moment, int
         elif stack:
             stack.pop()
     return found
+
+
+class _Pieces:
+    """Pieces of backward work, by thread."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self._of_thread: defaultdict[int, list[Piece]] = defaultdict(list)
+        for each in sorted(pieces, key=lambda each: (each.begin_ns, -each.end_ns)):
+            self._of_thread[each.tid].append(each)
+        self._begins = {t: [each.begin_ns for each in of] for t, of in self._of_thread.items()}
+        self._outer = {tid: _enclosing(of) for tid, of in self._of_thread.items()}
+
+    def at(self, moment: _Moment) -> Piece | None:
+        """The innermost one that ran on the thread then."""
+        tid, time_ns = moment
+        i = bisect_right(self._begins.get(tid, []), time_ns) - 1
+        while i >= 0:
+            each = self._of_thread[tid][i]
+            if each.end_ns >= time_ns:
+                return each
+            i = self._outer[tid][i]
+        return None
 
 
 class _Operators:
@@ -195,12 +226,12 @@ class _Operators:
         return None
 
 
-def _enclosing(operators: list[Operator]) -> list[int]:
+def _enclosing(spans: Sequence[Operator | Piece]) -> list[int]:
     """Of each, in order of begin, the place of the next one out; -1: none is around it."""
     outer: list[int] = []
     stack: list[int] = []
-    for i, each in enumerate(operators):
-        while stack and operators[stack[-1]].end_ns <= each.begin_ns:
+    for i, each in enumerate(spans):
+        while stack and spans[stack[-1]].end_ns <= each.begin_ns:
             stack.pop()
         outer.append(stack[-1] if stack else -1)
         stack.append(i)

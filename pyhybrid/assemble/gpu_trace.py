@@ -1,6 +1,7 @@
 """What is told of a GPU's work, whoever tells it: plain records, times of day in nanoseconds.
 
-kineto.py reads them from a trace of torch.profiler's; gpu_placing.py finds the calls for them.
+kineto.py reads them from a trace of torch.profiler's, gpu_live.py from what the program recorded;
+gpu_placing.py finds the calls for them.
 """
 
 from dataclasses import dataclass, field
@@ -45,6 +46,21 @@ class Operator(NamedTuple):
     is_backward: bool
 
 
+class Piece(NamedTuple):
+    """Work of an autograd node on a CPU, and the call path that made it (0: none that is known).
+    Its times are the profile's."""
+
+    tid: int
+    begin_ns: int
+    end_ns: int
+    node: int
+
+
+def graph_name(name: str) -> str:
+    """Of what a CUDA graph replays."""
+    return f"[graph] {name}"
+
+
 @dataclass(slots=True)
 class GpuTrace:
     """All of a run, or of parts of it: `windows` are when it was recorded, in order, apart.
@@ -55,6 +71,7 @@ class GpuTrace:
     work: list[Work] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     operators: list[Operator] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)  # instead of operators
     windows: list[tuple[int, int]] = field(default_factory=list)
     pids: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)

@@ -12,13 +12,13 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.assemble.gpu_trace import GpuTrace, Launch, Operator, Wait, Work
+from pyhybrid.assemble.gpu_trace import GpuTrace, Launch, Operator, Wait, Work, graph_name
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCHES = ("cuda_runtime", "cuda_driver")
-REPLAY, REPLAYED = "GraphLaunch", "[graph] "  # of a launch's name; before that of what it replays
+REPLAY = "GraphLaunch"  # of a launch's name
 WAITS = "Synchronize"  # ends the names of calls that do nothing else
 SPAN = "Trace"  # when the profiler ran
 HAS_EVENTS, GZIP = '"traceEvents"', b"\x1f\x8b"
@@ -67,7 +67,7 @@ class _Reader:
                 self._add(event)
         for correlation, work in self._work:
             launch, replays = self._launches.get(correlation, (None, False))
-            name = REPLAYED * replays + work.name
+            name = graph_name(work.name) if replays else work.name
             self._trace.work.append(work._replace(name=name, launch=launch))
         if self._spans:
             begins, ends = zip(*self._spans, strict=True)

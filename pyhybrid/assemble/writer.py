@@ -279,6 +279,13 @@ def write_watched(
     database.execute("COMMIT")
 
 
+def write_clock_pairs(database: sqlite3.Connection, spool: Spool, ticks: Ticks) -> None:
+    """Add when it was what time of day."""
+    database.execute("BEGIN")
+    _insert(database, "clock_pair", ((ticks.time(at), unix) for at, unix in spool.clock_pairs))
+    database.execute("COMMIT")
+
+
 def write_events(
     database: sqlite3.Connection,
     spool: Spool,

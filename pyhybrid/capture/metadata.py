@@ -46,6 +46,8 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,
         "compiler_calls": settings.compiler_calls,
+        "gpu_steps": settings.gpu_steps if settings.gpu else None,
+        "events_by_window": settings.gpu and not settings.events,
         "c_calls_inexact": _c_calls_inexact(settings),
         "start_ns": started["start_ns"],
         "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),

@@ -120,6 +120,24 @@ class Rate(Number):
         return 1_000_000_000 // value
 
 
+class Part(Kind):
+    """So many of each so many, `10/100`."""
+
+    @staticmethod
+    def numbers(value: str) -> tuple[int, int]:
+        """Both; (0, 0) for what is none."""
+        words = value.split("/") if isinstance(value, str) else []
+        if len(words) != 2 or not all(w.isascii() and w.isdigit() and len(w) < 10 for w in words):
+            return 0, 0
+        part, all_of_them = map(int, words)
+        return (part, all_of_them) if 0 < part <= all_of_them else (0, 0)
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        if self.numbers(value) == (0, 0):
+            raise UsageError(f"{said} is so many of each so many, like 10/100, not {value!r}")
+
+
 class Choice(Kind):
     """One of `known`, of which each is a `noun`; of a mapping C gets the value."""
 

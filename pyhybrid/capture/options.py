@@ -31,6 +31,7 @@ from pyhybrid.capture.option_kinds import (
     Flag,
     Kind,
     Number,
+    Part,
     PowerOfTwo,
     Rate,
     Seconds,
@@ -354,6 +355,24 @@ class ProfilerOptions(Declared):
         "`report --steps` tells the steps of a training",
         keyword_help="keep the single calls of PyTorch's optimizers, data loaders and the like, by "
         "which the steps of a training are told",
+    )
+    gpu: bool = option(
+        "--gpu",
+        kind=Flag(),
+        default=False,
+        modes=COUNTING,
+        native="event_windows",
+        help="what a GPU does for PyTorch, below the calls that launched it: torch.profiler's CUDA "
+        "activities, in windows of some steps",
+    )
+    gpu_steps: str = option(
+        "--gpu-steps",
+        kind=Part(),
+        default="10/100",
+        metavar="N/M",
+        modes=COUNTING,
+        help="with --gpu: N of each M steps of a training, or of a model's calls where nothing is "
+        "trained (default: %(default)s)",
     )
     compiler_calls: bool = option(
         "--compiler-calls",

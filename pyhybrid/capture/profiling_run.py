@@ -15,6 +15,7 @@ from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.metadata import describe
 from pyhybrid.capture.notebook_cells import notebook_cells
+from pyhybrid.capture.option_kinds import Part
 from pyhybrid.capture.options import EMIT_VALUES, TOOLS, TRACY
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
 from pyhybrid.capture.settings import Settings
@@ -218,7 +219,14 @@ class Profiling:
 
         with contextlib.suppress(Exception):  # it is profiled without their terms
             asked = self.settings
-            frameworks.watch(self.native, asked.modules, asked.steps, asked.compiler_calls)
+            gpu = Part.numbers(asked.gpu_steps) if asked.gpu else None
+            frameworks.watch(self.native, asked.modules, asked.steps, asked.compiler_calls, gpu)
+
+    def _pause_frameworks(self) -> None:
+        frameworks = sys.modules.get("pyhybrid.frameworks")
+        if frameworks:
+            with contextlib.suppress(Exception):
+                frameworks.pause()
 
     def _import_early(self) -> None:
         """What is needed after the clocks start, so that it is not sampled as the program's."""
@@ -262,6 +270,7 @@ class Profiling:
     def pause(self) -> None:
         """Neither samples nor events until `resume`."""
         self.native.pause()
+        self._pause_frameworks()
         self.paused = True
 
     def resume(self) -> None:
@@ -290,6 +299,7 @@ class Profiling:
         if os.getpid() != self.pid or not self.native.running():
             return False
         self.native.pause()
+        self._pause_frameworks()
         self._name_threads()
         # Now: later the jitdumps' markers may be unmapped, and the map may be replaced by our own.
         result = self.native.stop(lambda said: self._to_json(self._last_meta(said)).encode())

@@ -57,6 +57,8 @@ class Settings(Options):
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = self._filter()
+        if self.gpu and self.filter is not None:
+            raise UsageError(f"{self.said(self.options['gpu'])} needs all calls: no filters")
         tables = list(FUNCTION_TABLES.parsed(FUNCTION_TABLES.from_file(self.function_settings)))
         named = {each: [t["name"] for t in tables if t.get(each)] for each in FUNCTION_TABLES.keys}
         kind = FUNCTION_TABLES.keys["usage"]
@@ -119,6 +121,8 @@ class Settings(Options):
             raise UsageError(
                 f"{said['engine']} is for the CPU clock: {said['clock']} wall has its own"
             )
+        if self.gpu and not self.steps:
+            raise UsageError(f"{said['gpu']} counts steps: not with {said['steps']}")
         if self.mode == "none" and not self.emit:
             raise UsageError(f"the mode none is for live outputs alone: name one ({said['emit']})")
         if self.lines and not self.counts and TRACY not in dict(Sinks.split(self.emit)):

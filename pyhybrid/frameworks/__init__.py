@@ -12,19 +12,29 @@ TORCH_MODULE = "torch.nn.modules.module"
 TORCH_FILE = "/torch/nn/modules/module.py"
 
 
-def watch(native: ModuleType, objects: bool, steps: bool, compilers: bool) -> None:
+def watch(
+    native: ModuleType, objects: bool, steps: bool, compilers: bool, gpu: tuple[int, int] | None
+) -> None:
     """Tell `native` (pyhybrid._native) of a framework, now or once it is imported: of its
     `objects`, of the functions that `steps` are made of, and of its compilers, unless what
-    `compilers` call is to be counted.
+    `compilers` call is to be counted.  `gpu`: of how many of each so many steps the GPU's work is
+    recorded; None: of none.
     """
+
+    links = objects or gpu  # what a backward pass does to what made it
 
     def tell(method: CodeType | None, file: str) -> None:
         from pyhybrid.frameworks import torch
 
         if objects:
             torch.tell(native, method)
-        if steps:
-            torch.tell_steps(native, file.removesuffix(TORCH_FILE))
+        above = file.removesuffix(TORCH_FILE)
+        if gpu:
+            from pyhybrid.frameworks import torch_gpu
+
+            torch_gpu.begin(native, above, *gpu)
+        elif steps:
+            torch.tell_steps(native, above)
         if not compilers:
             torch.tell_compilers(native)
 
@@ -32,7 +42,7 @@ def watch(native: ModuleType, objects: bool, steps: bool, compilers: bool) -> No
         from pyhybrid.frameworks import torch
 
         tell(torch.method_in(code), code.co_filename)
-        package = torch.package_that_runs() if objects else None
+        package = torch.package_that_runs() if links else None
         if package is not None:
             native.await_end(package, lambda: torch.link_backward(native))
 
@@ -43,8 +53,15 @@ def watch(native: ModuleType, objects: bool, steps: bool, compilers: bool) -> No
     from pyhybrid.frameworks import torch
 
     tell(torch.method_of(loaded), str(loaded.__file__))
-    if objects:
+    if links:
         torch.link_backward(native)
+
+
+def pause() -> None:
+    """Nothing is counted from now on, on any thread: the GPU's work is not, either."""
+    known = sys.modules.get("pyhybrid.frameworks.torch_gpu")
+    if known:
+        known.pause()
 
 
 def told() -> dict[str, Any]:
@@ -52,5 +69,6 @@ def told() -> dict[str, Any]:
 
     Imports nothing, and runs nothing of the program's.
     """
-    known = sys.modules.get("pyhybrid.frameworks.torch")
-    return known.told() if known else {}
+    known = ("pyhybrid.frameworks.torch", "pyhybrid.frameworks.torch_gpu")
+    loaded = [sys.modules[name] for name in known if name in sys.modules]
+    return {key: value for each in loaded for key, value in each.told().items()}

@@ -8,6 +8,7 @@ import os
 import sys
 import tomllib
 from collections import deque
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -22,6 +23,11 @@ _PACKAGE = "torch"
 def tables() -> dict[str, dict[str, Any]]:
     """All of torch.toml."""
     return tomllib.loads((Path(__file__).parent / "torch.toml").read_text())
+
+
+def gpu() -> dict[str, Any]:
+    """The table [gpu]."""
+    return tables()["gpu"]
 
 
 def modules() -> dict[str, Any]:
@@ -156,11 +162,12 @@ def operators() -> dict[str, Any]:
     return tables()["operators"]
 
 
-def tell_steps(native: ModuleType, above: str) -> None:
-    """Tell `native` of the functions that are phases; `above`: the folder that PyTorch's is in."""
+def tell_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -> None:
+    """Tell `native` of the functions that are phases, and of `others`; `above`: the folder that
+    PyTorch's is in."""
     table = steps()
     functions: dict[str, tuple[tuple[str, bool], ...]] = {}
-    for phase, names in table["phases"].items():
+    for phase, names in {**table["phases"], "": others}.items():
         for name in names:
             file, _, function = name.rpartition(":")
             calls_back = phase == table["ends"]

@@ -1,7 +1,7 @@
 """The event log of a profile, event by event."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyhybrid.damage import damage_in
@@ -31,14 +31,21 @@ def _events(profile: "Profile") -> Iterator[Event]:
     sql = "SELECT thread, first_ns, tick_ns, n_dropped, events FROM event_log WHERE rowid = ?"
     for (part,) in parts:
         ((thread, first_ns, tick_ns, n_dropped, blob),) = profile.query(sql, part)
-        ticks = 0
-        for word in array("Q", blob):
-            ticks += word & STEP_MASK
-            kind, value = word >> KIND_SHIFT & 7, word >> VALUE_SHIFT
-            if kind == TIME:
-                ticks += value << STEP_BITS
-                continue
-            node = value if kind == GAP else nodes[thread][value]
-            yield Event(thread, first_ns + round(ticks * tick_ns), KINDS[kind], node)
+        yield from decoded(array("Q", blob), thread, first_ns, tick_ns, nodes[thread])
         if n_dropped:
             yield Event(thread, first_ns, KINDS[GAP], n_dropped)
+
+
+def decoded(
+    words: Iterable[int], thread: int, first_ns: int, tick_ns: float, nodes: Sequence[int]
+) -> Iterator[Event]:
+    """The events of a part of a thread's log; its node i is `nodes[i]`."""
+    ticks = 0
+    for word in words:
+        ticks += word & STEP_MASK
+        kind, value = word >> KIND_SHIFT & 7, word >> VALUE_SHIFT
+        if kind == TIME:
+            ticks += value << STEP_BITS
+            continue
+        node = value if kind == GAP else nodes[value]
+        yield Event(thread, first_ns + round(ticks * tick_ns), KINDS[kind], node)

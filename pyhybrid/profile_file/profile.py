@@ -296,6 +296,16 @@ class Profile:
         return [GpuWait(*row) for row in self.query(sql)] if self._has("gpu_wait") else []
 
     @_table
+    def clock_pairs(self) -> list[tuple[int, int]]:
+        """Moments by the profile's time and that of the day, in order: one a second, where single
+        events were told of; else the begin and the end, as far as they are known."""
+        sql = "SELECT time_ns, unix_ns FROM clock_pair ORDER BY time_ns"
+        pairs = self.query(sql) if self._has("clock_pair") else []
+        ends = (("start_ns", "start_unix_ns"), ("stop_ns", "stop_unix_ns"))
+        known = [(self.meta[a], self.meta[b]) for a, b in ends if a in self.meta and b in self.meta]
+        return [(int(a), int(b)) for a, b in pairs or known]
+
+    @_table
     def gpu_windows(self) -> list[GpuWindow]:
         """When the GPU's work was recorded, in order of time."""
         sql = "SELECT begin_ns, end_ns FROM gpu_window ORDER BY begin_ns"

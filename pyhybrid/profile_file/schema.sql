@@ -180,6 +180,10 @@ CREATE TABLE gpu_activity (
 -- Calls of CUDA that waited for a GPU, by the call path that made them (node 0: not known): wall-clock time.
 CREATE TABLE gpu_wait (node INTEGER NOT NULL, name TEXT NOT NULL, calls INTEGER NOT NULL, ns INTEGER NOT NULL);
 
+-- The profile's time and that of the day (CLOCK_REALTIME), which the system puts right slowly, at the same moment: one
+-- pair a second, with --events and --gpu.
+CREATE TABLE clock_pair (time_ns INTEGER NOT NULL, unix_ns INTEGER NOT NULL);
+
 -- When the work of the GPU was recorded: of other times nothing is known.
 CREATE TABLE gpu_window (begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL);
 

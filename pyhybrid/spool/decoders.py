@@ -23,6 +23,7 @@ from pyhybrid.spool.records import (
     End,
     Events,
     Later,
+    LaterTurn,
     Module,
     Spool,
     Sum,
@@ -280,6 +281,27 @@ def _later_name(spool: Spool, body: memoryview) -> None:
     spool.later_names[number] = _name(body[form.LATER_NAME_HEAD.size :])
 
 
+def _later_turns(spool: Spool, body: memoryview) -> None:
+    rows = body[: len(body) // form.LATER_TURN.size * form.LATER_TURN.size]
+    spool.later_turns += map(LaterTurn._make, form.LATER_TURN.iter_unpack(rows))
+
+
+def _thread_handle(spool: Spool, body: memoryview) -> None:
+    index, handle = form.THREAD_HANDLE_BODY.unpack_from(body)
+    spool.thread_handles[index] = handle
+
+
+def _clock_pair(spool: Spool, body: memoryview) -> None:
+    spool.clock_pairs.append(form.CLOCK_PAIR_BODY.unpack_from(body))
+
+
+def _device_work(spool: Spool, body: memoryview) -> None:
+    length, _ = form.DEVICE_WORK_HEAD.unpack_from(body)
+    end = form.DEVICE_WORK_HEAD.size + length
+    text = json.loads(bytes(body[form.DEVICE_WORK_HEAD.size : end]))
+    spool.device_work.append((text, body[(end + 7) // 8 * 8 :].cast("q")))
+
+
 def _end(spool: Spool, body: memoryview) -> None:
     spool.end = End(*form.END_HEAD.unpack_from(body))
 
@@ -313,5 +335,9 @@ DECODERS: dict[int, Callable[[Spool, memoryview], None]] = {
     form.MERGED: _merged,
     form.LATER: _later,
     form.LATER_NAME: _later_name,
+    form.LATER_TURNS: _later_turns,
+    form.THREAD_HANDLE: _thread_handle,
+    form.CLOCK_PAIR: _clock_pair,
+    form.DEVICE_WORK: _device_work,
     form.END: _end,
 }

@@ -18,6 +18,7 @@ REPLACED = 1 << 31
 EXACT_THREAD, EXACT_NODES, EXACT_COUNTERS, CLOCK, REGION = range(12, 17)
 EVENTS, CALLS, CALL_TIMES, C_FUNCTION, FUNCTION_NAME, CODE_FACTS = range(17, 23)
 SAMPLE_SEGMENT, SUMS, MERGED, WATCHED, LATER, LATER_NAME = range(23, 29)
+LATER_TURNS, THREAD_HANDLE, CLOCK_PAIR, DEVICE_WORK = range(29, 33)
 
 HEADER = struct.Struct("<8sIIQ")
 RECORD = struct.Struct("<IIII")
@@ -45,6 +46,10 @@ REGION_HEAD = struct.Struct("<II")
 LATER_HEAD = struct.Struct("<II")
 LATER_SUM = struct.Struct("<IIIIQ")
 LATER_NAME_HEAD = struct.Struct("<II")
+LATER_TURN = struct.Struct("<QQIIII")
+THREAD_HANDLE_BODY = struct.Struct("<II")
+CLOCK_PAIR_BODY = struct.Struct("<QQ")
+DEVICE_WORK_HEAD = struct.Struct("<II")
 C_FUNCTION_HEAD = struct.Struct("<Q")
 FUNCTION_NAME_HEAD = struct.Struct("<Q")
 

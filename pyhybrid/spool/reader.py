@@ -30,6 +30,10 @@ def _keep_whole(spool: Spool) -> None:
         each if each.node < known.get(each.thread, 0) else each._replace(thread=0, node=0)
         for each in spool.later
     ]
+    spool.later_turns = [
+        each if each.node < known.get(each.thread, 0) else each._replace(thread=0, node=0)
+        for each in spool.later_turns
+    ]
     for thread, calls in spool.watched.items():
         calls[:] = (call for call in calls if 0 < call[4] < known.get(thread, 0))
     times = {at: each for at, each in spool.call_times.items() if 0 < at[1] < known.get(at[0], 0)}

@@ -119,6 +119,18 @@ class Later(NamedTuple):
     ticks: int
 
 
+class LaterTurn(NamedTuple):
+    """A piece of such work, in ticks, and where it ran: a thread's number of the system's, and what
+    identifies it to CUPTI."""
+
+    since: int
+    until: int
+    thread: int
+    node: int
+    tid: int
+    handle: int
+
+
 class CallTimes(NamedTuple):
     """Durations of a node's calls, in ticks: buckets as in src/trace/kept_calls.h."""
 
@@ -158,6 +170,11 @@ class Spool:
     codes: dict[int, Code] = field(default_factory=dict)
     later: list[Later] = field(default_factory=list)
     later_names: dict[int, str] = field(default_factory=dict)
+    later_turns: list[LaterTurn] = field(default_factory=list)
+    thread_handles: dict[int, int] = field(default_factory=dict)  # by number in the exact half
+    clock_pairs: list[tuple[int, int]] = field(default_factory=list)  # (ticks, time of day)
+    # Windows of a GPU's work, and their numbers (frameworks/torch_gpu.py).
+    device_work: list[tuple[dict[str, Any], memoryview]] = field(default_factory=list)
     threads: dict[int, Thread] = field(default_factory=dict)
     parents: "array[int]" = field(default_factory=lambda: array("I", [0]))
     words: "array[int]" = field(default_factory=lambda: array("Q", [0]))

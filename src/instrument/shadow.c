@@ -14,6 +14,8 @@
 #include "regions.h"
 #include "shadow_stack.h"
 #include "thread_name.h"
+#include "turns.h"
+#include "watch_list.h"
 
 #define MISSING_MAX 65536 /* frames that one mending may add */
 
@@ -281,6 +283,19 @@ static ALWAYS_INLINE bool is_called_by_c_of(const struct exact_thread *t, const 
            (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED;
 }
 
+/* Who hears that a watched function begins takes its time before that: the function begins anew. */
+static __attribute__((noinline)) void tell_begin(struct exact *x, uint64_t frame, uint64_t code)
+{
+    watch_list_tell(code);
+    if (atomic_load(&exact_current) != x || exact_mine.generation != x->generation)
+        return; /* profiling has ended meanwhile */
+    struct exact_thread *t = exact_mine.thread;
+    if (!t->depth || t->stack[t->depth - 1].frame != frame)
+        return;
+    t->stack[t->depth - 1].since = exact_ticks(x);
+    watched_begin(&t->watched, t->depth - 1, true);
+}
+
 /* The usual case, and nothing to spill registers for: a function that was called here before begins, called
  * by the top of the stack.  False: it is another one, and nothing has been done. */
 static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
@@ -310,9 +325,10 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     count(is_call ? &node->calls : &node->resumes, 1);
     top[1].since = arch_ticks();
     exact_set_depth(t, depth + 1);
-    if (!LIKELY(!turns_are_noted(x, node)))
-        turns_begin(x, t, &top[1], is_call);
+    bool is_told = !LIKELY(!turns_are_noted(x, node)) && turns_begin(x, t, &top[1], is_call);
     shadow_leave();
+    if (!LIKELY(!is_told))
+        tell_begin(x, (uint64_t)f, code);
     return true;
 }
 
@@ -331,6 +347,7 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
     /* A generator that yields while it is destroyed ends without an event, and its regions live on in a cycle. */
     if (is_call && regions_mine && is_generator((const PyCodeObject *)code))
         region_forget(x, f);
+    bool is_told = false;
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
         if (!LIKELY(!origins_moved(t)))
@@ -354,12 +371,14 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
             count(is_call ? &s->node->calls : &s->node->resumes, 1);
             s->since = exact_ticks(x);
             if (!LIKELY(!turns_are_noted(x, s->node)))
-                turns_begin(x, t, s, is_call);
+                is_told = turns_begin(x, t, s, is_call);
         }
         if (s && !is_call && regions_mine)
             region_resume(x, t, f);
     }
     shadow_leave();
+    if (!LIKELY(!is_told))
+        tell_begin(x, (uint64_t)f, code);
     return true;
 }
 

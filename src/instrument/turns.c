@@ -8,6 +8,8 @@
 #include "filter.h"
 #include "region_attributes.h"
 #include "usage.h"
+#include "later.h"
+#include "watch_list.h"
 
 /* The arguments of a call that begins, where they are wanted, go with the serial of `call`, which is one from then on. */
 static uint32_t note_arguments(struct exact *x, struct exact_thread *t, const struct exact_frame *s,
@@ -33,21 +35,50 @@ static ALWAYS_INLINE bool is_only_emitted(const struct exact *x, const struct ex
            !(f->node->word & more);
 }
 
-static __attribute__((noinline)) void note_begin(struct exact *x, struct exact_thread *t,
+/* The log is switched on: what runs already, the `depth` outermost ones, goes on. */
+static void begin_log(const struct exact *x, struct exact_thread *t, uint32_t depth, uint64_t now)
+{
+    t->log = x->log;
+    event_put(&t->events, EVENT_GAP, 0, now);
+    for (uint32_t i = 0; i < depth; i++)
+        if (t->stack[i].flags & EXACT_RECORDED)
+            event_put(&t->events, EVENT_RESUME, t->stack[i].node->id, now);
+}
+
+void turns_log(struct exact *x, bool on)
+{
+    if (!x->logs_by_window || on == (x->turns & TURNS_LOGGED))
+        return;
+    x->turns ^= TURNS_LOGGED;
+    x->log += on;
+    if (on && exact_mine.generation == x->generation) /* others begin theirs themselves */
+        begin_log(x, exact_mine.thread, exact_mine.thread->depth, exact_ticks(x));
+    later_log(on);
+}
+
+/* It is turned to from now on; whether its begin is told (watch_list_tell). */
+static bool begin_watched(struct exact_thread *t, struct exact_frame *s, bool is_new)
+{
+    watched_begin(&t->watched, (uint32_t)(s - t->stack), is_new);
+    s->flags |= EXACT_KEPT;
+    return is_new && watch_list_tells();
+}
+
+static __attribute__((noinline)) bool note_begin(struct exact *x, struct exact_thread *t,
                                                  struct exact_frame *s, bool is_new)
 {
     if (x->turns & TURNS_EMITTED && !t->without_gil)
         emit_begin(t, s, is_new);
-    if (x->turns & TURNS_LOGGED)
+    if (x->turns & TURNS_LOGGED) {
+        if (t->log != x->log)
+            begin_log(x, t, (uint32_t)(s - t->stack), s->since);
         event_put(&t->events, is_new ? EVENT_CALL : EVENT_RESUME, s->node->id, s->since);
-    if (s->flags & EXACT_REGION)
-        return;
-    if (exact_is_watched(s->node)) {
-        watched_begin(&t->watched, (uint32_t)(s - t->stack), is_new);
-        s->flags |= EXACT_KEPT;
     }
+    if (s->flags & EXACT_REGION)
+        return false;
+    bool is_told = exact_is_watched(s->node) && begin_watched(t, s, is_new);
     if (!exact_is_kept(s->node))
-        return;
+        return is_told;
     uint32_t call = 0;
     if (is_generator((const PyCodeObject *)FRAME_CODE((const frame_t *)s->frame))) {
         call = open_calls_resume(&x->open, s->frame);
@@ -69,16 +100,18 @@ static __attribute__((noinline)) void note_begin(struct exact *x, struct exact_t
     uint32_t kinds = x->usage_by_name ? filter_usage(x, FRAME_CODE(f), f->f_globals) : 0;
     if (x->usage | kinds)
         usage_begin(t, s, x->usage | kinds);
+    return is_told;
 }
 
-void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
+bool turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new)
 {
     if (!(s->flags & EXACT_RECORDED)) /* below the tree's bound: its end is not noted either */
-        return;
+        return false;
     if (!LIKELY(is_only_emitted(x, s)))
-        note_begin(x, t, s, is_new);
-    else if (!t->without_gil)
+        return note_begin(x, t, s, is_new);
+    if (!t->without_gil)
         emit_begin(t, s, is_new);
+    return false;
 }
 
 static const enum emit_kind emitted[] = {EMIT_RETURN, EMIT_YIELD, EMIT_UNWIND, EMIT_CUT_OFF};
@@ -93,8 +126,11 @@ static __attribute__((noinline)) void note_end(struct exact *x, struct exact_thr
         how = YIELDED; /* it is where its function is */
     if (x->turns & TURNS_EMITTED && !t->without_gil)
         emit_end(t, f, emitted[how]);
-    if (x->turns & TURNS_LOGGED)
+    if (x->turns & TURNS_LOGGED) {
+        if (t->log != x->log)
+            begin_log(x, t, (uint32_t)(f - t->stack) + 1, now);
         event_put(&t->events, kind[how], f->node->id, now);
+    }
     if (!(f->flags & EXACT_KEPT))
         return;
     if (exact_is_watched(f->node) && how != CUT_OFF && x->n_watched < WATCHED_MAX) {

@@ -23,8 +23,12 @@ static inline bool turns_are_noted(const struct exact *x, const struct exact_nod
     return x->turns || n->word & (PYH_FUNCTION_KEPT | PYH_FUNCTION_WATCHED);
 }
 
-/* `s` begins.  `is_new`: a call does, not another turn of one. */
-void turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new);
+/* The event log of a session that has it now and then is switched on or off. */
+void turns_log(struct exact *x, bool on);
+
+/* `s` begins.  `is_new`: a call does, not another turn of one.  True: watch_list_tell is to be called, once the callback
+ * is done with its thread's record. */
+bool turns_begin(struct exact *x, struct exact_thread *t, struct exact_frame *s, bool is_new);
 
 /* `f` ends. */
 void turns_end(struct exact *x, struct exact_thread *t, const struct exact_frame *f, uint64_t now,

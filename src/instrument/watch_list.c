@@ -1,8 +1,10 @@
+#include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
+
 #include "watch_list.h"
 
 #include "turns.h"
 
-static PyObject *watched, *own_folders, *other_folders, *but_these;
+static PyObject *watched, *own_folders, *other_folders, *but_these, *on_begin;
 
 int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but)
 {
@@ -24,6 +26,35 @@ void watch_list_clear(void)
     Py_CLEAR(own_folders);
     Py_CLEAR(other_folders);
     Py_CLEAR(but_these);
+    Py_CLEAR(on_begin);
+}
+
+void watch_list_on_begin(PyObject *begins)
+{
+    Py_XSETREF(on_begin, Py_XNewRef(begins));
+}
+
+bool watch_list_tells(void)
+{
+    return on_begin;
+}
+
+void watch_list_tell(uint64_t code)
+{
+    PyObject *begins = Py_XNewRef(on_begin);
+    if (!begins)
+        return;
+    PyObject *error = PyErr_GetRaisedException();
+    shadow_enter();
+    PyObject *result = PyObject_CallOneArg(begins, (PyObject *)code);
+    shadow_leave();
+    if (!result && !PyErr_ExceptionMatches(
+                       PyExc_Exception)) /* a handler of the program's was called meanwhile */
+        PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), PyErr_Occurred());
+    PyErr_Clear();
+    Py_DECREF(begins);
+    Py_XDECREF(result);
+    PyErr_SetRaisedException(error);
 }
 
 /* Does the list name it?  *calls_back: it is told when it calls back. */

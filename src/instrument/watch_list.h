@@ -19,6 +19,12 @@
 int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but);
 void watch_list_clear(void);
 
+/* From now on `begins(code)` is called when one is called, before it runs: without events, and what it raises that is no
+ * Exception comes in the program soon.  NULL: no more. */
+void watch_list_on_begin(PyObject *begins);
+bool watch_list_tells(void);
+void watch_list_tell(uint64_t code);
+
 /* PYH_FUNCTION_WATCHED and _INSIDE, if they are to stand in the new node `word` below `parent`, of this code object.  Sets
  * no exception. */
 uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node *parent,

@@ -24,6 +24,7 @@
 #include "loader_lock.h"
 #include "program.h"
 #include "sampler.h"
+#include "turns.h"
 #include "spawns.h"
 #include "spool.h"
 #include "start_options.h"
@@ -486,6 +487,55 @@ static PyObject *tell_opaque(PyObject *self, PyObject *names)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(on_watched_doc,
+             "on_watched(begins: Callable[[CodeType], object] | None) -> None\n\n"
+             "Call it when a function that watch_calls names is called, before it runs.");
+
+static PyObject *on_watched(PyObject *self, PyObject *begins)
+{
+    (void)self;
+    watch_list_on_begin(begins == Py_None ? NULL : begins);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(log_events_doc,
+             "log_events(on: bool) -> None\n\n"
+             "With event_windows: begins and ends are logged from now on, or no longer.");
+
+static PyObject *log_events(PyObject *self, PyObject *on)
+{
+    (void)self;
+    struct exact *x = sampler_running() ? sampler_exact() : NULL;
+    if (x)
+        turns_log(x, on == Py_True);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(write_device_work_doc,
+             "write_device_work(text: bytes, numbers: Buffer) -> None\n\n"
+             "Add a DEVICE_WORK record to the spool: JSON, and an array of 64-bit integers.");
+
+static PyObject *write_device_work(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *text;
+    Py_ssize_t length;
+    Py_buffer numbers;
+    if (!PyArg_ParseTuple(args, "y#y*", &text, &length, &numbers))
+        return NULL;
+    size_t padded = ((size_t)length + 7) & ~7ull, bytes = sizeof(struct spool_device_work) + padded;
+    char *head = PyMem_Calloc(1, bytes);
+    if (head) {
+        *(struct spool_device_work *)head =
+            (struct spool_device_work){.text_length = (uint32_t)length};
+        memcpy(head + sizeof(struct spool_device_work), text, (size_t)length);
+        sampler_write(SPOOL_DEVICE_WORK, head, (uint32_t)bytes, numbers.buf, (uint32_t)numbers.len);
+        PyMem_Free(head);
+    }
+    PyBuffer_Release(&numbers);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(await_end_doc, "await_end(code: CodeType, loaded: Callable[[], object]) -> bool\n\n"
                             "Call it once this code, which runs now, has returned (instances.h).");
 
@@ -547,6 +597,9 @@ static PyMethodDef methods[] = {
     {"tell_instances", tell_instances, METH_VARARGS, tell_instances_doc},
     {"watch_calls", watch_calls, METH_VARARGS, watch_calls_doc},
     {"tell_opaque", tell_opaque, METH_O, tell_opaque_doc},
+    {"on_watched", on_watched, METH_O, on_watched_doc},
+    {"log_events", log_events, METH_O, log_events_doc},
+    {"write_device_work", write_device_work, METH_VARARGS, write_device_work_doc},
     {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
     {"await_end", await_end, METH_VARARGS, await_end_doc},
     {"run_file", program_run_file, METH_O, run_file_doc},

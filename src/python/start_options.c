@@ -26,6 +26,7 @@ static const struct field {
     {"max_timeline_bytes", UINT64, SAMPLER(max_timeline_bytes)},
     {"exact", FLAG, SAMPLER(exact)},
     {"events", FLAG, SAMPLER(log_events)},
+    {"event_windows", FLAG, SAMPLER(log_windows)},
     {"keep_events_ns", UINT64, SAMPLER(keep_events_ns)},
     {"wall_threads", OBJECT, SAMPLER(wall_threads)}, /* bytes: set_wall_threads */
     {"module_table", FLAG, SAMPLER(module_table)},

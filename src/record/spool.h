@@ -83,11 +83,15 @@ enum spool_type {
     SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
     SPOOL_CODE_FACTS,    /* struct spool_code_facts, texts in UTF-8, each with a zero at its end */
     SPOOL_SAMPLE_SEGMENT, /* struct spool_segment_head, records, zeros: it is filled bit by bit, and used again */
-    SPOOL_SUMS,       /* struct spool_sums, struct spool_sum[n]; replaced */
-    SPOOL_MERGED,     /* struct spool_merged; replaced */
-    SPOOL_WATCHED,    /* struct spool_calls, struct watched_call[] (watched_calls.h) */
-    SPOOL_LATER,      /* struct spool_later, struct later_sum[n] (later.h); replaced */
-    SPOOL_LATER_NAME, /* struct spool_later_name, name in UTF-8 */
+    SPOOL_SUMS,          /* struct spool_sums, struct spool_sum[n]; replaced */
+    SPOOL_MERGED,        /* struct spool_merged; replaced */
+    SPOOL_WATCHED,       /* struct spool_calls, struct watched_call[] (watched_calls.h) */
+    SPOOL_LATER,         /* struct spool_later, struct later_sum[n] (later.h); replaced */
+    SPOOL_LATER_NAME,    /* struct spool_later_name, name in UTF-8 */
+    SPOOL_LATER_TURNS,   /* struct later_turn[] */
+    SPOOL_THREAD_HANDLE, /* struct spool_thread_handle: of one whose events are logged */
+    SPOOL_CLOCK_PAIR, /* struct spool_clock_pair: each second, where single events have their times */
+    SPOOL_DEVICE_WORK, /* struct spool_device_work, a JSON object in UTF-8, pad to 8, int64_t[] (frameworks/torch_gpu.py) */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -285,6 +289,20 @@ struct spool_later { /* work that was done later for nodes of threads */
 
 struct spool_later_name { /* of such work */
     uint32_t number;
+    uint32_t pad;
+};
+
+struct spool_thread_handle {
+    uint32_t index;  /* of a SPOOL_EXACT_THREAD */
+    uint32_t handle; /* exact_thread's */
+};
+
+struct spool_clock_pair { /* ticks as in spool_clock, and CLOCK_REALTIME */
+    uint64_t ticks, realtime_ns;
+};
+
+struct spool_device_work { /* of a window of time */
+    uint32_t text_length;
     uint32_t pad;
 };
 

@@ -89,6 +89,22 @@ static void read_clocks(const struct exact *x, struct spool_clock *c)
     }
 }
 
+/* Others stamp their events by the time of day, which the system puts right, slowly. */
+static void write_clock_pair(const struct exact *x, struct spool *s)
+{
+    struct spool_clock_pair pair = {0};
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < CLOCK_TRIES; i++) {
+        uint64_t before = exact_ticks(x), now = clock_read_ns(CLOCK_REALTIME),
+                 took = exact_ticks(x) - before;
+        if (took >= least)
+            continue;
+        least = took;
+        pair = (struct spool_clock_pair){before + took / 2, now};
+    }
+    spool_append(s, SPOOL_CLOCK_PAIR, &pair, sizeof pair, NULL, 0);
+}
+
 static void write_clock(struct trace_drain *d)
 {
     read_clocks(d->exact, &d->clock);
@@ -132,6 +148,10 @@ static void announce(struct trace_drain *d, struct exact_thread *t)
     t->index = (uint32_t)t->serial;
     struct spool_exact_thread record = {t->index, d->number(d->number_arg, t)};
     spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, t->name, strlen(t->name));
+    if (!d->exact->logs)
+        return;
+    struct spool_thread_handle handle = {t->index, t->handle};
+    spool_append(d->spool, SPOOL_THREAD_HANDLE, &handle, sizeof handle, NULL, 0);
 }
 
 /* Is there anything to take but trees? */
@@ -147,6 +167,7 @@ void trace_drain_logs(struct trace_drain *d)
         announce(d, t);
         trace_log_take(&d->log, d->spool, t);
     }
+    trace_later_take(d->spool);
 }
 
 bool trace_drain_keeps_logs(const struct trace_drain *d)
@@ -166,6 +187,8 @@ void trace_drain_write(struct trace_drain *d, const struct registry *r, bool las
 {
     struct exact *x = d->exact;
     write_clock(d);
+    if (x->logs)
+        write_clock_pair(x, d->spool);
     struct exact_thread *t = atomic_load(&x->threads), *before = NULL, *next;
     for (; t; t = next) {
         next = t->next;
@@ -182,6 +205,7 @@ void trace_drain_write(struct trace_drain *d, const struct registry *r, bool las
         if (!is_done || !exact_remove_thread(x, before, t))
             before = t;
     }
+    trace_later_take(d->spool);
     trace_later_write(&d->later, d->spool);
     if (last)
         trace_log_end(&d->log, d->spool);

@@ -14,6 +14,13 @@ void trace_later_free(struct trace_later *l)
     map_memory_free(l->blocks, l->blocks_bytes);
 }
 
+void trace_later_take(struct spool *s)
+{
+    const struct later_turn *turn;
+    for (size_t bytes; (turn = later_turns(&bytes)); later_turns_release(bytes))
+        spool_append(s, SPOOL_LATER_TURNS, turn, bytes, NULL, 0);
+}
+
 /* Before the rows that have them. */
 static void write_names(struct trace_later *l, struct spool *s)
 {

@@ -22,6 +22,9 @@ struct trace_later {
     struct later_sum rows[LATER_BLOCK];
 };
 
+/* The pieces of work that were logged. */
+void trace_later_take(struct spool *s);
+
 void trace_later_write(struct trace_later *l, struct spool *s);
 void trace_later_free(struct trace_later *l);
 

@@ -159,6 +159,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         if (!s->exact)
             return fail(info, -ENOMEM, "memory");
         s->exact->turns = o->log_events ? TURNS_LOGGED : 0;
+        s->exact->logs_by_window = o->log_windows && !o->log_events;
+        s->exact->logs = o->log_events || o->log_windows;
         s->exact->names_threads = *s->wall_threads;
         if (drain_set_exact(s->drain, s->exact, o->keep_events_ns, admit_exact, s))
             return fail(info, -ENOMEM, "memory");

@@ -171,8 +171,7 @@ static struct exact_thread *new_thread(struct exact *x)
     t->chunk[0] = block->nodes;
     t->events.last = t->events_ticks = x->start_ticks;
     origins_begin_thread(t);
-    if (x->turns & TURNS_LOGGED &&
-        !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
+    if (x->logs && !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
         free_thread(t);
         return NULL;
     }
@@ -185,6 +184,7 @@ struct exact_thread *exact_add_thread(struct exact *x, const char *name)
     if (!t)
         return NULL;
     t->tid = (pid_t)syscall(SYS_gettid);
+    t->handle = (uint32_t)pthread_self();
     t->first_ns = clock_now_ns();
     prctl(PR_GET_NAME, t->comm);
     memcpy(t->name, name, strlen(name));

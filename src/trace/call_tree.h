@@ -179,7 +179,9 @@ struct exact_thread {
     uint64_t serial; /* of all in the session */
 
     struct event_ring events;
-    void *emitted; /* what sinks keep for the thread; NULL: they have not heard of it */
+    uint32_t log;    /* the number of the log (struct exact) that it has begun */
+    uint32_t handle; /* its lower bits of pthread_self(): by these CUPTI tells threads apart */
+    void *emitted;   /* what sinks keep for the thread; NULL: they have not heard of it */
     size_t emitted_bytes;
     struct calls calls;
     struct usage_reading
@@ -216,13 +218,16 @@ struct exact {
     _Atomic uint32_t n_nodes; /* of all threads */
     uint32_t max_nodes;
     bool use_tsc;
-    bool all_events;    /* every Python function is recorded */
-    bool names_threads; /* each thread gets a record, whatever is left out: for its name */
-    bool plain;         /* so most events need no more than a few instructions */
-    uint8_t turns;      /* enum exact_turns: who hears every begin and end; 0: nobody */
-    uint8_t usage;      /* enum usage_kinds: what is told of calls that are kept */
-    bool usage_by_name; /* and more of those of some functions (filter.h) */
-    bool counts;        /* events are on for the tree's sake; false: only while a sink wants them */
+    bool all_events;     /* every Python function is recorded */
+    bool names_threads;  /* each thread gets a record, whatever is left out: for its name */
+    bool plain;          /* so most events need no more than a few instructions */
+    uint8_t turns;       /* enum exact_turns: who hears every begin and end; 0: nobody */
+    bool logs;           /* threads have an event log */
+    bool logs_by_window; /* it is on now and then (turns_log) */
+    uint32_t log;        /* how often it was switched on */
+    uint8_t usage;       /* enum usage_kinds: what is told of calls that are kept */
+    bool usage_by_name;  /* and more of those of some functions (filter.h) */
+    bool counts; /* events are on for the tree's sake; false: only while a sink wants them */
     struct open_calls open;
     uint32_t n_watched; /* calls, of all threads */
     bool lines;         /* of functions that a filter selects */

@@ -1,7 +1,10 @@
 #include "later.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "block_queue.h"
 #include "causes.h"
 #include "map.h"
 #include "names.h"
@@ -15,6 +18,7 @@ struct pieces {
         uint64_t since, inner; /* ticks; of the pieces in it */
     } at[CAUSES_MAX];
     uint64_t hint;
+    uint32_t tid;
 };
 
 static _Atomic uint32_t session; /* its number; 0: none runs */
@@ -27,8 +31,13 @@ static pthread_mutex_t sums_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct later_sum *sums;
 static uint32_t *places; /* by hash: a sum's number from 1; twice as many as there is room for */
 static uint32_t n_sums, max_sums;
+static struct block_queue turns; /* the lock's holder writes */
+static uint64_t n_turns;
+static bool is_logged;
 
 #define FIRST_SUMS 512
+#define FIRST_TURNS 4096       /* bytes */
+#define TURNS_MAX (1ull << 23) /* of a session: 320 MB */
 
 static pthread_key_t pieces_key;
 static pthread_once_t pieces_key_once = PTHREAD_ONCE_INIT;
@@ -51,6 +60,7 @@ static struct pieces *own_pieces(void)
     struct pieces *p = map_memory(sizeof *p);
     if (!p)
         return NULL;
+    p->tid = (uint32_t)syscall(SYS_gettid);
     pthread_once(&pieces_key_once, make_key);
     pthread_setspecific(pieces_key, p);
     causes_mine = &p->causes;
@@ -98,9 +108,46 @@ static bool grow(void)
     return true;
 }
 
-static void add(const struct piece *piece, uint32_t name, uint64_t took)
+static void log_turn(const struct piece *piece, uint32_t tid, uint64_t until)
+{
+    struct later_turn *turn =
+        n_turns < TURNS_MAX ? block_queue_reserve(&turns, sizeof *turn, FIRST_TURNS) : NULL;
+    if (!turn)
+        return;
+    *turn = (struct later_turn){.since = piece->since,
+                                .until = until,
+                                .thread = piece->origin.thread,
+                                .node = piece->origin.node,
+                                .tid = tid,
+                                .handle = (uint32_t)pthread_self()};
+    block_queue_commit(&turns, sizeof *turn);
+    n_turns++;
+}
+
+void later_log(bool on)
 {
     pthread_mutex_lock(&sums_lock);
+    is_logged = on;
+    pthread_mutex_unlock(&sums_lock);
+}
+
+const struct later_turn *later_turns(size_t *bytes)
+{
+    return block_queue_peek(&turns, bytes);
+}
+
+void later_turns_release(size_t bytes)
+{
+    block_queue_release(&turns, bytes);
+}
+
+static void add(const struct piece *piece, uint32_t name, uint32_t tid, uint64_t until)
+{
+    uint64_t all = until > piece->since ? until - piece->since : 0;
+    uint64_t took = all > piece->inner ? all - piece->inner : 0;
+    pthread_mutex_lock(&sums_lock);
+    if (is_logged && piece->session == atomic_load(&session))
+        log_turn(piece, tid, until);
     if (piece->session == atomic_load(&session) && (n_sums < max_sums || grow())) {
         const struct origin *o = &piece->origin;
         uint32_t *place = place_of(o->thread, o->node, name);
@@ -135,6 +182,9 @@ void later_start(void)
     for (uint32_t i = 0; i < 2 * max_sums; i++)
         places[i] = 0;
     n_sums = 0;
+    block_queue_clear(&turns);
+    n_turns = 0;
+    is_logged = false;
     use_tsc = arch_ticks_steady();
     atomic_store(&session, ++n_sessions);
     pthread_mutex_unlock(&sums_lock);
@@ -208,7 +258,7 @@ static void end(uint64_t address, const char *name)
     if (at)
         p->at[at - 1].inner += took;
     uint32_t number = names_number(&names, name);
-    add(piece, number, took > piece->inner ? took - piece->inner : 0);
+    add(piece, number, p->tid, now);
 }
 
 const struct later_api later_api = {origins_watch, begin, end};

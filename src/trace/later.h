@@ -26,6 +26,13 @@ struct later_api {
 };
 extern const struct later_api later_api;
 
+/* A piece of work, while they are logged: beside the event log (turns.h). */
+struct later_turn {
+    uint64_t since, until; /* ticks */
+    uint32_t thread, node; /* as in later_sum */
+    uint32_t tid, handle;  /* where it ran: exact_thread's */
+};
+
 struct later_sum {
     uint32_t thread, node; /* as in struct origin; 0: it is not known for which call */
     uint32_t name;         /* later_name */
@@ -36,6 +43,13 @@ struct later_sum {
 /* A session begins with no sums, and ends.  With the GIL. */
 void later_start(void);
 void later_stop(void);
+
+/* Pieces are logged from now on, or no longer. */
+void later_log(bool on);
+
+/* The drain's: those that were, as far as they lie together (block_queue.h). */
+const struct later_turn *later_turns(size_t *bytes);
+void later_turns_release(size_t bytes);
 
 /* The drain's: copies sums from the `first` one on, `max` at most, and says how many.  Their order stays. */
 uint32_t later_read(uint32_t first, struct later_sum *to, uint32_t max);

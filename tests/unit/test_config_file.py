@@ -20,7 +20,7 @@ from pyhybrid import Profiler
 from pyhybrid.capture import config_file
 from pyhybrid.capture.config_file import Configuration, known, of_command_line, read, with_files
 from pyhybrid.capture.option_fields import Option
-from pyhybrid.capture.option_kinds import Choice, Flag, Number, Seconds, Switch
+from pyhybrid.capture.option_kinds import Choice, Flag, Number, Part, Seconds, Switch
 from pyhybrid.capture.option_lists import Names, Sinks
 from pyhybrid.capture.options import ProfilerOptions
 from pyhybrid.cli import main
@@ -42,6 +42,9 @@ def values(option: Option) -> some.SearchStrategy[Any]:
             return some.integers(low, high) if option.name != "ring_bytes" else some.just(65536)
         case Choice(known=names):
             return some.sampled_from(list(names))
+        case Part():
+            part = some.integers(1, 999)
+            return some.builds(lambda n, more: f"{n}/{n + more}", part, some.integers(0, 9999))
         case Seconds():
             return some.integers(1, 999_999_999).map(lambda n: f"{n}ms")
         case Sinks():

@@ -1,0 +1,229 @@
+"""PyTorch's work on a GPU, while the program runs: torch.profiler's CUDA activities, in windows of
+steps.
+
+A window begins and ends where a step does, on the thread that trains.  In it torch.profiler runs
+with CUDA activities alone, and begins and ends of functions are logged, by which launches are
+placed (assemble/gpu_live.py).  Its events are taken as they are in memory.  We have no subscriber
+to CUPTI of our own, of which a process can have one, and where the program profiles itself ours
+steps aside.
+
+All this runs in callbacks, so nothing of it is counted; what PyTorch raises ends the recording, not
+the program.  Imports nothing of the framework's.
+"""
+
+import json
+import sys
+import time
+from array import array
+from collections.abc import Collection, Iterable
+from threading import get_ident
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from pyhybrid.frameworks import torch as names
+
+_STEPS = ("data", "forward")  # the phases with one of which a step begins
+_BEGINS, _ENDS = "profiler begins", "profiler ends"
+
+_recording: "Recording | None" = None  # the session's
+
+
+def begin(native: ModuleType, above: str, n: int, of: int) -> None:
+    """From now on `n` of each `of` steps are recorded; `above`: the folder that PyTorch's is in."""
+    global _recording
+    table = names.gpu()
+    names.tell_steps(native, above, (*table["profiler_begins"], *table["profiler_ends"]))
+    _recording = Recording(native, n, of)
+    native.on_watched(_recording.begins)
+
+
+def pause() -> None:
+    """Nothing is counted any more, or for a while."""
+    if _recording:
+        _recording.close_soon()
+
+
+def told() -> dict[str, Any]:
+    """What came of it, as metadata of the profile, once: the session has ended."""
+    global _recording
+    recording, _recording = _recording, None
+    return {"gpu": recording.told()} if recording else {}
+
+
+class Recording:
+    """The windows of a session."""
+
+    def __init__(self, native: ModuleType, n: int, of: int) -> None:
+        self._native, self._n, self._of = native, n, of
+        self._wait = min(names.gpu()["skips"], of - n)  # steps until the next window
+        self._seen = 0  # steps of the one that is open
+        self._profiler: Any = None  # torch's; None: none is open
+        self._begin_ns = 0
+        self._thread = 0  # that trains
+        self._trains = self._ended = False  # an optimizer ran; since the last step's begin
+        self._is_inside = False  # a closure ran since then
+        self._passes = 0  # forward ones since then
+        self._optimizers: list[CodeType] = []
+        self._theirs = False  # the program's own profiler runs
+        self._phases: dict[int, tuple[CodeType, str | None]] = {}
+        self._n_steps = self._n_windows = self._n_aside = 0
+        self._was_used = False
+        self._failed = ""
+
+    def told(self) -> dict[str, Any]:
+        """What came of it."""
+        return {
+            "steps": self._n_steps,
+            "windows": self._n_windows,
+            "aside": self._n_aside,
+            "used": self._was_used,
+            "cuda": _is_cuda_build(),
+            "failed": self._failed or "it is another thread's" * (self._profiler is not None),
+        }
+
+    def begins(self, code: CodeType) -> None:
+        """A function that is a phase of a step, or of the program's profiler, begins."""
+        known = self._phases.get(id(code))
+        if known is None:
+            known = self._phases[id(code)] = code, _phase_of(code)
+            if known[1] == names.steps()["ends"]:
+                self._optimizers.append(code)
+        phase = known[1]
+        if phase is None or self._failed:
+            return
+        try:
+            self._hear(phase)
+        except Exception as error:  # PyTorch's: whatever it is
+            self._failed = f"{type(error).__name__}: {error}"
+            self._native.log_events(False)
+
+    def _hear(self, phase: str) -> None:
+        if phase in (_BEGINS, _ENDS):
+            self._theirs = phase == _BEGINS
+            if self._theirs:
+                self._step_aside()
+            return
+        trains, thread = phase == names.steps()["ends"], get_ident()
+        if not self._thread or (trains and not self._trains and not self._profiler):
+            self._thread = thread
+        if thread != self._thread:
+            return
+        if trains:
+            if self._is_inside:
+                self._begin_step()
+            self._trains = self._ended = True
+        elif self._ended and _runs(self._optimizers):  # what a closure runs is of its step
+            self._is_inside = True
+        elif self._ended:
+            self._begin_step()
+        elif phase == "forward":
+            self._passes += 1
+            if not self._trains or self._passes > names.gpu()["longest"]:
+                self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._ended, self._is_inside, self._passes = False, False, 0
+        self._n_steps += 1
+        if self._profiler:
+            self._seen += 1
+            if self._seen >= self._n and not _is_captured():
+                self.close()
+        if self._profiler:
+            return
+        if self._wait:
+            self._wait -= 1
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        torch = sys.modules["torch"]
+        if not torch.cuda.is_initialized():
+            return
+        self._was_used = True
+        if self._theirs or torch.autograd._profiler_enabled():
+            self._n_aside += 1
+            self._wait = self._of - self._n
+        elif not _is_captured():
+            kind = torch.autograd.profiler.profile
+            profiler = kind(use_cpu=False, use_kineto=True, use_device="cuda")
+            profiler.__enter__()
+            self._profiler, self._seen = profiler, 0
+            self._native.log_events(True)
+            self._begin_ns = time.time_ns()
+
+    def _step_aside(self) -> None:
+        if self._profiler:
+            self._n_aside += 1
+            self.close()
+
+    def close_soon(self) -> None:
+        """The window ends: now on its own thread, else with the step, for it is that thread's."""
+        if get_ident() == self._thread:
+            self.close()
+        else:
+            self._seen = self._n
+
+    def close(self) -> None:
+        """The window ends, if one is open."""
+        profiler, self._profiler = self._profiler, None
+        if not profiler:
+            return
+        self._wait = self._of - self._n
+        end_ns = time.time_ns()
+        profiler.__exit__(None, None, None)
+        self._native.log_events(False)
+        text, numbers = _packed(profiler.kineto_results.events())
+        text |= {"begin_ns": self._begin_ns, "end_ns": end_ns, "steps": self._seen}
+        self._native.write_device_work(json.dumps(text).encode(), numbers)
+        self._n_windows += 1
+
+
+def _is_cuda_build() -> bool:
+    version = getattr(sys.modules.get("torch"), "version", None)
+    return getattr(version, "cuda", None) is not None
+
+
+def _is_captured() -> bool:
+    """Is a CUDA graph being made of what the thread launches?  Nobody may wait for the GPU then."""
+    captured: bool = sys.modules["torch"].cuda.is_current_stream_capturing()
+    return captured
+
+
+def _runs(codes: Collection[CodeType]) -> bool:
+    """Does a function with such code run on this thread?"""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if any(frame.f_code is code for code in codes):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _phase_of(code: CodeType) -> str | None:
+    table = names.gpu()
+    for heard, functions in ((_BEGINS, "profiler_begins"), (_ENDS, "profiler_ends")):
+        for each in table[functions]:
+            file, _, name = each.rpartition(":")
+            if code.co_qualname == name and code.co_filename.endswith(file):
+                return heard
+    phase = names.phase_of(code.co_filename, code.co_qualname)
+    return phase if phase in (*_STEPS, names.steps()["ends"]) else None
+
+
+def _packed(events: Iterable[Any]) -> tuple[dict[str, Any], "array[int]"]:
+    """Launches (correlation, name, thread, begin, duration), and then the work (correlation, name,
+    device, stream, begin, duration); how many of each, and the names."""
+    begins = tuple(names.gpu()["launches"])
+    launches, work = array("q"), array("q")
+    numbers: dict[str, int] = {}
+    for event in events:
+        name = event.name()
+        number = numbers.setdefault(name, len(numbers))
+        what = event.correlation_id(), number
+        where, when = event.device_resource_id(), (event.start_ns(), event.duration_ns())
+        if event.device_type().name != "CPU":
+            work.extend((*what, event.device_index(), where, *when))
+        elif name.startswith(begins):
+            launches.extend((*what, where, *when))
+    text = {"names": list(numbers), "launches": len(launches) // 5, "work": len(work) // 6}
+    return text, launches + work

@@ -1,0 +1,154 @@
+"""`--gpu`: work of a GPU in windows of steps, from torch.profiler as the program runs.
+
+No GPU is there: targets/gpu_steps.py makes CUDA events of the operators of the CPU.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import TARGETS, made_once
+
+from pyhybrid.profile_file.profile import Profile
+
+OUT = "out.pyhybrid"
+KERNEL_NS = 2000
+# Kernels of each module in a step, forward and backward, by themselves.
+OWN = {"Net.fc1": (1, 2), "Net.fc2": (1, 2), "Net": (1, 1)}
+FORWARD = {name: (forward, 0) for name, (forward, _) in OWN.items()}
+
+
+def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def run(
+    tmp_path_factory: pytest.TempPathFactory, name: str, options: str, *words: str
+) -> tuple[Path, str]:
+    """Where a run left its profile, and what it printed."""
+
+    def make(folder: Path) -> None:
+        target = TARGETS / "gpu_steps.py"
+        done = command(folder, "-q", "--mode", "trace", "--gpu", *options.split(), target, *words)
+        assert done.returncode == 0, done.stderr
+        (folder / "said").write_text(done.stdout)
+
+    folder = made_once(tmp_path_factory, name, make)
+    return folder, (folder / "said").read_text()
+
+
+def by_module(profile: Profile) -> dict[str, list[int]]:
+    """Kernels of each module: those of its forward and of its backward pass."""
+    found: dict[str, list[int]] = {}
+    for work in profile.gpu:
+        node = work.node
+        if not node:
+            continue
+        while not profile.frames[profile.nodes.frame[node]].is_object:
+            node = profile.nodes.parent[node]
+        name = profile.frames[profile.nodes.frame[node]].name
+        found.setdefault(name, [0, 0])[work.backward] += work.launches
+        assert work.ns == work.launches * KERNEL_NS
+    return found
+
+
+def times(n: int, of: dict[str, tuple[int, int]]) -> dict[str, list[int]]:
+    return {name: [n * each for each in both] for name, both in of.items()}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A training: the first window is from its third step on, the second one from the eighth on."""
+    return run(tmp_path_factory, "gpu-trained", "--gpu-steps 3/5", "steps=9")
+
+
+@pytest.mark.needs("torch")
+def test_kernels_of_windows_are_below_their_modules(trained: tuple[Path, str]) -> None:
+    folder, said = trained
+    assert said.splitlines() == ["window: 24", "window: 16"]  # the second one is cut off
+    with Profile.open(str(folder / OUT)) as profile:
+        assert by_module(profile) == times(5, OWN)
+        windows, calls = profile.gpu_windows, profile.watched_calls
+        assert not list(profile.events())  # nobody asked for them
+        covered = [
+            sum(begin <= call.begin_ns < end for begin, end in windows)
+            for call in calls
+            if profile.frames[profile.nodes.frame[call.node]].name == "Module._wrapped_call_impl"
+        ]
+    assert covered == [0, 0, 1, 1, 1, 0, 0, 1, 1]
+
+
+@pytest.mark.needs("torch")
+def test_work_of_no_launch_is_below_no_call(trained: tuple[Path, str]) -> None:
+    with Profile.open(str(trained[0] / OUT)) as profile:
+        assert [w.launches for w in profile.gpu if w.name == "late" and not w.node] == [2]
+
+
+@pytest.mark.needs("torch")
+def test_clocks_are_paired_while_the_program_runs(trained: tuple[Path, str]) -> None:
+    with Profile.open(str(trained[0] / OUT)) as profile:
+        pairs, meta = profile.clock_pairs, profile.meta
+    seconds = (meta["stop_ns"] - meta["start_ns"]) / 1e9
+    assert 3 <= len(pairs) <= seconds + 12  # the first ones come sooner than one a second
+    ahead = [unix_ns - time_ns for time_ns, unix_ns in pairs]
+    assert max(ahead) - min(ahead) < 1e8
+
+
+@pytest.mark.needs("torch")
+def test_the_programs_own_profiler_goes_first(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Its own one begins while ours runs, has all that it asked for, and ours goes on later."""
+    options = "--gpu-steps 2/4", "steps=9", "own=4,4", "closure", "accumulate"
+    folder, said = run(tmp_path_factory, "gpu-aside", *options)
+    assert said.splitlines() == ["window: 16", "own: 16", "window: 32"]
+    with Profile.open(str(folder / OUT)) as profile:
+        assert by_module(profile) == times(6, OWN)
+        (note,) = (each for each in profile.meta["notes"] if "--gpu" in each)
+        assert note == "--gpu: 1 window made way for the program's own torch.profiler"
+
+
+@pytest.mark.needs("torch")
+def test_calls_of_a_model_are_steps_where_nothing_is_trained(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder, said = run(
+        tmp_path_factory, "gpu-infer", "--gpu-steps 4/4 --events", "infer", "steps=6"
+    )
+    assert said.splitlines() == ["window: 12", "window: 6"]
+    with Profile.open(str(folder / OUT)) as profile:
+        assert by_module(profile) == times(6, FORWARD)
+        assert any(each.kind == "call" for each in profile.events())
+
+
+@pytest.mark.needs("torch")
+def test_without_a_gpu_a_note_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder, said = run(tmp_path_factory, "gpu-unused", "", "unused", "steps=3")
+    assert not said
+    with Profile.open(str(folder / OUT)) as profile:
+        assert "--gpu: the program used no GPU" in profile.meta["notes"]
+        assert (profile.gpu, profile.gpu_windows) == ([], [])
+
+
+def test_without_pytorch_a_note_says_so(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("def f(): pass\nf()\n")
+    done = command(tmp_path, "--mode", "trace", "--gpu", "program.py")
+    assert done.returncode == 0
+    assert "--gpu: the program has not imported PyTorch" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--gpu", "-t", "f"), "--gpu needs all calls: no filters"),
+        (("--gpu", "--no-steps"), "--gpu counts steps: not with --no-steps"),
+        (("--gpu", "--gpu-steps", "2/1"), "so many of each so many, like 10/100"),
+        (("--gpu", "--mode", "sample"), "--gpu needs --mode hybrid or trace"),
+    ],
+)
+def test_what_does_not_go_together(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    (tmp_path / "program.py").write_text("def f(): pass\nf()\n")
+    done = command(tmp_path, *options, "program.py")
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
