@@ -4,7 +4,7 @@
 
 #define SPANS (1u << 16) /* of a thread; a power of two */
 #define SLACK 16         /* of the oldest ones, which may be overwritten just now */
-#define RINGS 1024       /* threads, by the library's number */
+#define RINGS 1024       /* threads, by the library's number, or at the next place that is free */
 #define OBJECT_DEPTH 64  /* nodes that are looked at for an object */
 
 struct origin_ring {
@@ -58,15 +58,30 @@ static void add_span(struct origin_ring *r, uint64_t end, uint64_t where)
     atomic_store_explicit(&r->n, n + 1, memory_order_release);
 }
 
-/* The ring of a thread that has none yet.  NULL: its place is that of another thread that lives, or there is no memory. */
-static struct origin_ring *claim(const struct exact_thread *t)
+/* Where a maker's ring may be: at one of these places, before the first that is empty. */
+static _Atomic(struct origin_ring *) *place_of(uint64_t maker, uint64_t tries)
+{
+    return &rings[(maker + tries) % RINGS];
+}
+
+/* Does another thread that lives have it? */
+static bool is_taken(const struct origin_ring *r, const struct exact_thread *t)
 {
     struct exact *x = atomic_load(&exact_current);
-    uint64_t maker = source->maker();
-    struct origin_ring *r = atomic_load(&rings[maker % RINGS]);
-    for (const struct exact_thread *other = r && x ? atomic_load(&x->threads) : NULL; other;
+    for (const struct exact_thread *other = x ? atomic_load(&x->threads) : NULL; other;
          other = other->next)
         if (other->origins == r && other != t && !atomic_load(&other->ended))
+            return true;
+    return false;
+}
+
+/* The ring of a thread that has none yet.  NULL: too many threads live, or there is no memory. */
+static struct origin_ring *claim(const struct exact_thread *t)
+{
+    uint64_t maker = source->maker(), tries = 0;
+    struct origin_ring *r;
+    while ((r = atomic_load(place_of(maker, tries))) && is_taken(r, t))
+        if (++tries == RINGS)
             return NULL;
     bool is_new = !r;
     if (is_new && !(r = map_memory(sizeof *r)))
@@ -76,7 +91,7 @@ static struct origin_ring *claim(const struct exact_thread *t)
     atomic_store(&r->thread, (uint32_t)t->serial);
     atomic_store(&r->maker, maker);
     if (is_new)
-        atomic_store(&rings[maker % RINGS], r);
+        atomic_store(place_of(maker, tries), r);
     return r;
 }
 
@@ -147,8 +162,11 @@ static uint64_t search(const struct origin_ring *r, uint64_t first, uint64_t n, 
 
 bool origin_find(uint64_t maker, uint64_t number, uint64_t *hint, struct origin *found)
 {
-    const struct origin_ring *r = atomic_load(&rings[maker % RINGS]);
-    if (!r || !maker || atomic_load(&r->maker) != maker)
+    const struct origin_ring *r = NULL;
+    for (uint64_t tries = 0; maker && tries < RINGS; tries++)
+        if (!(r = atomic_load(place_of(maker, tries))) || atomic_load(&r->maker) == maker)
+            break;
+    if (!r || atomic_load(&r->maker) != maker)
         return false;
     found->thread = atomic_load_explicit(&r->thread, memory_order_relaxed);
     uint64_t n = atomic_load_explicit(&r->n, memory_order_acquire);

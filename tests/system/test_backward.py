@@ -78,6 +78,30 @@ def test_compiled_regions_are_linked(tmp_path: Path) -> None:
         assert found == truth(tmp_path, "compiled")
 
 
+MANY_THREADS = """
+import threading, torch
+torch.set_num_threads(1)
+def work():
+    (torch.ones(1, requires_grad=True) * 2).backward()
+work()
+for _ in range(1030):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+work()
+"""
+
+
+@pytest.mark.slow
+def test_threads_whose_numbers_share_a_place(tmp_path: Path) -> None:
+    """PyTorch numbers its threads; one of these has the place of the main thread, which lives."""
+    program = tmp_path / "threads.py"
+    program.write_text(MANY_THREADS)
+    profiled(tmp_path, "-q", "--format", "folded", program)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        assert linked(profile)["work", "MulBackward0"] == 1032
+
+
 SLOW = """
 import time, torch
 from torch import nn
