@@ -126,12 +126,14 @@ not_root() {
     return $LEFT_OUT
 }
 
-# ASan's library must be the first of a program that is not built with it.  CPython leaves memory behind,
-# and with its own allocator ASan would not see where an object ends.
+# ASan's library must be the first of a program that is not built with it; C++'s comes next, since ASan looks then for
+# what throws.  CPython leaves memory behind, and with its own allocator ASan would not see where an object ends.
 under_sanitizer() { # COMMAND...
     for_asan=
     case ${SAN:-} in
-    *address*) for_asan="LD_PRELOAD=$(cc -print-file-name=libasan.so) PYTHONMALLOC=malloc" ;;
+    *address*)
+        for_asan="LD_PRELOAD=$(cc -print-file-name=libasan.so):$(cc -print-file-name=libstdc++.so.6) PYTHONMALLOC=malloc"
+        ;;
     esac
     # shellcheck disable=SC2086  # two words or none
     env ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 $for_asan "$@"
