@@ -100,6 +100,8 @@ def assemble(
         )
     if reason := spool.meta.get("modules_off"):
         notes.append(f"modules of PyTorch are no frames: {reason}")
+    if reason := spool.meta.get("shapes_off"):
+        notes.append(f"shapes of operators are not noted: {reason}")
     if reason := spool.meta.get("backward_off"):
         notes.append(f"backward work is not told by module: {reason}")
     notes += gpu_live.notes(spool.meta)

@@ -374,6 +374,15 @@ class ProfilerOptions(Declared):
         help="with --gpu: N of each M steps of a training, or of a model's calls where nothing is "
         "trained (default: %(default)s)",
     )
+    shapes: bool = option(
+        "--shapes",
+        kind=Flag(),
+        default=False,
+        modes=COUNTING,
+        help="with which shapes PyTorch's operators are called, by one call in a hundred "
+        "(`report --ops`)",
+        keyword_help="note with which shapes operators of PyTorch are called, by one in a hundred",
+    )
     compiler_calls: bool = option(
         "--compiler-calls",
         kind=Flag(),

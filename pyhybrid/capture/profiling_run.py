@@ -220,7 +220,8 @@ class Profiling:
         with contextlib.suppress(Exception):  # it is profiled without their terms
             asked = self.settings
             gpu = Part.numbers(asked.gpu_steps) if asked.gpu else None
-            frameworks.watch(self.native, asked.modules, asked.steps, asked.compiler_calls, gpu)
+            wanted = asked.modules, asked.steps, asked.compiler_calls, asked.shapes, gpu
+            frameworks.watch(self.native, *wanted)
 
     def _pause_frameworks(self) -> None:
         frameworks = sys.modules.get("pyhybrid.frameworks")

@@ -13,12 +13,17 @@ TORCH_FILE = "/torch/nn/modules/module.py"
 
 
 def watch(
-    native: ModuleType, objects: bool, steps: bool, compilers: bool, gpu: tuple[int, int] | None
+    native: ModuleType,
+    objects: bool,
+    steps: bool,
+    compilers: bool,
+    shapes: bool,
+    gpu: tuple[int, int] | None,
 ) -> None:
     """Tell `native` (pyhybrid._native) of a framework, now or once it is imported: of its
     `objects`, of the functions that `steps` are made of, and of its compilers, unless what
-    `compilers` call is to be counted.  `gpu`: of how many of each so many steps the GPU's work is
-    recorded; None: of none.
+    `compilers` call is to be counted.  `shapes`: those of its operators are noted.  `gpu`: of how
+    many of each so many steps the GPU's work is recorded; None: of none.
     """
 
     links = objects or gpu  # what a backward pass does to what made it
@@ -38,13 +43,21 @@ def watch(
         if not compilers:
             torch.tell_compilers(native)
 
+    def begin() -> None:
+        from pyhybrid.frameworks import torch
+
+        if links:
+            torch.link_backward(native)
+        if shapes:
+            torch.note_shapes(native)
+
     def found(code: CodeType) -> None:
         from pyhybrid.frameworks import torch
 
         tell(torch.method_in(code), code.co_filename)
-        package = torch.package_that_runs() if links else None
-        if package is not None:
-            native.await_end(package, lambda: torch.link_backward(native))
+        package = torch.package_that_runs() if links or shapes else None
+        if package is not None and not native.await_end(package, begin) and shapes:
+            torch.no_shapes(native, "nothing tells when PyTorch is imported (-t, --include)")
 
     loaded = sys.modules.get(TORCH_MODULE)
     if loaded is None:
@@ -53,8 +66,7 @@ def watch(
     from pyhybrid.frameworks import torch
 
     tell(torch.method_of(loaded), str(loaded.__file__))
-    if links:
-        torch.link_backward(native)
+    begin()
 
 
 def pause() -> None:

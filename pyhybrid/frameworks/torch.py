@@ -78,7 +78,11 @@ def tell_compilers(native: ModuleType) -> None:
 
 
 def told() -> dict[str, Any]:
-    """The compiles of which the framework has a record, if it has compiled anything."""
+    """The compiles of which the framework has a record, and the shapes that were noted."""
+    return _compiles() | _noted_shapes()
+
+
+def _compiles() -> dict[str, Any]:
     names = tables()["compile"]
     module = sys.modules.get(names["records_module"])
     records = vars(module).get(names["records"]) if module else None
@@ -144,6 +148,89 @@ def _link(torch: dict[str, Any]) -> str | None:
     finally:
         reason = _torch.link(tuple(numbers))
     return f"not proven: {reason}" if reason else None
+
+
+def note_shapes(native: ModuleType) -> None:
+    """From now on some calls of operators are noted with their shapes; else the profile says why
+    not."""
+    try:
+        reason = _prove_shapes(vars(sys.modules[_PACKAGE]))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    if reason:
+        no_shapes(native, reason)
+
+
+def no_shapes(native: ModuleType, reason: str) -> None:
+    """The profile says why none were noted."""
+    native.write_meta(json.dumps({"shapes_off": reason}).encode())
+
+
+def _prove_shapes(torch: dict[str, Any]) -> str | None:
+    """None, or why they cannot be noted.  It is proven with tensors that are made here."""
+    from pyhybrid import _torch
+
+    names = tables()["shapes"]
+    path = Path(torch["__file__"]).parent / tables()["backward"]["library"]
+    if missing := _torch.prove_shapes(str(path)):
+        return f"libtorch has no {missing}"
+    reason: str | None = "operators failed"
+    try:
+        with torch["no_grad"]():
+            for i, (type_name, number) in enumerate(names["types"].items()):
+                sizes = (2, 3, 5, 7, 11, 13)[: i % 7]
+                one = torch["empty"](sizes, dtype=torch[type_name], device="cpu")
+                _torch.tensor(one._cdata, tuple(one.shape), one.stride(), number)
+            a, b = (torch["ones"]((2, 3), device="cpu") for _ in range(2))
+            for with_inputs in (True, False):  # what is left on the stack then is no zeros
+                _torch.look_at_operators(with_inputs)
+                for function, arguments, n_others in (
+                    ("mul", (a, b), 0),
+                    ("add", (a, b), 1),
+                    ("relu", (b,), 0),
+                    ("where", (a > b, b, a), 0),
+                    ("lerp", (a, b, a), 0),
+                ):
+                    _torch.expect((*(each._cdata for each in arguments), *[0] * n_others))
+                    torch[function](*arguments)
+    finally:
+        reason = _torch.note_shapes(names["probability"])
+    return f"not proven: {reason}" if reason else None
+
+
+def _noted_shapes() -> dict[str, Any]:
+    """Those that were noted, as metadata of the profile."""
+    extension = sys.modules.get("pyhybrid._torch")
+    if extension is None:
+        return {}
+    names = tables()["shapes"]
+    types = {number: name for name, number in names["types"].items()}
+    rows, n_lost = extension.noted_shapes()
+    told = [
+        (name, _shapes_text(words, types), n)
+        for name, words, n in rows
+        if not name.startswith(names["others"])
+    ]
+    if not told:
+        return {}
+    return {"shapes": told, "shapes_probability": names["probability"], "shapes_lost": n_lost}
+
+
+def _shapes_text(words: tuple[int, ...], types: dict[int, str]) -> str:
+    """`float32[64, 128], _`: of each tensor its type and sizes; `_`: of another input."""
+    parts, at = [], 0
+    while at < len(words):
+        if words[at] >> 63:
+            parts.append("_")
+            at += 1
+            continue
+        kind, n = words[at] >> 32, words[at] & 0xFFFF_FFFF
+        sizes = ", ".join(map(str, words[at + 1 : at + 1 + n]))
+        parts.append(f"{types.get(kind, f'type {kind}')}[{sizes}]")
+        at += 1 + n
+    while parts and parts[-1] == "_":
+        parts.pop()
+    return ", ".join(parts)
 
 
 def is_plumbing(file: str, name: str) -> bool:

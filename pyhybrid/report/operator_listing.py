@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from pyhybrid.report.ellipsis import middle
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.operators import OperatorFigures, Operators
+from pyhybrid.views.operators import OperatorFigures, Operators, ShapeCalls
 from pyhybrid.views.phases import all_phases
 
 MOST_OPERATORS, MOST_NODES = 20, 5  # rows
+MOST_SHAPES = 10
 MOST_PLACES = 5  # of each kind, of an operator that was asked for
 MOST_PHASES = 4  # columns
 NAME_WIDTH = 36
@@ -45,6 +46,8 @@ def operator_lines(found: Operators, in_full: bool) -> Iterator[str]:
         yield f"{own:7.1%}  {len(rest):,} more (--match REGEX: some of them in full, --json: all)"
     if found.backward_nodes and not in_full:
         yield from _nodes(found)
+    if found.shapes:
+        yield from _shapes(found.shapes, len(found.shapes) if in_full else MOST_SHAPES)
 
 
 def _phases(found: Operators) -> list[str]:
@@ -104,3 +107,13 @@ def _nodes(found: Operators) -> Iterator[str]:
     yield "       time     calls  node"
     for each in found.backward_nodes[:MOST_NODES]:
         yield f"{each.exact_self_ns / 1e9:9.3f} s{each.calls:10,}  {each.name}"
+
+
+def _shapes(shapes: list[ShapeCalls], most: int) -> Iterator[str]:
+    yield "calls by shapes of the tensors, estimated from those that were looked at:"
+    yield "      calls  looked at  operator"
+    for each in shapes[:most]:
+        calls = f"{each.calls:,}"
+        yield f"{calls:>11}{each.looked_at:11,}  {each.operator}: {each.shapes}"
+    if len(shapes) > most:
+        yield f"{'':24}… {len(shapes) - most:,} more"

@@ -70,6 +70,19 @@ class BackwardNode:
 
 
 @dataclass(slots=True)
+class ShapeCalls:
+    """Calls of an operator, as ATen names it, with tensors of the same shapes and types.
+
+    `calls` is an estimate, of the `looked_at` that were.
+    """
+
+    operator: str
+    shapes: str
+    calls: int
+    looked_at: int
+
+
+@dataclass(slots=True)
 class Operators:
     """All of them, those with the most of their own first.
 
@@ -79,6 +92,7 @@ class Operators:
 
     operators: list[OperatorFigures]
     backward_nodes: list[BackwardNode]
+    shapes: list[ShapeCalls]  # with --shapes: those with most calls first
     weight_ns: int
     operator_weight_ns: int
     step_weight_ns: int
@@ -135,6 +149,7 @@ def operators_of(profile: Profile, match: str = "") -> Operators:
     return Operators(
         shown,
         _backward_nodes(profile),
+        [each for each in _shapes(profile) if wanted.search(each.operator)],
         all_ns.total(),
         all_ns[True],
         step_ns.total(),
@@ -157,6 +172,13 @@ def _backward_nodes(profile: Profile) -> list[BackwardNode]:
         calls[row.name] += row.calls
         self_ns[row.name] += row.self_ns
     return [BackwardNode(name, calls[name], ns) for name, ns in self_ns.most_common()]
+
+
+def _shapes(profile: Profile) -> list[ShapeCalls]:
+    """Of the whole run, whatever was chosen of its samples; none without tensors."""
+    probability = profile.meta.get("shapes_probability") or 1
+    rows = sorted(profile.meta.get("shapes") or (), key=lambda row: -int(row[2]))
+    return [ShapeCalls(name, text, round(n / probability), n) for name, text, n in rows if text]
 
 
 class _Paths:

@@ -74,6 +74,57 @@ def test_exact_counts_where_there_are_some(folder: Path) -> None:
     assert by_name["mm"] is None
 
 
+SHAPED = """
+import torch
+class Sub(torch.Tensor):
+    pass
+a, b = torch.ones(3, 5), torch.ones(5, 7, dtype=torch.float64)
+wide = torch.ones(1, 2, 1, 2, 1, 2, 2, dtype=torch.bfloat16)
+ids = torch.zeros(4, dtype=torch.int64)
+for i in range(20000):
+    torch.mm(a.double(), b)
+    wide.neg()
+    a[ids % 3]
+others = [
+    torch.sparse_coo_tensor([[0], [1]], [1.0], (2, 2)),
+    torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    torch.ones(2).as_subclass(Sub),
+    torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
+    torch.empty(2, device="meta"),
+]
+for _ in range(500):
+    for other in others:
+        other.clone(), other.detach(), torch.add(1, torch.ones(()))
+torch.compile(lambda x: x + 1, backend="eager")(a)
+"""
+
+
+def test_shapes_of_calls(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SHAPED)
+    profiled(tmp_path, "-q", "--shapes", program)
+    shapes = said(tmp_path)["shapes"]
+    calls = {(each["operator"], each["shapes"]): each["calls"] for each in shapes}
+    # One in 100 of 20,000 was looked at, at random: within 7 standard errors.
+    for key in (
+        ("aten::mm", "float64[3, 5], float64[5, 7]"),
+        ("aten::neg", "bfloat16[1, 2, 1, 2, 1, 2, 2]"),
+        ("aten::remainder", "int64[4], int64[]"),
+    ):
+        assert 10_000 < calls[key] < 30_000, key
+    assert all(each["calls"] == 100 * each["looked_at"] for each in shapes)
+    lines = profiled(tmp_path, "report", "--ops", "--match", "mm").splitlines()
+    assert any(line.endswith("  aten::mm: float64[3, 5], float64[5, 7]") for line in lines)
+
+
+def test_without_shapes(folder: Path, tmp_path: Path) -> None:
+    assert not said(folder)["shapes"]
+    (tmp_path / "program.py").write_text("def f(): pass\nimport torch\nf()\n")
+    command = [sys.executable, "-P", "-m", "pyhybrid", "-t", "f", "--shapes", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "shapes of operators are not noted: nothing tells when" in done.stderr
+
+
 def test_some_of_them(folder: Path) -> None:
     some = profiled(folder, "report", "--ops", "--match", "^gelu").splitlines()
     assert any("100.0%" in line and line.endswith(" in backward") for line in some)
