@@ -37,7 +37,11 @@ class Configuration:
                 self.values[option.name] = parsed = option.kind.from_file(value)
             except ValueError as error:
                 raise UsageError(f"{said}: {error}") from None
-            option.kind.check(said, parsed)
+            try:
+                option.kind.check(said, parsed)
+            except UsageError as error:  # some do not say of what
+                text = str(error)
+                raise UsageError(text if said in text else f"{said}: {text}") from None
             self.sources[option.name] = path
 
 

@@ -148,9 +148,9 @@ class Tables(Kind):
             for key, value in table.items():
                 try:
                     values[key] = self.keys[key].from_file(value)
-                except ValueError as error:
+                    self.keys[key].check("it", values[key])
+                except (ValueError, UsageError) as error:
                     raise ValueError(f"{key}: {error}") from None
-                self.keys[key].check(key, values[key])
             yield values
 
     def check(self, said: str, value: Any) -> None:

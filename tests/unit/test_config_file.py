@@ -22,7 +22,8 @@ from pyhybrid.capture.config_file import Configuration, known, of_command_line, 
 from pyhybrid.capture.option_fields import Option
 from pyhybrid.capture.option_kinds import Choice, Flag, Number, Part, Seconds, Switch
 from pyhybrid.capture.option_lists import Names, Sinks
-from pyhybrid.capture.options import ProfilerOptions
+from pyhybrid.capture.options import FUNCTION_TABLES, ProfilerOptions
+from pyhybrid.capture.settings import Settings
 from pyhybrid.cli import main
 from pyhybrid.cli.config import _setting
 from pyhybrid.cli.run import in_force, make_parser
@@ -58,6 +59,33 @@ def values(option: Option) -> some.SearchStrategy[Any]:
 FILES = some.fixed_dictionaries(
     {}, optional={key: values(option) for key, option in BY_KEY.items()}
 )
+
+
+NAMES = some.from_regex(r"[A-Za-z_äß.*:\"\\\\ ]{1,20}", fullmatch=True)
+FUNCTIONS = some.lists(
+    some.fixed_dictionaries(
+        {"name": NAMES},
+        optional={
+            "lines": some.booleans(),
+            "args": some.booleans(),
+            "usage": some.lists(
+                some.sampled_from(["cpu", "memory", "process"]), min_size=1, unique=True
+            ),
+            "slower_than": some.integers(1, 999_999).map(lambda n: f"{n}us"),
+        },
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+WRONG_IN_TABLES: list[tuple[dict[str, Any], str]] = [
+    ({"slower_then": "1ms"}, "'slower_then': the nearest one is 'slower_than'"),
+    ({"lines": "yes"}, "lines: "),
+    ({"usage": ["gpu"]}, "usage: "),
+    ({"slower_than": "soon"}, "slower_than: "),
+    ({"name": 7}, "name: "),
+]
 
 
 def toml_of(keys: dict[str, Any]) -> str:
@@ -104,6 +132,49 @@ def test_all_forms_say_the_same(tmp_path_factory: pytest.TempPathFactory, keys: 
         assert option.kind.from_file(written) == of_file
         if not isinstance(option.kind, Seconds):
             assert written == value
+
+
+@settings(max_examples=50, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(tables=FUNCTIONS)
+def test_tables_of_functions_say_the_same_in_all_forms(
+    tmp_path_factory: pytest.TempPathFactory, tables: list[dict[str, Any]]
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    toml = "".join(f"[[function]]\n{toml_of(table)}" for table in tables)
+    (folder / "a.toml").write_text(toml)
+    (folder / "a.json").write_text(json.dumps({"function": tables}))
+    (folder / "a.yaml").write_text(yaml.safe_dump({"function": tables}, allow_unicode=True))
+    found = []
+    for end in ("toml", "json", "yaml"):
+        configuration = Configuration()
+        configuration.add(f"a.{end}", read(str(folder / f"a.{end}")))
+        assert configuration.values.keys() == {"function_settings"}
+        found.append(Settings(**configuration.values))
+    assert vars(found[0]) == vars(found[1]) == vars(found[2])
+    parsed = list(FUNCTION_TABLES.parsed(found[0].function_settings))
+    assert [table["name"] for table in parsed] == [table["name"] for table in tables]
+    for table, was in zip(parsed, tables, strict=True):
+        assert table.keys() == was.keys()
+        for key, value in table.items():
+            expected = int(was[key][:-2]) * 1000 if key == "slower_than" else was[key]
+            assert FUNCTION_TABLES.keys[key].to_file(value) == expected, key
+    # What `config --show` prints of it is such a file.
+    shown = tomllib.loads(_setting(BY_KEY["function"], tables))
+    assert shown == {"function": tables}
+
+
+@settings(max_examples=50, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(tables=FUNCTIONS, at=some.integers(0, 3), wrong=some.sampled_from(WRONG_IN_TABLES))
+def test_what_is_wrong_in_a_table_is_one_line(
+    tables: list[dict[str, Any]], at: int, wrong: tuple[dict[str, Any], str]
+) -> None:
+    change, said = wrong
+    changed = [*tables]
+    changed[at % len(tables)] = {**tables[at % len(tables)], **change}
+    with pytest.raises(UsageError, match=said) as raised:
+        Configuration().add("a.toml", {"function": changed})
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).startswith("a.toml: ")
 
 
 WORDS = "--hz 7 -t f -t g --last-events 1.5s --no-kernel --c-calls -o x --max-depth 9 -q"
