@@ -133,7 +133,7 @@ def _limit(mark: pytest.Mark) -> Limit:
 def _most(marker: str, most: Any) -> int:
     if marker == "limit_time":
         return int(Duration().parse(str(most)))
-    if not isinstance(most, int):
+    if type(most) is not int or most < 0:
         raise ValueError(f"{most!r} is not a number of calls")
     return most
 

@@ -5,6 +5,7 @@ Three profiles are possible: that of `python -m pyhybrid`, which runs pytest; on
 the end.
 """
 
+import inspect
 import os
 import re
 from collections.abc import Generator, Iterator
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from _pytest.unittest import TestCaseFunction
 
 from pyhybrid._native import session
 from pyhybrid.capture import profiling_run
@@ -75,7 +77,7 @@ class ProfiledTests:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """A test function, of which plugins may make another one later, or a test of another kind:
         in docstrings, of plugins."""
-        with self._profiled(item, "obj" if isinstance(item, pytest.Function) else "runtest"):
+        with self._profiled(item, *_called(item)):
             return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -88,7 +90,7 @@ class ProfiledTests:
             self._limits.pop(item, None)
 
     @contextmanager
-    def _profiled(self, item: pytest.Item, attribute: str) -> Iterator[None]:
+    def _profiled(self, item: pytest.Item, owner: Any, attribute: str) -> Iterator[None]:
         """Meanwhile calls of the function that this attribute has are profiled."""
         if not self._all and item not in self._asked:
             yield
@@ -97,12 +99,15 @@ class ProfiledTests:
             if idle is None:
                 yield
                 return
-            function = getattr(item, attribute)
-            setattr(item, attribute, profiled(function, item.nodeid, idle))
+            function = getattr(owner, attribute)
+            setattr(owner, attribute, profiled(function, item.nodeid, idle))
             try:  # as pytest does it for its `--trace`
                 yield
             finally:
-                setattr(item, attribute, function)
+                if owner is item:
+                    setattr(item, attribute, function)
+                else:
+                    delattr(owner, attribute)
 
     @contextmanager
     def _checked(self, item: pytest.Item, idle: Idle | None) -> Iterator[None]:
@@ -203,6 +208,15 @@ class ProfiledTests:
             lines += write_pages(self._paths, os.path.join(self._folder, folder))
         for line in lines:
             terminalreporter.write_line(line)
+
+
+def _called(item: pytest.Item) -> tuple[Any, str]:
+    """Whose attribute the test function is, and which: it is called by that."""
+    if not isinstance(item, pytest.Function):
+        return item, "runtest"
+    if isinstance(item, TestCaseFunction) and inspect.iscoroutinefunction(item.obj):
+        return item.instance, item.name  # by unittest itself, on an object that is made for it
+    return item, "obj"
 
 
 def _of_command_line() -> profiling_run.Profiling | None:

@@ -35,12 +35,19 @@ def threads(n):
 """
 
 
-def run_pytest(folder: Path, *arguments: object, code: int = 0) -> str:
+def run_pytest(folder: Path, *arguments: object, code: int = 0, with_plugins: bool = False) -> str:
     """pytest there, in a process of its own; what it said."""
     command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *map(str, arguments)]
-    paths = {"PYTHONPATH": str(folder), "COLUMNS": "200"}
+    variables = {"PYTHONPATH": str(folder), "COLUMNS": "200"}
+    if with_plugins:
+        variables["PYTEST_ADDOPTS"] = ""
     done = subprocess.run(
-        command, cwd=folder, env=environment() | paths, capture_output=True, text=True, timeout=200
+        command,
+        cwd=folder,
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert "RewriteWarning" not in done.stdout, done.stdout

@@ -80,9 +80,15 @@ def record(folder: Path, *arguments: object, **variables: str) -> str:
     pytest.fail(done.stderr)
 
 
+# Plugins of pytest's that a test asks for, and no other meets (requirements/test.txt).
+PLUGINS = ("anyio", "asyncio", "pytest_cov", "rerunfailures", "timeout")
+NO_PLUGINS = " ".join(f"-p no:{name}" for name in PLUGINS)
+
+
 def environment() -> dict[str, str]:
     """Without what tells of this pytest."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    return {**others, "PYTEST_ADDOPTS": NO_PLUGINS}
 
 
 def build_extension(folder: Path, name: str, *options: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import environment
+from support import NO_PLUGINS, environment
 from tracy_support import client, unpack
 
 from pyhybrid.assemble.opening import open_profile
@@ -47,7 +47,7 @@ def run(command: str, folder: Path, **variables: str) -> str:
     """As a shell there runs it; what it wrote on stdout."""
     own = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:hypothesispytest",
+        "PYTEST_ADDOPTS": f"-p no:cacheprovider -p no:hypothesispytest {NO_PLUGINS}",
     }
     done = subprocess.run(
         ["bash", "-c", command],

@@ -324,6 +324,10 @@ def test_of_c(): pass
 def test_no_time(): pass
 @limit_calls("program.child")
 def test_no_limit(): pass
+@limit_calls("program.child", -1)
+def test_no_number(): pass
+@limit_calls("program.child", True)
+def test_no_bool(): pass
 
 @limit_calls("program.child", 1)
 def test_ends_the_profile():
@@ -365,6 +369,8 @@ ERRORS = {
     "test_no_module": "limit_calls('no_such_module.f', 1): there is no module",
     "test_of_c": "limit_calls('os.getpid', 1): os.getpid is not a Python function",
     "test_no_time": "limit_time('program.child', 5): '5' is not a time",
+    "test_no_number": "limit_calls('program.child', -1): -1 is not a number of calls",
+    "test_no_bool": "limit_calls('program.child', True): True is not a number of calls",
     "test_no_limit": "limit_calls('program.child'): it takes a function's name and a limit",
 }
 
@@ -384,6 +390,47 @@ def test_limits(tmp_path: Path) -> None:
     assert "    4 calls from TestCalls.test_beyond (test_suite.py:" in said
     assert "in 4 calls\n" in said  # of the recursion
     assert "1 xfailed" in said
+
+
+FIXTURE_LIMITS = """
+import pytest
+from program import child
+
+@pytest.fixture
+def profiled(pyhybrid_profile): child(1); yield; child(1)
+
+pytestmark = pytest.mark.limit_calls("program.child", 2)
+
+def test_within(profiled): child(1); child(1)
+def test_beyond(profiled):
+    for _ in range(3): child(1)
+@pytest.mark.limit_time("program.child", "1ns")
+def test_time(tracy_profile, pyhybrid_profile): child(1000)
+@pytest.mark.limit_calls("program.chlid", 2)
+def test_unknown(pyhybrid_profile): pass
+def test_without_it():
+    for _ in range(3): child(1)
+"""
+
+
+@pytest.mark.parametrize("way", ["alone", "-p"])
+def test_limits_of_a_test_with_the_fixture(
+    pyhybrid: Callable[..., Run], tmp_path: Path, way: str
+) -> None:
+    """They hold for it, and for no other test."""
+    suite(tmp_path, FIXTURE_LIMITS)
+    if way == "alone":
+        said = run_pytest(tmp_path, "-rfE", code=1)
+    else:
+        arguments = ["-m", "pytest", "-rfE", "-p", "no:cacheprovider", "test_suite.py"]
+        variables = {**environment(), "PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
+        run = pyhybrid("-p", "--mode", "trace", *arguments, env=variables, check=False)
+        said = run.result.stdout
+    found = dict(re.findall(r"^(?:FAILED|ERROR) test_suite.py::(\S+) - (.*)", said, re.MULTILINE))
+    assert found.keys() == {"test_beyond", "test_time", "test_unknown"}, said
+    assert "limit_calls('program.child', 2): 3 calls" in found["test_beyond"]
+    assert "limit_time('program.child', '1ns')" in found["test_time"]
+    assert "there is no 'chlid' in it" in found["test_unknown"]
 
 
 def test_limits_do_nothing_unless_asked(tmp_path: Path) -> None:
