@@ -2,7 +2,9 @@
 
 A launch has a thread and a time; the event log (--events) tells which call ran there then.  What a
 backward pass launched belongs to the call that made the node: the enclosing operator has the
-sequence number of one of the forward pass.  What is not to be placed is below no call (node 0),
+sequence number of one of the forward pass; or of which the piece of backward work is logged, and
+what the engine launches between two of them (it sums up what the first one gave) is that of the
+first.  What is not to be placed is below no call (node 0),
 and counted by reason.
 
 Traces' times are those of the day, the profile's those of the monotonic clock: pairs of both, one a
@@ -89,7 +91,7 @@ def place(profile: Profile, trace: GpuTrace, events: Iterable[Event] = ()) -> Pl
     singles: list[GpuActivity] = []
     for work, (at, is_backward) in zip(trace.work, launched, strict=True):
         node = nodes[at] if at else 0
-        piece = at and pieces.at(at)
+        piece = at and (pieces.at(at) or (None if node else pieces.before(at)))
         if piece:
             node, is_backward = piece.node, True
         if node:
@@ -194,6 +196,14 @@ class _Pieces:
                 return each
             i = self._outer[tid][i]
         return None
+
+    def before(self, moment: _Moment) -> Piece | None:
+        """The latest one that had ended on the thread, of those in no other one."""
+        tid, time_ns = moment
+        i = bisect_right(self._begins.get(tid, []), time_ns) - 1
+        while i >= 0 and self._outer[tid][i] >= 0:
+            i = self._outer[tid][i]
+        return self._of_thread[tid][i] if i >= 0 else None
 
 
 class _Operators:
