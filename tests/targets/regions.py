@@ -55,7 +55,7 @@ async def tasks():
 def generator():
     with region("in generator"):
         for _ in range(3):
-            burn(0.02)
+            burn(0.06)
             yield
 
 
@@ -64,7 +64,7 @@ def closed():
         g = generator()
         next(g)
         g.close()
-    burn(0.1)
+    burn(0.3)
 
 
 def raising():
