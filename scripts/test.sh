@@ -6,7 +6,7 @@
 #     scripts/test.sh slice K/N    of what `all` has beyond the first, the K-th of N parts
 #
 # Tests are chosen by their markers (pyproject.toml), here alone, in `choose`.  A pass of tests/system runs
-# in parallel (WORKERS=; by default two for each processor, since many tests wait); those marked `alone` come
+# in parallel (WORKERS=; by default three for two processors, since many tests wait); those marked `alone` come
 # after it, one by one.  The ordinary user has no privileges, and perf_event is refused.  Some of it runs again
 # with the interpreter's JIT, where there is one.  Runs everything, then fails if anything did.
 #
@@ -55,7 +55,7 @@ chmod 755 "$scratch"
 export TMPDIR="$scratch"
 
 ray=$([ "$what" = most ] || echo ray)
-workers=${WORKERS:-$((2 * $(nproc)))}
+workers=${WORKERS:-$((($(nproc) * 3 + 1) / 2))}
 failed=
 ran=
 report=
