@@ -17,6 +17,7 @@ from pyhybrid.views.measures import MEASURES, Measured
 from pyhybrid.views.step_measures import STEP_MEASURES
 
 MOST = 5
+_MEASURES = {**MEASURES, **STEP_MEASURES, **GPU_MEASURES, "idle_threads": idle}
 
 
 @dataclass(slots=True)
@@ -43,8 +44,7 @@ def findings(profile: Profile) -> list[Finding]:
     measured = Measured(profile)
     found = []
     for rule in _rules():
-        measures = {**MEASURES, **STEP_MEASURES, **GPU_MEASURES, "idle_threads": idle}
-        evidence = measures[rule["measure"]](measured, rule)
+        evidence = _MEASURES[rule["measure"]](measured, rule)
         if evidence and _reaches(rule, evidence):
             text = rule["text"].format(**{key: _shown(key, e) for key, e in evidence.items()})
             share = float(evidence.get("share", 0))

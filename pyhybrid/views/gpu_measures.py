@@ -97,7 +97,7 @@ def _call(profile: Profile, stack: int) -> tuple[str, int, str]:
     return call, *nearest
 
 
-def idle(measured: Measured, rule: dict[str, Any]) -> Evidence:
+def idle(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Of the time in which the GPU's work was recorded what it did nothing in, and what the program
     ran then."""
     profile = measured.profile
@@ -127,13 +127,14 @@ def idle(measured: Measured, rule: dict[str, Any]) -> Evidence:
         "seconds": idle_ns / 1e9,
         "recorded": recorded_ns / 1e9,
         "held": held / n,
-        "function": _most(measured, stacks, rule["engine"]),
+        "function": _most(measured, stacks),
     }
 
 
-def _most(measured: Measured, stacks: Counter[int], engine: list[str]) -> str:
+def _most(measured: Measured, stacks: Counter[int]) -> str:
     """The Python function with most of it, or the backward pass, which threads of its own run."""
     node_of, frames = measured.profile.stacks.node, measured.profile.frames
+    engine = torch.steps()["engine"]
     is_backward = measured.below_frames(
         f.id
         for f in frames.values()

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.timeline import Spans
 from pyhybrid.views.labels import Labels
-from pyhybrid.views.phases import OTHER
+from pyhybrid.views.phases import BACKWARD, OTHER
 from pyhybrid.views.step_samples import StepSamples
 from pyhybrid.views.steps import Step, Steps
 
@@ -84,7 +83,7 @@ class SlowSteps:
 
         phase = max(self._found.phases, key=more_ns)
         more_cpu_ns = step.phases_cpu.get(phase, 0) - self._medians[phase][1]
-        if phase == torch.steps()["helped"]:
+        if phase == BACKWARD:
             more_cpu_ns += max(0, self.helped_ns(step) - self._helped_usually_ns)
         slow = SlowStep(step.number, step.total_ns, phase, more_ns(phase), more_cpu_ns)
         others = max(len(self._found.steps) - 1, 1)
@@ -100,21 +99,22 @@ class SlowSteps:
 
     def helped_ns(self, step: Step) -> int:
         """What other threads ran for its backward pass, by their samples."""
-        spans = spans_of(step, torch.steps()["helped"])
-        return sum(self._samples.weight(thread, spans) for thread in self._helpers(step.thread))
+        spans, helpers = spans_of(step, BACKWARD), self._helpers(step.thread, BACKWARD)
+        return sum(self._samples.weight(thread, spans) for thread in helpers)
 
     @cached_property
     def _helped_usually_ns(self) -> int:
         return quantile(map(self.helped_ns, self._found.steps), 0.5)
 
-    def _helpers(self, thread: int) -> list[int]:
-        return [helper for helper in self._samples.helpers if helper != thread]
+    def _helpers(self, thread: int, phase: str) -> list[int]:
+        """Other threads that carry out this phase for it."""
+        helpers = self._samples.helpers if phase == BACKWARD else []
+        return [helper for helper in helpers if helper != thread]
 
     def _functions(self, thread: int, phase: str, spans: Spans) -> Counter[int]:
         """The weight below each function there."""
-        helpers = self._helpers(thread) if phase == torch.steps()["helped"] else []
         weights: Counter[int] = Counter()
-        for each in (thread, *helpers):
+        for each in (thread, *self._helpers(thread, phase)):
             weights.update(self._samples.functions(each, spans))
         return weights
 

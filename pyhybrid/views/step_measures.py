@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from pyhybrid._profile import add_up, descend, take
+from pyhybrid.frameworks import torch
 from pyhybrid.views.measures import Evidence, Measured
 from pyhybrid.views.phases import BACKWARD, frame_phases
 from pyhybrid.views.slow_steps import spans_of
@@ -83,7 +84,7 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
     kinds |= {
         f.id: _BACKWARD
         for f in frames.values()
-        if f.kind == "native" and _matches(f.name, rule["engine"])
+        if f.kind == "native" and _matches(f.name, torch.steps()["engine"])
     }
     states = bytes(descend(measured.parent, measured.kinds(kinds, measured.frame), _FIRST_BELOW))
     exact, n = profile.exact, measured.n_frames

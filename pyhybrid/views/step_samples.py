@@ -97,8 +97,8 @@ class StepSamples:
 
     @cached_property
     def helpers(self) -> list[int]:
-        """The threads that carry out work for those that run the steps (torch.toml)."""
-        inside, node_of = self._below("helpers"), self._profile.stacks.node
+        """The threads that carried out a backward pass (torch.toml)."""
+        inside, node_of = self._below("engine"), self._profile.stacks.node
         return sorted({row.thread for row in self._profile.sampled if inside[node_of[row.stack]]})
 
     @cached_property
