@@ -117,7 +117,11 @@ def test_the_last_ones_only(pyhybrid: Callable[..., Run]) -> None:
     options = ("--mode", "trace", "--last-events", "500ms", "--format", "folded")
     profile = pyhybrid(*options, "-c", LONG).profile()
     frames, nodes = profile.frames, profile.nodes.frame
-    events = [frames[nodes[event.node]].name for event in profile.events()]
+    events = [
+        frames[nodes[event.node]].name
+        for event in profile.events()
+        if event.kind != "gap"  # where the collector came late: its node is a number of events
+    ]
     assert "before" not in events
     counted = {frames[nodes[row.node]].name: row.calls for row in profile.exact}
     assert counted["before"] == 1000
