@@ -1,7 +1,8 @@
 // A lane for each stream of a GPU: its kernels and copies over the time that is chosen, or else over all that was
 // recorded.  Dragging zooms everything to that time.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { prepare, type Palette } from "./colors";
+import { useDrag } from "./drag";
 import { percent, plural, time } from "./format";
 import { beside } from "./FlameGraph";
 import type { Activity, Gpu } from "./gpu";
@@ -30,8 +31,6 @@ export interface GpuLanesProps {
 export function GpuLanes(props: GpuLanesProps) {
   const { profile, gpu, colors, selected } = props;
   const [all, setAll] = useState(false);
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [drag, setDrag] = useState<[number, number] | null>(null);
   const [hover, setHover] = useState<{ activity: Activity; x: number; y: number } | null>(null);
   const busy = gpu.activities.map((each) => each.reduce((sum, one) => sum + one.end - one.begin, 0));
   const order = busy.map((_, i) => i).sort((a, b) => busy[b]! - busy[a]! || a - b);
@@ -42,6 +41,16 @@ export function GpuLanes(props: GpuLanesProps) {
   const to = Math.max(from + 1, props.to ?? gpu.end);
   const recorded = gpu.meta.windows.reduce((sum, [begin, end]) => sum + Math.max(0, Math.min(end, to) - Math.max(begin, from)), 0);
   const frameOf = (each: Activity) => profile.frame[gpu.node[each.work]!]!;
+  const nsAt = (x: number) => from + (x / width) * (to - from);
+  const { canvas, x, chosen, listeners } = useDrag(
+    width,
+    (low, high) => props.onTime(Math.round(nsAt(low)), Math.round(nsAt(high))),
+    (event) => {
+      const clicked = at(event);
+      if (clicked && frameOf(clicked)) props.onSelect(frameOf(clicked));
+      else props.onTime(null, null);
+    },
+  );
 
   useLayoutEffect(() => {
     const context = prepare(canvas.current!, width, height);
@@ -59,15 +68,13 @@ export function GpuLanes(props: GpuLanesProps) {
     });
     drawAxis(context, from, to, width, shown.length * LANE, colors);
     drawSteps(context, profile, from, to, width, height - AXIS, colors);
-    if (drag) {
+    if (chosen) {
       context.fillStyle = colors.veil;
-      context.fillRect(0, 0, Math.min(...drag), height - AXIS);
-      context.fillRect(Math.max(...drag), 0, width - Math.max(...drag), height - AXIS);
+      context.fillRect(0, 0, chosen[0], height - AXIS);
+      context.fillRect(chosen[1], 0, width - chosen[1], height - AXIS);
     }
-  }, [gpu, colors, width, height, all, from, to, drag, selected]);
+  }, [gpu, colors, width, height, all, from, to, chosen?.[0], chosen?.[1], selected]);
 
-  const x = (event: MouseEvent) => Math.max(0, Math.min(width, event.clientX - canvas.current!.getBoundingClientRect().left));
-  const nsAt = (at: number) => from + (at / width) * (to - from);
   const at = (event: MouseEvent): Activity | null => {
     const row = Math.floor((event.clientY - canvas.current!.getBoundingClientRect().top) / LANE);
     const stream = shown[row];
@@ -75,15 +82,6 @@ export function GpuLanes(props: GpuLanesProps) {
     const near = nsAt(x(event) + 1);
     const each = gpu.activities[stream]![gpu.lastBefore(stream, near)];
     return each && each.end >= nsAt(x(event) - 1) ? each : null;
-  };
-  const release = (event: PointerEvent) => {
-    if (!drag) return;
-    const [low, high] = [Math.min(...drag), Math.max(...drag)];
-    setDrag(null);
-    if (high - low >= 3) return props.onTime(Math.round(nsAt(low)), Math.round(nsAt(high)));
-    const clicked = at(event);
-    if (clicked && frameOf(clicked)) props.onSelect(frameOf(clicked));
-    else props.onTime(null, null);
   };
   return (
     <section class="lanes gpu" aria-label="GPU over time">
@@ -97,18 +95,13 @@ export function GpuLanes(props: GpuLanesProps) {
       </div>
       <canvas
         ref={canvas}
-        onPointerDown={(event) => {
-          canvas.current!.setPointerCapture(event.pointerId);
-          setDrag([x(event), x(event)]);
-        }}
+        {...listeners}
         onPointerMove={(event) => {
-          if (drag) setDrag([drag[0], x(event)]);
-          const activity = drag ? null : at(event);
+          listeners.onPointerMove(event);
+          const activity = chosen ? null : at(event);
           setHover(activity && { activity, x: event.clientX, y: event.clientY });
         }}
         onPointerLeave={() => setHover(null)}
-        onPointerUp={release}
-        onPointerCancel={() => setDrag(null)}
       />
       {order.length > FIRST && (
         <button class="more" onClick={() => setAll(!all)}>

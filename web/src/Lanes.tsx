@@ -1,7 +1,8 @@
 // A lane for each thread: how much of a CPU it used, and what it had to do with the GIL.  Dragging zooms
 // everything to that time.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { prepare, type Palette } from "./colors";
+import { useDrag } from "./drag";
 import { axisTime, percent, time } from "./format";
 import { HELD, OFF_CPU, WAITING, type Profile, type Thread } from "./profile";
 
@@ -30,14 +31,18 @@ export interface LanesProps {
 export function Lanes(props: LanesProps) {
   const { profile, colors, threads } = props;
   const [all, setAll] = useState(false);
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [drag, setDrag] = useState<[number, number] | null>(null);
   const order = profile.threads.map((_, i) => i).sort((a, b) => profile.threads[b]!.weight - profile.threads[a]!.weight || a - b);
   const shown = all ? order : order.slice(0, FIRST);
   const [labels, width] = laneWidths(props.width);
   const height = shown.length * LANE + AXIS;
   const end = profile.end;
   const toX = (ns: number) => (ns / end) * width;
+  const toNs = (x: number) => Math.round((x / width) * end);
+  const { canvas, chosen, listeners } = useDrag(
+    width,
+    (low, high) => props.onTime(toNs(low), toNs(high)),
+    () => props.onTime(null, null),
+  );
   const weight = profile.threads.reduce((sum, each) => sum + each.weight, 0);
 
   useLayoutEffect(() => {
@@ -50,20 +55,12 @@ export function Lanes(props: LanesProps) {
     });
     context.globalAlpha = 1;
     drawAxis(context, 0, end, width, shown.length * LANE, colors);
-    const [from, to] = drag ? [Math.min(...drag), Math.max(...drag)] : [toX(props.from ?? 0), toX(props.to ?? end)];
+    const [from, to] = chosen ?? [toX(props.from ?? 0), toX(props.to ?? end)];
     context.fillStyle = colors.veil;
     context.fillRect(0, 0, from, height - AXIS);
     context.fillRect(to, 0, width - to, height - AXIS);
-  }, [profile, colors, width, height, all, threads, props.from, props.to, drag]);
+  }, [profile, colors, width, height, all, threads, props.from, props.to, chosen?.[0], chosen?.[1]]);
 
-  const x = (event: PointerEvent) => Math.max(0, Math.min(width, event.clientX - canvas.current!.getBoundingClientRect().left));
-  const release = () => {
-    if (!drag) return;
-    const [low, high] = [Math.min(...drag), Math.max(...drag)];
-    setDrag(null);
-    if (high - low < 3) props.onTime(null, null);
-    else props.onTime(Math.round((low / width) * end), Math.round((high / width) * end));
-  };
   return (
     <section class="lanes" aria-label="Threads over time">
       <div class="names" style={{ width: `${labels}px` }}>
@@ -91,17 +88,7 @@ export function Lanes(props: LanesProps) {
           );
         })}
       </div>
-      <canvas
-        ref={canvas}
-        onPointerDown={(event) => {
-          canvas.current!.setPointerCapture(event.pointerId);
-          setDrag([x(event), x(event)]);
-        }}
-        onPointerMove={(event) => drag && setDrag([drag[0], x(event)])}
-        onPointerUp={release}
-        onPointerCancel={() => setDrag(null)}
-        title="drag: only this time; click: all"
-      />
+      <canvas ref={canvas} {...listeners} title="drag: only this time; click: all" />
       {order.length > FIRST && (
         <button class="more" onClick={() => setAll(!all)}>
           {all ? "fewer threads" : `${order.length - FIRST} more threads`}
