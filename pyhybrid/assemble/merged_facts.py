@@ -45,9 +45,9 @@ def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def single_facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What one process said, but for what is told by the tables; values are JSON."""
+    """What one process said, but for lists, which are those of all; values are JSON."""
     for key, value in sorted(meta.items()):
-        if key not in (*LISTS, "counters"):
+        if key not in LISTS:
             yield key, json.dumps(value)
 
 

@@ -67,6 +67,14 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         help="with --slower-than: samples of all threads at that time, not only of the call's",
     )
     group.add_argument(
+        "--process",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this process of a merged profile: its pid, its script or module, its name in "
+        "the kernel or its command line; `*` stands for anything; repeatable",
+    )
+    group.add_argument(
         "--thread",
         action="append",
         default=[],
@@ -163,6 +171,7 @@ def choice_of(args: argparse.Namespace) -> Choice:
     return Choice(
         slower_than=args.slower_than,
         any_thread=args.any_thread,
+        processes=args.process,
         threads=args.thread,
         gil=args.gil,
         off_cpu=args.off_cpu,

@@ -69,7 +69,7 @@ class _Trace:
     def events(self) -> Iterator[str]:
         """One by one."""
         for process in self._profile.processes.values():
-            yield self._name("process_name", process.pid, 0, title(self._profile))
+            yield self._name("process_name", process.pid, 0, title(process))
         for number, thread in self._profile.threads.items():
             pid = self._profile.pid_of(number)
             yield self._name("thread_name", pid, thread.tid, encodable(thread.name))

@@ -71,7 +71,7 @@ def _meta(profile: Profile) -> dict[str, Any]:
         "interval": profile.period_ns / 1e6,
         "startTime": meta.get("start_unix_ns", 0) / 1e6,
         "processType": 0,
-        "product": title(profile),
+        "product": title(profile.process),
         "importedFrom": CREATOR,
         "stackwalk": 1,
         "symbolicated": True,
@@ -130,7 +130,7 @@ class _Thread:
         pid, name = self._profile.pid_of(self._row.id), encodable(self._row.name)
         return {
             "processType": "default",
-            "processName": title(self._profile),
+            "processName": title(self._profile.processes[self._row.process]),
             "processStartupTime": 0,
             "processShutdownTime": None,
             "registerTime": max(0, self._ms(self._row.start_ns)),

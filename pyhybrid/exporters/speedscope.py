@@ -57,7 +57,7 @@ class Speedscope(Exporter):
         rest = {
             "$schema": SCHEMA,
             "exporter": CREATOR,
-            "name": title(profile),
+            "name": title(profile.process),
             "activeProfileIndex": total_ns.index(max(total_ns)) if total_ns else 0,
             "shared": {"frames": stacks.frames},
         }

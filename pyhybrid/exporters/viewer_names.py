@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pyhybrid import __version__
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.profile_file.tables import Frame, Process
 from pyhybrid.views.labels import Labels, losses_text, shares_text
 from pyhybrid.views.stack_quality import stack_quality
 
@@ -42,9 +42,9 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def title(profile: Profile) -> str:
+def title(process: Process) -> str:
     """Which run: its script or module."""
-    argv = [os.path.basename(profile.process.executable or "python"), *profile.process.argv[1:]]
+    argv = [os.path.basename(process.executable or "python"), *process.argv[1:]]
     return encodable(" ".join([argv[0], *map(os.path.basename, argv[1:2]), *argv[2:]]))
 
 

@@ -1,4 +1,5 @@
-"""Which samples and frames a view is about: by call, time, thread, the GIL, Python or native."""
+"""Which samples and frames a view is about: by process, call, time, thread, the GIL, Python or
+native."""
 
 from array import array
 from collections import Counter, defaultdict
@@ -12,6 +13,7 @@ from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import (
     Chunk,
+    Process,
     Sampled,
     Thread,
     gil_name,
@@ -21,6 +23,7 @@ from pyhybrid.profile_file.tables import (
 from pyhybrid.profile_file.timeline import Spans, parts, times, within
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.one_kind import NATIVE_ONLY, PYTHON_ONLY, OneKind
+from pyhybrid.views.process_selection import chosen_processes, meta_of
 from pyhybrid.views.slow_calls import SlowerThan, spans_of
 
 
@@ -28,12 +31,14 @@ from pyhybrid.views.slow_calls import SlowerThan, spans_of
 class Choice:
     """What is wanted; as it is made, everything.
 
-    `threads`: names, kernel names or tids, as patterns of the shell.  `gil`: one of rows.GIL.
-    `off_cpu`: only samples off the CPU, or only those on it.  Times count from the start.
+    `processes`: pids or names (process_selection.py), `threads`: names, kernel names or tids, as
+    patterns of the shell.  `gil`: one of rows.GIL.  `off_cpu`: only samples off the CPU, or only
+    those on it.  Times count from the start.
     """
 
     slower_than: list[SlowerThan] = field(default_factory=list)
     any_thread: bool = False
+    processes: list[str] = field(default_factory=list)
     threads: list[str] = field(default_factory=list)
     gil: str | None = None
     off_cpu: bool | None = None
@@ -52,19 +57,29 @@ def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
 
     With `slower_than` a call's samples are those of its thread while it ran there, or with
     `any_thread` of all threads.  Exact figures stay where the choice is by thread or frame: they
-    are not kept by time, nor are losses.  Raises PyhybridError where no such call or thread is in
-    the profile.
+    are not kept by time, nor are losses.  Of some processes of a merged profile everything is as in
+    a profile of these alone: times count from their start.  Raises PyhybridError where no such
+    call, thread or process is in the profile.
     """
+    notes: list[str] = []
+    if choice.processes:
+        processes = chosen_processes(profile, choice.processes)
+        of_them = {t for t, thread in profile.threads.items() if thread.process in processes}
+        if processes != profile.processes:
+            profile = Selection(profile, Choice(), of_them, None, processes)
+        pids = sorted({process.pid for process in processes.values()})
+        notes.append(f"only process{'es' * (len(pids) > 1)} " + ", ".join(map(str, pids)))
+        choice = replace(choice, processes=[])
     if choice == Choice():
-        return profile, []
+        return profile, notes
     if choice.off_cpu is not None and profile.meta.get("clock") != "wall":
         raise PyhybridError(
             f"{profile.path}: sampled by CPU time, so never off the CPU (record with --clock wall)"
         )
-    notes: list[str] = []
     spans: dict[int, Spans] | None = None
     if choice.slower_than:
-        spans, notes = spans_of(profile, choice.slower_than, choice.any_thread)
+        spans, of_calls = spans_of(profile, choice.slower_than, choice.any_thread)
+        notes += of_calls
     threads = _threads(profile, choice.threads)
     if choice.threads:
         notes.append(
@@ -98,16 +113,24 @@ class Selection(Profile):
         choice: Choice,
         threads: set[int],
         spans: dict[int, Spans] | None,
+        processes: dict[int, Process] | None = None,
     ) -> None:
-        """Of `threads`, and within `spans` of each (None: always)."""
+        """Of `threads`, and within `spans` of each (None: always).
+
+        `processes`: of these alone; `threads` are all of theirs.
+        """
+        # Not only the file's: views have made some of the tables (inlined functions).
         long = LongTables(profile.nodes, profile.stacks, profile.exact)
+        self.__dict__ |= profile.__dict__
+        for made_of_them in ("sampled", "sampled_stacks"):
+            self.__dict__.pop(made_of_them, None)
         super().__init__(profile.path, profile._database, long)
         self._profile, self._choice, self._spans = profile, choice, spans
         self._rows = OneKind(profile, choice.frames) if choice.frames else None
         if self._rows:
             self.nodes, self.stacks = self._rows.nodes, self._rows.stacks
-        self.compensated = profile.compensated
-        self.is_part = spans is not None or choice.by_state
+            self.places = {}
+        self.is_part = profile.is_part or spans is not None or choice.by_state
         by_time = self.is_part or choice.frames == NATIVE_ONLY
         self.exact = profile.exact.of_threads(set() if by_time else threads)
         if self._rows and not by_time:
@@ -137,7 +160,11 @@ class Selection(Profile):
             self.threads = {
                 key: _restricted(each, rows[key], n_lost[key]) for key, each in chosen.items()
             }
-        if self.is_part or len(chosen) < len(profile.threads):
+        if processes:
+            self.processes, self.meta = processes, meta_of(profile, list(processes))
+            first, *others = processes.values()
+            self.process = first.with_(others)
+        elif self.is_part or len(chosen) < len(profile.threads):
             cpu_ns = sum(thread.cpu_ns or 0 for thread in self.threads.values())
             self.process = replace(profile.process, cpu_ns=cpu_ns or None)
 

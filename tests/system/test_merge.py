@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pstats
 import subprocess
 import sys
@@ -172,3 +173,63 @@ def test_reports_are_of_all(folder: Path) -> None:
     assert "of 2 processes: " in said
     for view, shown in (("--tree", "work"), ("--lines", "leaf"), ("--calls", "Model.forward")):
         assert shown in command(folder, "report", view, "all.pyhybrid")
+
+
+def exported(folder: Path, form: str, *words: object) -> list[str]:
+    command(folder, "export", "-f", form, "-o", "exported", *words)
+    return sorted((folder / "exported").read_text("utf-8", "replace").splitlines())
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_one_process_of_a_merged_profile_is_as_before(folder: Path, name: str) -> None:
+    with Profile.open(f"{folder}/{name}.pyhybrid") as profile:
+        pid = profile.process.pid
+        began = profile.calls[len(profile.calls) // 2].begin_ns - (profile.process.start_ns or 0)
+    alone, chosen = (f"{name}.pyhybrid",), ("--process", pid, "all.pyhybrid")
+    for options in ((), ("--thread", "Main*"), ("--from", f"{began}ns")):
+        one, other = (
+            json.loads(command(folder, "report", "--json", *options, *words))
+            for words in (alone, chosen)
+        )
+        other["notes"].remove(f"only process {pid}")
+        for told in (one, other):
+            for key in ("file", "functions", "paths"):  # of what is equal only some are listed
+                del told[key]
+        assert one == other
+        assert exported(folder, "folded", *options, *alone) == exported(
+            folder, "folded", *options, *chosen
+        )
+    tables = []
+    for words in (alone, chosen):
+        command(folder, "export", "-f", "pstats", "-o", "exported", *words)
+        tables.append(pstats.Stats(f"{folder}/exported").stats)  # type: ignore[attr-defined]
+    assert tables[0] == tables[1]
+    calls = []
+    for words in (alone, chosen):
+        told = json.loads(command(folder, "report", "--calls", "--json", *words))
+        for rows in told["results"].values():
+            for row in rows:
+                del row["serial"], row["parent"]
+        calls.append(told)
+    assert calls[0] == calls[1]
+
+
+def test_processes_by_name(folder: Path, profiles: list[Profile]) -> None:
+    pids = [profile.process.pid for profile in profiles[:2]]
+
+    def shown(*names: object) -> set[object]:
+        options = [word for name in names for word in ("--process", name)]
+        told = json.loads(command(folder, "report", "--calls", "--json", *options, "all.pyhybrid"))
+        return {row["pid"] for rows in told["results"].values() for row in rows}
+
+    assert shown("*program.py 40") == {pids[1]}
+    assert shown("program.py") == shown(*pids) == set(pids)
+    for form in ("html", "chrome"):
+        words = ("export", "-f", form, "-o", f"one.{form}", "--process", pids[0], "all.pyhybrid")
+        command(folder, *words)
+    events = json.loads((folder / "one.chrome").read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {pids[0]}
+    command(folder, "export", "-f", "chrome", "-o", "all.chrome", "all.pyhybrid")
+    events = json.loads((folder / "all.chrome").read_text())["traceEvents"]
+    titles = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert [titles[pid].split()[-2:] for pid in pids] == [["program.py", n] for n in ("30", "40")]

@@ -18,6 +18,7 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, stack_of
+from pyhybrid.views.sample_selection import Choice, choose
 
 OF_CALLS = ("pstats", "callgrind", "pfw", "lttng")  # of which there are none
 OTHER = 30  # a library that only the other process has, where the first one has its interpreter
@@ -26,7 +27,7 @@ OTHER = 30  # a library that only the other process has, where the first one has
 def other() -> SpoolWriter:
     """Another process: a library of the first's elsewhere, one of its own, one function shared."""
     spool = SpoolWriter(PID + 1)
-    spool.meta(pid=PID + 1)
+    spool.meta(pid=PID + 1, argv=["python", "/srv/other.py", "12"])
     spool.module(TORCH, PATHS[TORCH], 0x7F2000000000, build_id=b"\x02" * 20)
     spool.module(OTHER, "/usr/lib/libother.so", 0x7F0000000000, build_id=b"\x03" * 20)
     spool.code(1, "<module>", "/home/me/workload.py", 1, table=b"\xd7\x00\x00\xe7\x00\x00")
@@ -157,6 +158,17 @@ def test_what_was_measured_otherwise(tmp_path: Path, change: dict[str, object]) 
     parts = [finished(example(), tmp_path, "a"), finished(spool, tmp_path, "b")]
     with pytest.raises(PyhybridError, match=r"b\.pyhybrid: measured with another --"):
         merge(parts, str(tmp_path / "all.pyhybrid"))
+
+
+def test_a_process_that_is_not_there(parts: list[str], tmp_path: Path) -> None:
+    merge(parts, str(tmp_path / "all.pyhybrid"))
+    with open_profile(str(tmp_path / "all.pyhybrid")) as whole:
+        with pytest.raises(PyhybridError) as raised:
+            choose(whole, Choice(processes=["12"]))
+        assert f"no process '12'; there are: {PID} (" in str(raised.value)
+        assert str(raised.value).endswith(f", {PID + 1} (other.py)")
+        everything, notes = choose(whole, Choice(processes=["*"]))
+        assert (sums(everything), notes) == (sums(whole), [f"only processes {PID}, {PID + 1}"])
 
 
 def run(*arguments: str) -> int:
