@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """As pytest calls it."""
     for line in MARKERS:
         config.addinivalue_line("markers", line)
-    if config.getoption("pyhybrid"):
+    if any(config.getoption(f"pyhybrid{which}") for which in ("", "_html", "_output")):
         _profiled_tests(config)
 
 

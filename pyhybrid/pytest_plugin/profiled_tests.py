@@ -35,12 +35,15 @@ class ProfiledTests:
         self._all: bool = config.getoption("pyhybrid")
         self._lines: bool = config.getoption("pyhybrid_lines")
         self._prefix: str | None = config.getoption("pyhybrid_output")
+        self._folder = str(config.invocation_params.dir)  # a test may be in another one
+        self._pages: str | None = config.getoption("pyhybrid_html")
         if self._prefix:
             try:
                 check_folder(os.path.abspath(self._prefix))
             except PyhybridError as error:
                 raise pytest.UsageError(f"--pyhybrid-output: {error}") from None
-        self._folder = str(config.invocation_params.dir)  # a test may be in another one
+        if self._pages:
+            _check_new_folder(os.path.join(self._folder, self._pages))
         worker: dict[str, Any] = getattr(config, "workerinput", {})
         self._argv: list[str] | None = worker.get("mainargv")
         self._run = WholeRun(
@@ -202,12 +205,23 @@ class ProfiledTests:
             lines.append("the tests are regions of the profile that `python -m pyhybrid` makes")
         for path in self._paths:
             lines.append(f"profile: {os.path.relpath(path, self._folder)}")
-        if folder := self._config.getoption("pyhybrid_html"):
+        if self._pages:
             from pyhybrid.pytest_plugin.pages import write_pages
 
-            lines += write_pages(self._paths, os.path.join(self._folder, folder))
+            lines += write_pages(self._paths, os.path.join(self._folder, self._pages))
         for line in lines:
             terminalreporter.write_line(line)
+
+
+def _check_new_folder(folder: str) -> None:
+    """Can it be made, or written to?  Raises UsageError: now, not after an hour of tests."""
+    there = folder
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise pytest.UsageError(f"--pyhybrid-html: {there!r} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise pytest.UsageError(f"--pyhybrid-html: the folder {there!r} is not writable")
 
 
 def _called(item: pytest.Item) -> tuple[Any, str]:

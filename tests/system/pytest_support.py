@@ -51,7 +51,7 @@ def run_pytest(folder: Path, *arguments: object, code: int = 0, with_plugins: bo
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert "RewriteWarning" not in done.stdout, done.stdout
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 def suite(folder: Path, text: str) -> Path:

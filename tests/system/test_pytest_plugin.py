@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +145,31 @@ def test_pages_of_the_profiles(whole: Path) -> None:
     page = (whole / "pages" / "out.html").read_text()
     (data,) = re.findall(r'id="data">([^<]*)<', page)
     assert b"test_plain" in gzip.decompress(base64.b64decode(data))
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--pyhybrid-html=file/pages", "file' is not a folder"),
+        ("--pyhybrid-html=closed/pages", "closed' is not writable"),
+        ("--pyhybrid-output=closed/out", "closed' is not writable"),
+        ("--pyhybrid-output=not/there", "not' does not exist"),
+    ],
+)
+def test_where_nothing_can_be_written_no_test_begins(
+    tmp_path: Path, option: str, said: str
+) -> None:
+    suite(tmp_path, SUITE)
+    (tmp_path / "file").touch()
+    (tmp_path / "closed").mkdir(mode=0o555)
+    if "closed" in option and os.geteuid() == 0:
+        pytest.skip("to root no folder is closed")
+    for more in ((), ("--pyhybrid",), ("--pyhybrid", "-n", 2)):
+        errors = run_pytest(tmp_path, option, *more, code=4)
+        name, _ = option.split("=")
+        assert re.search(f"^ERROR: {name}: .*{re.escape(said)}$", errors, re.MULTILINE), errors
+        assert " in " not in errors
 
 
 def test_a_failed_tests_traceback_is_its_own(whole: Path) -> None:
