@@ -76,7 +76,7 @@ def assemble(
     if spool.n_damaged:
         notes.insert(0, f"{spool.n_damaged:,} damaged records of {spool_path} are left out")
     notes += [
-        f"{option} {name}: no function of this name ran"
+        f"{option} {name}: no function of this name ran{_but(name, frames)}"
         for option, names in _NAMED.items()
         for name in spool.meta.get(names, ())
         if not any(
@@ -130,6 +130,14 @@ def assemble(
     if spool.device_work:
         gpu_live.add(database, spool, ticks, nodes)
     return long
+
+
+def _but(name: str, frames: Frames) -> str:
+    """Methods that ran, where a name is one without its class."""
+    ends = f".{name}"
+    methods = {r.name for r in frames.rows if r.kind == "python" and r.name.endswith(ends)}
+    few = " and ".join(sorted(methods)[:2]) + (" and others" if len(methods) > 2 else "")
+    return f", but {few} did: '*.{name}'" if methods else ""
 
 
 def _wrappers(frames: Frames) -> set[int]:

@@ -191,10 +191,12 @@ class Size(Number):
     """A number of bytes, from `low` on, or 0 for no bound."""
 
     def parse(self, text: str) -> int:
-        """As `64M`: a number with K, M or G.  Raises ValueError."""
-        number, unit = text[:-1], _UNITS_BYTES.get(text[-1:], 0)
-        value = int(number) * unit if number.isascii() and number.isdigit() else -1
-        if unit and len(number) < 10 and self.low <= value <= self.high:
+        """As `64M`: a number, also with K, M or G.  Raises ValueError."""
+        unit = _UNITS_BYTES.get(text[-1:], 0)
+        number = text[:-1] if unit else text
+        is_number = number.isascii() and number.isdigit() and len(number) < 20
+        value = int(number) * (unit or 1) if is_number else -1
+        if value == 0 or self.low <= value <= self.high:
             return value
         raise ValueError(f"{text!r} is not a size of {self.low >> 10}K or more, like 64M or 2G")
 

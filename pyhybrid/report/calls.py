@@ -113,7 +113,11 @@ def calls_lines(profile: Profile, n_slowest: int | None = None) -> Iterator[str]
     """A line a function; with `n_slowest` its slowest calls below it, slowest first."""
     functions = kept_functions(profile)
     if not functions:
-        yield "no single calls were kept: choose functions with --keep NAME, or with -t NAME"
+        chosen = [*profile.meta.get("keep", ()), *profile.meta.get("functions", ())]
+        if chosen:
+            yield f"no single calls: no function that {', '.join(chosen)} names was called"
+        else:
+            yield "no single calls were kept: choose functions with --keep NAME, or with -t NAME"
         return
     has_cpu = any(used.cpu_ns is not None for used in profile.usage.values())
     has_memory = any(used.resident_end is not None for used in profile.usage.values())
@@ -138,6 +142,49 @@ def calls_lines(profile: Profile, n_slowest: int | None = None) -> Iterator[str]
                 f"{len(function.calls):,} of {d.calls:,} calls of {function.name} are in"
                 " the file: the slowest, and a sample of the others"
             )
+    yield from _used_in_all(profile, functions, labels)
+
+
+# What is added up, by its heading: the field of Usage, and what a unit of it is.
+_SUMS = {
+    "user s": ("user_ns", 1e9),
+    "system s": ("system_ns", 1e9),
+    "process s": ("process_ns", 1e9),
+    "faults": ("minor_faults", 1),
+    "major": ("major_faults", 1),
+    "switches": ("voluntary_switches", 1),
+    "forced": ("involuntary_switches", 1),
+}
+
+
+def _used_in_all(
+    profile: Profile, functions: list[KeptFunction], labels: dict[int, str]
+) -> Iterator[str]:
+    """A second table, of what was asked for: sums over each function's calls, and resident memory
+    when the first began and when the last ended."""
+    rows: list[tuple[dict[str, str], str]] = []
+    for function in functions:
+        calls = [call for call in function.calls if call.id in profile.usage]
+        used = [(profile.usage[call.id], call.weight) for call in calls]
+        row: dict[str, str] = {}
+        for head, (field, unit) in _SUMS.items():
+            values = [(getattr(u, field), weight) for u, weight in used]
+            if any(value is not None for value, _ in values):
+                total = sum((value or 0) * weight for value, weight in values)
+                row[head] = f"{total:,}" if unit == 1 else f"{total / unit:.4f}"
+        if calls:
+            first = profile.usage[calls[0].id].resident_begin
+            last = profile.usage[max(calls, key=lambda call: call.end_ns).id].resident_end
+            if first is not None and last is not None:
+                row |= {"MB before": f"{first / MB:.1f}", "MB after": f"{last / MB:.1f}"}
+        if row:
+            rows.append((row, labels[function.frame.id]))
+    heads = [head for head in (*_SUMS, "MB before", "MB after") if any(head in r for r, _ in rows)]
+    if heads:
+        yield ""
+        yield "".join(f"{head:>11}" for head in heads) + "  used by all calls of"
+    for row, label in rows:
+        yield "".join(f"{row.get(head, ''):>11}" for head in heads) + f"  {label}"
 
 
 def _used(profile: Profile, calls: list[Call], has_cpu: bool, has_memory: bool) -> str:

@@ -236,8 +236,11 @@ def test_usage_of_some_functions(pyhybrid: Callable[..., Run], program: Path, wa
     }
     assert usage_by_name(run) == expected
     lines = pyhybrid("report", run.path(), "--calls").result.stdout.splitlines()
-    width = {line.split("  ")[-1].split()[0]: len(line.split()) for line in lines[1:]}
+    ends = lines.index("")
+    width = {line.split("  ")[-1].split()[0]: len(line.split()) for line in lines[1:ends]}
     assert width["recursive"] == width["waits"] + 5  # with units of times
+    used = {line.split("  ")[-1].split()[0] for line in lines[ends + 2 :]}
+    assert used == {"recursive", "counted", "Model.forward"}
     run = pyhybrid(*TRACE, *options, "--usage", "process", "program.py")
     everything = {name: told | {"call", "process_ns"} for name, told in expected.items()}
     assert usage_by_name(run) == everything

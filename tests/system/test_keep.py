@@ -313,18 +313,36 @@ def test_calls_are_reported(pyhybrid: Callable[..., Run], program: Path) -> None
     assert sorted(each["serial"] for each in few) == sorted(each["serial"] for each in longest)
     lines = pyhybrid(*slow).result.stdout.splitlines()
     assert lines[0].split()[:4] == ["calls", "total", "s", "p50"]
-    (fact,) = [i for i, line in enumerate(lines) if line.endswith("fact (program.py:4)")]
+    fact, _ = [i for i, line in enumerate(lines) if line.endswith("fact (program.py:4)")]
     assert lines[fact].split()[0] == "10"
     assert all("MB resident" in line for line in lines[fact + 1 : fact + 3])
-    (bad,) = [i for i, line in enumerate(lines) if "bad (program.py:" in line]
+    bad, _ = [i for i, line in enumerate(lines) if "bad (program.py:" in line]
     assert lines[bad].split()[0] == "1"
     assert ", raised, CPU " in lines[bad + 1]
+    heads, row = lines[lines.index("") + 1], lines[lines.index("") + 2 :]
+    assert heads.split("  used")[0].split() == [
+        *("user", "s", "system", "s", "faults", "major", "switches", "forced"),
+        *("MB", "before", "MB", "after"),
+    ]
+    (figures,) = [line.split() for line in row if line.endswith("fact (program.py:4)")]
+    used = [profile.usage[each["serial"]] for each in told["results"]["fact"]]
+    assert figures[0] == f"{sum(each.user_ns or 0 for each in used) / 1e9:.4f}"
+    assert figures[2] == f"{sum(each.minor_faults or 0 for each in used):,}"
+    before, after = used[0].resident_begin or 0, used[-1].resident_end or 0
+    assert figures[6:8] == [f"{before / 1e6:.1f}", f"{after / 1e6:.1f}"]
 
 
 def test_reports_of_calls_that_are_not_there(pyhybrid: Callable[..., Run], program: Path) -> None:
     run = pyhybrid("--mode", "trace", "--keep", "other", "--max-calls", 100, program)
     lines = pyhybrid("report", run.path(), "--calls").result.stdout.splitlines()
     assert lines[1].split()[0] == "1,000"
+    run = pyhybrid("--mode", "trace", "--keep", "forward", "--keep", "os:x", program)
+    told = pyhybrid("report", run.path(), "--calls").result.stdout
+    assert told == "no single calls: no function that forward, os:x names was called\n"
+    assert run.profile().meta["notes"] == [
+        "--keep forward: no function of this name ran, but Model.forward did: '*.forward'",
+        "--keep os:x: no function of this name ran",
+    ]
     run = pyhybrid("--mode", "trace", program)
     told = pyhybrid("report", run.path(), "--calls").result.stdout
     assert told == "no single calls were kept: choose functions with --keep NAME, or with -t NAME\n"

@@ -22,7 +22,7 @@ from pyhybrid.capture.config_file import Configuration, known, of_command_line, 
 from pyhybrid.capture.option_fields import Option
 from pyhybrid.capture.option_kinds import Choice, Flag, Number, Part, Seconds, Switch
 from pyhybrid.capture.option_lists import Names, Sinks
-from pyhybrid.capture.options import FUNCTION_TABLES, ProfilerOptions
+from pyhybrid.capture.options import FUNCTION_TABLES, Options, ProfilerOptions
 from pyhybrid.capture.settings import Settings
 from pyhybrid.cli import main
 from pyhybrid.cli.config import _setting
@@ -187,6 +187,52 @@ def test_a_file_and_the_command_line_agree(folder: Path) -> None:
     )
     words = vars(make_parser(defaults=False).parse_args(WORDS.split()))
     assert configured("a.toml").values == words
+
+
+LONG = {flag[2:] for each in Options.options.values() for flag in each.flags if flag[:2] == "--"}
+OF_FILES = {"config", "no-config"}  # what chooses the files cannot stand in one
+PERFSTUBS = {f"{which}_{what}" for which in ("include", "exclude") for what in ("timers", "files")}
+
+
+def words_of(option: Option, value: Any) -> list[str]:
+    """The command line for what a file has."""
+    (flag,) = [flag for flag in option.flags if flag.startswith("--")]
+    match option.kind:
+        case Flag():
+            return [flag] * value
+        case Switch():
+            return [flag if value else f"--no-{flag[2:]}"]
+    each = value if isinstance(value, list) else [value]
+    return [word for text in each for word in (flag, str(text))]
+
+
+@pytest.mark.parametrize("key", sorted(BY_KEY.keys() - PERFSTUBS))
+@settings(max_examples=4, phases=[Phase.explicit, Phase.generate])
+@given(data=some.data())
+def test_each_option_by_its_long_name(key: str, data: some.DataObject) -> None:
+    option, value = BY_KEY[key], data.draw(values(BY_KEY[key]))
+    configuration = Configuration()
+    configuration.add("a.toml", tomllib.loads(toml_of({key: value})))
+    said = vars(make_parser(defaults=False).parse_args(words_of(option, value)))
+    assert said in ({}, configuration.values)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("131072", 1 << 17), ("128K", 1 << 17), ("1073741824G", 1 << 60)]
+    + [(text, None) for text in ("1", "131071", "2147483648G", "-1", "64MB", "M", "", "9" * 30)],
+)
+def test_sizes(text: str, size: int | None) -> None:
+    kind = BY_KEY["max-timeline"].kind
+    if size is None:
+        with pytest.raises(ValueError, match="is not a size of 128K or more, like 64M or 2G"):
+            kind.parse(text)
+    else:
+        assert kind.parse(text) == size
+
+
+def test_every_option_of_the_command_line_is_a_key() -> None:
+    assert BY_KEY.keys() - PERFSTUBS == LONG - OF_FILES
 
 
 def test_what_wins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
