@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import TARGETS
+from support import TARGETS, build_extension
 
 PROGRAM = TARGETS / "probed.py"
 _spec = importlib.util.find_spec("pyhybrid")
@@ -184,6 +185,17 @@ def traced(
     path = folder / "script.bt"
     path.write_text(script + "\n" + ATTACHED)
     return listening(folder, ["bpftrace", *options, path, *given], "attached\n")
+
+
+def instructions_of_a_call(folder: Path) -> dict[str, float]:
+    """By the output that is open, or `nothing` (tests/targets/instructions.py)."""
+    build_extension(folder, "count_instructions", f"-I{TARGETS.parent / 'c'}")
+    (library,) = folder.glob("count_instructions*")
+    program = [sys.executable, "-P", TARGETS / "instructions.py", library]
+    done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def counts(printed: str, name: str = "", before: str = "") -> dict[str, int]:
