@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run, check_invariants
+from support import Run, check_invariants, signalled_ns
 
 BURN = """
 import time
@@ -106,7 +106,7 @@ def compare(pyhybrid: Callable[..., Run], tmp_path: Path, program: str, *argumen
     check_invariants(profile)
     assert profile.process.end_ns is not None
     main = next(t for t in profile.threads.values() if t.tid == profile.process.pid)
-    assert main.recorded_weight_ns > 150_000_000
+    assert main.recorded and signalled_ns(profile, main) > 150_000_000
     return run
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import NESTED, TARGETS, Run, check_invariants, covered_ns, paths
+from support import NESTED, TARGETS, Run, check_invariants, check_losses, covered_ns, paths
 
 pytestmark = pytest.mark.engine
 
@@ -34,8 +34,7 @@ def covered(run: Run) -> None:
 def test_next_to_nothing_lost(pyhybrid: Callable[..., Run], chain: Path) -> None:
     run = nested(pyhybrid, chain)
     covered(run)
-    lost = sum(loss.samples for loss in run.profile().losses)
-    assert lost <= 0.005 * sum(t.signals for t in run.profile().threads.values())
+    check_losses(run.profile())
 
 
 def test_ring_full(pyhybrid: Callable[..., Run], chain: Path) -> None:

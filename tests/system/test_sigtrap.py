@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import LINUX, Run, check_invariants
+from support import LINUX, LOOKS, Run, check_invariants, signalled_ns
 
 pytestmark = [
     pytest.mark.needs("root"),
@@ -34,7 +34,7 @@ def script(pyhybrid: Callable[..., Run], tmp_path: Path) -> Callable[..., Run]:
 
     def run(text: str, *options: object, check: bool = True) -> Run:
         file = tmp_path / "program.py"
-        file.write_text(BURN + textwrap.dedent(text))
+        file.write_text(BURN + LOOKS + textwrap.dedent(text))
         done = pyhybrid(*OPTIONS, *options, file, check=check)
         check_invariants(done.profile("out.pyhybrid" if check else "out.pyhybrid.part"))
         return done
@@ -52,11 +52,14 @@ def test_it_is_the_one_that_auto_takes(pyhybrid: Callable[..., Run]) -> None:
 
 
 def test_threads_of_milliseconds(script: Script) -> None:
+    # The collector has records in stock for 64 threads: on a busy machine it may come late to more.
     run = script("""
         for _ in range(20):
             threads = [threading.Thread(target=burn, args=(0.004,)) for _ in range(20)]
+            before = looks()
             for t in threads: t.start()
             for t in threads: t.join()
+            while looks() < before + 2: time.sleep(0.001)
     """)
     threads = run.profile().threads.values()
     assert len(threads) == 401
@@ -80,7 +83,7 @@ def test_threads_of_threads_that_have_ended(script: Script) -> None:
     long = [t for t in run.profile().threads.values() if (t.cpu_ns or 0) > 290_000_000]
     assert len(long) == 3
     for t in long:
-        assert t.recorded_weight_ns > 0.95 * t.cpu_ns
+        assert signalled_ns(run.profile(), t) > 0.95 * t.cpu_ns
 
 
 def test_no_system_call_is_interrupted(script: Script) -> None:
@@ -151,7 +154,7 @@ def test_the_program_takes_the_signal(script: Script) -> None:
     assert run.result.stdout == "1\n"
     assert "the program handles SIGTRAP: sampled by perf_event from there on" in run.result.stderr
     (thread,) = run.profile().threads.values()
-    assert thread.recorded_weight_ns > 0.9 * (thread.cpu_ns or 0)
+    assert signalled_ns(run.profile(), thread) > 0.9 * (thread.cpu_ns or 0)
 
 
 def test_a_program_that_has_the_signal_keeps_it(tmp_path: Path) -> None:

@@ -24,7 +24,10 @@ pytestmark = pytest.mark.once
 
 SECONDS = float(os.environ.get("PYHYBRID_STRESS_S", "15"))
 HZ = 10_000
+# Of CPU time, at least: timers give 250, and of threads that live for 0.1 ms few are known in time.
+SAMPLES_OF_A_SECOND = 30
 HALF = SECONDS / 2  # of two variants
+HANGS_AFTER_S = 600  # on a busy machine, too
 VARIANTS = [("--mode", "sample", "--engine", "perf_event"), ("--mode", "hybrid")]
 IDS = ["sample-sigprof", "hybrid"]
 SLOW = pytest.mark.slow
@@ -51,13 +54,19 @@ def storm(pyhybrid: Callable[..., Run]) -> Callable[..., Profile]:
     def run(program: str, *options: object, seconds: float = HALF, **keywords: object) -> Profile:
         text = f"SECONDS = {seconds}\n{textwrap.dedent(program)}\nprint('done')"
         arguments = ("--hz", HZ, "--format", "folded", *options, "-c", text)
-        result = pyhybrid(*arguments, timeout=3 * seconds + 60, **keywords)
+        result = pyhybrid(*arguments, timeout=3 * seconds + HANGS_AFTER_S, **keywords)
         assert result.result.stdout == "done\n", result.result.stderr
         profile = result.profile()
-        assert check_sums(profile) > 100 * seconds
+        assert check_sums(profile) > SAMPLES_OF_A_SECOND * cpu_s(profile)
         return profile
 
     return run
+
+
+def cpu_s(profile: Profile) -> float:
+    """What the program had of the processors, which a busy machine gives it less of."""
+    assert profile.process.cpu_ns
+    return profile.process.cpu_ns / 1e9
 
 
 def check_sums(profile: Profile) -> int:
@@ -134,7 +143,7 @@ def test_the_garbage_collector(storm: Callable[..., Profile], clock: str) -> Non
                 global died
                 died += 1
         def cycles():
-            while time.monotonic() < end:
+            while time.monotonic() < end or died <= 100:
                 first = Node(None)
                 first.other = Node(first)
                 weakref.finalize(first, len, ())
@@ -143,7 +152,6 @@ def test_the_garbage_collector(storm: Callable[..., Profile], clock: str) -> Non
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         gc.collect()
-        assert died > 100
         """,
         "--clock",
         clock,
@@ -159,13 +167,12 @@ def test_threads_of_python_begin_and_end(storm: Callable[..., Profile]) -> None:
         def short(n):
             return sum(range(n))
         n = 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or n <= 40:
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 n += len(list(pool.map(short, range(0, 40_000, 1000))))
             threads = [threading.Thread(target=short, args=(20_000,)) for _ in range(8)]
             for thread in threads: thread.start()
             for thread in threads: thread.join()
-        assert n > 40
         """,
         seconds=SECONDS,
     )
@@ -224,14 +231,14 @@ def test_all_of_the_language(storm: Callable[..., Profile], options: tuple[str, 
         end = time.monotonic() + SECONDS
         outcome, ran = unittest.TestResult(), 0
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            while time.monotonic() < end:
+            while time.monotonic() < end or ran <= 50:
                 for name in random.sample(names, 10):
                     tests = list(single(unittest.defaultTestLoader.loadTestsFromName(name)))
                     for test in random.sample(tests, min(50, len(tests))):
-                        if time.monotonic() < end:
+                        if time.monotonic() < end or ran <= 50:
                             unittest.TestSuite([test]).run(outcome)
                             ran += 1
-        assert ran > 50 and len(outcome.errors) + len(outcome.failures) < ran / 2
+        assert len(outcome.errors) + len(outcome.failures) < ran / 2
         """,
         *options,
     )
@@ -268,7 +275,7 @@ def test_start_and_stop(tmp_path: Path, mode: str) -> None:
     """
     command = [sys.executable, "-P", "-c", textwrap.dedent(program)]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=3 * HALF + 60
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=3 * HALF + HANGS_AFTER_S
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
@@ -288,7 +295,9 @@ def test_interpreters_begin_and_end(tmp_path: Path, mode: str) -> None:
     command = [sys.executable, "-P", "-m", "pyhybrid", *options]
     end = time.monotonic() + HALF
     while time.monotonic() < end:
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_AFTER_S
+        )
         assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
@@ -303,6 +312,6 @@ def test_all_at_once(tmp_path: Path, command: tuple[str, ...]) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=3 * HALF + 100,
+        timeout=3 * HALF + HANGS_AFTER_S,
     )
     assert (done.returncode, done.stdout) == (0, "failed: none\n"), done.stderr
