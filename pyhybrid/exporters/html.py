@@ -20,6 +20,7 @@ from pyhybrid.exporters.page.steps import add_steps
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.summary import as_json, summarize
+from pyhybrid.views.program_lines import program_files
 
 FEW_PATHS = 20_000  # sampled ones; all their frames take some 10 bytes each
 
@@ -53,6 +54,7 @@ class Html(Exporter):
         known, texts = (
             sources(profile, samples.by_line(), self.texts) if self.with_source else ([], [])
         )
+        own_files = [strings.number(file) for file in sorted(program_files(profile))]
         columns.add_text("source", texts)
         columns.add_text("strings", strings)
         meta = {
@@ -66,6 +68,7 @@ class Html(Exporter):
             "exact_unit_ns": unit_ns,
             "threads": _threads(profile, n_samples, n_exact),
             "sources": known,
+            "program_files": own_files,
             "n_calls": n_calls,
             "steps": steps,
             "plumbing": plumbing,
@@ -81,7 +84,8 @@ class Html(Exporter):
     def _summary(self, profile: Profile) -> dict[str, Any]:
         """What `report --json` says, without what the page adds up itself."""
         summary = as_json(summarize(profile, [], list(self.notes)))
-        for name in ("functions", "paths", "lines", "written", "left_out", "min_time_ns"):
+        added_up = ("functions", "program_lines", "paths", "lines")
+        for name in (*added_up, "written", "left_out", "min_time_ns"):
             del summary[name]
         return summary
 

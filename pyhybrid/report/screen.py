@@ -42,6 +42,7 @@ MAX_LINES = 24  # when a run ends
 TALL, WIDE = 32, 160  # of a report
 MIN_SHARE = 0.002  # of what a report's tables have
 N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2, 2, 14, 2, 2
+N_LINES, MAX_PLACE = 3, 40
 MIN_SELF, N_GPU = 4, 3
 LEAST_UNPLACED = 0.01
 N_FINDINGS = 3
@@ -66,6 +67,7 @@ def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
     facts, last = [*_facts(summary, columns), [("", "")]], _last(summary)
     facts += [_finding(each, columns) for each in summary.findings[:N_FINDINGS]]
+    facts += _program_lines(summary, columns, N_LINES)
     paths = _paths(summary, columns)
     room = MAX_LINES - len(facts) - len(last)
     n_self = max(MIN_SELF, min(N_SELF, room - 2 - N_PYTHON - len(paths)))
@@ -85,6 +87,9 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
         command = f": `{each.command}`" if is_tall else ""
         lines += note_lines("found", each.text + command, columns, STRONG)
     room = height - len(lines) - len(last) - 3  # headings
+    program = _program_lines(summary, columns, max(1, room // 6), MIN_SHARE)
+    lines += program
+    room -= len(program)
     n_self, n_python = max(2, room * 3 // 10), max(1, room // 5)
     if not summary.recorded:
         n_self = max(MIN_SELF, room // 2)
@@ -258,6 +263,20 @@ def _counting(s: Summary) -> str:
 
 def _percent(weight_ns: int, s: Summary) -> str:
     return f"{weight_ns / ((s.recorded_weight_ns - s.own_weight_ns) or 1):7.1%}"
+
+
+def _program_lines(s: Summary, columns: int, most: int, least_share: float = 0) -> list[Line]:
+    least_ns = max(1, least_share * s.recorded_weight_ns)
+    shown = [each for each in s.program_lines if each.weight_ns >= least_ns][:most]
+    if not shown:
+        return []
+    lines: list[Line] = [[("   line  line of the program, with what it called in libraries", DIM)]]
+    for each in shown:
+        head = f"{_percent(each.weight_ns, s)}  "
+        place = f"{middle(os.path.basename(each.file), MAX_PLACE)}:{each.line}"
+        text = each.text or f"in {each.function}"
+        lines.append([(head, ""), (place, STRONG), (f"  {text}", "")])
+    return lines
 
 
 def _functions(

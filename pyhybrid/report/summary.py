@@ -3,11 +3,13 @@
 `summarize` collects it, `as_json` gives it to programs, `print_summary` (screen.py) to people.
 """
 
+import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.report.source_text import read_source
 from pyhybrid.report.step_listing import StepSummary, step_summary
 from pyhybrid.views.compensate import COMPENSATED
 from pyhybrid.views.compiles import Compiles, compiler_frames, compiles_of
@@ -17,6 +19,7 @@ from pyhybrid.views.gpu import GpuSummary, gpu_summary
 from pyhybrid.views.hot_paths import Hot
 from pyhybrid.views.imports import exact_without_imports, import_frames, import_line
 from pyhybrid.views.labels import Labels, short_time
+from pyhybrid.views.program_lines import ProgramLine, program_lines
 from pyhybrid.views.python_lines import FunctionLines, function_lines
 from pyhybrid.views.stack_quality import (
     HandlerCost,
@@ -27,7 +30,7 @@ from pyhybrid.views.stack_quality import (
     stack_quality,
 )
 
-N_FUNCTIONS, N_PATHS = 50, 10
+N_FUNCTIONS, N_PATHS, N_LINES = 50, 10, 50
 
 
 @dataclass(slots=True)
@@ -139,6 +142,7 @@ class Summary:
     findings: list[Finding]  # what stands out, at most five
     functions: list[Function]  # the first by self_ns, and the first Python ones by python_ns
     # Traced, but without samples: the first by exact_self_ns instead.
+    program_lines: list[ProgramLine]  # the first by weight: its own, with what libraries did there
     paths: list[Path]  # the first by weight
     durations: list[CallDurations]  # of chosen functions and regions, most time first
     compiler_calls: bool  # what compilers call is counted, too
@@ -248,6 +252,7 @@ def summarize(
         left_out=left_out,
         findings=findings(profile),
         functions=functions,
+        program_lines=_program_lines(profile),
         paths=paths,
         durations=_durations(profile),
         compiler_calls=bool(meta.get("compiler_calls")),
@@ -271,6 +276,20 @@ def _counting_ns(
     if turns is None or not call_cost_ns:
         return None
     return max(round(turns * call_cost_ns), own_weight_ns * (profile.meta.get("clock") == "cpu"))
+
+
+def _program_lines(profile: Profile) -> list[ProgramLine]:
+    """The first, with their text."""
+    folder = str(profile.meta.get("cwd") or "")
+    recorded_ns = int(profile.meta.get("start_unix_ns") or 0)
+    lines = program_lines(profile)[:N_LINES]
+    for file in {each.file for each in lines}:
+        here = [each for each in lines if each.file == file]
+        wanted = [each.line for each in here]
+        source = read_source(os.path.join(folder, file), wanted, recorded_ns)
+        for each in here:
+            each.text = source.lines.get(each.line, "").strip()
+    return lines
 
 
 def _durations(profile: Profile) -> list[CallDurations]:

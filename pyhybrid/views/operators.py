@@ -20,8 +20,9 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import INSIDE
-from pyhybrid.views.labels import is_librarys, shorten_file, shorten_native
+from pyhybrid.views.labels import shorten_file, shorten_native
 from pyhybrid.views.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, all_phases
+from pyhybrid.views.program_lines import program_files
 
 # From the root down: 0 none is further out, 1 the outermost one, 2 below it.
 _OUTERMOST = bytes((1 if kind else 0, 2, 2)[above] for above in range(3) for kind in range(256))
@@ -264,10 +265,11 @@ class _Paths:
         return nearest(self._parent, self._kinds(own))
 
     def _is_programs(self, frame: Frame) -> bool:
-        if frame.kind != "python" or not frame.file:
-            return False
-        cells = self._profile.meta.get("cells") or {}
-        return frame.file in cells.values() or not is_librarys(frame.file)
+        return frame.kind == "python" and frame.file in self._program_files
+
+    @cached_property
+    def _program_files(self) -> set[str]:
+        return program_files(self._profile)
 
     @cached_property
     def _phase_names(self) -> list[str]:

@@ -195,6 +195,29 @@ def test_imports_leave_their_width_to_the_rest(importing: Path) -> None:
     assert done["told"].startswith("[import heavy]: ") and "drawn narrower" in done["told"]
 
 
+def test_lines_of_the_program(regions: Path) -> None:
+    """They are the report's, and a click shows the source there."""
+    steps = """
+        const lines = await page.evaluate('window.programLines()');
+        const shown = await page.locator('.program li').allTextContents();
+        await page.click('.program button >> nth=0');
+        await page.waitForSelector('.code tr.here');
+        const here = await page.locator('.code tr.here').getAttribute('data-line');
+        await go('#threads=999');
+        const none = await page.evaluate('window.programLines()');
+        return {lines, shown, here: Number(here), none};
+    """
+    done = browse(regions / "out.html", steps)
+    told = report(regions)["program_lines"]
+    assert told and all(line["text"] for line in told)
+    keys = ("file", "line", "weight")
+    assert {tuple(line[key] for key in keys) for line in done["lines"]} == {
+        (line["file"], line["line"], line["weight_ns"]) for line in told
+    }
+    assert done["shown"][0].endswith(told[0]["text"]) and done["here"] == told[0]["line"]
+    assert done["none"] == []
+
+
 def test_the_address_keeps_the_view(here: Path) -> None:
     file = page(here)
     steps = """

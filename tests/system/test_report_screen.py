@@ -100,6 +100,37 @@ def test_parts_in_order(folder: Path) -> None:
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 
+LINES = """
+import slow_module, textwrap, time
+
+def helper():
+    return textwrap.fill("some words " * 20)
+
+def main():
+    end = time.thread_time() + 0.5
+    while time.thread_time() < end:
+        helper()
+
+main()
+"""
+
+
+def test_lines_of_the_program(tmp_path: Path) -> None:
+    """Each has what it called in libraries, however deep, and none what imports ran."""
+    (tmp_path / "slow_module.py").write_text(MODULE)
+    (tmp_path / "lines.py").write_text(LINES)
+    _command(tmp_path, "-q", "--format", "folded", "lines.py")
+    told = json.loads(_command(tmp_path, "report", "--json"))["program_lines"]
+    assert {Path(line["file"]).name for line in told} == {"lines.py"}
+    slow = told[0]
+    assert (slow["line"], slow["function"]) == (5, "helper")
+    assert slow["text"] == 'return textwrap.fill("some words " * 20)'
+    assert slow["weight_ns"] > 0.5 * sum(line["weight_ns"] for line in told)
+    shown = report(tmp_path)
+    (row,) = (line for line in shown if f"lines.py:5  {slow['text']}" in line)
+    assert "line of the program" in shown[shown.index(row) - 1]
+
+
 def test_imports_are_one_line(folder: Path) -> None:
     lines, whole = report(folder), report(folder, "--imports")
     (row, *_), (hot,) = (

@@ -1,20 +1,21 @@
 // The source of a file, and beside each line its share of the samples.
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { count, percent, time } from "./format";
-import { linesByFile } from "./lines";
+import { linesByFile, type ProgramLine } from "./lines";
 import type { Profile } from "./profile";
 import type { Sums } from "./selection";
 
 export interface SourceProps {
   profile: Profile;
   sums: Sums;
+  lines: readonly ProgramLine[];
   file: string;
   line: number;
   onFile: (file: string) => void;
   height: number;
 }
 
-export function SourceView({ profile, sums, file, line, onFile, height }: SourceProps) {
+export function SourceView({ profile, sums, lines, file, line, onFile, height }: SourceProps) {
   const { sources } = profile.meta;
   const weights = useMemo(() => linesByFile(profile, sums.leaves), [profile, sums]);
   const numbers = useMemo(() => new Map(profile.strings.map((text, i) => [text, i])), [profile]);
@@ -26,7 +27,11 @@ export function SourceView({ profile, sums, file, line, onFile, height }: Source
   const most = Math.max(1, ...(of?.total.values() ?? []));
   const scroller = useRef<HTMLDivElement>(null);
   const counted = chosen && profile.counted.get(numbers.get(chosen.file) ?? -1);
-  const hot = useMemo(() => [...(of?.own ?? [])].filter(([, own]) => own > sums.all * 0.001).sort((a, b) => b[1] - a[1]).map(([at]) => at), [of]);
+  const hot = useMemo(() => {
+    const own = lines.filter((each) => each.file === chosen?.file).map((each): [number, number] => [each.line, each.weight]);
+    const found = own.length ? own : [...(of?.own ?? [])].sort((a, b) => b[1] - a[1]);
+    return found.filter(([, weight]) => weight > sums.all * 0.001).map(([at]) => at);
+  }, [of, lines]);
   const show = (at: number) => {
     const box = scroller.current;
     const row = box?.querySelector<HTMLElement>(`[data-line="${at}"]`);

@@ -37,3 +37,32 @@ export function linesByFile(profile: Profile, leaves: Float64Array): Map<number,
   }
   return files;
 }
+
+export interface ProgramLine {
+  file: string;
+  line: number;
+  weight: number;
+}
+
+/** Of each line of the program's own files: what is in it, and in what it called in libraries; the heaviest first. */
+export function programLines(profile: Profile, leaves: Float64Array): ProgramLine[] {
+  const { placeParent, placeFile, placeLine } = profile;
+  const isOwn = new Set(profile.meta.program_files);
+  const below = new Float64Array(placeParent.length);
+  leaves.forEach((weight, leaf) => {
+    if (!profile.imports[profile.leafNode[leaf]!]) below[profile.leafPlace[leaf]!]! += weight;
+  });
+  const found = new Map<string, ProgramLine>();
+  for (let place = below.length - 1; place > 0; place--) {
+    if (!below[place]) continue;
+    if (!isOwn.has(placeFile[place]!)) {
+      below[placeParent[place]!]! += below[place]!;
+      continue;
+    }
+    const [file, line] = [profile.strings[placeFile[place]!]!, placeLine[place]!];
+    const known = found.get(`${line} ${file}`);
+    if (known) known.weight += below[place]!;
+    else found.set(`${line} ${file}`, { file, line, weight: below[place]! });
+  }
+  return [...found.values()].sort((a, b) => b.weight - a.weight || a.line - b.line);
+}

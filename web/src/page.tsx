@@ -13,10 +13,12 @@ import { FunctionTable } from "./FunctionTable";
 import { asRecord, functionsOf, matchedWeight, sorted } from "./functions";
 import { GpuLanes } from "./GpuLanes";
 import { Lanes } from "./Lanes";
+import { programLines, type ProgramLine } from "./lines";
 import { Profile, PYTHON, type Meta } from "./profile";
 import { byExactTime, byGpuTime, Chooser, hasExact, narrowed } from "./selection";
 import { CallsView } from "./CallsView";
 import { HeatMap } from "./HeatMap";
+import { ProgramLines } from "./ProgramLines";
 import { SourceView } from "./SourceView";
 import { Steps, stepsAsRecords } from "./Steps";
 import { fromHash, INITIAL, toHash, VIEWS, type State } from "./state";
@@ -30,6 +32,8 @@ declare global {
     functions?: () => Record<string, string | number | null>[];
     /** The steps of a training, as `report --steps --json` has them. */
     steps?: () => ReturnType<typeof stepsAsRecords>;
+    /** The lines of the program, all of them. */
+    programLines?: () => ProgramLine[];
   }
 }
 
@@ -49,6 +53,7 @@ function App({ profile }: { profile: Profile }) {
     return state.imports === "box" ? narrowed(measured, profile.meta.import_frame) : measured;
   }, [sums, state.measure]);
   const rows = useMemo(() => functionsOf(profile, sums, state), [sums]);
+  const lines = useMemo(() => programLines(profile, sums.leaves), [sums]);
   const [matches, badSearch] = useMemo(() => profile.search(state.search), [state.search]);
   const ordered = useMemo(
     () => sorted(matches ? rows.filter((row) => matches[row.frame]) : rows, state.sort, state.ascending, profile),
@@ -66,8 +71,9 @@ function App({ profile }: { profile: Profile }) {
   useLayoutEffect(() => {
     window.functions = () => ordered.map((row) => asRecord(profile, row));
     window.steps = () => stepsAsRecords(profile);
+    window.programLines = () => lines;
     window.ready = true;
-  }, [ordered]);
+  }, [ordered, lines]);
 
   const inner = width - 24;
   const height = Math.max(220, Math.round(window.innerHeight * 0.42));
@@ -86,6 +92,7 @@ function App({ profile }: { profile: Profile }) {
     <>
       <Banner profile={profile} change={change} />
       <ThemeButton dark={dark} change={change} />
+      <ProgramLines profile={profile} lines={lines} all={sums.all} onLine={(file, line) => change({ view: "source", file, line })} />
       {profile.meta.steps && <Steps profile={profile} colors={colors} width={inner} from={state.from} to={state.to} onTime={(from, to) => change({ from, to })} />}
       {profile.nSamples > 0 && (
         <Lanes
@@ -140,7 +147,15 @@ function App({ profile }: { profile: Profile }) {
           ))}
         {view === "calls" && <CallsView profile={profile} selected={selected} onCall={(thread, from, to) => change({ threads: [thread], from, to, view: "flame", focus: [] })} onSelect={(frame) => change({ selected: frame })} height={height} />}
         {view === "source" && (
-          <SourceView profile={profile} sums={sums} file={state.file} line={selected && profile.file(selected) === state.file ? profile.frames.line[selected]! : 0} onFile={(file) => change({ file })} height={height} />
+          <SourceView
+            profile={profile}
+            sums={sums}
+            lines={lines}
+            file={state.file}
+            line={state.line || (selected && profile.file(selected) === state.file ? profile.frames.line[selected]! : 0)}
+            onFile={(file) => change({ file, line: 0 })}
+            height={height}
+          />
         )}
         {selected > 0 && <Selected profile={profile} frame={selected} state={state} change={change} row={rows.find((each) => each.frame === selected)} all={sums.all} />}
         <Legend profile={profile} hasTime={profile.nSamples > 0} isNarrow={shownSums.narrow !== undefined} />
@@ -194,7 +209,7 @@ function Selected({ profile, frame, state, change, row, all }: SelectedProps) {
       )}
       {row && row.gpu !== null && row.gpu > 0 && <span>{time(row.gpu)} on the GPU</span>}
       {state.view !== "callers" && <button onClick={() => change({ view: "callers", focus: [] })}>callers and callees</button>}
-      {hasSource && <button onClick={() => change({ view: "source", file: profile.file(frame) })}>source</button>}
+      {hasSource && <button onClick={() => change({ view: "source", file: profile.file(frame), line: 0 })}>source</button>}
       <button onClick={() => change({ search: `^${escaped(profile.label(frame))}$` })}>find</button>
       <button aria-label="choose no function" onClick={() => change({ selected: 0 })}>
         ×

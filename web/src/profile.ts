@@ -101,6 +101,8 @@ export interface Meta {
   exact_unit_ns: number;
   threads: { name: string; tid: number; samples: number; exact: number; cpu_ns: number | null; lost: number }[];
   sources: SourceFile[];
+  /** Of its own Python files: the numbers of their names. */
+  program_files: number[];
   n_calls: number;
   steps: { phases: string[]; median_ns: number; slowest: { number: number; why: string }[] } | null;
   plumbing: boolean;

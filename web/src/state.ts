@@ -25,6 +25,8 @@ export interface State extends Common<View>, Choice {
   measure: Measure;
   sort: SortKey;
   file: string;
+  /** Of the file: the line that is looked at; 0: that of the selected function. */
+  line: number;
   /** Is the heat map shown? */
   heat: boolean;
 }
@@ -41,6 +43,7 @@ export const INITIAL: State = {
   to: null,
   sort: "self",
   file: "",
+  line: 0,
   heat: false,
 };
 
@@ -103,6 +106,7 @@ export function fromHash(hash: string, initial: State): State {
     to: whole(get("to")),
     sort: oneOf<SortKey>(get("sort"), SORTS, initial.sort),
     file: get("file") ?? "",
+    line: whole(get("line")) ?? 0,
     heat: get("heat") === "1",
   };
 }
@@ -145,6 +149,7 @@ export function toHash(state: State, initial: State): string {
     ["to", state.to, null],
     ["sort", state.sort, initial.sort],
     ["file", state.file, ""],
+    ["line", state.line, 0],
     ["heat", state.heat ? "1" : "", ""],
     ...commonText(state),
   ]);
