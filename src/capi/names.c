@@ -8,10 +8,14 @@
 
 static uint32_t hash_of(const char *name, size_t length)
 {
-    uint64_t h = length;
-    for (size_t i = 0; i < length; i++)
-        h = (h ^ (unsigned char)name[i]) * 0x100000001b3ull;
-    return (uint32_t)map_hash(h);
+    uint64_t h = length, word;
+    for (; length >= sizeof word; name += sizeof word, length -= sizeof word) {
+        memcpy(&word, name, sizeof word);
+        h = map_hash(h ^ word);
+    }
+    for (word = 0; length; length--)
+        word = word << 8 | (unsigned char)*name++;
+    return (uint32_t)map_hash(h ^ word);
 }
 
 static uint32_t new_number(struct names *names, const char *name, size_t length)
@@ -38,7 +42,7 @@ uint32_t names_number(struct names *names, const char *name)
                 return made;
         }
         const char *text = atomic_load(&names->text[number]);
-        if (strlen(text) == length && !memcmp(text, name, length))
+        if (!strncmp(text, name, length) && !text[length])
             return number; /* (another thread was faster: ours is one that nobody uses) */
     }
 }

@@ -34,7 +34,7 @@ void trace_later_write(struct trace_later *l, struct spool *s)
 {
     uint32_t n;
     write_names(l, s);
-    for (uint32_t block = 0; (n = later_read(block * LATER_BLOCK, l->rows, LATER_BLOCK)); block++) {
+    for (uint32_t block = 0; later_sums_read(block, l->rows, &n); block++) {
         if (!map_memory_grow(&l->blocks, &l->blocks_bytes, block + 1, sizeof *l->blocks))
             return;
         uint64_t calls = 0;

@@ -1,6 +1,6 @@
 /* trace_later.h - what was done later for calls (later.h): to the spool.
  *
- * The sums are replaced records of it, 256 each, of which those that changed are written.
+ * The sums are replaced records of it, a block each, of which those that changed are written.
  *
  * Context: the drain thread; never needs the GIL.
  */
@@ -11,8 +11,6 @@
 
 #include "later.h"
 #include "spool.h"
-
-#define LATER_BLOCK 256
 
 struct trace_later_block;
 struct trace_later {

@@ -3,8 +3,8 @@
  * Each piece of work begins and ends, on any thread, with pieces in one another.  Its time, without what is in it, is added to
  * (the call's node, its name).
  *
- * Context: later_begin and later_end come without the GIL, on any thread, and take a lock of no other's for a moment;
- * the others are told.
+ * Context: later_begin and later_end come without the GIL, on any thread, and without a lock as a rule; the
+ * others are told.
  */
 #ifndef PYH_LATER_H
 #define PYH_LATER_H
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "origins.h"
+#include "later_sums.h"
 
 /* What an extension that knows a library calls: the module's capsule has a pointer to it. */
 #define LATER_MODULE "pyhybrid._native"
@@ -33,13 +33,6 @@ struct later_turn {
     uint32_t tid, handle;  /* where it ran: exact_thread's */
 };
 
-struct later_sum {
-    uint32_t thread, node; /* as in struct origin; 0: it is not known for which call */
-    uint32_t name;         /* later_name */
-    uint32_t calls;
-    uint64_t ticks;
-};
-
 /* A session begins with no sums, and ends.  With the GIL. */
 void later_start(void);
 void later_stop(void);
@@ -51,8 +44,6 @@ void later_log(bool on);
 const struct later_turn *later_turns(size_t *bytes);
 void later_turns_release(size_t bytes);
 
-/* The drain's: copies sums from the `first` one on, `max` at most, and says how many.  Their order stays. */
-uint32_t later_read(uint32_t first, struct later_sum *to, uint32_t max);
 const char *later_name(uint32_t number); /* from 1 on; NULL: there is none */
 
 /* In a forked child. */
