@@ -383,20 +383,35 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_kept_calls(regions: Path) -> None:
-    """Their durations are the report's, and a click shows the samples of one."""
+    """Their durations are the report's; a click on a bar lists its calls, one on a call shows the
+    samples of it."""
     steps = """
         const told = await page.locator('.calls .of').allTextContents();
-        await page.click('.calls .of >> nth=0');
+        await page.click('.calls .of > button >> nth=0');
         const rows = await page.locator('.calls tbody tr').count();
+        const bars = [];
+        for (const bar of await page.locator('.calls .of >> nth=0').locator('.bars button').all()) {
+            await bar.click();
+            const listed = await page.locator('.calls tbody tr').count();
+            bars.push([await bar.getAttribute('aria-label'), listed]);
+        }
+        const kept = await page.evaluate('location.hash');
+        const wrong = await axe();
+        await page.click('.calls .bars [aria-pressed="true"]');
+        const again = await page.locator('.calls tbody tr').count();
         await page.click('.calls tbody button >> nth=0');
-        return {told, rows, hash: await page.evaluate('location.hash')};
+        return {told, rows, bars, kept, wrong, again, hash: await page.evaluate('location.hash')};
     """
     done = browse(regions / "out.html", steps, "#view=calls")
     durations = report(regions)["durations"]
     assert len(done["told"]) == len(durations)
     for text, each in zip(done["told"], durations, strict=True):
         assert text.startswith(f"{each['name']}{each['calls']} call")
-    assert done["rows"] == durations[0]["calls"]
+    assert done["rows"] == done["again"] == durations[0]["calls"]
+    assert sum(listed for _, listed in done["bars"]) == done["rows"]
+    for label, listed in done["bars"]:
+        assert f": {listed} call" in label
+    assert "took=" in done["kept"] and done["wrong"] == []
     with Profile.open(str(regions / "out.pyhybrid")) as profile:
         start = profile.process.start_ns or 0
         spans = {(call.begin_ns - start, call.end_ns - start) for call in profile.calls}

@@ -1,4 +1,5 @@
-// Single calls that were kept: how long all of a function's took, and the slowest ones.
+// Single calls that were kept: how long all of a function's took, and the slowest ones, or those that took as
+// long as a bar of the histogram says.
 import { count, percent, plural, time } from "./format";
 import { STATES, type Call, type Duration, type Profile } from "./profile";
 
@@ -7,28 +8,33 @@ const MOST = 300; // rows
 export interface CallsProps {
   profile: Profile;
   selected: number;
-  onSelect: (frame: number) => void;
+  /** A bar of the histogram; null: all. */
+  took: number | null;
+  onSelect: (frame: number, took: number | null) => void;
   onCall: (thread: number, from: number, to: number) => void;
   height: number;
 }
 
-export function CallsView({ profile, selected, onSelect, onCall, height }: CallsProps) {
+export function CallsView({ profile, selected, took, onSelect, onCall, height }: CallsProps) {
   const frames = new Map(profile.calls.map((call) => [profile.label(call.frame), call.frame]));
   const { durations } = profile.summary;
   const chosen = durations.find((each) => frames.get(each.name) === selected && selected > 0) ?? durations[0];
-  const of = chosen && profile.calls.filter((call) => call.frame === frames.get(chosen.name));
+  const ofFunction = chosen && profile.calls.filter((call) => call.frame === frames.get(chosen.name));
+  const of = took === null ? ofFunction : ofFunction?.filter((call) => barOf(chosen!, call.duration) === took);
   const slowest = [...(of ?? [])].sort((a, b) => b.duration - a.duration).slice(0, MOST);
   const all = profile.meta.n_calls;
   return (
     <div class="calls">
       <div class="scroller" style={{ maxHeight: `${height}px` }}>
         {durations.map((each) => (
-          <button class="of" key={each.name} aria-pressed={each === chosen} onClick={() => onSelect(frames.get(each.name) ?? 0)}>
-            <b>{each.name}</b>
-            <br />
-            {plural(each.calls, "call")}, p50 {time(each.p50_ns)}, p99 {time(each.p99_ns)}, max {time(each.max_ns)}
-            <Histogram of={each} />
-          </button>
+          <div class={each === chosen ? "of here" : "of"} key={each.name}>
+            <button aria-pressed={each === chosen && took === null} onClick={() => onSelect(frames.get(each.name) ?? 0, null)}>
+              <b>{each.name}</b>
+              <br />
+              {plural(each.calls, "call")}, p50 {time(each.p50_ns)}, p99 {time(each.p99_ns)}, max {time(each.max_ns)}
+            </button>
+            <Histogram of={each} took={each === chosen ? took : null} onBar={(bar) => onSelect(frames.get(each.name) ?? 0, bar)} />
+          </div>
         ))}
       </div>
       <div class="scroller" tabIndex={0} style={{ maxHeight: `${height}px` }} aria-label="The slowest calls">
@@ -39,7 +45,7 @@ export function CallsView({ profile, selected, onSelect, onCall, height }: Calls
               <th title="of a generator or coroutine: without the time that it was suspended">busy</th>
               <th>began at</th>
               <th class="function">
-                the slowest calls <span class="muted">{of && of.length > MOST ? `${MOST} of ${count(of.length)}` : ""}{profile.calls.length < all ? `; this page has ${count(profile.calls.length)} of ${count(all)} kept calls` : ""}</span>
+                {took === null ? "the slowest calls" : `calls that took ${time(begin(took))} to ${time(begin(took + 1))}`} <span class="muted">{of && of.length > MOST ? `${MOST} of ${count(of.length)}` : ""}{profile.calls.length < all ? `; this page has ${count(profile.calls.length)} of ${count(all)} kept calls` : ""}</span>
               </th>
             </tr>
           </thead>
@@ -71,22 +77,40 @@ function Row({ call, profile, onCall }: { call: Call; profile: Profile; onCall: 
   );
 }
 
-/** Bars for powers of the square root of two. */
-function Histogram({ of }: { of: Duration }) {
+/** Bars are for powers of the square root of two: the one of what begins at `ns`, and where one begins. */
+const barAt = (ns: number) => Math.round(2 * Math.log2(Math.max(1, ns)) - 0.499);
+const begin = (bar: number) => 2 ** (bar / 2);
+
+/** The bar that a call is in: that of the last class of the histogram that does not begin after its duration. */
+function barOf({ histogram }: Duration, duration: number): number {
+  return barAt(histogram.findLast(([from]) => from <= duration)?.[0] ?? 0);
+}
+
+interface HistogramProps {
+  of: Duration;
+  /** The bar that is chosen. */
+  took: number | null;
+  onBar: (bar: number | null) => void;
+}
+
+function Histogram({ of, took, onBar }: HistogramProps) {
   const bars = new Map<number, number>();
-  for (const [from, calls] of of.histogram) {
-    const bar = Math.round(2 * Math.log2(Math.max(1, from)) - 0.499);
-    bars.set(bar, (bars.get(bar) ?? 0) + calls);
-  }
+  for (const [from, calls] of of.histogram) bars.set(barAt(from), (bars.get(barAt(from)) ?? 0) + calls);
   const [low, high] = [Math.min(...bars.keys()), Math.max(...bars.keys())];
   const most = Math.max(...bars.values());
-  const shown = Array.from({ length: Math.max(1, high - low + 1) }, (_, i) => ({ from: 2 ** ((low + i) / 2), calls: bars.get(low + i) ?? 0 }));
-  const text = shown.filter((bar) => bar.calls).map((bar) => `from ${time(bar.from)}: ${count(bar.calls)}`).join(", ");
+  const shown = Array.from({ length: Math.max(1, high - low + 1) }, (_, i) => ({ bar: low + i, calls: bars.get(low + i) ?? 0 }));
   return (
-    <span class="bars" role="img" aria-label={`durations: ${text}`}>
-      {shown.map((bar) => (
-        <span key={bar.from} title={`from ${time(bar.from)}: ${plural(bar.calls, "call")}, ${percent(bar.calls, of.calls)}`} style={{ height: `${bar.calls ? Math.max(2, (46 * Math.sqrt(bar.calls)) / Math.sqrt(most)) : 0}px` }} />
-      ))}
-    </span>
+    <div class="bars" role="group" aria-label={`durations of ${of.name}`}>
+      {shown.map(({ bar, calls }) => {
+        const text = `from ${time(begin(bar))}: ${plural(calls, "call")}, ${percent(calls, of.calls)}`;
+        return calls ? (
+          <button key={bar} title={`${text}; click: these calls`} aria-label={text} aria-pressed={bar === took} onClick={() => onBar(bar === took ? null : bar)}>
+            <span style={{ height: `${Math.max(2, (46 * Math.sqrt(calls)) / Math.sqrt(most))}px` }} />
+          </button>
+        ) : (
+          <span key={bar} />
+        );
+      })}
+    </div>
   );
 }

@@ -145,7 +145,16 @@ function App({ profile }: { profile: Profile }) {
           ) : (
             <p class="empty">Choose a function in the table below.</p>
           ))}
-        {view === "calls" && <CallsView profile={profile} selected={selected} onCall={(thread, from, to) => change({ threads: [thread], from, to, view: "flame", focus: [] })} onSelect={(frame) => change({ selected: frame })} height={height} />}
+        {view === "calls" && (
+          <CallsView
+            profile={profile}
+            selected={selected}
+            took={state.took}
+            onCall={(thread, from, to) => change({ threads: [thread], from, to, view: "flame", focus: [] })}
+            onSelect={(frame, took) => change({ selected: frame, took })}
+            height={height}
+          />
+        )}
         {view === "source" && (
           <SourceView
             profile={profile}

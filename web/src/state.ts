@@ -27,6 +27,8 @@ export interface State extends Common<View>, Choice {
   file: string;
   /** Of the file: the line that is looked at; 0: that of the selected function. */
   line: number;
+  /** Of kept calls: the bar of the histogram that is looked at; null: all. */
+  took: number | null;
   /** Is the heat map shown? */
   heat: boolean;
 }
@@ -44,6 +46,7 @@ export const INITIAL: State = {
   sort: "self",
   file: "",
   line: 0,
+  took: null,
   heat: false,
 };
 
@@ -107,6 +110,7 @@ export function fromHash(hash: string, initial: State): State {
     sort: oneOf<SortKey>(get("sort"), SORTS, initial.sort),
     file: get("file") ?? "",
     line: whole(get("line")) ?? 0,
+    took: whole(get("took")),
     heat: get("heat") === "1",
   };
 }
@@ -150,6 +154,7 @@ export function toHash(state: State, initial: State): string {
     ["sort", state.sort, initial.sort],
     ["file", state.file, ""],
     ["line", state.line, 0],
+    ["took", state.took, null],
     ["heat", state.heat ? "1" : "", ""],
     ...commonText(state),
   ]);
