@@ -28,6 +28,7 @@ _RUST_QUALIFIED = re.compile(r"(?<![\w}:])<([^<>]*)>|<(impl [^<>]*)>")
 _OPERATOR = re.compile(r"\boperator(?:\(\)|<<=?|>>=?|<=>|<=?|->\*?|>=?)|[-.]>")
 
 
+@cache
 def shorten_file(file: str, directory: str) -> str:
     """The file as seen from its import path or from `directory`, where it lies below either."""
     short = _LIBRARY.sub("", file, count=1)

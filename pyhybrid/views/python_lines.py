@@ -42,6 +42,8 @@ def function_lines(profile: Profile) -> list[FunctionLines]:
         one = figures[frame_of[row.node]].setdefault(row.line, LineFigures(row.line, 0, 0))
         one.hits += row.hits
         one.total_ns += row.total_ns
+    if not figures:
+        return []
     calls: defaultdict[int, int] = defaultdict(int)
     for node, n in zip(profile.exact.node, profile.exact.calls, strict=True):
         calls[frame_of[node]] += n

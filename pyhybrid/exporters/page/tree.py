@@ -149,10 +149,8 @@ class Tree:
             add_up(group, each, n, kept) for each in (exact.calls, exact.total_ns, exact.self_ns)
         )
         counts = add_up(group, array("q", list(kept)), n)
-        order = sorted(
-            (g for g in range(n) if counts[g]),
-            key=lambda g: (exact.thread[first[g]], of_row[first[g]]),
-        )
+        keys = zip(take(exact.thread, first), take(of_row, first), range(n), strict=True)
+        order = [g for _, _, g in sorted(key for key in keys if counts[key[2]])]
         unit_ns = 1000
         while max(total_ns, default=0) // unit_ns >> 32:
             unit_ns *= 10
