@@ -42,11 +42,13 @@ def findings(profile: Profile) -> list[Finding]:
     if profile.is_part:
         return []
     measured = Measured(profile)
+    time = "CPU time" if profile.meta.get("clock") == "cpu" else "time of all threads"
     found = []
     for rule in _rules():
         evidence = _MEASURES[rule["measure"]](measured, rule)
         if evidence and _reaches(rule, evidence):
-            text = rule["text"].format(**{key: _shown(key, e) for key, e in evidence.items()})
+            shown = {key: _shown(key, e) for key, e in evidence.items()}
+            text = rule["text"].format(time=time, **shown)
             share = float(evidence.get("share", 0))
             found.append(Finding(rule["name"], text, rule["command"], share, evidence))
     return sorted(found, key=lambda each: -each.share)[:MOST]

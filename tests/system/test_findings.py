@@ -122,8 +122,10 @@ def test_threads_that_wait_for_the_gil(pyhybrid: Callable[..., Run]) -> None:
 def test_threads_that_spin(pyhybrid: Callable[..., Run]) -> None:
     finding = found(pyhybrid, "spinning", OMP_WAIT_POLICY="active")["spinning"]
     assert finding.evidence["pool"] == "OpenMP (libgomp)"
+    assert "gomp_team_barrier_wait_end" in finding.evidence["functions"]
     assert finding.evidence["threads"] >= 2
     assert finding.evidence["seconds"] >= 0.5
+    assert " of the CPU time, " in finding.text
 
 
 @pytest.mark.needs("torch")

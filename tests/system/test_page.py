@@ -236,9 +236,9 @@ def test_the_address_keeps_the_view(here: Path) -> None:
 
 
 def test_findings_are_the_reports(here: Path) -> None:
-    steps = "return await page.locator('.findings b').allTextContents();"
-    told = report(here)
-    assert browse(page(here), steps) == [each["text"] for each in told.get("findings", ())]
+    steps = "return await page.locator('.findings b, .findings code').allTextContents();"
+    told = report(here)["findings"]
+    assert browse(page(here), steps) == [each[key] for each in told for key in ("text", "command")]
 
 
 def test_keys_and_what_is_read_aloud(here: Path) -> None:

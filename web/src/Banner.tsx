@@ -84,8 +84,9 @@ function lookAt(found: Finding, profile: Profile): Partial<State> | null {
   if (found.rule === "gil") return { gil: "waiting" };
   if (found.rule === "imports") return { imports: "all", view: "flame" };
   if (found.rule === "idle GPU" && profile.gpu) return { from: profile.gpu.begin, to: profile.gpu.end, view: "flame" };
-  const name = found.evidence.function ?? found.evidence.module;
-  return typeof name === "string" ? { search: name.replace(/ \(.*/, "").replace(/[.*+?^${}()|[\]\\]/g, "\\$&") } : null;
+  const { function: one, module, functions = [one ?? module] } = found.evidence;
+  const names = (functions as unknown[]).filter((name) => typeof name === "string");
+  return names.length ? { search: names.map((name) => name.replace(/ \(.*/, "").replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|") } : null;
 }
 
 function Findings({ profile, found, change }: { profile: Profile; found: Finding[]; change: (patch: Partial<State>) => void }) {
@@ -95,7 +96,7 @@ function Findings({ profile, found, change }: { profile: Profile; found: Finding
         const look = lookAt(each, profile);
         return (
           <li key={each.rule}>
-            <b>{each.text}</b> {look && <button onClick={() => change(look)}>show</button>}
+            <b>{each.text}</b> {look && <button onClick={() => change(look)}>show</button>} <code class="muted">{each.command}</code>
           </li>
         );
       })}

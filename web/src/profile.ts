@@ -78,6 +78,8 @@ export interface Summary {
 export interface Finding {
   rule: string;
   text: string;
+  /** What shows more of it on a command line, or is worth a try. */
+  command: string;
   share: number;
   evidence: Record<string, unknown>;
 }
