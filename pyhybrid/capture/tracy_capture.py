@@ -42,11 +42,12 @@ def _claim_port() -> int:
     wanted = os.environ.get("TRACY_PORT", "")
     if not wanted:
         return _bind(0)
-    if not (wanted.isascii() and wanted.isdigit() and int(wanted) < 1 << 16):
+    if not (wanted.isascii() and wanted.isdigit() and 0 < int(wanted) < 1 << 16):
         raise PyhybridError(f"TRACY_PORT is no port: {wanted}")
-    if not _is_free(int(wanted)):
-        raise PyhybridError(f"the port {wanted} (TRACY_PORT) is in use")
-    return int(wanted)
+    try:
+        return _bind(int(wanted))
+    except OSError as error:
+        raise PyhybridError(f"the port {wanted} (TRACY_PORT): {error.strerror}") from error
 
 
 def _bind(port: int) -> int:

@@ -400,9 +400,9 @@ static uint32_t wants(void)
 static void remark(char *said, size_t bytes)
 {
     if (!atomic_load(&ready))
-        snprintf(
-            said, bytes,
-            "the live output tracy: no Tracy client was loaded: name one (--emit tracy:LIBRARY)");
+        snprintf(said, bytes,
+                 "the live output tracy: no Tracy client was loaded: name one "
+                 "(--tracy-library LIBRARY)");
     else if (n_other)
         snprintf(
             said, bytes,

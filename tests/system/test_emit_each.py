@@ -29,13 +29,13 @@ class Program:
     def __init__(
         self,
         folder: Path,
-        output: str,
+        *outputs: str,
         environment: Mapping[str, str] = {},
         within: Sequence[str] = (),
     ) -> None:
         program = TARGETS / "told_in_parts.py"
         self.process = subprocess.Popen(
-            [*within, sys.executable, "-P", "-W", "ignore", str(program), output],
+            [*within, sys.executable, "-P", "-W", "ignore", str(program), *outputs],
             cwd=folder,
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,
@@ -52,11 +52,22 @@ class Program:
         assert (self.process.returncode, said[1]) == (0, ""), said
 
 
-def by_print(folder: Path, _: pytest.FixtureRequest) -> Mapping[str, int]:
-    Program(folder, "print:calls-%d.txt").end()
+def printed(folder: Path) -> Mapping[str, int]:
     texts = [(folder / f"calls-{number}.txt").read_text() for number in range(SESSIONS)]
     lines = "".join(texts).splitlines()
     return collections.Counter(line.split(" : ")[1].split(" -> ")[-1] for line in lines)
+
+
+def timed(folder: Path) -> Mapping[str, int]:
+    """By a tool of PerfStubs."""
+    figures, timers = counted(folder / "counts")
+    assert (figures["wrong"], figures["open"]) == (0, 0)
+    return {name.partition(" [{")[0]: n for name, n in timers.items()}
+
+
+def by_print(folder: Path, _: pytest.FixtureRequest) -> Mapping[str, int]:
+    Program(folder, "print:calls-%d.txt").end()
+    return printed(folder)
 
 
 def by_print_tree(folder: Path, _: pytest.FixtureRequest) -> Mapping[str, int]:
@@ -81,7 +92,7 @@ def by_bpftrace(folder: Path, _: pytest.FixtureRequest) -> Mapping[str, int]:
 def by_lttng(folder: Path, request: pytest.FixtureRequest) -> Mapping[str, int]:
     lttng: Lttng = request.getfixturevalue("lttng")
     lttng.record("pyhybrid:*")
-    Program(folder, "lttng", lttng.env, lttng.command).end()
+    Program(folder, "lttng", environment=lttng.env, within=lttng.command).end()
     assert not lttng.stop()
     fields = [event.fields for event in lttng.events() if event.name in ENDS]
     return collections.Counter(each.get("qualname") or each["name"] for each in fields)
@@ -89,16 +100,14 @@ def by_lttng(folder: Path, request: pytest.FixtureRequest) -> Mapping[str, int]:
 
 def by_perfstubs(folder: Path, request: pytest.FixtureRequest) -> Mapping[str, int]:
     tool = build_tool(request.getfixturevalue("tmp_path_factory"))
-    Program(folder, f"perfstubs:{tool}", {"PS_COUNTS": "counts"}).end()
-    figures, timers = counted(folder / "counts")
-    assert (figures["wrong"], figures["open"]) == (0, 0)
-    return {name.partition(" [{")[0]: n for name, n in timers.items()}
+    Program(folder, f"perfstubs:{tool}", environment={"PS_COUNTS": "counts"}).end()
+    return timed(folder)
 
 
 def by_tracy(folder: Path, _: pytest.FixtureRequest) -> Mapping[str, int]:
     """All are counted as one."""
     with capturing(folder / "t.tracy") as (captured, environment):
-        Program(folder, f"tracy:{client()}", environment).end()
+        Program(folder, f"tracy:{client()}", environment=environment).end()
     assert "failure" not in captured.output.lower()
     names = captured.names()
     assert [name for name in ("called", "epoch", "left_out") if name.encode() in names] == [*TOLD]
@@ -130,6 +139,17 @@ def test_parts_of_a_program(
 ) -> None:
     """Paused, stopped and begun again, with threads and a child; by name and by pattern."""
     assert told_by(tmp_path, request) == expected
+
+
+@pytest.mark.needs("tracy")
+@pytest.mark.once
+def test_several_at_once(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outputs = ("print:calls-%d.txt", f"perfstubs:{build_tool(tmp_path_factory)}", "usdt")
+    with capturing(tmp_path / "t.tracy") as (captured, environment):
+        environment["PS_COUNTS"] = "counts"
+        Program(tmp_path, *outputs, f"tracy:{client()}", environment=environment).end()
+    assert printed(tmp_path) == timed(tmp_path) == TOLD
+    assert captured.zones == sum(TOLD.values())
 
 
 @pytest.mark.version

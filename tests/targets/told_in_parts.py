@@ -1,9 +1,9 @@
-"""Calls and regions, of which a live output is to tell some: python told_in_parts.py OUTPUT
+"""Calls and regions, of which a live output is to tell some: python told_in_parts.py OUTPUT...
 
-Two sessions, %d in OUTPUT being their number, each announced by a line and begun by one on standard
-input.  In each `called` is called and the region `epoch` entered three times where that is to be
-told, once by a thread of its own; and while profiling is paused, in a forked child, and between the
-sessions, where it is not.
+Two sessions, %d in an OUTPUT being their number, each announced by a line and begun by one on
+standard input.  In each `called` is called and the region `epoch` entered three times where that is
+to be told, once by a thread of its own; and while profiling is paused, in a forked child, and
+between the sessions, where it is not.
 """
 
 import os
@@ -65,5 +65,5 @@ def session(profiler):
 
 choices = [{"functions": ["called"]}, {"include": ["^called$"]}]
 for i, choice in enumerate(choices):
-    output = sys.argv[1].replace("%d", str(i))
-    session(pyhybrid.Profiler(mode="none", emit=[output], **choice))
+    outputs = [output.replace("%d", str(i)) for output in sys.argv[1:]]
+    session(pyhybrid.Profiler(mode="none", emit=outputs, **choice))
