@@ -137,7 +137,7 @@ static void look(void)
         atomic_store_explicit(&open_sinks.sink[i].wanted, wanted, memory_order_relaxed);
         of_others |= wanted && !(wanted & EMIT_OF_KEPT);
         with_text |= wanted & open_sinks.sink[i].ops->texts;
-        with_details |= wanted & (EMIT_POINTS | (open_sinks.sink[i].ops->details ? EMIT_TURNS : 0));
+        with_details |= wanted & (EMIT_POINTS | open_sinks.sink[i].ops->details);
     }
     atomic_store_explicit(&open_sinks.of_kept, !of_others, memory_order_relaxed);
     atomic_store_explicit(&open_sinks.texts, with_text, memory_order_relaxed);

@@ -166,7 +166,7 @@ static void close_sink(void)
 
 const struct emit_sink pyhybrid_sink = {
     .size = sizeof(struct emit_sink),
-    .details = true,
+    .details = EMIT_BIT(EMIT_RESUME) | EMIT_BIT(EMIT_THROW),
     .open = open_sink,
     .wants = wants,
     .begin = begin,

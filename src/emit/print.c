@@ -384,7 +384,7 @@ extern const struct emit_sink pyhybrid_sink __attribute__((visibility("default")
 
 const struct emit_sink pyhybrid_sink = {
     .size = sizeof(struct emit_sink),
-    .details = true,
+    .details = EMIT_TURNS,
     .thread_bytes = sizeof(struct calls),
     .open = open_sink,
     .wants = wants,

@@ -94,7 +94,7 @@ extern const struct emit_sink pyhybrid_sink __attribute__((visibility("default")
 
 const struct emit_sink pyhybrid_sink = {
     .size = sizeof(struct emit_sink),
-    .details = true,
+    .details = EMIT_TURNS,
     .texts = ENDS | EMIT_BIT(EMIT_THROW) | EMIT_BIT(EMIT_CALL),
     .open = open_sink,
     .wants = wants,

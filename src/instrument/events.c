@@ -35,19 +35,20 @@ static PyTypeObject callback_type = {
 };
 
 #define CALLBACK(function) {.head = PyObject_HEAD_INIT(&callback_type).call = function}
-#define TURN(name) CALLBACK(shadow_on_##name), CALLBACK(emitted_on_##name), EMIT_TURNS
+#define TURN(name, kind)                                                                           \
+    "PY_" #kind, CALLBACK(shadow_on_##name), CALLBACK(emitted_on_##name), EMIT_BIT(EMIT_##kind)
 static struct {
     const char *name;
     struct callback object,
         emitted; /* the latter while a sink wants to know more of one of these: */
     uint32_t kinds;
 } events[] = {
-    {"PY_START", TURN(start)},
-    {"PY_RESUME", TURN(resume)},
-    {"PY_THROW", TURN(throw)},
-    {"PY_RETURN", TURN(return)},
-    {"PY_YIELD", TURN(yield)},
-    {"PY_UNWIND", TURN(unwind)},
+    {TURN(start, START)},
+    {TURN(resume, RESUME)},
+    {TURN(throw, THROW)},
+    {TURN(return, RETURN)},
+    {TURN(yield, YIELD)},
+    {TURN(unwind, UNWIND)},
     {"CALL", CALLBACK(c_calls_on_call), CALLBACK(emitted_on_call), EMIT_BIT(EMIT_CALL)},
     {"C_RETURN", CALLBACK(c_calls_on_return), CALLBACK(NULL), 0},
     {"C_RAISE", CALLBACK(c_calls_on_raise), CALLBACK(NULL), 0},
@@ -62,10 +63,11 @@ static bool for_sinks_alone; /* events are on only while a sink wants them */
 static uint32_t heard;       /* what sinks want, as far as the events are so */
 static uint32_t detailed;    /* of which they want to know more */
 
-/* Is it one of the events that are on for all code? */
+/* Is it one of the events that are on for all code?  Of turns all are, or none. */
 static bool is_global(size_t i)
 {
-    if (heard & events[i].kinds)
+    uint32_t kinds = events[i].kinds;
+    if (heard & (kinds & EMIT_TURNS ? EMIT_TURNS : kinds))
         return true;
     return !for_sinks_alone && i < LINE && (c_events || i < LINE - N_C_EVENTS);
 }
