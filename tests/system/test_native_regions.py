@@ -235,3 +235,29 @@ def test_the_header_stands_alone(compiler: tuple[str, ...]) -> None:
     subprocess.run(
         [*compiler, "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", header], check=True
     )
+
+
+SOLVER = """
+#include <pyhybrid.h>
+void solve(void)
+{
+    const pyhybrid_region *region = pyhybrid_region_named("solve");
+    pyhybrid_region_push(region);
+    pyhybrid_region_pop(region);
+}
+"""
+
+
+def test_built_as_the_docs_say(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """A library, which is found when the program opens it."""
+    docs = Path(__file__).parents[2] / "docs" / "howto" / "native-code.md"
+    lines = [line.strip() for line in docs.read_text().splitlines()]
+    (at,) = (i for i, line in enumerate(lines) if line.startswith("cc -I"))
+    (tmp_path / "solver.c").write_text(SOLVER)
+    script = "\n".join(lines[at - 1 : at + 1]).replace("...", "-shared -fPIC -o solver.so solver.c")
+    script = script.replace("python -c", f"{sys.executable} -P -c")
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, check=True)
+    code = "import ctypes; solve = ctypes.CDLL('./solver.so').solve\nfor _ in range(5): solve()"
+    found = places(pyhybrid("--mode", "trace", "-c", code).profile())
+    assert [*found] == ["solve"]
+    assert sum(found["solve"].values()) == 5
