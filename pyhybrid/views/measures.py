@@ -163,7 +163,9 @@ def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
     return {
         **measured.share(by_frame.total()),
         "pool": pools[pool],
-        "functions": [measured.labels[frame] for frame, _ in by_frame.most_common() if frame in pools],
+        "functions": [
+            measured.labels[frame] for frame, _ in by_frame.most_common() if frame in pools
+        ],
         "threads": len(threads),
         "cpus": int(measured.profile.meta.get("n_cpus") or 0),
     }
