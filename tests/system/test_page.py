@@ -241,6 +241,33 @@ def test_findings_are_the_reports(here: Path) -> None:
     assert browse(page(here), steps) == [each[key] for each in told for key in ("text", "command")]
 
 
+def test_keys_choose_a_time(here: Path) -> None:
+    """Half of it, a part of that, all again; what is chosen is read aloud."""
+    steps = """
+        await page.focus('.lanes canvas[aria-label^="Threads over time"]');
+        const told = [];
+        const keys = ['ArrowDown', 'ArrowDown', 'ArrowRight', 'Home', 'End', 'ArrowUp', 'ArrowUp'];
+        for (const key of keys) {
+            await page.keyboard.press(key);
+            const of = new URLSearchParams((await page.evaluate('location.hash')).slice(1));
+            told.push([Number(of.get('from')), Number(of.get('to'))]);
+        }
+        await page.keyboard.press('ArrowDown');
+        return {told, status: await page.locator('.chosen[role="status"]').textContent()};
+    """
+    done = browse(page(here), steps)
+    (from_half, to_half), first, second, home, end, half, whole = done["told"]
+    long = to_half - from_half
+    assert from_half == pytest.approx(long / 2, abs=2)
+    assert first[1] - first[0] == pytest.approx(long / 2, abs=2)
+    assert second[0] - first[0] == pytest.approx(long / 4, abs=2)
+    assert home == [0, pytest.approx(long / 2, abs=2)]
+    assert end == [pytest.approx(1.5 * long, abs=2), pytest.approx(2 * long, abs=2)]
+    assert half == [pytest.approx(long, abs=3), pytest.approx(2 * long, abs=2)]
+    assert whole == [0, 0]
+    assert " from " in done["status"]
+
+
 def test_keys_and_what_is_read_aloud(here: Path) -> None:
     """Keys move through the flame graph; axe-core finds nothing wrong, in either theme."""
     steps = """

@@ -1,8 +1,8 @@
-// A lane for each thread: how much of a CPU it used, and what it had to do with the GIL.  Dragging zooms
+// A lane for each thread: how much of a CPU it used, and what it had to do with the GIL.  Dragging, or arrow keys, zoom
 // everything to that time.
 import { useLayoutEffect, useState } from "preact/hooks";
 import { prepare, type Palette } from "./colors";
-import { useDrag } from "./drag";
+import { byKey, useDrag } from "./drag";
 import { axisTime, percent, time } from "./format";
 import { HELD, OFF_CPU, WAITING, type Profile, type Thread } from "./profile";
 
@@ -43,6 +43,12 @@ export function Lanes(props: LanesProps) {
     (low, high) => props.onTime(toNs(low), toNs(high)),
     () => props.onTime(null, null),
   );
+  const onKey = (event: KeyboardEvent) => {
+    const stretch = event.altKey || event.ctrlKey || event.metaKey ? undefined : byKey(event.key, props.from ?? 0, props.to ?? end, end);
+    if (stretch === undefined) return;
+    event.preventDefault();
+    props.onTime(stretch?.[0] ?? null, stretch?.[1] ?? null);
+  };
   const weight = profile.threads.reduce((sum, each) => sum + each.weight, 0);
 
   useLayoutEffect(() => {
@@ -88,7 +94,15 @@ export function Lanes(props: LanesProps) {
           );
         })}
       </div>
-      <canvas ref={canvas} {...listeners} title="drag: only this time; click: all" />
+      <canvas
+        ref={canvas}
+        {...listeners}
+        tabIndex={0}
+        role="application"
+        aria-label="Threads over time: down is half of the time that is shown, up twice as much, left and right move it, Home and End go to its ends"
+        onKeyDown={onKey}
+        title="drag: only this time; click: all; arrow keys: less, more, earlier, later"
+      />
       {order.length > FIRST && (
         <button class="more" onClick={() => setAll(!all)}>
           {all ? "fewer threads" : `${order.length - FIRST} more threads`}

@@ -87,7 +87,7 @@ export function Toolbar({ profile, state, hasExact, hasGpu, matched, badSearch, 
           </select>
         </label>
       )}
-      <span class="muted chosen">
+      <span class="muted chosen" role="status">
         {nSamples}
         {state.imports === "out" && ", without imports"}
         {(state.from !== null || state.to !== null) && ` from ${time(state.from ?? 0)} to ${time(state.to ?? profile.end)}`}

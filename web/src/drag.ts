@@ -1,4 +1,4 @@
-// A stretch of a canvas that is chosen by dragging across it, as lanes over time have it.
+// A stretch of a canvas that is chosen by dragging across it or by arrow keys, as lanes over time have it.
 import type { RefObject } from "preact";
 import { useRef, useState } from "preact/hooks";
 
@@ -37,4 +37,32 @@ export function useDrag(width: number, onStretch: (low: number, high: number) =>
     onPointerCancel: () => setEnds(null),
   };
   return { canvas, x, chosen, listeners };
+}
+
+/**
+ * What a key makes of the stretch from `from` to `to` of all from 0 to `end`: down is half of it, up twice as much, left and
+ * right move it by half its length, Home and End to the ends; null: all; undefined: the key means nothing here.
+ */
+export function byKey(key: string, from: number, to: number, end: number): [number, number] | null | undefined {
+  const long = to - from;
+  const at = (begin: number, length: number): [number, number] => {
+    const low = Math.max(0, Math.min(end - length, begin));
+    return [Math.round(low), Math.round(low + length)];
+  };
+  switch (key) {
+    case "ArrowDown":
+      return at(from + long / 4, long / 2);
+    case "ArrowUp":
+      return 2 * long > 0.999 * end ? null : at(from - long / 2, 2 * long);
+    case "ArrowLeft":
+      return at(from - long / 2, long);
+    case "ArrowRight":
+      return at(from + long / 2, long);
+    case "Home":
+      return at(0, long);
+    case "End":
+      return at(end - long, long);
+    default:
+      return undefined;
+  }
 }
