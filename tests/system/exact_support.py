@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
+
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Exact
 from pyhybrid.views.labels import shorten_native
+
+# Modes that count.  What is asked of both, `make test` asks of the one that samples, too.
+MODES = [pytest.param("trace", marks=pytest.mark.slow), "hybrid"]
 
 
 @dataclass

@@ -154,7 +154,10 @@ def test_the_layer_with_a_slow_backward_pass(tmp_path: Path) -> None:
         assert set(below) <= {f"backward of {name}" for name in backward}
 
 
-@pytest.mark.parametrize("wrong", ["number", "records", "symbol", "error"])
+FURTHER = [pytest.param(wrong, marks=pytest.mark.slow) for wrong in ("records", "symbol", "error")]
+
+
+@pytest.mark.parametrize("wrong", ["number", *FURTHER])
 def test_what_is_not_proven_is_off(tmp_path: Path, wrong: str) -> None:
     program = tmp_path / "program.py"
     program.write_text(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from exact_support import MODES
 from support import Run, check_calls_shown
 
 from pyhybrid.profile_file.profile import Profile
@@ -141,14 +142,14 @@ def check(profile: Profile, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("mode", ["hybrid", "sample"])
+@pytest.mark.parametrize("mode", ["hybrid", pytest.param("sample", marks=pytest.mark.slow)])
 def test_what_the_program_is(tmp_path: Path, mode: str, way: str) -> None:
     with run_it(tmp_path, [*STARTED_BY["command"], "--mode", mode], way, "0") as profile:
         check(profile, way)
 
 
 @pytest.mark.parametrize("started_by", STARTED_BY)
-@pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
+@pytest.mark.parametrize("mode", [*MODES, "sample"])
 def test_what_it_is_started_by(tmp_path: Path, mode: str, started_by: str) -> None:
     with run_it(tmp_path, [*STARTED_BY[started_by], "--mode", mode], "script", "3") as profile:
         check(profile, "script")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exact_support import check_exact, key, path_of
+from exact_support import MODES, check_exact, key, path_of
 from support import TARGETS, Run, check_invariants, is_stripped
 
 from pyhybrid.profile_file.profile import Profile
@@ -76,8 +76,7 @@ def below(profile: Profile, root: str) -> dict[str, Counter[str]]:
     return calls
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("mode", [pytest.param("trace", marks=pytest.mark.slow), "hybrid"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_calls_and_callers_are_cprofiles(
     pyhybrid: Callable[..., Run], program: Path, mode: str, tmp_path: Path
@@ -99,7 +98,7 @@ def test_calls_and_callers_are_cprofiles(
     assert ours == theirs
 
 
-@pytest.fixture(params=["trace", "hybrid"])
+@pytest.fixture(params=MODES)
 def truth(
     pyhybrid: Callable[..., Run], request: pytest.FixtureRequest, chain: Path
 ) -> Callable[..., tuple[Profile, Any]]:

@@ -24,7 +24,14 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+# `c_calls` has all that `hybrid` has.
+FEW = [
+    pytest.param(mode, marks=pytest.mark.slow) if mode in ("hybrid", "selected") else mode
+    for mode in MODES
+]
+
+
+@pytest.mark.parametrize("mode", FEW)
 def test_callers_are_on_the_line_of_their_call(pyhybrid: Callable[..., Run], mode: str) -> None:
     options = (*MODES[mode], "--hz", 1999, "--format", "folded")
     profile = pyhybrid(*options, PROGRAM, SECONDS).profile()

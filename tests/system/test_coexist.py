@@ -12,14 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from exact_support import check_exact, of_function
+from exact_support import MODES, check_exact, of_function
 from support import Run
 
 from pyhybrid.profile_file.profile import Profile
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
-
-MODES = ["trace", "hybrid"]
 
 # What is counted while the other tool is at work: 100 times `leaf` in 10 times `middle`, and a
 # generator's 12 turns (one call, ten resumes, and the last one, which ends it).

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from exact_support import check_exact
+from exact_support import MODES, check_exact
 from support import Run
 
 from pyhybrid.views.compensate import compensate
@@ -32,7 +32,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("selection", [(), ("--exclude", "nothing_of_this_name")])
 def test_the_cost_of_a_call_is_measured(
     pyhybrid: Callable[..., Run], mode: str, selection: tuple[str, ...]

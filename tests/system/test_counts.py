@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from exact_support import check_exact, counts_below
+from exact_support import MODES, check_exact, counts_below
 from support import TARGETS, Run
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
@@ -23,7 +23,7 @@ def counted_by_cprofile(program: Path, folder: Path) -> dict[str, tuple[int, dic
     return {key: (calls, callers) for key, calls, callers in json.loads(file.read_text())}
 
 
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_calls_and_callers(
     pyhybrid: Callable[..., Run], program: Path, mode: str, tmp_path: Path

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import pytest
-from exact_support import check_exact
+from exact_support import MODES, check_exact
 from support import TARGETS, Run
 
 from pyhybrid.profile_file.profile import Profile
@@ -68,7 +68,7 @@ def replay(
     return counts, spent
 
 
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
+@pytest.mark.parametrize("mode", MODES)
 def test_the_log_agrees_with_the_counters(pyhybrid: Callable[..., Run], mode: str) -> None:
     profile = pyhybrid("--mode", mode, "--events", "--format", "folded", "-c", PROGRAM).profile()
     check_exact(profile)

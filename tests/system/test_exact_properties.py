@@ -19,7 +19,7 @@ from pyhybrid.profile_file.tables import Frame
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 
-EXAMPLES = 50  # each a run of the profiler
+EXAMPLES, FEW = 50, 12  # each a run of the profiler
 
 # `throw` through a chain of `yield from`: several times in a row, and with an inner one that ends
 # by a value, by returning, by an exception.
@@ -81,20 +81,21 @@ def differences(
     ]
 
 
+ALL = "hybrid --c-calls"
 SLOW = [
-    pytest.param(options, marks=pytest.mark.slow)
-    for options in ("trace", "hybrid", "trace --c-calls")
+    pytest.param(options, EXAMPLES, marks=pytest.mark.slow)
+    for options in ("trace", "hybrid", "trace --c-calls", ALL)
 ]
 
 
-@pytest.mark.parametrize("options", [*SLOW, "hybrid --c-calls"])
-def test_random_programs(options: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "examples"), [*SLOW, (ALL, FEW)])
+def test_random_programs(options: str, examples: int, tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "pstats", "--mode"]
     command += options.split()
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         derandomize=os.environ.get("CI") == "true",
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from exact_support import check_exact, of_function
+from exact_support import MODES, check_exact, of_function
 from support import Run, check_invariants
 
 from pyhybrid.profile_file.profile import Profile
@@ -67,7 +67,7 @@ def calls(profile: Profile, name: str) -> int:
     return sum(row.calls for row in of_function(profile, name))
 
 
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
+@pytest.mark.parametrize("mode", MODES)
 def test_equal_functions_have_one_path(pyhybrid: Callable[..., Run], mode: str) -> None:
     """12,000 paths are enough for 18,000 code objects that are called on 12 paths each, and all
     calls are counted."""

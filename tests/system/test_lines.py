@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from exact_support import check_exact
+from exact_support import MODES, check_exact
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_programs import Program, programs, source
@@ -25,7 +25,7 @@ from pyhybrid.profile_file.profile import Profile
 pytestmark = [pytest.mark.version, pytest.mark.once]
 
 LINED = TARGETS / "lined.py"
-EXAMPLES = 25  # each a run of the profiler
+EXAMPLES, FEW = 25, 8  # each a run of the profiler
 
 
 def hits(profile: Profile) -> dict[tuple[str, int], int]:
@@ -58,7 +58,7 @@ def check_lines(profile: Profile) -> None:
         assert total_ns <= totals[key] + 1, key
 
 
-@pytest.fixture(params=["trace", "hybrid"])
+@pytest.fixture(params=MODES)
 def lined(
     pyhybrid: Callable[..., Run], request: pytest.FixtureRequest, tmp_path: Path
 ) -> Callable[..., Run]:
@@ -202,15 +202,18 @@ atexit.register(_write)
 """
 
 
-@pytest.mark.parametrize("mode", [pytest.param("trace", marks=pytest.mark.slow), "hybrid"])
-def test_random_programs(mode: str, tmp_path: Path) -> None:
+SLOW = [pytest.param(mode, EXAMPLES, marks=pytest.mark.slow) for mode in ("trace", "hybrid")]
+
+
+@pytest.mark.parametrize(("mode", "examples"), [*SLOW, ("hybrid", FEW)])
+def test_random_programs(mode: str, examples: int, tmp_path: Path) -> None:
     """As another tool of sys.monitoring counts them, at the same time."""
     file = tmp_path / "made.py"
     command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "folded", "--mode", mode]
     command += ["--lines", "--include", r"/made\.py$", "--exclude", "^(_write|_count|<module>)$"]
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         derandomize=os.environ.get("CI") == "true",
         database=None,
         suppress_health_check=list(HealthCheck),

@@ -185,8 +185,20 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("flags", [(), ("-P",), ("-I",)], ids=["", "safe_path", "isolated"])
+FLAGS = {"": (), "safe_path": ("-P",), "isolated": ("-I",)}
+STARTED_BY = [
+    pytest.param(
+        way,
+        flags,
+        id=f"{name}-{way.__name__}",
+        marks=pytest.mark.slow if flags and way not in (a_script, a_module) else (),
+    )
+    for name, flags in FLAGS.items()
+    for way in WAYS
+]
+
+
+@pytest.mark.parametrize(("way", "flags"), STARTED_BY)
 def test_started_by(
     same: Same, tmp_path: Path, way: Callable[[Path], list[str]], flags: tuple[str, ...]
 ) -> None:
@@ -493,8 +505,15 @@ def test_ends(script: Same, tmp_path: Path, name: str) -> None:
         assert not (tmp_path / "profile" / "out.pyhybrid.part").exists()
 
 
-@pytest.mark.parametrize("end", ["uncaught", "syntax error", "interrupt", "text", "chained"])
-@pytest.mark.parametrize("way", ["code", "module", "stdin", "folder"])
+# All ends of one way, and one end of all ways.
+OTHER_ENDS = [
+    pytest.param(way, end, marks=pytest.mark.slow if way != "code" and end != "uncaught" else ())
+    for way in ("code", "module", "stdin", "folder")
+    for end in ("uncaught", "syntax error", "interrupt", "text", "chained")
+]
+
+
+@pytest.mark.parametrize(("way", "end"), OTHER_ENDS)
 def test_ends_of_other_kinds_of_programs(same: Same, tmp_path: Path, way: str, end: str) -> None:
     source = textwrap.dedent(ENDS[end])
     if way == "code":
@@ -797,7 +816,7 @@ if __name__ == '__main__':
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", ["threads", "fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("way", ["script", "module"])
+@pytest.mark.parametrize("way", ["script", pytest.param("module", marks=pytest.mark.slow)])
 def test_pools(same: Same, tmp_path: Path, way: str, method: str) -> None:
     (tmp_path / "work" / "main.py").write_text(POOLS)
     words = ["main.py"] if way == "script" else ["-m", "main"]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from exact_support import check_exact
+from exact_support import MODES, check_exact
 from support import TARGETS, Run
 
 from pyhybrid.profile_file.profile import Profile
@@ -26,7 +26,7 @@ CALLS = {
 }
 
 
-@pytest.fixture(params=["trace", "hybrid"])
+@pytest.fixture(params=MODES)
 def selected(pyhybrid: Callable[..., Run], request: pytest.FixtureRequest) -> Callable[..., Run]:
     def run(*options: str) -> Run:
         mode = ("--mode", request.param, "--format", "folded")

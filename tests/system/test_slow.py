@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from exact_support import MODES
 from support import Run
 
 from pyhybrid.assemble.kept_calls import function_durations
@@ -121,7 +122,7 @@ for each in threads: each.join()
 """
 
 
-@pytest.mark.parametrize("mode", ["trace", "hybrid"])
+@pytest.mark.parametrize("mode", MODES)
 def test_regions_are_kept_with_their_attributes(pyhybrid: Callable[..., Run], mode: str) -> None:
     profile = pyhybrid("--mode", mode, "--format", "folded", "-c", REGIONS).profile()
     requests = calls_of(profile, "request")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from exact_support import check_exact, of_function
+from exact_support import MODES, check_exact, of_function
 from support import TARGETS, Run
 
 from pyhybrid.profile_file.profile import Profile
@@ -15,7 +15,7 @@ from pyhybrid.profile_file.profile import Profile
 pytestmark = pytest.mark.version
 
 
-@pytest.fixture(params=["trace", "hybrid"])
+@pytest.fixture(params=MODES)
 def truth(
     pyhybrid: Callable[..., Run], request: pytest.FixtureRequest
 ) -> Callable[[str], tuple[Profile, Any]]:
