@@ -15,6 +15,7 @@
 #include <signal.h>
 
 #include "filter.h"
+#include "monitoring.h"
 #include "shadow.h"
 
 #define CALLS 500
@@ -62,10 +63,8 @@ static int set_events(PyObject *monitoring, int tool_id, PyObject *functions, lo
 {
     static const char *const names[] = {"callee", "call"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        PyObject *done = PyObject_CallMethod(monitoring, "set_local_events", "iOl", tool_id,
-                                             code_of(functions, names[i]), events);
-        Py_XDECREF(done);
-        if (!done)
+        PyObject *code = code_of(functions, names[i]);
+        if (monitoring_call(monitoring, "set_local_events", "(iOl)", tool_id, code, events))
             return -1;
     }
     return 0;

@@ -1,7 +1,6 @@
 /* The callbacks of sys.monitoring, and which events they are registered for.
  *
  * Sources: PEP 669; Python/instrumentation.c, Objects/call.c of CPython 3.12 to 3.15. */
-#define PY_SSIZE_T_CLEAN
 #include "current_frame.h" /* first: it defines Py_BUILD_CORE */
 
 #include "c_calls.h"
@@ -13,6 +12,7 @@
 #include "instrument.h"
 #include "later.h"
 #include "lines.h"
+#include "monitoring.h"
 #include "native_region.h"
 #include "shadow.h"
 #include "usage.h"
@@ -72,52 +72,9 @@ static bool is_global(size_t i)
     return !for_sinks_alone && i < LINE && (c_events || i < LINE - N_C_EVENTS);
 }
 
-/* 2, the profilers', last: cProfile and PyTorch's profiler take no other, and fail where it is in use.
- * 0 is debuggers', 1 coverage's. */
-static const int tool_ids[] = {4, 3, 2};
 static int tool_id = -1;
 static PyObject *disable; /* sys.monitoring.DISABLE */
 static bool has_disabled;
-
-/* sys.monitoring.name(...), its result dropped.  0 or -1. */
-static int call(PyObject *monitoring, const char *name, const char *format, ...)
-{
-    va_list values;
-    va_start(values, format);
-    PyObject *args = Py_VaBuildValue(format, values), *function = NULL, *result = NULL;
-    va_end(values);
-    if (args && (function = PyObject_GetAttrString(monitoring, name)))
-        result = PyObject_CallObject(function, args);
-    Py_XDECREF(args);
-    Py_XDECREF(function);
-    Py_XDECREF(result);
-    return result ? 0 : -1;
-}
-
-static long event_bit(PyObject *monitoring, const char *name)
-{
-    PyObject *all = PyObject_GetAttrString(monitoring, "events"), *value = NULL;
-    if (all)
-        value = PyObject_GetAttrString(all, name);
-    long bit = value ? PyLong_AsLong(value) : -1;
-    Py_XDECREF(all);
-    Py_XDECREF(value);
-    return bit;
-}
-
-static int claim(PyObject *monitoring)
-{
-    for (size_t i = 0; i < sizeof tool_ids / sizeof *tool_ids; i++) {
-        if (!call(monitoring, "use_tool_id", "(is)", tool_ids[i], "pyhybrid"))
-            return tool_ids[i];
-        if (!PyErr_ExceptionMatches(PyExc_ValueError))
-            return -1;
-        PyErr_Clear(); /* it is in use */
-    }
-    PyErr_SetString(PyExc_RuntimeError,
-                    "no tool id of sys.monitoring is free (4, 3 and 2 are in use)");
-    return -1;
-}
 
 /* The code objects whose LINE events are on; NULL: no lines are wanted.  The events go with us: 3.12 and
  * 3.13 would leave them to whoever takes the tool id next. */
@@ -125,9 +82,9 @@ static struct codes *with_lines;
 
 static void set_local(PyObject *monitoring, uint64_t code, const char *event)
 {
-    long bit = event ? event_bit(monitoring, event) : 0;
+    long bit = event ? monitoring_event(monitoring, event) : 0;
     if (bit >= 0)
-        call(monitoring, "set_local_events", "(iOl)", tool_id, (PyObject *)code, bit);
+        monitoring_call(monitoring, "set_local_events", "(iOl)", tool_id, (PyObject *)code, bit);
     PyErr_Clear();
 }
 
@@ -159,21 +116,22 @@ static int set_events(PyObject *monitoring, bool on)
     for (size_t i = 0; on && i < N_EVENTS; i++) {
         if (!is_global(i))
             continue;
-        long bit = event_bit(monitoring, events[i].name);
+        long bit = monitoring_event(monitoring, events[i].name);
         if (bit < 0)
             return -1;
         mask |= bit;
     }
-    return call(monitoring, "set_events", "(il)", tool_id, mask);
+    return monitoring_call(monitoring, "set_events", "(il)", tool_id, mask);
 }
 
 /* 0 or -1. */
 static int register_all(PyObject *monitoring)
 {
     for (size_t i = 0; i < N_EVENTS; i++) {
-        long bit = event_bit(monitoring, events[i].name);
+        long bit = monitoring_event(monitoring, events[i].name);
         bool emits = detailed & events[i].kinds;
-        if (bit < 0 || call(monitoring, "register_callback", "(ilO)", tool_id, bit,
+        if (bit < 0 ||
+            monitoring_call(monitoring, "register_callback", "(ilO)", tool_id, bit,
                             (PyObject *)(emits ? &events[i].emitted : &events[i].object)))
             return -1;
     }
@@ -194,12 +152,12 @@ static void switch_off(PyObject *monitoring)
     codes_free(with_lines);
     with_lines = NULL;
     for (size_t i = 0; i < N_EVENTS; i++) {
-        long bit = event_bit(monitoring, events[i].name);
+        long bit = monitoring_event(monitoring, events[i].name);
         if (bit >= 0)
-            call(monitoring, "register_callback", "(ilO)", tool_id, bit, Py_None);
+            monitoring_call(monitoring, "register_callback", "(ilO)", tool_id, bit, Py_None);
         PyErr_Clear();
     }
-    call(monitoring, "free_tool_id", "(i)", tool_id);
+    monitoring_call(monitoring, "free_tool_id", "(i)", tool_id);
     PyErr_Clear();
     tool_id = -1;
 }
@@ -223,11 +181,11 @@ int instrument_meet(void)
 {
     PyObject *monitoring = PySys_GetObject("monitoring");
     instrument_forget();
-    if (!monitoring || PyType_Ready(&callback_type) || (tool_id = claim(monitoring)) < 0)
+    if (!monitoring || PyType_Ready(&callback_type) || (tool_id = monitoring_claim(monitoring)) < 0)
         return -1;
-    long bit = event_bit(monitoring, "PY_START");
-    if (bit < 0 ||
-        call(monitoring, "register_callback", "(ilO)", tool_id, bit, (PyObject *)&method_begins))
+    long bit = monitoring_event(monitoring, "PY_START");
+    if (bit < 0 || monitoring_call(monitoring, "register_callback", "(ilO)", tool_id, bit,
+                                   (PyObject *)&method_begins))
         return -1;
     current_frame_init();
     meets = true;
@@ -278,7 +236,8 @@ static uint64_t marks_of(struct exact *x, const struct exact_thread *t,
 /* What counting costs.  What runs already counts from the end of this on.  0 or -1. */
 static int calibrate(struct exact *x, PyObject *monitoring, struct call_cost *cost)
 {
-    long start = event_bit(monitoring, "PY_START"), end = event_bit(monitoring, "PY_RETURN");
+    long start = monitoring_event(monitoring, "PY_START"),
+         end = monitoring_event(monitoring, "PY_RETURN");
     if (start < 0 || end < 0 ||
         (x->counts && calibrate_calls(x, monitoring, tool_id, start | end, cost)))
         return -1;
@@ -300,7 +259,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
     x->c_calls = c_calls;
     c_events = c_calls;
     for_sinks_alone = !x->counts;
-    tool_id = claim(monitoring);
+    tool_id = monitoring_claim(monitoring);
     if (tool_id < 0)
         return -1;
     Py_XSETREF(disable, PyObject_GetAttrString(monitoring, "DISABLE"));
@@ -308,7 +267,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
         return -1;
     shadow_disable = disable;
     /* What an earlier run disabled stays so; this arms every tool's places again. */
-    if (has_disabled && call(monitoring, "restart_events", "()"))
+    if (has_disabled && monitoring_call(monitoring, "restart_events", "()"))
         PyErr_Clear();
     has_disabled = filter_is_set();
     x->all_events = !filter_is_set();

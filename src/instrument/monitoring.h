@@ -1,0 +1,19 @@
+/* monitoring.h - what a tool asks of sys.monitoring: a free id, what an event is called there.
+ *
+ * Context: with the GIL.  Functions that return -1 have set an exception.
+ */
+#ifndef PYH_MONITORING_H
+#define PYH_MONITORING_H
+
+#include <Python.h>
+
+/* sys.monitoring.name(...), its result dropped; `format` is Py_BuildValue's, of a tuple.  0 or -1. */
+int monitoring_call(PyObject *monitoring, const char *name, const char *format, ...);
+
+/* sys.monitoring.events.name, or -1. */
+long monitoring_event(PyObject *monitoring, const char *name);
+
+/* Our tool's id, which was free; or -1. */
+int monitoring_claim(PyObject *monitoring);
+
+#endif
