@@ -1,14 +1,14 @@
 """From the spool to the tables: names are found, stacks become the tree.
 
 Reads the spool (spool/reader.py), names what was hit (symbols/resolve.py, frames.py), builds the
-tree (call_tree.py) and fills a database (writer.py).
+tree (call_tree.py) and fills a database (writer.py; single calls: call_writer.py).
 """
 
 import os
 import sqlite3
 from fnmatch import fnmatchcase
 
-from pyhybrid.assemble import gpu_live, writer
+from pyhybrid.assemble import call_writer, gpu_live, writer
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.exact_half import (
     Ticks,
@@ -120,13 +120,13 @@ def assemble(
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact)
     writer.write(database, spool, frames, long, threads, lines)
-    writer.write_backward(database, backward_rows(spool, nodes))
-    writer.write_calls(database, kept)
+    call_writer.write_backward(database, backward_rows(spool, nodes))
+    call_writer.write_calls(database, kept)
     drop_short(database, spool.meta.get("slower_than", []))
-    writer.write_watched(database, spool, ticks, nodes)
-    writer.write_clock_pairs(database, spool, ticks)
+    call_writer.write_watched(database, spool, ticks, nodes)
+    call_writer.write_clock_pairs(database, spool, ticks)
     if not spool.meta.get("events_by_window"):
-        writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
+        call_writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
     if spool.device_work:
         gpu_live.add(database, spool, ticks, nodes)
     return long

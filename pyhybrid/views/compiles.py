@@ -14,7 +14,7 @@ from typing import Any
 from pyhybrid.frameworks.torch import is_compiler
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.function_calls import function_calls
-from pyhybrid.views.measures import Measured
+from pyhybrid.views.measured_profile import Measured
 
 Key = tuple[str, int, str]
 

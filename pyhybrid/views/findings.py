@@ -13,7 +13,8 @@ from typing import Any
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.gpu_measures import GPU_MEASURES
 from pyhybrid.views.idle_threads import idle
-from pyhybrid.views.measures import MEASURES, Measured
+from pyhybrid.views.measured_profile import Measured
+from pyhybrid.views.measures import MEASURES
 from pyhybrid.views.step_measures import STEP_MEASURES
 
 MOST = 5

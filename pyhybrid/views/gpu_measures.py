@@ -12,7 +12,7 @@ from pyhybrid.profile_file.tables import gil_name, stack_of
 from pyhybrid.profile_file.timeline import periods_of, times
 from pyhybrid.views.gpu import idle_spans
 from pyhybrid.views.labels import shorten_file, shorten_native
-from pyhybrid.views.measures import Evidence, Measured
+from pyhybrid.views.measured_profile import Evidence, Measured
 from pyhybrid.views.step_samples import StepSamples
 
 

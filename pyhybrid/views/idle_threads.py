@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.measures import Evidence, Measured
+from pyhybrid.views.measured_profile import Evidence, Measured
 
 LEAST_WAITING = 0.95  # of a thread's time
 

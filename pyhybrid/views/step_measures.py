@@ -10,7 +10,7 @@ from typing import Any
 
 from pyhybrid._profile import add_up, descend, take
 from pyhybrid.frameworks import torch
-from pyhybrid.views.measures import Evidence, Measured
+from pyhybrid.views.measured_profile import Evidence, Measured
 from pyhybrid.views.phases import BACKWARD, frame_phases
 from pyhybrid.views.slow_steps import spans_of
 from pyhybrid.views.step_samples import StepSamples

@@ -1,0 +1,48 @@
+"""How rows come into the tables of schema.sql: a few of any values, or many of numbers."""
+
+import os
+import sqlite3
+from collections.abc import Buffer, Iterable, Sequence
+from typing import Any
+
+from pyhybrid._profile import open_database, write_columns
+
+PROCESS = 1  # one spool is one process
+
+
+def clean(text: str | None) -> str | None:
+    """Text as SQLite can hold it: lone surrogates (odd file names) become backslash escapes."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    """Rows with a value for each column of the table; in the transaction that is open."""
+    rows = iter(rows)
+    first = next(rows, None)
+    if first is not None:
+        sql = f"INSERT INTO {table} VALUES ({','.join('?' * len(first))})"
+        database.execute(sql, first)
+        database.executemany(sql, rows)
+
+
+def _file_of(database: sqlite3.Connection) -> str:
+    """The path of its file; "": it is in memory."""
+    database.text_factory = os.fsdecode
+    ((_, _, file),) = database.execute("PRAGMA database_list").fetchall()
+    database.text_factory = str
+    return str(file)
+
+
+def insert_columns(
+    database: sqlite3.Connection, tables: Iterable[tuple[str, Sequence[Buffer]]]
+) -> None:
+    """Run each `INSERT` for each row of its columns of numbers; outside any transaction."""
+    file = _file_of(database)
+    of_file = open_database(file, True) if file else None
+    for sql, columns in tables:
+        if of_file is not None:
+            write_columns(of_file, sql, *columns)
+        else:
+            database.executemany(sql, zip(*columns, strict=True))
