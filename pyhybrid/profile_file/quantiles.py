@@ -1,6 +1,15 @@
-"""Quantiles of what was counted in buckets."""
+"""Quantiles: of values, and of what was counted in buckets."""
 
 from collections.abc import Iterable
+
+
+def quantile(values: Iterable[float], q: float) -> float:
+    """The value below which the share `q` of them is, between two in proportion; 0: of none."""
+    ordered = sorted(values) or [0]
+    at = q * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 
 def value_at(rank: float, buckets: Iterable[tuple[float, float, int]]) -> int | None:

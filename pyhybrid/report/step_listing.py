@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.slow_steps import SlowStep, SlowSteps, quantile, spans_of
+from pyhybrid.views.slow_steps import SlowStep, SlowSteps, spans_of
 from pyhybrid.views.step_samples import StepSamples
 from pyhybrid.views.steps import Steps, find_steps, steps_of
 
@@ -134,8 +135,8 @@ def _figures(found: Steps, gpu: list[dict[str, int]]) -> dict[str, PhaseFigures]
     figures = {}
     for name, each in columns.items():
         wall, cpu = zip(*each, strict=True)
-        quantiles = quantile(wall, 0.5), quantile(wall, 0.95)
-        on_gpu = quantile((step[name] for step in gpu), 0.5) if gpu else None
+        quantiles = round(quantile(wall, 0.5)), round(quantile(wall, 0.95))
+        on_gpu = round(quantile((step[name] for step in gpu), 0.5)) if gpu else None
         figures[name] = PhaseFigures(*quantiles, sum(wall) / all_ns, sum(cpu) / all_ns, on_gpu)
     return figures
 

@@ -14,6 +14,8 @@ from itertools import pairwise
 from math import exp, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 
+from pyhybrid.profile_file.quantiles import quantile
+
 ALPHA = 0.05  # of intervals, and of false discoveries among what is said to differ
 POWER = 0.8  # a change of the smallest visible size is found so often
 # What runs of one program on a quiet machine differ by, beyond the error of counting, which one run
@@ -82,11 +84,10 @@ def mean_of_series(values: Sequence[float]) -> Mean:
 def median_of_series(values: Sequence[float]) -> Mean:
     """Of the same: quantiles that lie as far from the median as the share of values below it is
     uncertain (Woodruff, 1952)."""
-    ordered = sorted(values)
-    median = _quantile(ordered, 0.5)
+    median = quantile(values, 0.5)
     variance, freedom = _batches([float(each <= median) for each in values])
     error = min(0.5, sqrt(max(variance, 0.25 / len(values))))
-    width = _quantile(ordered, 0.5 + error) - _quantile(ordered, 0.5 - error)
+    width = quantile(values, 0.5 + error) - quantile(values, 0.5 - error)
     return Mean(median, (width / 2) ** 2, freedom)
 
 
@@ -99,14 +100,6 @@ def _batches(values: Sequence[float]) -> tuple[float, float]:
     mean = sum(means) / n_batches
     spread = sum((each - mean) ** 2 for each in means) / (n_batches - 1)
     return spread / n_batches, n_batches - 1
-
-
-def _quantile(ordered: Sequence[float], q: float) -> float:
-    """Between two values in proportion."""
-    at = q * (len(ordered) - 1)
-    low = int(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 
 def of_series(series: Sequence[Mean]) -> Mean:

@@ -7,11 +7,11 @@ that step the one that has most more than in the others, and of several the inne
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.profile_file.timeline import Spans
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.phases import BACKWARD, OTHER
@@ -39,12 +39,6 @@ class SlowStep:
     more_weight_ns: int = 0
 
 
-def quantile(values: Iterable[int], q: float) -> int:
-    """One of the values, or 0."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else 0
-
-
 def spans_of(step: Step, phase: str) -> Spans:
     """When the phase ran."""
     if phase != OTHER:
@@ -69,7 +63,7 @@ class SlowSteps:
         """Of the phase's wall-clock and CPU time."""
         steps = self._found.steps
         each = [(step.phases.get(phase, 0), step.phases_cpu.get(phase, 0)) for step in steps]
-        wall, cpu = (quantile(values, 0.5) for values in zip(*each, strict=True))
+        wall, cpu = (round(quantile(values, 0.5)) for values in zip(*each, strict=True))
         return wall, cpu
 
     def slowest(self, n: int) -> list[SlowStep]:
@@ -104,7 +98,7 @@ class SlowSteps:
 
     @cached_property
     def _helped_usually_ns(self) -> int:
-        return quantile(map(self.helped_ns, self._found.steps), 0.5)
+        return round(quantile(map(self.helped_ns, self._found.steps), 0.5))
 
     def _helpers(self, thread: int, phase: str) -> list[int]:
         """Other threads that carry out this phase for it."""

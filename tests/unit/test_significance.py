@@ -8,6 +8,7 @@ from math import exp, inf, isclose, sqrt
 
 import pytest
 
+from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.views.significance import (
     ALPHA,
     RUN_TO_RUN,
@@ -177,6 +178,13 @@ def series(chance: random.Random, n: int, correlated: float, factor: float = 1) 
 
 
 Statistic = Callable[[Sequence[float]], Mean]
+
+
+def test_quantiles_are_between_two_values() -> None:
+    assert [quantile([40, 10, 30, 20], q) for q in (0, 0.5, 0.95, 1)] == [10, 25, 38.5, 40]
+    assert (quantile(iter([7]), 0.95), quantile([], 0.5)) == (7, 0)
+
+
 STATISTICS = [median_of_series, mean_of_series]
 
 
