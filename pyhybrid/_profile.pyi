@@ -107,7 +107,7 @@ def call_usage(turns: Buffer, at: Buffer, /) -> tuple[Int64, ...]:
 
 def open_database(name: str, writable: bool, /) -> Any:
     """An SQLite database by path or URI, for the two below; it is closed when the last reference
-    goes.  They raise OSError, with SQLite's message."""
+    goes.  One thread at a time may use it.  They raise OSError, with SQLite's message."""
 
 def read_columns(database: Any, sql: str, kinds: str, /) -> tuple[memoryview, ...]:
     """The rows of a query, whose columns are of these kinds: I or q.  Raises ValueError where a

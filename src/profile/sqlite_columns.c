@@ -8,7 +8,9 @@
 
 int sqlite_columns_open(struct sqlite3 **db, const char *name, int writable)
 {
-    int flags = SQLITE_OPEN_URI | (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
+    /* Every value that is bound or read would lock and unlock SQLite's own mutex. */
+    int flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX |
+                (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
     int r = sqlite3_open_v2(name, db, flags, NULL);
     if (r == SQLITE_OK && writable)
         r = sqlite3_exec(*db, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF", NULL, NULL, NULL);
