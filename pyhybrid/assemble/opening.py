@@ -1,6 +1,8 @@
-"""Opens whatever holds a profile: its file, or a spool, of which it is made in memory."""
+"""Opens whatever holds a profile: its file, or a spool, of which it is made in memory.
 
-from pyhybrid.assemble.assemble import assemble
+What makes it is imported only for that: a file is read without.
+"""
+
 from pyhybrid.profile_file.database import begin_of, filled
 from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
@@ -17,6 +19,8 @@ def open_profile(path: str, symbols: tuple[Loader, Demangle] | None = None) -> P
     """
     if not begin_of(path).startswith(MAGIC):
         return Profile.open(path)
+    from pyhybrid.assemble.assemble import assemble
+
     made: list[LongTables] = []
     database = filled(path, ":memory:", lambda empty: made.append(assemble(empty, path, symbols)))
     return Profile(path, database, *made)

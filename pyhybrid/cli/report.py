@@ -4,7 +4,6 @@ import argparse
 import json
 import re
 import sys
-import webbrowser
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from pyhybrid.cli.selection_options import (
 )
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.exporters.destination import export_to
-from pyhybrid.exporters.html import Html
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.calls import calls_json, calls_lines
 from pyhybrid.report.compile_listing import compile_lines
@@ -266,6 +263,11 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
 
 
 def _write_page(profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+    import webbrowser
+
+    from pyhybrid.exporters.destination import export_to
+    from pyhybrid.exporters.html import Html
+
     page = Html()
     page.notes, page.with_source = notes, not args.no_source
     page.all_frames = args.all_frames

@@ -1,14 +1,15 @@
-"""What a run left that was killed, or not finished: found where no file is named, and finished."""
+"""What a run left that was killed, or not finished: found where no file is named, and finished.
+
+What makes files is imported only then.
+"""
 
 import fcntl
 import os
 
 from pyhybrid.capture.options import FORMATS
 from pyhybrid.capture.output_lock import PART, PROFILE
-from pyhybrid.cli.finish import export, make
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters import EXPORTERS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.terminal_text import say
 
@@ -23,6 +24,9 @@ def usual_file() -> str:
     path, part = PREFIX + PROFILE, PREFIX + PART
     if not is_newer(part, path):
         return path
+    from pyhybrid.cli.finish import export, make
+    from pyhybrid.exporters import EXPORTERS
+
     try:
         with open(part, "rb") as spool:
             fcntl.flock(spool, fcntl.LOCK_EX | fcntl.LOCK_NB)
