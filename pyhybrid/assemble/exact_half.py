@@ -9,12 +9,12 @@ where no call led to it (an iterator's) are two nodes, but one in the file.
 """
 
 from array import array
-from collections.abc import Collection, Iterator, Sequence
-from itertools import chain, compress
+from collections.abc import Collection, Iterator
+from itertools import compress
 from operator import add
 
 from pyhybrid import _profile
-from pyhybrid._profile import take
+from pyhybrid._profile import mark, rows_from, take
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.profile_file.exact_table import ExactTable
@@ -111,17 +111,20 @@ def unsampled_calls(forest: Forest, tree: Tree) -> list[int]:
     """The nodes of native functions that samples met where they called what led to Python, and that
     did so from other places, too."""
     is_native = bytes(0 < word < NATIVE_LIMIT for word in forest.words)
-    marked = take(is_native, forest.word)
 
-    def calls(trees: Sequence[slice]) -> set[tuple[int, int]]:
-        rows = chain.from_iterable(range(each.start, each.stop) for each in trees)
-        where = chain.from_iterable(marked[each] for each in trees)
-        return {(tree.of_row[row], forest.word[row]) for row in compress(rows, where)}
+    def calls(rows: slice, where: memoryview) -> set[tuple[int, int]]:
+        here = map(rows.start.__add__, rows_from(where, 1))
+        return {(tree.of_row[row], forest.word[row]) for row in here}
 
-    sampled = calls([forest.stacks])
-    nodes = {node for node, _ in sampled}
-    counted = calls(list(forest.exact.values()))
-    return sorted({node for node, _ in counted - sampled} & nodes)
+    stacks = forest.stacks
+    sampled = calls(stacks, take(is_native, forest.word[stacks]))
+    nodes = array("I", {node for node, _ in sampled})
+    met = mark(nodes, len(tree.node_parents))
+    found: set[int] = set()
+    for rows in forest.exact.values():
+        places = calls(rows, take(met, tree.of_row[rows])) - sampled
+        found.update(node for node, word in places if is_native[word])
+    return sorted(found)
 
 
 def line_rows(spool: Spool, forest: Forest, tree: Tree) -> Iterator[Line]:
