@@ -47,6 +47,7 @@ format() {
 }
 
 mkdir -p build
+step "subject of the commit" scripts/subject.sh
 step "heads of files" python -P scripts/map.py --check
 if [ "${1:-}" != quick ]; then
     step "compiler warnings" warnings
