@@ -17,7 +17,7 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.report.ellipsis import to_the_last
 from pyhybrid.views.folded_tree import UNMARKED, FoldedTree
-from pyhybrid.views.gpu import gpu_times
+from pyhybrid.views.gpu import GpuShare, gpu_times, kernels
 from pyhybrid.views.imports import Imports, import_line
 from pyhybrid.views.labels import Labels, bare, count, declared_at, module_of, short_time
 
@@ -99,6 +99,7 @@ class CallTree:
         self._least_weight_ns = min_time_ns or max(1, round(self._weight_ns * LEAST_SHARE))
         self._least_time_ns = min_time_ns or max(1, round(self._times[0] * LEAST_SHARE))
         least_gpu_ns = min_time_ns or max(1, round(self._gpu[0] * LEAST_SHARE))
+        self._kernels = kernels(profile, tree, least_gpu_ns, MAX_LINES)
         self._children: defaultdict[int, list[int]] = defaultdict(list)
         large = set(rows_from(self._weights, self._least_weight_ns))
         large.update(rows_from(self._times, self._least_time_ns))
@@ -145,6 +146,8 @@ class CallTree:
             shown = names if len(names) < 4 else [names[0], "…", names[-1]]
             text = self.imported(row) or " > ".join(shown)
             yield self._figures(row.nodes[0]) + STEP * row.depth + text
+            for kernel in (each for node in row.nodes for each in self._kernels.get(node, ())):
+                yield self._kernel_figures(kernel) + STEP * (row.depth + 1) + f"[GPU] {kernel.name}"
         if is_cut:
             least_ns = max(self._least_weight_ns, self._least_time_ns)
             yield f"(and more: try --min-time {least_ns // 500_000 or 1}ms)"
@@ -225,3 +228,8 @@ class CallTree:
             times = self._gpu[node], self._own_gpu[node]
             gpu = " " + " ".join(f"{short_time(ns) if ns else '':>10} " for ns in times)
         return f"{total}  {calls}  {share}{gpu}  "
+
+    def _kernel_figures(self, kernel: GpuShare) -> str:
+        """Launches stand below the calls."""
+        time = f"{short_time(kernel.self_ns):>10} "
+        return f"{'':10}  {kernel.launches:10,}  {'':7} {time} {time}  "

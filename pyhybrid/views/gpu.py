@@ -7,15 +7,17 @@ the call that made the node.
 
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import accumulate
 
 from pyhybrid._profile import add_up, inclusive, outermost
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.timeline import Spans
 from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.labels import Labels, shorten_native
 
 N_MOST = 10
 
@@ -103,6 +105,25 @@ def gpu_times(profile: Profile, tree: FoldedTree) -> "array[int]":
         own[tree.of_node[work.node]] += work.ns
     own[0] = 0
     return own
+
+
+def kernels(
+    profile: Profile, tree: FoldedTree, least_ns: int, most: int
+) -> dict[int, list[GpuShare]]:
+    """Kernels, copies and fills by the folded node that launched them, the longest first: at most
+    so many, and none that took less; those of the backward pass say so."""
+    sums: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
+    for work in profile.gpu:
+        name = shorten_native(work.name) + " (backward)" * work.backward
+        found = sums[tree.of_node[work.node], name]
+        found[0] += work.launches
+        found[1] += work.ns
+    shares = [(node, GpuShare(name, n, ns, ns)) for (node, name), (n, ns) in sums.items()]
+    large = (each for each in shares if each[0] and each[1].self_ns >= least_ns)
+    of_node: defaultdict[int, list[GpuShare]] = defaultdict(list)
+    for node, share in nsmallest(most, large, key=lambda e: (-e[1].self_ns, e[1].name)):
+        of_node[node].append(share)
+    return of_node
 
 
 def busy_spans(profile: Profile) -> dict[int, Spans]:

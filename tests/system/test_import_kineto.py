@@ -108,6 +108,26 @@ def test_the_tree_has_a_column(folder: Path) -> None:
 
 
 @pytest.mark.needs("torch")
+def test_kernels_are_lines_of_the_tree(folder: Path) -> None:
+    """Below the function that launched them: launches, time, and which pass."""
+    _, *tree = command(folder, "report", "--tree", "--min-time", "10us").stdout.splitlines()
+    found: dict[str, dict[str, list[str]]] = {}
+    module = ""
+    for line in tree:
+        figures, is_kernel, name = line.partition(" [GPU] ")
+        if is_kernel:
+            found.setdefault(module, {})[name] = figures.split()
+        elif line.endswith("]"):
+            module = line.split("  ")[-1].strip().partition(" [")[0]
+    product, gradients = (
+        [f"{n}", *[f"{n * KERNEL_NS // US}", "us"] * 2] for n in (N_STEPS, 2 * N_STEPS)
+    )
+    assert found["Net.fc2"] == {"addmm": product, "mm (backward)": gradients}
+    assert found["Net.fc1"] == found["Net.fc2"]
+    assert found["Net"] == {"gelu": product, "gelu_backward (backward)": product}
+
+
+@pytest.mark.needs("torch")
 def test_steps_have_the_time_of_what_they_launched(folder: Path) -> None:
     told = json.loads(command(folder, "report", "--steps", "--json").stdout)
     forward, backward = (sum(each) * KERNEL_NS for each in zip(*OWN.values(), strict=True))
