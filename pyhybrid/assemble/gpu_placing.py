@@ -30,7 +30,7 @@ MAX_ACTIVITIES = 200_000  # single ones that are kept: the longest; all are in t
 NO_LAUNCH = "launched before the trace begins"
 NO_THREAD = "launched on threads that the profile does not know"
 OUTSIDE = "launched while no call was logged"
-UNMADE = "launched by backward work that no call made"  # accumulation of gradients
+UNMADE = "launched by backward work that no call made"  # of which it is known
 
 _Moment = tuple[int, int]  # a thread's tid, and a time of the monotonic clock
 

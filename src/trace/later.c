@@ -154,9 +154,12 @@ static void begin(uint64_t maker, uint64_t number, uint64_t address)
     uint32_t n = atomic_load_explicit(&p->causes.n, memory_order_relaxed);
     if (n < CAUSES_MAX) {
         struct piece *piece = &p->at[n];
+        bool follows = number == LATER_FOLLOWS && piece->session == running;
+        struct origin last = piece->origin; /* of the one before it in the same */
         *piece = (struct piece){.session = running};
-        bool found = origin_find(maker, number, &p->hint, &piece->origin);
-        if (!found)
+        if (follows)
+            piece->origin = last;
+        else if (!origin_find(maker, number, &p->hint, &piece->origin))
             piece->origin = (struct origin){0};
         p->causes.at[n].address = address;
         p->causes.at[n].word = piece->origin.object ? frame_cause(piece->origin.object) : 0;
