@@ -17,6 +17,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <lttng/ust-abi.h>
+#include <lttng/ust-utils.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +30,9 @@
 
 #include "sink.h"
 
-/* Where applications meet the daemon of the machine, and that of a user (lttng-ust(3), lttng-sessiond(8)). */
-#define SOCKET "lttng-ust-sock-8"
+/* Where applications meet the daemon of the machine, and that of a user (lttng-ust(3), lttng-sessiond(8)); LTTng 2.13 has
+ * `lttng-ust-sock-8`. */
+#define SOCKET "lttng-ust-sock-" lttng_ust_stringify(LTTNG_UST_ABI_MAJOR_VERSION_OLDEST_COMPATIBLE)
 #define OF_THE_MACHINE "/var/run/lttng/" SOCKET
 
 static bool answers(const char *path)

@@ -50,8 +50,9 @@ class Lttng:
             text=True,
         )
         assert self.namespace.stdout and self.namespace.stdout.readline() == "ready\n"
-        mine = f"--mount=/proc/{self.namespace.pid}/ns/mnt"
-        self.command = ["nsenter", mine, "--wd=."]
+        its = f"/proc/{self.namespace.pid}"
+        # (A namespace of mounts begins at its own root, which is not that of a chroot.)
+        self.command = ["nsenter", f"--mount={its}/ns/mnt", f"--root={its}/root", "--wd=."]
 
     def run(self, *words: object) -> str:
         """A command beside the daemon; what it prints."""
@@ -100,8 +101,9 @@ class Lttng:
     def stop(self) -> int:
         """Records no more; how many events were discarded."""
         self("stop")
-        (found,) = re.findall(r"Discarded events: (\d+)", self("list", "s"))
-        return int(found)
+        # (LTTng 2.16 tells of event records, thousands apart.)
+        (found,) = re.findall(r"Discarded event(?:s| records): (.+)", self("list", "s"))
+        return int(re.sub(r"\D", "", found))
 
     def events(self) -> list[Event]:
         """End the session, and read it."""
