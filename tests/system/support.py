@@ -91,6 +91,11 @@ def environment() -> dict[str, str]:
     return {**others, "PYTEST_ADDOPTS": NO_PLUGINS}
 
 
+def preloaded(library: Path) -> dict[str, str]:
+    """The environment in which it is, after what is loaded so already: sanitizers are."""
+    return {"LD_PRELOAD": ":".join(filter(None, (os.environ.get("LD_PRELOAD"), str(library))))}
+
+
 def build_extension(folder: Path, name: str, *options: str) -> None:
     """The C extension tests/targets/NAME.c, for this interpreter."""
     target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"

@@ -469,6 +469,7 @@ def test_threads_and_signals(same: Same) -> None:
         threads = [threading.Thread(target=in_thread) for _ in range(4)]
         for thread in threads:
             thread.start()
+        work_of_main = work()
         while fired < 50:
             work_of_main = work()
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from perfstubs_support import build_tool, counted
-from support import TARGETS, Run
+from support import TARGETS, Run, preloaded
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -55,7 +55,7 @@ def test_as_many_as_the_profile_has(pyhybrid: Callable[..., Run], tool: Path) ->
 def test_a_tool_that_is_preloaded(pyhybrid: Callable[..., Run], tool: Path) -> None:
     run = pyhybrid(
         *(*NONE, "--exclude", "stdlib", "--emit", "perfstubs", PROGRAM),
-        env={"PS_COUNTS": "counts", "LD_PRELOAD": str(tool)},
+        env={"PS_COUNTS": "counts", **preloaded(tool)},
     )
     figures, timers = counted(run.folder / "counts")
     assert figures["wrong"] == figures["open"] == 0
@@ -71,7 +71,7 @@ def test_timers_of_libraries_stand_in_ours(
 ) -> None:
     run = pyhybrid(
         *(*NONE, "--include", "adios", "--emit", "perfstubs", TARGETS / "adios.py", tmp_path),
-        env={"PS_COUNTS": "counts", "LD_PRELOAD": str(tool)},
+        env={"PS_COUNTS": "counts", **preloaded(tool)},
     )
     figures, timers = counted(run.folder / "counts")
     assert figures["wrong"] == figures["open"] == 0

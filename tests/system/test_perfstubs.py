@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from exact_support import check_exact
 from perfstubs_support import build_tool, counted
-from support import TARGETS, Run, check_invariants, paths
+from support import TARGETS, Run, check_invariants, paths, preloaded
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -47,7 +47,7 @@ def test_counts_are_those_of_another_tool(
 ) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
-    environment = {**os.environ, "LD_PRELOAD": str(tool), "PS_COUNTS": str(tmp_path / "counts")}
+    environment = {**os.environ, **preloaded(tool), "PS_COUNTS": str(tmp_path / "counts")}
     subprocess.run(
         [sys.executable, PROGRAM, alone], check=True, env=environment, stdout=subprocess.DEVNULL
     )

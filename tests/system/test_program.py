@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import TARGETS, Run, preloaded
 
 Same = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -774,9 +774,8 @@ def test_executes_after_a_while(pyhybrid: Callable[..., Run], tmp_path: Path) ->
     source.write_text(SLOW_EXEC)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     program = "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'print(1)'])"
-    preload = ":".join(filter(None, (os.environ.get("LD_PRELOAD"), str(library))))
     for _ in range(5):
-        run = pyhybrid("--hz", 20000, "-c", program, env={"LD_PRELOAD": preload}, check=False)
+        run = pyhybrid("--hz", 20000, "-c", program, env=preloaded(library), check=False)
         assert (run.result.returncode, run.result.stdout) == (0, "1\n"), run.result
 
 
