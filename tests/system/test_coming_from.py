@@ -12,7 +12,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import perfstubs_support
 import pytest
+import usdt_support
+from lttng_support import Lttng
 from support import NO_PLUGINS, environment
 from tracy_support import client, unpack
 
@@ -40,6 +43,7 @@ def block(language: str) -> str:
 
 
 TRACER = rows("A tracer around `sys.settrace`")
+LISTENERS = rows("A script that prints each call, pyusdt, PerfStubs, pylttng")
 TRACY = rows("Tracy's Python module")
 
 
@@ -164,6 +168,58 @@ def test_calls_of_several_functions(traced: Path, row: str) -> None:
     (trace,) = traced.glob("perfflow.*.pfw")
     begins = [each["name"] for each in json.loads(trace.read_text()) if each["ph"] == "B"]
     assert Counter(begins) == {"test_trace": 1, "bar": 8}
+
+
+# --- those that print, and those that other tools listen to --------------------------------------
+
+STEPS = """
+def step(): pass
+for i in range(4): step()
+"""
+
+
+def test_a_script_that_prints_each_call(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(STEPS)
+    lines = run(LISTENERS["python tracer.py"], tmp_path).splitlines()
+    assert lines.count("PY_START : script.py:2 -> step") == 4
+
+
+@pytest.mark.needs("root", "bpftrace")
+@pytest.mark.once
+def test_pyusdt(tmp_path: Path) -> None:
+    """Its script, on a program that is started as its command says."""
+    options = LISTENERS["python -m pyusdt sleep.py"].split()[3:-1]
+    sample = "usdt:./libpyusdt.so:pyusdt:PY_START { @[str(arg0)] = count(); }\n"
+    (tmp_path / "sample.bt").write_text(sample)
+    run(LISTENERS["the script `sample.bt"], tmp_path)
+    script = (tmp_path / "ours.bt").read_text()
+    with (
+        usdt_support.probed(tmp_path, *options) as program,
+        usdt_support.traced(tmp_path, script, "-p", program.pid) as tracer,
+    ):
+        program.wait_for_events(usdt_support.TURNS)
+        program.tell("run")
+        assert usdt_support.counts(tracer.detach())["fib"] == 15
+
+
+def test_pstubs(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (tmp_path / "script.py").write_text(STEPS)
+    (command,) = (ours for theirs, ours in LISTENERS.items() if "-m pstubs" in theirs)
+    tool = perfstubs_support.build_tool(tmp_path_factory)
+    run(command.replace("libTAU.so", str(tool)), tmp_path, PS_COUNTS=str(tmp_path / "counts"))
+    _, timers = perfstubs_support.counted(tmp_path / "counts")
+    assert timers[f"step [{{{tmp_path / 'script.py'}}} {{2,0}}]"] == 4
+
+
+@pytest.mark.needs("lttng")
+def test_a_profiler_with_pylttng(lttng: Lttng, tmp_path: Path) -> None:
+    (tmp_path / "workload.py").write_text(STEPS)
+    command = LISTENERS["python sysmon_profiler.py`, with pylttng"]
+    lttng.record("sysmon:*")
+    within = f"cd {tmp_path} && export PATH={Path(sys.executable).parent}:$PATH && {command}"
+    lttng.run("bash", "-c", within)
+    stats = [event.fields for event in lttng.events() if event.fields["funcname"] == "step"]
+    assert [each["calls"] for each in stats] == ["4"]
 
 
 # --- Tracy's module -------------------------------------------------------------------------------
