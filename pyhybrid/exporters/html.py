@@ -19,6 +19,7 @@ from pyhybrid.exporters.page.sources import sources
 from pyhybrid.exporters.page.steps import add_steps
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Process
 from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.views.program_lines import program_files
 
@@ -67,6 +68,10 @@ class Html(Exporter):
             "tick_ns": TICK_NS,
             "exact_unit_ns": unit_ns,
             "threads": _threads(profile, n_samples, n_exact),
+            "processes": [
+                {"pid": each.pid, "command": _command_line(each)}
+                for each in profile.processes.values()
+            ],
             "sources": known,
             "program_files": own_files,
             "n_calls": n_calls,
@@ -75,9 +80,7 @@ class Html(Exporter):
             "import_frame": tree.import_frame,
             "gpu": gpu,
         }
-        program, *arguments = profile.process.argv or ["?"]
-        title = " ".join([os.path.basename(program), *arguments])
-        text = document(title, meta, columns)
+        text = document(_command_line(profile.process), meta, columns)
         file.write(text.encode("utf-8", "backslashreplace"))
         return []
 
@@ -90,12 +93,19 @@ class Html(Exporter):
         return summary
 
 
+def _command_line(process: Process) -> str:
+    program, *arguments = process.argv or ["?"]
+    return " ".join([os.path.basename(program), *arguments])
+
+
 def _threads(profile: Profile, n_samples: list[int], n_exact: list[int]) -> list[dict[str, Any]]:
     lost = dict.fromkeys(profile.threads, 0)
     for loss in profile.losses:
         lost[loss.thread] += loss.samples
+    processes = {number: at for at, number in enumerate(profile.processes)}
     return [
         {
+            "process": processes[thread.process],
             "name": profile.thread_name(thread.id),
             "tid": thread.tid,
             "samples": samples,

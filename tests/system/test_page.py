@@ -484,6 +484,32 @@ def test_the_heat_map_has_all_samples(regions: Path) -> None:
     assert "from=0&to=" in browse(regions / "out.html", steps)
 
 
+def test_processes(tmp_path: Path) -> None:
+    """Of a merged profile one is shown alone, as `report --process` shows it."""
+    (tmp_path / "sums.py").write_text(
+        "import sys\nfor n in range(300): sum(range(int(sys.argv[1])))\n"
+    )
+    for name, n in (("a", 30_000), ("b", 60_000)):
+        record(tmp_path, "-q", "--format", "folded", "-o", name, "sums.py", n)
+    record(tmp_path, "merge", "a.pyhybrid", "b.pyhybrid", "-o", "out")
+    steps = """
+        const options = await page.locator('.process option').allTextContents();
+        const shown = [];
+        for (const process of ['1', '-1']) {
+            await page.selectOption('.process', process);
+            shown.push(await page.evaluate('window.functions()'));
+        }
+        return {options, shown};
+    """
+    done = browse(page(tmp_path), steps, ALL)
+    assert [each.partition(" ")[2] for each in done["options"][1:]] == [
+        "python sums.py 30000",
+        "python sums.py 60000",
+    ]
+    check_same(done["shown"][0], report(tmp_path, "--process", "*sums.py 60000"))
+    check_same(done["shown"][1], report(tmp_path))
+
+
 @pytest.fixture
 def run(pyhybrid: Callable[..., Run]) -> Iterator[Callable[..., Run]]:
     yield pyhybrid

@@ -39,6 +39,7 @@ export function Toolbar({ profile, state, hasExact, hasGpu, matched, badSearch, 
     <nav class="toolbar" aria-label="What to show">
       <Tabs views={VIEWS.filter((view) => view !== "calls" || profile.summary.durations.length > 0)} view={state.view} change={change} />
       <Search state={state} matched={matched} badSearch={badSearch} change={change} />
+      {profile.meta.processes.length > 1 && <ProcessChoice profile={profile} threads={state.threads} change={change} />}
       <label>
         frames{" "}
         <select value={state.frames} onChange={(event) => change({ frames: event.currentTarget.value as Frames, focus: [] })}>
@@ -98,6 +99,32 @@ export function Toolbar({ profile, state, hasExact, hasGpu, matched, badSearch, 
         )}
       </span>
     </nav>
+  );
+}
+
+interface ProcessProps {
+  profile: Profile;
+  threads: readonly number[];
+  change: (patch: { threads: number[] }) => void;
+}
+
+/** A process is all threads of it. */
+function ProcessChoice({ profile, threads, change }: ProcessProps) {
+  const { processes, threads: all } = profile.meta;
+  const of = processes.map((_, process) => all.flatMap((thread, i) => (thread.process === process ? [i] : [])));
+  const isChosen = (its: number[]) => its.length === threads.length && its.every((thread) => threads.includes(thread));
+  return (
+    <label title="all threads of one process; the lanes' names choose one thread">
+      process{" "}
+      <select class="process" value={of.findIndex(isChosen)} onChange={(event) => change({ threads: of[Number(event.currentTarget.value)] ?? [] })}>
+        <option value={-1}>{threads.length ? "threads as chosen" : "all"}</option>
+        {processes.map(({ pid, command }, process) => (
+          <option key={process} value={process}>
+            {pid} {command}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 

@@ -101,7 +101,9 @@ export interface Meta {
   is_part: boolean;
   tick_ns: number;
   exact_unit_ns: number;
-  threads: { name: string; tid: number; samples: number; exact: number; cpu_ns: number | null; lost: number }[];
+  processes: { pid: number; command: string }[];
+  /** `process`: its place in `processes`. */
+  threads: { process: number; name: string; tid: number; samples: number; exact: number; cpu_ns: number | null; lost: number }[];
   sources: SourceFile[];
   /** Of its own Python files: the numbers of their names. */
   program_files: number[];
