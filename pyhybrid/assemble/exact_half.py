@@ -90,21 +90,15 @@ def with_objects(exact: ExactTable, tree: Tree, objects: Collection[int]) -> Exa
     is_object = bytes(frame in objects for frame in range(n_frames))
     above = take(tree.node_parents, exact.node)
     sums: dict[tuple[int, int], list[int]] = {}
-    for row in compress(range(len(exact)), take(is_object, take(tree.node_frames, above))):
+    for row in rows_from(take(is_object, take(tree.node_frames, above)), 1):
         _, _, *figures = exact[row]
         of_object = sums.setdefault((exact.thread[row], above[row]), [0] * len(figures))
         of_object[:] = map(add, of_object, figures)
     if not sums:
         return exact
     rows = [Exact(*key, *figures)._replace(self_ns=0) for key, figures in sums.items()]
-    columns = [
-        [*old, *new] for old, new in zip(exact.columns, zip(*rows, strict=True), strict=True)
-    ]
-    order = sorted(range(len(columns[0])), key=lambda row: (columns[0][row], columns[1][row]))
-    table = ExactTable()
-    for column, values in zip(table.columns, columns, strict=True):
-        column.extend(map(values.__getitem__, order))
-    return table
+    columns = zip(exact.columns, ExactTable.of(rows).columns, strict=True)
+    return ExactTable.in_order([counted + added for counted, added in columns])
 
 
 def unsampled_calls(forest: Forest, tree: Tree) -> list[int]:

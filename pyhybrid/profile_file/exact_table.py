@@ -27,6 +27,16 @@ class ExactTable(Sequence[Exact]):
             column.extend(values)
         return table
 
+    @classmethod
+    def in_order(cls, columns: Sequence["array[int]"]) -> "ExactTable":
+        """The table of these columns, whose rows come in any order."""
+        thread, node, *_ = columns
+        keys = [high << 32 | low for high, low in zip(thread, node, strict=True)]
+        order = array("I", sorted(range(len(keys)), key=keys.__getitem__))
+        table = cls()
+        table.add([take(column, order) for column in columns])
+        return table
+
     @property
     def columns(self) -> tuple["array[int]", ...]:
         """All of them, in the order of Exact's fields."""
@@ -40,13 +50,7 @@ class ExactTable(Sequence[Exact]):
     def at_nodes(self, nodes: Sequence[int]) -> "ExactTable":
         """The same rows, of these nodes in the place of theirs."""
         moved = array("I", map(nodes.__getitem__, self.node))
-        keys = [thread << 32 | node for thread, node in zip(self.thread, moved, strict=True)]
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        table = ExactTable()
-        columns = (moved if each is self.node else each for each in self.columns)
-        for column, values in zip(table.columns, columns, strict=True):
-            column.extend(map(values.__getitem__, order))
-        return table
+        return ExactTable.in_order([moved if each is self.node else each for each in self.columns])
 
     def of_threads(self, threads: Collection[int]) -> "ExactTable":
         """The rows of these threads; the table itself where it has no others."""
