@@ -84,6 +84,13 @@ def assemble(
             for each in spool.code_facts
         )
     ]
+    if spool.meta.get("usage") and not spool.calls:
+        notes.append("--usage is of calls that are kept (--keep NAME), and of regions: none was")
+    if spool.meta.get("paused") and not sampled and not exact:
+        notes.append(
+            "nothing was profiled (-p): `Profiler().enable()` in the program begins it, or a test "
+            "with the fixture pyhybrid_profile"
+        )
     sampled_threads = [t for index, t in spool.threads.items() if threads[index].stacks()]
     notes += [
         f"--wall-thread {pattern}: no thread of this name was sampled"

@@ -192,6 +192,11 @@ def _options(path: str, keys: dict[str, Any]) -> Iterator[tuple[str, Option, Any
     by_key = {each.key: each for each in known()}
     written: dict[str, str] = {}
     for key, value in keys.items():
+        if isinstance(value, dict) and key in ("tool", "pyhybrid"):
+            raise UsageError(
+                f"{path}: options stand at the top level, not in a table: [tool.pyhybrid] is for "
+                f"a file called {PYPROJECT}"
+            )
         try:
             name = known_key(key, by_key)
         except ValueError as error:
@@ -199,6 +204,10 @@ def _options(path: str, keys: dict[str, Any]) -> Iterator[tuple[str, Option, Any
         if name in written:
             raise UsageError(f"{path}: {written[name]!r} and {key!r} are one option")
         written[name] = key
+        if name == NAMES_OR_TABLES and isinstance(value, dict):
+            raise UsageError(
+                f"{path}: {key} is a list of tables: [[{key}]] in TOML, with two brackets"
+            )
         if name == NAMES_OR_TABLES and isinstance(value, list):
             tables = [each for each in value if isinstance(each, dict)]
             value = [each for each in value if not isinstance(each, dict)]

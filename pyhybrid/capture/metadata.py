@@ -39,6 +39,8 @@ def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
         "functions": list(settings.functions),
         "keep": list(settings.keep),
         "args": list(settings.args),
+        "usage": list(settings.usage),
+        "paused": settings.paused,
         "usage_of": [name for _, name in USAGE_KIND.of_functions(settings.usage)],
         "function_tables": [table["name"] for table in settings.function_settings],
         "slower_than": settings.slower_than,

@@ -38,6 +38,8 @@ class Names(Kind):
     def check(self, said: str, value: Any) -> None:
         """As Kind."""
         for each in value or ():
+            if not each:
+                raise UsageError(f"{said}: the name is empty")
             if self.known:
                 check_known(self.noun, each, self.known)
 

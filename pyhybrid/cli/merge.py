@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections import Counter
 
 from pyhybrid.assemble.merge import merge
 from pyhybrid.capture.output_lock import PROFILE, check_folder
@@ -27,6 +28,9 @@ class Merge:
         """Write it; returns the exit code.  Raises PyhybridError."""
         if len(args.files) < 2:
             raise UsageError("merge: there is nothing to merge: name several profiles")
+        for path, n in Counter(map(os.path.realpath, args.files)).items():
+            if n > 1:
+                raise UsageError(f"merge: {path} is named twice: it would count twice")
         prefix = args.output.removesuffix(PROFILE)
         output = prefix + PROFILE
         check_folder(os.path.abspath(prefix))

@@ -28,6 +28,18 @@ class Parser(argparse.ArgumentParser):
         words = [DIVIDER if each == "--" else each for each in args]
         return self.parse_intermixed_args(words, namespace)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's; of an option that there is not the error names the nearest one."""
+        known, others = super().parse_known_args(args, namespace)
+        for wrong in others:
+            if wrong.startswith("--"):
+                from difflib import get_close_matches
+
+                name = wrong.partition("=")[0]
+                near = get_close_matches(name, self._option_string_actions, n=1, cutoff=0.7)
+                self.error(f"there is no option {name}" + "".join(f": {n}?" for n in near))
+        return known, others
+
     def error(self, message: str) -> None:  # type: ignore[override]
         """Raise UsageError instead of printing the usage."""
         raise UsageError(f"{message} (see --help)")

@@ -352,6 +352,13 @@ def test_reports_of_calls_that_are_not_there(pyhybrid: Callable[..., Run], progr
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
+def test_what_is_of_no_use_is_said(pyhybrid: Callable[..., Run], program: Path) -> None:
+    run = pyhybrid("--mode", "trace", "--usage", "cpu", "-p", program)
+    usage, paused = run.profile().meta["notes"]
+    assert usage.startswith("--usage is of calls that are kept (--keep NAME)")
+    assert paused.startswith("nothing was profiled (-p): `Profiler().enable()`")
+
+
 def test_calls_are_announced(pyhybrid: Callable[..., Run], program: Path) -> None:
     chosen = ("--keep", "bad", "--keep", "Model.*", "--keep", "numbers")
     run = pyhybrid("-q", "--mode", "trace", *chosen, "--announce", program)

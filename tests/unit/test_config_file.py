@@ -295,6 +295,8 @@ def test_a_parser_is_imported_only_for_a_table(folder: Path) -> None:
         ("a.toml", "hzz = 5", "a.toml: there is no option 'hzz': the nearest one is 'hz'"),
         ("a.toml", "hz = 5\nc_calls = true\nc-calls = true", "'c_calls' and 'c-calls' are one"),
         ("a.toml", "[[function]]\nlines = true", "function: a table needs 'name': {'lines': True}"),
+        ("a.toml", "[function]\nname = 'f'", "function is a list of tables: [[function]] in TOML"),
+        ("a.toml", "[tool.pyhybrid]\nhz = 5", "a.toml: options stand at the top level, not in a"),
         ("a.toml", "[[function]]\nname = 5", "a.toml: function: name: 5 is not a text"),
         ("a.toml", "[[function]]\nname = 'f'\narg = true", "'arg': the nearest one is 'args'"),
         ("a.toml", "[[function]]\nname = 'f'\nslower_than = 5", "slower_than: 5 is not a text"),
