@@ -215,19 +215,19 @@ class Profiling:
             raise kind(f"cannot start: {reason}") from None
 
     def _watch_frameworks(self) -> None:
-        from pyhybrid import frameworks
+        from pyhybrid.frameworks import watching
 
         with contextlib.suppress(Exception):  # it is profiled without their terms
             asked = self.settings
             gpu = Part.numbers(asked.gpu_steps) if asked.gpu else None
             wanted = asked.modules, asked.steps, asked.compiler_calls, asked.shapes, gpu
-            frameworks.watch(self.native, *wanted)
+            watching.watch(self.native, *wanted)
 
     def _pause_frameworks(self) -> None:
-        frameworks = sys.modules.get("pyhybrid.frameworks")
-        if frameworks:
+        watching = sys.modules.get("pyhybrid.frameworks.watching")
+        if watching:
             with contextlib.suppress(Exception):
-                frameworks.pause()
+                watching.pause()
 
     def _import_early(self) -> None:
         """What is needed after the clocks start, so that it is not sampled as the program's."""
@@ -353,9 +353,9 @@ class Profiling:
         decorated = list(self.settings.decorated)
         now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(), strict=True))
         meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
-        frameworks = sys.modules.get("pyhybrid.frameworks")
+        watching = sys.modules.get("pyhybrid.frameworks.watching")
         with contextlib.suppress(Exception):  # it is profiled without their terms
-            meta |= frameworks.told() if frameworks else {}
+            meta |= watching.told() if watching else {}
         return meta
 
     def leave(self, execs: bool) -> None:

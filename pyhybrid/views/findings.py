@@ -1,7 +1,7 @@
 """Findings: what an expert would see first in a profile, in words, each with its evidence.
 
 The rules are data, findings.toml: which measure, from what size on, what is said.  Measures are
-functions of a profile's columns (measures.py).
+functions of a profile's columns (finding_measures.py).
 """
 
 import tomllib
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.finding_measures import MEASURES
 from pyhybrid.views.gpu_measures import GPU_MEASURES
 from pyhybrid.views.idle_threads import idle
 from pyhybrid.views.measured_profile import Measured
-from pyhybrid.views.measures import MEASURES
 from pyhybrid.views.step_measures import STEP_MEASURES
 
 MOST = 5

@@ -10,7 +10,7 @@
 #include "emitted.h"
 #include "end_methods.h"
 #include "filter.h"
-#include "function_calls.h"
+#include "live_figures.h"
 #include "instances.h"
 #include "watch_list.h"
 #include "instrument.h"
@@ -326,7 +326,7 @@ static PyObject *stop(PyObject *self, PyObject *args)
 PyDoc_STRVAR(
     hold_calls_doc,
     "hold_calls(holds: bool) -> bool\n\n"
-    "From now on function_calls tells of threads that have ended, too, or no longer.  False: no "
+    "From now on calls_of tells of threads that have ended, too, or no longer.  False: no "
     "calls are\ncounted, and nothing has changed.");
 
 static PyObject *hold_calls(PyObject *self, PyObject *holds)
@@ -349,7 +349,7 @@ static PyObject *calls_of(PyObject *self, PyObject *code)
     (void)self;
     struct exact *x = sampler_running() ? sampler_exact() : NULL;
     if (x && x->counts && PyCode_Check(code))
-        return function_calls(x, code, watcher >= 0);
+        return live_figures(x, code, watcher >= 0);
     return PyErr_Format(PyExc_RuntimeError, "no calls of that are counted");
 }
 

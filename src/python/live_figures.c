@@ -1,4 +1,4 @@
-#include "function_calls.h"
+#include "live_figures.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static PyObject *code_of(const struct exact *x, uint64_t word)
     return Py_NewRef(code && codes_holds(x->codes, id, code) ? (PyObject *)code : Py_None);
 }
 
-PyObject *function_calls(struct exact *x, PyObject *code, bool knows_deaths)
+PyObject *live_figures(struct exact *x, PyObject *code, bool knows_deaths)
 {
     struct function_figures *figures = NULL;
     size_t n = 0;

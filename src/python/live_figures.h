@@ -1,9 +1,9 @@
-/* function_calls.h - function_figures.h for Python.
+/* live_figures.h - function_figures.h for Python: what a function has come to so far.
  *
  * Context: Python threads, with the GIL.
  */
-#ifndef PYH_FUNCTION_CALLS_H
-#define PYH_FUNCTION_CALLS_H
+#ifndef PYH_LIVE_FIGURES_H
+#define PYH_LIVE_FIGURES_H
 
 #include <Python.h>
 
@@ -11,6 +11,6 @@
 
 /* [(caller's code object or None, calls, nanoseconds)] of the function of a code object.  `knows_deaths`: a code object
  * that is in the table is alive. */
-PyObject *function_calls(struct exact *x, PyObject *code, bool knows_deaths);
+PyObject *live_figures(struct exact *x, PyObject *code, bool knows_deaths);
 
 #endif

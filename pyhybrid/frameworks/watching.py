@@ -1,0 +1,85 @@
+"""What is done when the program imports a framework, when profiling pauses, and when it ends.
+
+Without the framework nothing of it is loaded.
+"""
+
+import sys
+from types import CodeType, ModuleType
+from typing import Any
+
+TORCH_MODULE = "torch.nn.modules.module"
+TORCH_FILE = "/torch/nn/modules/module.py"
+
+
+def watch(
+    native: ModuleType,
+    objects: bool,
+    steps: bool,
+    compilers: bool,
+    shapes: bool,
+    gpu: tuple[int, int] | None,
+) -> None:
+    """Tell `native` (pyhybrid._native) of a framework, now or once it is imported: of its
+    `objects`, of the functions that `steps` are made of, and of its compilers, unless what
+    `compilers` call is to be counted.  `shapes`: those of its operators are noted.  `gpu`: of how
+    many of each so many steps the GPU's work is recorded; None: of none.
+    """
+
+    links = objects or gpu  # what a backward pass does to what made it
+
+    def tell(method: CodeType | None, file: str) -> None:
+        from pyhybrid.frameworks import torch
+
+        if objects:
+            torch.tell(native, method)
+        above = file.removesuffix(TORCH_FILE)
+        if gpu:
+            from pyhybrid.frameworks import torch_gpu
+
+            torch_gpu.begin(native, above, *gpu)
+        elif steps:
+            torch.tell_steps(native, above)
+        if not compilers:
+            torch.tell_compilers(native)
+
+    def begin() -> None:
+        from pyhybrid.frameworks import torch
+
+        if links:
+            torch.link_backward(native)
+        if shapes:
+            torch.note_shapes(native)
+
+    def found(code: CodeType) -> None:
+        from pyhybrid.frameworks import torch
+
+        tell(torch.method_in(code), code.co_filename)
+        package = torch.package_that_runs() if links or shapes else None
+        if package is not None and not native.await_end(package, begin) and shapes:
+            torch.no_shapes(native, "nothing tells when PyTorch is imported (-t, --include)")
+
+    loaded = sys.modules.get(TORCH_MODULE)
+    if loaded is None:
+        native.await_code(TORCH_FILE, found)
+        return
+    from pyhybrid.frameworks import torch
+
+    tell(torch.method_of(loaded), str(loaded.__file__))
+    begin()
+
+
+def pause() -> None:
+    """Nothing is counted from now on, on any thread: the GPU's work is not, either."""
+    known = sys.modules.get("pyhybrid.frameworks.torch_gpu")
+    if known:
+        known.pause()
+
+
+def told() -> dict[str, Any]:
+    """What a framework that the program imported says of the run, as metadata of the profile.
+
+    Imports nothing, and runs nothing of the program's.
+    """
+    known = ("pyhybrid.frameworks.torch", "pyhybrid.frameworks.torch_gpu")
+    loaded = [sys.modules[name] for name in known if name in sys.modules]
+    return {key: value for each in loaded for key, value in each.told().items()}
