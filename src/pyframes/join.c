@@ -71,7 +71,8 @@ static bool is_handler(const struct join_input *in, size_t i, size_t entry)
            entry < in->chain->n_entries && in->chain->anchors[entry] < caller->cfa;
 }
 
-/* For what the native frame that ends at `cfa` works.  `*cause`: those that are further out, and it, or that are left. */
+/* For what the native frame that ends at `cfa` works: where that is a gap, or the walk ended before it, the gap stands for
+ * the function that does the work, too.  `*cause`: those that are further out, and it, or that are left. */
 static void emit_causes(struct output *o, const struct causes *c, uint32_t *cause, uint64_t cfa)
 {
     for (; *cause && c->at[*cause - 1].address < cfa; --*cause)
@@ -114,10 +115,13 @@ size_t join_stack(const struct join_input *in, uint64_t *out, size_t max)
     /* The native walk ended early: what Python knows further out still holds. */
     if (in->end != UNWIND_COMPLETE) {
         for (; entry < chain->n_entries; entry++) {
+            emit_causes(&o, in->causes, &cause, chain->anchors[entry]);
             emit(&o, frame_pseudo(PSEUDO_GAP));
             for (; python < chain->entries[entry].n_frames; python++)
                 emit_python(&o, in, python);
         }
+        if (chain->state != PY_STOPPED) /* else they may be further out than what is asked for */
+            emit_causes(&o, in->causes, &cause, UINT64_MAX);
         emit(&o, frame_pseudo(PSEUDO_TRUNCATED));
     }
     if (in->to_root && in->regions)

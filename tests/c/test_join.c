@@ -265,6 +265,38 @@ static void a_stack_is_never_empty(void **state)
     expect(WORDS(X(TRUNCATED)));
 }
 
+static struct causes causes = {.n = 2};
+
+static void work_for_a_call_stands_below_the_function_that_does_it(void **state)
+{
+    (void)state;
+    causes.at[0].address = 450;
+    causes.at[0].word = X(KERNEL);
+    causes.at[1].address = 250;
+    causes.at[1].word = X(TREE_FULL);
+    input.causes = &causes;
+    eval_loop(350, 1);
+    native(NATIVE({0x101, 100, 0}, {0x102, 200, 0}, {0x103, 300, 0}, {EVAL, 400, 0},
+                  {0x104, 500, 0}, {0x105, ~0ull, 0}));
+    expect(WORDS(N(0x101), N(0x102), X(TREE_FULL), N(0x103), P(1), X(KERNEL), N(0x104), N(0x105)));
+}
+
+/* A gap stands for that function, too; where the walk ended, what is known of the rest stands further out. */
+static void work_for_a_call_stands_below_the_gap_that_has_the_function(void **state)
+{
+    (void)state;
+    input.causes = &causes;
+    eval_loop(350, 1);
+    native(NATIVE({0x101, 100, 0}, {0, 300, NATIVE_GAP_ANCHORED}, {EVAL, 400, 0}, {0x104, 500, 0},
+                  {0x105, ~0ull, 0}));
+    expect(WORDS(N(0x101), X(TREE_FULL), X(GAP), P(1), X(KERNEL), N(0x104), N(0x105)));
+    input.end = UNWIND_TRUNCATED;
+    native(NATIVE({0x101, 100, 0}));
+    expect(WORDS(N(0x101), X(TREE_FULL), X(GAP), P(1), X(KERNEL), X(TRUNCATED)));
+    chain.state = PY_STOPPED;
+    expect(WORDS(N(0x101), X(TREE_FULL), X(GAP), P(1), X(TRUNCATED)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +318,8 @@ int main(void)
         cmocka_unit_test_setup(a_gap_is_named_by_what_is_known_of_it, set_up),
         cmocka_unit_test_setup(python_frames_inside_a_gap_stand_behind_it, set_up),
         cmocka_unit_test_setup(python_frames_outside_a_truncated_walk_still_hold, set_up),
+        cmocka_unit_test_setup(work_for_a_call_stands_below_the_function_that_does_it, set_up),
+        cmocka_unit_test_setup(work_for_a_call_stands_below_the_gap_that_has_the_function, set_up),
         cmocka_unit_test_setup(what_does_not_fit_is_cut_at_the_outer_end, set_up),
         cmocka_unit_test_setup(a_single_frame_fits_in_one_word, set_up),
         cmocka_unit_test_setup(a_stack_is_never_empty, set_up),
