@@ -25,6 +25,9 @@ test-all: ## all tests: the slow ones, and all of them as an ordinary user and o
 test-slice: ## a part of what test-all has beyond test, ten minutes (SLICE=2/4)
 	@scripts/test.sh slice "$(SLICE)"
 
+torch-versions: ## what is found in PyTorch's library, with older versions of it (`scripts/torch_versions.sh VERSION...`)
+	@scripts/torch_versions.sh
+
 matrix: ## all tests on CPython 3.14 and 3.15, of Debian sid in a chroot, and on a 3.14 of tail calls (root only)
 	@scripts/matrix.sh
 
@@ -60,4 +63,4 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 help: ## this text
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-11s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo test test-all test-slice matrix check docs map stress fuzz bench bench-peers build clean help
+.PHONY: demo test test-all test-slice torch-versions matrix check docs map stress fuzz bench bench-peers build clean help
