@@ -81,7 +81,8 @@ def record(folder: Path, *arguments: object, **variables: str) -> str:
 
 
 # Plugins of pytest's that a test asks for, and no other meets (requirements/test.txt).
-PLUGINS = ("anyio", "asyncio", "pytest_cov", "rerunfailures", "timeout")
+# Hypothesis' own takes three times as long to load as pytest.
+PLUGINS = ("anyio", "asyncio", "hypothesispytest", "pytest_cov", "rerunfailures", "timeout")
 NO_PLUGINS = " ".join(f"-p no:{name}" for name in PLUGINS)
 
 

@@ -51,7 +51,7 @@ def run(command: str, folder: Path, **variables: str) -> str:
     """As a shell there runs it; what it wrote on stdout."""
     own = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTEST_ADDOPTS": f"-p no:cacheprovider -p no:hypothesispytest {NO_PLUGINS}",
+        "PYTEST_ADDOPTS": f"-p no:cacheprovider {NO_PLUGINS}",
     }
     done = subprocess.run(
         ["bash", "-c", command],
