@@ -1,28 +1,46 @@
 """Output formats: each a class of its own in a file of its own, made from a `Profile` alone."""
 
-from pyhybrid.capture.options import ALL_FORMATS
-from pyhybrid.exporters.callgrind import Callgrind
-from pyhybrid.exporters.chrome import Chrome
-from pyhybrid.exporters.cpuprofile import CpuProfile
-from pyhybrid.exporters.exporter import Exporter
-from pyhybrid.exporters.firefox import Firefox
-from pyhybrid.exporters.folded import Folded
-from pyhybrid.exporters.html import Html
-from pyhybrid.exporters.lttng import Lttng
-from pyhybrid.exporters.perf.names_map import PerfMap
-from pyhybrid.exporters.perf.perf_data import Perf
-from pyhybrid.exporters.pfw import Pfw
-from pyhybrid.exporters.pprof import Pprof
-from pyhybrid.exporters.pstats import PStats
-from pyhybrid.exporters.speedscope import Speedscope
+import importlib
+from collections.abc import Iterator, Mapping
 
-_CLASSES: dict[str, type[Exporter]] = {
-    each.name: each
-    for each in (
-        *(Folded, Perf, PerfMap, PStats, Callgrind, Lttng),
-        *(Html, Pprof, Firefox, Speedscope, Chrome, CpuProfile, Pfw),
-    )
+from pyhybrid.capture.options import ALL_FORMATS
+from pyhybrid.exporters.exporter import Exporter
+
+_CLASSES = {
+    "folded": "folded:Folded",
+    "perf": "perf.perf_data:Perf",
+    "perf-map": "perf.names_map:PerfMap",
+    "pstats": "pstats:PStats",
+    "callgrind": "callgrind:Callgrind",
+    "lttng": "lttng:Lttng",
+    "html": "html:Html",
+    "pprof": "pprof:Pprof",
+    "firefox": "firefox:Firefox",
+    "speedscope": "speedscope:Speedscope",
+    "chrome": "chrome:Chrome",
+    "cpuprofile": "cpuprofile:CpuProfile",
+    "pfw": "pfw:Pfw",
 }
-EXPORTERS = {name: _CLASSES[name] for name in ALL_FORMATS}
+
+
+class _Exporters(Mapping[str, type[Exporter]]):
+    """The classes by name.  Each is imported when it is asked for: at the end of a run, few are."""
+
+    def __getitem__(self, name: str) -> type[Exporter]:
+        module, _, each = _CLASSES[name].partition(":")
+        found: type[Exporter] = getattr(importlib.import_module(f"{__name__}.{module}"), each)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ALL_FORMATS)
+
+    def __len__(self) -> int:
+        return len(ALL_FORMATS)
+
+
+EXPORTERS = _Exporters()
 # perf finds inlined functions by addresses itself, and exact figures are of whole functions.
-AS_RECORDED = {each.name for each in (Perf, PerfMap, PStats, Callgrind, Lttng, Pfw)}
+AS_RECORDED = {"perf", "perf-map", "pstats", "callgrind", "lttng", "pfw"}

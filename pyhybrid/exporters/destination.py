@@ -4,9 +4,7 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import stat
-import tempfile
 from typing import NamedTuple
 
 from pyhybrid.errors import PyhybridError
@@ -67,6 +65,9 @@ def _replace(exporter: Exporter, profile: Profile, path: str, limit_bytes: int |
 def _write_into(
     exporter: Exporter, profile: Profile, path: str, limit_bytes: int | None
 ) -> list[str]:
+    import shutil  # both are seldom needed, and take long to import
+    import tempfile
+
     try:
         with tempfile.TemporaryFile() as whole:
             notes = exporter.write(profile, whole, limit_bytes)

@@ -4,13 +4,14 @@ import re
 import tomllib
 from fnmatch import fnmatchcase, translate
 from functools import cache
-from pathlib import Path
 from typing import Any
+
+from pyhybrid.package_text import text_beside
 
 
 @cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / "ipython.toml").read_text())
+    return tomllib.loads(text_beside(__file__, "ipython.toml"))
 
 
 @cache

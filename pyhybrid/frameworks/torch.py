@@ -10,11 +10,11 @@ import tomllib
 from collections import deque
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from pyhybrid.clock_pair import clock_pair
+from pyhybrid.package_text import text_beside
 
 _PACKAGE = "torch"
 
@@ -22,7 +22,7 @@ _PACKAGE = "torch"
 @cache
 def tables() -> dict[str, dict[str, Any]]:
     """All of torch.toml."""
-    return tomllib.loads((Path(__file__).parent / "torch.toml").read_text())
+    return tomllib.loads(text_beside(__file__, "torch.toml"))
 
 
 def gpu() -> dict[str, Any]:
@@ -130,8 +130,8 @@ def _link(torch: dict[str, Any]) -> str | None:
     from pyhybrid import _torch
 
     names = tables()["backward"]
-    path = Path(torch["__file__"]).parent / names["library"]
-    if missing := _torch.look(str(path)):
+    path = os.path.join(os.path.dirname(torch["__file__"]), names["library"])
+    if missing := _torch.look(path):
         return f"libtorch has no {missing}"
     numbers = []
     try:
@@ -171,8 +171,8 @@ def _prove_shapes(torch: dict[str, Any]) -> str | None:
     from pyhybrid import _torch
 
     names = tables()["shapes"]
-    path = Path(torch["__file__"]).parent / tables()["backward"]["library"]
-    if missing := _torch.prove_shapes(str(path)):
+    path = os.path.join(os.path.dirname(torch["__file__"]), tables()["backward"]["library"])
+    if missing := _torch.prove_shapes(path):
         return f"libtorch has no {missing}"
     reason: str | None = "operators failed"
     try:

@@ -1,9 +1,10 @@
 """The schema of a profile file, schema.sql, and what a file says that has it."""
 
 import re
-from pathlib import Path
 
-TEXT = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+from pyhybrid.package_text import text_beside
+
+TEXT = text_beside(__file__, "schema.sql")
 
 
 def _pragma(name: str) -> int:

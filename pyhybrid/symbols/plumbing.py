@@ -11,8 +11,8 @@ import re
 import tomllib
 from fnmatch import translate
 from functools import cache
-from pathlib import Path
 
+from pyhybrid.package_text import text_beside
 from pyhybrid.symbols.resolve import PLT
 
 PYTHON = "python"  # CPython itself, among the table's [modules]
@@ -34,7 +34,7 @@ class _Rules:
     """The table, as one pattern for each module's names, and one for all readable names."""
 
     def __init__(self) -> None:
-        data = tomllib.loads((Path(__file__).parent / "plumbing.toml").read_text())
+        data = tomllib.loads(text_beside(__file__, "plumbing.toml"))
         table, modules = data["rule"], data["modules"]
 
         def by_module(key: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 
 NAME = "[vdso]"  # in /proc/PID/maps, and of its module in a spool
 
@@ -20,6 +19,8 @@ def open_vdso() -> int:
     with open("/proc/self/mem", "rb", buffering=0) as memory:
         memory.seek(start)
         image = memory.read(end - start)
+    import tempfile  # here, because little of a run's end takes longer to import
+
     with tempfile.TemporaryFile(buffering=0) as file:  # not all builds of CPython have memfd_create
         file.write(image)
         return os.dup(file.fileno())

@@ -7,9 +7,9 @@ functions of a profile's columns (finding_measures.py).
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from pyhybrid.package_text import text_beside
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.finding_measures import MEASURES
 from pyhybrid.views.gpu_measures import GPU_MEASURES
@@ -57,9 +57,7 @@ def findings(profile: Profile) -> list[Finding]:
 
 @cache
 def _rules() -> list[dict[str, Any]]:
-    rules: list[dict[str, Any]] = tomllib.loads(
-        (Path(__file__).parent / "findings.toml").read_text()
-    )["rule"]
+    rules: list[dict[str, Any]] = tomllib.loads(text_beside(__file__, "findings.toml"))["rule"]
     return rules
 
 

@@ -9,9 +9,9 @@ import re
 import tomllib
 from fnmatch import translate
 from functools import cache
-from pathlib import Path
 
 from pyhybrid._profile import descend, take
+from pyhybrid.package_text import text_beside
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import plain_symbol
 
@@ -26,7 +26,7 @@ _STEPS = bytes(
 
 @cache
 def _pools() -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
-    data = tomllib.loads((Path(__file__).parent / "spinning.toml").read_text())
+    data = tomllib.loads(text_beside(__file__, "spinning.toml"))
     return [
         (
             pool["name"],

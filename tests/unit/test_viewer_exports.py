@@ -52,6 +52,7 @@ def by_function(profile: Profile) -> dict[int, list[int]]:
 
 def test_every_exporter_has_a_name_of_the_options() -> None:
     assert tuple(EXPORTERS) == ALL_FORMATS
+    assert tuple(each.name for each in EXPORTERS.values()) == ALL_FORMATS
 
 
 def test_sampled_paths_are_those_of_the_folded_tree(tmp_path: Path) -> None:
