@@ -323,11 +323,10 @@ static PyObject *stop(PyObject *self, PyObject *args)
                          "write_error", result.write_error, "remarks", remarks);
 }
 
-PyDoc_STRVAR(
-    hold_calls_doc,
-    "hold_calls(holds: bool) -> bool\n\n"
-    "From now on calls_of tells of threads that have ended, too, or no longer.  False: no "
-    "calls are\ncounted, and nothing has changed.");
+PyDoc_STRVAR(hold_calls_doc,
+             "hold_calls(holds: bool) -> bool\n\n"
+             "From now on calls_of tells of threads that have ended, too, or no longer.  False: no "
+             "calls are\ncounted, and nothing has changed.");
 
 static PyObject *hold_calls(PyObject *self, PyObject *holds)
 {
