@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import NO_PLUGINS, TARGETS, Run
 from tracy_support import (
     QUIET,
     capturing,
@@ -325,6 +325,7 @@ def test_a_marked_test(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(PYTEST)
     module = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
     with capturing(tmp_path / "t.tracy") as (captured, environment):
+        environment["PYTEST_ADDOPTS"] = NO_PLUGINS
         run = pyhybrid("-p", *NONE, "--tracy-library", client(), *module, env=environment)
     assert "2 passed" in run.result.stdout
     names = captured.names()

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run, made_once
+from support import NO_PLUGINS, TARGETS, Run, made_once
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -114,7 +114,8 @@ def named(profile: Profile, node: int) -> str:
 def test_pytest_itself(folder: Path) -> None:
     (folder / "test_it.py").write_text("def test_it(): assert 1\n")
     ours = [sys.executable, "-P", "-m", "pyhybrid", "--format", "folded"]
-    done = run(folder, *ours, "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    command = ("pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    done = run(folder, *ours, *command, PYTEST_ADDOPTS=NO_PLUGINS)
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stderr
     profile = Run.recorded(folder).profile()
     assert [row.calls for row in profile.exact if named(profile, row.node) == "test_it"] == [1]
