@@ -365,10 +365,12 @@ def test_a_tracer_leaves_the_red_zone_alone(tmp_path: Path) -> None:
     script = f"usdt:{program}:pyhybrid:RED_ZONE {{ @ = count(); }}"
     pipe = subprocess.PIPE
     with subprocess.Popen([program], stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdout
+        assert process.stdin and process.stdout
         assert process.stdout.readline() == "ready\n"
         with traced(tmp_path, script, "-p", process.pid) as tracer:
-            assert process.stdout.readline() == "0 wrong\n"
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "0 wrong, attached: 1\n"
             fired = re.search(r"^@: (\d+)$", tracer.detach(), re.M)
     assert fired
     assert int(fired[1]) > 0

@@ -164,7 +164,7 @@ def test_where_nothing_can_be_written_no_test_begins(
     (tmp_path / "file").touch()
     (tmp_path / "closed").mkdir(mode=0o555)
     if "closed" in option and os.geteuid() == 0:
-        pytest.skip("to root no folder is closed")
+        pytest.skip("to whom has all privileges no folder is closed")
     for more in ((), ("--pyhybrid",), ("--pyhybrid", "-n", 2)):
         errors = run_pytest(tmp_path, option, *more, code=4)
         name, _ = option.split("=")
