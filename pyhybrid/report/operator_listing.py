@@ -18,6 +18,17 @@ NEARLY_ALL = 0.995  # of an operator's weight: from there on no other share is s
 
 def operator_lines(found: Operators, in_full: bool) -> Iterator[str]:
     """The lines: shares of the samples below operators; `in_full`: each by module and by caller."""
+    if found.operators:
+        yield from _sampled(found, in_full)
+    else:
+        yield f"no samples are below {'these' if in_full else 'the'} operators"
+    if found.backward_nodes and not in_full:
+        yield from _nodes(found)
+    if found.shapes:
+        yield from _shapes(found.shapes, len(found.shapes) if in_full else MOST_SHAPES)
+
+
+def _sampled(found: Operators, in_full: bool) -> Iterator[str]:
     if found.step_weight_ns:
         share = found.step_operator_weight_ns / found.step_weight_ns
         yield f"{share:.1%} of the samples in steps are below an operator"
@@ -44,10 +55,6 @@ def operator_lines(found: Operators, in_full: bool) -> Iterator[str]:
     if rest:
         own = sum(each.own_weight_ns for each in rest) / found.operator_weight_ns
         yield f"{own:7.1%}  {len(rest):,} more (--match REGEX: some of them in full, --json: all)"
-    if found.backward_nodes and not in_full:
-        yield from _nodes(found)
-    if found.shapes:
-        yield from _shapes(found.shapes, len(found.shapes) if in_full else MOST_SHAPES)
 
 
 def _phases(found: Operators) -> list[str]:

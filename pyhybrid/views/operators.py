@@ -90,7 +90,7 @@ class Operators:
 def operators_of(profile: Profile, match: str = "") -> Operators:
     """The operators whose names have a match of the expression.
 
-    Raises PyhybridError where there are none.
+    Raises PyhybridError where no samples are below one, and no shapes of one are known.
     """
     wanted = re.compile(match)
     paths = OperatorPaths(profile)
@@ -130,14 +130,15 @@ def operators_of(profile: Profile, match: str = "") -> Operators:
         for by in (each.called_as, each.phases, each.modules):
             _largest_first(by)
     shown = [each for name, each in found.items() if wanted.search(name)]
-    if not shown:
+    shapes = [each for each in _shapes(profile) if wanted.search(each.operator)]
+    if not shown and not shapes:
         which = f" whose name has {match!r}" if match and found else ""
         raise PyhybridError(f"{profile.path}: no samples are below an operator of PyTorch{which}")
     shown.sort(key=lambda each: (-each.own_weight_ns, -each.weight_ns))
     return Operators(
         shown,
         _backward_nodes(profile),
-        [each for each in _shapes(profile) if wanted.search(each.operator)],
+        shapes,
         all_ns.total(),
         all_ns[True],
         step_ns.total(),

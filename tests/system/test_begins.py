@@ -20,7 +20,7 @@ PROGRAM = """
 import atexit, sys, time
 
 def work(n):
-    end = time.thread_time() + 0.01
+    end = time.thread_time() + 0.04
     while time.thread_time() < end:
         sum(range(1000))
     return n and work(n - 1)

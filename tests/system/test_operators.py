@@ -49,7 +49,7 @@ def test_an_operator_has_its_phase_module_and_line(folder: Path) -> None:
     # What the program calls, and what runs for it.
     linear, addmm, mm = (by_name[name] for name in ("linear", "addmm", "mm"))
     assert set(linear["called_as"]) == {"linear"} == set(addmm["called_as"])
-    assert linear["weight_ns"] > addmm["weight_ns"] > 10 * linear["own_weight_ns"]
+    assert linear["weight_ns"] >= addmm["weight_ns"] > 10 * linear["own_weight_ns"]
     assert set(linear["phases"]) == {"forward"}
     assert mm["phases"]["backward"] > 0.9 * mm["weight_ns"]
     # The forward pass of a layer, and the backward work for it.
@@ -102,7 +102,7 @@ torch.compile(lambda x: x + 1, backend="eager")(a)
 def test_shapes_of_calls(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(SHAPED)
-    profiled(tmp_path, "-q", "--shapes", program)
+    profiled(tmp_path, "-q", "--hz", "1", "--shapes", program)  # they need no samples
     shapes = said(tmp_path)["shapes"]
     calls = {(each["operator"], each["shapes"]): each["calls"] for each in shapes}
     # One in 100 of 20,000 was looked at, at random: within 7 standard errors.

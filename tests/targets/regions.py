@@ -70,7 +70,7 @@ def closed():
 def raising():
     try:
         with region("raising"):
-            burn(0.1)
+            burn(0.3)
             raise KeyError
     except KeyError:
         burn(0.01)
