@@ -1,6 +1,6 @@
 // What was measured, how well, and what it cost: the first thing to see.  Amber: read the rest with care.
 import type { ComponentChildren } from "preact";
-import { count, plural, shortCount, time, when } from "./format";
+import { count, escaped, plural, shortCount, time, when } from "./format";
 import type { Finding, Profile } from "./profile";
 import type { State } from "./state";
 
@@ -86,7 +86,7 @@ function lookAt(found: Finding, profile: Profile): Partial<State> | null {
   if (found.rule === "idle GPU" && profile.gpu) return { from: profile.gpu.begin, to: profile.gpu.end, view: "flame" };
   const { function: one, module, functions = [one ?? module] } = found.evidence;
   const names = (functions as unknown[]).filter((name) => typeof name === "string");
-  return names.length ? { search: names.map((name) => name.replace(/ \(.*/, "").replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|") } : null;
+  return names.length ? { search: names.map((name) => escaped(name.replace(/ \(.*/, ""))).join("|") } : null;
 }
 
 function Findings({ profile, found, change }: { profile: Profile; found: Finding[]; change: (patch: Partial<State>) => void }) {

@@ -51,3 +51,8 @@ export function change(relative: number): string {
   if (relative === -1) return "gone";
   return relative >= 9 ? `× ${Number((relative + 1).toPrecision(3))}` : `${relative < 0 ? "−" : "+"}${Math.abs(100 * relative).toFixed(1)} %`;
 }
+
+/** As a regular expression that matches the text itself. */
+export function escaped(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}

@@ -8,7 +8,7 @@ import { Comparison, type ComparisonMeta } from "./comparison";
 import { ComparisonPage } from "./ComparisonPage";
 import { useAddress, useKeys, useTheme, useWidth } from "./environment";
 import { FlameGraph } from "./FlameGraph";
-import { count, percent, plural, time } from "./format";
+import { count, escaped, percent, plural, time } from "./format";
 import { FunctionTable } from "./FunctionTable";
 import { asRecord, functionsOf, matchedWeight, sorted } from "./functions";
 import { GpuLanes } from "./GpuLanes";
@@ -225,10 +225,6 @@ function Selected({ profile, frame, state, change, row, all }: SelectedProps) {
       </button>
     </p>
   );
-}
-
-function escaped(text: string): string {
-  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 }
 
 async function main(): Promise<void> {
