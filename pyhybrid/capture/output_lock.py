@@ -11,13 +11,18 @@ PROFILE, PART = ".pyhybrid", ".pyhybrid.part"  # what follows the prefix
 LONGEST_SUFFIX = len(".4194304.4194304.pyhybrid.4194304.tmp-journal")
 
 
+def check_writable(folder: str) -> None:
+    """Raise OutputError where a file cannot be made in it."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"the output folder {folder!r} is not writable")
+
+
 def check_folder(prefix: str) -> None:
     """Find out now, not after an hour, that nothing can be written there: OutputError."""
     folder = os.path.dirname(prefix)
     if not os.path.isdir(folder):
         raise OutputError(f"the output folder {folder!r} does not exist")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputError(f"the output folder {folder!r} is not writable")
+    check_writable(folder)
     name = os.fsencode(os.path.basename(prefix))
     if len(name) + LONGEST_SUFFIX > os.pathconf(folder, "PC_NAME_MAX"):
         raise OutputError(f"the output name {os.path.basename(prefix)!r} is too long")

@@ -17,7 +17,7 @@ from _pytest.unittest import TestCaseFunction
 
 from pyhybrid._native import session
 from pyhybrid.capture import profiling_run
-from pyhybrid.capture.output_lock import check_folder
+from pyhybrid.capture.output_lock import check_folder, check_writable
 from pyhybrid.errors import PyhybridError
 from pyhybrid.pytest_plugin.limits import Limit, checked, limits_of
 from pyhybrid.pytest_plugin.profiled_call import Idle, profiled
@@ -218,10 +218,12 @@ def _check_new_folder(folder: str) -> None:
     there = folder
     while not os.path.lexists(there):
         there = os.path.dirname(there)
-    if not os.path.isdir(there):
-        raise pytest.UsageError(f"--pyhybrid-html: {there!r} is not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise pytest.UsageError(f"--pyhybrid-html: the folder {there!r} is not writable")
+    try:
+        if not os.path.isdir(there):
+            raise PyhybridError(f"{there!r} is not a folder")
+        check_writable(there)
+    except PyhybridError as error:
+        raise pytest.UsageError(f"--pyhybrid-html: {error}") from None
 
 
 def _called(item: pytest.Item) -> tuple[Any, str]:
