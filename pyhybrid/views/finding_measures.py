@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fnmatch import translate
 from typing import Any
 
-from pyhybrid._profile import add_up, descend, nearest, take
+from pyhybrid._profile import add_up, descend, nearest, outermost, take
 from pyhybrid.profile_file.tables import Frame, gil_name, stack_of
 from pyhybrid.profile_file.timeline import times
 from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol
@@ -130,12 +130,14 @@ def gil(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def tiny_calls(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """The function whose many short calls take most of the traced time."""
-    exact = measured.profile.exact
+    """The function whose many short calls take most of the traced time; calls within one of its
+    own are part of that one's time."""
+    exact, n = measured.profile.exact, measured.n_frames
     of_row = take(measured.frame, exact.node)
-    calls, total_ns = (
-        add_up(of_row, column, measured.n_frames) for column in (exact.calls, exact.total_ns)
-    )
+    everywhere = bytes([1]) * len(measured.parent)
+    is_outer = take(outermost(measured.parent, measured.frame, everywhere), exact.node)
+    calls = add_up(of_row, exact.calls, n)
+    total_ns = add_up(of_row, exact.total_ns, n, is_outer)
     limit_ns, least = rule["most_call_us"] * 1000, rule["least_calls"]
     tiny = [
         (total_ns[frame], frame)

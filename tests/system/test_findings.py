@@ -65,6 +65,7 @@ def test_a_clean_program(pyhybrid: Callable[..., Run]) -> None:
     ("what", "rule", "says"),
     [
         ("tiny_calls", "tiny calls", "2,000,000 calls of tiny (planted.py:"),
+        ("tiny_recursion", "tiny calls", "635,621 calls of fib (planted.py:"),
         ("called_from_c", "called from C", "is key (planted.py:"),
         ("waiting", "waiting", "of CPU time in 1."),
     ],

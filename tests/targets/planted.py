@@ -42,6 +42,14 @@ def tiny_calls():
         x = tiny(x)
 
 
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+def tiny_recursion():
+    fib(27)
+
+
 def key(row):
     return sum(map(ord, row))
 
