@@ -53,7 +53,7 @@ def call_mul(count):
 dump = []
 tell = globals()[sys.argv[1]]
 add, mul = make("jit_add(int, int)"), make("jit_mul of a kernel")
-end = time.process_time() + 0.8
+end = time.process_time() + (0.8 if os.geteuid() == 0 else 2.5)  # by timers at 250 Hz
 while time.process_time() < end:
     call_add(add)
     call_mul(mul)
@@ -81,7 +81,7 @@ def check_names(found: Run, source: str) -> None:
     check_invariants(profile)
     for caller, name in (("call_add", "jit_add(int, int)"), ("call_mul", "jit_mul of a kernel")):
         counts = under(found, caller)
-        assert counts.get(name, 0) > 20, counts
+        assert counts.get(name, 0) > 50, counts
         assert counts[name] > 0.8 * sum(counts.values()), counts
         (frame,) = (f for f in profile.frames.values() if f.name == name)
         assert (frame.module, frame.source, frame.symbol) == (None, source, name)
@@ -106,7 +106,7 @@ def test_jitdump_of_the_program(run: Callable[..., Run]) -> None:
 
 def test_code_without_a_name(run: Callable[..., Run]) -> None:
     found = run("nothing")
-    assert under(found, "call_add")["[jit]"] > 20
+    assert under(found, "call_add")["[jit]"] > 50
     assert found.profile().meta["perf_map"] is None
 
 

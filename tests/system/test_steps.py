@@ -193,8 +193,8 @@ plain(loop)
 @pytest.mark.slow
 @pytest.mark.needs("viewers", "chromium")
 def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    """One run a side tells that loading takes ten times as long."""
-    for name, ms in (("a", 1), ("b", 10)):
+    """One run a side tells that loading takes thirty times as long, on a busy machine, too."""
+    for name, ms in (("a", 1), ("b", 30)):
         script = DIFFERENT.format(targets=str(TARGETS), ms=ms)
         pyhybrid("-q", "--format", "folded", "-o", tmp_path / name, "-c", script)
     files = (tmp_path / "a.pyhybrid", tmp_path / "b.pyhybrid")
@@ -206,8 +206,7 @@ def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     found = {each["name"]: each for each in told["steps"]}
     for name in ("data", "total", "cpu"):
         assert found[name]["median_differs"]
-        assert found[name]["median"]["low"] > 0  # a step waits for more than data on a busy machine
-    assert found["data"]["median"]["low"] > 0.5
+        assert found[name]["median"]["low"] > 1
     shown = browse(page, "return await page.locator('.step-changes tr').allTextContents();")
     assert len(shown) == 1 + len(found)
     (data,) = (row for row in shown if row.startswith("data"))
