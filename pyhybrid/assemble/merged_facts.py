@@ -12,18 +12,8 @@ SUMS = ("kernel_lost", "kernel_mute", "unplaced_regions", "unmatched_regions")
 ALL = ("complete", "kernel_frames")
 ANY = ("lines", "c_calls", "c_calls_inexact", "compiler_calls", "compiles_full")
 LISTS = (
-    *(
-        "notes",
-        "formats",
-        "functions",
-        "keep",
-        "args",
-        "usage",
-        "usage_of",
-        "function_tables",
-        "decorated",
-    ),
-    *("slower_than", "wall_threads", "jitdumps", "compiles", "unsampled_calls"),
+    *("notes", "formats", "functions", "keep", "args", "usage", "usage_of", "function_tables"),
+    *("decorated", "slower_than", "wall_threads", "jitdumps", "compiles", "unsampled_calls"),
 )
 TEXTS = ("cells", "metadata")
 COSTS = ("cost_ns", "call_cost_ns", "call_cost_inside_ns")  # of one sample, of one call

@@ -20,8 +20,9 @@
 #define LATER_FOLLOWS UINT64_MAX
 struct later_api {
     void (*watch)(const struct origin_source *source);
-    /* The work for `number` of `maker` (origins.h) begins; LATER_FOLLOWS: for what the thread's last one was for, which it ends.  `address`: of something in the frame of the function that does
-     * it, and which tells the pieces of a thread apart. */
+    /* The work for `number` of `maker` (origins.h) begins; LATER_FOLLOWS: for what the thread's last one was for, which
+     * it ends.  `address`: of something in the frame of the function that does it, and which tells the pieces of a
+     * thread apart. */
     void (*begin)(uint64_t maker, uint64_t number, uint64_t address);
     void (*end)(uint64_t address, const char *name);
 };
