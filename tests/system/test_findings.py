@@ -71,8 +71,9 @@ def test_a_clean_program(pyhybrid: Callable[..., Run]) -> None:
     ],
 )
 def test_planted(pyhybrid: Callable[..., Run], what: str, rule: str, says: str) -> None:
-    text = found(pyhybrid, what)[rule].text
-    assert says in text.replace(str(TARGETS) + "/", "")
+    finding = found(pyhybrid, what)[rule]
+    assert says in finding.text.replace(str(TARGETS) + "/", "")
+    assert finding.share <= 1
 
 
 @pytest.mark.parametrize(
