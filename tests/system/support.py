@@ -231,6 +231,17 @@ def check_losses(profile: Profile, slow: bool = False) -> None:
     assert slow or late <= 0.05 * signals, profile.losses
 
 
+_LOST_OF_SELECTION = re.compile(
+    r"of these threads [\d,]+ samples were lost in all, it is not known when"
+)
+
+
+def without_loss_note(lines: list[str]) -> list[str]:
+    """What a view of some samples prints, without the note of lost ones: a busy machine makes some
+    samples late."""
+    return [line for line in lines if not _LOST_OF_SELECTION.fullmatch(line)]
+
+
 def check_invariants(profile: Profile) -> None:
     """What holds for every profile."""
     lost: dict[int, int] = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run
+from support import Run, without_loss_note
 
 pytestmark = pytest.mark.once
 
@@ -29,11 +29,13 @@ outer()
 """
 
 
-def lines_of(pyhybrid: Callable[..., Run], *options: str) -> dict[str, tuple[int, str]]:
-    """name -> (depth, the figures before it)"""
+def lines_of(
+    pyhybrid: Callable[..., Run], *options: str, note: str = ""
+) -> dict[str, tuple[int, str]]:
+    """name -> (depth, the figures before it); `note` stands above them."""
     text = pyhybrid("report", "--tree", *options).result.stdout.splitlines()
     head = [line.split() for line in text].index(["total", "calls", "samples", "function"])
-    assert head == (0 if "--slower-than" not in options else 1)
+    assert without_loss_note(text[:head]) == [note] * bool(note)
     found = {}
     for line in text[head + 1 :]:
         figures, rest = line[:33], line[33:]
@@ -71,7 +73,8 @@ def test_both_halves(pyhybrid: Callable[..., Run], mode: str) -> None:
 
 def test_slow_calls_only(pyhybrid: Callable[..., Run]) -> None:
     pyhybrid("-t", "add", "-t", "outer", "--format", "folded", "-c", PROGRAM)
-    tree = lines_of(pyhybrid, "--slower-than", "add=1ms")
+    note = "only samples within 30 of 30 calls of add that took 1 ms or longer"
+    tree = lines_of(pyhybrid, "--slower-than", "add=1ms", note=note)
     assert tree["add"][1].split() == ["100.0%"]
 
 
