@@ -253,7 +253,7 @@ def nothing_leaked(request: pytest.FixtureRequest) -> Iterator[None]:
     looked_at = {what: look for what, look in LEAKS.items() if what not in allowed}
     before = {what: look() for what, look in looked_at.items()}
     yield
-    deadline = time.monotonic() + 2  # a joined thread's entry in /proc goes a moment later
+    deadline = time.monotonic() + 20  # a joined thread's entry in /proc goes a moment later
     while (after := {what: look() for what, look in looked_at.items()}) != before:
         if time.monotonic() > deadline:
             changed = {w: (before[w], after[w]) for w in before if before[w] != after[w]}

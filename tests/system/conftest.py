@@ -17,7 +17,16 @@ from typing import Any
 import pytest
 from lttng_support import Lttng
 from perf_support import write_perf_map
-from support import TARGETS, WORKER, Run, build_extension, check_calls_shown, made_once, record
+from support import (
+    PATIENCE_S,
+    TARGETS,
+    WORKER,
+    Run,
+    build_extension,
+    check_calls_shown,
+    made_once,
+    record,
+)
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -60,7 +69,7 @@ def where_it_crashed(folder: Path) -> str:
 
 @pytest.fixture
 def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """pyhybrid(*arguments, check=True, input=None, timeout=600, **options of Popen) -> Run
+    """pyhybrid(*arguments, check=True, input=None, timeout=PATIENCE_S, **options of Popen) -> Run
 
     `within`: the words of a command that runs it.
     """
@@ -71,7 +80,7 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         check: bool = True,
         input: str | None = None,
         within: Sequence[str] = (),
-        timeout: float = 600,  # OpenMP programs take ten times as long beside one another
+        timeout: float = PATIENCE_S,  # OpenMP programs take ten times as long side by side
         **options: Any,
     ) -> Run:
         options.setdefault("cwd", tmp_path)

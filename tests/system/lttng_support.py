@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support import PATIENCE_S
+
 EVENT = re.compile(r"(\w+:\w+): \{ cpu_id = \d+ \}, \{ vtid = (\d+) \}, \{ (.*) \}")
 FIELD = re.compile(r'(\w+) = ("(?:[^"\\]|\\.)*"|[^,]*)')
 BEGINS = {"py_start", "py_resume", "py_throw", "py_running", "region_begin"}
@@ -62,7 +64,7 @@ class Lttng:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -151,7 +153,7 @@ class Lttng:
 
 def until(done: Any) -> None:
     """Waits for what another process does."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from support import PATIENCE_S
+
 BROWSE = Path(__file__).parents[1] / "viewers" / "browse.mjs"
 
 
@@ -25,7 +27,7 @@ def browse(file: Path, steps: str, hash: str = "", **options: Any) -> Any:
     }
     command = ["node", str(BROWSE), str(file), *([hash] if hash else [])]
     done = subprocess.run(
-        command, input=steps, env=environment, capture_output=True, text=True, timeout=300
+        command, input=steps, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import environment
+from support import PATIENCE_S, environment
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
@@ -47,7 +47,7 @@ def run_pytest(folder: Path, *arguments: object, code: int = 0, with_plugins: bo
         env=environment() | variables,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert "RewriteWarning" not in done.stdout, done.stdout

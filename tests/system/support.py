@@ -49,6 +49,9 @@ LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
 # Is this process one of several that share a session's tests?
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
+# For how long a test waits for another process, in seconds: it may have a tenth of a processor.
+PATIENCE_S = 600
+
 TARGETS = Path(__file__).parent.parent / "targets"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run
+from support import PATIENCE_S, Run
 
 HEAD = """
 import os, sys
@@ -40,7 +40,7 @@ FIB_15 = 1973
 def run(text: str, folder: Path) -> str:
     script = HEAD + textwrap.dedent(text)
     command = [sys.executable, "-P", "-c", script]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -345,7 +345,7 @@ def test_a_fork_while_another_thread_stops(tmp_path: Path) -> None:
             pass
         child = os.fork()  # the files are being made
         if not child:
-            signal.alarm(20)
+            signal.alarm(100)
             enable()
             with Profiler(mode="trace") as own:
                 fib(15)
@@ -379,7 +379,7 @@ def test_forks_while_another_thread_reads_a_profile(tmp_path: Path) -> None:
         for _ in range(150):
             child = os.fork()
             if not child:
-                signal.alarm(20)
+                signal.alarm(100)
                 assert calls(p, "fib") == 1973
                 with Profile.open("out.pyhybrid") as profile:
                     assert profile.threads

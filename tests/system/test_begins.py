@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import MODES
-from support import Run, check_calls_shown
+from support import PATIENCE_S, Run, check_calls_shown
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -116,7 +116,7 @@ def run_it(folder: Path, command: list[str], way: str, end: str) -> Profile:
     text = PROGRAM.replace("END", end)
     done = subprocess.run(
         [*command, *arguments(folder, way, end)],
-        cwd=folder, input=text, capture_output=True, text=True, timeout=300, check=False,
+        cwd=folder, input=text, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == int(end), done.stderr
     check_calls_shown(folder, done.stderr)

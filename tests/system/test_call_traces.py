@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, Run
+from support import PATIENCE_S, TARGETS, Run
 from viewer_support import VIEWERS
 
 pytestmark = pytest.mark.once
@@ -120,7 +120,7 @@ def test_what_calls_used_is_in_the_traces(
 def devtools(trace: Path) -> Any:
     """What Chrome's DevTools read."""
     command = ["node", VIEWERS / "trace.mjs", trace]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     return json.loads(done.stdout)
 
 

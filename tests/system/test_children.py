@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run, check_invariants, signalled_ns
+from support import PATIENCE_S, Run, check_invariants, signalled_ns
 
 BURN = """
 import time
@@ -203,7 +203,7 @@ def test_a_daemon_that_closes_and_reuses_all_descriptors(
     script = tmp_path / "daemon.py"
     script.write_text(BURN + DAEMON)
     pyhybrid("--format", "folded", "-q", script, folder, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while (folder / "f0").read_bytes() != b"done" and time.monotonic() < deadline:
         time.sleep(0.01)
     sizes = {f.name: f.stat().st_size for f in folder.iterdir()}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import MODES, check_exact, of_function
-from support import Run
+from support import PATIENCE_S, Run
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -85,7 +85,7 @@ def same(
             env={**os.environ, **(env or {})},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=PATIENCE_S,
         )
         assert ours.returncode == alone.returncode, ours.stderr
         assert without_launcher(ours.stdout) == without_launcher(alone.stdout)

@@ -16,7 +16,7 @@ import perfstubs_support
 import pytest
 import usdt_support
 from lttng_support import Lttng
-from support import NO_PLUGINS, environment
+from support import NO_PLUGINS, PATIENCE_S, environment
 from tracy_support import client, unpack
 
 from pyhybrid.assemble.opening import open_profile
@@ -59,7 +59,7 @@ def run(command: str, folder: Path, **variables: str) -> str:
         env={**environment(), **own, **variables},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

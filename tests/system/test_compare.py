@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import PATIENCE_S, TARGETS, Run
 
 pytestmark = pytest.mark.once
 
@@ -110,8 +110,8 @@ def test_a_program_that_reads_nothing_of_an_open_pipe(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
     (tmp_path / "job.py").write_text("pass\n")
-    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as never:
-        pyhybrid("compare-cprofile", "job.py", stdin=never.stdout, timeout=50)
+    with subprocess.Popen(["sleep", f"{2 * PATIENCE_S}"], stdout=subprocess.PIPE) as never:
+        pyhybrid("compare-cprofile", "job.py", stdin=never.stdout)
         never.kill()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact
+from support import PATIENCE_S
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -114,7 +115,7 @@ def test_outcomes(name: str, tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr[-2000:]
         return json.loads(file.read_text())

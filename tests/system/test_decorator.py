@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run
+from support import PATIENCE_S, Run
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -54,7 +54,7 @@ HEAD += inspect.getsource(counts).replace(": Profile) -> dict[str, tuple[int, ..
 def run(text: str, folder: Path, *, code: int = 0, head: str = HEAD) -> str:
     script = head + textwrap.dedent(text)
     command = [sys.executable, "-P", "-c", script]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import PATIENCE_S, TARGETS, Run
 
 import pyhybrid as package
 
@@ -61,7 +61,7 @@ def start(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     return done, starts.stat().st_size
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from lttng_support import ENDS, Lttng
 from perfstubs_support import build_tool, counted
-from support import TARGETS
+from support import PATIENCE_S, TARGETS
 from tracy_support import capturing, client
 from usdt_support import LIBRARY, counts, instructions_of_a_call, traced
 
@@ -48,7 +48,7 @@ class Program:
 
     def end(self) -> None:
         """After its last session."""
-        said = self.process.communicate("\n" * SESSIONS, timeout=120)
+        said = self.process.communicate("\n" * SESSIONS, timeout=PATIENCE_S)
         assert (self.process.returncode, said[1]) == (0, ""), said
 
 
@@ -85,7 +85,7 @@ def by_bpftrace(folder: Path, _: pytest.FixtureRequest) -> Mapping[str, int]:
     )
     with traced(folder, script, "-p", program.process.pid) as tracer:
         program.end()
-        tracer.process.wait(60)
+        tracer.process.wait(PATIENCE_S)
     return counts(tracer.output.read_text())
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import NO_PLUGINS, TARGETS, Run
+from support import NO_PLUGINS, PATIENCE_S, TARGETS, Run
 from tracy_support import (
     QUIET,
     capturing,
@@ -365,7 +365,7 @@ def test_ways_to_end(pyhybrid: Callable[..., Run], tmp_path: Path, end: str) -> 
     program.write_text(f"import os, signal, sys\ndef chosen(): pass\nchosen()\n{end}\n")
     run = pyhybrid(*NONE, *tracy("t.tracy"), "-t", "chosen", program, check=False)
     assert run.result.returncode == ENDS[end]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while (captures := processes_of(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not captures

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from perfstubs_support import build_tool
-from support import TARGETS, Run
+from support import PATIENCE_S, TARGETS, Run
 from usdt_support import (
     CALL,
     LIBRARY,
@@ -430,7 +430,7 @@ def test_perf_probe_and_record(tmp_path: Path) -> None:
                 order("enable\n")
                 program.tell("run")
                 order("stop\n")
-                assert recorder.wait(60) == 0
+                assert recorder.wait(PATIENCE_S) == 0
             program.tell("events 0")
         samples = run("script", "-F", "event,trace").splitlines()
     finally:

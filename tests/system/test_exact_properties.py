@@ -13,6 +13,7 @@ from exact_support import check_exact
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from random_programs import Model, Program, Truth, programs, source
+from support import PATIENCE_S
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
@@ -108,7 +109,7 @@ def test_random_programs(options: str, examples: int, tmp_path: Path) -> None:
             model.run(number, program)
         file.write_text(source(batch))
         run = subprocess.run(
-            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=600
+            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert run.returncode == 0, run.stderr
         assert json.loads((tmp_path / "log.json").read_text()) == model.log, "the model is wrong"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run, paths
+from support import PATIENCE_S, Run, paths
 
 OUTPUTS = ["out.folded", "out.pyhybrid", "perf.data"]
 
@@ -214,7 +214,7 @@ def test_the_command_returns_when_all_files_are_written(tmp_path: Path, end: str
     command = [sys.executable, "-P", "-m", "pyhybrid", "-c", "sum(range(10**6))\n" + program]
     with (tmp_path / "stderr").open("w") as stderr:  # a pipe's end would be waited for
         process = subprocess.Popen(command, cwd=tmp_path, stderr=stderr)
-        assert process.wait(60) == code
+        assert process.wait(PATIENCE_S) == code
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*OUTPUTS, "stderr"])
     assert "999 Hz asked" in (tmp_path / "stderr").read_text()
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support import TARGETS
+from support import PATIENCE_S, TARGETS
 
 pytestmark = [pytest.mark.version, pytest.mark.once, pytest.mark.needs("plain_build")]
 
@@ -29,7 +29,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_instruction(library: Path, monitored: tuple[str, ...]) -> None:
     result = library.with_suffix(".json")
     command = [sys.executable, STEPS, "run", library, result, *monitored]
-    subprocess.run(list(map(str, command)), check=True, timeout=300)
+    subprocess.run(list(map(str, command)), check=True, timeout=PATIENCE_S)
     found = json.loads(result.read_text())
     callers, stacks = found["callers"], found["stacks"]
     met = set()
@@ -77,7 +77,7 @@ def run_on_garbage(program: str, library: Path) -> int:
     source = TARGETS / "frame_garbage.c"
     subprocess.run([sys.executable, STEPS, "build", library, source], check=True)
     command = [sys.executable, "-c", program, library]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

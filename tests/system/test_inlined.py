@@ -22,7 +22,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import PATIENCE_S, TARGETS, Run
 from viewer_support import pprof
 
 pytestmark = pytest.mark.once
@@ -352,9 +352,9 @@ def test_debuginfod_can_be_interrupted(
     command = [sys.executable, "-P", "-m", "pyhybrid", "report", "--debuginfod"]
     with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE) as asking:
         try:
-            assert server.has_been_asked.wait(60)
+            assert server.has_been_asked.wait(PATIENCE_S)
             asking.send_signal(signal.SIGINT)
-            _, said = asking.communicate(timeout=600)
+            _, said = asking.communicate(timeout=PATIENCE_S)
         finally:
             asking.kill()
     assert asking.returncode == -signal.SIGINT

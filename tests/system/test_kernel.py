@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import LINUX, Run, check_invariants, covered_ns, paths
+from support import LINUX, PATIENCE_S, Run, check_invariants, covered_ns, paths
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
@@ -281,7 +281,7 @@ def test_few_descriptors(tmp_path: Path, engine: str, files: int, threads: int) 
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     n_cpus = os.sysconf("SC_NPROCESSORS_CONF")

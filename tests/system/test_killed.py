@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from support import LOOKS, Run, check_invariants
+from support import LOOKS, PATIENCE_S, Run, check_invariants
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.spool import framing
@@ -273,7 +273,7 @@ def test_a_run_that_goes_on(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
         assert "999 Hz asked" in done.stdout
         assert done.stderr.startswith("pyhybrid: out.pyhybrid.part: the run goes on, or is being")
         assert [p.name for p in tmp_path.iterdir()] == ["out.pyhybrid.part"]
-        process.communicate(timeout=600)
+        process.communicate(timeout=PATIENCE_S)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.folded", "out.pyhybrid"]
 
 
@@ -310,7 +310,7 @@ def test_interrupted(tmp_path: Path) -> None:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         os.kill(process.pid, signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=600)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGINT
     assert stdout == "interrupted\n"
     assert "KeyboardInterrupt" in stderr

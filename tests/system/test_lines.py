@@ -18,7 +18,7 @@ from exact_support import MODES, check_exact
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_programs import Program, programs, source
-from support import TARGETS, Run
+from support import PATIENCE_S, TARGETS, Run
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -83,7 +83,7 @@ def in_python(text: str, folder: Path) -> str:
     file = folder / "program.py"
     file.write_text(head + textwrap.dedent(text))
     command = [sys.executable, "-P", file]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -222,7 +222,7 @@ def test_random_programs(mode: str, examples: int, tmp_path: Path) -> None:
     def check(batch: list[Program]) -> None:
         file.write_text(COUNTING + source(batch))
         run = subprocess.run(
-            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=600
+            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert run.returncode == 0, run.stderr
         true = json.loads((tmp_path / "counts.json").read_text())

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support import check_invariants, environment
+from support import PATIENCE_S, check_invariants, environment
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -66,7 +66,7 @@ def command(folder: Path, *words: object) -> str:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support import NO_PLUGINS, TARGETS, Run, made_once
+from support import NO_PLUGINS, PATIENCE_S, TARGETS, Run, made_once
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -72,7 +72,8 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(word) for word in words],
-        cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120,
+        cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True,
+        timeout=PATIENCE_S,
     )  # fmt: skip
 
 

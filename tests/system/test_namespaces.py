@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from support import LINUX, check_invariants, paths
+from support import LINUX, PATIENCE_S, check_invariants, paths
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -41,7 +41,7 @@ def run(folder: Path, place: list[str], options: str) -> tuple[Profile, str, set
         capture_output=True,
         text=True,
         check=True,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     profile = Profile.open(str(folder / "out.pyhybrid"))
     check_invariants(profile)

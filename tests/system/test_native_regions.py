@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, Run, build_extension, check_invariants, made_once, paths
+from support import PATIENCE_S, TARGETS, Run, build_extension, check_invariants, made_once, paths
 
 import pyhybrid as package
 from pyhybrid.profile_file.profile import Profile
@@ -224,7 +224,7 @@ def test_profiles_come_and_go_meanwhile(native: dict[str, str], tmp_path: Path, 
         text=True,
         cwd=tmp_path,
         env={**os.environ, **native},
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 

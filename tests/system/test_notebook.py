@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import made_once
+from support import PATIENCE_S, made_once
 
 pytestmark = [pytest.mark.once, pytest.mark.needs("nbclient")]
 
@@ -93,7 +93,8 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
         manager = KernelSpecManager(kernel_dirs=[str(folder / "kernels")])
         client = NotebookClient(
             book,
-            timeout=300,
+            timeout=PATIENCE_S,
+            startup_timeout=PATIENCE_S,
             allow_errors=True,
             resources={"metadata": {"path": str(folder)}},
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run, preloaded
+from support import PATIENCE_S, TARGETS, Run, preloaded
 
 Same = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -63,7 +63,7 @@ def same(tmp_path: Path) -> Same:
                     env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80"},
                     capture_output=True,
                     text=True,
-                    timeout=120,
+                    timeout=PATIENCE_S,
                     **options,
                 )
             )
@@ -834,7 +834,7 @@ def test_killed_by_its_own_signal_leaves_no_zombie_finisher(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         start_new_session=True,
-        timeout=600,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == -signal.SIGINT
     assert (tmp_path / "out.pyhybrid").exists()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import LINUX, LOOKS, Run, check_invariants, signalled_ns
+from support import LINUX, LOOKS, PATIENCE_S, Run, check_invariants, signalled_ns
 
 pytestmark = [
     pytest.mark.needs("root"),
@@ -130,7 +130,9 @@ def test_threads_that_sleep_when_it_stops(tmp_path: Path) -> None:
     """)
     for arguments, status in ([], 0), (["trap"], -signal.SIGTRAP):
         command = [sys.executable, "-P", "-c", code, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert (done.returncode, done.stdout) == (status, "alive\n"), done.stderr
 
 
@@ -175,7 +177,7 @@ def test_a_program_that_has_the_signal_keeps_it(tmp_path: Path) -> None:
             print(error)
     """)
     command = [sys.executable, "-P", "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout == "1\ncannot start: engine: the program handles SIGTRAP\n", done.stderr
 
 
@@ -248,7 +250,7 @@ def test_a_debugger_that_was_there(tmp_path: Path) -> None:
         """)
     )
     command = [sys.executable, "-P", "-c", code, TRACER]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout == "perf_event a debugger would stop at every SIGTRAP\n", done.stderr
 
 
@@ -302,7 +304,7 @@ def test_threads_of_a_pause(tmp_path: Path) -> None:
     for engine in "sigtrap", "perf_event":
         command = [sys.executable, "-P", "-c", code, engine]
         done = subprocess.run(
-            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert done.returncode == 0, (engine, done.stderr)
 

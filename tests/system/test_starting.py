@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run
+from support import PATIENCE_S, Run
 
 PROGRAM = """\
 import sys
@@ -166,10 +166,10 @@ def test_runs_that_share_a_folder_and_a_number(tmp_path: Path) -> None:
         return process
 
     running = [start() for _ in range(3)]
-    assert running[1].communicate("\n", timeout=120) == ("done\n", "")
+    assert running[1].communicate("\n", timeout=PATIENCE_S) == ("done\n", "")
     running.append(start())
     for process in (*running[:1], *running[2:]):
-        assert process.communicate("\n", timeout=120) == ("done\n", "")
+        assert process.communicate("\n", timeout=PATIENCE_S) == ("done\n", "")
         assert process.returncode == 0
     names = ["out", "out.1", "out.1.2", "out.1.3"]
     made = sorted(f"{name}.{kind}" for name in names for kind in ("folded", "pyhybrid"))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import PATIENCE_S, TARGETS, Run
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -27,7 +27,6 @@ HZ = 10_000
 # Of CPU time, at least: timers give 250, and of threads that live for 0.1 ms few are known in time.
 SAMPLES_OF_A_SECOND = 30
 HALF = SECONDS / 2  # of two variants
-HANGS_AFTER_S = 600  # on a busy machine, too
 VARIANTS = [("--mode", "sample", "--engine", "perf_event"), ("--mode", "hybrid")]
 IDS = ["sample-sigprof", "hybrid"]
 SLOW = pytest.mark.slow
@@ -54,7 +53,7 @@ def storm(pyhybrid: Callable[..., Run]) -> Callable[..., Profile]:
     def run(program: str, *options: object, seconds: float = HALF, **keywords: object) -> Profile:
         text = f"SECONDS = {seconds}\n{textwrap.dedent(program)}\nprint('done')"
         arguments = ("--hz", HZ, "--format", "folded", *options, "-c", text)
-        result = pyhybrid(*arguments, timeout=3 * seconds + HANGS_AFTER_S, **keywords)
+        result = pyhybrid(*arguments, timeout=3 * seconds + PATIENCE_S, **keywords)
         assert result.result.stdout == "done\n", result.result.stderr
         profile = result.profile()
         assert check_sums(profile) > SAMPLES_OF_A_SECOND * cpu_s(profile)
@@ -275,7 +274,7 @@ def test_start_and_stop(tmp_path: Path, mode: str) -> None:
     """
     command = [sys.executable, "-P", "-c", textwrap.dedent(program)]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=3 * HALF + HANGS_AFTER_S
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=3 * HALF + PATIENCE_S
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
@@ -296,7 +295,7 @@ def test_interpreters_begin_and_end(tmp_path: Path, mode: str) -> None:
     end = time.monotonic() + HALF
     while time.monotonic() < end:
         done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_AFTER_S
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
@@ -312,6 +311,6 @@ def test_all_at_once(tmp_path: Path, command: tuple[str, ...]) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=3 * HALF + HANGS_AFTER_S,
+        timeout=3 * HALF + PATIENCE_S,
     )
     assert (done.returncode, done.stdout) == (0, "failed: none\n"), done.stderr

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import LINUX, TARGETS, Run, check_invariants, signalled_ns
+from support import LINUX, PATIENCE_S, TARGETS, Run, check_invariants, signalled_ns
 
 pytestmark = [
     pytest.mark.needs("root"),
@@ -146,7 +146,7 @@ def told(options):
 def api(folder: Path, library: Path, code: str, deed: str = "pass") -> str:
     command = [sys.executable, "-P", "-c", API.replace("DEED", deed) + textwrap.dedent(code)]
     done = subprocess.run(
-        [*command, str(library)], cwd=folder, capture_output=True, text=True, timeout=100
+        [*command, str(library)], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

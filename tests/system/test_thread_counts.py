@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import LINUX
+from support import LINUX, PATIENCE_S
 
 pytestmark = pytest.mark.engine
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.engine
 def run(folder: Path, program: str, *arguments: object) -> Any:
     """What it prints, which is JSON."""
     command = [sys.executable, "-P", "-c", textwrap.dedent(program), *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

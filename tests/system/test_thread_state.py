@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run, covered_ns, is_stripped
+from support import PATIENCE_S, Run, covered_ns, is_stripped
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Sampled
@@ -226,7 +226,7 @@ assert sleeper.recorded_weight_ns > counted / 2, told
 
 def test_what_a_sleeper_does_in_a_pause_counts_nowhere(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-c", PAUSED]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
 
 
@@ -318,7 +318,7 @@ assert seconds["load after all"] > 0.3, seconds
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_chosen_threads_that_wait_already(tmp_path: Path, mode: str) -> None:
     command = [sys.executable, "-P", "-c", WAITED_FOR % mode]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
 
 

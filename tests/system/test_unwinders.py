@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import TARGETS
+from support import PATIENCE_S, TARGETS
 
 pytestmark = [pytest.mark.version, pytest.mark.once, pytest.mark.needs("plain_build")]
 
@@ -26,7 +26,7 @@ def check(library: Path, module: str, *script: object) -> None:
     """Profiles it so."""
     result = library.with_suffix(".json")
     command = [sys.executable, BOTH, "run", library, result, "2000", "1024", module, *script]
-    subprocess.run(list(map(str, command)), check=True, timeout=300)
+    subprocess.run(list(map(str, command)), check=True, timeout=PATIENCE_S)
     found = json.loads(result.read_text())
     samples = [dict(zip(found["fields"], each, strict=True)) for each in found["samples"]]
     finished = [each for each in samples if each["finished"]]

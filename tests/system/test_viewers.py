@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import NESTED, Run
+from support import NESTED, PATIENCE_S, Run
 from viewer_support import VIEWERS, FirefoxReader, pprof
 
 from pyhybrid.profile_file.profile import Profile
@@ -153,7 +153,7 @@ def test_speedscope_shows_a_threads_functions(nested: Run, export: Any) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
     page = json.loads(done.stdout)
     assert page["errors"] == []

