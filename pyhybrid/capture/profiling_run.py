@@ -333,6 +333,11 @@ class Profiling:
             return None
         if isinstance(self.claim, NoClaim):
             return None
+        if self.native.never_began():  # what another run left stays
+            self.claim.give_up()
+            if self.settings.summary:
+                _say("the program never began: there is no profile of it")
+            return None
         arguments = [*self._arguments(), *(["--summary"] if self.settings.summary else [])]
         path = None
         try:

@@ -561,6 +561,10 @@ PyDoc_STRVAR(run_call_doc,
              "Call a function that calls `beginner`, which runs a program by exec(); False as in\n"
              "run_file.");
 
+PyDoc_STRVAR(never_began_doc,
+             "never_began() -> bool\n\n"
+             "Has the program ended before any of its code ran: not found, or not compiled?");
+
 PyDoc_STRVAR(call_apart_doc,
              "call_apart(function, *args, **kwargs) -> object\n\n"
              "Call a function in the main thread: what leads to the call is no part "
@@ -605,6 +609,7 @@ static PyMethodDef methods[] = {
     {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,
      run_command_doc},
     {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},
+    {"never_began", program_never_began, METH_NOARGS, never_began_doc},
     {"call_apart", (PyCFunction)(void (*)(void))program_call_apart, METH_FASTCALL | METH_KEYWORDS,
      call_apart_doc},
     {"whole_write", whole_write, METH_O, whole_write_doc},

@@ -9,6 +9,7 @@
 #include "launcher.h"
 
 #define COMMAND "<string>" /* its file name */
+#define FROZEN "<frozen "  /* begins those of modules that are part of the interpreter */
 
 #if PY_VERSION_HEX < 0x030d0000
 #define C_LIMIT C_RECURSION_LIMIT
@@ -62,6 +63,49 @@ PyObject *program_mark_launcher(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* Ended by an error before an instruction of the program's ran. */
+static bool never_began;
+
+PyObject *program_never_began(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyBool_FromLong(never_began);
+}
+
+/* Of the import system, which is frozen, or of the file `finder`? */
+static bool finds_program(const PyTracebackObject *entry, PyObject *finder)
+{
+    PyCodeObject *code = PyFrame_GetCode(entry->tb_frame);
+    PyObject *start = PyUnicode_Substring(code->co_filename, 0, sizeof FROZEN - 1);
+    bool finds = start && (!PyUnicode_CompareWithASCIIString(start, FROZEN) ||
+                           !PyUnicode_Compare(code->co_filename, finder));
+    Py_XDECREF(start);
+    Py_DECREF(code);
+    return finds;
+}
+
+/* Did only what finds the program run, until this exception ended it? */
+static bool is_not_found(PyObject *exception, PyObject *finder)
+{
+    PyObject *traceback = PyException_GetTraceback(exception);
+    const PyTracebackObject *entry = (PyTracebackObject *)traceback;
+    while (entry && finds_program(entry, finder))
+        entry = entry->tb_next;
+    Py_XDECREF(traceback);
+    return !entry;
+}
+
+/* After it has been reported: hooks of the program may have taken a traceback away, so only what is raised when
+ * nothing runs is taken for that. */
+static bool is_not_compiled(void)
+{
+    PyObject *last = PySys_GetObject("last_exc");
+    PyObject *traceback = last ? PyException_GetTraceback(last) : NULL;
+    Py_XDECREF(traceback);
+    return last && !traceback && PyErr_GivenExceptionMatches(last, PyExc_SyntaxError);
+}
+
 static int run_stream(FILE *stream, const char *name, int close_it)
 {
     PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
@@ -79,6 +123,7 @@ PyObject *program_run_file(PyObject *self, PyObject *path)
         return PyErr_SetFromErrnoWithFilename(PyExc_OSError, name);
     struct below below = BEGIN();
     int failed = run_stream(file, name, file != stdin);
+    never_began = failed && is_not_compiled();
     end(below);
     return PyBool_FromLong(!failed);
 }
@@ -133,6 +178,7 @@ PyObject *program_run_command(PyObject *self, PyObject *const *args, Py_ssize_t 
     PyObject *globals = PyModule_GetDict(main), *result = NULL;
     struct below below = BEGIN();
     PyObject *code = compile_command(args[0]);
+    never_began = !code;
     end(below);
     PyObject *begun = code ? PyObject_CallNoArgs(args[1]) : NULL;
     below = BEGIN();
@@ -173,12 +219,17 @@ PyObject *program_run_call(PyObject *self, PyObject *const *args, Py_ssize_t n)
     }
     struct below below = BEGIN();
     uint64_t frame = launcher_frame();
-    atomic_store(&beginner, (uint64_t)PyFunction_GET_CODE(args[0]));
+    PyObject *code = PyFunction_GET_CODE(args[0]), *finder = ((PyCodeObject *)code)->co_filename;
+    atomic_store(&beginner, (uint64_t)code);
     PyObject *result = PyObject_Vectorcall(args[1], args + 2, (size_t)(n - 2), NULL);
-    atomic_store(&beginner, 0);
+    bool handed_over = !atomic_exchange(&beginner, 0);
     atomic_store(&launcher.frame, frame);
-    if (!result)
+    if (!result) {
+        PyObject *exception = PyErr_GetRaisedException();
+        never_began = !handed_over && is_not_found(exception, finder);
+        PyErr_SetRaisedException(exception);
         PyErr_Print(); /* SystemExit: here the program's exit functions run */
+    }
     end(below);
     Py_XDECREF(result);
     return PyBool_FromLong(result != NULL);

@@ -27,6 +27,10 @@ PyObject *program_run_command(PyObject *self, PyObject *const *args, Py_ssize_t 
  * hands over to the program by exec(). */
 PyObject *program_run_call(PyObject *self, PyObject *const *args, Py_ssize_t n);
 
+/* never_began() -> bool: one of these has ended by an error before any of the program's code ran: it was not found, or
+ * could not be compiled. */
+PyObject *program_never_began(PyObject *self, PyObject *unused);
+
 /* call_apart(function, *args, **kwargs): a call of which the profile has nothing of what leads to it, as if the program
  * began there. */
 PyObject *program_call_apart(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names);

@@ -1,4 +1,7 @@
-"""Where the program begins: what runs it is in no profile, however pyhybrid was started."""
+"""Where the program begins: what runs it is in no profile, however pyhybrid was started.
+
+One that never begins leaves no profile.
+"""
 
 from __future__ import annotations
 
@@ -206,3 +209,50 @@ def test_it_stops_at_the_program_in_every_generator_and_thread(
     profile = pyhybrid("job.py", check=False).profile()
     expected = {"<module>", "<lambda>", "A.__del__", "Thread._bootstrap"}
     assert {"<module>", "<lambda>"} <= roots(profile) <= {*expected, *BY_MAIN}
+
+
+def a_package(folder: Path, text: str) -> None:
+    """In `folder`: `package`, whose __init__.py has this text, and `wrong.py`, no Python."""
+    (folder / "package").mkdir()
+    (folder / "package" / "__init__.py").write_text(text)
+    (folder / "wrong.py").write_text("x = (")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("-m absent", "-m absent.part", "-m package", "-m package.absent"),
+        *("wrong.py", "-m wrong", "-c x=("),
+    ],
+)
+@pytest.mark.version
+def test_what_never_begins_leaves_the_last_profile(
+    pyhybrid: Callable[..., Run], tmp_path: Path, words: str
+) -> None:
+    """It was not found, or not compiled: its error and one line are all that is seen of it."""
+    a_package(tmp_path, "")
+    arguments, env = words.split(), {"PYTHONPATH": str(tmp_path)}
+    for name in ("out.pyhybrid", "out.folded"):
+        (tmp_path / name).write_text("of the last run")
+    before = {path.name for path in tmp_path.iterdir()}
+    command, with_ours = [sys.executable, *arguments], {**os.environ, **env}
+    bare = subprocess.run(command, cwd=tmp_path, env=with_ours, capture_output=True, text=True)
+    line = "pyhybrid: the program never began: there is no profile of it\n"
+    for options, said in ((), line), (("-q",), ""):
+        result = pyhybrid(*options, *arguments, env=env, check=False).result
+        assert (result.returncode, result.stderr) == (bare.returncode, bare.stderr + said)
+        assert {path.name for path in tmp_path.iterdir()} == before
+        assert (tmp_path / "out.pyhybrid").read_text() == "of the last run"
+
+
+@pytest.mark.parametrize(
+    "words", [("-m", "package"), ("-m", "package.part"), ("-c", "import package")]
+)
+@pytest.mark.parametrize("text", ["import absent", "import wrong", "raise SystemExit(3)"])
+def test_what_fails_in_its_own_imports_has_begun(
+    pyhybrid: Callable[..., Run], tmp_path: Path, words: tuple[str, str], text: str
+) -> None:
+    a_package(tmp_path, f"def early(): pass\nearly()\n{text}")
+    run = pyhybrid(*words, env={"PYTHONPATH": str(tmp_path)}, check=False)
+    assert run.result.returncode == (3 if "Exit" in text else 1)
+    assert "early" in {frame.name for frame in run.profile().frames.values()}
