@@ -63,17 +63,16 @@ def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
             changes = _Changes(database, tables, part, later_ns)
             for table in tables:
                 _copy(database, profile, table, changes)
-            if not profile.query("SELECT 1 FROM process_meta LIMIT 1"):
-                ((process,),) = profile.query("SELECT id FROM process")
+            for (process,) in profile.query("SELECT id FROM process"):
                 number = changes.shift["process"] + process
                 facts = ((number, *each) for each in single_facts(meta))
-                database.executemany("INSERT INTO process_meta VALUES (?,?,?)", facts)
+                database.executemany("INSERT OR IGNORE INTO process_meta VALUES (?,?,?)", facts)
     _write_shared(database, shared)
     meta = merged_meta(metas)
     rows = [(key, json.dumps(value)) for key, value in sorted(meta.items())]
     database.executemany("INSERT INTO meta VALUES (?,?)", rows)
-    told = "DELETE FROM process_meta WHERE (key, value) IN (SELECT key, value FROM meta)"
-    database.execute(told)
+    told = "(key, value) IN (SELECT key, value FROM meta) OR key NOT IN (SELECT key FROM meta)"
+    database.execute(f"DELETE FROM process_meta WHERE {told}")
 
 
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"

@@ -15,6 +15,7 @@ LISTS = (
     *("notes", "formats", "functions", "keep", "args", "usage", "usage_of", "function_tables"),
     *("decorated", "slower_than", "wall_threads", "jitdumps", "compiles", "unsampled_calls"),
 )
+OF_ALL = ("unsampled_calls",)  # nodes, which are those of all
 TEXTS = ("cells", "metadata")
 COSTS = ("cost_ns", "call_cost_ns", "call_cost_inside_ns")  # of one sample, of one call
 BEGIN, END = ("start_ns", "start_unix_ns"), ("stop_ns", "stop_unix_ns")
@@ -45,9 +46,9 @@ def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def single_facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What one process said, but for lists, which are those of all; values are JSON."""
-    for key, value in sorted(meta.items()):
-        if key not in LISTS:
+    """What one process said, or all of a merged file, with the lists that it has not; as JSON."""
+    for key, value in sorted({**dict.fromkeys(LISTS, ()), **meta}.items()):
+        if key not in OF_ALL:
             yield key, json.dumps(value)
 
 

@@ -55,7 +55,7 @@ def _program(process: Process) -> str:
 
 
 def meta_of(profile: Profile, processes: Sequence[int]) -> dict[str, Any]:
-    """What these processes of a merged profile said of themselves; lists are of all processes."""
+    """What these processes of a merged profile said of themselves."""
     metas: dict[int, dict[str, Any]] = {number: {} for number in processes}
     for number, key, value in profile.query("SELECT process, key, value FROM process_meta"):
         if number in metas:

@@ -11,6 +11,7 @@ from example_profile import PATHS, PID, PYTHON, TORCH, example, fake_symbols
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.assemble.merge import merge
+from pyhybrid.assemble.merged_facts import LISTS
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli.finish import export, finish
 from pyhybrid.cli.merge import Merge
@@ -18,16 +19,17 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, stack_of
+from pyhybrid.views.process_selection import meta_of
 from pyhybrid.views.sample_selection import Choice, choose
 
 OF_CALLS = ("pstats", "callgrind", "pfw", "lttng")  # of which there are none
 OTHER = 30  # a library that only the other process has, where the first one has its interpreter
 
 
-def other() -> SpoolWriter:
+def other(**said: object) -> SpoolWriter:
     """Another process: a library of the first's elsewhere, one of its own, one function shared."""
     spool = SpoolWriter(PID + 1)
-    spool.meta(pid=PID + 1, argv=["python", "/srv/other.py", "12"])
+    spool.meta(pid=PID + 1, argv=["python", "/srv/other.py", "12"], **said)
     spool.module(TORCH, PATHS[TORCH], 0x7F2000000000, build_id=b"\x02" * 20)
     spool.module(OTHER, "/usr/lib/libother.so", 0x7F0000000000, build_id=b"\x03" * 20)
     spool.code(1, "<module>", "/home/me/workload.py", 1, table=b"\xd7\x00\x00\xe7\x00\x00")
@@ -125,6 +127,29 @@ def test_merging_what_was_merged(parts: list[str], tmp_path: Path) -> None:
             dumps.append(list(database.iterdump()))
         database.close()
     assert dumps[0] == dumps[1]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_each_process_says_what_it_said_alone(tmp_path: Path, order: tuple[int, ...]) -> None:
+    """Also after a second merge, and of lists of which others have more, or none."""
+    spools = (
+        example(),
+        other(keep=["step"], notes=["slow"], wall_threads=["Main*"], decorated=["f"]),
+        other(keep=["step", "step2"], notes=[], clock_source="tsc"),
+    )
+    paths = [finished(spool, tmp_path, name) for spool, name in zip(spools, "abc", strict=True)]
+    first, *others = (paths[number] for number in order)
+    two, path = str(tmp_path / "two.pyhybrid"), str(tmp_path / "all.pyhybrid")
+    merge(others, two)
+    merge([first, two], path)
+    with Profile.open(path) as whole:
+        for number, alone in enumerate([first, *others], 1):
+            said = meta_of(whole, [number])
+            with Profile.open(alone) as profile:
+                expected = {key: [] for key in LISTS} | profile.meta
+            assert {key: said.get(key, []) for key in expected} == expected
+        assert {"step", "step2"} == set(whole.meta["keep"])
+        assert len(whole.meta["keep"]) == 2
 
 
 def test_what_a_killed_run_left(parts: list[str], tmp_path: Path) -> None:
