@@ -379,11 +379,10 @@ class Profile:
 
     def timeline(self) -> Iterator[Chunk]:
         """Every sample, in chunks by thread and time."""
-        rows = self.query("SELECT rowid FROM timeline ORDER BY thread, first_ns, rowid")
-        sql = "SELECT thread, first_ns, dt_ns, place, weight, cpu FROM timeline WHERE rowid = ?"
-        for (rowid,) in rows:
+        columns = "thread, first_ns, dt_ns, place, weight, cpu"
+        sql = f"SELECT {columns} FROM timeline ORDER BY thread, first_ns, rowid"
+        for thread, first_ns, *blobs in (row for rows in self._batches(sql) for row in rows):
             with damage_in(self.path):
-                ((thread, first_ns, *blobs),) = self.query(sql, rowid)
                 dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
                 weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
                 known = self.sampled_stacks.issuperset(map(stack_of, set(place)))

@@ -231,6 +231,7 @@ CREATE TABLE timeline (
     process INTEGER NOT NULL REFERENCES process, thread INTEGER NOT NULL REFERENCES thread,
     first_ns INTEGER NOT NULL, n INTEGER NOT NULL,
     dt_ns BLOB NOT NULL, place BLOB NOT NULL, weight BLOB NOT NULL, cpu BLOB NOT NULL);
+CREATE INDEX timeline_by_thread ON timeline (thread, first_ns); -- without it all samples would be sorted for that order
 
 -- The questions that come first.  `sqlite3 out.pyhybrid 'select * from hot_function limit 20'`
 
