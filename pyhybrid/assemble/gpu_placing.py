@@ -2,10 +2,10 @@
 
 A launch has a thread and a time; the event log (--events) tells which call ran there then.  What a
 backward pass launched belongs to the call that made the node: the enclosing operator has the
-sequence number of one of the forward pass; or of which the piece of backward work is logged, and
-what the engine launches between two of them (it sums up what the first one gave) is that of the
-first.  What is not to be placed is below no call (node 0),
-and counted by reason.
+sequence number of one of the forward pass, and one that accumulates gradients is of what ran just
+before it on its thread; or of which the piece of backward work is logged, and what the engine
+launches between two of them (it sums up what the first one gave) is that of the first.  What is not
+to be placed is below no call (node 0), and counted by reason.
 
 Traces' times are those of the day, the profile's those of the monotonic clock: pairs of both, one a
 second, say how they lie to one another.
@@ -226,14 +226,38 @@ class _Operators:
         """Thread and time of the operator whose backward ran there then; None: none did."""
         i = bisect_right(self._begins.get(tid, []), time_ns) - 1
         while i >= 0:
-            each = self._of_thread[tid][i]
-            if each.end_ns >= time_ns and each.is_backward:
-                made = [one for one in self._forward[each.sequence] if one[0] < each.begin_ns]
-                if made:  # the innermost one of this number, the latest
-                    _, middle, of = max(made)
-                    return of, middle
+            if self._of_thread[tid][i].end_ns >= time_ns and (made := self._made(tid, i)):
+                return made
             i = self._outer[tid][i]
         return None
+
+    def _made(self, tid: int, i: int) -> tuple[int, int] | None:
+        """Thread and time of the operator that made the node which the thread's `i`th one ran."""
+        while i >= 0:
+            each = self._of_thread[tid][i]
+            if each.is_backward:
+                before = (one for one in self._forward[each.sequence] if one[0] < each.begin_ns)
+                made = max(before, default=None)  # the innermost one of this number, the latest
+                return made and (made[2], made[1])
+            if not each.accumulates:
+                return None
+            i = self._backward_before(tid, i)
+        return None
+
+    def _backward_before(self, tid: int, i: int) -> int:
+        """The place of the one that carried out backward work last, in the same one; -1: none."""
+        outer = self._outer[tid]
+        around = outer[i]
+        while i > 0:
+            i -= 1
+            while i != around and outer[i] != around:
+                i = outer[i]
+            if i == around:
+                break
+            each = self._of_thread[tid][i]
+            if each.is_backward or each.accumulates:
+                return i
+        return -1
 
 
 def _enclosing(spans: Sequence[Operator | Piece]) -> list[int]:

@@ -37,13 +37,14 @@ class Wait(NamedTuple):
 
 class Operator(NamedTuple):
     """An operator on a CPU.  `sequence`: of the autograd node that it made, or ran; -1: of none.
-    `is_backward`: it ran one."""
+    `is_backward`: it ran one.  `accumulates`: it ran one that sums up a gradient, of no number."""
 
     tid: int
     begin_ns: int
     end_ns: int
     sequence: int
     is_backward: bool
+    accumulates: bool
 
 
 class Piece(NamedTuple):

@@ -20,6 +20,7 @@ WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCHES = ("cuda_runtime", "cuda_driver")
 REPLAY = "GraphLaunch"  # of a launch's name
 WAITS = "Synchronize"  # ends the names of calls that do nothing else
+ACCUMULATES = "torch::autograd::AccumulateGrad"  # ends the names of operators that sum up gradients
 SPAN = "Trace"  # when the profiler ran
 HAS_EVENTS, GZIP = '"traceEvents"', b"\x1f\x8b"
 BASE = re.compile(r'"baseTimeNanoseconds"\s*:\s*(\d+)')
@@ -102,7 +103,8 @@ class _Reader:
             self._add_launch(event, begin_ns, end_ns)
         elif category == "cpu_op":
             sequence, of_thread = args.get("Sequence number", -1), args.get("Fwd thread id")
-            operator = Operator(event["tid"], begin_ns, end_ns, sequence, bool(of_thread))
+            runs = bool(of_thread), event["name"].endswith(ACCUMULATES)
+            operator = Operator(event["tid"], begin_ns, end_ns, sequence, *runs)
             self._trace.operators.append(operator)
         elif category == SPAN:
             self._spans.append((begin_ns, end_ns))

@@ -25,8 +25,10 @@ KERNEL_NS = 2 * US
 GRAPH = "[graph] "
 N_REPLAYED, N_UNPLACED = 2, 2
 # Kernels of each module, forward and backward, by themselves: a product of matrices has two
-# gradients, and `gelu` is called by Net itself.
-OWN = {"Net.fc1": (1, 2), "Net.fc2": (1, 2), "Net": (1, 1)}
+# gradients, each of weight and bias is added to what is there (and so is that of the input, which
+# fc1 used), and `gelu` is called by Net itself.
+ADDED = {"Net.fc1": 3, "Net.fc2": 2}
+OWN = {"Net.fc1": (1, 2 + ADDED["Net.fc1"]), "Net.fc2": (1, 2 + ADDED["Net.fc2"]), "Net": (1, 1)}
 
 
 def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -122,8 +124,13 @@ def test_kernels_are_lines_of_the_tree(folder: Path) -> None:
     product, gradients = (
         [f"{n}", *[f"{n * KERNEL_NS // US}", "us"] * 2] for n in (N_STEPS, 2 * N_STEPS)
     )
-    assert found["Net.fc2"] == {"addmm": product, "mm (backward)": gradients}
-    assert found["Net.fc1"] == found["Net.fc2"]
+    for name, n in ADDED.items():
+        added = [f"{n * N_STEPS}", *[f"{n * N_STEPS * KERNEL_NS // US}", "us"] * 2]
+        assert found[name] == {
+            "addmm": product,
+            "mm (backward)": gradients,
+            "add_ (backward)": added,
+        }
     assert found["Net"] == {"gelu": product, "gelu_backward (backward)": product}
 
 

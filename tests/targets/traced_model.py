@@ -1,4 +1,5 @@
-"""Steps under torch.profiler, whose trace gets kernels made up of the operators of the CPU."""
+"""Steps under torch.profiler, whose trace gets kernels made up of the operators of the CPU: also of
+those that add to gradients that are there."""
 
 import json
 import sys
@@ -23,17 +24,32 @@ torch.set_num_threads(1)
 net = Net()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 x = torch.ones(2, 4, requires_grad=True)
+for leaf in (x, *net.parameters()):
+    leaf.grad = torch.zeros_like(leaf)
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
     for _ in range(N_STEPS):
         net(x).sum().backward()
         optimizer.step()
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=False)
 profiler.export_chrome_trace(sys.argv[1])
 
 with open(sys.argv[1]) as file:
     trace = json.load(file)
 events = trace["traceEvents"]
-operators = [e for e in events if e.get("cat") == "cpu_op" and e["name"] in KERNELS]
+all_operators = [e for e in events if e.get("cat") == "cpu_op"]
+accumulate = [e for e in all_operators if e["name"] == "torch::autograd::AccumulateGrad"]
+
+
+def is_within(e, outer):
+    return outer["tid"] == e["tid"] and outer["ts"] <= e["ts"] < outer["ts"] + outer["dur"]
+
+
+operators = [
+    e
+    for e in all_operators
+    if e["name"] in KERNELS
+    or (e["name"] == "aten::add_" and any(is_within(e, outer) for outer in accumulate))
+]
 
 
 def launch(number, of, name="cudaLaunchKernel", ts=None):
