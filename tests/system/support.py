@@ -69,8 +69,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
-def record(folder: Path, *arguments: object, **variables: str) -> str:
-    """Runs the profiler there and returns what it said; its perf map is this user's."""
+def record(folder: Path, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs the profiler there; its perf map is this user's."""
     command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
     environment = {**os.environ, **variables}
     for _ in range(10):  # a process of this number may have left a map that is another user's
@@ -79,7 +79,8 @@ def record(folder: Path, *arguments: object, **variables: str) -> str:
         )
         assert done.returncode == 0, done.stderr
         if "belongs to another user" not in done.stderr:
-            return done.stderr
+            check_calls_shown(folder, done.stderr)
+            return done
     pytest.fail(done.stderr)
 
 
@@ -124,6 +125,12 @@ def eval_frames(names: list[str]) -> list[str]:
     """Of eval loops that run; a stub that jumps to one comes before that."""
     loops = [name for name in names if name.startswith("_PyEval_EvalFrameDefault")]
     return [name for name in loops if not name.endswith(PLT)]
+
+
+def long_enough(root: float, user: float) -> float:
+    """CPU seconds for which a program is to run, so that enough samples come: timers, all that the
+    ordinary user has, tick 250 times a second, however often they are asked to."""
+    return root if os.geteuid() == 0 else user
 
 
 # For a program: how often the collector has slept and looked.

@@ -484,7 +484,10 @@ def test_in_a_subinterpreter_it_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("engine", ["auto", "timer"])
+@pytest.mark.parametrize(
+    "engine",
+    ["auto", pytest.param("timer", marks=pytest.mark.once)],  # `auto`, for the ordinary user
+)
 def test_a_program_that_takes_the_signal_keeps_it(tmp_path: Path, engine: str) -> None:
     """No clock is opened again for it: not for new threads, not by pause and resume."""
     run(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from math import sqrt
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, Run, check_invariants, python_frames, share_with_line
+from support import (
+    TARGETS,
+    Run,
+    check_invariants,
+    long_enough,
+    python_frames,
+    share_with_line,
+)
 
 pytestmark = pytest.mark.version
 
 PROGRAM = TARGETS / "callers.py"
-SECONDS = 1.5 if os.geteuid() == 0 else 8  # timers, which the ordinary user has, tick at 250 Hz
 LINES = [line.strip() for line in PROGRAM.read_text().splitlines()]
 MODES = {
     "sample": ("--mode", "sample"),
@@ -33,8 +38,8 @@ FEW = [
 
 @pytest.mark.parametrize("mode", FEW)
 def test_callers_are_on_the_line_of_their_call(pyhybrid: Callable[..., Run], mode: str) -> None:
-    options = (*MODES[mode], "--hz", 1999, "--format", "folded")
-    profile = pyhybrid(*options, PROGRAM, SECONDS).profile()
+    options = (*MODES[mode], "--hz", 3999, "--format", "folded")
+    profile = pyhybrid(*options, PROGRAM, long_enough(0.75, 8)).profile()
     check_invariants(profile)
     if mode != "sample":
         check_exact(profile)

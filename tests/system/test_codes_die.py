@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 
 import pytest
-from support import Run, check_invariants, paths
+from support import Run, check_invariants, long_enough, paths
 
 pytestmark = pytest.mark.version
 
 PROGRAM = """
-import threading, time
+import sys, threading, time
 
 def generations(seconds, first):
     i, end = first, time.thread_time() + seconds
@@ -32,15 +32,17 @@ def f_{i}():
         space[f"f_{i}"]()
         i += 2
 
-t = threading.Thread(target=generations, args=(2, 1))
+seconds = float(sys.argv[1])
+t = threading.Thread(target=generations, args=(seconds, 1))
 t.start()
-generations(2, 0)
+generations(seconds, 0)
 t.join()
 """
 
 
 def test_no_sample_has_the_name_of_another_generation(pyhybrid: Callable[..., Run]) -> None:
-    profile = pyhybrid("--hz", 2000, "--format", "folded", "-c", PROGRAM).profile()
+    options = ("--hz", 10_000, "--format", "folded")
+    profile = pyhybrid(*options, "-c", PROGRAM, long_enough(0.5, 2)).profile()
     check_invariants(profile)
     seen, deep = set(), 0
     for samples, _, names in paths(profile):

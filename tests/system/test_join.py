@@ -19,6 +19,7 @@ from support import (
     covered_ns,
     eval_frames,
     is_stripped,
+    long_enough,
     paths,
 )
 
@@ -27,7 +28,7 @@ from pyhybrid.profile_file.profile import Profile
 pytestmark = pytest.mark.version
 
 OF_NESTED = {*NESTED, "<module>", "Thread._bootstrap"}
-FORCED = ("--hz", "5000", "--format", "folded")
+FORCED = ("--hz", "10000", "--format", "folded")
 
 
 def only(names: list[str], kept: set[str]) -> list[str]:
@@ -65,9 +66,9 @@ def test_nested_c_and_python(
         pytest.skip("libunwind does not get past the code of CPython's JIT")
     if JIT and unwinder == "table":
         pytest.skip("its code is bridged, as that of libraries is which are not known yet")
-    hz = ("--hz", "1000" if unwinder == "libunwind" else "5000")
-    options = (*FORCED, *hz, "--mode", mode, "--unwinder", unwinder)
-    run = pyhybrid(*options, TARGETS / "nested.py", 9, env={"PYTHONPATH": str(chain)})
+    hz, seconds = (1000, 9) if unwinder == "libunwind" else (10_000, long_enough(4.5, 9))
+    options = (*FORCED, "--hz", hz, "--mode", mode, "--unwinder", unwinder)
+    run = pyhybrid(*options, TARGETS / "nested.py", seconds, env={"PYTHONPATH": str(chain)})
     profile = run.profile()
     check(profile)
     (recorded,) = total(profile, "recorded")
@@ -133,7 +134,7 @@ def check_call(caller: str, between: list[str], callee: str, names: list[str]) -
 
 @both_modes
 def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
-    profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "calls.py", 3).profile()
+    profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "calls.py", 1.5).profile()
     check(profile)
     (recorded,) = total(profile, "recorded")
     checked = 0
@@ -159,7 +160,8 @@ def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
 @both_modes
 def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], mode: str) -> None:
     """As the eval loop resumes one, or takes a value from it, there is such an instant."""
-    profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "generators.py", 3).profile()
+    program = (TARGETS / "generators.py", long_enough(1.5, 3))
+    profile = pyhybrid(*FORCED, "--mode", mode, *program).profile()
     check(profile)
     path = ["produces", "consumes", "outer", "middle", "inner"]
     checked = unknown = 0
@@ -178,7 +180,7 @@ def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], m
 @pytest.mark.parametrize("mode", [pytest.param("sample", marks=pytest.mark.slow), "hybrid"])
 def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> None:
     options = ("--mode", mode, "--format", "folded")
-    run = pyhybrid(*options, TARGETS / "nested.py", 0.1, 64, env={"PYTHONPATH": str(chain)})
+    run = pyhybrid(*options, TARGETS / "nested.py", 0.05, 64, env={"PYTHONPATH": str(chain)})
     profile = run.profile()
     check(profile)
     walkers = {t.id for t in profile.threads.values() if t.tid != profile.process.pid}

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import NESTED, TARGETS, Run, check_invariants, check_losses, covered_ns, paths
+from support import (
+    NESTED,
+    TARGETS,
+    Run,
+    check_invariants,
+    check_losses,
+    covered_ns,
+    long_enough,
+    paths,
+)
 
 pytestmark = pytest.mark.engine
 
@@ -45,6 +54,7 @@ def test_ring_full(pyhybrid: Callable[..., Run], chain: Path) -> None:
     assert "ring full" in run.result.stderr
 
 
+@pytest.mark.once
 def test_rings_have_room_for_the_rate(tmp_path: Path) -> None:
     """The stacks of a tenth of a second, twice over."""
     program = """
@@ -65,8 +75,8 @@ print(bytes_of(10_000) - bytes_of(999))
 
 
 def test_depth_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
-    seconds = 1.5 if os.geteuid() == 0 else 4  # the ordinary user's timers tick more slowly
-    run = nested(pyhybrid, chain, "--mode", "sample", "--max-depth", 4, seconds=seconds)
+    options = ("--mode", "sample", "--max-depth", 4)
+    run = nested(pyhybrid, chain, *options, seconds=long_enough(1.5, 4))
     covered(run)
     cut = whole = 0
     for samples, kinds, names in paths(run.profile()):
@@ -99,6 +109,7 @@ down(40_000)
     assert deep > max(lost, 50)  # a machine that stalls may lose some
 
 
+@pytest.mark.once
 def test_tree_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
     run = nested(pyhybrid, chain, "--max-nodes", 40)
     covered(run)
@@ -122,7 +133,11 @@ def test_threads_that_begin_and_end(pyhybrid: Callable[..., Run]) -> None:
     covered(run)
 
 
-ENGINES = ["auto", pytest.param("perf_event", marks=pytest.mark.needs("root")), "timer"]
+ENGINES = [
+    "auto",
+    pytest.param("perf_event", marks=pytest.mark.needs("root")),
+    pytest.param("timer", marks=pytest.mark.once),  # `auto`, for the ordinary user
+]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -144,6 +159,7 @@ def test_a_thread_that_blocks_the_signal_is_missed_and_accounted_for(
     assert "without a signal" in run.result.stderr
 
 
+@pytest.mark.once
 def test_short_threads_have_their_share_of_a_timers_samples(pyhybrid: Callable[..., Run]) -> None:
     """The first sample comes after any part of a period, not always a whole one."""
     code = (

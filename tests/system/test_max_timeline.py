@@ -23,7 +23,7 @@ from pyhybrid.spool import reader
 pytestmark = pytest.mark.needs("root")
 
 BOUND = 128 << 10  # about 15,000 samples
-OPTIONS = ("--max-timeline", "128K", "--hz", "5000", "--mode", "sample", "--format", "folded")
+OPTIONS = ("--max-timeline", "128K", "--hz", "10000", "--mode", "sample", "--format", "folded")
 BURN = """
 import sys, threading, time
 def burn(seconds):
@@ -38,7 +38,7 @@ other.join()
 
 
 def test_older_samples_are_sums(pyhybrid: Callable[..., Run]) -> None:
-    run = pyhybrid(*OPTIONS, "-c", BURN, 4)
+    run = pyhybrid(*OPTIONS, "-c", BURN, 2)
     profile = run.profile()
     check_invariants(profile)
     recorded = sum(thread.recorded for thread in profile.threads.values())
@@ -56,7 +56,7 @@ def test_older_samples_are_sums(pyhybrid: Callable[..., Run]) -> None:
 
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     """A process that stops leaves the file that one which is killed would leave."""
-    options = ("-P", "-m", "pyhybrid", *OPTIONS, "-o", "x", "-c", BURN, "4")
+    options = ("-P", "-m", "pyhybrid", *OPTIONS, "-o", "x", "-c", BURN, "2")
     part, random = tmp_path / "x.pyhybrid.part", Random(1)
     copies: list[Path] = []
     with subprocess.Popen([sys.executable, *options], cwd=tmp_path) as process:

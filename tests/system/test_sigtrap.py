@@ -118,17 +118,17 @@ def test_threads_that_sleep_when_it_stops(tmp_path: Path) -> None:
         for lock in locks:
             lock.acquire()
             threading.Thread(target=sleeper, args=(lock,), daemon=True).start()
-        for number in range(10):
+        for number in range(int(sys.argv[1])):
             p = Profiler(hz=20000, mode="sample", engine="sigtrap", formats=(), output=f"p{number}")
             with p:
                 for _ in range(20): wake()
             wake()
         assert p.profile.meta["engine"] == "sigtrap"
         print("alive", flush=True)
-        if sys.argv[1:]:
+        if sys.argv[2:]:
             os.kill(os.getpid(), signal.SIGTRAP)
     """)
-    for arguments, status in ([], 0), (["trap"], -signal.SIGTRAP):
+    for arguments, status in (["10"], 0), (["1", "trap"], -signal.SIGTRAP):
         command = [sys.executable, "-P", "-c", code, *arguments]
         done = subprocess.run(
             command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S

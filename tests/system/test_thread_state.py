@@ -349,6 +349,7 @@ def test_by_cpu_time(pyhybrid: Callable[..., Run]) -> None:
     assert not any(row.waits for row in run.profile().sampled)
 
 
+@pytest.mark.once
 def test_views_and_exports_by_state(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-c", CPU, "--format", "folded")
     view = pyhybrid("report", "--gil", "neither", "--thread", "comp*", cwd=run.folder)
@@ -384,6 +385,7 @@ def test_the_cpu_of_each_sample(pyhybrid: Callable[..., Run]) -> None:
     assert f"[{cpu:03}]" in printed.stdout
 
 
+@pytest.mark.once
 def test_calls_of_c_functions_in_a_view_without_them(pyhybrid: Callable[..., Run]) -> None:
     program = "def f(n): return sorted(range(n))\nfor _ in range(200): f(20_000)"
     profile = pyhybrid("--c-calls", "--format", "folded", "-c", program).profile()
