@@ -55,6 +55,7 @@ chmod 755 "$scratch"
 export TMPDIR="$scratch"
 
 ray=$([ "$what" = most ] || echo ray)
+[ "$what" = most ] || export PYHYBRID_FUZZ_S="${PYHYBRID_FUZZ_S:-8}"
 workers=${WORKERS:-$((($(nproc) * 3 + 1) / 2))}
 failed=
 ran=
@@ -166,7 +167,7 @@ while read -r tag interpreter <&3; do
     esac
     case ${SAN:-} in *thread*) continue ;; esac
     if [ "$what" != slice ]; then
-        run "$tag: tests/unit" run_pytest unit -n "$workers"
+        run "$tag: tests/unit" run_pytest unit -n "$(nproc)"
         [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz -n "$(nproc)"
     fi
     export PYHYBRID_TEST_AS=root

@@ -1,6 +1,6 @@
 """The readers of ELF files under libFuzzer: no crash, no leak, no hang, and memory in proportion.
 
-Each target runs for PYHYBRID_FUZZ_S seconds (8: a minute for all) from the same seed on; `make
+Each target runs for PYHYBRID_FUZZ_S seconds (4; 8 in `make test-all`) from the same seed on; `make
 fuzz` lets it run for a minute, each time from another one.  An input that fails is printed; once
 mended it goes to corpus/TARGET, which always runs first.
 """
@@ -15,13 +15,14 @@ from pathlib import Path
 
 import elf_seeds
 import pytest
+from support import made_once
 
 pytestmark = pytest.mark.needs("clang", "plain_build")
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src" / "symbolize"
 FOLDERS = (SOURCE, *(each for each in sorted(SOURCE.iterdir()) if each.is_dir()))
-SECONDS = int(os.environ.get("PYHYBRID_FUZZ_S", "8"))
+SECONDS = int(os.environ.get("PYHYBRID_FUZZ_S", "4"))
 SEED = os.environ.get("PYHYBRID_FUZZ_SEED", "1")
 LIBRARIES = ("libelf", "libdw", "liblzma", "zlib")
 FLAGS = ("-g", "-O1", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
@@ -39,19 +40,18 @@ TARGETS = {  # sources beside fuzz_TARGET.c, and options
 @pytest.fixture(scope="session")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What all targets have: the readers and input.c, compiled."""
-    folder = tmp_path_factory.mktemp("objects")
     readers = [each for each in SOURCE.rglob("*.c") if each.name != "module.c"]
     sources = [*readers, HERE / "input.c"]
-    clang(SANITIZERS, "-c", *sources, cwd=folder)
-    return folder
+    return made_once(
+        tmp_path_factory, "objects", lambda to: clang(SANITIZERS, "-c", *sources, cwd=to)
+    )
 
 
 @pytest.fixture(scope="session")
 def seeds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folders of whole inputs, by target."""
-    elf, names = (tmp_path_factory.mktemp(name) for name in ("elf", "names"))
-    elf_seeds.build(elf)
-    elf_seeds.names(names)
+    elf = made_once(tmp_path_factory, "elf", elf_seeds.build)
+    names = made_once(tmp_path_factory, "names", elf_seeds.names)
     return {"symbols": elf, "lines": elf, "demangle": names}
 
 

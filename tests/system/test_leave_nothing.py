@@ -137,8 +137,9 @@ ENGINES = [
 ]
 
 
+@pytest.mark.parametrize("n_stops", [20, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", ENGINES)
-def test_stops_while_children_are_made(tmp_path: Path, options: str) -> None:
+def test_stops_while_children_are_made(tmp_path: Path, options: str, n_stops: int) -> None:
     """A child has our descriptors until its exec; no event may outlive the stop by that."""
     done = run(
         f"""
@@ -149,7 +150,7 @@ def spawn():
         subprocess.run(["/bin/true"], check=True)
 thread = threading.Thread(target=spawn)
 thread.start()
-for _ in range(100):
+for _ in range({n_stops}):
     once(path, period_ns=100000, {options})
 spawning = False
 thread.join()

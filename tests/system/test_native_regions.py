@@ -75,12 +75,17 @@ def places(profile: Profile) -> dict[str, dict[Place, int]]:
     return found
 
 
-@pytest.mark.version
-@pytest.mark.parametrize("options", [(), ("--c-calls",), ("--events",)])
+VERSION = pytest.mark.version
+
+
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), marks=VERSION), pytest.param(("--c-calls",), marks=VERSION), ("--events",)],
+)
 def test_where_they_stand_and_how_often(
     pyhybrid: Callable[..., Run], native: dict[str, str], options: tuple[str, ...]
 ) -> None:
-    run = pyhybrid("--mode", "trace", *options, PROGRAM, env=native)
+    run = pyhybrid("--mode", "trace", "--format", "folded", *options, PROGRAM, env=native)
     profile = run.profile()
     check_invariants(profile)
     check_exact(profile)

@@ -713,9 +713,10 @@ print('the last one', os.getcwd())
 
 
 @pytest.mark.engine
-def test_executes_another_program(script: Same, tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_times", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_executes_another_program(script: Same, n_times: int) -> None:
     """A pending SIGPROF would kill the next program: its handler is gone."""
-    for _ in range(20):
+    for _ in range(n_times):
         assert script(EXEC_LOOP, "2", hz=20000).returncode == 0
 
 
@@ -734,8 +735,9 @@ def test_exec_that_fails(script: Same) -> None:
 
 
 @pytest.mark.engine
-def test_executes_from_a_thread(script: Same) -> None:
-    for _ in range(5):
+@pytest.mark.parametrize("n_times", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_executes_from_a_thread(script: Same, n_times: int) -> None:
+    for _ in range(n_times):
         script(
             """
             import os, sys, threading

@@ -1,7 +1,7 @@
 """A signal 10,000 times a second, in the midst of what takes locks or changes what a walk reads.
 
 Each runs for PYHYBRID_STRESS_S seconds (15) in all its variants together; `make stress` lets them
-run for minutes, and `make test` runs a few of them.
+run for minutes, and `make test` runs a few of them for a moment.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ HZ = 10_000
 # Of CPU time, at least: timers give 250, and of threads that live for 0.1 ms few are known in time.
 SAMPLES_OF_A_SECOND = 30
 HALF = SECONDS / 2  # of two variants
+BRIEF = min(HALF, 2)
 VARIANTS = [("--mode", "sample", "--engine", "perf_event"), ("--mode", "hybrid")]
 IDS = ["sample-sigprof", "hybrid"]
 SLOW = pytest.mark.slow
+IN_FULL = pytest.param(HALF, marks=SLOW)
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +103,7 @@ PLAIN = pytest.mark.needs("plain_build")
     ("library", "call"),
     [
         pytest.param("stress.so", "malloc_storm", marks=SLOW),
-        ("stress.so", "dlopen_storm"),
+        pytest.param("stress.so", "dlopen_storm", marks=SLOW),
         pytest.param("stress.so", "phdr_storm", marks=SLOW),
         pytest.param("stress.so", "thread_storm", marks=SLOW),
         pytest.param("stress.so", "signal_storm", marks=[SLOW, PLAIN]),
@@ -117,6 +119,13 @@ def test_in_c(
 ) -> None:
     environment = {"MALLOC_ARENA_MAX": "1"} if call == "phdr_storm" else {}
     storm(in_c(libraries, library, call), *options, env=environment)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=IDS)
+def test_libraries_come_and_go(
+    storm: Callable[..., Profile], libraries: Path, options: tuple[str, ...]
+) -> None:
+    storm(in_c(libraries, "stress.so", "dlopen_storm"), *options, seconds=BRIEF)
 
 
 @SLOW
@@ -243,13 +252,14 @@ def test_all_of_the_language(storm: Callable[..., Profile], options: tuple[str, 
     )
 
 
+@pytest.mark.parametrize("seconds", [BRIEF, IN_FULL])
 @pytest.mark.parametrize("mode", [pytest.param("sample", marks=SLOW), "hybrid"])
-def test_start_and_stop(tmp_path: Path, mode: str) -> None:
+def test_start_and_stop(tmp_path: Path, mode: str, seconds: float) -> None:
     """Profilers come and go in one process, whose threads go on."""
     program = f"""
     import subprocess, sys, threading, time
     import pyhybrid
-    end = time.monotonic() + {HALF}
+    end = time.monotonic() + {seconds}
     def works():
         while time.monotonic() < end:
             sorted(range(300), key=lambda n: -n)
@@ -274,13 +284,14 @@ def test_start_and_stop(tmp_path: Path, mode: str) -> None:
     """
     command = [sys.executable, "-P", "-c", textwrap.dedent(program)]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=3 * HALF + PATIENCE_S
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=3 * seconds + PATIENCE_S
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
+@pytest.mark.parametrize("seconds", [BRIEF, IN_FULL])
 @pytest.mark.parametrize("mode", [pytest.param("sample", marks=SLOW), "hybrid"])
-def test_interpreters_begin_and_end(tmp_path: Path, mode: str) -> None:
+def test_interpreters_begin_and_end(tmp_path: Path, mode: str, seconds: float) -> None:
     """Signals from before the program's first line to the interpreter's end, threads and all."""
     program = (
         "import threading, time, json, decimal\n"
@@ -292,7 +303,7 @@ def test_interpreters_begin_and_end(tmp_path: Path, mode: str) -> None:
     )
     options = ["--hz", str(HZ), "--mode", mode, "--format", "folded", "-q", "-c", program]
     command = [sys.executable, "-P", "-m", "pyhybrid", *options]
-    end = time.monotonic() + HALF
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         done = subprocess.run(
             command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import LINUX, PATIENCE_S, TARGETS, Run, check_invariants, signalled_ns
+from support import LINUX, PATIENCE_S, TARGETS, Run, check_invariants, made_once, signalled_ns
 
 pytestmark = [
     pytest.mark.needs("root"),
@@ -19,7 +19,7 @@ pytestmark = [
 LEFT = "pyhybrid: the program handles SIGTRAP: sampled by perf_event from there on"
 
 
-def build(folder: Path, name: str, *options: str) -> Path:
+def build(folder: Path, name: str, *options: str) -> None:
     libraries = subprocess.run(
         ["pkg-config", "--libs", "absl_failure_signal_handler"], capture_output=True, text=True
     )
@@ -28,18 +28,19 @@ def build(folder: Path, name: str, *options: str) -> Path:
     subprocess.run(
         [*command, TARGETS / "takes_trap.cpp", *libraries.stdout.split(), "-ldl"], check=True
     )
-    return folder / name
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("traps"), "libtakes.so")
+    name = "libtakes.so"
+    return made_once(tmp_path_factory, "takes", lambda folder: build(folder, name)) / name
 
 
 @pytest.fixture(scope="module")
-def at_load(library: Path) -> Path:
+def at_load(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One that takes it when it is opened, before its opener goes on."""
-    return build(library.parent, "libatload.so", "-DAT_LOAD")
+    name, how = "libatload.so", "-DAT_LOAD"
+    return made_once(tmp_path_factory, "at_load", lambda folder: build(folder, name, how)) / name
 
 
 # Threads that work and threads that wait, so that signals are on their way to all of them.
@@ -70,8 +71,18 @@ DEEDS = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-@pytest.mark.parametrize("options", [(), ("--engine", "sigtrap", "--hz", "10000")])
+FAST = ("--engine", "sigtrap", "--hz", "10000")
+
+
+@pytest.mark.parametrize(
+    ("deed", "options"),
+    [
+        *((deed, ()) for deed in DEEDS),
+        ("in another thread", FAST),
+        pytest.param("in its main thread", FAST, marks=pytest.mark.slow),
+        pytest.param("when C code opens it", FAST, marks=pytest.mark.slow),
+    ],
+)
 def test_abseils_handler(
     pyhybrid: Callable[..., Run],
     library: Path,
