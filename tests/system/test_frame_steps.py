@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, TARGETS
+from support import PATIENCE_S, TARGETS, made_once
 
 pytestmark = [pytest.mark.version, pytest.mark.once, pytest.mark.needs("plain_build")]
 
@@ -20,14 +20,15 @@ NATIVE = {"2", "3"}
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("steps") / "steps.so"
-    subprocess.run([sys.executable, STEPS, "build", path], check=True)
-    return path
+    def make(folder: Path) -> None:
+        subprocess.run([sys.executable, STEPS, "build", folder / "steps.so"], check=True)
+
+    return made_once(tmp_path_factory, "frame_steps", make) / "steps.so"
 
 
 @pytest.mark.parametrize("monitored", [(), ("monitored",)], ids=["plain", "monitored"])
-def test_every_instruction(library: Path, monitored: tuple[str, ...]) -> None:
-    result = library.with_suffix(".json")
+def test_every_instruction(tmp_path: Path, library: Path, monitored: tuple[str, ...]) -> None:
+    result = tmp_path / "result.json"
     command = [sys.executable, STEPS, "run", library, result, *monitored]
     subprocess.run(list(map(str, command)), check=True, timeout=PATIENCE_S)
     found = json.loads(result.read_text())
@@ -72,21 +73,28 @@ print(sum(garbage.garbage_names(code, seed, 20000) for seed in range(20)))
 )
 
 
+@pytest.fixture(scope="module")
+def garbage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def make(folder: Path) -> None:
+        command = [sys.executable, STEPS, "build", folder / "garbage.so"]
+        subprocess.run([*command, TARGETS / "frame_garbage.c"], check=True)
+
+    return made_once(tmp_path_factory, "frame_garbage", make) / "garbage.so"
+
+
 def run_on_garbage(program: str, library: Path) -> int:
     """What it counts."""
-    source = TARGETS / "frame_garbage.c"
-    subprocess.run([sys.executable, STEPS, "build", library, source], check=True)
     command = [sys.executable, "-c", program, library]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 
 
-def test_links_that_lead_anywhere(tmp_path: Path) -> None:
+def test_links_that_lead_anywhere(garbage: Path) -> None:
     """Small negative numbers, too: frame_steps.displays."""
-    assert 0 < run_on_garbage(WALKS, tmp_path / "garbage.so") < 800_000
+    assert 0 < run_on_garbage(WALKS, garbage) < 800_000
 
 
-def test_names_that_are_something_else(tmp_path: Path) -> None:
+def test_names_that_are_something_else(garbage: Path) -> None:
     """The strings of a code object that is gone: another object may look like one of no kind."""
-    assert 0 < run_on_garbage(NAMES, tmp_path / "garbage.so") < 400_000
+    assert 0 < run_on_garbage(NAMES, garbage) < 400_000

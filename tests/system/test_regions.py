@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, Run, check_invariants, paths
+from support import TARGETS, Run, check_invariants, made_once, paths, record
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -33,10 +34,18 @@ ENTERED = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["sample", "trace", "hybrid"])
-def run(pyhybrid: Callable[..., Run], request: pytest.FixtureRequest) -> Run:
-    options = ("--mode", request.param, "--format", "folded")
-    return pyhybrid(*options, TARGETS / "regions.py")
+PRINTED = "printed.json"
+
+
+@pytest.fixture(params=["sample", pytest.param("trace", marks=pytest.mark.once), "hybrid"])
+def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Run]:
+    def make(folder: Path) -> None:
+        options = ("--mode", request.param, "--format", "folded")
+        (folder / PRINTED).write_text(record(folder, *options, TARGETS / "regions.py").stdout)
+
+    recorded = Run.recorded(made_once(tmp_path_factory, f"regions_{request.param}", make))
+    yield recorded
+    recorded.close()
 
 
 def above(profile: Profile, node: int) -> tuple[Names, str]:
@@ -86,7 +95,7 @@ def test_how_often_they_were_entered(run: Run) -> None:
     assert resumed["tasks"] == 1
     assert resumed["in generator"] == 3 + 5  # next: twice more and the end; close: five times
     # Suspended, they are charged nothing: task 0 would be 0.2 s more, tasks 0.3.
-    worked = json.loads(run.result.stdout)
+    worked = json.loads(run.path(PRINTED).read_text())
     for name, cpu_s in (("task 0", 0.09), ("tasks", 0.06)):
         assert worked[name] >= cpu_s
         assert worked[name] <= total[name] / 1e9 < worked[name] + 0.05
