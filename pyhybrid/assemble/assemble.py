@@ -125,7 +125,7 @@ def assemble(
     spool.meta["unsampled_calls"] = unsampled_calls(forest, tree)
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
-    long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact)
+    long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact, frames.table())
     writer.write(database, spool, frames, long, threads, lines)
     call_writer.write_backward(database, backward_rows(spool, nodes))
     call_writer.write_calls(database, kept)

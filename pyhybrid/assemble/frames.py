@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from pyhybrid.assemble.forest import Forest
+from pyhybrid.assemble.insertion import clean
 from pyhybrid.assemble.line_table import LineTable
 from pyhybrid.profile_file.tables import BACKWARD, OBJECT, Frame
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
@@ -104,6 +105,15 @@ class Frames:
             names = spool.c_functions.get(self.address[word], set())
             self.c_names.setdefault(self.frame[word], set()).update(names)
         self._name_c_functions()
+
+    def table(self) -> dict[int, Frame]:
+        """The table `frame`, by id, as the file has it."""
+        return {
+            row.id: dataclasses.replace(row, name=clean(row.name), file=clean(row.file))
+            if not row.name.isascii() or (row.file and not row.file.isascii())
+            else row
+            for row in self.rows
+        }
 
     def _name_by_python(self) -> None:
         """The names that the interpreter's method tables gave at the program's end, beside those of

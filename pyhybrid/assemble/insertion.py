@@ -10,7 +10,7 @@ from pyhybrid._profile import open_database, write_columns
 PROCESS = 1  # one spool is one process
 
 
-def clean(text: str | None) -> str | None:
+def clean[Text: (str, str | None)](text: Text) -> Text:
     """Text as SQLite can hold it: lone surrogates (odd file names) become backslash escapes."""
     if text is None or text.isascii():
         return text

@@ -8,7 +8,9 @@ import json
 import sqlite3
 from array import array
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
 from pyhybrid.assemble.frames import Frames
@@ -16,7 +18,7 @@ from pyhybrid.assemble.insertion import PROCESS, clean, insert, insert_columns
 from pyhybrid.assemble.sample_counts import ThreadSamples
 from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.long_tables import LongTables
-from pyhybrid.profile_file.tables import Line, gil_name, stack_of, waits
+from pyhybrid.profile_file.tables import Frame, Line, gil_name, stack_of, waits
 from pyhybrid.pseudo import loss_name
 from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
 
@@ -117,18 +119,9 @@ def _write_modules(database: sqlite3.Connection, spool: Spool) -> None:
         insert(database, "segment", ((module.id, *each) for each in module.segments))
 
 
-def _write_tree(database: sqlite3.Connection, frames: Frames, long: LongTables) -> None:
-    insert(
-        database,
-        "frame",
-        (
-            (
-                *(f.id, f.kind, clean(f.name), clean(f.file), f.line),
-                *(f.module, f.address, f.size, f.symbol, f.source, f.python_name),
-            )
-            for f in frames.rows
-        ),
-    )
+def _write_tree(database: sqlite3.Connection, long: LongTables) -> None:
+    in_file = attrgetter(*(each.name for each in fields(Frame) if each.name != "inlined"))
+    insert(database, "frame", map(in_file, long.frames.values()))
     stacks = long.stacks
     columns = (stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line)
     rows = zip(count(), *columns, strict=False)
@@ -163,7 +156,7 @@ def write(
     insert(database, "meta", meta)
     insert(database, "process", [_process_row(spool)])
     _write_modules(database, spool)
-    _write_tree(database, frames, long)
+    _write_tree(database, long)
     _write_threads(database, spool, threads)
     insert(database, "line", ((PROCESS, *row) for row in lines))
     insert(database, "code", _code_rows(spool, frames))

@@ -11,6 +11,7 @@ from contextlib import closing
 
 from pyhybrid.assemble.assemble import assemble
 from pyhybrid.capture.finisher import EXPORT_FAILED
+from pyhybrid.cli.beside import Beside
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
@@ -18,7 +19,7 @@ from pyhybrid.exporters.destination import export_to
 from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
-from pyhybrid.report.summary import summarize
+from pyhybrid.report.summary import Summary, summarize
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
 from pyhybrid.views.inlined import with_inlined
@@ -55,6 +56,10 @@ def make(
     return path, long
 
 
+# Of some exports: the files, notes, and what is to be said of those that failed, with exit codes.
+_Made = tuple[list[str], list[str], list[tuple[str, int]]]
+
+
 def export(
     path: str, prefix: str, formats: list[str], summary: bool, long: LongTables | None = None
 ) -> int:
@@ -62,35 +67,53 @@ def export(
 
     `long` are tables of it, if they are known.
     An export that fails is a line on stderr; the others are still made.  Those that need no debug
-    information come first, for reading it may take a while.  Returns the exit code.
+    information are made beside all else, and the summary beside the others.  Returns the exit code.
     """
-    written, code = [path], 0
+    as_recorded = [name for name in formats if name in AS_RECORDED]
+    others = [name for name in formats if name not in AS_RECORDED]
+    shown: Summary | None = None
+
+    def first() -> _Made:
+        with Profile.open(path, long=long) as profile:
+            return _export(profile, prefix, as_recorded)
+
+    def second() -> _Made:
+        with in_source.opened_anew() as profile:
+            return _export(profile, prefix, others)
+
+    with Beside(first, bool(as_recorded)) as recorded, Profile.open(path, long=long) as profile:
+        in_source, source_notes = profile, list[str]()
+        if others or summary:
+            in_source, source_notes = with_inlined(profile, limit_bytes=LARGE_DEBUG_INFO_BYTES)
+        with Beside(second, bool(others and summary)) as rest:
+            if summary:
+                shown = summarize(in_source, [path], [], imports=False)
+            paths, notes, failures = recorded.value()
+            more_paths, more_notes, more_failures = rest.value()
+    failures += more_failures
+    for message, _ in failures:
+        say(message)
+    if shown:
+        shown.written += paths + more_paths
+        shown.notes += notes + source_notes + more_notes
+        print_summary(shown, sys.stderr)
+    return failures[-1][1] if failures else 0
+
+
+def _export(profile: Profile, prefix: str, formats: list[str]) -> _Made:
+    paths: list[str] = []
     notes: list[str] = []
-    with Profile.open(path, long=long) as profile:
-        in_source: Profile | None = None
-        for name in sorted(formats, key=lambda name: name not in AS_RECORDED):
-            if name not in AS_RECORDED and in_source is None:
-                in_source = _in_source(profile, notes)
-            exporter = EXPORTERS[name]()
-            try:
-                target = exporter.default_path(profile, prefix)
-                output = export_to(exporter, in_source or profile, target, DEFAULT_LIMIT_BYTES)
-                notes += output.notes
-                written += [output.path] if output.path else []
-            except PyhybridError as error:
-                say(str(error))
-                code = error.exit_code
-        if summary:
-            in_source = in_source or _in_source(profile, notes)
-            print_summary(summarize(in_source, written, notes, imports=False), sys.stderr)
-    return code
-
-
-def _in_source(profile: Profile, notes: list[str]) -> Profile:
-    """The profile with inlined functions; what is to be said of them is added to `notes`."""
-    in_source, more = with_inlined(profile, limit_bytes=LARGE_DEBUG_INFO_BYTES)
-    notes += more
-    return in_source
+    failures: list[tuple[str, int]] = []
+    for name in formats:
+        exporter = EXPORTERS[name]()
+        try:
+            target = exporter.default_path(profile, prefix)
+            output = export_to(exporter, profile, target, DEFAULT_LIMIT_BYTES)
+            notes += output.notes
+            paths += [output.path] if output.path else []
+        except PyhybridError as error:
+            failures.append((str(error), error.exit_code))
+    return paths, notes, failures
 
 
 def main(argv: list[str] | None = None) -> int:

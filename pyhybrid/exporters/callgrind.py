@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from pyhybrid import __version__
 from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters.separators import ASCII
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.compensate import COMPENSATED
 from pyhybrid.views.function_calls import ROOT, FunctionCalls, Tally, traced_calls
@@ -27,7 +28,7 @@ from pyhybrid.views.labels import short_time
 
 THREADS = "[threads]"
 NO_FILE = "???"  # as callgrind writes it
-_LINE_ENDS = str.maketrans({"\n": " ", "\r": " "})
+_LINE_ENDS = ASCII | str.maketrans({"\n": " ", "\r": " "})
 
 
 class Callgrind(Exporter):

@@ -32,15 +32,15 @@ class Database(sqlite3.Connection):
         inside.abandon(self)
 
 
-def open_file(path: str) -> Database:
-    """The tables of a profile file: see `Profile.open`."""
+def open_file(path: str, is_new: bool = False) -> Database:
+    """The tables of a profile file: see `Profile.open`.  One that `is_new` is not checked whole."""
     if begin_of(path) != SQLITE_MAGIC:
         raise PyhybridError(f"{path}: not a pyhybrid profile")
     name = f"file:{_quoted(path)}?mode=ro&immutable=1"
 
     def check(database: Database) -> None:
         database.columns = open_database(name, False)
-        _check(path, database)
+        _check(path, database, 0 if is_new else CHECKED_BYTES)
 
     return filled(path, name, check)
 
@@ -83,7 +83,7 @@ def _quoted(path: str) -> str:
     return quoted
 
 
-def _check(path: str, database: Database) -> None:
+def _check(path: str, database: Database, whole_below: int) -> None:
     size = os.path.getsize(path)
     # No damage makes a value longer than its file.
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(size, MAX_VALUE_BYTES))
@@ -96,7 +96,7 @@ def _check(path: str, database: Database) -> None:
             f"{path}: schema version {version}, written by {age} pyhybrid "
             f"(this one reads {schema.VERSION})"
         )
-    if size <= CHECKED_BYTES:
+    if size <= whole_below:
         verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
             raise PyhybridError(f"{path}: damaged: {one_line(verdict)}")

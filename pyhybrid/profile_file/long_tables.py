@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.tables import Nodes, Stacks
+from pyhybrid.profile_file.tables import Frame, Nodes, Stacks
 
 
 @dataclass(slots=True)
@@ -13,3 +13,4 @@ class LongTables:
     nodes: Nodes
     stacks: Stacks
     exact: ExactTable
+    frames: dict[int, Frame]

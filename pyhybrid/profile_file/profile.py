@@ -9,6 +9,7 @@ weights nanoseconds of the sampling clock.
 import json
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import fields
 from functools import cached_property, wraps
 from importlib import import_module
@@ -96,16 +97,23 @@ class Profile:
         self._database = database
         if long:
             self.nodes, self.stacks, self.exact = long.nodes, long.stacks, long.exact
+            self.frames = long.frames
 
     @classmethod
     def open(cls, path: str, long: LongTables | None = None) -> "Profile":
         """Open a profile file.  (`pyhybrid.open` also reads what a killed run left.)
 
-        `long` are tables of the file, where they are known.
+        `long` are tables of the file, where they are known: it was just written.
         Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of
         another version than this program's.
         """
-        return cls(path, open_file(path), long)
+        return cls(path, open_file(path, is_new=long is not None), long)
+
+    def opened_anew(self) -> "Profile":
+        """The same by a database of its own, for a fork of the process."""
+        anew = copy(self)
+        anew._database = open_file(self.path, is_new=True)
+        return anew
 
     def __repr__(self) -> str:
         return f"<profile {self.path}>"

@@ -67,7 +67,7 @@ def _shorten_rust(name: str) -> str:
         before, short = short, _RUST_ARGUMENTS.sub("", short)
         if before == short:  # no arguments are left but those around what is in brackets itself
             short = _RUST_QUALIFIED.sub("\1\\1\\2\2", _RUST_SELF.sub(r"\1", short))
-    return short.translate({0: "->", 1: "<", 2: ">"})
+    return short.replace("\0", "->").replace("\1", "<").replace("\2", ">")
 
 
 def _shorten_cpp(name: str) -> str:

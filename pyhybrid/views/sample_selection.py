@@ -120,7 +120,7 @@ class Selection(Profile):
         `processes`: of these alone; `threads` are all of theirs.
         """
         # Not only the file's: views have made some of the tables (inlined functions).
-        long = LongTables(profile.nodes, profile.stacks, profile.exact)
+        long = LongTables(profile.nodes, profile.stacks, profile.exact, profile.frames)
         self.__dict__ |= profile.__dict__
         for made_of_them in ("sampled", "sampled_stacks"):
             self.__dict__.pop(made_of_them, None)

@@ -1,0 +1,129 @@
+"""cli/beside.py: work in a fork of the process, and what becomes of it."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from pyhybrid.cli.beside import Beside
+
+# Of pytest-xdist's threads, which wait.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+LISTDIR = os.listdir
+
+
+@pytest.fixture(autouse=True)
+def as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the finishing process, on a machine with two processors."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    has_threads(1, monkeypatch)
+
+
+def has_threads(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def listdir(path: str) -> list[str]:
+        return list(map(str, range(n))) if path == "/proc/self/task" else LISTDIR(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+
+
+def children() -> list[int]:
+    tids = Path("/proc/self/task").iterdir()
+    return [int(pid) for tid in tids for pid in (tid / "children").read_text().split()]
+
+
+def test_another_process_does_it() -> None:
+    def work() -> tuple[int, list[tuple[str, int]]]:
+        return os.getpid(), [("caf\u00e9 \udc80", 1)]
+
+    with Beside(work) as found:
+        pid, said = found.value()
+        assert found.value() == (pid, said)
+    assert pid != os.getpid()
+    assert said == [("caf\u00e9 \udc80", 1)]
+    assert pid not in children()
+
+
+@pytest.mark.parametrize("reason", ["one processor", "threads", "no process to be had", "short"])
+def test_this_process_does_it_at_once(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError
+
+    if reason == "one processor":
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
+    elif reason == "threads":
+        has_threads(2, monkeypatch)
+    elif reason == "no process to be had":
+        monkeypatch.setattr(os, "fork", fork)
+    done: list[int] = []
+    open_before = os.listdir("/proc/self/fd")
+    with Beside(lambda: done.append(1), is_long=reason != "short") as found:
+        assert done == [1]
+        assert found.value() is None
+    assert done == [1]
+    assert os.listdir("/proc/self/fd") == open_before
+
+
+def test_a_process_that_was_killed() -> None:
+    me = os.getpid()
+
+    def work() -> int:
+        if os.getpid() != me:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return os.getpid()
+
+    with Beside(work) as found:
+        assert found.value() == me
+
+
+def test_what_the_work_raises() -> None:
+    def work() -> int:
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"), Beside(work) as found:
+        found.value()
+    assert not children()
+
+
+def test_an_interrupt_reaches_it(tmp_path: Path) -> None:
+    def work() -> None:
+        try:
+            (tmp_path / "begun").touch()
+            time.sleep(600)
+        finally:
+            (tmp_path / "ended").touch()
+
+    def interrupted() -> None:
+        with Beside(work):
+            while not (tmp_path / "begun").exists():
+                time.sleep(0.001)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert (tmp_path / "ended").exists()
+    assert not children()
+
+
+def test_another_failure_lets_it_end(tmp_path: Path) -> None:
+    def work() -> None:
+        time.sleep(0.05)
+        (tmp_path / "made").touch()
+
+    def failing() -> None:
+        with Beside(work):
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        failing()
+    assert (tmp_path / "made").exists()
+
+
+def test_an_ignored_sigchld() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with Beside(os.getpid) as found:
+            assert found.value() != os.getpid()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
