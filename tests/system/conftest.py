@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from lttng_support import Lttng
+from page_support import Browser
 from perf_support import write_perf_map
 from support import (
     PATIENCE_S,
@@ -187,6 +188,14 @@ def profile(perfed: Path) -> Iterator[Profile]:
     with Profile.open(str(perfed / "out.pyhybrid")) as opened:
         write_perf_map(opened)
         yield opened
+
+
+@pytest.fixture(scope="session")
+def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser; to start one takes longer than what most tests do with it."""
+    browser = Browser(tmp_path_factory.mktemp("browser") / "stderr")
+    yield browser
+    browser.close()
 
 
 @pytest.fixture

@@ -15,25 +15,39 @@ from support import PATIENCE_S
 BROWSE = Path(__file__).parents[1] / "viewers" / "browse.mjs"
 
 
-def browse(file: Path, steps: str, hash: str = "", **options: Any) -> Any:
-    """What `steps` (JavaScript) return, of a page that neither fails nor asks for anything.
+class Browser:
+    """One that several tests use, one after the other; no page knows of another."""
 
-    `options` are playwright's of a browser: viewport, colorScheme.
-    """
-    environment = {
-        **os.environ,
-        "BROWSE": json.dumps(options),
-        "CHROMIUM": shutil.which("chromium") or "",
-    }
-    command = ["node", str(BROWSE), str(file), *([hash] if hash else [])]
-    done = subprocess.run(
-        command, input=steps, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["errors"] == [], told["errors"]
-    assert told["requests"] == [], told["requests"]
-    return told["result"]
+    def __init__(self, errors: Path) -> None:
+        """`errors`: what it says goes to this file."""
+        self._errors = errors
+        environment = {**os.environ, "CHROMIUM": shutil.which("chromium") or ""}
+        pipe = subprocess.PIPE
+        with errors.open("wb") as file:
+            self._process = subprocess.Popen(
+                ["node", str(BROWSE)], stdin=pipe, stdout=pipe, stderr=file, env=environment
+            )
+
+    def close(self) -> None:
+        self._process.communicate(timeout=PATIENCE_S)
+
+    def __call__(self, file: Path, steps: str, hash: str = "", **options: Any) -> Any:
+        """What `steps` (JavaScript) return, of a page that neither fails nor asks for anything.
+
+        `options` are playwright's of a context: viewport, colorScheme.
+        """
+        assert self._process.stdin and self._process.stdout
+        asked = {"file": str(file), "steps": steps, "hash": hash, "options": options}
+        asked["patience_ms"] = 1000 * PATIENCE_S
+        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, self._errors.read_text()
+        told = json.loads(line)
+        assert "failed" not in told, told["failed"]
+        assert told["errors"] == [], told["errors"]
+        assert told["requests"] == [], told["requests"]
+        return told["result"]
 
 
 def report(folder: Path, *options: str) -> Any:

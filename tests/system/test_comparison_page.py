@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_support import browse
+from page_support import Browser
 from support import TARGETS, Run, made_once, record
 
 pytestmark = [pytest.mark.needs("viewers", "chromium"), pytest.mark.once]
@@ -37,7 +37,7 @@ def page(four: Path, pyhybrid: Callable[..., Run], tmp_path: Path) -> tuple[Path
 
 
 def test_the_table_and_the_graph_say_what_the_comparison_says(
-    page: tuple[Path, dict[str, Any]],
+    page: tuple[Path, dict[str, Any]], browse: Browser
 ) -> None:
     file, told = page
     steps = """
@@ -73,7 +73,7 @@ def test_the_table_and_the_graph_say_what_the_comparison_says(
 
 
 def test_standard_errors_of_several_runs(
-    four: Path, pyhybrid: Callable[..., Run], tmp_path: Path
+    four: Path, pyhybrid: Callable[..., Run], tmp_path: Path, browse: Browser
 ) -> None:
     """Time of the root is the mean, and runs of one program differ by few errors."""
     file = tmp_path / "diff.html"
@@ -89,7 +89,9 @@ def test_standard_errors_of_several_runs(
     assert "+0.0 %, 0.0 standard errors" in browse(file, steps)
 
 
-def test_views_address_and_accessibility(page: tuple[Path, dict[str, Any]]) -> None:
+def test_views_address_and_accessibility(
+    page: tuple[Path, dict[str, Any]], browse: Browser
+) -> None:
     steps = """
         const drawn = () => [...document.querySelectorAll('canvas')].map((canvas) => {
             const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
@@ -126,7 +128,7 @@ def test_views_address_and_accessibility(page: tuple[Path, dict[str, Any]]) -> N
     assert browse(page[0], again, done["hash"]) == ["before", "step"]
 
 
-def test_names_are_no_markup(tmp_path: Path, pyhybrid: Callable[..., Run]) -> None:
+def test_names_are_no_markup(tmp_path: Path, pyhybrid: Callable[..., Run], browse: Browser) -> None:
     record(tmp_path, "-q", "--format", "folded", TARGETS / "hostile.py")
     file = tmp_path / "diff.html"
     pyhybrid("diff", "--html", str(file), "out.pyhybrid", "out.pyhybrid", cwd=tmp_path)

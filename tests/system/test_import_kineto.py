@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from page_support import browse
+from page_support import Browser
 from support import TARGETS, made_once
 
 from pyhybrid.assemble import gpu_placing
@@ -162,7 +162,9 @@ def test_the_report_says_what_the_gpu_did(folder: Path) -> None:
 
 
 @pytest.mark.needs("torch", "viewers", "chromium")
-def test_the_page_has_it_by_function_and_in_time(folder: Path, tmp_path: Path) -> None:
+def test_the_page_has_it_by_function_and_in_time(
+    folder: Path, tmp_path: Path, browse: Browser
+) -> None:
     page = tmp_path / "page.html"
     assert not command(folder, "report", "--html", "-o", page).returncode
     steps = """

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_support import FUNCTIONS, browse, figures, report
+from page_support import FUNCTIONS, Browser, figures, report
 from support import TARGETS, Run, made_once, record
 
 from pyhybrid.profile_file.profile import Profile
@@ -21,16 +21,16 @@ from pyhybrid.symbols.plumbing import is_interpreter
 pytestmark = [pytest.mark.needs("viewers", "chromium"), pytest.mark.once]
 
 
-@pytest.fixture
-def here(perfed: Path, tmp_path: Path) -> Path:
-    """Where its profile is, and pages may be written."""
-    (tmp_path / "out.pyhybrid").hardlink_to(perfed / "out.pyhybrid")
-    return tmp_path
+@pytest.fixture(scope="session")
+def here(tmp_path_factory: pytest.TempPathFactory, perfed: Path) -> Path:
+    """Where its profile is, and pages of it: out.html, and one without inlined functions."""
 
+    def make(folder: Path) -> None:
+        (folder / "out.pyhybrid").hardlink_to(perfed / "out.pyhybrid")
+        record(folder, "report", "--html")
+        record(folder, "report", "--html", "--no-inlines", "-o", "no-inlines.html")
 
-def page(folder: Path, *options: str) -> Path:
-    record(folder, "report", "--html", *options)
-    return folder / "out.html"
+    return made_once(tmp_path_factory, "page-perfed", make)
 
 
 def check_same(shown: list[dict[str, Any]], told: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ def quiet_moments(path: Path) -> list[int]:
     return [gaps[len(gaps) // 3], gaps[2 * len(gaps) // 3]]
 
 
-def test_the_table_says_what_the_report_says(here: Path) -> None:
+def test_the_table_says_what_the_report_says(here: Path, browse: Browser) -> None:
     """Whatever is chosen.  (Inlined functions are found by other paths where some are left out.)"""
     begin, end = quiet_moments(here / "out.pyhybrid")
     within = ["--from", f"{begin / 1e9:.9f}s", "--to", f"{end / 1e9:.9f}s"]
@@ -77,7 +77,7 @@ def test_the_table_says_what_the_report_says(here: Path) -> None:
         }}
         return shown;
     """
-    shown = browse(page(here, "--no-inlines"), steps)
+    shown = browse(here / "no-inlines.html", steps)
     for functions, options in zip(shown, choices.values(), strict=True):
         told = report(here, "--no-inlines", *options)
         if "--all-frames" in options:  # nameless functions are all of a library's there
@@ -96,7 +96,7 @@ def test_the_table_says_what_the_report_says(here: Path) -> None:
     assert any(row["calls"] and row["total_ns"] for row in shown[0])
 
 
-def test_dragging_over_the_threads_zooms_everything(here: Path) -> None:
+def test_dragging_over_the_threads_zooms_everything(here: Path, browse: Browser) -> None:
     steps = """
         const before = await page.evaluate('window.functions()');
         const lanes = await page.locator('.lanes canvas').boundingBox();
@@ -110,7 +110,7 @@ def test_dragging_over_the_threads_zooms_everything(here: Path) -> None:
         await page.keyboard.press('Escape');
         return {before, after, grey, hash, again: await page.evaluate('window.functions()')};
     """
-    done = browse(page(here), steps, ALL)
+    done = browse(here / "out.html", steps, ALL)
     check_same(done["before"], report(here))
 
     def samples(rows: list[dict[str, Any]]) -> int:
@@ -142,7 +142,7 @@ def {name}():
     return made_once(tmp_path_factory, "page-importing", make)
 
 
-def test_imports_are_one_frame_until_they_are_wanted(importing: Path) -> None:
+def test_imports_are_one_frame_until_they_are_wanted(importing: Path, browse: Browser) -> None:
     steps = """
         const shown = [await page.evaluate('window.functions()')];
         const chosen = [];
@@ -172,7 +172,7 @@ def test_imports_are_one_frame_until_they_are_wanted(importing: Path) -> None:
     assert sum(row["self_ns"] for row in without.values()) == own
 
 
-def test_imports_leave_their_width_to_the_rest(importing: Path) -> None:
+def test_imports_leave_their_width_to_the_rest(importing: Path, browse: Browser) -> None:
     """Their box says so, also where it is read aloud."""
     steps = """
         const canvas = page.locator('canvas[aria-label^="Flame graph"]');
@@ -195,7 +195,7 @@ def test_imports_leave_their_width_to_the_rest(importing: Path) -> None:
     assert done["told"].startswith("[import heavy]: ") and "drawn narrower" in done["told"]
 
 
-def test_lines_of_the_program(regions: Path) -> None:
+def test_lines_of_the_program(regions: Path, browse: Browser) -> None:
     """They are the report's, and a click shows the source there."""
     steps = """
         const lines = await page.evaluate('window.programLines()');
@@ -218,8 +218,8 @@ def test_lines_of_the_program(regions: Path) -> None:
     assert done["none"] == []
 
 
-def test_the_address_keeps_the_view(here: Path) -> None:
-    file = page(here)
+def test_the_address_keeps_the_view(here: Path, browse: Browser) -> None:
+    file = here / "out.html"
     steps = """
         await page.fill('#search', 'leaf');
         await page.click('tbody tr[data-frame]');
@@ -235,13 +235,13 @@ def test_the_address_keeps_the_view(here: Path) -> None:
     assert browse(file, again, hash) == ["leaf", "leaf", True]
 
 
-def test_findings_are_the_reports(here: Path) -> None:
+def test_findings_are_the_reports(here: Path, browse: Browser) -> None:
     steps = "return await page.locator('.findings b, .findings code').allTextContents();"
     told = report(here)["findings"]
-    assert browse(page(here), steps) == [each[key] for each in told for key in ("text", "command")]
+    assert browse(here / "out.html", steps) == [each[key] for each in told for key in ("text", "command")]
 
 
-def test_keys_choose_a_time(here: Path) -> None:
+def test_keys_choose_a_time(here: Path, browse: Browser) -> None:
     """Half of it, a part of that, all again; what is chosen is read aloud."""
     steps = """
         await page.focus('.lanes canvas[aria-label^="Threads over time"]');
@@ -255,7 +255,7 @@ def test_keys_choose_a_time(here: Path) -> None:
         await page.keyboard.press('ArrowDown');
         return {told, status: await page.locator('.chosen[role="status"]').textContent()};
     """
-    done = browse(page(here), steps)
+    done = browse(here / "out.html", steps)
     (from_half, to_half), first, second, home, end, half, whole = done["told"]
     long = to_half - from_half
     assert from_half == pytest.approx(long / 2, abs=2)
@@ -268,7 +268,7 @@ def test_keys_choose_a_time(here: Path) -> None:
     assert " from " in done["status"]
 
 
-def test_keys_and_what_is_read_aloud(here: Path) -> None:
+def test_keys_and_what_is_read_aloud(here: Path, browse: Browser) -> None:
     """Keys move through the flame graph; axe-core finds nothing wrong, in either theme."""
     steps = """
         await page.focus('canvas[aria-label^="Flame graph"]');
@@ -282,14 +282,14 @@ def test_keys_and_what_is_read_aloud(here: Path) -> None:
         await page.emulateMedia({colorScheme: 'dark'});
         return {told, hash, wrong: [...wrong, ...await axe()]};
     """
-    done = browse(page(here), steps)
+    done = browse(here / "out.html", steps)
     assert done["wrong"] == []
     assert done["told"][0].startswith("all: ")
     assert all("%" in told for told in done["told"][1:3])
     assert "focus=" in done["hash"]
 
 
-def test_all_views_are_drawn(here: Path) -> None:
+def test_all_views_are_drawn(here: Path, browse: Browser) -> None:
     """Each one's canvases have several colours, also where there is little room; axe-core finds
     nothing wrong in any, in either theme."""
     steps = """
@@ -317,7 +317,7 @@ def test_all_views_are_drawn(here: Path) -> None:
         }
         return {colors, wrong};
     """
-    done = browse(page(here), steps)
+    done = browse(here / "out.html", steps)
     assert done["wrong"] == []
     colors = done["colors"]
     assert [len(each) for each in colors.values()] == 2 * [2, 2, 3, 1, 1]
@@ -333,7 +333,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_names_are_no_markup(hostile: Path) -> None:
+def test_names_are_no_markup(hostile: Path, browse: Browser) -> None:
     steps = """
         const images = async () => await page.locator('img').count();
         const text = await page.locator('body').textContent();
@@ -362,7 +362,7 @@ def policy(text: str) -> str:
     return text.partition('Content-Security-Policy" content="')[2].partition('"')[0]
 
 
-def test_nothing_else_may_run_or_load(hostile: Path) -> None:
+def test_nothing_else_may_run_or_load(hostile: Path, browse: Browser) -> None:
     text = (hostile / "out.html").read_text()
     told = policy(text)
     assert "default-src 'none'" in told
@@ -387,7 +387,7 @@ def data_of(file: Path) -> bytes:
     return zlib.decompress(base64.b64decode(packed), wbits=31)
 
 
-def test_source_text_can_be_left_out(hostile: Path, tmp_path: Path) -> None:
+def test_source_text_can_be_left_out(hostile: Path, tmp_path: Path, browse: Browser) -> None:
     marker = b"What a page must not run"
     assert marker in data_of(hostile / "out.html")
     assert b"holds" not in data_of(hostile / "out.html")
@@ -409,7 +409,7 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_kept_calls(regions: Path) -> None:
+def test_kept_calls(regions: Path, browse: Browser) -> None:
     """Their durations are the report's; a click on a bar lists its calls, one on a call shows the
     samples of it."""
     steps = """
@@ -447,7 +447,7 @@ def test_kept_calls(regions: Path) -> None:
     assert "threads=" in done["hash"]
 
 
-def test_lines(regions: Path) -> None:
+def test_lines(regions: Path, browse: Browser) -> None:
     """Hits are the report's; samples of all lines together are those of the file's functions."""
     steps = """
         await page.selectOption('.source select', {index: 0});
@@ -471,7 +471,7 @@ def test_lines(regions: Path) -> None:
     assert own == pytest.approx(100 * burn["python_ns"] / own_ns, abs=0.1 * len(shares))
 
 
-def test_the_heat_map_has_all_samples(regions: Path) -> None:
+def test_the_heat_map_has_all_samples(regions: Path, browse: Browser) -> None:
     steps = """
         await page.click('text=heat map');
         const heat = await page.locator('.heat canvas').boundingBox();
@@ -484,7 +484,7 @@ def test_the_heat_map_has_all_samples(regions: Path) -> None:
     assert "from=0&to=" in browse(regions / "out.html", steps)
 
 
-def test_processes(tmp_path: Path) -> None:
+def test_processes(tmp_path: Path, browse: Browser) -> None:
     """Of a merged profile one is shown alone, as `report --process` shows it."""
     (tmp_path / "sums.py").write_text(
         "import sys\nfor n in range(300): sum(range(int(sys.argv[1])))\n"
@@ -492,6 +492,7 @@ def test_processes(tmp_path: Path) -> None:
     for name, n in (("a", 30_000), ("b", 60_000)):
         record(tmp_path, "-q", "--format", "folded", "-o", name, "sums.py", n)
     record(tmp_path, "merge", "a.pyhybrid", "b.pyhybrid", "-o", "out")
+    record(tmp_path, "report", "--html")
     steps = """
         const options = await page.locator('.process option').allTextContents();
         const shown = [];
@@ -501,7 +502,7 @@ def test_processes(tmp_path: Path) -> None:
         }
         return {options, shown};
     """
-    done = browse(page(tmp_path), steps, ALL)
+    done = browse(tmp_path / "out.html", steps, ALL)
     assert [each.partition(" ")[2] for each in done["options"][1:]] == [
         "python sums.py 30000",
         "python sums.py 60000",
@@ -515,7 +516,7 @@ def run(pyhybrid: Callable[..., Run]) -> Iterator[Callable[..., Run]]:
     yield pyhybrid
 
 
-def test_without_samples_it_shows_exact_times(run: Callable[..., Run]) -> None:
+def test_without_samples_it_shows_exact_times(run: Callable[..., Run], browse: Browser) -> None:
     done = run("--mode", "trace", "--format", "html", TARGETS / "selected.py")
     told = report(done.folder)
     shown = browse(done.path("out.html"), FUNCTIONS)
@@ -524,19 +525,19 @@ def test_without_samples_it_shows_exact_times(run: Callable[..., Run]) -> None:
     assert not any("with native" in head for head in browse(done.path("out.html"), heads))
 
 
-def test_a_short_run(run: Callable[..., Run]) -> None:
+def test_a_short_run(run: Callable[..., Run], browse: Browser) -> None:
     """Of few samples the shares are rough, and the page says so."""
     done = run("--format", "html", "-c", "sum(range(10**5))")
     steps = "return await page.locator('.facts .amber').allTextContents();"
     assert any("few" in fact for fact in browse(done.path("out.html"), steps))
 
 
-def test_on_a_phone_functions_have_room(here: Path) -> None:
+def test_on_a_phone_functions_have_room(here: Path, browse: Browser) -> None:
     steps = """
         const cell = await page.locator('tbody tr[data-frame] td.function').first().boundingBox();
         const wide = await page.evaluate('document.documentElement.scrollWidth');
         return [cell.x + cell.width, cell.width, wide];
     """
-    end, width, wide = browse(page(here), steps, viewport={"width": 390, "height": 844})
+    end, width, wide = browse(here / "out.html", steps, viewport={"width": 390, "height": 844})
     assert end <= 390 and width > 130
     assert wide <= 390

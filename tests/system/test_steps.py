@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_support import browse
+from page_support import Browser
 from support import TARGETS, Run, made_once
 
 from pyhybrid.profile_file.profile import Profile
@@ -192,7 +192,7 @@ plain(loop)
 
 @pytest.mark.slow
 @pytest.mark.needs("viewers", "chromium")
-def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path, browse: Browser) -> None:
     """One run a side tells that loading takes thirty times as long, on a busy machine, too."""
     for name, ms in (("a", 1), ("b", 30)):
         script = DIFFERENT.format(targets=str(TARGETS), ms=ms)
@@ -222,7 +222,7 @@ def test_one_thread(folder: Path) -> None:
 
 @pytest.mark.once
 @pytest.mark.needs("viewers", "chromium")
-def test_the_pages_row_of_steps(folder: Path, tmp_path: Path) -> None:
+def test_the_pages_row_of_steps(folder: Path, tmp_path: Path, browse: Browser) -> None:
     """It has the report's steps; a click, keys and the list of the slowest zoom to one, which the
     address keeps."""
     command(folder, "report", "--html", "-o", tmp_path / "out.html")
