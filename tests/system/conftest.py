@@ -28,6 +28,7 @@ from support import (
     made_once,
     record,
 )
+from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -196,6 +197,14 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     browser = Browser(tmp_path_factory.mktemp("browser") / "stderr")
     yield browser
     browser.close()
+
+
+@pytest.fixture(scope="session")
+def torch_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorchProcess]:
+    """Runs programs that begin with PyTorch imported."""
+    process = TorchProcess(tmp_path_factory)
+    yield process
+    process.close()
 
 
 @pytest.fixture

@@ -55,9 +55,14 @@ PATIENCE_S = 600
 TARGETS = Path(__file__).parent.parent / "targets"
 
 
+def common_folder(factory: pytest.TempPathFactory) -> Path:
+    """Of all workers of a session."""
+    return factory.getbasetemp().parent if WORKER else factory.getbasetemp()
+
+
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """The folder that `make` fills; of several workers the first one that wants it calls `make`."""
-    base = factory.getbasetemp().parent if WORKER else factory.getbasetemp()
+    base = common_folder(factory)
     folder, made = base / name, base / f"{name}.made"
     with open(base / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

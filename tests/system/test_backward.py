@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import TARGETS, made_once, paths
+from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -42,11 +43,10 @@ def linked(profile: Profile) -> Counter[tuple[str, str]]:
     return found
 
 
-def truth(folder: Path, *words: str) -> Counter[tuple[str, str]]:
+def truth(torch_process: TorchProcess, folder: Path, *words: str) -> Counter[tuple[str, str]]:
     """The same, as PyTorch's hooks see it, without a profiler."""
-    return Counter(
-        {(by, node): n for by, node, n in json.loads(run(folder, PROGRAM, "truth", *words))}
-    )
+    told = json.loads(torch_process.run(folder, PROGRAM, "truth", *words))
+    return Counter({(by, node): n for by, node, n in told})
 
 
 def without_leaves(found: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
@@ -56,23 +56,29 @@ def without_leaves(found: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a run of the program left its profile."""
+    options = ("-q", "--format", "folded", "--hz", "499")
     return made_once(
-        tmp_path_factory, "backward", lambda folder: profiled(folder, "-q", "--hz", "1777", PROGRAM)
+        tmp_path_factory, "backward", lambda folder: profiled(folder, *options, PROGRAM)
     )
 
 
 @pytest.mark.version
-def test_each_node_is_linked_to_what_made_it(folder: Path, tmp_path: Path) -> None:
+def test_each_node_is_linked_to_what_made_it(
+    folder: Path, tmp_path: Path, torch_process: TorchProcess
+) -> None:
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         found = linked(profile)
         assert all(by for by, _ in found)
-        assert without_leaves(found) == truth(tmp_path)
+        assert without_leaves(found) == truth(torch_process, tmp_path)
         assert all(row.self_ns >= 0 for row in profile.backward)
 
 
-def test_gradients_are_accumulated_for_the_module_that_used_them(tmp_path: Path) -> None:
+def test_gradients_are_accumulated_for_the_module_that_used_them(
+    tmp_path: Path, torch_process: TorchProcess
+) -> None:
     """Of two models of one class, each by itself, in a thread or not, below a checkpoint or not."""
-    said = profiled(tmp_path, "-q", "--mode", "trace", TARGETS / "two_networks.py")
+    program = TARGETS / "two_networks.py"
+    said = torch_process.profiled(tmp_path, "-q", "--mode", "trace", program)
     found: Counter[str] = Counter()
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         nodes, frames = profile.nodes, profile.frames
@@ -86,12 +92,12 @@ def test_gradients_are_accumulated_for_the_module_that_used_them(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_compiled_regions_are_linked(tmp_path: Path) -> None:
+def test_compiled_regions_are_linked(tmp_path: Path, torch_process: TorchProcess) -> None:
     profiled(tmp_path, "-q", "--mode", "trace", "--compiler-calls", PROGRAM, "compiled")
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         found = linked(profile)
         assert any("Compiled" in name for _, name in found)
-        assert without_leaves(found) == truth(tmp_path, "compiled")
+        assert without_leaves(found) == truth(torch_process, tmp_path, "compiled")
 
 
 MANY_THREADS = """
@@ -146,11 +152,11 @@ print(n)
 NOT_WALKED = ("[unwind gap]", "[bridged]", "[truncated]")
 
 
-def test_the_layer_with_a_slow_backward_pass(tmp_path: Path) -> None:
+def test_the_layer_with_a_slow_backward_pass(tmp_path: Path, torch_process: TorchProcess) -> None:
     """Its samples stand below a frame that says for which module."""
     program = tmp_path / "slow.py"
     program.write_text(SLOW)
-    n = int(profiled(tmp_path, "-q", program))
+    n = int(torch_process.profiled(tmp_path, "-q", "--format", "folded", program))
     said = json.loads(profiled(tmp_path, "report", "--modules", "--json", "out.pyhybrid"))
     backward = {each["name"]: each["exact_own_backward_ns"] for each in said["modules"]}
     assert max(backward, key=lambda name: backward[name]) == "Sequential.1"
@@ -201,7 +207,7 @@ net(torch.ones(2)).sum().backward()
         assert any(frame.is_object for frame in profile.frames.values())
 
 
-def test_numbers_that_are_no_longer_known(tmp_path: Path) -> None:
+def test_numbers_that_are_no_longer_known(tmp_path: Path, torch_process: TorchProcess) -> None:
     """A thread remembers so many functions that made nodes; who made older ones is not known."""
     program = tmp_path / "program.py"
     program.write_text(
@@ -218,7 +224,7 @@ for _ in range(70_000):
 later(y).sum().backward()
 """
     )
-    profiled(tmp_path, "-q", "--mode", "trace", program)
+    torch_process.profiled(tmp_path, "-q", "--mode", "trace", program)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         found = linked(profile)
     assert found["", "ExpBackward0"] == 1
@@ -226,7 +232,7 @@ later(y).sum().backward()
     assert found["<module>", "SumBackward0"] == 1
 
 
-def test_a_profiler_that_begins_later(tmp_path: Path) -> None:
+def test_a_profiler_that_begins_later(tmp_path: Path, torch_process: TorchProcess) -> None:
     """What was made before it, or in its pauses, is no function's."""
     program = tmp_path / "program.py"
     program.write_text(
@@ -251,4 +257,4 @@ for _ in range(2):
     assert calls[True, "SumBackward0"] == calls[False, "SumBackward0"] == 1, calls
 """
     )
-    run(tmp_path, "-P", program)
+    torch_process.run(tmp_path, program)

@@ -143,7 +143,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a run of tiny_compile.py left its profile."""
 
     def make(folder: Path) -> None:
-        command(folder, "-q", "--hz", "1777", TARGETS / "tiny_compile.py", "eager")
+        options = ("-q", "--format", "folded", "--hz", "499")
+        command(folder, *options, TARGETS / "tiny_compile.py", "eager")
 
     return made_once(tmp_path_factory, "compiles", make)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import TARGETS, made_once
+from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -27,18 +28,12 @@ def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str
 
 
 def run(
-    tmp_path_factory: pytest.TempPathFactory, name: str, options: str, *words: str
-) -> tuple[Path, str]:
-    """Where a run left its profile, and what it printed."""
-
-    def make(folder: Path) -> None:
-        target = TARGETS / "gpu_steps.py"
-        done = command(folder, "-q", "--mode", "trace", "--gpu", *options.split(), target, *words)
-        assert done.returncode == 0, done.stderr
-        (folder / "said").write_text(done.stdout)
-
-    folder = made_once(tmp_path_factory, name, make)
-    return folder, (folder / "said").read_text()
+    torch_process: TorchProcess, folder: Path, options: str, *words: str
+) -> tuple[Profile, str]:
+    """The profile of a run, and what it printed."""
+    asked = ("-q", "--mode", "trace", "--gpu", *options.split(), TARGETS / "gpu_steps.py", *words)
+    said = torch_process.profiled(folder, *asked)
+    return Profile.open(str(folder / OUT)), said
 
 
 def by_module(profile: Profile) -> dict[str, list[int]]:
@@ -63,7 +58,15 @@ def times(n: int, of: dict[str, tuple[int, int]]) -> dict[str, list[int]]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A training: the first window is from its third step on, the second one from the eighth on."""
-    return run(tmp_path_factory, "gpu-trained", "--gpu-steps 3/5", "steps=9")
+
+    def make(folder: Path) -> None:
+        options = ("-q", "--mode", "trace", "--gpu", "--gpu-steps", "3/5")
+        done = command(folder, *options, TARGETS / "gpu_steps.py", "steps=9")
+        assert done.returncode == 0, done.stderr
+        (folder / "said").write_text(done.stdout)
+
+    folder = made_once(tmp_path_factory, "gpu-trained", make)
+    return folder, (folder / "said").read_text()
 
 
 @pytest.mark.needs("torch")
@@ -99,12 +102,12 @@ def test_clocks_are_paired_while_the_program_runs(trained: tuple[Path, str]) -> 
 
 
 @pytest.mark.needs("torch")
-def test_the_programs_own_profiler_goes_first(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_programs_own_profiler_goes_first(torch_process: TorchProcess, tmp_path: Path) -> None:
     """Its own one begins while ours runs, has all that it asked for, and ours goes on later."""
     options = "--gpu-steps 2/4", "steps=9", "own=4,4", "closure", "accumulate"
-    folder, said = run(tmp_path_factory, "gpu-aside", *options)
+    profile, said = run(torch_process, tmp_path, *options)
     assert said.splitlines() == ["window: 16", "own: 16", "window: 32"]
-    with Profile.open(str(folder / OUT)) as profile:
+    with profile:
         assert by_module(profile) == times(6, OWN)
         (note,) = (each for each in profile.meta["notes"] if "--gpu" in each)
         assert note == "--gpu: 1 window made way for the program's own torch.profiler"
@@ -112,22 +115,21 @@ def test_the_programs_own_profiler_goes_first(tmp_path_factory: pytest.TempPathF
 
 @pytest.mark.needs("torch")
 def test_calls_of_a_model_are_steps_where_nothing_is_trained(
-    tmp_path_factory: pytest.TempPathFactory,
+    torch_process: TorchProcess, tmp_path: Path
 ) -> None:
-    folder, said = run(
-        tmp_path_factory, "gpu-infer", "--gpu-steps 4/4 --events", "infer", "steps=6"
-    )
+    options = "--gpu-steps 4/4 --events", "infer", "steps=6"
+    profile, said = run(torch_process, tmp_path, *options)
     assert said.splitlines() == ["window: 12", "window: 6"]
-    with Profile.open(str(folder / OUT)) as profile:
+    with profile:
         assert by_module(profile) == times(6, FORWARD)
         assert any(each.kind == "call" for each in profile.events())
 
 
 @pytest.mark.needs("torch")
-def test_without_a_gpu_a_note_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder, said = run(tmp_path_factory, "gpu-unused", "", "unused", "steps=3")
+def test_without_a_gpu_a_note_says_so(torch_process: TorchProcess, tmp_path: Path) -> None:
+    profile, said = run(torch_process, tmp_path, "", "unused", "steps=3")
     assert not said
-    with Profile.open(str(folder / OUT)) as profile:
+    with profile:
         assert "--gpu: the program used no GPU" in profile.meta["notes"]
         assert (profile.gpu, profile.gpu_windows) == ([], [])
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from exact_support import check_exact
 from support import TARGETS, Run, check_invariants, made_once, paths
+from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -43,17 +44,26 @@ def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
 
 
-def made(factory: pytest.TempPathFactory, name: str, *options: str) -> Path:
-    def make(folder: Path) -> None:
-        (folder / "said").write_text(command(folder, "-q", *options, PROGRAM).stdout)
-
-    return made_once(factory, f"modules-{name}", make)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a run of the program left its profile, and what it said."""
-    return made(tmp_path_factory, "hybrid", "--hz", "1777")
+
+    def make(folder: Path) -> None:
+        options = ("-q", "--format", "folded", "--hz", "999")
+        (folder / "said").write_text(command(folder, *options, PROGRAM).stdout)
+
+    return made_once(tmp_path_factory, "modules-hybrid", make)
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess) -> Path:
+    """The same, by samples alone."""
+    options = ("-q", "--format", "folded", "--mode", "sample", "--hz", "1777")
+    return made_once(
+        tmp_path_factory,
+        "modules-sample",
+        lambda folder: torch_process.profiled(folder, *options, PROGRAM),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +133,8 @@ def test_both_halves_agree(profile: Profile) -> None:
 
 
 @pytest.mark.needs("torch")
-def test_by_samples_alone(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_by_samples_alone(sampled: Path) -> None:
     """One event is on, where the modules are called."""
-    sampled = made(tmp_path_factory, "sample", "--mode", "sample", "--hz", "1777")
     with Profile.open(str(sampled / "out.pyhybrid")) as profile:
         check_invariants(profile)
         assert not profile.exact
@@ -141,11 +150,24 @@ def test_by_samples_alone(tmp_path: Path, tmp_path_factory: pytest.TempPathFacto
     said = command(sampled, "report", "--modules", "out.pyhybrid").stdout.splitlines()
     assert said[0].startswith("most of its own: Net.layers.2.fc [Linear] ")
     assert said[2].split() == ["samples", "native", "module"]
-    taken = "".join(f"sys.monitoring.use_tool_id({number}, 'x')\n" for number in (4, 3, 2))
-    program = tmp_path / "program.py"
-    program.write_text(f"import sys\n{taken}import torch\ntorch.nn.Tanh()(torch.ones(2))\n")
+
+
+ALL_TAKEN = """
+import sys
+for number in (4, 3, 2):
+    sys.monitoring.use_tool_id(number, "x")
+import torch, pyhybrid
+with pyhybrid.Profiler(mode="sample") as profiler:
+    torch.nn.Tanh()(torch.ones(2))
+print(*profiler.profile.meta["notes"], sep="\\n")
+"""
+
+
+@pytest.mark.needs("torch")
+def test_without_a_tool_id(torch_process: TorchProcess, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(ALL_TAKEN)
     why = "modules of PyTorch are no frames: no tool id of sys.monitoring is free"
-    assert why in command(tmp_path, "--mode", "sample", program).stderr
+    assert why in torch_process.run(tmp_path, tmp_path / "program.py")
 
 
 @pytest.mark.needs("torch")
@@ -186,12 +208,11 @@ def test_a_module_is_one_row(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs("torch")
-def test_the_program_is_the_same(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_program_is_the_same(folder: Path, sampled: Path) -> None:
     alone = subprocess.run(
         [sys.executable, PROGRAM], capture_output=True, text=True, check=True
     ).stdout
     assert (folder / "said").read_text() == alone
-    sampled = made(tmp_path_factory, "sample", "--mode", "sample", "--hz", "1777")
     assert (sampled / "said").read_text() == alone
 
 

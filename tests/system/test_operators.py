@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from support import TARGETS, made_once
+from torch_support import TorchProcess
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -24,11 +26,13 @@ def profiled(folder: Path, *words: object) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a run of the program left its profile."""
+    options = ("-q", "--format", "folded", "--c-calls")
     return made_once(
-        tmp_path_factory, "operators", lambda folder: profiled(folder, "-q", "--c-calls", PROGRAM)
+        tmp_path_factory, "operators", lambda folder: profiled(folder, *options, PROGRAM)
     )
 
 
+@functools.cache
 def said(folder: Path, *options: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(profiled(folder, "report", "--ops", "--json", *options))
     return found
@@ -99,10 +103,11 @@ torch.compile(lambda x: x + 1, backend="eager")(a)
 """
 
 
-def test_shapes_of_calls(tmp_path: Path) -> None:
+def test_shapes_of_calls(tmp_path: Path, torch_process: TorchProcess) -> None:
     program = tmp_path / "program.py"
     program.write_text(SHAPED)
-    profiled(tmp_path, "-q", "--hz", "1", "--shapes", program)  # they need no samples
+    # They need no samples.
+    torch_process.profiled(tmp_path, "-q", "--format", "folded", "--hz", "1", "--shapes", program)
     shapes = said(tmp_path)["shapes"]
     calls = {(each["operator"], each["shapes"]): each["calls"] for each in shapes}
     # One in 100 of 20,000 was looked at, at random: within 7 standard errors.

@@ -238,7 +238,9 @@ def test_the_address_keeps_the_view(here: Path, browse: Browser) -> None:
 def test_findings_are_the_reports(here: Path, browse: Browser) -> None:
     steps = "return await page.locator('.findings b, .findings code').allTextContents();"
     told = report(here)["findings"]
-    assert browse(here / "out.html", steps) == [each[key] for each in told for key in ("text", "command")]
+    assert browse(here / "out.html", steps) == [
+        each[key] for each in told for key in ("text", "command")
+    ]
 
 
 def test_keys_choose_a_time(here: Path, browse: Browser) -> None:

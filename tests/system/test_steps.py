@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from page_support import Browser
 from support import TARGETS, Run, made_once
+from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.findings import findings
@@ -331,9 +332,10 @@ for step, batch in enumerate(loop.loader):
 """
 
 
-def test_the_slowest_and_why(pyhybrid: Callable[..., Run]) -> None:
-    run = pyhybrid("-q", "--format", "folded", "-c", PLANTED.format(targets=str(TARGETS)))
-    report: dict[str, Any] = json.loads(command(run.folder, "report", "--steps", "--json"))
+def test_the_slowest_and_why(torch_process: TorchProcess, tmp_path: Path) -> None:
+    program = PLANTED.format(targets=str(TARGETS))
+    torch_process.profiled(tmp_path, "-q", "--format", "folded", "-c", program)
+    report: dict[str, Any] = json.loads(command(tmp_path, "report", "--steps", "--json"))
     assert report["n_steps"] == 40
     slowest = {each["number"]: each for each in report["slowest"]}
     batch, waited, hook, helped = (slowest[step] for step in (20, 30, 33, 36))
@@ -351,7 +353,7 @@ def test_the_slowest_and_why(pyhybrid: Callable[..., Run]) -> None:
     assert report["helped_ns"] > 750 * MS
     own_cpu_ns = report["steps"][36]["phases_cpu"]["backward"]
     assert own_cpu_ns < 500 * MS
-    lines = command(run.folder, "report", "--steps").splitlines()
+    lines = command(tmp_path, "report", "--steps").splitlines()
     assert any("in backward's own threads" in line for line in lines)
     (waited_line,) = (line for line in lines if line.startswith("  step 30:"))
     assert "data +" in waited_line

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     """Where a run of tiny_torch.py left its profile."""
 
     def make(folder: Path) -> None:
-        program = (TARGETS / "tiny_torch.py", 6, 400 if FAIR else 2500)
+        program = (TARGETS / "tiny_torch.py", 3, 400 if FAIR else 2500)
         # Threads that spin at barriers take from others who work, and wait for them.
         options = ("--hz", 1777, "--mode", request.param)
         (folder / "said").write_text(record(folder, *options, *program, OMP_WAIT_POLICY="passive"))
