@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from page_support import Browser
 from support import TARGETS, made_once
+from torch_support import TorchProcess
 
 from pyhybrid.assemble import gpu_placing
 from pyhybrid.assemble.gpu_trace import Launch
@@ -37,13 +38,12 @@ def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess) -> Path:
     """Where a run left its profile, and a trace."""
 
     def make(folder: Path) -> None:
         program = TARGETS / "traced_model.py", "trace.json"
-        done = command(folder, "-q", "--mode", "trace", "--events", *program)
-        assert done.returncode == 0, done.stderr
+        torch_process.profiled(folder, "-q", "--mode", "trace", "--events", *program)
         done = command(folder, "import", "kineto", "trace.json")
         assert done.returncode == 0, done.stderr
         (folder / "said").write_text(done.stderr + done.stdout)

@@ -24,11 +24,13 @@ def profiled(folder: Path, *words: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess) -> Path:
     """Where a run of the program left its profile."""
     options = ("-q", "--format", "folded", "--c-calls")
     return made_once(
-        tmp_path_factory, "operators", lambda folder: profiled(folder, *options, PROGRAM)
+        tmp_path_factory,
+        "operators",
+        lambda folder: torch_process.profiled(folder, *options, PROGRAM),
     )
 
 
