@@ -139,13 +139,28 @@ def long_enough(root: float, user: float) -> float:
 
 
 # For a program: how often the collector has slept and looked.
-LOOKS = r"""
+LOOKS = r'''
 def looks():
     import pathlib, re
     for task in pathlib.Path("/proc/self/task").iterdir():
-        if (task / "comm").read_text() == "pyhybrid\n":
-            status = (task / "status").read_text()
-            return int(re.search(r"\nvolun.*\s(\d+)\n", status)[1])
+        try:
+            if (task / "comm").read_text() == "pyhybrid\n":
+                status = (task / "status").read_text()
+                return int(re.search(r"\nvolun.*\s(\d+)\n", status)[1])
+        except OSError:  # a thread that has just ended
+            continue
+def looked(times=3):
+    """Waits until it has looked at all that was there before."""
+    import time
+    before = looks()
+    while looks() < before + times: time.sleep(0.001)
+'''
+
+# For a program: for how long this thread has waited for a processor (Linux: sched-stats.rst).
+DELAY = """
+def delay_ns():
+    with open("/proc/thread-self/schedstat") as file:
+        return int(file.read().split()[1])
 """
 
 

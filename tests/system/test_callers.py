@@ -39,7 +39,7 @@ FEW = [
 @pytest.mark.parametrize("mode", FEW)
 def test_callers_are_on_the_line_of_their_call(pyhybrid: Callable[..., Run], mode: str) -> None:
     options = (*MODES[mode], "--hz", 3999, "--format", "folded")
-    profile = pyhybrid(*options, PROGRAM, long_enough(0.75, 8)).profile()
+    profile = pyhybrid(*options, PROGRAM, long_enough(1, 13)).profile()
     check_invariants(profile)
     if mode != "sample":
         check_exact(profile)

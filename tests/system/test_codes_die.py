@@ -42,7 +42,7 @@ t.join()
 
 def test_no_sample_has_the_name_of_another_generation(pyhybrid: Callable[..., Run]) -> None:
     options = ("--hz", 10_000, "--format", "folded")
-    profile = pyhybrid(*options, "-c", PROGRAM, long_enough(0.5, 2)).profile()
+    profile = pyhybrid(*options, "-c", PROGRAM, long_enough(0.5, 6)).profile()
     check_invariants(profile)
     seen, deep = set(), 0
     for samples, _, names in paths(profile):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,7 @@ def test_outcomes(name: str, tmp_path: Path) -> None:
     def outcomes(*launcher: str) -> dict[str, str]:
         file = tmp_path / "outcomes.json"
         folder = tmp_path / ("profiled" if launcher else "alone")
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         done = subprocess.run(
             [sys.executable, "-P", *launcher, runner, file, *modules],
@@ -120,14 +122,20 @@ def test_outcomes(name: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-2000:]
         return json.loads(file.read_text())
 
-    alone = outcomes()
-    ours = outcomes("-m", "pyhybrid", "-q", "--format", "pstats", "--mode", "trace")
-    assert len(alone) >= 40
-    different = {
-        test: (alone.get(test), ours.get(test))
-        for test in sorted(alone.keys() | ours.keys())
-        if alone.get(test) != ours.get(test) and test not in EXCEPTED
-    }
+    def differences() -> dict[str, tuple[str | None, str | None]]:
+        alone = outcomes()
+        ours = outcomes("-m", "pyhybrid", "-q", "--format", "pstats", "--mode", "trace")
+        assert len(alone) >= 40
+        return {
+            test: (alone.get(test), ours.get(test))
+            for test in sorted(alone.keys() | ours.keys())
+            if alone.get(test) != ours.get(test) and test not in EXCEPTED
+        }
+
+    different = differences()
+    if different:  # some wait for so many milliseconds, and fail by chance, bare as well
+        again = differences()
+        different = {test: each for test, each in different.items() if test in again}
     assert not different
     with Profile.open(str(tmp_path / "profiled" / "out.pyhybrid")) as profile:
         check_exact(profile)

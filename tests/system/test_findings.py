@@ -12,6 +12,7 @@ from support import TARGETS, Run
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.findings import MOST, Finding, findings
+from pyhybrid.views.function_calls import function_calls
 
 pytestmark = pytest.mark.once
 
@@ -67,13 +68,25 @@ def test_a_clean_program(pyhybrid: Callable[..., Run]) -> None:
         ("tiny_calls", "tiny calls", "2,000,000 calls of tiny (planted.py:"),
         ("tiny_recursion", "tiny calls", "635,621 calls of fib (planted.py:"),
         ("called_from_c", "called from C", "is key (planted.py:"),
-        ("waiting", "waiting", "of CPU time in 1."),
+        ("waiting", "waiting", " of CPU time in "),
     ],
 )
 def test_planted(pyhybrid: Callable[..., Run], what: str, rule: str, says: str) -> None:
-    finding = found(pyhybrid, what)[rule]
-    assert says in finding.text.replace(str(TARGETS) + "/", "")
-    assert finding.share <= 1
+    profile = profile_of(pyhybrid, what)
+    findings = by_rule(profile)
+    if rule == "tiny calls" and not are_tiny(profile, says):
+        assert rule not in findings  # on a machine where each waits for a processor
+        return
+    assert says in findings[rule].text.replace(str(TARGETS) + "/", "")
+    assert findings[rule].share <= 1
+
+
+def are_tiny(profile: Profile, says: str) -> bool:
+    """Did calls of the function that a finding names take 2 us or less?"""
+    name = says.split(" of ")[1].partition(" (")[0]
+    (frame,) = (frame.id for frame in profile.frames.values() if frame.name == name)
+    of_it = function_calls(profile)[frame]
+    return of_it.total_ns <= 2000 * of_it.calls
 
 
 @pytest.mark.parametrize(

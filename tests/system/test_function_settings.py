@@ -156,7 +156,7 @@ def test_only_slow_calls(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import time\n"
         "def outer():\n"
-        "    for n in (0, 700, 0): middle(n)\n"
+        "    for n in (0, 2500, 0): middle(n)\n"
         "def middle(n): inner(n)\n"
         "def inner(n): time.sleep(n / 1000)\n"
         "def waits():\n"
@@ -167,10 +167,10 @@ def test_only_slow_calls(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     of_file = configured(
         tmp_path,
         *({"name": "outer"}, {"name": "inner", "args": True}),
-        *({"name": "middle", "slower_than": "500ms"}, {"name": "waits", "slower_than": "10s"}),
+        *({"name": "middle", "slower_than": "1500ms"}, {"name": "waits", "slower_than": "600s"}),
     )
     run = pyhybrid(*TRACE[:-1], *of_file, "--usage", "cpu", "program.py")
-    assert "note     single calls are kept from 500 ms on: middle\n" in run.result.stderr
+    assert "note     single calls are kept from 1500 ms on: middle\n" in run.result.stderr
     rows = (
         "SELECT call.id, name, call.parent FROM call JOIN node ON node.id = node"
         " JOIN frame ON frame.id = frame ORDER BY call.id"

@@ -160,7 +160,7 @@ def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
 @both_modes
 def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], mode: str) -> None:
     """As the eval loop resumes one, or takes a value from it, there is such an instant."""
-    program = (TARGETS / "generators.py", long_enough(1.5, 3))
+    program = (TARGETS / "generators.py", long_enough(1.5, 9))
     profile = pyhybrid(*FORCED, "--mode", mode, *program).profile()
     check(profile)
     path = ["produces", "consumes", "outer", "middle", "inner"]

@@ -171,7 +171,7 @@ def burn(seconds):
     while time.thread_time() < end: pass
 
 def wait():
-    for _ in range(5): time.sleep(0.002)
+    for _ in range(5): time.sleep(0.02)
 
 def grow():
     grow.data = bytearray(64 << 20)
@@ -214,7 +214,7 @@ def test_what_calls_used(pyhybrid: Callable[..., Run]) -> None:
     in_thread, in_main = sorted(cpu["burn"], reverse=True)[0], cpu["burn"]
     assert in_thread >= 0.095e9  # its own, though the main thread waited for it
     assert sum(in_main) >= 0.2e9
-    assert cpu["wait"][0] < 0.01e9
+    assert cpu["wait"][0] < 0.05e9
     assert (used["wait"][0].voluntary_switches or 0) >= 5
     (grown,) = used["grow"]
     assert grown.resident_begin is not None
@@ -256,7 +256,7 @@ def test_cpu_time_of_short_calls(pyhybrid: Callable[..., Run]) -> None:
     short = sorted(each.cpu_ns or 0 for each in used["short"])
     assert short[20] >= 299_000  # of the others an interrupt may have been told late
     assert short[100] < 400_000
-    assert max(each.cpu_ns or 0 for each in used["sleeps"]) < 5_000_000
+    assert sorted(each.cpu_ns or 0 for each in used["sleeps"])[5] < 5_000_000
 
 
 def test_only_what_is_asked_for(pyhybrid: Callable[..., Run], program: Path) -> None:

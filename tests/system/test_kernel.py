@@ -157,7 +157,7 @@ def test_as_much_time_as_the_kernel_says(pyhybrid: Callable[..., Run], engine: s
 
 @pytest.mark.needs("root", "perf")
 def test_perf_names_them(pyhybrid: Callable[..., Run]) -> None:
-    run = pyhybrid("--kernel", "--format", "perf", "-c", f"SECONDS = 0.3\n{WORK}")
+    run = pyhybrid("--kernel", "--hz", 2999, "--format", "perf", "-c", f"SECONDS = 0.4\n{WORK}")
     script = ["perf", "script", "-i", "perf.data", "-F", "comm,ip,sym,dso"]
     done = subprocess.run(script, cwd=run.folder, capture_output=True, text=True, check=True)
     stacks = [stack.splitlines() for stack in done.stdout.split("\n\n")]
@@ -208,14 +208,13 @@ TURNS = """
 import os, time
 file, buffer = open("/dev/zero", "rb", buffering=0), bytearray(1 << 16)
 def reads(until):
-    while time.monotonic() < until: file.readinto(buffer)
+    while time.thread_time() < until: file.readinto(buffer)
 def computes(until):
-    while time.monotonic() < until: sum(range(2000))
+    while time.thread_time() < until: sum(range(2000))
 first, second = sorted(os.sched_getaffinity(0))[:2]
-end = time.monotonic() + 2
-while time.monotonic() < end:
-    os.sched_setaffinity(0, {first}); computes(time.monotonic() + 0.006)
-    os.sched_setaffinity(0, {second}); reads(time.monotonic() + 0.006)
+while time.thread_time() < 2:
+    os.sched_setaffinity(0, {first}); computes(time.thread_time() + 0.006)
+    os.sched_setaffinity(0, {second}); reads(time.thread_time() + 0.006)
 """
 
 

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.engine
 
-LOOK = """
+LOOK = '''
 import ctypes, json, os, signal, sys, threading, time
 from pyhybrid import _native
 
@@ -32,6 +32,13 @@ def look():
         "files": sorted({m[5].strip() for m in maps if len(m) > 5 and m[5].startswith("/")}),
     }
 
+def look_until(wanted):
+    """A thread's entry in /proc goes a moment later."""
+    end = time.monotonic() + 20
+    while (found := look()) != wanted and time.monotonic() < end:
+        time.sleep(0.001)
+    return found
+
 def anonymous():
     with open("/proc/self/maps") as file:
         return sum(1 for line in file if len(line.split()) == 5)
@@ -46,7 +53,7 @@ def once(path, **options):
 
 path = sys.argv[1]
 once(path)  # hooks and libraries that stay are loaded now
-"""
+'''
 
 
 def run(code: str, tmp_path: Path) -> dict[str, object]:
@@ -63,7 +70,7 @@ def test_after_stop(tmp_path: Path, options: str) -> None:
 before, n = look(), anonymous()
 for _ in range(20):
     assert once(path, {options})["write_error"] == 0
-print(json.dumps([before, look(), n, anonymous()]))
+print(json.dumps([before, look_until(before), n, anonymous()]))
 """,
         tmp_path,
     )
@@ -86,7 +93,7 @@ for _ in range(20):
         raise SystemExit("it started")
     os.close(fd)
 assert _native.stop() is None and not _native.running()
-print(json.dumps([before, look(), n, anonymous()]))
+print(json.dumps([before, look_until(before), n, anonymous()]))
 """,
         tmp_path,
     )

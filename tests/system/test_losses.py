@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support import (
+    LOOKS,
     NESTED,
     TARGETS,
     Run,
@@ -98,12 +99,12 @@ import sys, time
 sys.setrecursionlimit(60_000)
 def down(n):
     if n: return down(n - 1)
-    end = time.thread_time() + 0.5
+    end = time.thread_time() + float(sys.argv[1])
     while time.thread_time() < end: pass
 down(40_000)
 """
-    run = pyhybrid("--mode", "sample", "--max-depth", 1 << 16, "--format", "folded", "-c", program)
-    profile = run.profile()
+    options = ("--mode", "sample", "--max-depth", 1 << 16, "--format", "folded")
+    profile = pyhybrid(*options, "-c", program, long_enough(0.5, 2)).profile()
     lost = sum(loss.samples for loss in profile.losses if loss.reason == "ring_full")
     deep = sum(samples for samples, _, names in paths(profile) if names.count("down") == 40_001)
     assert deep > max(lost, 50)  # a machine that stalls may lose some
@@ -164,17 +165,20 @@ def test_short_threads_have_their_share_of_a_timers_samples(pyhybrid: Callable[.
     """The first sample comes after any part of a period, not always a whole one."""
     code = (
         "import threading, time\n"
-        "def work():\n"
-        "    time.sleep(0.1)\n"  # it has its timer by then
+        "def work(go):\n"
+        "    go.wait()\n"
         "    end = time.thread_time() + 0.03\n"
         "    while time.thread_time() < end: pass\n"
         "for _ in range(12):\n"
-        "    threads = [threading.Thread(target=work) for _ in range(10)]\n"
+        "    go = threading.Event()\n"
+        "    threads = [threading.Thread(target=work, args=(go,)) for _ in range(10)]\n"
         "    for t in threads: t.start()\n"
+        "    looked()\n"  # each has its timer by then
+        "    go.set()\n"
         "    for t in threads: t.join()\n"
     )
     options = ("--mode", "sample", "--engine", "timer", "--hz", 50, "--format", "folded")
-    profile = pyhybrid(*options, "-c", code).profile()
+    profile = pyhybrid(*options, "-c", LOOKS + code).profile()
     check_invariants(profile)
     main = min(profile.threads.values(), key=lambda t: t.id)
     short = [t.recorded_weight_ns for t in profile.threads.values() if t is not main]

@@ -94,7 +94,7 @@ def test_names_of_functions_without_symbols(pyhybrid: Callable[..., Run], stripp
 
 def test_the_vdso_has_names(pyhybrid: Callable[..., Run]) -> None:
     """perf has them only if its cache of build-ids has a copy."""
-    ask = "import time\nfor _ in range(2_000_000): time.monotonic()"
+    ask = "import time\nfor _ in range(8_000_000): time.monotonic()"
     run = pyhybrid("--mode", "sample", "-c", ask)
     found = rows(run)
     if not any(m.path == "[vdso]" for m in run.profile().modules.values()):

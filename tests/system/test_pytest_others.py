@@ -58,10 +58,10 @@ def test_runs_again():
 @pytest.mark.flaky(reruns=1)
 def test_exceeds_its_limit_twice(): child(1); child(2)
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 def test_in_time(): child(1)
 
-@pytest.mark.timeout(0.2)
+@pytest.mark.timeout(2)
 def test_late():
     child(1)
     while True: time.sleep(0.01)

@@ -54,17 +54,21 @@ def test_it_is_the_one_that_auto_takes(pyhybrid: Callable[..., Run]) -> None:
 def test_threads_of_milliseconds(script: Script) -> None:
     # The collector has records in stock for 64 threads: on a busy machine it may come late to more.
     run = script("""
-        for _ in range(20):
-            threads = [threading.Thread(target=burn, args=(0.004,)) for _ in range(20)]
-            before = looks()
+        burn(0.3)
+        for _ in range(10):
+            threads = [threading.Thread(target=burn, args=(0.008,)) for _ in range(20)]
             for t in threads: t.start()
             for t in threads: t.join()
-            while looks() < before + 2: time.sleep(0.001)
+            looked()
     """)
-    threads = run.profile().threads.values()
-    assert len(threads) == 401
+    profile = run.profile()
+    threads = profile.threads.values()
+    assert len(threads) == 201
     assert all(t.recorded for t in threads)
-    assert sum(t.missed_weight_ns for t in threads) < 0.1 * 400 * 4_000_000
+    (main,) = (t for t in threads if t.tid == profile.process.pid)
+    # Periods between two signals, of which a busy machine leaves some out.
+    late = (main.cpu_ns or 0) / (main.signals * profile.period_ns)
+    assert sum(t.missed_weight_ns for t in threads) < 0.1 * late * 200 * 8_000_000
     assert "unknown thread" not in run.result.stderr
 
 
@@ -265,7 +269,9 @@ def test_threads_of_a_pause(tmp_path: Path) -> None:
             release.wait()
             burn(0.2)
         def begun():
+            global noticed
             while not p.paused_for_test: burn(0.001)
+            noticed = time.thread_time()
             burn(0.3)
         for resumed in True, False:
             release, paused = threading.Event(), threading.Event()
@@ -294,7 +300,7 @@ def test_threads_of_a_pause(tmp_path: Path) -> None:
                 found = [t for t in p.profile.threads.values() if t.tid == thread.native_id]
                 return sum(covered_ns(p.profile, t) for t in found) / 1e9
             assert weight(within) < 0.01, weight(within)
-            assert weight(ends) < 0.15, weight(ends)
+            assert weight(ends) < noticed + 0.05, (weight(ends), noticed)
             low, high = (0.18, 0.24) if resumed else (0, 0.01)
             assert low <= weight(across) <= high, weight(across)
             for t in p.profile.threads.values():

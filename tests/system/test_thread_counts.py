@@ -141,7 +141,8 @@ def test_a_moment_without_timers(tmp_path: Path) -> None:
             went_on.set()
             thread.join()
         (found,) = (t for t in p.profile.threads.values() if t.tid == thread.native_id)
-        print(json.dumps([found.recorded_weight_ns, found.missed_weight_ns]))
+        lost_ns = sum(each.weight_ns for each in p.profile.losses if each.thread == found.id)
+        print(json.dumps([found.recorded_weight_ns + lost_ns, found.missed_weight_ns]))
     """
     recorded_ns, missed_ns = run(tmp_path, program)
     assert recorded_ns > 1e9
@@ -158,7 +159,7 @@ def test_a_moment_without_descriptors(tmp_path: Path) -> None:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
         def burn():
-            end = time.thread_time() + 0.2
+            end = time.thread_time() + 1  # the collector may see it late
             while time.thread_time() < end: pass
         with Profiler(engine="perf_event", mode="sample") as p:
             taken = []
@@ -173,7 +174,7 @@ def test_a_moment_without_descriptors(tmp_path: Path) -> None:
         (found,) = (t for t in p.profile.threads.values() if t.tid == thread.native_id)
         print(json.dumps(found.recorded_weight_ns))
     """
-    assert run(tmp_path, program) > 0.15e9
+    assert run(tmp_path, program) > 0.5e9
 
 
 def test_the_main_thread_may_end_before_others(tmp_path: Path) -> None:

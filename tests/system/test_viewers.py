@@ -107,13 +107,18 @@ def top_of(text: str) -> Counter[str]:
     return Counter({name: int(value) for value, name in rows})
 
 
+def heaviest(weights: Counter[str]) -> list[int]:
+    """The three largest; of equal ones any may come first."""
+    return [weight for _, weight in weights.most_common(3)]
+
+
 @pytest.mark.needs("go")
 def test_pprof_shows_top_callers_tags_and_python_lines(nested: Run, export: Any) -> None:
     path, profile = export("pprof", "out.pb.gz", "--no-inlines"), nested.profile()
     paths = paths_of(profile)
     top = pprof("-top", "-unit=ns", "-nodefraction=0", path)
     shown, expected = top_of(top), self_weights(paths)
-    assert shown.most_common(3) == expected.most_common(3)
+    assert heaviest(shown) == heaviest(expected)
     assert {n: shown[n] for n, _ in expected.most_common(10)} == dict(expected.most_common(10))
     assert f"Total samples = {expected.total()}ns" in top
     peek = pprof("-peek", "^middle$", path)
