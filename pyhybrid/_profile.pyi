@@ -87,6 +87,10 @@ def exact_rows(
     process was `killed`, what ran did so until `last_ticks`.
     """
 
+def line_runs(table: Buffer, first_line: int, /) -> tuple[Uint32, Int64, int]:
+    """The lines of a code object by its co_linetable (src/profile/line_table.h), whose runs are in
+    order: from which code unit on, which line (-1: none); and the first code unit behind it."""
+
 def call_rows(
     turns: Buffer, node: Buffer, multiply: int, divide: int, ticks: int, ns: int, /
 ) -> tuple[Any, ...]:

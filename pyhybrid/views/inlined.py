@@ -22,7 +22,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TypeVar
 
-from pyhybrid._profile import descend, mark, rows_from
+from pyhybrid._profile import descend, inclusive, mark, rows_from, take
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call, CallTime, Exact, Frame, Line, Module, Nodes, Place
@@ -58,17 +58,16 @@ def with_inlined(
     except PyhybridError as error:
         return profile, [str(error)]
     files = DebugFiles(profile.meta, open_file, fetch)
-    positions = _positions(profile, files)
-    above_exact = _without_unknown(profile, positions)
+    rows = _rows_on_paths(profile)
+    positions = _positions(profile, files, rows)
+    above_exact = _without_unknown(profile, positions, rows)
     if not positions:
         return profile, files.notes
     return _Expansion(profile, positions, above_exact, demangle).profile(), files.notes
 
 
-def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
-    """The positions of the sampled stacks' native rows; only files that these are in are opened."""
-    if not profile.sampled:
-        return {}
+def _positions(profile: Profile, files: DebugFiles, rows: memoryview) -> dict[int, Position]:
+    """The positions of native rows among `rows`; only files that these are in are opened."""
     modules, kinds = profile.modules, classify(profile)
     loads: defaultdict[tuple[str, str | None], list[Module]] = defaultdict(list)
     for module in modules.values():
@@ -78,52 +77,64 @@ def _positions(profile: Profile, files: DebugFiles) -> dict[int, Position]:
         if kinds[frame.id] in WITH_PLACES and frame.module:
             module = modules[frame.module]
             known[frame.id] = (frame.address or 0, loads[module.path, module.build_id])
-    nodes, stacks = profile.nodes.frame, profile.stacks
-    at: dict[int, tuple[int, int]] = {}  # module and address, by row
-    for row in _rows_on_paths(profile):
-        start, of_file = known.get(nodes[stacks.node[row]], (0, []))
-        address = stacks.address[row]
-        loaded = None if address is None else _covering(of_file, address)
-        if address is not None and loaded and address != loaded.base + start:
-            at[row] = (loaded.id, address)
-    wanted: defaultdict[int, set[int]] = defaultdict(set)
-    for number, address in at.values():
-        wanted[number].add(address)
+    frames = take(profile.nodes.frame, take(array("I", profile.stacks.node), rows))
+    is_known = bytes(frame in known for frame in range(max(profile.frames, default=0) + 1))
+    addresses = profile.stacks.address
+    rows_at: defaultdict[tuple[int, int], list[int]] = defaultdict(list)  # by frame and address
+    for at in rows_from(take(is_known, frames), 1):
+        row = rows[at]
+        address = addresses[row]
+        if address is not None:
+            rows_at[frames[at], address].append(row)
+    wanted: defaultdict[int, set[int]] = defaultdict(set)  # addresses, by module
+    module_of: dict[tuple[int, int], int] = {}
+    for place in rows_at:
+        (start, of_file), address = known[place[0]], place[1]
+        loaded = _covering(of_file, address)
+        if loaded and address != loaded.base + start:
+            module_of[place] = loaded.id
+            wanted[loaded.id].add(address)
     found = {number: files.find(modules[number], wanted[number]) for number in wanted}
     return {
-        row: found[number][address]
-        for row, (number, address) in at.items()
-        if address in found[number]
+        row: position
+        for place, number in module_of.items()
+        if (position := found[number].get(place[1]))
+        for row in rows_at[place]
     }
 
 
-def _rows_on_paths(profile: Profile) -> set[int]:
-    """The rows of stacks that were sampled."""
-    parents = profile.stacks.parent
-    rows: set[int] = set()
-    for sampled in profile.sampled:
-        row = sampled.stack
-        while row and row not in rows:
-            rows.add(row)
-            row = parents[row]
-    return rows
+def _rows_on_paths(profile: Profile) -> memoryview:
+    """The rows of stacks that were sampled, in order."""
+    parents = array("I", profile.stacks.parent)
+    sampled = mark(array("I", profile.sampled_stacks), len(parents))
+    return rows_from(inclusive(parents, array("q", iter(sampled))), 1)
 
 
-def _without_unknown(profile: Profile, positions: dict[int, Position]) -> dict[int, int]:
+def _without_unknown(
+    profile: Profile, positions: dict[int, Position], on_paths: memoryview
+) -> dict[int, int]:
     """Take the chains from rows above exact figures where these may belong below different ones.
 
-    Returns one row for each node above such figures that has a chain.
+    `on_paths` are the rows that were sampled.  Returns one row for each node above such figures
+    that has a chain.
     """
-    parents, nodes = profile.stacks.parent, profile.stacks.node
-    rows_on_paths = sorted(_rows_on_paths(profile), reverse=True)
-    counted = {nodes[row] for row in rows_on_paths}.intersection(profile.exact.node)
-    above: set[int] = set()
-    for row in rows_on_paths if profile.exact else ():
-        if row in above or nodes[row] in counted:
-            above.add(parents[row])
+    stacks, nodes, n_nodes = profile.stacks, profile.stacks.node, len(profile.nodes.parent)
+    node_of = take(array("I", nodes), on_paths)
+    counted = set(node_of).intersection(profile.exact.node)
+    with_chain = mark(array("I", {nodes[row] for row in positions}), n_nodes)
+    # How many rows with figures there are below each, and itself.
+    has_figures = take(mark(array("I", counted), n_nodes), node_of)
+    figures = array("q", bytes(8 * len(nodes)))
+    for at in rows_from(has_figures, 1):
+        figures[on_paths[at]] = 1
+    below = inclusive(array("I", stacks.parent), figures)
     calls: defaultdict[int, dict[int | None, int]] = defaultdict(dict)  # of a node: by address
-    for row in sorted(above - {0}):
-        calls[nodes[row]].setdefault(profile.stacks.address[row], row)
+    above: set[int] = set()
+    for at in rows_from(take(with_chain, node_of), 1):
+        row = on_paths[at]
+        if below[row] > figures[row]:
+            above.add(row)
+            calls[nodes[row]].setdefault(stacks.address[row], row)
     # Files of older versions know no places.
     unknown = set(profile.meta.get("unsampled_calls", calls)) | counted
     same: dict[int, int] = {}

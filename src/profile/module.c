@@ -1,4 +1,5 @@
-/* module.c - the extension module pyhybrid._profile: turns buffers into calls of columns.h, exact_rows.h and call_rows.h.
+/* module.c - the extension module pyhybrid._profile: turns buffers into calls of columns.h, exact_rows.h, line_table.h
+ * and call_rows.h.
  *
  * Its stub, with what each function promises, is pyhybrid/_profile.pyi.  Loaded by the finishing process
  * and by readers of profiles, never by the profiled program.  Keeps to the limited API of 3.12.
@@ -8,6 +9,7 @@
 #include "columns.h"
 #include "database.h"
 #include "exact_rows.h"
+#include "line_table.h"
 
 #include <string.h>
 
@@ -145,6 +147,15 @@ static int run_exact_rows(const struct argument *in, struct result *out)
 }
 PASS(exact_rows, .takes = "IIBB*nnnn", .gives = "Iqqqqqq")
 
+static int run_line_runs(const struct argument *in, struct result *out)
+{
+    out[2].n = line_table_runs(in[0].data, in[0].n, (int64_t)in[1].number, out[0].data, out[1].data,
+                               &out[0].n);
+    out[1].n = out[0].n;
+    return 0;
+}
+PASS(line_runs, .takes = "Bn", .gives = "Iqn")
+
 static size_t turns_room(const struct argument *in)
 {
     return CALL_ROWS_ROOM(in[0].n);
@@ -200,7 +211,8 @@ static PyMethodDef functions[] = {
     FUNCTION(inclusive),     FUNCTION(add_up),        FUNCTION(exact_rows),
     FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
     FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
-    FUNCTION(call_usage),    FUNCTION(rows_from),     {NULL, NULL, 0, NULL},
+    FUNCTION(call_usage),    FUNCTION(rows_from),     FUNCTION(line_runs),
+    {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {
