@@ -27,7 +27,7 @@ slice) export PYHYBRID_SLICE="${2:?which one: K/N}" PYHYBRID_UNTIL=$(($(date +%s
     ;;
 esac
 
-# Prints the marker expression of a pass of tests/system; nothing: the pass is left out.
+# Prints the marker expression of a pass of tests/system, or of tests/unit; nothing: the pass is left out.
 #   first   as root on the first interpreter       further   as root on each further one
 #   user    as an ordinary user on the first       others    as an ordinary user on each further one
 choose() { # PASS
@@ -37,6 +37,8 @@ choose() { # PASS
     most-user) [ "$(id -u)" = 0 ] && echo 'engine and not slow' || echo 'not slow' ;;
     most-further) echo 'version and not slow' ;;
     most-others) ;;
+    most-unit-first) echo 'slow or not slow' ;;
+    most-unit-further) echo 'not exhaustive' ;;
     slice-first) echo 'slow' ;;
     slice-user) echo 'slow or not engine' ;;
     slice-further) echo 'slow or not version' ;;
@@ -167,7 +169,7 @@ while read -r tag interpreter <&3; do
     esac
     case ${SAN:-} in *thread*) continue ;; esac
     if [ "$what" != slice ]; then
-        run "$tag: tests/unit" run_pytest unit -n "$(nproc)"
+        run "$tag: tests/unit" run_pytest unit -n "$(nproc)" -m "$(choose "unit-$as_root")"
         [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz -n "$(nproc)"
     fi
     export PYHYBRID_TEST_AS=root

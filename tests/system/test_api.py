@@ -131,7 +131,7 @@ def test_how_it_starts_is_not_sampled(tmp_path: Path) -> None:
     """Sampling is paused from its beginning on, with what is measured then (costs, events)."""
     run(
         """
-        for _ in range(20):
+        for _ in range(10):
             p = Profiler(mode="hybrid", clock="wall", hz=5000)
             p.start()
             p.stop()

@@ -88,9 +88,8 @@ def test_the_log_agrees_with_the_counters(pyhybrid: Callable[..., Run], mode: st
 
 
 def test_regions_are_in_the_log(pyhybrid: Callable[..., Run]) -> None:
-    profile = pyhybrid(
-        "--mode", "trace", "--events", "--format", "folded", TARGETS / "regions.py"
-    ).profile()
+    options = ("--mode", "trace", "--events", "--format", "folded")
+    profile = pyhybrid(*options, TARGETS / "regions.py", 0.1).profile()
     frames, nodes = profile.frames, profile.nodes.frame
     kinds: Counter[tuple[str, str]] = Counter()
     for event in profile.events():

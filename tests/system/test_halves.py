@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.version, pytest.mark.alone]
 FUNCTIONS = ("third", "sleeper", "rest")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_shares_by_the_wall_clock(pyhybrid: Callable[..., Run], seed: int) -> None:
     options = ("--mode", "hybrid", "--clock", "wall", "--hz", 997, "--format", "folded")
     run = pyhybrid(*options, TARGETS / "shares.py", 5, seed)

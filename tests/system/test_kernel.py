@@ -138,7 +138,7 @@ def test_where_in_the_kernel(
 
 @pytest.mark.alone  # the kernel counts by ticks, at which it also takes the processor from a thread
 @pytest.mark.needs("root")
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [ENGINES[0], pytest.param(ENGINES[1], marks=pytest.mark.slow)])
 def test_as_much_time_as_the_kernel_says(pyhybrid: Callable[..., Run], engine: str) -> None:
     """getrusage tells a process's time in the kernel from its own."""
     program = f"SECONDS = 1.5\n{WORK}\n" + (

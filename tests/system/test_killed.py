@@ -207,7 +207,6 @@ print(looks() - before)
 """
 
 
-@pytest.mark.engine
 def test_many_threads_put_nothing_off(pyhybrid: Callable[..., Run]) -> None:
     """Each one nudges the collector (with sigtrap); after them it looks as often as before."""
     run = pyhybrid("-q", "-c", LOOKS + MANY_THREADS)

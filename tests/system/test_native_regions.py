@@ -85,7 +85,7 @@ VERSION = pytest.mark.version
 def test_where_they_stand_and_how_often(
     pyhybrid: Callable[..., Run], native: dict[str, str], options: tuple[str, ...]
 ) -> None:
-    run = pyhybrid("--mode", "trace", "--format", "folded", *options, PROGRAM, env=native)
+    run = pyhybrid("--mode", "trace", "--format", "folded", *options, PROGRAM, 0.1, env=native)
     profile = run.profile()
     check_invariants(profile)
     check_exact(profile)

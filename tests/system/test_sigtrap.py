@@ -106,7 +106,8 @@ def test_no_system_call_is_interrupted(script: Script) -> None:
     assert run.result.stdout == "0\n"
 
 
-def test_threads_that_sleep_when_it_stops(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_stops", [4, pytest.param(10, marks=pytest.mark.slow)])
+def test_threads_that_sleep_when_it_stops(tmp_path: Path, n_stops: int) -> None:
     """The signal for what they did before they slept comes when they wake, after the end."""
     code = BURN + textwrap.dedent("""
         from pyhybrid import Profiler
@@ -132,7 +133,7 @@ def test_threads_that_sleep_when_it_stops(tmp_path: Path) -> None:
         if sys.argv[2:]:
             os.kill(os.getpid(), signal.SIGTRAP)
     """)
-    for arguments, status in (["10"], 0), (["1", "trap"], -signal.SIGTRAP):
+    for arguments, status in ([str(n_stops)], 0), (["1", "trap"], -signal.SIGTRAP):
         command = [sys.executable, "-P", "-c", code, *arguments]
         done = subprocess.run(
             command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S

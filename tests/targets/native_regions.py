@@ -1,15 +1,21 @@
-"""Regions of native code: where they stand, how often, with what below them."""
+"""Regions of native code: where they stand, how often, with what below them.
+
+argv: how much of its usual time each takes (1).
+"""
 
 import contextlib
 import functools
+import sys
 import threading
 import time
 
 import native_regions as native
 
+SCALE = float(sys.argv[1]) if sys.argv[1:] else 1.0
+
 
 def burn(seconds):
-    end = time.thread_time() + seconds
+    end = time.thread_time() + seconds * SCALE
     while time.thread_time() < end:
         pass
 
@@ -62,11 +68,11 @@ def left_open():
 
 
 def released():
-    native.without_gil("released", "many", 1000, 0.05)
+    native.without_gil("released", "many", 1000, 0.05 * SCALE)
 
 
 def threads():
-    native.in_threads("unseen", "often", 10_000, 0.1, 4)
+    native.in_threads("unseen", "often", 10_000, 0.1 * SCALE, 4)
 
 
 def visits():

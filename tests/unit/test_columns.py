@@ -206,6 +206,7 @@ def test_shift_and_mark() -> None:
     assert mark(uint32([3, 1, 3]), 5).tolist() == [0, 1, 0, 1, 0]
 
 
+@pytest.mark.exhaustive
 @given(trees(), st.data())
 def test_exact_rows_are_sums_by_node(tree: Tree, data: st.DataObject) -> None:
     """Against the definition: a row's self time is its total less those of the nearest below."""

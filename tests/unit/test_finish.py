@@ -208,6 +208,7 @@ def test_killed_process(finished: Finished) -> None:
     assert db.execute("SELECT value FROM meta WHERE key = 'complete'").fetchone() == ("false",)
 
 
+@pytest.mark.exhaustive
 def test_cut_anywhere(tmp_path: Path) -> None:
     writer = example()
     path = tmp_path / "x.part"

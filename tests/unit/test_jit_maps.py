@@ -238,6 +238,7 @@ anything = st.one_of(
 )
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=500)
 @given(anything, st.integers(0, 1 << 47))
 def test_damage_never_raises(data: bytes, address: int) -> None:
@@ -275,6 +276,7 @@ def test_a_function_among_many_is_no_more_work(size: int) -> None:
     assert found_in_many < 1.1 * found_in_few
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "data",
     [bytes(3_000_000), b"\n" * 3_000_000, b" " * 3_000_000, b"1 1 " * 750_000, b"0x" * 1_500_000],

@@ -99,6 +99,7 @@ def words() -> dict[tuple[str, int | None], int]:
     return known
 
 
+@pytest.mark.exhaustive
 @given(STACKS)
 def test_folding_again_changes_nothing(stacks: list[list[int]]) -> None:
     again = []

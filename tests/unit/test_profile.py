@@ -270,6 +270,7 @@ def test_a_text_that_is_none_in_the_schema(tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.exhaustive
 def test_a_database_with_holes(tmp_path: Path) -> None:
     """Pages of zeros or noise in the middle: an error in one line, or nothing that matters."""
     path = tmp_path / "out.pyhybrid"
@@ -281,6 +282,7 @@ def test_a_database_with_holes(tmp_path: Path) -> None:
             assert "\n" not in read_everything(path, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_a_spool_cut_anywhere(tmp_path: Path) -> None:
     whole = bytes(example().data)
     path = tmp_path / "x.part"

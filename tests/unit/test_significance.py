@@ -125,6 +125,7 @@ def found(before: list[list[float]], after: list[list[float]]) -> list[bool]:
     return discoveries([compared(list(one), list(other)).p for one, other in columns])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("n_runs", [1, 2, 3, 5])
 def test_false_alarms_are_few(n_runs: int) -> None:
     """Of comparisons in which nothing changed, at most 5 % say that anything did."""
@@ -136,6 +137,7 @@ def test_false_alarms_are_few(n_runs: int) -> None:
     assert alarms <= 0.05 * 400
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("n_runs", [1, 5])
 def test_a_fifth_more_is_found(n_runs: int) -> None:
     chance = random.Random(n_runs)
@@ -188,6 +190,7 @@ def test_quantiles_are_between_two_values() -> None:
 STATISTICS = [median_of_series, mean_of_series]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("of", STATISTICS)
 @pytest.mark.parametrize(("n", "correlated"), [(20, 0.3), (100, 0.0), (100, 0.8), (1000, 0.95)])
 def test_steps_that_are_like_the_ones_before(of: Statistic, n: int, correlated: float) -> None:

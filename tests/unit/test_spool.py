@@ -74,6 +74,7 @@ def read_or_error(path: Path) -> records.Spool | str:
         return str(error)
 
 
+@pytest.mark.exhaustive
 def test_cut_anywhere(tmp_path: Path) -> None:
     """At every byte: either what was whole before the cut, or one clear line."""
     writer = example()

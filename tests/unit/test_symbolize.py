@@ -409,6 +409,7 @@ def test_overlaps_against_brute_force(tmp_path: Path) -> None:
         assert found == [expected_at(a, symbols, text[1]) for a in wanted], f"seed {seed}"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "symbol",
     [
@@ -473,6 +474,7 @@ print(done["raised"], done["returned"])
 """
 
 
+@pytest.mark.exhaustive
 def test_damaged_files_raise_or_answer(with_debugdata: Path, library: Path, tmp_path: Path) -> None:
     for sound in (with_debugdata, library):
         command = [sys.executable, "-P", "-c", DAMAGE, str(sound), str(tmp_path / "bad.so")]
