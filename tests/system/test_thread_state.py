@@ -17,8 +17,6 @@ from pyhybrid.profile_file.tables import Sampled
 from pyhybrid.views.one_kind import PYTHON_ONLY
 from pyhybrid.views.sample_selection import Choice, choose
 
-pytestmark = pytest.mark.engine
-
 # Two threads want the GIL all the time, one works without it, one sleeps.  Prints for how long the
 # two waited for a processor (nanoseconds; Linux: Documentation/scheduler/sched-stats.rst).
 WALL = """
@@ -341,6 +339,7 @@ def test_threads_that_cannot_be_chosen(
     assert len(run.result.stderr.splitlines()) == 1
 
 
+@pytest.mark.engine  # by wall-clock time everyone has the same timers
 def test_by_cpu_time(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--hz", 999, "-c", CPU)
     gil = shares(run.profile(), lambda row: row.gil)
@@ -349,7 +348,6 @@ def test_by_cpu_time(pyhybrid: Callable[..., Run]) -> None:
     assert not any(row.waits for row in run.profile().sampled)
 
 
-@pytest.mark.once
 def test_views_and_exports_by_state(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-c", CPU, "--format", "folded")
     view = pyhybrid("report", "--gil", "neither", "--thread", "comp*", cwd=run.folder)
@@ -367,6 +365,7 @@ def test_views_and_exports_by_state(pyhybrid: Callable[..., Run]) -> None:
     assert "--clock wall" in wrong.result.stderr
 
 
+@pytest.mark.engine
 def test_the_cpu_of_each_sample(pyhybrid: Callable[..., Run]) -> None:
     cpu = max(os.sched_getaffinity(0))
     pinned = f"import os; os.sched_setaffinity(0, {{{cpu}}})\n{CPU}"
@@ -385,7 +384,6 @@ def test_the_cpu_of_each_sample(pyhybrid: Callable[..., Run]) -> None:
     assert f"[{cpu:03}]" in printed.stdout
 
 
-@pytest.mark.once
 def test_calls_of_c_functions_in_a_view_without_them(pyhybrid: Callable[..., Run]) -> None:
     program = "def f(n): return sorted(range(n))\nfor _ in range(200): f(20_000)"
     profile = pyhybrid("--c-calls", "--format", "folded", "-c", program).profile()
