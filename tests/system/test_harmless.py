@@ -95,7 +95,7 @@ DEEDS = (
 )
 
 
-@pytest.mark.parametrize("mode", ["sample", "hybrid"])
+@pytest.mark.parametrize("mode", [pytest.param("sample", marks=pytest.mark.once), "hybrid"])
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_thread_in_the_loader_that_waits_for_the_gil(
     tmp_path: Path, mode: str, deed: str

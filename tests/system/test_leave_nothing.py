@@ -63,7 +63,13 @@ def run(code: str, tmp_path: Path) -> dict[str, object]:
     return result
 
 
-@pytest.mark.parametrize("options", ["", "engine=2", "clock=1", "period_ns=100000", "exact=True"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *("", "period_ns=100000", "exact=True"),
+        *(pytest.param(timers, marks=pytest.mark.once) for timers in ("engine=2", "clock=1")),
+    ],
+)
 def test_after_stop(tmp_path: Path, options: str) -> None:
     result = run(
         f"""
