@@ -37,6 +37,9 @@ def descend(parent: Buffer, input: Buffer, step: bytes) -> Uint8:
 def take(table: Buffer, index: Buffer) -> memoryview:
     """The values `table[i]` for each i of `index` (uint32); the table is of any kind."""
 
+def order(high: Buffer, low: Buffer) -> Uint32:
+    """The rows by two uint32 columns, (high, low); those that are equal in their order."""
+
 def mark(index: Buffer, n_rows: int) -> Uint8:
     """1 for each row that is one of `index` (uint32)."""
 

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Buffer, Collection, Iterable, Iterator, Sequence
 from typing import overload
 
-from pyhybrid._profile import rows_from, take
+from pyhybrid._profile import order, rows_from, take
 from pyhybrid.profile_file.tables import Exact
 
 
@@ -31,10 +31,9 @@ class ExactTable(Sequence[Exact]):
     def in_order(cls, columns: Sequence["array[int]"]) -> "ExactTable":
         """The table of these columns, whose rows come in any order."""
         thread, node, *_ = columns
-        keys = [high << 32 | low for high, low in zip(thread, node, strict=True)]
-        order = array("I", sorted(range(len(keys)), key=keys.__getitem__))
+        rows = order(thread, node)
         table = cls()
-        table.add([take(column, order) for column in columns])
+        table.add([take(column, rows) for column in columns])
         return table
 
     @property

@@ -242,7 +242,9 @@ class _Expansion:
         """Each row's node: the innermost of the chain that stands for it."""
         stacks, nodes = self._profile.stacks, self._profile.nodes
         moved = stacks.node.copy()
-        for row in range(1, len(moved)):
+        with_chain = mark(array("I", self._positions), len(moved))
+        # Only what is below a chain gets another node.
+        for row in rows_from(descend(array("I", stacks.parent), with_chain, INSIDE), 1):
             node, above = stacks.node[row], stacks.parent[row]
             parent = nodes.parent[node]
             # A row's node may stand for the row above, too, or below one further out.

@@ -182,6 +182,52 @@ int columns_take(const void *table, size_t size, size_t n_table, const uint32_t 
     return 0;
 }
 
+enum { DIGIT_BITS = 16, DIGITS = 1 << DIGIT_BITS };
+
+/* One pass of a radix sort: `from` to `to`, by the digit of key[row] at `shift`.  0: all have the same one. */
+static int order_by(const uint32_t *key, unsigned shift, const uint32_t *from, uint32_t *to,
+                    size_t n, size_t *count)
+{
+    size_t sum = 0;
+    memset(count, 0, DIGITS * sizeof *count);
+    for (size_t i = 0; i < n; i++)
+        count[key[i] >> shift & (DIGITS - 1)]++;
+    if (count[key[0] >> shift & (DIGITS - 1)] == n)
+        return 0;
+    for (size_t d = 0; d < DIGITS; d++) {
+        size_t here = count[d];
+        count[d] = sum;
+        sum += here;
+    }
+    for (size_t i = 0; i < n; i++)
+        to[count[key[from[i]] >> shift & (DIGITS - 1)]++] = from[i];
+    return 1;
+}
+
+int columns_order(const uint32_t *high, const uint32_t *low, size_t n, uint32_t *row)
+{
+    size_t *count = malloc(DIGITS * sizeof *count);
+    uint32_t *other = malloc((n ? n : 1) * sizeof *other), *from = row, *to = other;
+    if (!count || !other) {
+        free(count);
+        free(other);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < n; i++)
+        row[i] = (uint32_t)i;
+    for (unsigned pass = 0; n && pass < 4; pass++) /* the least significant digit first */
+        if (order_by(pass < 2 ? low : high, pass % 2 * DIGIT_BITS, from, to, n, count)) {
+            uint32_t *swap = from;
+            from = to;
+            to = swap;
+        }
+    if (from != row)
+        memcpy(row, from, n * sizeof *row);
+    free(count);
+    free(other);
+    return 0;
+}
+
 int columns_mark(const uint32_t *index, size_t n, uint8_t *marked, size_t n_marked)
 {
     memset(marked, 0, n_marked);

@@ -48,6 +48,9 @@ int columns_descend(const uint32_t *parent, const uint8_t *input, size_t n, cons
 int columns_take(const void *table, size_t size, size_t n_table, const uint32_t *index, size_t n,
                  void *taken);
 
+/* The rows by (high, low); equal ones keep their order. */
+int columns_order(const uint32_t *high, const uint32_t *low, size_t n, uint32_t *row);
+
 /* marked[i] is 1 where i is one of `index`, else 0. */
 int columns_mark(const uint32_t *index, size_t n, uint8_t *marked, size_t n_marked);
 

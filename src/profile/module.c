@@ -62,6 +62,12 @@ static int run_take(const struct argument *in, struct result *out)
 }
 PASS(take, .takes = "x*I", .gives = "x")
 
+static int run_order(const struct argument *in, struct result *out)
+{
+    return columns_order(in[0].data, in[1].data, in[0].n, out[0].data);
+}
+PASS(order, .takes = "II", .gives = "I")
+
 static size_t all_rows(const struct argument *in)
 {
     return in[1].number;
@@ -212,7 +218,7 @@ static PyMethodDef functions[] = {
     FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
     FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
     FUNCTION(call_usage),    FUNCTION(rows_from),     FUNCTION(line_runs),
-    {NULL, NULL, 0, NULL},
+    FUNCTION(order),         {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {

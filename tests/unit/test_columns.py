@@ -28,6 +28,7 @@ from pyhybrid._profile import (
     mark,
     nearest,
     open_database,
+    order,
     outermost,
     pairs,
     paths,
@@ -199,6 +200,16 @@ def test_rows_from_a_value_on(kind: str, values: list[int], least: int) -> None:
         row for row, value in enumerate(values) if value >= least
     ]
     assert rows_from(array("q", [-1, 2**63 - 1]), 1).tolist() == [1]
+
+
+uint32_values = st.integers(0, 3) | st.integers(0, 2**32 - 1)
+
+
+@given(st.lists(st.tuples(uint32_values, uint32_values), max_size=500))
+def test_order_is_that_of_pairs(pairs: list[tuple[int, int]]) -> None:
+    high, low = (array("I", column) for column in zip(*pairs, strict=True)) if pairs else ([], [])
+    rows = order(array("I", high), array("I", low)).tolist()
+    assert rows == sorted(range(len(pairs)), key=pairs.__getitem__)
 
 
 def test_shift_and_mark() -> None:
