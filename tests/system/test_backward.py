@@ -21,14 +21,9 @@ PROGRAM = TARGETS / "backward_passes.py"
 ACCUMULATE = "torch::autograd::AccumulateGrad"  # of a leaf: no call makes it, one uses it
 
 
-def run(folder: Path, *words: object) -> str:
-    return subprocess.run(
-        [sys.executable, *map(str, words)], cwd=folder, capture_output=True, text=True, check=True
-    ).stdout
-
-
 def profiled(folder: Path, *words: object) -> str:
-    return run(folder, "-P", "-m", "pyhybrid", *words)
+    command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, words)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def linked(profile: Profile) -> Counter[tuple[str, str]]:
@@ -54,11 +49,13 @@ def without_leaves(found: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess) -> Path:
     """Where a run of the program left its profile."""
     options = ("-q", "--format", "folded", "--hz", "499")
     return made_once(
-        tmp_path_factory, "backward", lambda folder: profiled(folder, *options, PROGRAM)
+        tmp_path_factory,
+        "backward",
+        lambda folder: torch_process.profiled(folder, *options, PROGRAM),
     )
 
 

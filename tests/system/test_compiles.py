@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from exact_support import check_exact
 from support import TARGETS, check_invariants, made_once
+from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call
@@ -139,14 +140,12 @@ def test_nothing_was_compiled(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess) -> Path:
     """Where a run of tiny_compile.py left its profile."""
-
-    def make(folder: Path) -> None:
-        options = ("-q", "--format", "folded", "--hz", "499")
-        command(folder, *options, TARGETS / "tiny_compile.py", "eager")
-
-    return made_once(tmp_path_factory, "compiles", make)
+    program = ("-q", "--format", "folded", "--hz", "499", TARGETS / "tiny_compile.py", "eager")
+    return made_once(
+        tmp_path_factory, "compiles", lambda folder: torch_process.profiled(folder, *program)
+    )
 
 
 @pytest.mark.needs("torch")

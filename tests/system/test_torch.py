@@ -15,9 +15,9 @@ from support import (
     eval_frames,
     made_once,
     paths,
-    record,
     share_with_line,
 )
+from torch_support import TorchProcess
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -30,17 +30,19 @@ SAMPLE = pytest.param("sample", marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module", params=[SAMPLE, "hybrid"])
-def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def folder(
+    tmp_path_factory: pytest.TempPathFactory,
+    torch_process: TorchProcess,
+    request: pytest.FixtureRequest,
+) -> Path:
     """Where a run of tiny_torch.py left its profile."""
 
     def make(folder: Path) -> None:
         program = (TARGETS / "tiny_torch.py", 3, 400 if FAIR else 2500)
-        # Threads that spin at barriers take from others who work, and wait for them.
-        options = ("--hz", 1777, "--mode", request.param)
-        (folder / "said").write_text(record(folder, *options, *program, OMP_WAIT_POLICY="passive"))
+        torch_process.profiled(folder, "--hz", 1777, "--mode", request.param, *program)
 
     folder = made_once(tmp_path_factory, f"torch-{request.param}", make)
-    print((folder / "said").read_text())  # pytest shows it with a failure
+    print((folder / "errors").read_text())  # pytest shows it with a failure
     return folder
 
 

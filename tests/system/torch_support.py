@@ -28,8 +28,10 @@ class TorchProcess:
         with open(folder / "torch-process.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self._connect(folder):
-                # A pool of NumPy's would have a thread, which a fork does not.
-                environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+                # A pool of NumPy's would have a thread, which a fork does not.  Threads of OpenMP
+                # that spin at barriers take from others who work, and wait for them.
+                ours = {"OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+                environment = {**os.environ, **ours}
                 command = [sys.executable, "-P", SERVER, "torch-process"]
                 subprocess.run(command, cwd=folder, env=environment, check=True)
                 assert self._connect(folder)
