@@ -25,7 +25,7 @@ pytestmark = pytest.mark.needs("root")
 BOUND = 128 << 10  # about 15,000 samples
 OPTIONS = ("--max-timeline", "128K", "--hz", "10000", "--mode", "sample", "--format", "folded")
 BURN = """
-import sys, threading, time
+import os, sys, threading, time
 def burn(seconds):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
@@ -33,12 +33,13 @@ def burn(seconds):
 other = threading.Thread(target=burn, args=(0.5,))
 other.start()
 burn(float(sys.argv[1]))
+while os.path.getsize(sys.argv[2]) < FULL: burn(0.05)  # where samples come late
 other.join()
-"""
+""".replace("FULL", str(3 * BOUND))  # with sums of the oldest ones
 
 
 def test_older_samples_are_sums(pyhybrid: Callable[..., Run]) -> None:
-    run = pyhybrid(*OPTIONS, "-c", BURN, 2)
+    run = pyhybrid(*OPTIONS, "-c", BURN, 2, "out.pyhybrid.part")
     profile = run.profile()
     check_invariants(profile)
     recorded = sum(thread.recorded for thread in profile.threads.values())
@@ -56,7 +57,7 @@ def test_older_samples_are_sums(pyhybrid: Callable[..., Run]) -> None:
 
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     """A process that stops leaves the file that one which is killed would leave."""
-    options = ("-P", "-m", "pyhybrid", *OPTIONS, "-o", "x", "-c", BURN, "2")
+    options = ("-P", "-m", "pyhybrid", *OPTIONS, "-o", "x", "-c", BURN, "2", "x.pyhybrid.part")
     part, random = tmp_path / "x.pyhybrid.part", Random(1)
     copies: list[Path] = []
     with subprocess.Popen([sys.executable, *options], cwd=tmp_path) as process:
