@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, made_once
+from support import TARGETS, long_enough, made_once
 from torch_support import TorchProcess
 
 pytestmark = pytest.mark.needs("torch")
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess
     return made_once(
         tmp_path_factory,
         "operators",
-        lambda folder: torch_process.profiled(folder, *options, PROGRAM),
+        lambda folder: torch_process.profiled(folder, *options, PROGRAM, long_enough(2, 12)),
     )
 
 

@@ -1,12 +1,12 @@
-"""A transformer that learns to say the next token, on one thread, for some seconds of CPU time."""
+"""A transformer that learns to say the next token: argv[1] seconds of CPU time, on one thread."""
 
+import sys
 import time
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
 
-SECONDS = 2
 N_TOKENS, LENGTH, BATCH, WIDTH, HEADS = 1000, 64, 16, 256, 4
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -57,7 +57,7 @@ if __name__ == "__main__":
     model = LM()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     text = torch.randint(N_TOKENS, (BATCH, LENGTH + 1))
-    end = time.process_time() + SECONDS
+    end = time.process_time() + float(sys.argv[1])
     while time.process_time() < end:
         loss = cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
         loss.backward()
