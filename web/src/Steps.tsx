@@ -1,7 +1,7 @@
 // The steps of a training on the time line of the lanes below: of each what its phases took, one above the
 // other, and which were slow.  A click zooms everything to one.  Keys do the same, a line of text says of a
 // step what its box shows, and the slowest are a list.
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { prepare, type Palette } from "./colors";
 import { beside } from "./FlameGraph";
 import { percent, plural, time } from "./format";
@@ -34,7 +34,7 @@ export function Steps({ profile, colors, from, to, onTime, ...props }: StepsProp
   const height = rows.length * LANE;
   const xOf = (ns: number) => (ns / end) * width;
 
-  useEffect(() => setCursor(null), [chosen]);
+  useLayoutEffect(() => setCursor(null), [chosen]); // before the next key
   useLayoutEffect(() => {
     const context = prepare(canvas.current!, width, height);
     rows.forEach((row, at) => drawRow(context, row, at * LANE, width, end, colors));
