@@ -13,7 +13,6 @@ from pyhybrid.views.steps import Steps, find_steps, steps_of
 
 SLOWEST = 5
 N_PHASES = 2  # in the summary
-NOT_RUN = 0.5  # of what a phase took more: from there on it is said that the thread did not run
 STEP_COLUMN = "step"
 
 
@@ -182,9 +181,8 @@ def why_slow(slow: SlowStep, median_ns: int) -> str:
     if median_ns:
         text += f", {slow.total_ns / median_ns:.1f} x the median"
     text += f": {slow.phase} +{short_time(slow.more_ns)}"
-    idle_ns = slow.more_ns - max(0, slow.more_cpu_ns)
-    if idle_ns > NOT_RUN * slow.more_ns:
-        text += f", for {short_time(idle_ns)} of it the thread did not run"
+    if slow.has_waited:
+        text += f", for {short_time(slow.idle_ns)} of it the thread did not run"
     if slow.function:
         text += f"; more samples in {slow.function}: +{short_time(slow.more_weight_ns)}"
     return text

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyhybrid.frameworks.torch import is_compiler
 from pyhybrid.profile_file.profile import Profile
@@ -58,7 +59,16 @@ class Compiles:
 
 
 def compiles_of(profile: Profile) -> Compiles | None:
-    """What is known of them; None: there were none."""
+    """What is known of them, found once; None: there were none."""
+    if profile not in _known:
+        _known[profile] = _compiles_of(profile)
+    return _known[profile]
+
+
+_known: WeakKeyDictionary[Profile, Compiles | None] = WeakKeyDictionary()
+
+
+def _compiles_of(profile: Profile) -> Compiles | None:
     start_ns = profile.process.start_ns or 0
     facts = [
         each
@@ -150,7 +160,12 @@ def compiler_frames(profile: Profile) -> set[int]:
 
 
 def label_of(compile: Compile) -> str:
-    """`LM.forward (train.py:37), 2 of 3`."""
-    place = f" ({os.path.basename(compile.file)}:{compile.line})" if compile.file else ""
+    """`backward of LM.forward (train.py:37), 2 of 3`."""
     of = f", {compile.number} of {compile.of}" if compile.of > 1 else ""
-    return f"{'backward of ' if compile.backward else ''}{compile.name}{place}{of}"
+    return f"{'backward of ' if compile.backward else ''}{function_of(compile)}{of}"
+
+
+def function_of(compile: Compile) -> str:
+    """`LM.forward (train.py:37)`."""
+    place = f" ({os.path.basename(compile.file)}:{compile.line})" if compile.file else ""
+    return f"{compile.name}{place}"

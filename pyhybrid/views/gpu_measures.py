@@ -13,7 +13,6 @@ from pyhybrid.profile_file.timeline import periods_of, times
 from pyhybrid.views.gpu import idle_spans
 from pyhybrid.views.labels import shorten_file, shorten_native
 from pyhybrid.views.measured_profile import Evidence, Measured
-from pyhybrid.views.step_samples import StepSamples
 
 
 def syncs(measured: Measured, rule: dict[str, Any]) -> Evidence:
@@ -25,7 +24,7 @@ def syncs(measured: Measured, rule: dict[str, Any]) -> Evidence:
     of_steps = f" of {len(steps)} steps" if steps else ""
     if not measured.samples:
         return _traced_waits(measured)
-    samples, weights, all_ns = StepSamples(profile), Counter[int](), measured.all_ns
+    samples, weights, all_ns = measured.step_samples, Counter[int](), measured.all_ns
     if steps:
         all_ns = 0
         for step in steps:

@@ -11,6 +11,7 @@ from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.symbols.plumbing import IMPORT_FILES
 from pyhybrid.views.folded_tree import INSIDE
 from pyhybrid.views.labels import Labels
+from pyhybrid.views.step_samples import StepSamples
 from pyhybrid.views.steps import Step, steps_of
 
 # Numbers and names, by the words that rules (findings.toml) limit and say: `share` of the samples'
@@ -66,6 +67,11 @@ class Measured:
         """Those of a training; empty: it is none."""
         found = steps_of(self.profile)
         return found.steps if found else []
+
+    @cached_property
+    def step_samples(self) -> StepSamples:
+        """The samples, by when they were."""
+        return StepSamples(self.profile)
 
     @cached_property
     def labels(self) -> dict[int, str]:

@@ -19,6 +19,7 @@ from pyhybrid.views.step_samples import StepSamples
 from pyhybrid.views.steps import Step, Steps
 
 LEAST_PERIODS = 3
+NOT_RUN = 0.5  # of what a phase took more: from there on the thread did not run
 
 
 @dataclass(slots=True)
@@ -37,6 +38,16 @@ class SlowStep:
     more_cpu_ns: int
     function: str = ""
     more_weight_ns: int = 0
+
+    @property
+    def idle_ns(self) -> int:
+        """Of what the phase took more, that in which the thread did not run."""
+        return self.more_ns - max(0, self.more_cpu_ns)
+
+    @property
+    def has_waited(self) -> bool:
+        """Did it not run for most of that?"""
+        return self.idle_ns > NOT_RUN * self.more_ns
 
 
 def spans_of(step: Step, phase: str) -> Spans:
@@ -69,9 +80,11 @@ class SlowSteps:
     def slowest(self, n: int) -> list[SlowStep]:
         """The slowest first, each with why."""
         steps = sorted(self._found.steps, key=lambda step: (-step.total_ns, step.number))
-        return [self._explained(step) for step in steps[:n]]
+        return [self.explained(step) for step in steps[:n]]
 
-    def _explained(self, step: Step) -> SlowStep:
+    def explained(self, step: Step) -> SlowStep:
+        """One of the steps, with why."""
+
         def more_ns(phase: str) -> int:
             return step.phases.get(phase, 0) - self._medians[phase][0]
 

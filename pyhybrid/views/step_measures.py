@@ -1,5 +1,5 @@
 """What findings measure of trainings: shares of the steps' time (steps.py), or of the backward
-pass.
+pass, and what is compiled again.
 """
 
 import os
@@ -10,10 +10,13 @@ from typing import Any
 
 from pyhybrid._profile import add_up, descend, take
 from pyhybrid.frameworks import torch
+from pyhybrid.profile_file.quantiles import quantile
+from pyhybrid.views.compiles import compiles_of, function_of
 from pyhybrid.views.measured_profile import Evidence, Measured
+from pyhybrid.views.model import model_figures
 from pyhybrid.views.phases import BACKWARD, frame_phases
-from pyhybrid.views.slow_steps import spans_of
-from pyhybrid.views.step_samples import StepSamples
+from pyhybrid.views.slow_steps import SlowSteps, spans_of
+from pyhybrid.views.steps import find_steps
 
 # 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
 # and what is to be left out.
@@ -42,7 +45,7 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
             return None
         function = measured.labels[max(among, key=total_ns.__getitem__)]
     else:
-        samples = StepSamples(measured.profile)
+        samples = measured.step_samples
         weights: Counter[int] = Counter()
         for step in steps:
             weights += samples.functions(step.thread, spans_of(step, name))
@@ -109,7 +112,94 @@ def _is_beside(file: str, engine: str) -> bool:
     return file.startswith(os.path.join(os.path.dirname(os.path.dirname(engine)), ""))
 
 
+def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """What steps that took the rule's `times` the median and more took beyond it, and why most of
+    it.  The first step is none of them: much is made then."""
+    steps = measured.steps[1:]
+    if not steps:
+        return None
+    median_ns = quantile([step.total_ns for step in steps], 0.5)
+    slow = [step for step in steps if step.total_ns >= rule["times"] * median_ns]
+    if not slow:
+        return None
+    slow.sort(key=lambda step: -step.total_ns)
+    why: Counter[str] = Counter()
+    explained = SlowSteps(measured.profile, find_steps(measured.profile), measured.step_samples)
+    for each in map(explained.explained, slow[: rule["explained"]]):
+        where = ", where the thread did not run" if each.has_waited else ""
+        if each.more_weight_ns >= rule["tells"] * each.more_ns:
+            where = f": {each.function}"
+        why[each.phase + where] += each.more_ns
+    more_ns = sum(step.total_ns for step in slow) - len(slow) * median_ns
+    most = why.most_common(1)[0][0]
+    return {
+        "share": more_ns / sum(step.total_ns for step in measured.steps),
+        "seconds": more_ns / 1e9,
+        "steps": len(measured.steps),
+        "slow": len(slow),
+        "most": most,
+    }
+
+
+def layer(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Of the steps' time, or the run's, what one module took in both passes, without those in it:
+    if that is the rule's part `alone`, or `times` as much as others of its class.  By samples where
+    nothing was counted.  Of a GPU it tells nothing."""
+    profile = measured.profile
+    if profile.gpu or not any(frame.is_object for frame in profile.frames.values()):
+        return None
+    modules = model_figures(profile).modules
+    own = {m.name: m.exact_own_ns + m.exact_own_backward_ns for m in modules}
+    all_ns, whole = sum(step.total_ns for step in measured.steps), "the time of the steps"
+    if not any(own.values()):
+        own = {m.name: m.own_weight_ns for m in modules}
+        all_ns, whole = measured.all_ns, "the samples"
+    elif not all_ns:
+        all_ns, whole = measured.wall_ns, "the run"
+    most = max(modules, key=lambda m: own[m.name])
+    share, compared = min(1.0, own[most.name] / (all_ns or 1)), ""
+    others = [own[m.name] for m in modules if m.of_class == most.of_class and m is not most]
+    usual_ns = quantile(others, 0.5) if len(others) > 1 else 0
+    if usual_ns and own[most.name] >= rule["times"] * usual_ns:
+        compared = f", {own[most.name] / usual_ns:.1f} x others of its class"
+    elif share < rule["alone"]:
+        return None
+    return {
+        "share": share,
+        "seconds": own[most.name] / 1e9,
+        "whole": whole,
+        "modules": len(modules),
+        "module": f"{most.name} [{most.of_class}]",
+        "compared": compared,
+    }
+
+
+def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Of the whole run what compiles took of functions that had been compiled, and why."""
+    found = compiles_of(measured.profile)
+    again = [each for each in found.compiles if each.number > 1] if found else []
+    if not again or not measured.wall_ns:
+        return None
+    by_function: Counter[str] = Counter()
+    for each in again:
+        by_function[function_of(each)] += each.took_ns
+    function = by_function.most_common(1)[0][0]
+    reasons = (each.reason for each in again if function_of(each) == function)
+    reason = next(filter(None, reasons), "")
+    taken_ns = sum(each.took_ns for each in again)
+    return {
+        "share": min(1.0, taken_ns / measured.wall_ns),
+        "seconds": taken_ns / 1e9,
+        "again": sum(not each.backward for each in again),
+        "function": function,
+        "because": f", because {reason}" if reason else "",
+    }
+
+
 STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
     "python_in_backward": python_in_backward,
+    "slow_steps": slow_steps,
+    "layer": layer,
+    "recompiles": recompiles,
 }

@@ -47,5 +47,7 @@ if __name__ == "__main__":
             loss.register_hook(on_gradient)
         loss.backward()
         loop.optimizer.step()
+        if what == "metric":
+            spin(80)
         if what == "syncs":
             count_right(batch[1])

@@ -148,3 +148,22 @@ def test_a_gpu_that_idles(tmp_path: Path, busy: float, found: bool) -> None:
             assert idle[0].share == pytest.approx(1 - busy)
             assert idle[0].evidence["held"] == 1
             assert "most samples are in prepare (/w.py:1)" in idle[0].text
+
+
+@pytest.mark.parametrize(("took_ms", "reason"), [(900, "size mismatch"), (900, None), (90, None)])
+def test_what_is_compiled_again(tmp_path: Path, took_ms: int, reason: str | None) -> None:
+    """For the share of the run that it takes, with the reason, if one is known."""
+    spool = SpoolWriter(PID)
+    begin_ns = 2_000_000_000
+    known = {"name": "forward", "file": "/w.py", "line": 7, "begin_ns": begin_ns}
+    first = {**known, "id": "0/0", "end_ns": begin_ns + 1_500_000_000}
+    again = {**known, "id": "0/1", "end_ns": begin_ns + took_ms * 1_000_000}
+    again |= {"reason": f"0/0: {reason}"} if reason else {}
+    spool.meta(pid=PID, start_ns=begin_ns, compiles=[first, again])
+    spool.thread(1, PID, "python", "MainThread")
+    spool.end(begin_ns + 6_000_000_000)
+    with open_profile(str(spool.save(tmp_path / "x.part")), fake_symbols()) as profile:
+        texts = [each.text for each in findings(profile) if each.rule == "recompiles"]
+    text = "of the run, 0.9 s, is compiling again what was compiled, most of it forward (w.py:7)"
+    said = f"15% {text}{f', because {reason}' if reason else ''}"
+    assert texts == ([said] if took_ms > 300 else [])
