@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-[ $# -gt 0 ] || set -- 2.2.2 2.8.0
+[ $# -gt 0 ] || set -- 2.2.2 2.7.1
 scripts/packages.sh build test
 found=$(scripts/pythons.sh first)
 tools=$(scripts/venv.sh "${found#* }" ".venvs/${found%% *}" build test torch)

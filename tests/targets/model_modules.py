@@ -8,7 +8,9 @@ import time
 import weakref
 
 import torch
+import torch.distributed
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 torch.manual_seed(0)
 
@@ -40,6 +42,14 @@ class Block(nn.Module):
 class Inherits(Block):
     def forward(self, x):
         return super().forward(x)
+
+
+class Distributed(Block):
+    pass
+
+
+class Recomputed(Block):
+    pass
 
 
 class Closes(nn.Module):
@@ -113,6 +123,11 @@ net(x)
 alone = Block()
 alone.forward(x)
 nn.DataParallel(Block())(x)  # without a GPU it calls what is within
+store = torch.distributed.HashStore()
+torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+nn.parallel.DistributedDataParallel(Distributed())(x).sum().backward()
+torch.distributed.destroy_process_group()
+checkpoint_wrapper(Recomputed())(x)
 for _ in range(300):  # objects die, and others have their addresses
     block = Block()
     block(x)
