@@ -66,3 +66,8 @@ def test_configuration_files_are_read(language: str, tmp_path: Path) -> None:
 def test_python_compiles(page: Path) -> None:
     for text in blocks(page, "python"):
         compile(text, str(page), "exec")
+
+
+@pytest.mark.parametrize(("page", "most"), [("README.md", 150), ("ARCHITECTURE.md", 250)])
+def test_what_is_read_first_is_short(page: str, most: int) -> None:
+    assert len((CLONE / page).read_text().splitlines()) <= most
