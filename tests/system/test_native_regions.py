@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import PATIENCE_S, TARGETS, Run, build_extension, check_invariants, made_once, paths
+from support import (
+    PATIENCE_S,
+    TARGETS,
+    Run,
+    build_extension,
+    check_invariants,
+    long_enough,
+    made_once,
+    paths,
+)
 
 import pyhybrid as package
 from pyhybrid.profile_file.profile import Profile
@@ -100,7 +109,7 @@ def test_where_they_stand_and_how_often(
 @pytest.mark.engine
 @pytest.mark.version
 def test_samples_are_below_them(pyhybrid: Callable[..., Run], native: dict[str, str]) -> None:
-    run = pyhybrid(PROGRAM, env=native)
+    run = pyhybrid(PROGRAM, long_enough(1, 4), env=native)
     profile = run.profile()
     check_invariants(profile)
     check_exact(profile)
@@ -119,7 +128,7 @@ def test_samples_are_below_them(pyhybrid: Callable[..., Run], native: dict[str, 
 
 
 def test_samples_alone(pyhybrid: Callable[..., Run], native: dict[str, str]) -> None:
-    run = pyhybrid("--mode", "sample", PROGRAM, env=native)
+    run = pyhybrid("--mode", "sample", PROGRAM, long_enough(1, 4), env=native)
     found = {
         name
         for _, kinds, names in paths(run.profile())
