@@ -92,4 +92,8 @@ class Beside[T]:
 
 def _may_fork() -> bool:
     """Is there a processor for it, and no other thread, for whose locks it would wait for ever?"""
-    return len(os.sched_getaffinity(0)) > 1 and len(os.listdir("/proc/self/task")) == 1
+    try:
+        n_threads = len(os.listdir("/proc/self/task"))
+    except OSError:  # no /proc: it is not known
+        return False
+    return n_threads == 1 and len(os.sched_getaffinity(0)) > 1

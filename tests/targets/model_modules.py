@@ -26,7 +26,7 @@ class Linear(nn.Linear):
 
     def forward(self, x):
         if self.slow:
-            spin(40)
+            spin(60)
         return super().forward(x)
 
 
