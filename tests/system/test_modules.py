@@ -87,10 +87,14 @@ def expected() -> dict[tuple[str, str], int]:
         calls[name, "Block"] += n
         calls[f"{name}.fc", "Linear"] += n
     calls["Block#2", "DataParallel"] += 1
-    for name, wrapper in (("Distributed", "DistributedDataParallel"), ("Recomputed", "Recomputed")):
+    for name, wrapper in (
+        ("Distributed", "DistributedDataParallel"),
+        ("Recomputed", "CheckpointWrapper"),
+        ("Sharded", "FullyShardedDataParallel"),
+    ):
         for path, of_class in ((name, name), (f"{name}.fc", "Linear"), (name, wrapper)):
             calls[path, of_class] = 1
-    calls["Recomputed", "CheckpointWrapper"] = 1
+    calls["Sharded.fc", "FullyShardedDataParallel"] = 1
     calls["Tanh", "Tanh"] += 20
     return dict(calls)
 

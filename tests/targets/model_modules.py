@@ -11,6 +11,7 @@ import torch
 import torch.distributed
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 
 torch.manual_seed(0)
 
@@ -50,6 +51,17 @@ class Distributed(Block):
 
 class Recomputed(Block):
     pass
+
+
+class Sharded(Block):
+    def __init__(self):
+        super().__init__()
+        self.fc = sharded(self.fc)
+
+
+def sharded(module):
+    strategy = ShardingStrategy.NO_SHARD  # there is one process
+    return FullyShardedDataParallel(module, None, strategy, device_id=torch.device("cpu"))
 
 
 class Closes(nn.Module):
@@ -126,6 +138,7 @@ nn.DataParallel(Block())(x)  # without a GPU it calls what is within
 store = torch.distributed.HashStore()
 torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
 nn.parallel.DistributedDataParallel(Distributed())(x).sum().backward()
+sharded(Sharded())(x).sum().backward()
 torch.distributed.destroy_process_group()
 checkpoint_wrapper(Recomputed())(x)
 for _ in range(300):  # objects die, and others have their addresses
