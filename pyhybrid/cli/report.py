@@ -218,6 +218,9 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
         if args.json:
             print(json.dumps(asdict(model), indent=2))
         else:
+            if chosen := selected.meta.get("functions"):
+                of = ", ".join(chosen)
+                notes = [*notes, f"calls and times are those of what -t chose alone: {of}"]
             write_lines([*notes, *model_lines(model, args.by_class)], sys.stdout)
         return
     if args.ops:

@@ -13,9 +13,10 @@ def model_lines(model: ModelFigures, by_class: bool = False) -> Iterator[str]:
     """The lines: calls and exact times of both passes, and shares of the forward pass's samples."""
     most = sorted(model.modules, key=_own)[:FIRST_LINE]
     what = "class" if by_class else "module"
-    yield "most of its own: " + ", ".join(
-        f"{_label(each, by_class)} {_own_text(model, each)}" for each in most
-    )
+    if most:
+        yield "most of its own: " + ", ".join(
+            f"{_label(each, by_class)} {_own_text(model, each)}" for each in most
+        )
     if model.weight_ns:
         share = model.forward_weight_ns / model.weight_ns
         yield f"in modules: {share:.1%} of the samples, of which these are shares"

@@ -309,6 +309,17 @@ struct exact_node *instances_node(struct exact *x, struct exact_thread *t,
     return word ? exact_find_region(x, t, parent, word) : parent;
 }
 
+bool instances_same(const struct exact_thread *t, const struct exact_node *node, const frame_t *f)
+{
+    if (!instances_run(FRAME_CODE(f)))
+        return true;
+    uint64_t word = instance_word((uint64_t)first_local(f));
+    uint64_t above = node->parent ? exact_read_node(t, node->parent)->word : 0;
+    if (frame_tag(above) == PYH_TAG_REGION)
+        return above == word;
+    return FRAME_CODE(f) != instance_method || !word;
+}
+
 /* --- the session ----------------------------------------------------------------------------------- */
 
 int instances_set(PyObject *code, PyObject *suffix, PyObject *attribute, PyObject *around)

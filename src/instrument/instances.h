@@ -42,6 +42,9 @@ bool instances_run(uint64_t code);
 struct exact_node *instances_node(struct exact *x, struct exact_thread *t,
                                   struct exact_node *parent, const frame_t *f);
 
+/* Is the function in `f`, whose node this was, still that of the same object?  Frames that follow one another have one address. */
+bool instances_same(const struct exact_thread *t, const struct exact_node *node, const frame_t *f);
+
 /* The method begins in the innermost frame, if that runs `code`: its object is in the table from now on. */
 void instances_meet(uint64_t code);
 

@@ -137,6 +137,8 @@ bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_
             continue; /* it may have outlived its function */
         if (s->flags & EXACT_RECORDED)
             return true;
+        if (frame_tag(s->node->word) == PYH_TAG_FUNCTION && !instances_same(t, s->node, f))
+            return false; /* it was not seen to begin */
         uint64_t entry;
         f = caller_of(f, &entry);
         if (!f || !i)

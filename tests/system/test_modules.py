@@ -239,6 +239,33 @@ def test_without_modules(tmp_path: Path) -> None:
     assert "Module._wrapped_call_impl" in (tmp_path / "out.folded").read_text()
 
 
+def _calls_below_modules(profile: Profile) -> Counter[tuple[str, str]]:
+    """Of the program's class Linear: how often it was called, by the module it ran in."""
+    calls: Counter[tuple[str, str]] = Counter()
+    frames, nodes = profile.frames, profile.nodes
+    for row in profile.exact:
+        frame = frames[nodes.frame[row.node]]
+        if frame.name == "Linear.forward" and (frame.file or "").endswith(PROGRAM.name):
+            at = nodes.parent[row.node]
+            while not frames[nodes.frame[at]].is_object:
+                at = nodes.parent[at]
+            calls[frames[nodes.frame[at]].name, frame.name] += row.calls
+    return calls
+
+
+@pytest.mark.needs("torch")
+def test_chosen_functions_are_below_their_modules(
+    profile: Profile, torch_process: TorchProcess, tmp_path: Path
+) -> None:
+    """Modules are not seen to begin then: one's frames have the addresses of the one before."""
+    torch_process.profiled(tmp_path, "-q", "--mode", "trace", "-t", "Linear.forward", PROGRAM)
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as chosen:
+        assert _calls_below_modules(chosen) == _calls_below_modules(profile)
+    first, second, *_ = command(tmp_path, "report", "--modules", "out.pyhybrid").stdout.splitlines()
+    assert first == "calls and times are those of what -t chose alone: Linear.forward"
+    assert second.split()[-1] == "module"
+
+
 @pytest.mark.slow
 @pytest.mark.needs("torch")
 def test_a_profiler_that_begins_later(tmp_path: Path) -> None:
