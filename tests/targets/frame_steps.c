@@ -3,6 +3,7 @@
  *
  *     steps_init()             before all; NULL, or what is wrong
  *     steps_run(function)      calls it so; how many stacks found no room
+ *     steps_listener()         a function that takes any arguments, and is done at once
  *     steps_write(path)        a line each: how often, the first instructions (offsets from the eval loop's begin,
  *                              by commas), and the frames, outermost first: the function's name, or of a
  *                              pseudo-frame its number (enum pseudo); native frames are left out
@@ -28,6 +29,7 @@
 #define PLACES 12
 
 EXPORT const char *steps_init(void);
+EXPORT PyObject *steps_listener(void);
 EXPORT unsigned steps_run(PyObject *function);
 EXPORT int steps_write(const char *path);
 
@@ -124,6 +126,21 @@ static void on_step(int signal, siginfo_t *info, void *context)
 const char *steps_init(void)
 {
     return frame_walk_init();
+}
+
+static PyObject *listen(PyObject *self, PyObject *const *arguments, Py_ssize_t n)
+{
+    (void)self;
+    (void)arguments;
+    (void)n;
+    Py_RETURN_NONE;
+}
+
+PyObject *steps_listener(void)
+{
+    static PyMethodDef method = {"listen", (PyCFunction)(void (*)(void))listen, METH_FASTCALL,
+                                 NULL};
+    return PyCFunction_New(&method, NULL);
 }
 
 /* The code objects must live still. */

@@ -457,14 +457,14 @@ def main(rounds):
         executes()
 
 
-def monitors() -> None:
+def monitors(listener) -> None:
     """All that is instrumented takes the eval loop's other ways; a C function hears of it."""
     monitoring = sys.monitoring
     monitoring.use_tool_id(3, "steps")
     events = 0
     for event in ("PY_START", "PY_RESUME", "PY_RETURN", "PY_YIELD", "CALL", "LINE", "PY_UNWIND"):
         number = getattr(monitoring.events, event)
-        monitoring.register_callback(3, number, "".format)
+        monitoring.register_callback(3, number, listener)
         events |= number
     monitoring.set_events(3, events)
 
@@ -472,6 +472,7 @@ def monitors() -> None:
 def run(library: str, result: str, monitored: bool) -> None:
     steps = ctypes.PyDLL(library)
     steps.steps_init.restype = ctypes.c_char_p
+    steps.steps_listener.restype = ctypes.py_object
     steps.steps_run.argtypes = [ctypes.py_object]
     wrong = steps.steps_init()
     if wrong:
@@ -479,7 +480,7 @@ def run(library: str, result: str, monitored: bool) -> None:
     gc.disable()
     lost = 0
     if monitored:
-        monitors()
+        monitors(steps.steps_listener())
     else:
         lost += steps.steps_run(functools.partial(main, 2))
     main(100)  # specialized now, and compiled
