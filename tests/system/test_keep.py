@@ -328,7 +328,11 @@ def test_calls_are_reported(pyhybrid: Callable[..., Run], program: Path) -> None
     used = [profile.usage[each["serial"]] for each in told["results"]["fact"]]
     assert figures[0] == f"{sum(each.user_ns or 0 for each in used) / 1e9:.4f}"
     assert figures[2] == f"{sum(each.minor_faults or 0 for each in used):,}"
-    before, after = used[0].resident_begin or 0, used[-1].resident_end or 0
+    of_fact = [by_serial[each["serial"]] for each in told["results"]["fact"]]
+    first = min(of_fact, key=lambda call: call.begin_ns)
+    last = max(of_fact, key=lambda call: call.end_ns)  # the outermost one
+    before = profile.usage[first.id].resident_begin or 0
+    after = profile.usage[last.id].resident_end or 0
     assert figures[6:8] == [f"{before / 1e6:.1f}", f"{after / 1e6:.1f}"]
 
 
