@@ -161,6 +161,7 @@ def test_the_report_says_what_the_gpu_did(folder: Path) -> None:
     assert f"{n} kernels and copies" in command(folder, "report").stdout
 
 
+@pytest.mark.once
 @pytest.mark.needs("torch", "viewers", "chromium")
 def test_the_page_has_it_by_function_and_in_time(
     folder: Path, tmp_path: Path, browse: Browser

@@ -194,6 +194,7 @@ plain(loop)
 
 
 @pytest.mark.slow
+@pytest.mark.once
 @pytest.mark.needs("viewers", "chromium")
 def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path, browse: Browser) -> None:
     """One run a side tells that loading takes thirty times as long, on a busy machine, too."""
