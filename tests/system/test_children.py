@@ -20,7 +20,7 @@ def burn(seconds):
 
 FORK = r"""
 import os, sys
-burn(0.2)
+burn(0.8)
 children = []
 for i in range(3):
     pid = os.fork()
@@ -30,7 +30,7 @@ for i in range(3):
         os._exit(i)
     children.append(pid)
 print(sorted(os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children), flush=True)
-burn(0.2)
+burn(0.8)
 """
 
 FALL_THROUGH = """
@@ -50,7 +50,7 @@ if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
     with context.Pool(2) as pool:
         print(pool.map(square, range(10)))
-    burn(0.2)
+    burn(0.8)
 """
 
 SPAWN = """
@@ -58,7 +58,7 @@ import os, subprocess, sys
 print(subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True).stdout)
 print(subprocess.run("echo 2", shell=True, capture_output=True).stdout)
 os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
-burn(0.2)
+burn(0.8)
 """
 
 DAEMON = """
@@ -74,7 +74,7 @@ if os.fork() == 0:
         os._exit(0)
     os._exit(0)
 os.wait()
-burn(0.2)
+burn(0.8)
 """
 
 LOADER = """
@@ -89,7 +89,7 @@ if __name__ == "__main__":
         Data(), batch_size=8, num_workers=2, multiprocessing_context="fork"
     )
     print(sum(batch.sum().item() for batch in loader))
-    burn(0.2)
+    burn(0.8)
 """
 
 
@@ -123,7 +123,7 @@ def test_fork(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
 
 
 def test_a_child_that_ends_like_its_parent(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    run = compare(pyhybrid, tmp_path, FALL_THROUGH + "burn(0.2)")
+    run = compare(pyhybrid, tmp_path, FALL_THROUGH + "burn(0.8)")
     assert run.result.stderr.count("wrote") == 1
 
 
