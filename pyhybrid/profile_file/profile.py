@@ -50,7 +50,7 @@ from pyhybrid.profile_file.tables import (
     Turn,
     Usage,
     WatchedCall,
-    stack_of,
+    stacks_of,
 )
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
@@ -393,8 +393,8 @@ class Profile:
             with damage_in(self.path):
                 dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
                 weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
-                known = self.sampled_stacks.issuperset(map(stack_of, set(place)))
-                if not known or any(at >= len(place) for at in (*weights, *cpus)):
+                known = self.sampled_stacks.issuperset(stacks_of(set(place)))
+                if not known or max((*weights, *cpus), default=-1) >= len(place):
                     self._damaged("a sample that is not there")
             yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)
 

@@ -5,7 +5,7 @@ unless a field says otherwise.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -356,6 +356,11 @@ class Chunk:
 def stack_of(place: int) -> int:
     """The id of a sample's stack."""
     return place & STACK_MASK
+
+
+def stacks_of(places: Iterable[int]) -> list[int]:
+    """The ids of samples' stacks."""
+    return [place & STACK_MASK for place in places]
 
 
 def gil_name(place: int) -> str:

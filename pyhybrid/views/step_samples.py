@@ -11,7 +11,7 @@ from functools import cached_property
 from pyhybrid._profile import descend, take
 from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import stack_of
+from pyhybrid.profile_file.tables import stacks_of
 from pyhybrid.profile_file.timeline import Spans, periods_of, times
 from pyhybrid.views.folded_tree import INSIDE, FoldedTree
 from pyhybrid.views.labels import shorten_native
@@ -80,7 +80,7 @@ class StepSamples:
             new = array("Q"), array("I"), array("I")
             at_ns, stacks, periods = columns.setdefault(chunk.thread, new)
             at_ns.extend(times(chunk))
-            stacks.extend(map(stack_of, chunk.place))
+            stacks.extend(stacks_of(chunk.place))
             periods.extend(periods_of(chunk))
         return columns
 

@@ -9,7 +9,7 @@ from pyhybrid._profile import inclusive, pairs, take
 from pyhybrid.exporters.page.columns import Columns, steps
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import stack_of
+from pyhybrid.profile_file.tables import stacks_of
 from pyhybrid.spool.layout import GIL_SHIFT
 
 TICK_NS = 10_000  # of the samples' times
@@ -79,7 +79,7 @@ class Samples:
             ticks.extend(steps([max(whole[0], last[thread]), *whole[1:]], last[thread]))
             last[thread] = whole[-1]
             places.extend(chunk.place)
-        leaves = take(self._leaf_of_stack, array("I", map(stack_of, places)))
+        leaves = take(self._leaf_of_stack, array("I", stacks_of(places)))
         self.weights = self._weights(leaves, at, periods)
         used = sorted(self.weights)
         number = array("I", bytes(4 * len(self._leaf_node)))

@@ -36,14 +36,15 @@ _HEADER = struct.Struct("<IHH")
 _SOFTWARE, _ATTR_SIZE = 1, 128
 _ATTR = struct.Struct("<IIQQQQQ44xi32x")
 _SAMPLE_ID = struct.Struct("<IIQIIQ")
-_SAMPLE_HEAD = struct.Struct("<IHHQQIIQIIQ")
+_SAMPLE_BEGIN, _SAMPLE_OWN = struct.Struct("<IHHQQ"), struct.Struct("<IIQIIQ")
+_SAMPLE_HEAD_SIZE = _SAMPLE_BEGIN.size + _SAMPLE_OWN.size
 _FILE_HEADER = struct.Struct("<8sQQ6Q4Q")
 _CHAIN, _CONTEXT = struct.Struct("<QQ"), struct.Struct("<Q")
 
 FRAME_SIZE = 8  # bytes of a call chain
-MAX_CHAIN = (65535 - _SAMPLE_HEAD.size) // 8 - 3  # a record's size is 16 bits
-# (*sample_constants, pid, tid, time_ns, cpu, 0, period): a SAMPLE record up to its call chain.
-pack_sample = _SAMPLE_HEAD.pack
+MAX_CHAIN = (65535 - _SAMPLE_HEAD_SIZE) // 8 - 3  # a record's size is 16 bits
+# (pid, tid, time_ns, cpu, 0, period): of a SAMPLE record what is between its begin and its chain.
+pack_own = _SAMPLE_OWN.pack
 
 (
     FEATURE_BUILD_ID,
@@ -92,17 +93,17 @@ def chain_bytes(addresses: "array[int]") -> bytes:
     return _CHAIN.pack(n + 1, CONTEXT_KERNEL) + kernel + _CONTEXT.pack(CONTEXT_USER) + user
 
 
-def sample_constants(event: int, size: int, ip: int) -> tuple[int, int, int, int, int]:
-    """What of `pack_sample`'s arguments the event (by its place) and the stack decide: type, misc,
-    record size, id, ip."""
+def sample_begin(event: int, size: int, ip: int) -> bytes:
+    """What of a SAMPLE record the event (by its place) and the stack decide; the call chain, of
+    `size` bytes, comes at the record's end."""
     mode, ip = (_KERNEL, ip + (1 << 64)) if ip < 0 else (_USER, ip)
-    return _SAMPLE, mode, _SAMPLE_HEAD.size + size, _FIRST_ID + event, ip
+    return _SAMPLE_BEGIN.pack(_SAMPLE, mode, _SAMPLE_HEAD_SIZE + size, _FIRST_ID + event, ip)
 
 
 def sample_size(depth: int) -> int:
     """The size of a SAMPLE record with so many frames (of MAX_CHAIN at most), some of them perhaps
     the kernel's."""
-    return _SAMPLE_HEAD.size + FRAME_SIZE * (3 + depth)
+    return _SAMPLE_HEAD_SIZE + FRAME_SIZE * (3 + depth)
 
 
 def _padded(text: str, unit: int = 8) -> bytes:

@@ -11,18 +11,18 @@ from array import array
 from bisect import bisect, bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import count
+from itertools import count, repeat
 from operator import itemgetter
 
 from pyhybrid.exporters.perf import layout as form
 from pyhybrid.exporters.size_limit import ALL, Summed
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Chunk, stack_of
+from pyhybrid.profile_file.tables import Chunk, stacks_of
 from pyhybrid.profile_file.timeline import periods_of, times
 
 ROUND = 10_000  # records at least
 
-SampleParts = tuple[tuple[int, int, int, int, int], bytes]  # a head's constants, and the chain
+SampleParts = tuple[bytes, bytes]  # what stands before a sample's own figures, and after them
 Record = tuple[int, bytes]  # its time, and it
 _TIME, _BYTES = itemgetter(0), itemgetter(1)
 
@@ -48,19 +48,23 @@ def in_rounds(batches: Iterable[tuple[int, list[Record]]], first: list[Record]) 
 
 def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, list[Record]]]:
     """Every sample, in batches."""
-    pack = form.pack_sample
-    of_stack = {stack: chains.of(stack) for stack in sorted(profile.sampled_stacks)}
+    begins: dict[int, bytes] = {}
+    ends: dict[int, bytes] = {}
+    for stack in sorted(profile.sampled_stacks):
+        begins[stack], ends[stack] = chains.of(stack)
     period_ns = profile.period_ns
     for chunk in sorted(profile.timeline(), key=lambda chunk: chunk.first_ns):
         pid, tid = profile.pid_of(chunk.thread), profile.threads[chunk.thread].tid
-        records: list[Record] = []
-        for place, time_ns, cpu, periods in zip(
-            chunk.place, times(chunk), _cpus(chunk), periods_of(chunk), strict=True
-        ):
-            constants, chain = of_stack[stack_of(place)]
-            sample = pack(*constants, pid, tid, time_ns, cpu, 0, periods * period_ns)
-            records.append((time_ns, sample + chain))
-        yield chunk.first_ns, records
+        at_ns, stacks = times(chunk), stacks_of(chunk.place)
+        # All by C iterators: there is a record for each sample of the run.
+        own = map(
+            form.pack_own,
+            *(repeat(pid), repeat(tid), at_ns, _cpus(chunk), repeat(0)),
+            map(period_ns.__mul__, periods_of(chunk)),
+        )
+        parts = (map(begins.__getitem__, stacks), own, map(ends.__getitem__, stacks))
+        records = map(b"".join, zip(*parts, strict=True))
+        yield chunk.first_ns, list(zip(at_ns, records, strict=True))
 
 
 def summed_samples(
@@ -70,13 +74,12 @@ def summed_samples(
     for row in rows:
         pid, thread = profile.pid_of(row.thread), profile.threads[row.thread]
         at_ns = time_ns or thread.last_ns or thread.start_ns
-        constants, chain = chains.of(row.row, row.frames)
-        sample = form.pack_sample(*constants, pid, thread.tid, at_ns, 0, 0, row.weight_ns)
-        yield at_ns, sample + chain
+        begin, end = chains.of(row.row, row.frames)
+        yield at_ns, begin + form.pack_own(pid, thread.tid, at_ns, 0, 0, row.weight_ns) + end
 
 
 class Chains:
-    """A call path's part of a record: constants of its head, and the call chain's bytes."""
+    """A call path's part of a record: its first bytes, and its last ones, the call chain."""
 
     def __init__(
         self, parents: Sequence[int], addresses: list[int], event: int, left_out: int
@@ -93,7 +96,7 @@ class Chains:
         if frames < ALL and self.depths[row] > frames:
             path.append(self._left_out)
         chain = form.chain_bytes(path)
-        return form.sample_constants(self._event, len(chain), path[0]), chain
+        return form.sample_begin(self._event, len(chain), path[0]), chain
 
     @cached_property
     def depths(self) -> list[int]:
