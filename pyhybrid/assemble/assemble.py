@@ -4,9 +4,13 @@ Reads the spool (spool/reader.py), names what was hit (symbols/resolve.py, frame
 tree (call_tree.py) and fills a database (writer.py; single calls: call_writer.py).
 """
 
+import json
 import os
 import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import itemgetter
 
 from pyhybrid.assemble import call_writer, gpu_live, writer
 from pyhybrid.assemble.call_tree import Tree
@@ -20,16 +24,18 @@ from pyhybrid.assemble.exact_half import (
 )
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
-from pyhybrid.assemble.kept_calls import kept_calls
-from pyhybrid.assemble.sample_counts import count_samples
+from pyhybrid.assemble.insertion import clean
+from pyhybrid.assemble.kept_calls import KeptCalls, kept_calls
+from pyhybrid.assemble.sample_counts import ThreadSamples, count_samples
 from pyhybrid.assemble.slow_only import drop_short
 from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.long_tables import LongTables
-from pyhybrid.profile_file.tables import OBJECT
+from pyhybrid.profile_file.long_tables import MadeTables
+from pyhybrid.profile_file.tables import OBJECT, Backward, Line, Module
 from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
+from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.resolve import Demangle, Loader, Symbolizer, default_loader
 
 # What names functions in the meta data, as its user knows it.
@@ -42,15 +48,53 @@ _NAMED = {
 }
 
 
+@dataclass(slots=True)
+class Assembled:
+    """What a spool says, with names and as a tree: all that goes into the tables."""
+
+    tables: MadeTables
+    _spool: Spool
+    _frames: Frames
+    _threads: dict[int, ThreadSamples]
+    _ticks: Ticks
+    _nodes: dict[int, memoryview]
+    _lines: list[Line]
+    _backward: list[Backward]
+    _kept: KeptCalls
+
+    def write(self, database: sqlite3.Connection) -> None:
+        """Fill the empty `database`.  Raises sqlite3.Error where it cannot be written."""
+        spool, ticks, nodes = self._spool, self._ticks, self._nodes
+        writer.write(database, spool, self._frames, self.tables, self._threads, self._lines)
+        call_writer.write_backward(database, self._backward)
+        call_writer.write_calls(database, self._kept)
+        drop_short(database, spool.meta.get("slower_than", []))
+        call_writer.write_watched(database, spool, ticks, nodes)
+        call_writer.write_clock_pairs(database, spool, ticks)
+        if not spool.meta.get("events_by_window"):
+            call_writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
+        if spool.device_work:
+            gpu_live.add(database, spool, ticks, nodes)
+
+
 def assemble(
     database: sqlite3.Connection,
     spool_path: str,
     symbols: tuple[Loader, Demangle] | None = None,
-) -> LongTables:
-    """Read the spool at `spool_path` and fill the empty `database`; returns what is long in it.
+) -> MadeTables:
+    """Read the spool at `spool_path` and fill the empty `database`: see `assembled`; returns what
+    need not be read back.  Raises sqlite3.Error, too.
+    """
+    made = assembled(spool_path, symbols)
+    made.write(database)
+    return made.tables
+
+
+def assembled(spool_path: str, symbols: tuple[Loader, Demangle] | None = None) -> Assembled:
+    """Read the spool at `spool_path`.
 
     `symbols` replaces the extension module's lookup.  Raises PyhybridError where the spool cannot
-    be read; sqlite3.Error where the database cannot be written.
+    be read.
     """
     spool = spools.read(spool_path)
     threads = count_samples(spool)
@@ -125,18 +169,26 @@ def assemble(
     spool.meta["unsampled_calls"] = unsampled_calls(forest, tree)
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
-    long = LongTables(tree.node_table(), tree.stack_table(spool, frames), exact, frames.table())
-    writer.write(database, spool, frames, long, threads, lines)
-    call_writer.write_backward(database, backward_rows(spool, nodes))
-    call_writer.write_calls(database, kept)
-    drop_short(database, spool.meta.get("slower_than", []))
-    call_writer.write_watched(database, spool, ticks, nodes)
-    call_writer.write_clock_pairs(database, spool, ticks)
-    if not spool.meta.get("events_by_window"):
-        call_writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
-    if spool.device_work:
-        gpu_live.add(database, spool, ticks, nodes)
-    return long
+    tables = MadeTables(
+        tree.node_table(),
+        tree.stack_table(spool, frames),
+        exact,
+        frames.table(),
+        {key: json.loads(json.dumps(value)) for key, value in spool.meta.items()},
+        dict(_modules(spool)),
+        frozenset(sampled),
+    )
+    backward = list(backward_rows(spool, nodes))
+    return Assembled(tables, spool, frames, threads, ticks, nodes, lines, backward, kept)
+
+
+def _modules(spool: Spool) -> Iterable[tuple[int, Module]]:
+    """The tables `module` and `segment`."""
+    for number, module in sorted(spool.modules.items()):
+        where = (module.base, module.load_ns, module.unload_ns)
+        segments = sorted(module.segments, key=itemgetter(0))
+        path, build_id = clean(module.path), module.build_id or None
+        yield number, Module(number, path, build_id, *where, segments)
 
 
 def _but(name: str, frames: Frames) -> str:

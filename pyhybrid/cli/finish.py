@@ -7,16 +7,16 @@ that SQLite and the symbol readers never enter the program.
 import os
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 
-from pyhybrid.assemble.assemble import assemble
+from pyhybrid.assemble.assemble import Assembled, assembled
 from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.cli.beside import Beside
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.destination import export_to
-from pyhybrid.profile_file.long_tables import LongTables
+from pyhybrid.profile_file.long_tables import LongTables, MadeTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import Summary, summarize
@@ -30,6 +30,8 @@ DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for
 # has 16 MB.
 LARGE_DEBUG_INFO_BYTES = 64 << 20
 
+InSource = tuple[Profile, list[str]]  # what with_inlined() returns
+
 
 def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None = None) -> str:
     """Write `PREFIX.pyhybrid` from the spool, and return its path: see `make`."""
@@ -38,22 +40,44 @@ def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None
 
 def make(
     spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None = None
-) -> tuple[str, LongTables]:
-    """Write `PREFIX.pyhybrid` from the spool, and return its path and what is long in it, which
+) -> tuple[str, MadeTables]:
+    """Write `PREFIX.pyhybrid` from the spool, and return its path and what is known of it, which
     need not be read again; the spool stays.
 
     An existing file is replaced only by a whole one.  Raises PyhybridError.
     """
-    path = prefix + SUFFIX
-    with replacing(path) as temporary:
+    made, path = assembled(spool_path, symbols), prefix + SUFFIX
+    _write(made, spool_path, path, os.getpid())
+    return path, made.tables
+
+
+def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
+    """Write the file, in the name of the process, of which this may be a fork."""
+    with replacing(path, process) as temporary:
         try:
             with closing(sqlite3.connect(temporary, isolation_level=None)) as database:
-                long = assemble(database, spool_path, symbols)
+                made.write(database)
         except sqlite3.Error as error:
             raise PyhybridError(f"cannot write {path}: {error}") from error
         except OverflowError as error:  # 64 bits, of which a table's integers have 63
             raise PyhybridError(f"{spool_path}: damaged: {error}") from error
-    return path, long
+
+
+def make_with_inlined(spool_path: str, prefix: str) -> tuple[MadeTables, InSource]:
+    """As `make`; debug information is read beside that."""
+    made, path, process = assembled(spool_path), prefix + SUFFIX, os.getpid()
+    tables, kept = made.tables, [made]
+    del made
+
+    def write() -> None:
+        _write(kept.pop() if kept else assembled(spool_path), spool_path, path, process)
+
+    with Beside(write) as written:
+        kept.clear()  # the spool: it is the fork's now
+        profile = Profile.being_written(path, tables, written.value)
+        in_source = with_inlined(profile, limit_bytes=LARGE_DEBUG_INFO_BYTES)
+        written.value()
+    return tables, in_source
 
 
 # Of some exports: the files, notes, and what is to be said of those that failed, with exit codes.
@@ -61,35 +85,61 @@ _Made = tuple[list[str], list[str], list[tuple[str, int]]]
 
 
 def export(
-    path: str, prefix: str, formats: list[str], summary: bool, long: LongTables | None = None
+    path: str,
+    prefix: str,
+    formats: list[str],
+    summary: bool,
+    long: LongTables | None = None,
+    in_source: InSource | None = None,
 ) -> int:
     """Write the exports of the profile at `path`, and print the summary on stderr if asked to.
 
-    `long` are tables of it, if they are known.
+    `long` are tables of it, and `in_source` is it with inlined functions, if they are known.
     An export that fails is a line on stderr; the others are still made.  Those that need no debug
-    information are made beside all else, and the summary beside the others.  Returns the exit code.
+    information, the others, and the summary are made beside each other.  Returns the exit code.
     """
+    with ExitStack() as stack:
+        if in_source is None:
+            opened = stack.enter_context(Profile.open(path, long=long))
+            in_source = opened, []
+            if _needs_debug_info(formats, summary):
+                in_source = with_inlined(opened, limit_bytes=LARGE_DEBUG_INFO_BYTES)
+        return _export_beside(path, prefix, formats, summary, long, in_source)
+
+
+def _needs_debug_info(formats: list[str], summary: bool) -> bool:
+    return summary or not AS_RECORDED.issuperset(formats)
+
+
+def _export_beside(
+    path: str,
+    prefix: str,
+    formats: list[str],
+    summary: bool,
+    long: LongTables | None,
+    in_source: InSource,
+) -> int:
+    profile, source_notes = in_source
     as_recorded = [name for name in formats if name in AS_RECORDED]
     others = [name for name in formats if name not in AS_RECORDED]
     shown: Summary | None = None
 
     def first() -> _Made:
-        with Profile.open(path, long=long) as profile:
-            return _export(profile, prefix, as_recorded)
+        with Profile.open(path, long=long) as recorded_alone:
+            return _export(recorded_alone, prefix, as_recorded)
 
     def second() -> _Made:
-        with in_source.opened_anew() as profile:
-            return _export(profile, prefix, others)
+        with profile.opened_anew() as anew:
+            return _export(anew, prefix, others)
 
-    with Beside(first, bool(as_recorded)) as recorded, Profile.open(path, long=long) as profile:
-        in_source, source_notes = profile, list[str]()
-        if others or summary:
-            in_source, source_notes = with_inlined(profile, limit_bytes=LARGE_DEBUG_INFO_BYTES)
-        with Beside(second, bool(others and summary)) as rest:
-            if summary:
-                shown = summarize(in_source, [path], [], imports=False)
-            paths, notes, failures = recorded.value()
-            more_paths, more_notes, more_failures = rest.value()
+    with (
+        Beside(first, bool(as_recorded and (others or summary))) as recorded,
+        Beside(second, bool(others and summary)) as rest,
+    ):
+        if summary:
+            shown = summarize(profile, [path], [], imports=False)
+        paths, notes, failures = recorded.value()
+        more_paths, more_notes, more_failures = rest.value()
     failures += more_failures
     for message, _ in failures:
         say(message)
@@ -134,13 +184,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="do not remove the spool")
     options = parser.parse_args(argv)
     try:
-        path, long = make(options.spool, options.prefix)
+        formats, path = options.format or [], options.prefix + SUFFIX
+        in_source: InSource | None = None
+        if _needs_debug_info(formats, options.summary):
+            long, in_source = make_with_inlined(options.spool, options.prefix)
+        else:
+            _, long = make(options.spool, options.prefix)
         try:
-            failed = export(path, options.prefix, options.format or [], options.summary, long)
+            failed = export(path, options.prefix, formats, options.summary, long, in_source)
         except KeyboardInterrupt:
             options.keep = True
             raise
         finally:  # not before: while it is there no other run takes these names
+            if in_source:
+                in_source[0].close()
             if not options.keep:
                 os.unlink(options.spool)
         return EXPORT_FAILED if failed else 0

@@ -32,6 +32,33 @@ class Database(sqlite3.Connection):
         inside.abandon(self)
 
 
+class OpenedLater:
+    """What a profile uses of a database that is opened when it is first used."""
+
+    def __init__(self, opened: Callable[[], Database]) -> None:
+        self._opened = opened
+        self._database: Database | None = None
+
+    def execute(self, sql: str, arguments: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        """As of the database."""
+        return self._used().execute(sql, arguments)
+
+    @property
+    def columns(self) -> Any:
+        """As of the database."""
+        return self._used().columns
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._database:
+            self._database.close()
+
+    def _used(self) -> Database:
+        if not self._database:
+            self._database = self._opened()
+        return self._database
+
+
 def open_file(path: str, is_new: bool = False) -> Database:
     """The tables of a profile file: see `Profile.open`.  One that `is_new` is not checked whole."""
     if begin_of(path) != SQLITE_MAGIC:

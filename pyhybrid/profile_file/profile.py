@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 from pyhybrid._profile import nearest, read_columns
 from pyhybrid.damage import damage_in, one_line
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.database import DAMAGED, Database, open_file
+from pyhybrid.profile_file.database import DAMAGED, Database, OpenedLater, open_file
 from pyhybrid.profile_file.dataframe import data_frame
 from pyhybrid.profile_file.event_log import events
 from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.fork_guard import in_sqlite
-from pyhybrid.profile_file.long_tables import LongTables
+from pyhybrid.profile_file.long_tables import LongTables, MadeTables
 from pyhybrid.profile_file.tables import (
     Backward,
     Call,
@@ -91,13 +91,18 @@ class Profile:
         """The same samples, where a view leaves out frames (choose.Selection)."""
         return self
 
-    def __init__(self, path: str, database: Database, long: LongTables | None = None) -> None:
+    def __init__(
+        self, path: str, database: Database | OpenedLater, long: LongTables | None = None
+    ) -> None:
         """Use `Profile.open`."""
         self.path = path
         self._database = database
         if long:
             self.nodes, self.stacks, self.exact = long.nodes, long.stacks, long.exact
             self.frames = long.frames
+        if isinstance(long, MadeTables):
+            self.meta, self.modules = long.meta, long.modules
+            self.sampled_stacks = long.sampled_stacks
 
     @classmethod
     def open(cls, path: str, long: LongTables | None = None) -> "Profile":
@@ -108,6 +113,18 @@ class Profile:
         another version than this program's.
         """
         return cls(path, open_file(path, is_new=long is not None), long)
+
+    @classmethod
+    def being_written(cls, path: str, made: MadeTables, wait: Callable[[], object]) -> "Profile":
+        """The profile of a file that is not whole yet; what is asked of it but the tables `made` is
+        known after `wait()`, which raises PyhybridError where no file comes.
+        """
+
+        def written() -> Database:
+            wait()
+            return open_file(path, is_new=True)
+
+        return cls(path, OpenedLater(written), made)
 
     def opened_anew(self) -> "Profile":
         """The same by a database of its own, for a fork of the process."""

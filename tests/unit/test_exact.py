@@ -3,6 +3,7 @@
 import io
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -140,23 +141,28 @@ def test_a_tid_that_came_again(opened: Opened) -> None:
     assert [thread.name for thread in profile.threads.values()] == ["first", "python"]
 
 
-def test_rows_are_those_of_the_file_in_its_order(tmp_path: Path) -> None:
+def test_tables_are_those_of_the_file_in_its_order(tmp_path: Path) -> None:
     """Whether the file was read or has just been made; events need not come in order of threads."""
     spool = writer()
+    spool.meta(mode="trace", odd={1: ("a", "b\udc80")})
+    for number in (3, 2):
+        spool.module(number, f"/{number}.so", 0x7F0000000000 - 0x1000000 * number, build_id=b"")
     for tid in (100, 200):
         spool.thread(tid // 100, tid, "python")
     for index, tid in enumerate((200, 100), 1):
         spool.exact_thread(index, tid)
         spool.exact_nodes(index, 1, (0, MAIN), (1, WORK))
         spool.exact_counts(index, *({"node": node, "calls": tid} for node in (1, 2)))
+    sampled = [spool.stack(PYTHON, native(number, 0x10)) for number in (2, 3)]
+    spool.stacks()
+    spool.samples(1, sampled)
     spool.end()
     path, long = make(spool.save(tmp_path / "x.part"), str(tmp_path / "x"), fake_symbols())
     with Profile.open(path) as profile:
-        assert (profile.exact, profile.nodes, profile.stacks) == (
-            long.exact,
-            long.nodes,
-            long.stacks,
-        )
+        for table in fields(long):
+            assert getattr(profile, table.name) == getattr(long, table.name)
+        assert list(profile.modules) == [1, 2, 3]
+        assert len(profile.sampled_stacks) == 2
     assert [(row.thread, row.calls) for row in long.exact] == [(1, 100)] * 2 + [(2, 200)] * 2
 
 

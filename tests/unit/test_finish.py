@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +13,9 @@ from large_inputs import many_stacks
 from spool_writer import SpoolWriter, native, pseudo, python
 from steps import steps
 
-from pyhybrid.assemble.assemble import assemble
+from pyhybrid.assemble.assemble import Assembled, assemble
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.cli.finish import finish, main
+from pyhybrid.cli.finish import finish, main, make
 from pyhybrid.errors import PyhybridError
 
 Finished = Callable[[SpoolWriter], sqlite3.Connection]
@@ -319,13 +320,42 @@ def test_main_makes_everything_and_removes_the_spool(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("asked", [[], ["--summary"]])
 def test_a_spool_that_cannot_be_finished_stays(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spool = example().save(tmp_path / "out.pyhybrid.part")
-    assert main([spool, str(tmp_path / "no" / "out")]) == 1
-    assert capsys.readouterr().err.startswith("pyhybrid: cannot write ")
+    assert main([spool, str(tmp_path / "no" / "out"), *asked]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("pyhybrid: cannot write ")
+    assert err.count("\n") == 1
     assert os.path.exists(spool)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # pytest-xdist's
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_file_is_written_beside_reading_debug_information(
+    tmp_path: Path, killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a fork, if that lives; nothing of it stays."""
+    spool = example().save(tmp_path / "out.pyhybrid.part")
+    alone = Path(make(spool, str(tmp_path / "alone"))[0]).read_bytes()
+    this, writers = os.getpid(), tmp_path / "writers"
+    write = Assembled.write
+
+    def noted(made: Assembled, database: sqlite3.Connection) -> None:
+        with writers.open("a") as file:
+            file.write("this\n" if os.getpid() == this else "fork\n")
+        write(made, database)
+        if killed and os.getpid() != this:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(Assembled, "write", noted)
+    monkeypatch.setattr("pyhybrid.cli.beside._may_fork", lambda: True)
+    assert main([spool, str(tmp_path / "out"), "--summary"]) == 0
+    assert writers.read_text().split() == ["fork", "this"][: 1 + killed]
+    assert (tmp_path / "out.pyhybrid").read_bytes() == alone
+    assert sorted(os.listdir(tmp_path)) == ["alone.pyhybrid", "out.pyhybrid", "writers"]
 
 
 def test_what_a_killed_finisher_left_is_no_obstacle(tmp_path: Path) -> None:
