@@ -206,7 +206,7 @@ def test_what_waits_is_not_in_the_kernel(pyhybrid: Callable[..., Run]) -> None:
 # It computes on one processor and reads on the other, in turns of milliseconds.
 TURNS = """
 import os, time
-file, buffer = open("/dev/zero", "rb", buffering=0), bytearray(1 << 16)
+file, buffer = open("/dev/zero", "rb", buffering=0), bytearray(1 << 20)
 def reads(until):
     while time.thread_time() < until: file.readinto(buffer)
 def computes(until):

@@ -164,7 +164,7 @@ export class Comparison extends Paths {
           return Math.abs(row.own);
       }
     };
-    const first = (row: ComparedFunction) => Number(key === "own" && !row.differs);
+    const first = (row: ComparedFunction) => Number(key === "own" && !row.differs && !row.calls_differ);
     return rows.slice().sort((a, b) => first(a) - first(b) || sign * (value(b) - value(a)) || a.frame - b.frame);
   }
 }

@@ -59,7 +59,7 @@ def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:
 
 
 def _is_shown(each: FunctionChange) -> bool:
-    return each.differs is not None or each.calls_differ or each.per_call is not None
+    return each.total is not None or each.calls_differ or each.per_call is not None
 
 
 def _add_functions(columns: Columns, strings: Strings, functions: Iterable[Function]) -> None:
