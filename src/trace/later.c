@@ -124,6 +124,7 @@ void later_start(void)
     is_logged = false;
     pthread_mutex_unlock(&turns_lock);
     use_tsc = arch_ticks_steady();
+    origins_forget();
     later_sums_start(++n_sessions);
     atomic_store(&session, n_sessions);
 }

@@ -45,6 +45,16 @@ void origins_watch(const struct origin_source *new_source)
         origins_skip(x);
 }
 
+/* Threads and nodes have their numbers by session.  Whoever has one of the rings finds nothing in it. */
+void origins_forget(void)
+{
+    for (int i = 0; i < RINGS; i++) {
+        struct origin_ring *r = atomic_load(&rings[i]);
+        if (r)
+            atomic_store(&r->maker, 0);
+    }
+}
+
 void origins_after_fork_child(void)
 {
     source = NULL;

@@ -4,7 +4,7 @@
  * function that ran, the top of the shadow stack: a span of numbers, in a ring of the thread's.  Whoever meets one of these
  * things later, on any thread, finds the span by the thread that made it and its number.
  *
- * Context: origins_watch and origins_note need the GIL; origin_find does not, and never waits.
+ * Context: origins_watch, origins_forget and origins_note need the GIL; origin_find does not, and never waits.
  */
 #ifndef PYH_ORIGINS_H
 #define PYH_ORIGINS_H
@@ -47,6 +47,9 @@ static inline bool origins_moved(const struct exact_thread *t)
 /* What made `number` on the thread that the library calls `maker`.  `*hint`: where to look first, of the calling
  * thread's last one.  False: it is not known (any more). */
 bool origin_find(uint64_t maker, uint64_t number, uint64_t *hint, struct origin *found);
+
+/* A session begins, and watches nothing yet: what was made before it is no function's. */
+void origins_forget(void);
 
 /* In a forked child: none is known. */
 void origins_after_fork_child(void);

@@ -255,3 +255,30 @@ for _ in range(2):
 """
     )
     torch_process.run(tmp_path, program)
+
+
+def test_what_an_earlier_session_saw_made(tmp_path: Path, torch_process: TorchProcess) -> None:
+    """It runs in a later one before anything is made there: for no call."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import torch, pyhybrid
+x = torch.ones(2, requires_grad=True)
+def makes():
+    return x.exp().sum()
+def other():
+    pass
+def runs():
+    for _ in range(5):
+        other()
+    loss.backward()
+with pyhybrid.Profiler(mode="trace"):
+    loss = makes()
+with pyhybrid.Profiler(mode="trace") as profiler:
+    runs()
+assert "backward_off" not in profiler.profile.meta
+calls = {row.name: (row.node, row.calls) for row in profiler.profile.backward}
+assert calls["ExpBackward0"] == calls["SumBackward0"] == (0, 1), calls
+"""
+    )
+    torch_process.run(tmp_path, program)
