@@ -120,8 +120,15 @@ function unrecorded(gpu: Gpu, from: number, to: number): [number, number][] {
   return ends.map((end, i): [number, number] => [Math.max(end, from), Math.min(begins[i]!, to)]).filter(([begin, end]) => end > begin);
 }
 
+/** In which a stream did anything: what a graph replays on it may run at once. */
 function busyWithin(gpu: Gpu, stream: number, from: number, to: number): number {
-  return gpu.activities[stream]!.reduce((sum, each) => sum + Math.max(0, Math.min(each.end, to) - Math.max(each.begin, from)), 0);
+  let [busy, until] = [0, from];
+  for (const each of gpu.activities[stream]!) {
+    const begin = Math.max(each.begin, until);
+    until = Math.max(until, Math.min(each.end, to));
+    busy += Math.max(0, until - begin);
+  }
+  return busy;
 }
 
 function drawStream(
