@@ -133,8 +133,37 @@ static bool add(PyObject *o, PyObject *path, bool is_root)
     i->weak = weak;
     i->path = Py_NewRef(path);
     i->is_root = is_root;
+    i->is_seen = false;
     atomic_store(&i->word, frame_object(region));
     return true;
+}
+
+/* How often a dictionary has changed of those that were gone through: objects that are made where they are called would be
+ * looked for in all of them each time. */
+static uint32_t n_changes;
+static int watcher =
+    -1; /* for the process's life: its number stays in dictionaries that outlive their objects */
+
+static int on_change(PyDict_WatchEvent event, PyObject *dict, PyObject *key, PyObject *value)
+{
+    (void)dict;
+    (void)key;
+    (void)value;
+    n_changes += event != PyDict_EVENT_DEALLOCATED;
+    return 0;
+}
+
+/* The next change of the dictionary, which is alive, is counted. */
+static void watch_changes(PyObject *dict)
+{
+    if (watcher >= 0 && PyDict_Watch(watcher, dict))
+        PyErr_Clear();
+}
+
+static void watch_no_changes(PyObject *dict)
+{
+    if (watcher >= 0 && PyDict_Unwatch(watcher, dict))
+        PyErr_Clear();
 }
 
 /* Does what `o` holds by this name have its own path? */
@@ -167,6 +196,8 @@ static void add_below(PyObject *o, PyObject *path, int depth)
 {
     PyObject *name, *child, *below = depth < DEPTH_MAX ? children_of(o) : NULL;
     Py_ssize_t next = 0;
+    if (below)
+        watch_changes(below);
     while (below && PyDict_Next(below, &next, &name, &child)) {
         if (!PyUnicode_Check(name) || !is_instance(child))
             continue;
@@ -177,6 +208,21 @@ static void add_below(PyObject *o, PyObject *path, int depth)
         if (its && (known || add(child, its, false)) && comes_by(child))
             add_below(child, its, depth + 1);
         Py_XDECREF(its);
+    }
+}
+
+/* The same, unless all that is there has been gone through. */
+static void look_below(PyObject *o, PyObject *path)
+{
+    struct instance *i = instance_find((uint64_t)o);
+    if (!i || (watcher >= 0 && i->is_seen && i->seen == n_changes))
+        return;
+    n_walks++;
+    add_below(o, path, 0);
+    i = instance_find((uint64_t)o); /* places move */
+    if (i) {
+        i->is_seen = true;
+        i->seen = n_changes;
     }
 }
 
@@ -262,14 +308,13 @@ static const struct instance *enclosing_instance(const frame_t *f)
 static __attribute__((noinline)) void meet(PyObject *o, const frame_t *f)
 {
     const struct instance *around = enclosing_instance(f);
-    n_walks++;
     PyObject *within = around ? Py_NewRef(around->path) : NULL;
     if (around)
-        add_below((PyObject *)around->object, within, 0);
+        look_below((PyObject *)around->object, within);
     if (!instance_find((uint64_t)o)) {
         PyObject *path = root_path(o, within);
         if (path && add(o, path, true))
-            add_below(o, path, 0);
+            look_below(o, path);
         else if (path && PyDict_DelItem(roots, path))
             PyErr_Clear();
         Py_XDECREF(path);
@@ -333,6 +378,8 @@ int instances_set(PyObject *code, PyObject *suffix, PyObject *attribute, PyObjec
     Py_XSETREF(children, Py_NewRef(attribute));
     Py_XSETREF(wrappers, Py_NewRef(around));
     memset(verdicts, 0, sizeof verdicts);
+    if (watcher < 0 && (watcher = PyDict_AddWatcher(on_change)) < 0)
+        PyErr_Clear(); /* others have them all */
     atomic_store(&instance_method, (uint64_t)code);
     return 0;
 }
@@ -404,9 +451,13 @@ void instances_clear(void)
     Py_CLEAR(on_loaded);
     atomic_store(&instance_method, 0);
     struct instance *i;
-    for (uint32_t at = 0; (i = instance_at(at)); at++)
+    for (uint32_t at = 0; (i = instance_at(at)); at++) {
+        PyObject *below = i->word ? children_of((PyObject *)i->object) : NULL;
+        if (below)
+            watch_no_changes(below);
         if (i->word)
             take_out(i);
+    }
     Py_CLEAR(roots);
     PyErr_SetRaisedException(error);
 }

@@ -21,7 +21,9 @@ struct instance {
     struct _object *weak;    /* a reference of ours to the weak one */
     struct _object *path;
     bool is_root;  /* its path is its own name */
+    bool is_seen;  /* all below it was gone through: */
     uint32_t walk; /* the last one that came by */
+    uint32_t seen; /* after so many changes (instances.c) */
 };
 
 struct instance_table {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, Run, check_invariants, made_once, paths
+from support import TARGETS, Run, build_extension, check_invariants, made_once, paths
 from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
@@ -291,6 +291,31 @@ for _ in range(2):
     assert calls == {"Sequential": 3, "Sequential.0": 3, "Sequential.1": 3}, calls
 """
     subprocess.run([sys.executable, "-P", "-c", program], cwd=tmp_path, check=True)
+
+
+N_BLOCKS, N_LAYERS, N_TIMES = 100, 99, 3  # of many_modules.py
+MODULE_BYTES = 3000  # the tree has three nodes for each
+
+
+@pytest.mark.needs("torch")
+def test_ten_thousand_modules(torch_process: TorchProcess, tmp_path: Path) -> None:
+    """They die meanwhile, and others have their memory.  One that is made where it is called is not
+    looked for in all of them each time."""
+    build_extension(tmp_path, "count_instructions", f"-I{TARGETS.parent / 'c'}")
+    (library,) = tmp_path.glob("count_instructions*")
+    said = json.loads(torch_process.run(tmp_path, TARGETS / "many_modules.py", library))
+    assert 0 < said["bytes"] < MODULE_BYTES
+    assert said["large"] < 1.5 * said["small"]
+    found: Counter[str] = Counter()
+    with Profile.open(str(tmp_path / "many.pyhybrid")) as profile:
+        for row in profile.exact:
+            frame = profile.frames[profile.nodes.frame[row.node]]
+            if frame.is_object and frame.name.startswith("Net"):
+                found[frame.name] += row.calls
+    blocks = [f"Net.blocks.{i}" for i in range(N_BLOCKS)]
+    layers = [f"{block}.layers.{j}" for block in blocks for j in range(N_LAYERS)]
+    made = [f"{block}.(Identity)" for block in blocks]
+    assert found == dict.fromkeys(["Net", *blocks, *layers, *made], N_TIMES)
 
 
 def test_without_the_framework_nothing_is_loaded(
