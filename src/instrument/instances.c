@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compiler.h"
+#include "map.h"
 #include "region.h"
 #include "shadow_stack.h"
 
@@ -352,6 +353,59 @@ struct exact_node *instances_node(struct exact *x, struct exact_thread *t,
     }
     uint64_t word = word_of(o, f);
     return word ? exact_find_region(x, t, parent, word) : parent;
+}
+
+/* --- what began lately ----------------------------------------------------------------------------- */
+
+/* Nodes by caller's node and object.  An object that has died, and another one that has its address, are no hit: what stands
+ * at its place in the table is another word then, or the node is that word's all the same. */
+#define N_LATELY 2048 /* a power of two */
+static struct lately {
+    _Alignas(64) uint64_t thread; /* of which session */
+    const struct exact_node *parent;
+    uint64_t object;
+    const struct instance_table *table;
+    const struct instance *place;
+    uint64_t word;
+    struct exact_node *node;
+} lately[N_LATELY];
+
+static struct lately *lately_at(const struct exact_node *parent, uint64_t self)
+{
+    return &lately[map_hash((uint64_t)parent >> 6 ^ self << 16) & (N_LATELY - 1)];
+}
+
+static uint64_t thread_of_session(const struct exact *x, const struct exact_thread *t)
+{
+    return (uint64_t)x->generation << 32 | (uint32_t)t->serial;
+}
+
+struct exact_node *instances_lately(const struct exact *x, const struct exact_thread *t,
+                                    const struct exact_node *parent, const frame_t *f)
+{
+    uint64_t self = (uint64_t)first_local(f);
+    const struct lately *l = lately_at(parent, self);
+    return l->object == self && l->parent == parent && l->thread == thread_of_session(x, t) &&
+                   l->table == instance_table && l->place->object == self &&
+                   l->place->word == l->word &&
+                   codes_holds(x->codes, frame_code_id(l->node->word), FRAME_CODE(f))
+               ? l->node
+               : NULL;
+}
+
+void instances_began(const struct exact *x, const struct exact_thread *t,
+                     const struct exact_node *parent, const frame_t *f, struct exact_node *node)
+{
+    uint64_t self = (uint64_t)first_local(f);
+    const struct instance *i = instance_find(self);
+    if (i && node != parent && frame_tag(node->word) == PYH_TAG_FUNCTION)
+        *lately_at(parent, self) = (struct lately){.thread = thread_of_session(x, t),
+                                                   .parent = parent,
+                                                   .object = self,
+                                                   .table = instance_table,
+                                                   .place = i,
+                                                   .word = i->word,
+                                                   .node = node};
 }
 
 bool instances_same(const struct exact_thread *t, const struct exact_node *node, const frame_t *f)

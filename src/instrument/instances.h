@@ -42,6 +42,13 @@ bool instances_run(uint64_t code);
 struct exact_node *instances_node(struct exact *x, struct exact_thread *t,
                                   struct exact_node *parent, const frame_t *f);
 
+/* The node of such a function, which began before: called by `parent`, for the same object.  NULL: it is to be found, and
+ * instances_began to be told. */
+struct exact_node *instances_lately(const struct exact *x, const struct exact_thread *t,
+                                    const struct exact_node *parent, const frame_t *f);
+void instances_began(const struct exact *x, const struct exact_thread *t,
+                     const struct exact_node *parent, const frame_t *f, struct exact_node *node);
+
 /* Is the function in `f`, whose node this was, still that of the same object?  Frames that follow one another have one address. */
 bool instances_same(const struct exact_thread *t, const struct exact_node *node, const frame_t *f);
 

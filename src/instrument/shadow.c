@@ -98,10 +98,14 @@ find_child(struct exact *x, struct exact_thread *t, struct exact_node *parent, c
     uint64_t code = FRAME_CODE(f);
     if (LIKELY(!instances_run(code)))
         return exact_find_python(x, t, parent, code, (uint64_t)f->f_globals);
+    struct exact_node *node = instances_lately(x, t, parent, f);
+    if (LIKELY(node))
+        return node;
     struct exact_node *instance = instances_node(x, t, parent, f);
-    struct exact_node *node = exact_python_child(x, t, instance, code, (uint64_t)f->f_globals);
+    node = exact_python_child(x, t, instance, code, (uint64_t)f->f_globals);
     if (instance == parent)
         parent->hot[code >> 6 & 1] = NULL;
+    instances_began(x, t, parent, f, node);
     return node;
 }
 

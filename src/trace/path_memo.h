@@ -17,7 +17,7 @@
 #include "call_tree.h"
 
 #define MEMO_SETS 2
-#define MEMO_SETS_MAX 512
+#define MEMO_SETS_MAX 2048
 #define MEMO_WORDS 40
 #define MEMO_RELATIVE 20
 #define MEMO_STARTS 40 /* so many frames of a path are calls; those further in are functions */
