@@ -23,6 +23,7 @@ from pyhybrid.spool.layout import STACK_MASK
 
 # What is made of all files, not copied row by row.
 SHARED = ("module", "segment", "frame", "node", "stack", "meta")
+TIMES = ("start_ns", "stop_ns")  # of `meta`
 POINTS = ("start_ns", "end_ns", "begin_ns", "first_ns", "last_ns", "launch_ns")
 
 type _Change = Callable[[Any], Any]
@@ -54,7 +55,7 @@ def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
             part = Part(shared, profile)
             meta = dict(profile.meta)
             later_ns = _later_ns(metas[0], meta) if metas else 0
-            for key in ("start_ns", "stop_ns"):
+            for key in TIMES:
                 meta |= {key: meta[key] + later_ns} if key in meta else {}
             if "unsampled_calls" in meta:
                 meta["unsampled_calls"] = [part.node[node] for node in meta["unsampled_calls"]]
@@ -63,6 +64,8 @@ def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
             changes = _Changes(database, tables, part, later_ns)
             for table in tables:
                 _copy(database, profile, table, changes)
+            if later_ns:  # what was merged before
+                database.execute(_LATER, (later_ns, *TIMES, changes.shift["process"]))
             for (process,) in profile.query("SELECT id FROM process"):
                 number = changes.shift["process"] + process
                 facts = ((number, *each) for each in single_facts(meta))
@@ -75,6 +78,7 @@ def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
     database.execute(f"DELETE FROM process_meta WHERE {told}")
 
 
+_LATER = "UPDATE process_meta SET value = value + ? WHERE key IN (?, ?) AND process > ?"
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _COLUMNS = "SELECT name FROM pragma_table_info(?)"
 _REFERENCES = 'SELECT "table", "from" FROM pragma_foreign_key_list(?)'

@@ -3,6 +3,7 @@
 import argparse
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -115,18 +116,40 @@ def test_addresses_lie_in_their_modules(parts: list[str], tmp_path: Path) -> Non
         assert {PATHS[PYTHON], PATHS[TORCH], "/usr/lib/libother.so"} <= seen
 
 
+def dump(path: str) -> list[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return list(database.iterdump())
+
+
 def test_merging_what_was_merged(parts: list[str], tmp_path: Path) -> None:
     at_once, by_steps, two = (str(tmp_path / f"{n}.pyhybrid") for n in ("1", "2", "3"))
     third = finished(example(), tmp_path, "c")
     merge([*parts, third], at_once)
     merge(parts, two)
     merge([two, third], by_steps)
-    dumps = []
-    for path in (at_once, by_steps):
-        with sqlite3.connect(path) as database:
-            dumps.append(list(database.iterdump()))
-        database.close()
-    assert dumps[0] == dumps[1]
+    assert dump(at_once) == dump(by_steps)
+
+
+def test_merging_what_was_merged_of_other_boots(tmp_path: Path) -> None:
+    """All times are those of the first file's clock, also what each process said of itself."""
+    booted = {"a": 10**18, "b": 10**18 + 3 * 10**12, "c": 10**18 + 7 * 10**12}
+    paths = {}
+    for at, (name, unix_ns) in enumerate(booted.items(), 1):
+        begin, end = at * 10**9, (at + 5) * 10**9
+        said = {"start_ns": begin, "start_unix_ns": unix_ns + begin, "stop_ns": end}
+        paths[name] = finished(other(**said, boot_id=name), tmp_path, name)
+    at_once, by_steps, two = (str(tmp_path / f"{n}.pyhybrid") for n in ("1", "2", "3"))
+    merge([paths[name] for name in "cab"], at_once)
+    merge([paths["a"], paths["b"]], two)
+    merge([paths["c"], two], by_steps)
+    assert dump(at_once) == dump(by_steps)
+    with Profile.open(by_steps) as whole:
+        for number, (name, at) in enumerate((("c", 3), ("a", 1), ("b", 2)), 1):
+            said = meta_of(whole, [number])
+            later_ns = booted[name] - booted["c"]
+            assert said["start_ns"] == at * 10**9 + later_ns
+            assert said["stop_ns"] == (at + 5) * 10**9 + later_ns
+            assert said["boot_id"] == name
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
