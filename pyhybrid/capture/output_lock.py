@@ -1,6 +1,8 @@
 """File names for this run alone, found free and writable before the program starts."""
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from itertools import count
 
@@ -30,6 +32,77 @@ def check_folder(prefix: str) -> None:
         raise OutputError(f"{prefix}{PROFILE} is a folder")
 
 
+class _Descriptor:
+    """One of ours, which the program may close: daemons close all, and use the numbers."""
+
+    def __init__(self, number: int) -> None:
+        self._number, self._status = number, os.fstat(number)
+
+    @property
+    def number(self) -> int:
+        """-1 once it is closed."""
+        try:
+            ours = self._number >= 0 and os.path.samestat(os.fstat(self._number), self._status)
+        except OSError:
+            ours = False
+        return self._number if ours else -1
+
+    def move(self) -> None:
+        """Out of the program's way, whose numbers are low.  Raises OSError."""
+        import fcntl
+
+        low, floor = self._number, min(256, os.sysconf("SC_OPEN_MAX") // 2)
+        self._number = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, floor)
+        os.close(low)
+
+    def close(self) -> None:
+        if self.number >= 0:
+            os.close(self._number)
+        self._number = -1
+
+
+class _Aside:
+    """What a killed run left at `path`: it is PATH.old from now on, until `undo`.
+
+    What that was before stays open, to come back.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._old = path, path + ".old"
+        self._older: _Descriptor | None = None
+        with contextlib.suppress(OSError):
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            self._older = _Descriptor(os.open(self._old, flags))
+        os.replace(path, self._old)
+
+    def keep(self) -> None:
+        """As a claim's descriptor is."""
+        if self._older:
+            try:
+                self._older.move()
+            except OSError:  # what has been replaced is not worth the run
+                self._older.close()
+
+    def close(self) -> None:
+        """There is no way back from now on."""
+        if self._older:
+            self._older.close()
+
+    def undo(self) -> None:
+        """Both are what they were, and what is at `path` goes.  Raises OSError."""
+        os.replace(self._old, self._path)
+        source = self._older.number if self._older else -1
+        if source >= 0:
+            status = os.fstat(source)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            target = os.open(self._old, flags, stat.S_IMODE(status.st_mode))
+            at = 0
+            while sent := os.sendfile(target, source, at, 1 << 24):
+                at += sent
+            os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.close(target)
+
+
 class Claim:
     """A spool, locked until its profile is made: `prefix` is what all names begin with.
 
@@ -38,53 +111,86 @@ class Claim:
     """
 
     def __init__(self, prefix: str, pid: int) -> None:
+        self._aside: _Aside | None = None
         for suffix in _suffixes(pid):
             self.prefix, self.suffix = prefix + suffix, suffix
             self.spool = self.prefix + PART
             try:
-                found = _claim_fresh(self.prefix) if suffix else _claim(self.spool)
+                found = self._fresh() if suffix else self._usual()
             except OSError as error:
                 raise PyhybridError(f"cannot write {self.spool}: {error.strerror}") from None
             if found is not None:
-                self._lock = found
+                self._lock = _Descriptor(found)
                 return
+
+    def _usual(self) -> int | None:
+        """The descriptor of an empty file, locked.  None if another process has it."""
+        while True:
+            descriptor = _locked(self.spool)
+            if descriptor is None:
+                self._drop_aside()  # the name is that one's
+                return None
+            try:
+                if _is_at(descriptor, self.spool):
+                    if not os.fstat(descriptor).st_size:
+                        return descriptor
+                    self._drop_aside()
+                    self._aside = _Aside(self.spool)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def _fresh(self) -> int | None:
+        """The same of a name that no run has used.
+
+        Who makes the spool's file has the name, and it is there until the profile is.
+        """
+        try:
+            descriptor = _locked(self.spool, os.O_EXCL)
+        except FileExistsError:
+            return None
+        if descriptor is not None and os.path.exists(self.prefix + PROFILE):
+            os.unlink(self.spool)
+            os.close(descriptor)
+            return None
+        return descriptor
 
     @property
     def descriptor(self) -> int:
-        """Of the file, which has the lock; -1 once the program has closed it.
-
-        Daemons close all, and use the numbers themselves.
-        """
-        try:
-            known = self._lock < 0 or os.path.samestat(os.fstat(self._lock), self._status)
-        except AttributeError:  # not kept yet
-            known = True
-        except OSError:
-            known = False
-        return self._lock if known else -1
+        """Of the file, which has the lock; -1 once the program has closed it."""
+        return self._lock.number
 
     def keep(self) -> None:
-        """Out of the program's way, whose numbers are low.  Raises PyhybridError."""
-        import fcntl
-
-        low, floor = self._lock, min(256, os.sysconf("SC_OPEN_MAX") // 2)
+        """Out of the program's way.  Raises PyhybridError."""
         try:
-            self._lock = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, floor)
+            self._lock.move()
         except OSError as error:
             raise PyhybridError(f"no descriptor for the lock: {error.strerror}") from None
-        self._status = os.fstat(self._lock)
-        os.close(low)
+        if self._aside:
+            self._aside.keep()
 
     def close(self) -> None:
         """Also in a forked child: the profile is the parent's."""
-        if self.descriptor >= 0:
-            os.close(self._lock)
-        self._lock = -1
+        self._lock.close()
+        self._drop_aside()
 
     def give_up(self) -> None:
-        """Leave nothing."""
-        os.unlink(self.spool)
+        """Leave what was there before, and nothing else."""
+        try:
+            if self._aside:
+                self._aside.undo()
+            else:
+                os.unlink(self.spool)
+        except FileNotFoundError:  # what was set aside is gone, or the spool
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.spool)
         self.close()
+
+    def _drop_aside(self) -> None:
+        if self._aside:
+            self._aside.close()
+        self._aside = None
 
 
 class NoClaim:
@@ -113,42 +219,22 @@ def _suffixes(pid: int) -> Iterator[str]:
     yield from (f".{pid}.{number}" for number in count(2))
 
 
-def _claim(path: str, flags: int = 0) -> int | None:
-    """An empty file at `path`, locked: its descriptor.  None if another process has it.
-
-    What a killed run left there becomes PATH.old.
-    """
+def _locked(path: str, flags: int = 0) -> int | None:
+    """The descriptor of the file at `path`, made if it is missing.  None: another has it."""
     import fcntl
 
     flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-    while True:
-        descriptor = os.open(path, flags, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                if not os.fstat(descriptor).st_size:
-                    return descriptor
-                os.replace(path, path + ".old")
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _claim_fresh(prefix: str) -> int | None:
-    """The same of a name that no run has used.
-
-    Who makes the spool's file has the name, and it is there until the profile is.
-    """
+    descriptor = os.open(path, flags, 0o666)
     try:
-        descriptor = _claim(prefix + PART, os.O_EXCL)
-    except FileExistsError:
-        return None
-    if descriptor is not None and os.path.exists(prefix + PROFILE):
-        os.unlink(prefix + PART)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         os.close(descriptor)
         return None
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    return os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path))

@@ -11,14 +11,14 @@ from types import ModuleType
 from pyhybrid.errors import UsageError
 
 
-def _path_entry(path: str) -> object:
-    """What imports from a folder or archive; None for any other file (PyImport_GetImporter)."""
+def _is_path_entry(path: str) -> bool:
+    """A folder or archive, from which modules are imported (PyImport_GetImporter)?"""
     for hook in sys.path_hooks:
         try:
-            return hook(path)
+            return hook(path) is not None
         except ImportError:
             continue
-    return None
+    return False
 
 
 class Program:
@@ -50,11 +50,8 @@ class Program:
             raise UsageError(f"can't open {name!r}: {reason}") from None
         if not os.access(self.target, os.R_OK):
             raise UsageError(f"can't open {name!r}: Permission denied")
-        entry = _path_entry(self.target)
-        if entry:
-            self.kind = "folder"
-            if not entry.find_spec("__main__"):  # type: ignore[attr-defined]
-                raise UsageError(f"can't find '__main__' module in {name!r}")
+        if _is_path_entry(self.target):
+            self.kind = "folder"  # runpy says so where it has no `__main__`
 
     def prepare(self) -> None:
         """Set up `sys` and `__main__`."""

@@ -4,11 +4,14 @@
 
 #include "program.h"
 
+#include <marshal.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "launcher.h"
 
 #define COMMAND "<string>" /* its file name */
+#define PYC_HEAD 16        /* bytes before the code in a `.pyc` */
 #define FROZEN "<frozen "  /* begins those of modules that are part of the interpreter */
 
 #if PY_VERSION_HEX < 0x030d0000
@@ -73,6 +76,9 @@ PyObject *program_never_began(PyObject *self, PyObject *unused)
     return PyBool_FromLong(never_began);
 }
 
+/* The code of a source file has not yet been run: of that the interpreter tells (the audit event exec). */
+static _Atomic bool source_awaited;
+
 /* Of the import system, which is frozen, or of the file `finder`? */
 static bool finds_program(const PyTracebackObject *entry, PyObject *finder)
 {
@@ -96,14 +102,38 @@ static bool is_not_found(PyObject *exception, PyObject *finder)
     return !entry;
 }
 
-/* After it has been reported: hooks of the program may have taken a traceback away, so only what is raised when
- * nothing runs is taken for that. */
-static bool is_not_compiled(void)
+/* After it has been reported. */
+static bool has_traceback(void)
 {
     PyObject *last = PySys_GetObject("last_exc");
     PyObject *traceback = last ? PyException_GetTraceback(last) : NULL;
     Py_XDECREF(traceback);
-    return last && !traceback && PyErr_GivenExceptionMatches(last, PyExc_SyntaxError);
+    return traceback;
+}
+
+static bool reads_code(FILE *file)
+{
+    if (PyMarshal_ReadLongFromFile(file) != PyImport_GetMagicNumber() ||
+        fseek(file, PYC_HEAD, SEEK_SET))
+        return false;
+    PyObject *code = PyMarshal_ReadLastObjectFromFile(file);
+    bool is_code = code && PyCode_Check(code);
+    Py_XDECREF(code);
+    PyErr_Clear();
+    return is_code;
+}
+
+/* Is it a `.pyc` that this interpreter runs, whatever its name?  Where that cannot be told any more, it may have been. */
+static bool may_be_compiled(const char *name)
+{
+    struct stat status;
+    if (!stat(name, &status) && !S_ISREG(status.st_mode))
+        return false; /* a pipe */
+    FILE *file = fopen(name, "rbe");
+    bool is_compiled = !file || reads_code(file);
+    if (file)
+        fclose(file);
+    return is_compiled;
 }
 
 static int run_stream(FILE *stream, const char *name, int close_it)
@@ -122,8 +152,11 @@ PyObject *program_run_file(PyObject *self, PyObject *path)
     if (!file)
         return PyErr_SetFromErrnoWithFilename(PyExc_OSError, name);
     struct below below = BEGIN();
+    atomic_store(&source_awaited, true);
     int failed = run_stream(file, name, file != stdin);
-    never_began = failed && is_not_compiled();
+    bool awaited = atomic_exchange(&source_awaited, false);
+    never_began =
+        failed && awaited && !has_traceback() && (path == Py_None || !may_be_compiled(name));
     end(below);
     return PyBool_FromLong(!failed);
 }
@@ -198,6 +231,11 @@ static _Atomic uint64_t beginner;
 
 bool program_begins_now(void)
 {
+    if (atomic_load_explicit(&source_awaited, memory_order_relaxed)) {
+        if ((uint64_t)frame_of_state(PyThreadState_Get()) == launcher_frame())
+            atomic_store(&source_awaited, false);
+        return false;
+    }
     uint64_t code = atomic_load_explicit(&beginner, memory_order_relaxed);
     const frame_t *f = code ? frame_of_state(PyThreadState_Get()) : NULL;
     if (!f || FRAME_CODE(f) != code)

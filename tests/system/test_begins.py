@@ -6,6 +6,7 @@ One that never begins leaves no profile.
 from __future__ import annotations
 
 import os
+import py_compile
 import subprocess
 import sys
 import zipfile
@@ -218,31 +219,75 @@ def a_package(folder: Path, text: str) -> None:
     (folder / "wrong.py").write_text("x = (")
 
 
+def what_cannot_begin(folder: Path) -> None:
+    """Without a `__main__`: a folder, an archive; what no source or `.pyc` is."""
+    (folder / "empty").mkdir()
+    with zipfile.ZipFile(folder / "empty.pyz", "w") as archive:
+        archive.writestr("other.py", "")
+    (folder / "large.py").write_text(f"x = {'-' * 100_000}1")
+    (folder / "script.py").write_text("x = 1")
+    compiled = Path(py_compile.compile(str(folder / "script.py"), str(folder / "cut.pyc")) or "")
+    code = compiled.read_bytes()
+    compiled.write_bytes(code[:-5])
+    (folder / "other_version.pyc").write_bytes(b"\x61" + code[1:])
+
+
 @pytest.mark.parametrize(
     "words",
     [
         *("-m absent", "-m absent.part", "-m package", "-m package.absent"),
-        *("wrong.py", "-m wrong", "-c x=("),
+        *("wrong.py", "-m wrong", "-c x=(", "large.py", "cut.pyc", "other_version.pyc"),
+        *("./empty", "empty.pyz"),
     ],
 )
 @pytest.mark.version
-def test_what_never_begins_leaves_the_last_profile(
+def test_what_never_begins_leaves_what_was_there(
     pyhybrid: Callable[..., Run], tmp_path: Path, words: str
 ) -> None:
     """It was not found, or not compiled: its error and one line are all that is seen of it."""
     a_package(tmp_path, "")
+    what_cannot_begin(tmp_path)
     arguments, env = words.split(), {"PYTHONPATH": str(tmp_path)}
-    for name in ("out.pyhybrid", "out.folded"):
-        (tmp_path / name).write_text("of the last run")
-    before = {path.name for path in tmp_path.iterdir()}
+    for name in ("out.pyhybrid", "out.folded", "out.pyhybrid.part", "out.pyhybrid.part.old"):
+        (tmp_path / name).write_text(f"an earlier {name}")
+    os.utime(tmp_path / "out.pyhybrid.part.old", (1, 1))
+
+    def there() -> dict[str, tuple[int, str]]:
+        paths = tmp_path.glob("out*")
+        return {path.name: (path.stat().st_mtime_ns, path.read_text()) for path in paths}
+
+    before = {path.name for path in tmp_path.iterdir()}, there()
     command, with_ours = [sys.executable, *arguments], {**os.environ, **env}
     bare = subprocess.run(command, cwd=tmp_path, env=with_ours, capture_output=True, text=True)
+    assert bare.returncode
     line = "pyhybrid: the program never began: there is no profile of it\n"
-    for options, said in ((), line), (("-q",), ""):
+    ways: list[tuple[tuple[str, ...], str]] = [((), line)]
+    if words in ("-m absent", "wrong.py", "-c x=("):  # one that is found so, read so, compiled so
+        ways.append((("-q",), ""))
+    for options, said in ways:
         result = pyhybrid(*options, *arguments, env=env, check=False).result
         assert (result.returncode, result.stderr) == (bare.returncode, bare.stderr + said)
-        assert {path.name for path in tmp_path.iterdir()} == before
-        assert (tmp_path / "out.pyhybrid").read_text() == "of the last run"
+        assert ({path.name for path in tmp_path.iterdir()}, there()) == before
+
+
+@pytest.mark.parametrize("name", ["job.py", "job.pyc", "job"])
+def test_what_ends_by_an_error_without_a_traceback_has_begun(
+    pyhybrid: Callable[..., Run], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "source.py").write_text(
+        "import sys\n"
+        "def ended():\n"
+        "    sys.excepthook = lambda _, error, __: error.with_traceback(None)\n"
+        "    raise SyntaxError('of its own')\n"
+        "ended()\n"
+    )
+    if name == "job.py":
+        (tmp_path / "source.py").rename(tmp_path / name)
+    else:
+        py_compile.compile(str(tmp_path / "source.py"), str(tmp_path / name))
+    run = pyhybrid("--mode", "trace", f"./{name}", check=False)
+    assert run.result.returncode == 1
+    assert "ended" in {frame.name for frame in run.profile().frames.values()}
 
 
 @pytest.mark.parametrize(
