@@ -26,10 +26,17 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "frame_steps", make) / "steps.so"
 
 
-@pytest.mark.parametrize("monitored", [(), ("monitored",)], ids=["plain", "monitored"])
-def test_every_instruction(tmp_path: Path, library: Path, monitored: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param((), id="plain"),
+        pytest.param(("monitored",), id="monitored"),
+        pytest.param(("again",), id="again", marks=pytest.mark.slow),
+    ],
+)
+def test_every_instruction(tmp_path: Path, library: Path, how: tuple[str, ...]) -> None:
     result = tmp_path / "result.json"
-    command = [sys.executable, STEPS, "run", library, result, *monitored]
+    command = [sys.executable, STEPS, "run", library, result, *how]
     subprocess.run(list(map(str, command)), check=True, timeout=PATIENCE_S)
     found = json.loads(result.read_text())
     callers, stacks = found["callers"], found["stacks"]

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, check_invariants, environment
+from support import PATIENCE_S, check_invariants, environment, made_once
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -73,14 +73,24 @@ def command(folder: Path, *words: object) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("merge")
+def make(folder: Path) -> None:
     (folder / "program.py").write_text(PROGRAM)
     for name, n in (("a", 30), ("b", 40)):
         command(folder, *OPTIONS, "-o", name, "--format", "pstats", "program.py", n)
     command(folder, "merge", "a.pyhybrid", "b.pyhybrid", "-o", "all")
-    return folder
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_once(tmp_path_factory, "merge", make)
+
+
+@pytest.fixture
+def folder(recorded: Path, tmp_path: Path) -> Path:
+    """What one makes there, no other test meets."""
+    for path in recorded.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    return tmp_path
 
 
 @pytest.fixture
@@ -115,7 +125,8 @@ def test_functions_add_up(folder: Path, profiles: list[Profile]) -> None:
         found.append(figures)
     assert found[2] == found[0] + found[1]
     named = {key[1:3] for key in found[2]}
-    assert {("only_first", f"{folder}/program.py"), ("only_second", f"{folder}/program.py")} < named
+    program = str((folder / "program.py").resolve())
+    assert {("only_first", program), ("only_second", program)} < named
 
 
 def test_lines_add_up(profiles: list[Profile]) -> None:

@@ -1,8 +1,9 @@
 """Every instruction of Python calls of all kinds, and the stack there (frame_steps.c).
 
 python frame_steps.py build LIBRARY [SOURCE]
-python frame_steps.py run LIBRARY RESULT [monitored]
+python frame_steps.py run LIBRARY RESULT [monitored | again]
 
+`again`: twice before it is specialized.
 RESULT: JSON, "callers": of each function the only one; "stacks": of each how often, its first
 instructions, and the names, outermost first.
 """
@@ -469,7 +470,7 @@ def monitors(listener) -> None:
     monitoring.set_events(3, events)
 
 
-def run(library: str, result: str, monitored: bool) -> None:
+def run(library: str, result: str, how: str) -> None:
     steps = ctypes.PyDLL(library)
     steps.steps_init.restype = ctypes.c_char_p
     steps.steps_listener.restype = ctypes.py_object
@@ -479,10 +480,10 @@ def run(library: str, result: str, monitored: bool) -> None:
         sys.exit(wrong.decode())
     gc.disable()
     lost = 0
-    if monitored:
+    if how == "monitored":
         monitors(steps.steps_listener())
     else:
-        lost += steps.steps_run(functools.partial(main, 2))
+        lost += steps.steps_run(functools.partial(main, 2 if how == "again" else 1))
     main(100)  # specialized now, and compiled
     lost += steps.steps_run(functools.partial(main, 1))
     if lost:
@@ -497,4 +498,4 @@ def run(library: str, result: str, monitored: bool) -> None:
 if sys.argv[1] == "build":
     build(*sys.argv[2:])
 else:
-    run(sys.argv[2], sys.argv[3], "monitored" in sys.argv)
+    run(sys.argv[2], sys.argv[3], "".join(sys.argv[4:]))
