@@ -19,9 +19,12 @@ _READER = VIEWERS / "node_modules/@firefox-devtools/profiler-cli/dist/profiler-c
 
 
 def pprof(*arguments: object) -> str:
-    """What `go tool pprof` says of a profile."""
+    """What `go tool pprof` says of a profile.
+
+    It takes a path's part after the current folder's name, wherever that is, for one below it.
+    """
     command = [str(GO), "tool", "pprof", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
