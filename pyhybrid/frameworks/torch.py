@@ -77,6 +77,14 @@ def tell_compilers(native: ModuleType) -> None:
     native.tell_opaque((frozenset(names), ()))
 
 
+def phases() -> dict[str, list[str]]:
+    """The functions that are each phase of a step: the end of the file's name, and the qualified
+    name.  What compiles is one."""
+    modules = (each.partition(":") for each in tables()["compile"]["compilers"])
+    compilers = [f"/{module.replace('.', '/')}.py:{name}" for module, _, name in modules]
+    return {**steps()["phases"], tables()["compile"]["phase"]: compilers}
+
+
 def told() -> dict[str, Any]:
     """The compiles of which the framework has a record, and the shapes that were noted."""
     return _compiles() | _noted_shapes()
@@ -254,7 +262,7 @@ def tell_steps(native: ModuleType, above: str, others: Iterable[str] = ()) -> No
     PyTorch's is in."""
     table = steps()
     functions: dict[str, tuple[tuple[str, bool], ...]] = {}
-    for phase, names in {**table["phases"], "": others}.items():
+    for phase, names in {**phases(), "": others}.items():
         for name in names:
             file, _, function = name.rpartition(":")
             calls_back = phase == table["ends"]
@@ -272,18 +280,14 @@ def phase_of(file: str, name: str) -> str | None:
 @cache
 def _phases() -> dict[str, list[tuple[str, str]]]:
     """Of each name the ends of files, and the phases."""
-    phases: dict[str, list[tuple[str, str]]] = {}
-    for phase, names in steps()["phases"].items():
+    of_name: dict[str, list[tuple[str, str]]] = {}
+    for phase, names in phases().items():
         for name in names:
             file, _, function = name.rpartition(":")
-            phases.setdefault(function, []).append((file, phase))
-    return phases
+            of_name.setdefault(function, []).append((file, phase))
+    return of_name
 
 
 def is_compiler(file: str, name: str) -> bool:
     """Is a Python function one whose callees are not counted?"""
-    for compiler in tables()["compile"]["compilers"]:
-        module, _, qualname = compiler.partition(":")
-        if name == qualname and file.endswith(f"/{module.replace('.', '/')}.py"):
-            return True
-    return False
+    return bool(phase_of(file, name) == tables()["compile"]["phase"])

@@ -7,9 +7,9 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.slow_steps import SlowStep, SlowSteps, spans_of
+from pyhybrid.views.slow_steps import SlowStep, SlowSteps
 from pyhybrid.views.step_samples import StepSamples
-from pyhybrid.views.steps import Steps, find_steps, steps_of
+from pyhybrid.views.steps import Steps, find_steps, spans_of, steps_of
 
 SLOWEST = 5
 N_PHASES = 2  # in the summary
@@ -181,6 +181,8 @@ def why_slow(slow: SlowStep, median_ns: int) -> str:
     if median_ns:
         text += f", {slow.total_ns / median_ns:.1f} x the median"
     text += f": {slow.phase} +{short_time(slow.more_ns)}"
+    if slow.compiled:
+        text += f", of {slow.compiled}"
     if slow.has_waited:
         text += f", for {short_time(slow.idle_ns)} of it the thread did not run"
     if slow.function:

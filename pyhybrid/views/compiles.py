@@ -18,6 +18,7 @@ from pyhybrid.views.function_calls import function_calls
 from pyhybrid.views.measured_profile import Measured
 
 Key = tuple[str, int, str]
+_STACK, _REMARK = "User stack trace:", " # "  # how texts go on that PyTorch writes
 
 
 @dataclass(slots=True)
@@ -136,10 +137,11 @@ def _compile(
 
 
 def _one_line(text: str | None, number: str | None) -> str | None:
-    """Without the ids of the compiles that a reason is told of, if it is one."""
+    """Without the ids of the compiles that a reason is told of, if it is one, and the stack."""
+    text = (text or "").partition(_STACK)[0].strip()
     if not text:
         return None
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if number is not None:
         lines = [line.partition(": ")[2] or line for line in lines]
     return "; ".join(dict.fromkeys(lines))
@@ -157,6 +159,11 @@ def compiler_frames(profile: Profile) -> set[int]:
     """The functions that compile: what they call is not counted."""
     frames = (frame for frame in profile.frames.values() if frame.kind == "python")
     return {frame.id for frame in frames if is_compiler(frame.file or "", frame.name)}
+
+
+def why_again(compile: Compile) -> str:
+    """`tensor 'x' size mismatch`, or nothing: without the program's line and hints."""
+    return (compile.reason or "").partition(_REMARK)[0]
 
 
 def label_of(compile: Compile) -> str:

@@ -18,6 +18,7 @@ from pyhybrid.views.measured_profile import Measured
 from pyhybrid.views.step_measures import STEP_MEASURES
 
 MOST = 5
+FEWEST_STEPS = 4  # of a training
 _MEASURES = {**MEASURES, **STEP_MEASURES, **GPU_MEASURES, "idle_threads": idle}
 
 
@@ -36,7 +37,8 @@ class Finding:
 
 
 def findings(profile: Profile) -> list[Finding]:
-    """At most five, what is about most first; none where nothing stands out.
+    """At most five, what is about most first; none where nothing stands out.  Of a training what is
+    about its beginning alone comes last.
 
     Of a part of the samples nothing is said: shares of it mean something else.
     """
@@ -44,15 +46,17 @@ def findings(profile: Profile) -> list[Finding]:
         return []
     measured = Measured(profile)
     time = "CPU time" if profile.meta.get("clock") == "cpu" else "time of all threads"
-    found = []
+    found, last = [], set()
     for rule in _rules():
         evidence = _MEASURES[rule["measure"]](measured, rule)
         if evidence and _reaches(rule, evidence):
             shown = {key: _shown(key, e) for key, e in evidence.items()}
             text = rule["text"].format(time=time, **shown)
             share = float(evidence.get("share", 0))
+            if rule.get("last") and len(measured.steps) >= FEWEST_STEPS:
+                last.add(rule["name"])
             found.append(Finding(rule["name"], text, rule["command"], share, evidence))
-    return sorted(found, key=lambda each: -each.share)[:MOST]
+    return sorted(found, key=lambda each: (each.rule in last, -each.share))[:MOST]
 
 
 @cache

@@ -13,6 +13,8 @@ from pyhybrid.profile_file.timeline import periods_of, times
 from pyhybrid.views.gpu import idle_spans
 from pyhybrid.views.labels import shorten_file, shorten_native
 from pyhybrid.views.measured_profile import Evidence, Measured
+from pyhybrid.views.phases import COMPILE
+from pyhybrid.views.steps import spans_without
 
 
 def syncs(measured: Measured, rule: dict[str, Any]) -> Evidence:
@@ -28,7 +30,7 @@ def syncs(measured: Measured, rule: dict[str, Any]) -> Evidence:
     if steps:
         all_ns = 0
         for step in steps:
-            spans = [(step.begin_ns, step.end_ns)]
+            spans = spans_without(step, COMPILE)
             weights += samples.sync_stacks(step.thread, spans)
             all_ns += samples.weight(step.thread, spans)
     else:

@@ -4,6 +4,7 @@ A module is known by its path, `LM.layers.2.mlp`; around it may be wrappers, whi
 `total` is what ran below it: where it called itself, the outermost calls'; `own` is what no module
 below it took, and `native` the part of that in C, C++ and the kernel; `backward` is the work of the
 autograd nodes that were made below it.  Calls and times are exact, weights are those of samples.
+`compile` is the part of its own, in both passes, in which torch.compile compiled.
 `gpu` is what a GPU did for the calls below it, in the forward and in the backward pass, where a
 trace was imported.
 """
@@ -14,11 +15,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import and_
 
-from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
+from pyhybrid._profile import add_up, descend, inclusive, nearest, outermost, take
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
+from pyhybrid.views.compile_places import backward_compiles
+from pyhybrid.views.compiles import compiler_frames
 from pyhybrid.views.folded_tree import FoldedTree
+
+# 1: the outermost of functions that compile, 2: what is below one.
+_COMPILING = bytes((kind, 2, 2)[above] for above in range(3) for kind in range(256))
+_IS_1 = bytes(state == 1 for state in range(256))
 
 
 @dataclass(slots=True)
@@ -39,6 +46,8 @@ class ModuleFigures:
     weight_ns: int
     own_weight_ns: int
     native_weight_ns: int
+    exact_compile_ns: int
+    compile_weight_ns: int
     gpu_ns: int
     gpu_backward_ns: int
 
@@ -72,12 +81,15 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
     groups = _groups(objects.values(), (lambda f: str(f.symbol)) if by_class else lambda f: f.name)
     sums, gpu = _Sums(profile, groups), _gpu(profile, groups)
     found = []
+    compiled = backward_compiles(profile)
     for name, (number, frames) in groups.items():
         classes = dict.fromkeys(str(frame.symbol) for frame in frames[::-1])
         paths = {frame.name for frame in frames}
         figures = (int(column[number]) for column in sums.columns)
         gpu_ns = (gpu[number, backward] for backward in (0, 1))
-        found.append(ModuleFigures(name, " in ".join(classes), len(paths), *figures, *gpu_ns))
+        each = ModuleFigures(name, " in ".join(classes), len(paths), *figures, *gpu_ns)
+        each.exact_compile_ns += sum(compiled[frame.id] for frame in frames)
+        found.append(each)
     found = [each for each in found if each.calls or each.exact_total_ns or each.weight_ns]
     return ModelFigures(
         found,
@@ -129,13 +141,17 @@ class _Sums:
         above = nearest(tree.parent, marked)  # of each node that of its module
         outer = outermost(tree.parent, group, marked)
         is_native = _native(profile, tree)
+        compilers, nodes = _among(profile, compiler_frames(profile)), profile.nodes
+        compiles = bytes(descend(nodes.parent, take(compilers, nodes.frame), _COMPILING))
         counted = tree.of_program(profile)
-        weight, native = array("q", bytes(8 * n)), array("q", bytes(8 * n))
+        weight, native, compiling = (array("q", bytes(8 * n)) for _ in range(3))
         for row in profile.sampled:
-            node = tree.of_node[profile.stacks.node[row.stack]]
+            sampled = profile.stacks.node[row.stack]
+            node = tree.of_node[sampled]
             if counted[node]:
                 weight[node] += row.weight_ns
                 native[node] += row.weight_ns * is_native[node]
+                compiling[node] += row.weight_ns * bool(compiles[sampled])
         self.weight_ns = sum(weight) - weight[0]
         backward = array("q", bytes(8 * n))
         for work in profile.backward:
@@ -147,6 +163,8 @@ class _Sums:
         total = add_up(of_row, exact.total_ns, n, is_own_row)
         below = add_up(take(above, tree.parent), total, n)
         own = array("q", (t - b for t, b in zip(total, below, strict=True)))
+        is_compile_row = bytes(take(compiles, exact.node)).translate(_IS_1)
+        compile_ns = add_up(of_row, exact.total_ns, n, is_compile_row)
         of_node = take(group, above)
         where = bytes(map(and_, marked, outer))
         self.columns = (
@@ -158,6 +176,8 @@ class _Sums:
             add_up(group, inclusive(tree.parent, weight), n_groups, where),
             add_up(of_node, weight, n_groups),
             add_up(of_node, native, n_groups),
+            add_up(of_node, compile_ns, n_groups),
+            add_up(of_node, compiling, n_groups),
         )
 
 

@@ -12,7 +12,7 @@ from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import INSIDE
 from pyhybrid.views.labels import shorten_file, shorten_native
-from pyhybrid.views.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, all_phases
+from pyhybrid.views.phases import BACKWARD, COMPILE, FORWARD, OPTIMIZER, OTHER, all_phases
 from pyhybrid.views.program_lines import program_files
 
 # From the root down: 0 none is further out, 1 the outermost one, 2 below it.
@@ -134,7 +134,8 @@ class OperatorPaths:
         for above in range(len(names)):
             for kind in range(256):
                 state = kind if 0 < kind < programs else above
-                if kind == numbers[FORWARD] and above == numbers[BACKWARD]:
+                is_again = kind == numbers[FORWARD] and above == numbers[BACKWARD]
+                if is_again or above == numbers[COMPILE]:
                     state = above
                 if kind == programs and above == numbers[OPTIMIZER]:
                     state = 0

@@ -13,6 +13,7 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import WatchedCall
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "optimizer", "other"
+COMPILE = "compile"
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Span:
 
 def all_phases() -> list[str]:
     """The names, in the order in which they are shown."""
-    return [*torch.steps()["phases"], OTHER]
+    return [*torch.phases(), OTHER]
 
 
 def phase_spans(profile: Profile) -> dict[int, list[Span]]:
@@ -54,7 +55,10 @@ def phase_spans(profile: Profile) -> dict[int, list[Span]]:
         while open_spans and not _is_in(call, open_spans[-1].call):
             open_spans.pop()
         phase = phase_of[frame_of[call.node]]
-        if phase == FORWARD and any(each.phase == BACKWARD for each in open_spans):
+        around = {each.phase for each in open_spans}
+        if COMPILE in around:
+            phase = COMPILE  # it runs the model to see what it does
+        elif phase == FORWARD and BACKWARD in around:
             phase = BACKWARD  # activations are computed again
         span = Span(phase, call)
         (open_spans[-1].inner if open_spans else threads[call.thread]).append(span)

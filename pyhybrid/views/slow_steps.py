@@ -3,7 +3,8 @@
 What a phase took beyond its median is set against its CPU time beyond the median: where that is
 less, the thread did not run; what the backward pass's own threads (of each GPU) ran meanwhile, by
 their samples, counts as if it had.  Functions are told by their samples: of those in that phase of
-that step the one that has most more than in the others, and of several the innermost.
+that step the one that has most more than in the others, and of several the innermost.  Where
+torch.compile compiled, it is told what, and why, instead.
 """
 
 from collections import Counter
@@ -13,10 +14,12 @@ from functools import cached_property
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.profile_file.timeline import Spans
+from pyhybrid.views.compiles import compiles_of, label_of, why_again
 from pyhybrid.views.labels import Labels
-from pyhybrid.views.phases import BACKWARD, OTHER
+from pyhybrid.views.phases import BACKWARD, COMPILE
 from pyhybrid.views.step_samples import StepSamples
-from pyhybrid.views.steps import Step, Steps
+from pyhybrid.views.step_time import compiles_in
+from pyhybrid.views.steps import Step, Steps, spans_of
 
 LEAST_PERIODS = 3
 NOT_RUN = 0.5  # of what a phase took more: from there on the thread did not run
@@ -28,7 +31,8 @@ class SlowStep:
     time.
 
     `function`: in which there are more samples than in the other steps, by their weight, as views
-    write it; empty: there is none.
+    write it; empty: there is none.  `compiled`: what was compiled for most of the time, and why
+    again; empty where that is not what took more.
     """
 
     number: int
@@ -38,6 +42,7 @@ class SlowStep:
     more_cpu_ns: int
     function: str = ""
     more_weight_ns: int = 0
+    compiled: str = ""
 
     @property
     def idle_ns(self) -> int:
@@ -50,21 +55,12 @@ class SlowStep:
         return self.idle_ns > NOT_RUN * self.more_ns
 
 
-def spans_of(step: Step, phase: str) -> Spans:
-    """When the phase ran."""
-    if phase != OTHER:
-        return step.spans.get(phase, [])
-    inside = sorted(span for spans in step.spans.values() for span in spans)
-    ends = [step.begin_ns, *(end for _, end in inside)]
-    return list(zip(ends, [*(begin for begin, _ in inside), step.end_ns], strict=True))
-
-
 class SlowSteps:
     """Explains the steps of a profile."""
 
     def __init__(self, profile: Profile, found: Steps, samples: StepSamples) -> None:
         """`found` and `samples` are the profile's."""
-        self._found, self._samples = found, samples
+        self._profile, self._found, self._samples = profile, found, samples
         self._least_ns = LEAST_PERIODS * profile.period_ns
         self._labels = Labels(profile, full_names=False).of_frame
         self._medians = {phase: self._median(phase) for phase in found.phases}
@@ -82,17 +78,20 @@ class SlowSteps:
         steps = sorted(self._found.steps, key=lambda step: (-step.total_ns, step.number))
         return [self.explained(step) for step in steps[:n]]
 
-    def explained(self, step: Step) -> SlowStep:
-        """One of the steps, with why."""
+    def explained(self, step: Step, but: str = "") -> SlowStep:
+        """One of the steps, with why; the phase `but` is not the reason."""
 
         def more_ns(phase: str) -> int:
             return step.phases.get(phase, 0) - self._medians[phase][0]
 
-        phase = max(self._found.phases, key=more_ns)
+        phase = max((each for each in self._found.phases if each != but), key=more_ns)
         more_cpu_ns = step.phases_cpu.get(phase, 0) - self._medians[phase][1]
         if phase == BACKWARD:
             more_cpu_ns += max(0, self.helped_ns(step) - self._helped_usually_ns)
         slow = SlowStep(step.number, step.total_ns, phase, more_ns(phase), more_cpu_ns)
+        if phase == COMPILE:
+            slow.compiled = self._compiled(step)
+            return slow
         others = max(len(self._found.steps) - 1, 1)
         here = self._functions(step.thread, phase, spans_of(step, phase))
         everywhere = self._in_all(step.thread, phase)
@@ -103,6 +102,16 @@ class SlowSteps:
         if more.get(frame, 0) >= self._least_ns:
             slow.function, slow.more_weight_ns = self._labels[frame], more[frame]
         return slow
+
+    def _compiled(self, step: Step) -> str:
+        found = compiles_of(self._profile)
+        start_ns = self._profile.process.start_ns or 0
+        here = compiles_in(step, found.compiles, start_ns) if found else []
+        if not here:
+            return ""
+        most = max(here, key=lambda each: each.took_ns)
+        reason = why_again(most)
+        return label_of(most) + (f", recompiled because {reason}" if reason else "")
 
     def helped_ns(self, step: Step) -> int:
         """What other threads ran for its backward pass, by their samples."""

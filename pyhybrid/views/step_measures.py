@@ -11,12 +11,13 @@ from typing import Any
 from pyhybrid._profile import add_up, descend, take
 from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.quantiles import quantile
-from pyhybrid.views.compiles import compiles_of, function_of
+from pyhybrid.views.compiles import function_of, why_again
 from pyhybrid.views.measured_profile import Evidence, Measured
 from pyhybrid.views.model import model_figures
-from pyhybrid.views.phases import BACKWARD, frame_phases
-from pyhybrid.views.slow_steps import SlowSteps, spans_of
-from pyhybrid.views.steps import find_steps
+from pyhybrid.views.phases import BACKWARD, COMPILE, frame_phases
+from pyhybrid.views.slow_steps import SlowSteps
+from pyhybrid.views.step_time import step_time
+from pyhybrid.views.steps import find_steps, spans_of
 
 # 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
 # and what is to be left out.
@@ -51,14 +52,10 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
             weights += samples.functions(step.thread, spans_of(step, name))
         frame = samples.innermost(weights)
         function = measured.labels[frame] if frame else "what does not run here"
-    return _of_steps(measured, taken_ns, sum(step.total_ns for step in steps), function)
-
-
-def _of_steps(measured: Measured, taken_ns: int, all_ns: int, function: str) -> Evidence:
     return {
-        "share": taken_ns / (all_ns or 1),
+        "share": taken_ns / (step_time(measured.profile).steps_ns or 1),
         "seconds": taken_ns / 1e9,
-        "steps": len(measured.steps),
+        "steps": len(steps),
         "function": function,
     }
 
@@ -68,8 +65,8 @@ def _matches(name: str, patterns: list[str]) -> bool:
 
 
 def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Of the backward pass what the program's Python functions take that it calls, and which of
-    them most; by events."""
+    """Of the steps' time, or the run's, what the program's Python functions take that the backward
+    pass calls, and which of them most; by events."""
     profile = measured.profile
     frames = profile.frames
     backward = [f for f, each in frame_phases(profile).items() if each == BACKWARD]
@@ -99,12 +96,23 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
         return None
     frame = max(range(n), key=in_python.__getitem__)
     taken_ns = sum(in_python)
+    whole_ns, whole = _whole(measured)
     return {
-        "share": min(1.0, taken_ns / all_ns),
+        "share": min(1.0, taken_ns / whole_ns),
+        "of_backward": min(1.0, taken_ns / all_ns),
+        "whole": whole,
         "seconds": taken_ns / 1e9,
         "calls": calls[frame],
         "function": measured.labels[frame],
     }
+
+
+def _whole(measured: Measured) -> tuple[int, str]:
+    """Of what shares are, and how that is called."""
+    if measured.steps:
+        steps_ns = step_time(measured.profile).steps_ns
+        return steps_ns or 1, f"the time of {len(measured.steps)} steps"
+    return measured.wall_ns or 1, "the run"
 
 
 def _is_beside(file: str, engine: str) -> bool:
@@ -114,26 +122,28 @@ def _is_beside(file: str, engine: str) -> bool:
 
 def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
     """What steps that took the rule's `times` the median and more took beyond it, and why most of
-    it.  The first step is none of them: much is made then."""
+    it.  The first step is none of them: much is made then.  What compiling took does not count."""
     steps = measured.steps[1:]
     if not steps:
         return None
-    median_ns = quantile([step.total_ns for step in steps], 0.5)
-    slow = [step for step in steps if step.total_ns >= rule["times"] * median_ns]
+    net_ns = {step.number: step.total_ns - step.phases.get(COMPILE, 0) for step in steps}
+    median_ns = quantile(net_ns.values(), 0.5)
+    slow = [step for step in steps if net_ns[step.number] >= rule["times"] * median_ns]
     if not slow:
         return None
-    slow.sort(key=lambda step: -step.total_ns)
+    slow.sort(key=lambda step: -net_ns[step.number])
     why: Counter[str] = Counter()
     explained = SlowSteps(measured.profile, find_steps(measured.profile), measured.step_samples)
-    for each in map(explained.explained, slow[: rule["explained"]]):
+    for step in slow[: rule["explained"]]:
+        each = explained.explained(step, but=COMPILE)
         where = ", where the thread did not run" if each.has_waited else ""
         if each.more_weight_ns >= rule["tells"] * each.more_ns:
             where = f": {each.function}"
         why[each.phase + where] += each.more_ns
-    more_ns = sum(step.total_ns for step in slow) - len(slow) * median_ns
+    more_ns = sum(net_ns[step.number] for step in slow) - len(slow) * median_ns
     most = why.most_common(1)[0][0]
     return {
-        "share": more_ns / sum(step.total_ns for step in measured.steps),
+        "share": more_ns / (step_time(measured.profile).steps_ns or 1),
         "seconds": more_ns / 1e9,
         "steps": len(measured.steps),
         "slow": len(slow),
@@ -144,52 +154,65 @@ def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
 def layer(measured: Measured, rule: dict[str, Any]) -> Evidence:
     """Of the steps' time, or the run's, what one module took in both passes, without those in it:
     if that is the rule's part `alone`, or `times` as much as others of its class.  By samples where
-    nothing was counted.  Of a GPU it tells nothing."""
+    nothing was counted.  Of a GPU it tells nothing.  Compiling does not count; of a module that was
+    compiled, which is itself and all in it, its part alone tells nothing."""
     profile = measured.profile
     if profile.gpu or not any(frame.is_object for frame in profile.frames.values()):
         return None
     modules = model_figures(profile).modules
-    own = {m.name: m.exact_own_ns + m.exact_own_backward_ns for m in modules}
-    all_ns, whole = sum(step.total_ns for step in measured.steps), "the time of the steps"
-    if not any(own.values()):
-        own = {m.name: m.own_weight_ns for m in modules}
-        all_ns, whole = measured.all_ns, "the samples"
-    elif not all_ns:
-        all_ns, whole = measured.wall_ns, "the run"
-    most = max(modules, key=lambda m: own[m.name])
-    share, compared = min(1.0, own[most.name] / (all_ns or 1)), ""
-    others = [own[m.name] for m in modules if m.of_class == most.of_class and m is not most]
-    usual_ns = quantile(others, 0.5) if len(others) > 1 else 0
-    if usual_ns and own[most.name] >= rule["times"] * usual_ns:
-        compared = f", {own[most.name] / usual_ns:.1f} x others of its class"
-    elif share < rule["alone"]:
-        return None
-    return {
-        "share": share,
-        "seconds": own[most.name] / 1e9,
-        "whole": whole,
-        "modules": len(modules),
-        "module": f"{most.name} [{most.of_class}]",
-        "compared": compared,
+    own = {
+        m.name: max(0, m.exact_own_ns + m.exact_own_backward_ns - m.exact_compile_ns)
+        for m in modules
     }
+    all_ns, whole = _whole(measured)
+    if not any(own.values()):
+        own = {m.name: m.own_weight_ns - m.compile_weight_ns for m in modules}
+        all_ns, whole = measured.all_ns, "the samples"
+    for most in sorted(modules, key=lambda m: -own[m.name]):
+        share, compared = min(1.0, own[most.name] / all_ns), ""
+        others = [own[m.name] for m in modules if m.of_class == most.of_class and m is not most]
+        usual_ns = quantile(others, 0.5) if len(others) > 1 else 0
+        is_compiled = most.exact_compile_ns or most.compile_weight_ns
+        if usual_ns and own[most.name] >= rule["times"] * usual_ns:
+            compared = f", {own[most.name] / usual_ns:.1f} x others of its class"
+        elif is_compiled:
+            continue
+        elif share < rule["alone"]:
+            return None
+        return {
+            "share": share,
+            "seconds": own[most.name] / 1e9,
+            "whole": whole,
+            "modules": len(modules),
+            "module": f"{most.name} [{most.of_class}]",
+            "compared": compared,
+        }
+    return None
 
 
 def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Of the whole run what compiles took of functions that had been compiled, and why."""
-    found = compiles_of(measured.profile)
-    again = [each for each in found.compiles if each.number > 1] if found else []
-    if not again or not measured.wall_ns:
+    """Of the steps' time, or the run's, what compiles took of functions that had been compiled, and
+    why."""
+    times = step_time(measured.profile)
+    again = times.again
+    if not again:
         return None
-    by_function: Counter[str] = Counter()
+    by_function, reasons = Counter[str](), Counter[tuple[str, str]]()
     for each in again:
         by_function[function_of(each)] += each.took_ns
+        reasons[function_of(each), why_again(each)] += each.took_ns
     function = by_function.most_common(1)[0][0]
-    reasons = (each.reason for each in again if function_of(each) == function)
-    reason = next(filter(None, reasons), "")
-    taken_ns = sum(each.took_ns for each in again)
+    told = (why for (which, why), _ in reasons.most_common() if which == function)
+    reason = next(filter(None, told), "")
+    taken_ns, (whole_ns, whole) = sum(each.took_ns for each in again), _whole(measured)
+    if 2 * times.again_ns >= taken_ns:
+        taken_ns = times.again_ns
+    else:
+        whole_ns, whole = measured.wall_ns or 1, "the run"
     return {
-        "share": min(1.0, taken_ns / measured.wall_ns),
+        "share": min(1.0, taken_ns / whole_ns),
         "seconds": taken_ns / 1e9,
+        "whole": whole,
         "again": sum(not each.backward for each in again),
         "function": function,
         "because": f", because {reason}" if reason else "",

@@ -7,7 +7,7 @@ batch ends the step.  All figures are wall-clock and CPU time of the thread that
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -115,6 +115,24 @@ def _n_lacking(profile: Profile) -> int:
         if frame_of[node] in optimizers:
             counted[node] += calls
     return sum(n - kept[node] for node, n in counted.items() if kept[node])
+
+
+def spans_of(step: Step, phase: str) -> Spans:
+    """When the phase ran."""
+    if phase != OTHER:
+        return step.spans.get(phase, [])
+    return _between(step, step.spans)
+
+
+def spans_without(step: Step, phase: str) -> Spans:
+    """When it did not."""
+    return _between(step, [phase])
+
+
+def _between(step: Step, phases: Iterable[str]) -> Spans:
+    inside = sorted(span for phase in phases for span in step.spans.get(phase, []))
+    ends = [step.begin_ns, *(end for _, end in inside)]
+    return list(zip(ends, [*(begin for begin, _ in inside), step.end_ns], strict=True))
 
 
 # --- where steps begin and end --------------------------------------------------------------------

@@ -18,12 +18,16 @@ from torch_support import TorchProcess
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call
 from pyhybrid.views.compiles import compiler_frames
+from pyhybrid.views.measured_profile import Measured
+from pyhybrid.views.model import model_figures
+from pyhybrid.views.step_measures import layer, recompiles
 
 pytestmark = pytest.mark.version
 
 LIKE_TORCH = TARGETS / "like_torch" / "compiled.py"
 # Of that program, by what it says: those in compilers, and all others.
 OUTSIDE = {"outside": 7 + 2 + 1 + 1, "apart": 1, "Net.forward": 2, "numbers": 0, "inside": 0}
+AGAIN = 3  # the step of tiny_compile.py in which it is compiled again
 COMPILER, COMPILES = "the compiler", 3  # and one in another one
 
 
@@ -173,6 +177,36 @@ def test_compiles_of_pytorch(folder: Path) -> None:
         names = {profile.frames[profile.nodes.frame[node]].file for node in sampled}
         assert any("/torch/_dynamo/" in (name or "") for name in names)
         assert said["share"] > 0
+
+
+@pytest.mark.needs("torch")
+def test_compiling_is_a_phase_of_steps(folder: Path) -> None:
+    """It is in no other one, and a step that took long for it says what was compiled, and why."""
+    told = json.loads(command(folder, "report", "--steps", "--json", "out.pyhybrid").stdout)
+    compiled = {each["number"]: each["phases"].get("compile", 0) for each in told["steps"]}
+    said = json.loads(command(folder, "report", "--compiles", "--json", "out.pyhybrid").stdout)
+    slack_ns = 1_000_000  # of two clocks, and of one that ticks in microseconds
+    again = said["compiles"][1]
+    assert [number for number, ns in compiled.items() if ns] == [0, AGAIN]
+    assert compiled[AGAIN] >= again["took_ns"] - slack_ns
+    (slow,) = (each for each in told["slowest"] if each["number"] == AGAIN)
+    assert slow["phase"] == "compile"
+    assert slow["compiled"].startswith("Net.forward (tiny_compile.py:")
+    assert ", 2 of 2, recompiled because " in slow["compiled"]
+    assert slow["function"] == ""
+    with Profile.open(str(folder / "out.pyhybrid")) as profile:
+        measured, (net,) = Measured(profile), model_figures(profile).modules
+        found = recompiles(measured, {})
+        # The compiler is no layer, and neither is the compiled model, in which all are.
+        assert layer(measured, {"times": 2.5, "alone": 0.01}) is None
+    assert net.exact_compile_ns == pytest.approx(sum(compiled.values()), rel=0.05)
+    assert net.exact_compile_ns <= net.exact_own_ns
+    steps_ns = sum(each["end_ns"] - each["begin_ns"] for each in told["steps"])
+    first_ns = sum(compiled.values()) - again["took_ns"]
+    assert found is not None
+    assert found["whole"] == "the time of 6 steps"
+    assert found["share"] == pytest.approx(again["took_ns"] / (steps_ns - first_ns))
+    assert "size mismatch" in found["because"]
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ export interface Palette {
   axis: string;
   veil: string;
   heat: readonly [number, number, number];
-  /** Of a step, in the order in which pyhybrid/frameworks/torch.toml has them, the last one `other`. */
+  /** Of a step, in the order in which pyhybrid/frameworks/torch.toml has them, then `compile` and `other`. */
   phases: readonly string[];
 }
 
@@ -38,7 +38,7 @@ const LIGHT: Palette = {
   axis: "#5a6472",
   veil: "rgba(120, 128, 140, 0.32)",
   heat: [190, 40, 40],
-  phases: ["#d1495b", "#6fa3dd", "#8467c1", "#3d9a57", "#9bd0a8", "#e0a030", "#8a6d4b", "#c9ced6"],
+  phases: ["#d1495b", "#6fa3dd", "#8467c1", "#3d9a57", "#9bd0a8", "#e0a030", "#8a6d4b", "#3fa7a3", "#c9ced6"],
 };
 
 const DARK: Palette = {
@@ -58,7 +58,7 @@ const DARK: Palette = {
   axis: "#9aa4b2",
   veil: "rgba(0, 0, 0, 0.5)",
   heat: [255, 110, 80],
-  phases: ["#c24455", "#4680bd", "#7d62b8", "#38894f", "#6c9c78", "#b5822a", "#7d6546", "#474d57"],
+  phases: ["#c24455", "#4680bd", "#7d62b8", "#38894f", "#6c9c78", "#b5822a", "#7d6546", "#2f8d89", "#474d57"],
 };
 
 export function palette(dark: boolean): Palette {
