@@ -3,7 +3,6 @@
 #define Py_BUILD_CORE 1
 #include <Python.h>
 
-#include <pthread.h>
 #include <string.h>
 
 #include "emit.h"
@@ -21,7 +20,7 @@
 #include "later.h"
 #include "leave.h"
 #include "listener.h"
-#include "loader_lock.h"
+#include "process_hooks.h"
 #include "program.h"
 #include "sampler.h"
 #include "turns.h"
@@ -36,80 +35,11 @@
 #error "free-threaded builds are not supported yet"
 #endif
 
-static int watcher = -1;
 static bool starting;
 
-static void without_gil(void (*what)(void *), void *arg)
-{
-    PyThreadState *state = PyEval_SaveThread();
-    what(arg);
-    PyEval_RestoreThread(state);
-}
-
-static int hooks_installed;
-
-static void before_fork(void)
-{
-    loader_before_fork();
-    sampler_before_fork();
-}
-
-static void after_fork_parent(void)
-{
-    loader_after_fork_parent();
-    sampler_after_fork_parent(!spawns_forks());
-}
-
-static void after_fork_child(void)
+static void in_forked_child(void)
 {
     starting = false;
-    leave_unwatch();
-    spawns_unwatch();
-    loader_after_fork_child();
-    instrument_after_fork_child();
-    sampler_after_fork_child();
-}
-
-/* It dies, or begins where one died: a sample whose links are stale may have met that one after its death. */
-static int on_code_event(PyCodeEvent event, PyCodeObject *code)
-{
-    (void)event;
-    sampler_forget_code((uint64_t)code);
-    instrument_forget_code((uint64_t)code);
-    instances_forget_code((uint64_t)code);
-    return 0;
-}
-
-static int on_audit(const char *event, PyObject *args, void *data)
-{
-    (void)data;
-    if (!sampler_running())
-        return 0;
-    if (!strcmp(event, "exec")) {
-        if (program_begins_now())
-            instrument_program_begins();
-        return PyTuple_GET_SIZE(args) ? instances_code_runs(PyTuple_GET_ITEM(args, 0)) : 0;
-    } else if (strcmp(event, "os.exec")) {
-        spawns_audit(event);
-    } else if (!leave_by_exec(args)) {
-        sampler_before_exec();
-    }
-    return 0;
-}
-
-/* Once for the process: neither kind of hook can be taken back; they do nothing while no profiler
- * runs. */
-static int install_hooks(void)
-{
-    if (hooks_installed)
-        return 0;
-    if (PySys_AddAuditHook(on_audit, NULL))
-        return -1;
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    sampler_set_blocking(without_gil);
-    sampler_set_look(emit_look);
-    hooks_installed = 1;
-    return 0;
 }
 
 static PyObject *raise_start_error(int error, const char *text)
@@ -119,13 +49,6 @@ static PyObject *raise_start_error(int error, const char *text)
         PyErr_SetObject(PyExc_OSError, value);
     Py_XDECREF(value);
     return NULL;
-}
-
-static void stop_watching(void)
-{
-    if (watcher >= 0)
-        PyCode_ClearWatcher(watcher);
-    watcher = -1;
 }
 
 static void announce_c_function(uint64_t address, const char *name, uint32_t length)
@@ -143,7 +66,7 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
     filter_set_own(o->own);
     if (filter_set(o->filter, o->keep, o->lines_of, o->arguments_of, o->usage_of))
         ;
-    else if (watcher < 0)
+    else if (!process_hooks_watches_code())
         PyErr_SetString(PyExc_RuntimeError, "no code watcher is free (CPython has eight)");
     else {
         usage_start(sampler_exact(), o->usage, filter_usage_of_any());
@@ -157,7 +80,7 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
     filter_clear();
     usage_stop();
     sampler_stop(NULL, &unused);
-    stop_watching();
+    process_hooks_unwatch_code();
     PyErr_SetRaisedException(error);
     return -1;
 }
@@ -195,20 +118,17 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     options.sampler.looks = emit_is_open();
     struct sampler_info info;
     struct call_cost cost = {0};
-    if (install_hooks())
+    if (process_hooks_install(in_forked_child))
         return NULL;
     if (starting || sampler_running())
         return raise_start_error(-EBUSY, "a profiler is already running");
     starting = true; /* others may run meanwhile */
-    if (watcher < 0) /* a forked child has its parent's */
-        watcher =
-            PyCode_AddWatcher(on_code_event); /* before the first sample: codes may die after it */
-    if (watcher < 0)
-        PyErr_Clear(); /* all eight are taken: said in the file */
+    /* Before the first sample: codes may die after it.  If there is none it is said in the file. */
+    bool watches_code = process_hooks_watch_code();
     int error = sampler_start(&options.sampler, &info);
     starting = false;
     if (error) {
-        stop_watching();
+        process_hooks_unwatch_code();
         return raise_start_error(error, info.error);
     }
     if (options.sampler.exact && (tool_id = start_events(&options, &cost)) < 0)
@@ -223,7 +143,7 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
         "{sissszszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
         "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted, "period_ns",
         (unsigned long long)info.period_ns, "cost_ns", (unsigned long long)info.cost_ns, "start_ns",
-        (unsigned long long)info.start_ns, "watches_code", watcher < 0 ? Py_False : Py_True,
+        (unsigned long long)info.start_ns, "watches_code", watches_code ? Py_True : Py_False,
         "tool_id", tool_id, "call_cost_ns", cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
 }
 
@@ -314,7 +234,7 @@ static PyObject *stop(PyObject *self, PyObject *args)
         PyErr_Clear();
         Py_RETURN_NONE;
     }
-    stop_watching(); /* now: codes could die before samples were read */
+    process_hooks_unwatch_code(); /* now: codes could die before samples were read */
     return Py_BuildValue("{sKsKsIsIsKsNszsisN}", "end_ns", (unsigned long long)result.end_ns,
                          "process_cpu_ns", (unsigned long long)result.process_cpu_ns, "n_forked",
                          result.n_forked, "n_spawned", result.n_spawned, "n_not_ready",
@@ -348,7 +268,7 @@ static PyObject *calls_of(PyObject *self, PyObject *code)
     (void)self;
     struct exact *x = sampler_running() ? sampler_exact() : NULL;
     if (x && x->counts && PyCode_Check(code))
-        return live_figures(x, code, watcher >= 0);
+        return live_figures(x, code, process_hooks_watches_code());
     return PyErr_Format(PyExc_RuntimeError, "no calls of that are counted");
 }
 

@@ -1,0 +1,108 @@
+#define Py_BUILD_CORE 1
+#include "process_hooks.h"
+
+#include <Python.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "emit.h"
+#include "instances.h"
+#include "instrument.h"
+#include "leave.h"
+#include "loader_lock.h"
+#include "program.h"
+#include "sampler.h"
+#include "spawns.h"
+
+static int watcher = -1;
+static void (*tell_child)(void); /* NULL: not installed */
+
+static void without_gil(void (*what)(void *), void *arg)
+{
+    PyThreadState *state = PyEval_SaveThread();
+    what(arg);
+    PyEval_RestoreThread(state);
+}
+
+static void before_fork(void)
+{
+    loader_before_fork();
+    sampler_before_fork();
+}
+
+static void after_fork_parent(void)
+{
+    loader_after_fork_parent();
+    sampler_after_fork_parent(!spawns_forks());
+}
+
+static void after_fork_child(void)
+{
+    tell_child();
+    leave_unwatch();
+    spawns_unwatch();
+    loader_after_fork_child();
+    instrument_after_fork_child();
+    sampler_after_fork_child();
+}
+
+/* It dies, or begins where one died: a sample whose links are stale may have met that one after its death. */
+static int on_code_event(PyCodeEvent event, PyCodeObject *code)
+{
+    (void)event;
+    sampler_forget_code((uint64_t)code);
+    instrument_forget_code((uint64_t)code);
+    instances_forget_code((uint64_t)code);
+    return 0;
+}
+
+static int on_audit(const char *event, PyObject *args, void *data)
+{
+    (void)data;
+    if (!sampler_running())
+        return 0;
+    if (!strcmp(event, "exec")) {
+        if (program_begins_now())
+            instrument_program_begins();
+        return PyTuple_GET_SIZE(args) ? instances_code_runs(PyTuple_GET_ITEM(args, 0)) : 0;
+    } else if (strcmp(event, "os.exec")) {
+        spawns_audit(event);
+    } else if (!leave_by_exec(args)) {
+        sampler_before_exec();
+    }
+    return 0;
+}
+
+int process_hooks_install(void (*in_child)(void))
+{
+    if (tell_child)
+        return 0;
+    if (PySys_AddAuditHook(on_audit, NULL))
+        return -1;
+    tell_child = in_child;
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    sampler_set_blocking(without_gil);
+    sampler_set_look(emit_look);
+    return 0;
+}
+
+bool process_hooks_watch_code(void)
+{
+    if (watcher < 0)
+        watcher = PyCode_AddWatcher(on_code_event);
+    if (watcher < 0)
+        PyErr_Clear();
+    return watcher >= 0;
+}
+
+void process_hooks_unwatch_code(void)
+{
+    if (watcher >= 0)
+        PyCode_ClearWatcher(watcher);
+    watcher = -1;
+}
+
+bool process_hooks_watches_code(void)
+{
+    return watcher >= 0;
+}
