@@ -2,6 +2,8 @@
 
 from itertools import zip_longest
 
+LEAST_BEFORE = 8  # columns: a share, and that words are left out
+
 
 def elided(names: list[str], columns: int) -> str:
     """`a > b > … > y > z` within `columns`: both ends, the leaf's end first."""
@@ -25,6 +27,20 @@ def middle(text: str, columns: int) -> str:
         return text
     half = (columns - 1) // 2
     return f"{text[: columns - 1 - half]}…{text[-half:]}"
+
+
+def around(text: str, kept: slice, columns: int) -> str:
+    """Text within `columns`: what follows `kept` is left out first, then what is before it."""
+    if len(text) <= columns:
+        return text
+    before, place, after = text[: kept.start], text[kept], text[kept.stop :]
+    room = columns - len(before) - len(place)
+    if room >= bool(after):
+        return before + place + after[: room - 1] + "…"
+    end = "…" * bool(after)
+    room = columns - len(end)
+    before = middle(before, max(LEAST_BEFORE, room - len(place)))
+    return before + middle(place, room - len(before)) + end
 
 
 def to_the_last(names: list[str], columns: int) -> str:

@@ -4,15 +4,17 @@
 """
 
 import os
+import re
 from time import gmtime, strftime
 from typing import TextIO
 
 from pyhybrid.report.compile_listing import took_text
-from pyhybrid.report.ellipsis import elided, middle
+from pyhybrid.report.ellipsis import around, elided, middle
 from pyhybrid.report.step_listing import steps_text
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
 from pyhybrid.report.terminal import (
     DIM,
+    FACT_COLUMNS,
     MAX_COLUMNS,
     NOTE_LINES,
     STRONG,
@@ -21,6 +23,7 @@ from pyhybrid.report.terminal import (
     cut_line,
     fact,
     height_of,
+    lines_of,
     note_lines,
     show,
 )
@@ -45,7 +48,9 @@ N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2,
 N_LINES, MOST_PROGRAM_LINES, MAX_PLACE = 3, 5, 40
 MIN_SELF, N_GPU = 4, 3
 LEAST_UNPLACED = 0.01
-N_FINDINGS = 3
+N_FINDINGS, FINDING_LINES = 3, 2
+PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
+FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
 MAX_NAME = 40  # of one frame in a path
 
 
@@ -66,16 +71,13 @@ def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int |
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
     facts, last = [*_facts(summary, columns), [("", "")]], _last(summary)
-    facts += [_finding(each, columns) for each in summary.findings[:N_FINDINGS]]
+    facts += _findings(summary, columns, N_FINDINGS, MAX_LINES - len(facts) - len(last))
     facts += _program_lines(summary, columns, N_LINES)
     paths = _paths(summary, columns)
     room = MAX_LINES - len(facts) - len(last)
     n_self = max(MIN_SELF, min(N_SELF, room - 2 - N_PYTHON - len(paths)))
     tables = _functions(summary, columns, n_self, N_PYTHON)
-    lines = [*facts, *tables, *paths][: MAX_LINES - len(last)]
-    if lines[-1:] == paths[:1]:
-        lines.pop()  # a heading without its lines
-    return [cut_line(line, columns) for line in lines + last]
+    return _screen([*facts, *tables, *paths], last, columns, MAX_LINES)
 
 
 def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -> list[Line]:
@@ -83,9 +85,8 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
     is_tall, last = height > TALL, _last(summary)
     note = NOTE_LINES if is_tall else 1
     lines = [*_facts(summary, columns, summary.start_unix_ns, note), [("", "")]]
-    for each in summary.findings[: N_FINDINGS + 2 * is_tall]:
-        command = f": `{each.command}`" if is_tall else ""
-        lines += note_lines("found", each.text + command, columns, STRONG)
+    most, room = N_FINDINGS + 2 * is_tall, height - len(lines) - len(last)
+    lines += _findings(summary, columns, most, room, is_tall)
     room = height - len(lines) - len(last) - 3  # headings
     n_lines = max(1, min(MOST_PROGRAM_LINES, room // 5))
     program = _program_lines(summary, columns, n_lines, MIN_SHARE)
@@ -100,7 +101,15 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
     if left > 1:
         head, *paths = tree.hot_lines(left - 1, columns)
         lines += [[(head, DIM)], *([(path, "")] for path in paths)] if paths else []
-    return [cut_line(line, columns) for line in lines + last]
+    return _screen(lines, last, columns, height)
+
+
+def _screen(lines: list[Line], last: list[Line], columns: int, height: int) -> list[Line]:
+    """What fits of `lines`, cut before a heading rather than after it, and the last ones."""
+    shown = lines[: height - len(last)]
+    while len(shown) < len(lines) and len(shown[-1]) == 1 and shown[-1][0][1] == DIM:
+        shown.pop()
+    return [cut_line(line, columns) for line in shown + last]
 
 
 def _last(s: Summary) -> list[Line]:
@@ -118,12 +127,43 @@ def _lines(functions: list[FunctionLines], file: str) -> str:
     return f"{n} of {len(functions)} functions: `{command}` shows them"
 
 
-def _finding(each: Finding, columns: int) -> Line:
-    """What stands out, and the command that shows it where there is room."""
-    line = [*fact("found", "")[:1], (each.text, STRONG)]
-    command = f": `{each.command}`"
-    room = columns - sum(len(visible(text)) for text, _ in line)
-    return [*line, (command, DIM)] if len(command) <= room else line
+def _findings(s: Summary, columns: int, most: int, room: int, is_tall: bool = False) -> list[Line]:
+    """What stands out; each has one line where two of each are more than `room` has."""
+    shown = s.findings[:most]
+    n_lines = FINDING_LINES if FINDING_LINES * len(shown) <= room else 1
+    return [line for each in shown for line in _finding(each, columns, n_lines, is_tall)]
+
+
+def _finding(each: Finding, columns: int, most: int, is_tall: bool) -> list[Line]:
+    """At most so many lines, with the command that shows it where there is room behind the text, or
+    on a tall screen below it.
+    """
+    text = _shortened(each, columns - FACT_COLUMNS, most)
+    lines = note_lines("found", text, columns, STRONG, most)
+    command, left = f"`{each.command}`", columns - sum(len(text) for text, _ in lines[-1])
+    if len(f": {command}") <= left:
+        lines[-1].append((f": {command}", DIM))
+    elif is_tall and left and len(lines) < most and len(command) <= columns - FACT_COLUMNS:
+        lines[-1].append((":", DIM))
+        lines.append([*fact("", "")[:1], (command, DIM)])
+    return lines
+
+
+def _shortened(each: Finding, columns: int, most: int) -> str:
+    """Its text within so many lines: without folders, then without what is around the places."""
+    places = [visible(each.evidence[key]) for key in PLACES if key in each.evidence]
+    text = visible(each.text)
+    if lines_of(text, columns) <= most:
+        return text
+    text, *places = (FOLDERS.sub("…/", part) for part in (text, *places))
+    starts = [(at, place) for place in places if (at := text.rfind(f" {place}") + 1)]
+    kept = slice(
+        min((at for at, _ in starts), default=0),
+        max((at + len(place) for at, place in starts), default=0),
+    )
+    sizes = range(most * columns, columns - 1, -1)  # words leave columns free where a line ends
+    shorter = (around(text, kept, size) for size in sizes)
+    return next(part for part in shorter if lines_of(part, columns) <= most)
 
 
 def _working_directory() -> str:

@@ -73,14 +73,18 @@ def note_lines(
     """A fact that may take several lines; in one its middle is left out."""
     parts = [middle(text, columns - FACT_COLUMNS)]
     if most > 1:
-        parts = wrap(
-            text,
-            columns - FACT_COLUMNS,
-            max_lines=most,
-            placeholder=" …",
-            break_on_hyphens=False,  # of paths and options
-        )
+        parts = _wrapped(text, columns - FACT_COLUMNS, most)
     return [[*fact("" if i else name, "")[:1], (part, style)] for i, part in enumerate(parts)]
+
+
+def lines_of(text: str, columns: int) -> int:
+    """How many lines it takes."""
+    return len(_wrapped(text, columns))
+
+
+def _wrapped(text: str, columns: int, most: int | None = None) -> list[str]:
+    """Not at hyphens: those of paths and options."""
+    return wrap(text, columns, max_lines=most, placeholder=" …", break_on_hyphens=False)
 
 
 def cut_line(line: Line, columns: int) -> Line:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,14 @@ from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.tables import GIL, GpuActivity, GpuWindow, GpuWork
-from pyhybrid.report.screen import render
+from pyhybrid.report.screen import render, render_report
 from pyhybrid.report.summary import summarize
+from pyhybrid.report.terminal import Line
+from pyhybrid.report.tree import CallTree
 from pyhybrid.spool.layout import GIL_SHIFT
 from pyhybrid.symbols.resolve import Symbol
-from pyhybrid.views.findings import findings
+from pyhybrid.views.findings import Finding, findings
+from pyhybrid.views.labels import Labels
 from pyhybrid.views.spinning import pool_of
 
 
@@ -167,3 +170,99 @@ def test_what_is_compiled_again(tmp_path: Path, took_ms: int, reason: str | None
     text = "of the run, 0.9 s, is compiling again what was compiled, most of it forward (w.py:7)"
     said = f"15% {text}{f', because {reason}' if reason else ''}"
     assert texts == ([said] if took_ms > 300 else [])
+
+
+PLACE = "Classifier.forward (/home/me/models/classifier.py:67)"
+AGAIN = "35% of the run, 11 s, is compiling again what was compiled, most of it"
+BECAUSE = ", because tensor 'x' size mismatch at index 1. expected 32, actual 31"
+
+
+def recompiled(place: str = PLACE, because: str = BECAUSE) -> Finding:
+    """As findings.toml words it."""
+    evidence = {"function": place, "because": because}
+    text = f"{AGAIN} {place}{because}"
+    return Finding("recompiles", text, "pyhybrid report --compiles", 0.35, evidence)
+
+
+@pytest.fixture
+def screens(tmp_path: Path) -> Iterator[Callable[..., list[list[str]]]]:
+    """Of these findings: the screen at the end of a run, of a small and of a large terminal."""
+    with open_profile(example().save(tmp_path / "x.part"), fake_symbols()) as profile:
+        labels = Labels(profile).of_frame
+
+        def render_all(found: list[Finding], columns: int, notes: int = 0) -> list[list[str]]:
+            summary = summarize(profile, ["out.pyhybrid"], ["a long note " * 30] * notes)
+            summary.findings = found
+            tree = CallTree(profile, labels, 0, False, False)
+            reports = [render_report(summary, tree, columns, height) for height in (23, 50)]
+            shown = [plain(screen) for screen in (render(summary, columns), *reports)]
+            for lines, height in zip(shown, (24, 23, 50), strict=True):
+                assert len(lines) <= height
+                assert max(map(len, lines)) <= columns
+                assert lines[-1].startswith("wrote    ")
+            return shown
+
+        yield render_all
+
+
+def plain(lines: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+def said(lines: list[str]) -> list[list[str]]:
+    """The lines of each finding, without what stands before its text."""
+    found: list[list[str]] = []
+    for line in lines:
+        if line.startswith("found    "):
+            found.append([line[9:]])
+        elif found and line.startswith(" " * 9) and line[9] != " ":
+            found[-1].append(line[9:])
+        elif found:
+            break
+    return found
+
+
+@pytest.mark.parametrize("columns", [100, 160])
+def test_a_long_finding_has_two_lines(
+    screens: Callable[..., list[list[str]]], columns: int
+) -> None:
+    """With all its words, and the command where there is room."""
+    long = recompiled(because=BECAUSE[:-40])
+    for lines in screens([long, recompiled("f (x.py:1)", "")], columns):
+        first, second = said(lines)
+        assert len(first) == 2
+        assert " ".join(first).removesuffix(f": `{long.command}`") == long.text
+        assert second[0].startswith(f"{AGAIN} f (x.py:1)")
+        assert len(second) <= 2
+    assert said(lines)[1][-1].endswith(f"`{long.command}`")
+
+
+@pytest.mark.parametrize(
+    ("found", "columns", "kept"),
+    [
+        (recompiled(), 80, "Classifier.forward (…/classifier.py:67), because tensor"),
+        (recompiled("Outer." * 14 + "run (/home/me/model.py:7)"), 80, "run (…/model.py:7)…"),
+        (recompiled("f" * 300 + " (/home/me/model.py:7)", ""), 100, "f (…/model.py:7)"),
+        (recompiled("f (x.py:1)", ", because " + "of this " * 40), 100, "f (x.py:1), because of"),
+    ],
+)
+def test_of_what_two_lines_cannot_hold_the_place_is_kept(
+    screens: Callable[..., list[list[str]]], found: Finding, columns: int, kept: str
+) -> None:
+    for lines in screens([found], columns):
+        ((first, second),) = said(lines)
+        assert first.startswith("35% ")
+        assert kept in f"{first} {second}"
+        assert "…" in f"{first} {second}"
+
+
+@pytest.mark.parametrize("notes", [0, 1, 2])
+def test_no_finding_is_cut_for_the_height(
+    screens: Callable[..., list[list[str]]], notes: int
+) -> None:
+    """Five, below long notes; no heading is left without what it is of."""
+    for lines in screens([recompiled()] * 5, 100, notes):
+        found = said(lines)
+        assert len(found) in (3, 5)
+        assert all("classifier.py:67" in " ".join(each) for each in found)
+        assert not lines[-2].endswith(("function", "below it", "paths", "libraries"))
