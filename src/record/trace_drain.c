@@ -43,6 +43,7 @@ struct trace_drain *trace_drain_new(struct spool *s, struct canonical *w, struct
     d->spool = s;
     d->words = w;
     d->exact = x;
+    later_forget(); /* it reads before the session begins */
     d->log.keep_ns = keep_events_ns;
     d->number = number;
     d->number_arg = arg;

@@ -116,15 +116,20 @@ const char *later_name(uint32_t number)
     return number && number < names.max ? atomic_load(&names.text[number]) : NULL;
 }
 
-void later_start(void)
+void later_forget(void)
 {
     pthread_mutex_lock(&turns_lock);
     block_queue_clear(&turns);
     n_turns = 0;
     is_logged = false;
     pthread_mutex_unlock(&turns_lock);
-    use_tsc = arch_ticks_steady();
     origins_forget();
+    later_sums_forget();
+}
+
+void later_start(void)
+{
+    use_tsc = arch_ticks_steady();
     later_sums_start(++n_sessions);
     atomic_store(&session, n_sessions);
 }

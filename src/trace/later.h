@@ -35,7 +35,11 @@ struct later_turn {
     uint32_t tid, handle;  /* where it ran: exact_thread's */
 };
 
-/* A session begins with no sums, and ends.  With the GIL. */
+/* A session is made ready: whoever reads finds nothing of an earlier one from now on, threads and nodes have their numbers by
+ * session.  With the GIL, and none runs. */
+void later_forget(void);
+
+/* It begins after that, and ends.  With the GIL. */
 void later_start(void);
 void later_stop(void);
 

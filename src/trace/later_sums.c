@@ -145,6 +145,11 @@ void later_sums_start(uint32_t session)
     pthread_mutex_unlock(&lock);
 }
 
+void later_sums_forget(void)
+{
+    later_sums_start(0);
+}
+
 bool later_sums_read(uint32_t block, struct later_sum *to, uint32_t *n)
 {
     pthread_mutex_lock(&lock);

@@ -29,8 +29,11 @@ void later_sums_give(struct later_sums *s);
 void later_sums_add(struct later_sums *s, uint32_t session, const struct origin *origin,
                     uint32_t name, uint64_t ticks);
 
-/* A session begins: what is added in others is not read any more. */
+/* A session begins, of a number that is not 0: what is added in others is not read any more. */
 void later_sums_start(uint32_t session);
+
+/* Nothing that was added is read any more, nor what is until the next session begins. */
+void later_sums_forget(void);
 
 /* The drain's: copies the `n` sums of a block, LATER_BLOCK at most; blocks are numbered from 0 without a gap.  Their order
  * stays.  False: there is no such block. */

@@ -48,7 +48,7 @@ static inline bool origins_moved(const struct exact_thread *t)
  * thread's last one.  False: it is not known (any more). */
 bool origin_find(uint64_t maker, uint64_t number, uint64_t *hint, struct origin *found);
 
-/* A session begins, and watches nothing yet: what was made before it is no function's. */
+/* A session is made ready, and watches nothing yet: what was made before it is no function's. */
 void origins_forget(void);
 
 /* In a forked child: none is known. */

@@ -282,3 +282,30 @@ assert calls["ExpBackward0"] == calls["SumBackward0"] == (0, 1), calls
 """
     )
     torch_process.run(tmp_path, program)
+
+
+MAKERS = {
+    ("makes_cos", "CosBackward0"),
+    ("makes_sin", "SinBackward0"),
+    ("makes_sum", "SumBackward0"),
+    ("Linear.forward", "AddmmBackward0"),
+    ("Linear.forward", "TBackward0"),
+    ("Linear.forward", ACCUMULATE),
+}
+
+
+def test_profilers_come_and_go_while_nodes_run(tmp_path: Path, torch_process: TorchProcess) -> None:
+    """On the thread that starts them and on another one.  The program computes the same; a link is
+    right, or there is none, as for what was made before the session."""
+    program, n = TARGETS / "profilers_in_turn.py", 6
+    said = json.loads(torch_process.run(tmp_path, program, n, "of"))
+    n_steps = [steps for steps, _ in said]
+    assert n_steps[0] and n_steps[1] == n + n // 2
+    assert said == json.loads(torch_process.run(tmp_path, program, "alone", *n_steps))
+    for number in range(n):
+        with Profile.open(str(tmp_path / f"of{number}.pyhybrid")) as profile:
+            assert "backward_off" not in profile.meta
+            found = linked(profile)
+        assert {(by, name) for by, name in found if by} <= MAKERS
+        assert found["", "SumBackward0"] >= 1
+        assert found["makes_sum", "SumBackward0"] >= number % 2
