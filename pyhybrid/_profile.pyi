@@ -120,6 +120,7 @@ def read_columns(database: Any, sql: str, kinds: str, /) -> tuple[memoryview, ..
     """The rows of a query, whose columns are of these kinds: I or q.  Raises ValueError where a
     value is none of its kind."""
 
-def write_columns(database: Any, sql: str, /, *columns: Buffer) -> None:
-    """Run `sql`, an INSERT whose parameters are a row's values, for each row of the columns, in one
-    transaction."""
+def write_columns(database: Any, insert: str, row: str, /, *columns: Buffer) -> None:
+    """Put each row of the columns into a table, in one transaction, by SQL that begins with
+    `insert` and goes on with `row`, whose parameters are a row's values, for several rows at once;
+    `row` "": `insert` is of one."""

@@ -40,8 +40,8 @@ def write_backward(database: sqlite3.Connection, rows: Iterable[Backward]) -> No
 
 def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:
     """Add the calls that were kept."""
-    insert_columns(database, ((_whole_calls(of.thread), of[1:]) for of in kept.whole))
-    insert_columns(database, ((_USAGE, each) for each in kept.usage))
+    insert_columns(database, ((_whole_calls(of.thread), "", of[1:]) for of in kept.whole))
+    insert_columns(database, ((_USAGE, "", each) for each in kept.usage))
     database.execute("BEGIN")
     insert(database, "call", ((call.id, PROCESS, *call[1:]) for call in kept.calls))
     database.executemany("UPDATE call SET attributes = ? WHERE id = ?", kept.attributes)

@@ -3,11 +3,14 @@
 import os
 import sqlite3
 from collections.abc import Buffer, Iterable, Sequence
+from itertools import batched, chain
 from typing import Any
 
 from pyhybrid._profile import open_database, write_columns
 
 PROCESS = 1  # one spool is one process
+# By one statement, which costs as much as some rows; SQLite knows where the next one goes.
+_ROWS_AT_ONCE = 64
 
 
 def clean[Text: (str, str | None)](text: Text) -> Text:
@@ -19,12 +22,10 @@ def clean[Text: (str, str | None)](text: Text) -> Text:
 
 def insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
     """Rows with a value for each column of the table; in the transaction that is open."""
-    rows = iter(rows)
-    first = next(rows, None)
-    if first is not None:
-        sql = f"INSERT INTO {table} VALUES ({','.join('?' * len(first))})"
-        database.execute(sql, first)
-        database.executemany(sql, rows)
+    for some in batched(rows, _ROWS_AT_ONCE):
+        row = f"({','.join('?' * len(some[0]))})"
+        sql = f"INSERT INTO {table} VALUES {','.join([row] * len(some))}"
+        database.execute(sql, tuple(chain.from_iterable(some)))
 
 
 def _file_of(database: sqlite3.Connection) -> str:
@@ -36,13 +37,16 @@ def _file_of(database: sqlite3.Connection) -> str:
 
 
 def insert_columns(
-    database: sqlite3.Connection, tables: Iterable[tuple[str, Sequence[Buffer]]]
+    database: sqlite3.Connection, tables: Iterable[tuple[str, str, Sequence[Buffer]]]
 ) -> None:
-    """Run each `INSERT` for each row of its columns of numbers; outside any transaction."""
+    """Run each `INSERT` for the rows of its columns of numbers; outside any transaction.
+
+    Its two parts are write_columns()'s.
+    """
     file = _file_of(database)
     of_file = open_database(file, True) if file else None
-    for sql, columns in tables:
+    for insert_into, row, columns in tables:
         if of_file is not None:
-            write_columns(of_file, sql, *columns)
+            write_columns(of_file, insert_into, row, *columns)
         else:
-            database.executemany(sql, zip(*columns, strict=True))
+            database.executemany(insert_into + row, zip(*columns, strict=True))

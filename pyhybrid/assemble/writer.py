@@ -168,7 +168,7 @@ def write(
     insert_columns(
         database,
         (
-            ("INSERT INTO node VALUES (?,?,?)", nodes),
-            (f"INSERT INTO exact VALUES ({PROCESS},?,?,?,?,?,?,?,?)", long.exact.columns),
+            ("INSERT INTO node VALUES ", "(?,?,?)", nodes),
+            ("INSERT INTO exact VALUES ", f"({PROCESS},?,?,?,?,?,?,?,?)", long.exact.columns),
         ),
     )

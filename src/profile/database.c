@@ -104,21 +104,22 @@ static int borrow_columns(PyObject *const *columns, size_t n, struct argument *i
 PyObject *write_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)self;
-    if (n_args < 3 || n_args > 2 + MOST_COLUMNS)
+    if (n_args < 4 || n_args > 3 + MOST_COLUMNS)
         return PyErr_Format(PyExc_TypeError, "write_columns() got %zd arguments", n_args);
     struct sqlite3 *db = PyCapsule_GetPointer(args[0], database_name);
     Py_ssize_t length;
-    const char *sql = db ? PyUnicode_AsUTF8AndSize(args[1], &length) : NULL;
-    if (!sql)
+    const char *insert = db ? PyUnicode_AsUTF8AndSize(args[1], &length) : NULL;
+    const char *row = insert ? PyUnicode_AsUTF8AndSize(args[2], &length) : NULL;
+    if (!row)
         return NULL;
-    size_t n = (size_t)n_args - 2;
+    size_t n = (size_t)n_args - 3;
     struct argument in[MOST_COLUMNS] = {0};
     char kinds[MOST_COLUMNS + 1] = "";
     const void *data[MOST_COLUMNS];
-    int failed = borrow_columns(args + 2, n, in, kinds, data);
+    int failed = borrow_columns(args + 3, n, in, kinds, data);
     if (!failed) {
         int r;
-        Py_BEGIN_ALLOW_THREADS r = sqlite_columns_write(db, sql, kinds, data, in[0].n);
+        Py_BEGIN_ALLOW_THREADS r = sqlite_columns_write(db, insert, row, kinds, data, in[0].n);
         Py_END_ALLOW_THREADS failed = failed_in(db, r);
     }
     for (size_t i = 0; i < n; i++)

@@ -87,28 +87,64 @@ int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, 
     return r;
 }
 
-static int put_row(sqlite3_stmt *insert, const char *kinds, const void *const *data, size_t row)
+/* A statement costs as much as some rows, and from one row to the next its place in the table is known. */
+enum { ROWS_AT_ONCE = 64 };
+
+static int put_rows(sqlite3_stmt *insert, const char *kinds, const void *const *data, size_t first,
+                    size_t n)
 {
-    for (int i = 0; kinds[i]; i++) {
-        int64_t value =
-            kinds[i] == 'I' ? ((const uint32_t *)data[i])[row] : ((const int64_t *)data[i])[row];
-        if (sqlite3_bind_int64(insert, i + 1, value) != SQLITE_OK)
-            return -EIO;
-    }
+    int parameter = 0;
+    for (size_t row = first; row < first + n; row++)
+        for (int i = 0; kinds[i]; i++) {
+            int64_t value = kinds[i] == 'I' ? ((const uint32_t *)data[i])[row]
+                                            : ((const int64_t *)data[i])[row];
+            if (sqlite3_bind_int64(insert, ++parameter, value) != SQLITE_OK)
+                return -EIO;
+        }
     return sqlite3_step(insert) == SQLITE_DONE && sqlite3_reset(insert) == SQLITE_OK ? 0 : -EIO;
 }
 
-int sqlite_columns_write(struct sqlite3 *db, const char *sql, const char *kinds,
+/* An INSERT of n rows; NULL: there is no memory. */
+static char *insert_of(const char *insert, const char *row, size_t n)
+{
+    size_t begin = strlen(insert), each = strlen(row) + 1;
+    char *sql = malloc(begin + n * each + 1);
+    if (!sql)
+        return NULL;
+    memcpy(sql, insert, begin);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(sql + begin + i * each, row, each - 1);
+        sql[begin + (i + 1) * each - 1] = ',';
+    }
+    sql[begin + n * each - 1] = 0; /* not the last comma */
+    return sql;
+}
+
+/* The rows from *at on, n at once, as long as there are so many. */
+static int put_groups(struct sqlite3 *db, const char *insert, const char *row, const char *kinds,
+                      const void *const *data, size_t *at, size_t n_rows, size_t n)
+{
+    sqlite3_stmt *statement = NULL;
+    char *sql = insert_of(insert, row, n);
+    int r = sql ? 0 : -ENOMEM;
+    if (!r && sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK)
+        r = -EIO;
+    for (; !r && n_rows - *at >= n; *at += n)
+        r = put_rows(statement, kinds, data, *at, n);
+    sqlite3_finalize(statement);
+    free(sql);
+    return r;
+}
+
+int sqlite_columns_write(struct sqlite3 *db, const char *insert, const char *row, const char *kinds,
                          const void *const *data, size_t n_rows)
 {
-    sqlite3_stmt *insert = NULL;
-    if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK ||
-        sqlite3_prepare_v2(db, sql, -1, &insert, NULL) != SQLITE_OK)
+    if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK)
         return -EIO;
-    int r = 0;
-    for (size_t i = 0; !r && i < n_rows; i++)
-        r = put_row(insert, kinds, data, i);
-    sqlite3_finalize(insert);
+    size_t at = 0;
+    int r = *row ? put_groups(db, insert, row, kinds, data, &at, n_rows, ROWS_AT_ONCE) : 0;
+    if (!r)
+        r = put_groups(db, insert, row, kinds, data, &at, n_rows, 1);
     if (!r && sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
         r = -EIO;
     return r;

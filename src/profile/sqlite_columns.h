@@ -23,8 +23,9 @@ const char *sqlite_columns_message(struct sqlite3 *db);
 int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, void **data,
                         size_t *n_rows);
 
-/* A row for each value of the columns, in one transaction; the parameters of `sql` are a row's values. */
-int sqlite_columns_write(struct sqlite3 *db, const char *sql, const char *kinds,
+/* A row for each value of the columns, in one transaction, by SQL that begins with `insert` and goes on with `row`, whose
+ * parameters are a row's values: several at once, "INSERT INTO t VALUES" "(?,?),(?,?)".  `row` "": `insert` is of one. */
+int sqlite_columns_write(struct sqlite3 *db, const char *insert, const char *row, const char *kinds,
                          const void *const *data, size_t n_rows);
 
 #endif

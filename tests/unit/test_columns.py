@@ -328,8 +328,8 @@ def test_columns_pass_through_sqlite(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as made:
         made.execute("CREATE TABLE t (a, b, c)")
     a, b, c = zip(*rows, strict=True)
-    insert = "INSERT INTO t VALUES (?, ?, ?)"
-    write_columns(open_database(path, True), insert, uint32(a), uint32(b), array("q", c))
+    columns = uint32(a), uint32(b), array("q", c)
+    write_columns(open_database(path, True), "INSERT INTO t VALUES ", "(?, ?, ?)", *columns)
     read = open_database(f"file:{path}?mode=ro&immutable=1", False)
     columns = read_columns(read, "SELECT a, b, c FROM t", "IIq")
     assert list(zip(*columns, strict=True)) == rows
@@ -353,9 +353,9 @@ def test_what_sqlite_cannot_do_is_said(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="do not fit"):
         read_columns(database, "SELECT 1, 2", "I")
     with pytest.raises(OSError, match="no such table"):
-        write_columns(database, "INSERT INTO t VALUES (?)", uint32([1]))
+        write_columns(database, "INSERT INTO t VALUES ", "(?)", uint32([1]))
     with pytest.raises(ValueError, match="do not fit"):
-        write_columns(database, "SELECT ?, ?", uint32([1]), uint32([1, 2]))
+        write_columns(database, "SELECT ?, ?", "", uint32([1]), uint32([1, 2]))
 
 
 def test_call_rows() -> None:
