@@ -190,6 +190,8 @@ class _Expansion:
         self._inlined: dict[tuple[int | None, SourceFunction], int] = {}
         self._children: dict[tuple[int, int], int] = {}
         self._places: dict[int, list[Place]] = {}
+        # By function and position, which all rows at an address share: the inlined frames, places.
+        self._chains: dict[tuple[int, int], tuple[list[int], list[Place]]] = {}
 
     def profile(self) -> Profile:
         """A profile of its own, with the rest of the tables as they are."""
@@ -261,16 +263,22 @@ class _Expansion:
 
     def _expand(self, row: int, node: int, position: Position) -> int:
         """The chain of a row, below and with its function's node; returns the innermost node."""
-        file, line, inlined, _ = position
-        frame = self._nodes.frame[node]
-        places = []
-        n = len(_chain(position))
-        for function, call_file, call_line in inlined[:n][::-1]:
-            places.append(Place(frame, call_file, call_line))
-            frame = self._inlined_frame(self._frames[frame].module, function)
+        key = self._nodes.frame[node], id(position)
+        if key not in self._chains:
+            self._chains[key] = self._chain_at(key[0], position)
+        frames, self._places[row] = self._chains[key]
+        for frame in frames:
             node = self._child(node, frame)
-        self._places[row] = [*places, Place(frame, file, line)]
         return node
+
+    def _chain_at(self, frame: int, position: Position) -> tuple[list[int], list[Place]]:
+        """The frames of the calls inlined into this one, and where in the source each is."""
+        file, line, inlined, _ = position
+        module, frames, places = self._frames[frame].module, [frame], []
+        for function, call_file, call_line in inlined[: len(_chain(position))][::-1]:
+            places.append(Place(frames[-1], call_file, call_line))
+            frames.append(self._inlined_frame(module, function))
+        return frames[1:], [*places, Place(frames[-1], file, line)]
 
     def _inlined_frame(self, module: int | None, function: SourceFunction) -> int:
         number = self._inlined.get((module, function))
