@@ -94,10 +94,18 @@ def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -
 
     `python_name` counts where there is no symbol.
     """
-    rules, name = _rules().symbols, plain_symbol(symbol)
+    of_symbols, of_python_names = _rules_of(file)
     if symbol is None:
-        rules, name = _rules().python_names, python_name or ""
-    return any(module.match(file) and names.match(name) for module, names in rules)
+        return any(names.match(python_name or "") for names in of_python_names)
+    name = plain_symbol(symbol)
+    return any(names.match(name) for names in of_symbols)
+
+
+@cache
+def _rules_of(file: str) -> tuple[list[re.Pattern[str]], ...]:
+    """The patterns of symbols and of Python names in a module."""
+    every = _rules().symbols, _rules().python_names
+    return tuple([names for module, names in each if module.match(file)] for each in every)
 
 
 def argument_called(name: str, short_name: str) -> int | None:
