@@ -49,6 +49,10 @@ def rows_from(value: Buffer, least: int) -> Uint32:
 def nearest(parent: Buffer, marked: Buffer) -> Uint32:
     """Of each row itself if it is marked (uint8), else the nearest marked row above it, or 0."""
 
+def climb(parent: Buffer, value: Buffer, rows: Buffer, most: int) -> tuple[Int64, Int64]:
+    """The values (int64) on the way from each of `rows` (uint32) to the root, but for the root's,
+    `most` of each at most, one way after the other; and where each ends."""
+
 def outermost(parent: Buffer, label: Buffer, marked: Buffer) -> Uint8:
     """1 where no marked row above has the row's label (uint32): the outermost of a recursion."""
 

@@ -266,6 +266,40 @@ int columns_nearest(const uint32_t *parent, const uint8_t *marked, size_t n, uin
     return 0;
 }
 
+/* Is there a row above it, or the root? */
+static int is_row(const uint32_t *parent, size_t n_rows, uint32_t row)
+{
+    return row < n_rows && parent[row] < row;
+}
+
+size_t columns_climb_room(const uint32_t *parent, size_t n_rows, const uint32_t *from, size_t n,
+                          uint64_t most)
+{
+    size_t room = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t left = most;
+        for (uint32_t row = from[i]; left && row && is_row(parent, n_rows, row); left--, room++)
+            row = parent[row];
+    }
+    return room;
+}
+
+int columns_climb(const uint32_t *parent, const int64_t *value, size_t n_rows, const uint32_t *from,
+                  size_t n, uint64_t most, int64_t *values, int64_t *end)
+{
+    int64_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t left = most;
+        for (uint32_t row = from[i]; left && row; left--, row = parent[row]) {
+            if (!is_row(parent, n_rows, row))
+                return -EINVAL;
+            values[at++] = value[row];
+        }
+        end[i] = at;
+    }
+    return 0;
+}
+
 /* Children as lists: below[i] is a row's first child, beside[i] the next child of the same parent. */
 struct children {
     uint32_t *below, *beside;

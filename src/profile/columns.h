@@ -61,6 +61,13 @@ int columns_rows_from(const void *value, size_t size, size_t n, uint64_t least, 
 /* at[i]: i itself if it is marked, else the nearest row above it that is, or 0. */
 int columns_nearest(const uint32_t *parent, const uint8_t *marked, size_t n, uint32_t *at);
 
+/* Of each of the `n` rows of `from` its value and those of the rows above it, but for the root's, from itself on and
+ * `most` at most: they are values[end[i - 1] ... end[i] - 1].  There is room for as many as columns_climb_room says. */
+int columns_climb(const uint32_t *parent, const int64_t *value, size_t n_rows, const uint32_t *from,
+                  size_t n, uint64_t most, int64_t *values, int64_t *end);
+size_t columns_climb_room(const uint32_t *parent, size_t n_rows, const uint32_t *from, size_t n,
+                          uint64_t most);
+
 /* outer[i] is 1 where no marked row above i has its label. */
 int columns_outermost(const uint32_t *parent, const uint32_t *label, const uint8_t *marked,
                       size_t n, uint8_t *outer);

@@ -91,6 +91,23 @@ static int run_nearest(const struct argument *in, struct result *out)
 }
 PASS(nearest, .takes = "IB", .gives = "I")
 
+static size_t climb_room(const struct argument *in)
+{
+    size_t room = columns_climb_room(in[0].data, in[0].n, in[2].data, in[2].n, in[3].number);
+    return room > in[2].n ? room : in[2].n;
+}
+
+static int run_climb(const struct argument *in, struct result *out)
+{
+    int64_t *end = out[1].data;
+    int r = columns_climb(in[0].data, in[1].data, in[0].n, in[2].data, in[2].n, in[3].number,
+                          out[0].data, end);
+    out[1].n = in[2].n;
+    out[0].n = !r && in[2].n ? (size_t)end[in[2].n - 1] : 0;
+    return r;
+}
+PASS(climb, .takes = "IqI*n", .gives = "qq", .room = climb_room)
+
 static int run_outermost(const struct argument *in, struct result *out)
 {
     return columns_outermost(in[0].data, in[1].data, in[2].data, in[0].n, out[0].data);
@@ -218,7 +235,7 @@ static PyMethodDef functions[] = {
     FUNCTION(exact_counts),  FUNCTION(open_database), FUNCTION(read_columns),
     FUNCTION(write_columns), FUNCTION(at_least),      FUNCTION(call_rows),
     FUNCTION(call_usage),    FUNCTION(rows_from),     FUNCTION(line_runs),
-    FUNCTION(order),         {NULL, NULL, 0, NULL},
+    FUNCTION(order),         FUNCTION(climb),         {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef_Slot slots[] = {

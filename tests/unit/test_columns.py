@@ -20,6 +20,7 @@ from pyhybrid._profile import (
     at_least,
     call_rows,
     call_usage,
+    climb,
     descend,
     distinct,
     exact_counts,
@@ -72,6 +73,16 @@ def test_nearest_is_the_row_itself_or_the_first_marked_one_above(tree: Tree) -> 
         for row in range(len(parent))
     ]
     assert nearest(uint32(parent), bytes(marked)).tolist() == expected
+
+
+@given(trees(), st.integers(0, 5) | st.just(2**64 - 1), st.data())
+def test_climb_is_the_row_and_those_above(tree: Tree, most: int, data: st.DataObject) -> None:
+    parent, label, _ = tree
+    rows = data.draw(st.lists(st.integers(0, len(parent) - 1)))
+    ways = [[label[at] for at in (row, *above(parent, row)) if at][:most] for row in rows]
+    values, ends = climb(uint32(parent), array("q", label), uint32(rows), most)
+    assert values.tolist() == [value for way in ways for value in way]
+    assert ends.tolist() == [sum(map(len, ways[: i + 1])) for i in range(len(ways))]
 
 
 @given(trees())
@@ -310,6 +321,8 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         lambda: descend(two, bytes(2), bytes([1]) * 256),
         lambda: shift(uint32([1]), 2**32 - 1),
         lambda: mark(uint32([1]), 1),
+        lambda: climb(two, array("q", [1, 2]), uint32([2]), 9),
+        lambda: climb(uint32([0, 1]), array("q", [1, 2]), uint32([1]), 9),
         lambda: exact_rows(two, two, bytes(2), bytes(40), 1, 1, 0, False),
     ):
         with pytest.raises(ValueError, match="do not fit"):

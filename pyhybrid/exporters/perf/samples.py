@@ -8,12 +8,13 @@ Records are in order of time, in rounds: what reads the file need not keep it wh
 """
 
 from array import array
-from bisect import bisect, bisect_left
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import count, repeat
+from itertools import batched, chain, repeat
 from operator import itemgetter
 
+from pyhybrid._profile import climb
 from pyhybrid.exporters.perf import layout as form
 from pyhybrid.exporters.size_limit import ALL, Summed
 from pyhybrid.profile_file.profile import Profile
@@ -50,20 +51,23 @@ def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, lis
     """Every sample, in batches."""
     begins: dict[int, bytes] = {}
     ends: dict[int, bytes] = {}
-    for stack in sorted(profile.sampled_stacks):
-        begins[stack], ends[stack] = chains.of(stack)
+    for stacks in batched(sorted(profile.sampled_stacks), ROUND):
+        for stack, parts in zip(stacks, chains.of(stacks), strict=True):
+            begins[stack], ends[stack] = parts
     period_ns = profile.period_ns
     for chunk in sorted(profile.timeline(), key=lambda chunk: chunk.first_ns):
         pid, tid = profile.pid_of(chunk.thread), profile.threads[chunk.thread].tid
-        at_ns, stacks = times(chunk), stacks_of(chunk.place)
+        at_ns, places = times(chunk), stacks_of(chunk.place)
         # All by C iterators: there is a record for each sample of the run.
         own = map(
             form.pack_own,
             *(repeat(pid), repeat(tid), at_ns, _cpus(chunk), repeat(0)),
             map(period_ns.__mul__, periods_of(chunk)),
         )
-        parts = (map(begins.__getitem__, stacks), own, map(ends.__getitem__, stacks))
-        records = map(b"".join, zip(*parts, strict=True))
+        whole = zip(
+            map(begins.__getitem__, places), own, map(ends.__getitem__, places), strict=True
+        )
+        records = map(b"".join, whole)
         yield chunk.first_ns, list(zip(at_ns, records, strict=True))
 
 
@@ -74,7 +78,7 @@ def summed_samples(
     for row in rows:
         pid, thread = profile.pid_of(row.thread), profile.threads[row.thread]
         at_ns = time_ns or thread.last_ns or thread.start_ns
-        begin, end = chains.of(row.row, row.frames)
+        ((begin, end),) = chains.of([row.row], row.frames)
         yield at_ns, begin + form.pack_own(pid, thread.tid, at_ns, 0, 0, row.weight_ns) + end
 
 
@@ -86,17 +90,18 @@ class Chains:
     ) -> None:
         """A tree by row; `event`: the place of the event whose samples they are; `left_out`: the
         address that stands for frames that are not told."""
-        self.addresses = addresses
-        self._event, self._left_out, self._parents = event, left_out, parents
-        self._paths = _Paths(parents, addresses)
+        self.addresses = array("q", addresses)
+        self._event, self._left_out, self._parents = event, left_out, array("I", parents)
 
-    def of(self, row: int, frames: int = ALL) -> SampleParts:
-        """Of the row's path, `frames` from the leaf on."""
-        path = self._paths.to(row, frames)
-        if frames < ALL and self.depths[row] > frames:
-            path.append(self._left_out)
-        chain = form.chain_bytes(path)
-        return form.sample_begin(self._event, len(chain), path[0]), chain
+    def of(self, rows: Sequence[int], frames: int = ALL) -> Iterator[SampleParts]:
+        """Of each row's path, `frames` from the leaf on."""
+        addresses, ends = climb(self._parents, self.addresses, array("I", rows), frames)
+        for row, begin, end in zip(rows, chain([0], ends), ends, strict=False):
+            path = array("q", addresses[begin:end].tobytes())
+            if frames < ALL and self.depths[row] > frames:
+                path.append(self._left_out)
+            last = form.chain_bytes(path)
+            yield form.sample_begin(self._event, len(last), path[0]), last
 
     @cached_property
     def depths(self) -> list[int]:
@@ -117,29 +122,6 @@ class Chains:
         return form.sample_size(0) * len(rows) + form.FRAME_SIZE * sum(
             map(self.depths.__getitem__, rows)
         )
-
-
-class _Paths:
-    """Addresses from rows of a tree to its root.
-
-    A new path's rows were numbered one after the other, so a path is a few runs of rows.
-    """
-
-    def __init__(self, parents: Sequence[int], addresses: list[int]) -> None:
-        """Both by row."""
-        self._parents, self._addresses = parents, array("q", addresses)
-        neighbours = zip(parents[2:], count(1))
-        self._begins = [1, *(row + 1 for parent, row in neighbours if parent != row)]
-
-    def to(self, row: int, most: int) -> "array[int]":
-        """The addresses, leaf first, `most` at most."""
-        path = array("q")
-        while row and len(path) < most:
-            begin = self._begins[bisect(self._begins, row) - 1]
-            path += self._addresses[row : begin - 1 : -1]
-            row = self._parents[begin]
-        del path[most:]
-        return path
 
 
 def _cpus(chunk: Chunk) -> list[int]:
