@@ -107,8 +107,9 @@ static bool has_traceback(void)
 {
     PyObject *last = PySys_GetObject("last_exc");
     PyObject *traceback = last ? PyException_GetTraceback(last) : NULL;
+    bool has = traceback != NULL;
     Py_XDECREF(traceback);
-    return traceback;
+    return has;
 }
 
 static bool reads_code(FILE *file)
