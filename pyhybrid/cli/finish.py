@@ -22,6 +22,7 @@ from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import Summary, summarize
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
+from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.inlined import with_inlined
 
 SUFFIX = ".pyhybrid"
@@ -130,8 +131,11 @@ def _export_beside(
 
     def second() -> _Made:
         with profile.opened_anew() as anew:
+            FoldedTree.share(profile, anew)
             return _export(anew, prefix, others)
 
+    if others and summary:
+        FoldedTree.of(profile)  # once for both
     with (
         Beside(first, bool(as_recorded and (others or summary))) as recorded,
         Beside(second, bool(others and summary)) as rest,

@@ -39,14 +39,17 @@ def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
     names, library = _any_of(rule["functions"]), rule["library"]
     pattern = _any_of([library])
 
+    def is_library(path: str) -> bool:
+        name = os.path.basename(path)
+        return is_interpreter(name) if library == "{python}" else bool(pattern.match(name))
+
+    of_none = is_library("")  # code in no module
+    in_library = {m.id: is_library(m.path) for m in measured.profile.modules.values()}
+
     def is_one(frame: Frame) -> bool:
-        if frame.kind == "kernel":
-            return library == KERNEL_MODULE and bool(names.match(plain_symbol(frame.symbol)))
-        if frame.kind != "native" or library == KERNEL_MODULE:
-            return False
-        module = measured.profile.modules.get(frame.module or 0)
-        path = os.path.basename(module.path) if module else ""
-        if not (is_interpreter(path) if library == "{python}" else pattern.match(path)):
+        if library == KERNEL_MODULE:
+            return frame.kind == "kernel" and bool(names.match(plain_symbol(frame.symbol)))
+        if frame.kind != "native" or not in_library.get(frame.module or 0, of_none):
             return False
         name = plain_symbol(frame.symbol) or frame.python_name or ""
         return bool(names.match(name) or names.match(shorten_native(frame.name)))

@@ -11,6 +11,7 @@ an eval loop to the next one.
 import os
 from array import array
 from collections.abc import Iterator
+from functools import cache
 from weakref import WeakKeyDictionary
 
 from pyhybrid._profile import descend, inclusive, paths, take
@@ -117,6 +118,11 @@ class FoldedTree:
             made[all_frames] = cls(profile, all_frames)
         return made[all_frames]
 
+    @classmethod
+    def share(cls, profile: Profile, same: Profile) -> None:
+        """Those of `profile` are those of `same`, too, whose tables are the same."""
+        _made[same] = _made.setdefault(profile, {})
+
     def of_program(self, profile: Profile) -> bytes:
         """1 for each folded node that is the program's: neither in our own callbacks nor below."""
         own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
@@ -207,6 +213,34 @@ def _stand_ins(profile: Profile, kinds: dict[int, int]) -> dict[int, int]:
     return one
 
 
+@cache
+def _native_kind(
+    path: str,
+    is_nameless: bool,
+    declared: str | None,
+    name: str,
+    symbol: str | None,
+    python_name: str | None,
+) -> int:
+    """What a function of the library at `path` is to folding; `declared`: in which file, if it is
+    inlined."""
+    file = os.path.basename(path)
+    if is_nameless:
+        if is_interpreter(file):
+            return NAMELESS_GLUE
+        return NAMELESS_START if starts_threads(file) else NAMELESS
+    if is_inlined_plumbing(declared):
+        return PLUMBING
+    if plain_symbol(symbol) == "builtin_exec" or python_name == "builtins.exec":
+        return EXEC
+    if is_plumbing(file, symbol, python_name):
+        return PLUMBING
+    short = shorten_native(name)
+    if short.partition(" [")[0].endswith(CALLED_LAMBDA):
+        return LAMBDA
+    return WRAPPER if is_wrapper(short) else NATIVE
+
+
 def classify(profile: Profile) -> dict[int, int]:
     """What each frame is to folding."""
 
@@ -218,22 +252,9 @@ def classify(profile: Profile) -> dict[int, int]:
             if is_trampoline(frame.symbol):
                 return PLUMBING
             return NAMELESS if frame.is_nameless else NATIVE
-        file = os.path.basename(module.path)
-        if frame.is_nameless:
-            if is_interpreter(file):
-                return NAMELESS_GLUE
-            return NAMELESS_START if starts_threads(file) else NAMELESS
-        if frame.inlined and is_inlined_plumbing(frame.file):
-            return PLUMBING
-        symbol = plain_symbol(frame.symbol)
-        if symbol == "builtin_exec" or frame.python_name == "builtins.exec":
-            return EXEC
-        if is_plumbing(file, frame.symbol, frame.python_name):
-            return PLUMBING
-        short = shorten_native(frame.name)
-        if short.partition(" [")[0].endswith(CALLED_LAMBDA):
-            return LAMBDA
-        return WRAPPER if is_wrapper(short) else NATIVE
+        declared = frame.file if frame.inlined else None
+        names = frame.name, frame.symbol, frame.python_name
+        return _native_kind(module.path, frame.is_nameless, declared, *names)
 
     def kind(frame: Frame) -> int:
         if frame.kind == "native":

@@ -40,9 +40,12 @@ def _pools() -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
 def pool_of(library: str, symbol: str | None) -> str | None:
     """The pool whose threads spin in that function, by the library's file name."""
     name = plain_symbol(symbol)
-    return next(
-        (p for p, file, names in _pools() if file.match(library) and names.match(name)), None
-    )
+    return next((pool for pool, names in _pools_in(library) if names.match(name)), None)
+
+
+@cache
+def _pools_in(library: str) -> list[tuple[str, re.Pattern[str]]]:
+    return [(pool, names) for pool, file, names in _pools() if file.match(library)]
 
 
 def spinning(profile: Profile) -> tuple[memoryview, dict[int, str]]:
@@ -52,14 +55,15 @@ def spinning(profile: Profile) -> tuple[memoryview, dict[int, str]]:
     """
     kinds = bytearray(max(profile.frames, default=0) + 1)
     pools = {}
+    files = {m.id: os.path.basename(m.path) for m in profile.modules.values()}
+    c_library = {number for number, file in files.items() if _C_LIBRARY.fullmatch(file)}
     for frame in profile.frames.values():
         if frame.kind == "kernel":
             kinds[frame.id] = BELOW
         elif frame.kind == "native" and frame.module:
-            library = os.path.basename(profile.modules[frame.module].path)
-            if _C_LIBRARY.fullmatch(library):
+            if frame.module in c_library:
                 kinds[frame.id] = BELOW
-            elif pool := pool_of(library, frame.symbol):
+            elif pool := pool_of(files[frame.module], frame.symbol):
                 kinds[frame.id] = SPINS
                 pools[frame.id] = pool
     nodes = profile.nodes
