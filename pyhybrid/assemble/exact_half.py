@@ -14,7 +14,7 @@ from itertools import compress
 from operator import add
 
 from pyhybrid import _profile
-from pyhybrid._profile import mark, rows_from, take
+from pyhybrid._profile import mark, pairs, rows_from, take
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.profile_file.exact_table import ExactTable
@@ -107,8 +107,9 @@ def unsampled_calls(forest: Forest, tree: Tree) -> list[int]:
     is_native = bytes(0 < word < NATIVE_LIMIT for word in forest.words)
 
     def calls(rows: slice, where: memoryview) -> set[tuple[int, int]]:
-        here = map(rows.start.__add__, rows_from(where, 1))
-        return {(tree.of_row[row], forest.word[row]) for row in here}
+        here = rows_from(where, 1)
+        node, word = take(tree.of_row[rows], here), take(forest.word[rows], here)
+        return {(node[at], word[at]) for at in pairs(node, word)[1]}
 
     stacks = forest.stacks
     sampled = calls(stacks, take(is_native, forest.word[stacks]))

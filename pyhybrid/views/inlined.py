@@ -242,23 +242,23 @@ class _Expansion:
 
     def _node_of_rows(self) -> list[int]:
         """Each row's node: the innermost of the chain that stands for it."""
-        stacks, nodes = self._profile.stacks, self._profile.nodes
-        moved = stacks.node.copy()
-        with_chain = mark(array("I", self._positions), len(moved))
+        node_of, row_above = self._profile.stacks.node, self._profile.stacks.parent
+        node_above, frame_of = self._profile.nodes.parent, self._profile.nodes.frame
+        positions, moved = self._positions, node_of.copy()
+        with_chain = mark(array("I", positions), len(moved))
         # Only what is below a chain gets another node.
-        for row in rows_from(descend(array("I", stacks.parent), with_chain, INSIDE), 1):
-            node, above = stacks.node[row], stacks.parent[row]
-            parent = nodes.parent[node]
+        for row in rows_from(descend(array("I", row_above), with_chain, INSIDE), 1):
+            node, above = node_of[row], row_above[row]
+            parent = node_above[node]
             # A row's node may stand for the row above, too, or below one further out.
-            while above and stacks.node[above] not in (node, parent):
-                above = stacks.parent[above]
-            if above and stacks.node[above] == node:
+            while above and (at := node_of[above]) != parent and at != node:
+                above = row_above[above]
+            if above and node_of[above] == node:
                 moved[row] = moved[above]
                 continue
             if above and moved[above] != parent:
-                node = self._child(moved[above], nodes.frame[node])
-            position = self._positions.get(row)
-            moved[row] = self._expand(row, node, position) if position else node
+                node = self._child(moved[above], frame_of[node])
+            moved[row] = self._expand(row, node, positions[row]) if row in positions else node
         return moved
 
     def _expand(self, row: int, node: int, position: Position) -> int:
@@ -292,9 +292,10 @@ class _Expansion:
 
     def _child(self, parent: int, frame: int) -> int:
         """A node that is new: those of the file keep their place."""
-        key = (parent, frame)
-        if key not in self._children:
-            self._children[key] = len(self._nodes.parent)
+        key = parent, frame
+        node = self._children.get(key)
+        if node is None:
+            node = self._children[key] = len(self._nodes.parent)
             self._nodes.parent.append(parent)
             self._nodes.frame.append(frame)
-        return self._children[key]
+        return node
