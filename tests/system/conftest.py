@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import support
+from fork_support import Forks
+from gdb_support import core_files, where_it_crashed, where_it_hangs
 from lttng_support import Lttng
 from page_support import Browser
 from perf_support import write_perf_map
@@ -25,7 +27,10 @@ from support import (
     Run,
     build_extension,
     check_calls_shown,
+    common_folder,
+    in_fork,
     made_once,
+    modules_of_views,
     record,
 )
 from torch_support import TorchProcess
@@ -37,36 +42,13 @@ KEPT_BEFORE = 0.0 if os.environ.get("CI") == "true" else time.time()
 TMP = os.open("/tmp", os.O_RDONLY)
 
 
-def ask_gdb(of: list[object], *commands: str) -> str:
-    line = ["gdb", "-batch", *(word for each in commands for word in ("-ex", each)), *map(str, of)]
-    try:
-        return subprocess.run(line, capture_output=True, text=True, check=False).stdout
-    except FileNotFoundError:
-        return "(no gdb here)"
-
-
-def where_it_hangs(pid: int) -> str:
-    """All threads' stacks, for the report of a test that timed out."""
-    return ask_gdb(["-p", pid], "thread apply all bt 30")
-
-
-@contextlib.contextmanager
-def core_files() -> Iterator[None]:
-    """A program started meanwhile leaves one in its working directory when it crashes, where the
-    kernel's core_pattern is its default."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
-
-
-def where_it_crashed(folder: Path) -> str:
-    """The stacks, and what the instruction worked on, for the report of a test."""
-    asked = ["bt 60", "info registers", "x/12i $pc-24", "thread apply all bt 12"]
-    told = [ask_gdb([sys.executable, core], *asked) for core in folder.glob("core*")]
-    return "\n".join(told) or "(it left no core file)"
+@pytest.fixture(scope="session", autouse=True)
+def views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The process in whose forks profiles are shown."""
+    folder = common_folder(tmp_path_factory)
+    support.views = Forks(folder, "views", modules_of_views(), frozen=True)
+    yield
+    support.views.close()
 
 
 @pytest.fixture
@@ -87,27 +69,32 @@ def pyhybrid(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     ) -> Run:
         options.setdefault("cwd", tmp_path)
         options["env"] = {**os.environ, **(options.get("env") or {})}
-        command = [*within, sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
-        pipe = subprocess.PIPE
-        options = {"stdin": pipe if input else None, "stdout": pipe, "stderr": pipe, **options}
-        with core_files() if check else contextlib.nullcontext():
-            process = subprocess.Popen(command, text=True, **options)
-        with process:
-            try:
-                stdout, stderr = process.communicate(input, timeout)
-            except subprocess.TimeoutExpired:
-                stacks = where_it_hangs(process.pid)
-                process.kill()
-                pytest.fail(f"{command} hangs:\n{stacks}")
-        result = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+        result = None
+        if not (input or within or options.keys() - {"cwd", "env"}):
+            result = in_fork(arguments, options["cwd"], options["env"], timeout)
+        if not result:
+            command = [*within, sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+            pipe = subprocess.PIPE
+            options = {"stdin": pipe if input else None, "stdout": pipe, "stderr": pipe, **options}
+            with core_files() if check else contextlib.nullcontext():
+                process = subprocess.Popen(command, text=True, **options)
+            with process:
+                try:
+                    stdout, stderr = process.communicate(input, timeout)
+                except subprocess.TimeoutExpired:
+                    stacks = where_it_hangs(process.pid)
+                    process.kill()
+                    pytest.fail(f"{command} hangs:\n{stacks}")
+            result = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
         runs.append(Run(Path(options["cwd"]), result))
         if check and result.returncode < 0:
             pytest.fail(
-                f"{command}: {result.returncode}\n{where_it_crashed(runs[-1].folder)}\n{stderr}"
+                f"{result.args}: {result.returncode}\n"
+                f"{where_it_crashed(runs[-1].folder)}\n{result.stderr}"
             )
         if check:
-            assert result.returncode == 0, stderr
-        check_calls_shown(runs[-1].folder, stderr or "")
+            assert result.returncode == 0, result.stderr
+        check_calls_shown(runs[-1].folder, result.stderr or "")
         return runs[-1]
 
     yield run

@@ -6,11 +6,10 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from support import PATIENCE_S
+from support import PATIENCE_S, printed
 
 BROWSE = Path(__file__).parents[1] / "viewers" / "browse.mjs"
 
@@ -52,8 +51,7 @@ class Browser:
 
 def report(folder: Path, *options: str) -> Any:
     """What `report --json` says of the profile there."""
-    command = [sys.executable, "-P", "-m", "pyhybrid", "report", "--json", *options]
-    return json.loads(subprocess.check_output(command, cwd=folder, stderr=subprocess.DEVNULL))
+    return json.loads(printed(folder, "report", "--json", *options))
 
 
 FUNCTIONS = "return await page.evaluate('window.functions()');"

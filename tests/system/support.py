@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import pkgutil
 import re
 import shutil
 import sqlite3
@@ -13,13 +14,16 @@ import subprocess
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from fork_support import Forks
 
 from pyhybrid.assemble.opening import open_profile
+from pyhybrid.cli import SUBCOMMANDS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Thread
 from pyhybrid.symbols.resolve import PLT
@@ -74,15 +78,55 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
+# The process in whose forks profiles are shown (conftest.py): a process of its own would take most
+# of its time to import what shows them.
+views: Forks | None = None
+
+
+def modules_of_views() -> list[str]:
+    """What subcommands import, some of it when it is needed."""
+    packages = "cli", "exporters", "report", "views"
+    return [
+        module.name
+        for package in packages
+        for module in pkgutil.iter_modules(
+            import_module(f"pyhybrid.{package}").__path__, f"pyhybrid.{package}."
+        )
+    ]
+
+
+def in_fork(
+    arguments: Sequence[object], folder: Path, environment: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str] | None:
+    """Runs a subcommand there as `python -P -m pyhybrid` would; None: this is to be run by that."""
+    if views and arguments and arguments[0] in SUBCOMMANDS and views.start_alike(environment):
+        return views.run(folder, "pyhybrid", *arguments, environment=environment, timeout=timeout)
+    return None
+
+
+def command(
+    folder: Path, *arguments: object, check: bool = True, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command line there; it ends with 0, or `check` is false."""
+    environment = {**os.environ, **variables}
+    done = in_fork(arguments, folder, environment, PATIENCE_S)
+    if not done:
+        words = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
+        options = {"capture_output": True, "text": True, "timeout": PATIENCE_S}
+        done = subprocess.run(words, cwd=folder, env=environment, check=False, **options)
+    assert done.returncode == 0 or not check, done.stderr
+    return done
+
+
+def printed(folder: Path, *arguments: object, check: bool = True, **variables: str) -> str:
+    """What the command line prints there."""
+    return command(folder, *arguments, check=check, **variables).stdout
+
+
 def record(folder: Path, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs the profiler there; its perf map is this user's."""
-    command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
-    environment = {**os.environ, **variables}
     for _ in range(10):  # a process of this number may have left a map that is another user's
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        done = command(folder, *arguments, **variables)
         if "belongs to another user" not in done.stderr:
             check_calls_shown(folder, done.stderr)
             return done

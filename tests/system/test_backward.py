@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support import TARGETS, made_once, paths
+from support import TARGETS, made_once, paths, printed
 from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
@@ -19,11 +17,6 @@ pytestmark = pytest.mark.needs("torch")
 
 PROGRAM = TARGETS / "backward_passes.py"
 ACCUMULATE = "torch::autograd::AccumulateGrad"  # of a leaf: no call makes it, one uses it
-
-
-def profiled(folder: Path, *words: object) -> str:
-    command = [sys.executable, "-P", "-m", "pyhybrid", *map(str, words)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def linked(profile: Profile) -> Counter[tuple[str, str]]:
@@ -90,7 +83,7 @@ def test_gradients_are_accumulated_for_the_module_that_used_them(
 
 @pytest.mark.slow
 def test_compiled_regions_are_linked(tmp_path: Path, torch_process: TorchProcess) -> None:
-    profiled(tmp_path, "-q", "--mode", "trace", "--compiler-calls", PROGRAM, "compiled")
+    printed(tmp_path, "-q", "--mode", "trace", "--compiler-calls", PROGRAM, "compiled")
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         found = linked(profile)
         assert any("Compiled" in name for _, name in found)
@@ -116,7 +109,7 @@ def test_threads_whose_numbers_share_a_place(tmp_path: Path) -> None:
     """PyTorch numbers its threads; one of these has the place of the main thread, which lives."""
     program = tmp_path / "threads.py"
     program.write_text(MANY_THREADS)
-    profiled(tmp_path, "-q", "--format", "folded", program)
+    printed(tmp_path, "-q", "--format", "folded", program)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         assert linked(profile)["work", "MulBackward0"] == 1032
 
@@ -154,11 +147,11 @@ def test_the_layer_with_a_slow_backward_pass(tmp_path: Path, torch_process: Torc
     program = tmp_path / "slow.py"
     program.write_text(SLOW)
     n = int(torch_process.profiled(tmp_path, "-q", "--format", "folded", program))
-    said = json.loads(profiled(tmp_path, "report", "--modules", "--json", "out.pyhybrid"))
+    said = json.loads(printed(tmp_path, "report", "--modules", "--json", "out.pyhybrid"))
     backward = {each["name"]: each["exact_own_backward_ns"] for each in said["modules"]}
     assert max(backward, key=lambda name: backward[name]) == "Sequential.1"
     assert sum(backward.values()) + said["exact_other_backward_ns"] == said["exact_backward_ns"]
-    lines = profiled(tmp_path, "report", "--modules", "out.pyhybrid").splitlines()
+    lines = printed(tmp_path, "report", "--modules", "out.pyhybrid").splitlines()
     assert any(line.startswith("backward pass: ") for line in lines)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         calls = linked(profile)
@@ -197,7 +190,7 @@ net = torch.nn.Linear(2, 2)
 net(torch.ones(2)).sum().backward()
 """
     )
-    profiled(tmp_path, "-q", "--mode", "trace", program)
+    printed(tmp_path, "-q", "--mode", "trace", program)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         assert not profile.backward
         assert any("backward work is not told" in note for note in profile.meta["notes"])

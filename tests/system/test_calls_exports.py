@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, Run, made_once
+from support import TARGETS, Run, command, made_once
 
 from pyhybrid.exporters.callgrind import THREADS
 from pyhybrid.views.function_calls import function_calls
@@ -44,12 +44,8 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
     def make(folder: Path) -> None:
         shutil.copy(TARGETS / "counted" / f"{request.param}.py", folder)
-        us = (sys.executable, "-P", "-m", "pyhybrid")
-        for command in (
-            ("-q", "--mode", "trace", f"{folder}/{request.param}.py"),
-            ("export", "-f", "pstats", "-f", "callgrind"),
-        ):
-            subprocess.run([*us, *command], cwd=folder, check=True, capture_output=True)
+        command(folder, "-q", "--mode", "trace", f"{folder}/{request.param}.py")
+        command(folder, "export", "-f", "pstats", "-f", "callgrind")
 
     return made_once(tmp_path_factory, request.param, make) / f"{request.param}.py"
 

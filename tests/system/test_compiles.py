@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, check_invariants, made_once
+from support import TARGETS, check_invariants, command, made_once
 from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
@@ -29,18 +26,6 @@ LIKE_TORCH = TARGETS / "like_torch" / "compiled.py"
 OUTSIDE = {"outside": 7 + 2 + 1 + 1, "apart": 1, "Net.forward": 2, "numbers": 0, "inside": 0}
 AGAIN = 3  # the step of tiny_compile.py in which it is compiled again
 COMPILER, COMPILES = "the compiler", 3  # and one in another one
-
-
-def command(folder: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
-    words, environment = [*map(str, arguments)], {**os.environ, **more}
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "pyhybrid", *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
 
 
 def calls(profile: Profile) -> Counter[str]:
@@ -137,8 +122,7 @@ def test_calls_of_compilers_are_counted_if_asked(tmp_path: Path) -> None:
 def test_nothing_was_compiled(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print(1)\n")
     command(tmp_path, "-q", "--mode", "trace", "program.py")
-    words = [sys.executable, "-P", "-m", "pyhybrid", "report", "--compiles"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = command(tmp_path, "report", "--compiles", check=False)
     assert done.returncode == 1
     assert "nothing was compiled" in done.stderr
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from page_support import Browser, report
-from support import made_once
+from support import command, made_once, printed
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.gpu import busy_spans, idle_spans
@@ -78,14 +76,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a run of the program left its profile, with the kernels in it."""
 
     def make(folder: Path) -> None:
-        def run(*words: str) -> str:
-            command = [sys.executable, "-P", "-m", "pyhybrid", *words]
-            return subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
-
         (folder / "program.py").write_text(PROGRAM)
-        told = json.loads(run("-q", "--mode", "trace", "--events", "program.py"))
+        told = json.loads(printed(folder, "-q", "--mode", "trace", "--events", "program.py"))
         (folder / "trace.json").write_text(json.dumps(trace_of(told)))
-        run("import", "kineto", "trace.json")
+        command(folder, "import", "kineto", "trace.json")
 
     return made_once(tmp_path_factory, "gpu-devices", make)
 
@@ -139,8 +133,7 @@ def test_what_each_thread_launched(folder: Path) -> None:
 @pytest.mark.needs("viewers", "chromium")
 def test_the_page_has_a_lane_a_stream(folder: Path, tmp_path: Path, browse: Browser) -> None:
     page = tmp_path / "page.html"
-    words = ["report", "--html", "-o", str(page)]
-    subprocess.run([sys.executable, "-P", "-m", "pyhybrid", *words], cwd=folder, check=True)
+    command(folder, "report", "--html", "-o", page)
     steps = """
         const lanes = await page.locator(".lanes.gpu .lane").all();
         return await Promise.all(

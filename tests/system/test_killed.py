@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from support import LOOKS, PATIENCE_S, Run, check_invariants
+from support import LOOKS, PATIENCE_S, Run, check_invariants, command
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.spool import framing
@@ -57,9 +57,7 @@ def test_the_part_is_readable(pyhybrid: Callable[..., Run], tmp_path: Path, how:
         assert sum(t.recorded_weight_ns for t in profile.threads.values()) > 800_000_000
         assert any(frame.name == "burn" for frame in profile.frames.values())
     for arguments in (["report"], ["export", "-f", "folded", "-f", "perf"]):
-        command = [sys.executable, "-P", "-m", "pyhybrid", arguments[0], str(part), *arguments[1:]]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        command(tmp_path, arguments[0], part, *arguments[1:])
     assert "burn (" in (tmp_path / "out.folded").read_text()
     assert (tmp_path / "perf.data").stat().st_size > 10_000
 

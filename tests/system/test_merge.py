@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import pstats
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, check_invariants, environment, made_once
+from support import check_invariants, made_once, printed
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -59,25 +57,11 @@ OPTIONS = (
 SHARED = {"module", "segment", "frame", "node", "stack", "meta", "code", "c_function"}
 
 
-def command(folder: Path, *words: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "pyhybrid", *map(str, words)],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def make(folder: Path) -> None:
     (folder / "program.py").write_text(PROGRAM)
     for name, n in (("a", 30), ("b", 40)):
-        command(folder, *OPTIONS, "-o", name, "--format", "pstats", "program.py", n)
-    command(folder, "merge", "a.pyhybrid", "b.pyhybrid", "-o", "all")
+        printed(folder, *OPTIONS, "-o", name, "--format", "pstats", "program.py", n)
+    printed(folder, "merge", "a.pyhybrid", "b.pyhybrid", "-o", "all")
 
 
 @pytest.fixture(scope="session")
@@ -174,20 +158,20 @@ def test_events_are_the_same(profiles: list[Profile]) -> None:
 
 
 def test_reports_are_of_all(folder: Path) -> None:
-    command(folder, "export", "-f", "pstats", "all.pyhybrid")
+    printed(folder, "export", "-f", "pstats", "all.pyhybrid")
     a, b, whole = (pstats.Stats(f"{folder}/{name}.pstats").stats for name in ("a", "b", "all"))  # type: ignore[attr-defined]
     assert whole.keys() == a.keys() | b.keys()
     for function, (_, calls, *_) in whole.items():
         parts = [each[function][1] for each in (a, b) if function in each]
         assert calls == sum(parts), function
-    said = command(folder, "report", "all.pyhybrid")
+    said = printed(folder, "report", "all.pyhybrid")
     assert "of 2 processes: " in said
     for view, shown in (("--tree", "work"), ("--lines", "leaf"), ("--calls", "Model.forward")):
-        assert shown in command(folder, "report", view, "all.pyhybrid")
+        assert shown in printed(folder, "report", view, "all.pyhybrid")
 
 
 def exported(folder: Path, form: str, *words: object) -> list[str]:
-    command(folder, "export", "-f", form, "-o", "exported", *words)
+    printed(folder, "export", "-f", form, "-o", "exported", *words)
     return sorted((folder / "exported").read_text("utf-8", "replace").splitlines())
 
 
@@ -199,7 +183,7 @@ def test_one_process_of_a_merged_profile_is_as_before(folder: Path, name: str) -
     alone, chosen = (f"{name}.pyhybrid",), ("--process", pid, "all.pyhybrid")
     for options in ((), ("--thread", "Main*"), ("--from", f"{began}ns")):
         one, other = (
-            json.loads(command(folder, "report", "--json", *options, *words))
+            json.loads(printed(folder, "report", "--json", *options, *words))
             for words in (alone, chosen)
         )
         other["notes"].remove(f"only process {pid}")
@@ -212,12 +196,12 @@ def test_one_process_of_a_merged_profile_is_as_before(folder: Path, name: str) -
         )
     tables = []
     for words in (alone, chosen):
-        command(folder, "export", "-f", "pstats", "-o", "exported", *words)
+        printed(folder, "export", "-f", "pstats", "-o", "exported", *words)
         tables.append(pstats.Stats(f"{folder}/exported").stats)  # type: ignore[attr-defined]
     assert tables[0] == tables[1]
     calls = []
     for words in (alone, chosen):
-        told = json.loads(command(folder, "report", "--calls", "--json", *words))
+        told = json.loads(printed(folder, "report", "--calls", "--json", *words))
         for rows in told["results"].values():
             for row in rows:
                 del row["serial"], row["parent"]
@@ -230,17 +214,17 @@ def test_processes_by_name(folder: Path, profiles: list[Profile]) -> None:
 
     def shown(*names: object) -> set[object]:
         options = [word for name in names for word in ("--process", name)]
-        told = json.loads(command(folder, "report", "--calls", "--json", *options, "all.pyhybrid"))
+        told = json.loads(printed(folder, "report", "--calls", "--json", *options, "all.pyhybrid"))
         return {row["pid"] for rows in told["results"].values() for row in rows}
 
     assert shown("*program.py 40") == {pids[1]}
     assert shown("program.py") == shown(*pids) == set(pids)
     for form in ("html", "chrome"):
         words = ("export", "-f", form, "-o", f"one.{form}", "--process", pids[0], "all.pyhybrid")
-        command(folder, *words)
+        printed(folder, *words)
     events = json.loads((folder / "one.chrome").read_text())["traceEvents"]
     assert {event["pid"] for event in events} == {pids[0]}
-    command(folder, "export", "-f", "chrome", "-o", "all.chrome", "all.pyhybrid")
+    printed(folder, "export", "-f", "chrome", "-o", "all.chrome", "all.pyhybrid")
     events = json.loads((folder / "all.chrome").read_text())["traceEvents"]
     titles = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert [titles[pid].split()[-2:] for pid in pids] == [["program.py", n] for n in ("30", "40")]

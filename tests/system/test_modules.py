@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from support import TARGETS, Run, build_extension, check_invariants, made_once, paths
+from support import TARGETS, Run, build_extension, check_invariants, command, made_once, paths
 from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
@@ -37,11 +37,6 @@ OF_NET = {
     "(Softmax)": 1,
 }
 WITH_FC = {"layers.0", "layers.1", "layers.2", "layers.3", "(Block)", "(Block#2)", "inherits"}
-
-
-def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
 
 
 @pytest.fixture(scope="module")

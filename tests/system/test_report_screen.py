@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run, made_once
+from support import Run, command, made_once, printed
 
 pytestmark = pytest.mark.once
 
@@ -49,19 +49,14 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     def make(folder: Path) -> None:
         (folder / "slow_module.py").write_text(MODULE)
         (folder / "program.py").write_text(PROGRAM)
-        _command(folder, "-q", "--format", "folded", "--mode", request.param, "program.py")
+        options = ("-q", "--format", "folded", "--mode", request.param)
+        command(folder, *options, "program.py", PYTHONPATH=str(folder))
 
     return made_once(tmp_path_factory, f"report-screen-{request.param}", make)
 
 
-def _command(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-P", "-m", "pyhybrid", *words]
-    env = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.run(command, cwd=folder, env=env, check=True, stdout=-1, text=True).stdout
-
-
 def report(folder: Path, *options: str) -> list[str]:
-    return _command(folder, "report", "--no-inlines", *options).splitlines()
+    return printed(folder, "report", "--no-inlines", *options).splitlines()
 
 
 def in_terminal(folder: Path, lines: int, columns: int) -> list[str]:
@@ -119,8 +114,8 @@ def test_lines_of_the_program(tmp_path: Path) -> None:
     """Each has what it called in libraries, however deep, and none what imports ran."""
     (tmp_path / "slow_module.py").write_text(MODULE)
     (tmp_path / "lines.py").write_text(LINES)
-    _command(tmp_path, "-q", "--format", "folded", "lines.py")
-    told = json.loads(_command(tmp_path, "report", "--json"))["program_lines"]
+    command(tmp_path, "-q", "--format", "folded", "lines.py", PYTHONPATH=str(tmp_path))
+    told = json.loads(printed(tmp_path, "report", "--json"))["program_lines"]
     assert {Path(line["file"]).name for line in told} == {"lines.py"}
     slow = told[0]
     assert (slow["line"], slow["function"]) == (5, "helper")
@@ -146,7 +141,7 @@ def test_imports_are_one_line(folder: Path) -> None:
 def test_calls_are_those_outside_of_imports(folder: Path) -> None:
     """As all other figures of a row."""
     assert set(calls_of(report(folder, "--height", "200"), "inside")) <= {20}
-    whole = json.loads(_command(folder, "report", "--json"))
+    whole = json.loads(printed(folder, "report", "--json"))
     (inside,) = (each for each in whole["functions"] if each["name"].startswith("inside ("))
     assert inside["calls"] == 1020
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 from page_support import Browser
-from support import TARGETS, Run, made_once
+from support import TARGETS, Run, command, made_once, printed
 from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
@@ -40,18 +38,13 @@ STEPS = {
 MS = 1_000_000
 
 
-def command(folder: Path, *arguments: object) -> str:
-    words = [sys.executable, "-P", "-m", "pyhybrid", *map(str, arguments)]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the loops left their profile, and the numbers of their threads."""
 
     def make(folder: Path) -> None:
         options = ("-q", "--format", "folded", "--hz", "199")
-        (folder / "said").write_text(command(folder, *options, TARGETS / "training_loops.py"))
+        (folder / "said").write_text(printed(folder, *options, TARGETS / "training_loops.py"))
 
     return made_once(tmp_path_factory, "steps", make)
 
@@ -138,7 +131,7 @@ def test_a_closure_is_not_the_optimizers(steps: dict[str, list[Step]]) -> None:
 
 
 def test_report(folder: Path) -> None:
-    text = command(folder, "report", "--steps")
+    text = printed(folder, "report", "--steps")
     lines = text.splitlines()
     n = sum(STEPS.values())
     assert lines[0].startswith(f"{n} steps of a training: median ")
@@ -146,7 +139,7 @@ def test_report(folder: Path) -> None:
         "step", "data", "forward", "backward", "optimizer", "zero_grad", "checkpoint", "other",
     ]  # fmt: skip
     assert [line.split()[0] for line in lines[2:6]] == ["median", "p95", "share", "on"]
-    report = json.loads(command(folder, "report", "--steps", "--json", "--slowest", "3"))
+    report = json.loads(printed(folder, "report", "--steps", "--json", "--slowest", "3"))
     assert report["n_steps"] == len(report["steps"]) == n
     assert len(report["slowest"]) == 3
     assert report["n_lacking"] == 0
@@ -160,8 +153,8 @@ def test_report(folder: Path) -> None:
 def test_diff_with_itself(folder: Path) -> None:
     """As many steps, and no phase differs."""
     file = "out.pyhybrid"
-    told = json.loads(command(folder, "diff", "--json", file, file))["steps"]
-    report = json.loads(command(folder, "report", "--steps", "--json"))
+    told = json.loads(printed(folder, "diff", "--json", file, file))["steps"]
+    report = json.loads(printed(folder, "report", "--steps", "--json"))
     n, figures = report["n_steps"], report["phases"]
     assert [each["name"] for each in told] == ["total", "cpu", *(p for p in figures if p != "step")]
     assert all(each["n_steps"] == [[n], [n]] for each in told)
@@ -171,7 +164,7 @@ def test_diff_with_itself(folder: Path) -> None:
         if of_report:
             mean_ns = of_report["share"] * sum(s["end_ns"] - s["begin_ns"] for s in report["steps"])
             assert each["mean"]["before"] == pytest.approx(mean_ns / n)
-    lines = command(folder, "diff", file, file).splitlines()
+    lines = printed(folder, "diff", file, file).splitlines()
     (title,) = (line for line in lines if line.startswith("steps") and "median" in line)
     assert title.startswith(f"steps of a training ({n} -> {n}), median time: 0 of ")
 
@@ -220,7 +213,7 @@ def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path, browse: 
 
 
 def test_one_thread(folder: Path) -> None:
-    report = json.loads(command(folder, "report", "--steps", "--json", "--thread", "same_batch"))
+    report = json.loads(printed(folder, "report", "--steps", "--json", "--thread", "same_batch"))
     assert report["n_steps"] == 20
 
 
@@ -229,8 +222,8 @@ def test_one_thread(folder: Path) -> None:
 def test_the_pages_row_of_steps(folder: Path, tmp_path: Path, browse: Browser) -> None:
     """It has the report's steps; a click, keys and the list of the slowest zoom to one, which the
     address keeps."""
-    command(folder, "report", "--html", "-o", tmp_path / "out.html")
-    report = json.loads(command(folder, "report", "--steps", "--json"))
+    printed(folder, "report", "--html", "-o", tmp_path / "out.html")
+    report = json.loads(printed(folder, "report", "--steps", "--json"))
     look = """
         const row = page.locator('.steps canvas');
         const told = async () => page.locator('.steps .told > span').first().textContent();
@@ -263,7 +256,7 @@ def test_the_pages_row_of_steps(folder: Path, tmp_path: Path, browse: Browser) -
         seen.clicked = await hash();
         return seen;
     """
-    wall_ns = json.loads(command(folder, "report", "--json"))["wall_ns"]
+    wall_ns = json.loads(printed(folder, "report", "--json"))["wall_ns"]
     seen = browse(tmp_path / "out.html", look % wall_ns)
     told = report["steps"]
     for mine, theirs in zip(seen["steps"], told, strict=True):
@@ -338,7 +331,7 @@ for step, batch in enumerate(loop.loader):
 def test_the_slowest_and_why(torch_process: TorchProcess, tmp_path: Path) -> None:
     program = PLANTED.format(targets=str(TARGETS))
     torch_process.profiled(tmp_path, "-q", "--format", "folded", "-c", program)
-    report: dict[str, Any] = json.loads(command(tmp_path, "report", "--steps", "--json"))
+    report: dict[str, Any] = json.loads(printed(tmp_path, "report", "--steps", "--json"))
     assert report["n_steps"] == 40
     slowest = {each["number"]: each for each in report["slowest"]}
     batch, waited, hook, helped = (slowest[step] for step in (20, 30, 33, 36))
@@ -363,7 +356,7 @@ def test_the_slowest_and_why(torch_process: TorchProcess, tmp_path: Path) -> Non
     assert report["helped_ns"] > 750 * MS
     own_cpu_ns = report["steps"][36]["phases_cpu"]["backward"]
     assert own_cpu_ns < 500 * MS
-    lines = command(tmp_path, "report", "--steps").splitlines()
+    lines = printed(tmp_path, "report", "--steps").splitlines()
     assert any("in backward's own threads" in line for line in lines)
     (waited_line,) = (line for line in lines if line.startswith("  step 30:"))
     assert "data +" in waited_line
@@ -431,8 +424,7 @@ plain(Loop())
 """
     run = pyhybrid("-q", "--format", "folded", "--no-steps", "-c", script)
     assert run.profile().watched_calls == []
-    words = [sys.executable, "-P", "-m", "pyhybrid", "report", "--steps"]
-    done = subprocess.run(words, cwd=run.folder, capture_output=True, text=True, check=False)
+    done = command(run.folder, "report", "--steps", check=False)
     assert done.returncode == 1
     assert "no steps of a training" in done.stderr
     keeping = ("--keep", "plain", "--max-calls", "1", "--usage", "cpu")

@@ -12,6 +12,7 @@ from exact_support import check_exact, check_halves
 from support import (
     TARGETS,
     check_invariants,
+    command,
     eval_frames,
     made_once,
     paths,
@@ -81,8 +82,6 @@ def test_operators_below_the_module_that_called_them(stacks: list) -> None:
 
 
 def test_the_dispatcher_is_folded_away(folder: Path) -> None:
-    import subprocess
-    import sys
 
     def frames(path: Path) -> tuple[set[str], int]:
         lines = [line.rpartition(" ") for line in path.read_text().splitlines()]
@@ -90,8 +89,7 @@ def test_the_dispatcher_is_folded_away(folder: Path) -> None:
             int(n) for *_, n in lines
         )
 
-    command = [sys.executable, "-P", "-m", "pyhybrid", "export", "-f", "folded", "--all-frames"]
-    subprocess.run([*command, "-o", "all.folded"], cwd=folder, check=True, capture_output=True)
+    command(folder, "export", "-f", "folded", "--all-frames", "-o", "all.folded")
     folded, weight = frames(folder / "out.folded")
     everything, all_weight = frames(folder / "all.folded")
     assert weight == all_weight

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run
+from support import Run, command
 
 FORBIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 ODD = "q\x1b[2J';\nROW\x00Y;\r\tsemi \u202edesrever\u2066\x9b31m\x7f\u2028\udc80"
@@ -82,8 +82,7 @@ def test_the_end_of_a_run(odd: tuple[Path, str]) -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_views_and_messages(odd: tuple[Path, str], view: tuple[str, ...]) -> None:
-    command = [sys.executable, "-P", "-m", "pyhybrid", *view]
-    done = subprocess.run(command, cwd=odd[0], capture_output=True, text=True, check=False)
+    done = command(odd[0], *view, check=False)
     check(done.stdout)
     check(done.stderr)
     assert done.stdout or done.stderr
