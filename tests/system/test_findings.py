@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from support import TARGETS, Run
+from torch_support import OURS as TORCH_PROCESS_HAS
+from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
@@ -144,10 +146,13 @@ def test_threads_that_spin(pyhybrid: Callable[..., Run]) -> None:
 
 
 @pytest.mark.needs("torch")
-def test_threads_that_sleep_do_not_spin(pyhybrid: Callable[..., Run]) -> None:
+def test_threads_that_sleep_do_not_spin(torch_process: TorchProcess, tmp_path: Path) -> None:
     """Wall-clock time has samples of a pool's threads that wait for work, too."""
-    alone = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
-    findings = found(pyhybrid, "resting", "--clock", "wall", **alone)
+    assert TORCH_PROCESS_HAS["OMP_WAIT_POLICY"] == "passive"
+    options = ("-q", "--format", "folded", "--clock", "wall")
+    torch_process.profiled(tmp_path, *options, TARGETS / "planted.py", "resting")
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        findings = by_rule(profile)
     assert "spinning" not in findings
     assert findings["idle threads"].evidence["threads"] >= 3
     pools = ("gomp_thread_start", "thread_main")  # OpenMP's, and PyTorch's pthreadpool

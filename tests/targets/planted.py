@@ -97,7 +97,7 @@ def hand_over(taken, given, rounds):
         given.release()
 
 
-def locks(rounds=400_000):
+def locks(rounds=120_000):
     here, there = threading.Lock(), threading.Lock()
     there.acquire()
     other = threading.Thread(target=hand_over, args=(there, here, rounds))
