@@ -8,24 +8,20 @@ import errno
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyhybrid.capture import fork_warning, machine, python_executable
 from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
 from pyhybrid.capture.jit_files import jit_files
+from pyhybrid.capture.live_outputs import LiveOutputs
 from pyhybrid.capture.metadata import describe
 from pyhybrid.capture.notebook_cells import notebook_cells
 from pyhybrid.capture.option_kinds import Part
-from pyhybrid.capture.options import EMIT_VALUES, TOOLS, TRACY
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
 from pyhybrid.capture.settings import Settings
-from pyhybrid.capture.std_streams import keep_whole, release
+from pyhybrid.capture.std_streams import keep_whole, release, say
 from pyhybrid.clock_pair import clock_pair
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.terminal_text import visible
-
-if TYPE_CHECKING:
-    from pyhybrid.capture.tracy_capture import TracyCapture
 
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")
@@ -34,18 +30,6 @@ NO_SAMPLES = 4  # enum sampler_engine
 
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
-
-
-def _say(line: str) -> None:
-    """One line on the process's standard error; `sys.stderr` is the program's, and may be gone."""
-    for write in (
-        lambda: sys.stderr.flush(),
-        lambda: os.write(2, f"pyhybrid: {visible(line)}\n".encode()),
-    ):
-        try:
-            write()
-        except Exception:
-            continue
 
 
 class Profiling:
@@ -67,7 +51,6 @@ class Profiling:
         self.pid = os.getpid()
         self.started = self.paused = False
         self.streams: list[io.FileIO] = []
-        self.capture: TracyCapture | None = None
         self.prefix = ""
         if not settings.counts:
             return
@@ -92,6 +75,7 @@ class Profiling:
                 raise PyhybridError(f"cannot start: {error}") from None
             raise UsageError(f"not built for this interpreter or system: {error}") from None
         self.native = _native
+        self.outputs = LiveOutputs(self.settings, self.python)
         other = _native.session()
         self.claim: Claim | NoClaim = (
             NoClaim() if not self.settings.counts else Claim(self.prefix, self.pid)
@@ -99,8 +83,8 @@ class Profiling:
         try:
             self.claim.keep()
             hardware = machine.describe()
-            self._open_sinks()
-            self._open_tools()
+            self.outputs.open_sinks()
+            self.outputs.open_tools()
             started = self._start_native()
             if self.settings.counts:
                 self._watch_frameworks()
@@ -115,7 +99,7 @@ class Profiling:
             self._write_meta(started, hardware)
             self.started = True
         except BaseException:
-            if self.capture:
+            if self.outputs.capture:
                 _native.drop_companion()
             if _native.session() in (0, other):
                 if not other:
@@ -132,57 +116,6 @@ class Profiling:
         release(self.streams)
         fork_warning.watch(None)
         self.claim.give_up()
-
-    def _open_sinks(self) -> None:
-        """Those that can be had; UsageError where there is none, and nothing else was asked for."""
-        n_open = 0
-        failed = []
-        for name, argument in self.settings.sinks:
-            try:
-                said = fork_warning.load_output(self._open_sink, name, argument)
-                n_open += 1
-                if said:
-                    _say(f"the live output {name}: {said}")
-            except (OSError, ValueError, PyhybridError) as error:
-                reason = error.strerror if isinstance(error, OSError) else error
-                if getattr(error, "errno", 0) == errno.EBUSY:
-                    raise PyhybridError(f"cannot start: {reason}") from None
-                failed.append(f"the live output {name} is not to be had: {reason}")
-        if not self.settings.counts and not n_open:
-            raise UsageError("; ".join(failed))
-        for said in failed:
-            _say(said)
-
-    def _open_sink(self, name: str, argument: str) -> str:
-        """What it has to say.  Raises OSError, ValueError, PyhybridError; it is not open then."""
-        path = os.path.join(os.path.dirname(self.native.__file__), f"libpyhybrid_{name}.so")
-        if not os.path.exists(path):
-            raise PyhybridError("pyhybrid was built without it (docs/live-outputs.md)")
-        values = EMIT_VALUES[self.settings.emit_value]
-        words = os.fsencode(path), os.fsencode(argument), values
-        if name != TRACY or self.settings.tracy is None:
-            return self.native.emit(*words)
-        from pyhybrid.capture.tracy_capture import TracyCapture
-
-        self.capture = TracyCapture(self.native, self.python, self.settings.tracy, argument)
-        return self.capture.around(lambda: self.native.emit(*words))
-
-    def _open_tools(self) -> None:
-        """Those by which other systems' instrumentation finds us; they stay, for it calls on."""
-        folder = os.path.dirname(self.native.__file__)
-        for name, variable in TOOLS.items():
-            if not getattr(self.settings, name):
-                continue
-            path = f"{folder}/libpyhybrid_tool_{name}.so"
-            try:
-                if not variable:
-                    self.native.open_tool(os.fsencode(path))
-                elif (os.environ.get(variable) or path) != path:
-                    _say(f"--{name}: what {variable} names is told, and pyhybrid is not")
-                else:  # they load it; the program's own `os.environ` stays as it is
-                    os.putenv(variable, path)
-            except OSError as error:
-                _say(f"the tool {name} is not to be had: {error}")
 
     def _start_native(self) -> dict[str, Any]:
         settings = self.settings
@@ -308,19 +241,19 @@ class Profiling:
         if result is None:
             return False
         fork_warning.watch(None)
-        if self.capture:
-            self.capture.settle()
+        if self.outputs.capture:
+            self.outputs.capture.settle()
         if result["write_error"]:
             reason = os.strerror(-result["write_error"])
-            _say(f"{self.spool} is not complete: {reason}")
+            say(f"{self.spool} is not complete: {reason}")
         for said in result["remarks"]:
-            _say(said)
+            say(said)
         if result["n_not_ready"] and self.settings.summary:
-            _say(f"{result['n_not_ready']} signals met an unknown thread")
+            say(f"{result['n_not_ready']} signals met an unknown thread")
         if result["signal_taken"] and self.settings.summary:
-            _say("the program took SIGPROF: sampling ended there")
+            say("the program took SIGPROF: sampling ended there")
         if result["trap_lost"] and self.settings.summary:
-            _say(f"{result['trap_lost']}: sampled by perf_event from there on")
+            say(f"{result['trap_lost']}: sampled by perf_event from there on")
         return True
 
     def finish(self, *, waits: bool = True) -> str | None:
@@ -336,7 +269,7 @@ class Profiling:
         if self.native.never_began():  # what another run left stays
             self.claim.give_up()
             if self.settings.summary:
-                _say("the program never began: there is no profile of it")
+                say("the program never began: there is no profile of it")
             return None
         arguments = [*self._arguments(), *(["--summary"] if self.settings.summary else [])]
         path = None
@@ -386,7 +319,7 @@ class Profiling:
             ):
                 made = f"{self.prefix}{PROFILE} is made meanwhile"
             if self.settings.summary:
-                _say(f"the program becomes another one, which is not profiled: {made}")
+                say(f"the program becomes another one, which is not profiled: {made}")
         except (OSError, PyhybridError) as error:
             self._say_unfinished(error)
         finally:
@@ -398,7 +331,7 @@ class Profiling:
 
     def _say_unfinished(self, error: Exception) -> None:
         reason = error.strerror if isinstance(error, OSError) else error
-        _say(
+        say(
             f"{self.spool} could not be finished: {reason}; "
             "`python -m pyhybrid report` reads it by its name"
         )

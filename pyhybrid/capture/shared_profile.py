@@ -9,7 +9,8 @@ import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyhybrid._native import open_windows, running, session
-from pyhybrid.capture import api, profiling_run
+from pyhybrid.capture import api
+from pyhybrid.capture.std_streams import say
 from pyhybrid.errors import PyhybridError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class SharedProfile(api.Profiler):
 
     def _tell(self, why: str) -> None:
         if why not in self._told:
-            profiling_run._say(f"calls of {self.first} are not profiled: {why}")
+            say(f"calls of {self.first} are not profiled: {why}")
         self._told.add(why)
 
 

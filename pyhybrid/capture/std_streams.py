@@ -1,13 +1,16 @@
-"""The program's unbuffered standard streams, kept whole although signals come.
+"""The program's standard streams: unbuffered ones are kept whole although signals come; our lines.
 
 `python -u` writes text straight to a FileIO and ignores how much of it the system took: a signal in
 the middle of a large write to a pipe would lose the rest.
 """
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from pyhybrid.terminal_text import visible
 
 
 def keep_whole(
@@ -27,3 +30,15 @@ def release(kept: list[io.FileIO]) -> None:
     for raw in kept:
         vars(raw).pop("write", None)
     kept.clear()
+
+
+def say(line: str) -> None:
+    """One line on the process's standard error; `sys.stderr` is the program's, and may be gone."""
+    for write in (
+        lambda: sys.stderr.flush(),
+        lambda: os.write(2, f"pyhybrid: {visible(line)}\n".encode()),
+    ):
+        try:
+            write()
+        except Exception:
+            continue

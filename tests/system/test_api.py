@@ -543,7 +543,10 @@ def test_a_start_that_an_exception_ends_leaves_nothing(tmp_path: Path) -> None:
                 if not places:
                     raise Interrupted
 
-        OURS = ("/api.py", "/profiling_run.py", "/std_streams.py", "/fork_warning.py")
+        OURS = (
+            *("/api.py", "/profiling_run.py", "/live_outputs.py"),
+            *("/std_streams.py", "/fork_warning.py"),
+        )
         folder = tempfile.tempdir = os.path.abspath("temporary")
         os.mkdir(folder)
         with Profiler(output="out"):  # what comes once, with the first
