@@ -1,12 +1,14 @@
 """What modules, steps and backward links cost a training: sides in turn, each in a fork of its own.
 
-python modules.py ROUNDS: prints {"rounds": [{side: {figure: value}}], "files": {steps: ...}}.
+python modules.py ROUNDS EMPTY: prints {"rounds": [{side: {figure: value}}], "files": {steps: ...}}.
+EMPTY is empty_record.c as a library: the side `callback` has its callback, and no profiler.
 
 A fork has PyTorch imported, and nothing of a side before it: a callback that one session gave to
 PyTorch stays.  Times are CPU time, nanoseconds, of short loops the best: a busy machine has such
 moments, too.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -26,6 +28,7 @@ N_MODULES, N_NODES, N_LAYERS = 200, 500, 12
 LOOPS = 40
 STEPS, BLOCKS = 3, 12  # of the training: a block is one loop
 FILES = 100, 1000  # steps of a run whose file is measured
+EMPTY = os.path.abspath(sys.argv[2])
 
 torch.set_num_threads(1)
 
@@ -127,13 +130,21 @@ def figures():
 
 SIDES = {
     "bare": None,
+    "callback": None,
     "hybrid": {"modules": False, "steps": False},
     "all": {},
 }
 
 
+def add_empty_callback():
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+    assert not ctypes.CDLL(EMPTY).add_empty_callback(path.encode())
+
+
 def taken(side):
-    if SIDES[side] is not None:
+    if side == "callback":
+        add_empty_callback()
+    elif SIDES[side] is not None:
         Profiler(mode="hybrid", output="out", formats=[], **SIDES[side]).start()
     return figures()
 
@@ -142,8 +153,12 @@ def file(n):
     training = Training()
     with Profiler(mode="hybrid", output=f"file{n}", formats=[]) as profiler:
         training.steps(n)
-    n_nodes = len(profiler.profile.nodes.frame)
-    return {"bytes": Path(f"file{n}.pyhybrid").stat().st_size, "nodes": n_nodes}
+    profile = profiler.profile
+    return {
+        "bytes": Path(f"file{n}.pyhybrid").stat().st_size,
+        "nodes": len(profile.nodes.frame),
+        "counted": len({row.node for row in profile.exact}),
+    }
 
 
 def in_fork(function, *arguments):
