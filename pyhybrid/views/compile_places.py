@@ -23,8 +23,7 @@ def backward_compiles(profile: Profile) -> Counter[int]:
     forward: dict[tuple[str, int, str, int], int] = {}  # the module in which it was compiled
     for call, in_backward in _compiler_calls(profile):
         for each in found.compiles:
-            at_ns = start_ns + each.begin_ns + each.took_ns // 2
-            if not call.begin_ns <= at_ns < call.end_ns:
+            if not call.begin_ns <= start_ns + each.middle_ns < call.end_ns:
                 continue
             if not each.backward:
                 forward[_key(each)] = _module(profile, call.node)

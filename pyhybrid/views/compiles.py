@@ -39,6 +39,12 @@ class Compile:
     reason: str | None
     failure: str | None
 
+    @property
+    def middle_ns(self) -> int:
+        """Since profiling began.  Moments of the record are another clock's than those of calls:
+        the middle is not between two of them."""
+        return self.begin_ns + self.took_ns // 2
+
 
 @dataclass(slots=True)
 class Compiles:

@@ -44,6 +44,5 @@ _known: WeakKeyDictionary[Profile, StepTime] = WeakKeyDictionary()
 
 def compiles_in(step: Step, compiles: Iterable[Compile], start_ns: int) -> list[Compile]:
     """Those that were made in the step; `start_ns`: when profiling began."""
-    # Their moments are another clock's: the middle is not between two steps.
-    middles = ((each, start_ns + each.begin_ns + each.took_ns // 2) for each in compiles)
+    middles = ((each, start_ns + each.middle_ns) for each in compiles)
     return [each for each, at_ns in middles if step.begin_ns <= at_ns < step.end_ns]
