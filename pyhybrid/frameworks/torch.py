@@ -5,6 +5,7 @@ All names are in torch.toml.  Imports nothing of the framework's, and runs nothi
 
 import json
 import os
+import re
 import sys
 import tomllib
 from collections import deque
@@ -250,6 +251,11 @@ def is_plumbing(file: str, name: str) -> bool:
 def generated() -> dict[str, Any]:
     """The table [generated]."""
     return tables()["generated"]
+
+
+def is_generated(file: str) -> bool:
+    """Is it Python that a compiler wrote?"""
+    return re.search(generated()["python"], file) is not None
 
 
 def operators() -> dict[str, Any]:

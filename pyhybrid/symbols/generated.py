@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 
-from pyhybrid.frameworks.torch import generated
+from pyhybrid.frameworks.torch import generated, is_generated
 from pyhybrid.symbols.jit import read_trusted, trusted_uids
 
 N_OPERATORS = 3  # that are named of a graph
@@ -32,7 +32,7 @@ class Generated:
     def __init__(self, spool_path: str, python_files: Iterable[str]) -> None:
         """`python_files`: those whose functions ran."""
         self._spool_path = spool_path
-        self._files = {file for file in python_files if _pattern("python").search(file)}
+        self._files = set(filter(is_generated, python_files))
         self._texts: dict[str, str] = {}
         self._kernels: dict[str, list[tuple[str, str]]] = {}  # of a cache: text and name
 

@@ -15,11 +15,19 @@ from pyhybrid.views.finding_measures import MEASURES
 from pyhybrid.views.gpu_measures import GPU_MEASURES
 from pyhybrid.views.idle_threads import idle
 from pyhybrid.views.measured_profile import Measured
+from pyhybrid.views.slow_layer import layer, uncompiled
 from pyhybrid.views.step_measures import STEP_MEASURES
 
 MOST = 5
 FEWEST_STEPS = 4  # of a training
-_MEASURES = {**MEASURES, **STEP_MEASURES, **GPU_MEASURES, "idle_threads": idle}
+_MEASURES = {
+    **MEASURES,
+    **STEP_MEASURES,
+    **GPU_MEASURES,
+    "idle_threads": idle,
+    "layer": layer,
+    "uncompiled": uncompiled,
+}
 
 
 @dataclass(slots=True)

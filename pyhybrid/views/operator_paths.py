@@ -8,12 +8,11 @@ from functools import cached_property
 from pyhybrid._profile import add_up, descend, nearest, take
 from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import INSIDE
 from pyhybrid.views.labels import shorten_file, shorten_native
 from pyhybrid.views.phases import BACKWARD, COMPILE, FORWARD, OPTIMIZER, OTHER, all_phases
-from pyhybrid.views.program_lines import program_files
+from pyhybrid.views.program_lines import program_frames
 
 # From the root down: 0 none is further out, 1 the outermost one, 2 below it.
 _OUTERMOST = bytes((1 if kind else 0, 2, 2)[above] for above in range(3) for kind in range(256))
@@ -99,15 +98,11 @@ class OperatorPaths:
 
     @cached_property
     def _program(self) -> memoryview:
-        own = {f.id: 1 for f in self._profile.frames.values() if self._is_programs(f)}
-        return nearest(self._parent, self._kinds(own))
-
-    def _is_programs(self, frame: Frame) -> bool:
-        return frame.kind == "python" and frame.file in self._program_files
+        return nearest(self._parent, self._kinds(dict.fromkeys(self._programs, 1)))
 
     @cached_property
-    def _program_files(self) -> set[str]:
-        return program_files(self._profile)
+    def _programs(self) -> set[int]:
+        return program_frames(self._profile)
 
     @cached_property
     def _phase_names(self) -> list[str]:
@@ -126,7 +121,7 @@ class OperatorPaths:
             phase = torch.phase_of(frame.file or "", frame.name) if frame.kind == "python" else None
             if phase:
                 of_frame[frame.id] = numbers[phase]
-            elif self._is_programs(frame):
+            elif frame.id in self._programs:
                 of_frame[frame.id] = programs
             elif backward.fullmatch(self._short.get(frame.id, "")):
                 of_frame[frame.id] = numbers[BACKWARD]

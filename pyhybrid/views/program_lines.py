@@ -8,6 +8,7 @@ from array import array
 from dataclasses import dataclass
 
 from pyhybrid._profile import take
+from pyhybrid.frameworks.torch import is_generated
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import OWN_CALLBACK
@@ -28,10 +29,16 @@ class ProgramLine:
 
 
 def program_files(profile: Profile) -> set[str]:
-    """The Python files of the program itself, and cells of a notebook."""
-    files = {frame.file for frame in profile.frames.values() if frame.kind == "python"}
+    """The Python files of the program itself, and cells of a notebook; none a compiler wrote."""
     cells = set((profile.meta.get("cells") or {}).values())
-    return {file for file in files if file and (file in cells or not is_librarys(file))}
+    files = {frame.file or "" for frame in profile.frames.values() if frame.kind == "python"}
+    return {f for f in files if f in cells or not (is_librarys(f) or is_generated(f))}
+
+
+def program_frames(profile: Profile) -> set[int]:
+    """The Python functions of the program itself."""
+    files, frames = program_files(profile), profile.frames.values()
+    return {frame.id for frame in frames if frame.kind == "python" and frame.file in files}
 
 
 def program_lines(profile: Profile) -> list[ProgramLine]:
@@ -55,8 +62,8 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
 
 def _innermost(profile: Profile) -> list[tuple[Frame, int] | None]:
     """Of each row of the stacks: the innermost frame of the program with a known line, and that."""
-    stacks, files = profile.stacks, program_files(profile)
-    frames = {f.id: f for f in profile.frames.values() if f.kind == "python" and f.file in files}
+    stacks = profile.stacks
+    frames = {number: profile.frames[number] for number in program_frames(profile)}
     frame_of = profile.nodes.frame
     places: list[tuple[Frame, int] | None] = [None]
     for row in range(1, len(stacks.parent)):

@@ -13,11 +13,11 @@ from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.views.compiles import function_of, why_again
 from pyhybrid.views.measured_profile import Evidence, Measured
-from pyhybrid.views.model import model_figures
+from pyhybrid.views.phase_places import RUNS, phase_place
 from pyhybrid.views.phases import BACKWARD, COMPILE, frame_phases
 from pyhybrid.views.slow_steps import SlowSteps
 from pyhybrid.views.step_time import step_time
-from pyhybrid.views.steps import find_steps, spans_of
+from pyhybrid.views.steps import find_steps
 
 # 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
 # and what is to be left out.
@@ -31,33 +31,25 @@ _IS_1, _IS_2 = (bytes(state == which for state in range(256)) for which in (1, 2
 
 
 def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """The rule's `phase` of the steps, and the function in which most of its samples are; with
-    `functions` where one of these ran, which is it then."""
+    """The rule's `phase` of the steps, and where it is spent (phase_places.py); with `functions`
+    where one of these ran, which is it then."""
     steps, name = measured.steps, rule["phase"]
     taken_ns = sum(step.phases.get(name, 0) for step in steps)
-    if not taken_ns:
+    share = taken_ns / (step_time(measured.profile).steps_ns or 1)
+    if share < rule["least_share"]:
         return None
-    if patterns := rule.get("functions"):
-        exact = measured.profile.exact
-        total_ns = add_up(take(measured.frame, exact.node), exact.total_ns, measured.n_frames)
-        frames = measured.profile.frames.values()
-        among = [f.id for f in frames if total_ns[f.id] and _matches(f.name, patterns)]
-        if not among:
-            return None
-        function = measured.labels[max(among, key=total_ns.__getitem__)]
-    else:
-        samples = measured.step_samples
-        weights: Counter[int] = Counter()
-        for step in steps:
-            weights += samples.functions(step.thread, spans_of(step, name))
-        frame = samples.innermost(weights)
-        function = measured.labels[frame] if frame else "what does not run here"
-    return {
-        "share": taken_ns / (step_time(measured.profile).steps_ns or 1),
-        "seconds": taken_ns / 1e9,
-        "steps": len(steps),
-        "function": function,
-    }
+    evidence = {"share": share, "seconds": taken_ns / 1e9, "steps": len(steps)}
+    if not (patterns := rule.get("functions")):
+        place = phase_place(measured, name)
+        idle = f"; for {1 - place.ran:.0%} of it the thread did not run" if place.ran < RUNS else ""
+        return {**evidence, "function": place.function, "at": place.at, "idle": idle}
+    exact = measured.profile.exact
+    total_ns = add_up(take(measured.frame, exact.node), exact.total_ns, measured.n_frames)
+    frames = measured.profile.frames.values()
+    among = [f.id for f in frames if total_ns[f.id] and _matches(f.name, patterns)]
+    if not among:
+        return None
+    return {**evidence, "function": measured.labels[max(among, key=total_ns.__getitem__)]}
 
 
 def _matches(name: str, patterns: list[str]) -> bool:
@@ -79,7 +71,11 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
         for number, file in python.items()
         if not any(_is_beside(file, each) for each in files)
     }
-    kinds |= {f: _LEFT_OUT for f, file in python.items() if _matches(file, rule["left_out"])}
+    kinds |= {
+        f: _LEFT_OUT
+        for f, file in python.items()
+        if _matches(file, rule["left_out"]) or torch.is_generated(file)
+    }
     kinds |= dict.fromkeys(backward, _BACKWARD)
     kinds |= {
         f.id: _BACKWARD
@@ -96,7 +92,7 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
         return None
     frame = max(range(n), key=in_python.__getitem__)
     taken_ns = sum(in_python)
-    whole_ns, whole = _whole(measured)
+    whole_ns, whole = whole_of(measured)
     return {
         "share": min(1.0, taken_ns / whole_ns),
         "of_backward": min(1.0, taken_ns / all_ns),
@@ -107,7 +103,7 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
     }
 
 
-def _whole(measured: Measured) -> tuple[int, str]:
+def whole_of(measured: Measured) -> tuple[int, str]:
     """Of what shares are, and how that is called."""
     if measured.steps:
         steps_ns = step_time(measured.profile).steps_ns
@@ -151,45 +147,6 @@ def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
     }
 
 
-def layer(measured: Measured, rule: dict[str, Any]) -> Evidence:
-    """Of the steps' time, or the run's, what one module took in both passes, without those in it:
-    if that is the rule's part `alone`, or `times` as much as others of its class.  By samples where
-    nothing was counted.  Of a GPU it tells nothing.  Compiling does not count; of a module that was
-    compiled, which is itself and all in it, its part alone tells nothing."""
-    profile = measured.profile
-    if profile.gpu or not any(frame.is_object for frame in profile.frames.values()):
-        return None
-    modules = model_figures(profile).modules
-    own = {
-        m.name: max(0, m.exact_own_ns + m.exact_own_backward_ns - m.exact_compile_ns)
-        for m in modules
-    }
-    all_ns, whole = _whole(measured)
-    if not any(own.values()):
-        own = {m.name: m.own_weight_ns - m.compile_weight_ns for m in modules}
-        all_ns, whole = measured.all_ns, "the samples"
-    for most in sorted(modules, key=lambda m: -own[m.name]):
-        share, compared = min(1.0, own[most.name] / all_ns), ""
-        others = [own[m.name] for m in modules if m.of_class == most.of_class and m is not most]
-        usual_ns = quantile(others, 0.5) if len(others) > 1 else 0
-        is_compiled = most.exact_compile_ns or most.compile_weight_ns
-        if usual_ns and own[most.name] >= rule["times"] * usual_ns:
-            compared = f", {own[most.name] / usual_ns:.1f} x others of its class"
-        elif is_compiled:
-            continue
-        elif share < rule["alone"]:
-            return None
-        return {
-            "share": share,
-            "seconds": own[most.name] / 1e9,
-            "whole": whole,
-            "modules": len(modules),
-            "module": f"{most.name} [{most.of_class}]",
-            "compared": compared,
-        }
-    return None
-
-
 def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Of the steps' time, or the run's, what compiles took of functions that had been compiled, and
     why."""
@@ -204,7 +161,7 @@ def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
     function = by_function.most_common(1)[0][0]
     told = (why for (which, why), _ in reasons.most_common() if which == function)
     reason = next(filter(None, told), "")
-    taken_ns, (whole_ns, whole) = sum(each.took_ns for each in again), _whole(measured)
+    taken_ns, (whole_ns, whole) = sum(each.took_ns for each in again), whole_of(measured)
     if 2 * times.again_ns >= taken_ns:
         taken_ns = times.again_ns
     else:
@@ -223,6 +180,5 @@ STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "phase": phase,
     "python_in_backward": python_in_backward,
     "slow_steps": slow_steps,
-    "layer": layer,
     "recompiles": recompiles,
 }

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from fnmatch import translate
 from functools import cached_property
 
-from pyhybrid._profile import descend, take
+from pyhybrid._profile import descend, nearest, take
 from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stacks_of
 from pyhybrid.profile_file.timeline import Spans, periods_of, times
 from pyhybrid.views.folded_tree import INSIDE, FoldedTree
 from pyhybrid.views.labels import shorten_native
+from pyhybrid.views.program_lines import program_frames
 
 NEARLY_ALL = 0.8  # of the most weight: the innermost function with so much tells most
 
@@ -41,6 +42,47 @@ class StepSamples:
         least = NEARLY_ALL * max(weights.values(), default=0)
         among = [frame for frame, weight in weights.items() if weight >= least]
         return max(among, key=lambda each: (self._depth[each], weights[each]), default=0)
+
+    def lines(self, thread: int, spans: Spans, function: int) -> Counter[tuple[int, int]]:
+        """Weight below a function, by the line that it is on; of a library's by that of the
+        program which led to it: frame and line."""
+        weights: Counter[tuple[int, int]] = Counter()
+        stacks, frame_of = self._profile.stacks, self._profile.nodes.frame
+        for stack, weight in self._stacks(thread, spans).items():
+            row, is_below = stack, False
+            while row:
+                frame = frame_of[stacks.node[row]]
+                is_below |= frame == function
+                if is_below and frame in self._program and (line := stacks.line[row]):
+                    weights[frame, line] += weight
+                    break
+                row = stacks.parent[row]
+        return weights
+
+    @cached_property
+    def _program(self) -> set[int]:
+        return program_frames(self._profile)
+
+    def modules(self, thread: int, spans: Spans) -> Counter[tuple[str, bool]]:
+        """Weight in each module of a model and in none within it, by its path: of the forward pass,
+        and (True) of the backward pass for it."""
+        weights: Counter[tuple[str, bool]] = Counter()
+        for stack, weight in self._stacks(thread, spans).items():
+            frame = self._profile.frames.get(self._module[self._profile.stacks.node[stack]])
+            if frame:
+                path = frame.symbol if frame.is_backward else frame.name
+                weights[str(path), frame.is_backward] += weight
+        return weights
+
+    @cached_property
+    def _module(self) -> memoryview:
+        """Of each node the frame of the nearest module, or of backward work for one; 0: none."""
+        frames, nodes = self._profile.frames, self._profile.nodes
+        last = max(frames, default=0)
+        marked = bytes(
+            n in frames and frames[n].is_object | frames[n].is_backward for n in range(last + 1)
+        )
+        return take(nodes.frame, nearest(nodes.parent, take(marked, nodes.frame)))
 
     def sync_stacks(self, thread: int, spans: Spans) -> Counter[int]:
         """Weight where the thread waited for a device, or copied from one (torch.toml), by

@@ -189,7 +189,9 @@ def test_the_slow_layer_is_named_first(folder: Path) -> None:
     assert "Net.layers.2.fc" in {each["name"] for each in said["modules"]}
     found = json.loads(command(folder, "report", "--json", "out.pyhybrid").stdout)["findings"]
     (finding,) = (each for each in found if each["rule"] == "layer")
-    assert " steps is Net.layers.2.fc [Linear] in both passes" in finding["text"]
+    assert " steps is Net.layers.2.fc [Linear] (" in finding["text"]
+    assert "/model_modules.py:" in finding["text"]
+    assert ") in both passes, " in finding["text"]
     assert finding["evidence"]["whole"].startswith("the time of ")
     assert finding["text"].endswith(" x others of its class")
 

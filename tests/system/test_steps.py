@@ -371,7 +371,11 @@ def test_the_slowest_and_why(torch_process: TorchProcess, tmp_path: Path) -> Non
         ("optimizer", "optimizer", "one parameter after the other (_single_tensor_adam ("),
         ("syncs", "syncs", "is .item() or the like, most of it .item() in count_right at "),
         ("metric", "between phases", "20 steps is in none of their phases, most of it in spin ("),
-        ("hook", "python in backward", "Python that it calls, most of it on_gradient ("),
+        (
+            "hook",
+            "python in backward",
+            "Python that the backward pass calls, most of it on_gradient (",
+        ),
     ],
 )
 def test_findings(pyhybrid: Callable[..., Run], what: str, rule: str, says: str) -> None:
