@@ -53,12 +53,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess) -> Path:
     """The same, by samples alone."""
-    options = ("-q", "--format", "folded", "--mode", "sample", "--hz", "1777")
-    return made_once(
-        tmp_path_factory,
-        "modules-sample",
-        lambda folder: torch_process.profiled(folder, *options, PROGRAM),
-    )
+
+    def make(folder: Path) -> None:
+        options = ("-q", "--format", "folded", "--mode", "sample", "--hz", "1777")
+        (folder / "said").write_text(torch_process.profiled(folder, *options, PROGRAM))
+
+    return made_once(tmp_path_factory, "modules-sample", make)
 
 
 @pytest.fixture(scope="module")
