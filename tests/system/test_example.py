@@ -78,12 +78,10 @@ def test_learns_the_same_again(tmp_path: Path) -> None:
     assert first == again
 
 
-@pytest.mark.alone
 def test_a_fifth_of_its_time_is_python(pyhybrid: Callable[..., Run]) -> None:
-    def share() -> float:
-        return python_share(pyhybrid("--format", "folded", EXAMPLE, "--epochs", "2").profile())
-
-    assert best_of(3, share, 0.2) >= 0.2
+    # How long threads of OpenMP spin for one another is up to what else the machine does.
+    done = pyhybrid("--format", "folded", EXAMPLE, "--epochs", "2", env={"OMP_NUM_THREADS": "1"})
+    assert python_share(done.profile()) >= 0.2
 
 
 def python_share(profile: Profile) -> float:
