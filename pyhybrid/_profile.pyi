@@ -116,6 +116,8 @@ def call_usage(turns: Buffer, at: Buffer, /) -> tuple[Int64, ...]:
     system_ns, process_ns, minor and major faults, voluntary and involuntary context switches,
     resident memory at begin and end in bytes; -1: not known."""
 
+ROWS_AT_ONCE: int  # which one statement writes, of SQLite
+
 def open_database(name: str, writable: bool, /) -> Any:
     """An SQLite database by path or URI, for the two below; it is closed when the last reference
     goes.  One thread at a time may use it.  They raise OSError, with SQLite's message."""

@@ -6,12 +6,9 @@ from collections.abc import Buffer, Iterable, Sequence
 from itertools import batched, chain
 from typing import Any
 
-from pyhybrid._profile import open_database, write_columns
+from pyhybrid._profile import ROWS_AT_ONCE, open_database, write_columns
 
 PROCESS = 1  # one spool is one process
-# By one statement, which costs as much as some rows; SQLite knows where the next one goes.  Before
-# 3.32 it takes 999 values at most.
-_ROWS_AT_ONCE = 64
 
 
 def clean[Text: (str, str | None)](text: Text) -> Text:
@@ -23,7 +20,7 @@ def clean[Text: (str, str | None)](text: Text) -> Text:
 
 def insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
     """Rows with a value for each column of the table; in the transaction that is open."""
-    for some in batched(rows, _ROWS_AT_ONCE):
+    for some in batched(rows, ROWS_AT_ONCE):
         row = f"({','.join('?' * len(some[0]))})"
         sql = f"INSERT INTO {table} VALUES {','.join([row] * len(some))}"
         database.execute(sql, tuple(chain.from_iterable(some)))

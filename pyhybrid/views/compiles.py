@@ -10,11 +10,11 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyhybrid.frameworks.torch import is_compiler
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.function_calls import function_calls
+from pyhybrid.views.made_once import made_once
 from pyhybrid.views.measured_profile import Measured
 
 Key = tuple[str, int, str]
@@ -65,17 +65,9 @@ class Compiles:
     is_cut: bool
 
 
+@made_once
 def compiles_of(profile: Profile) -> Compiles | None:
-    """What is known of them, found once; None: there were none."""
-    if profile not in _known:
-        _known[profile] = _compiles_of(profile)
-    return _known[profile]
-
-
-_known: WeakKeyDictionary[Profile, Compiles | None] = WeakKeyDictionary()
-
-
-def _compiles_of(profile: Profile) -> Compiles | None:
+    """What is known of them; None: there were none."""
     start_ns = profile.process.start_ns or 0
     facts = [
         each

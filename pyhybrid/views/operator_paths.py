@@ -98,11 +98,7 @@ class OperatorPaths:
 
     @cached_property
     def _program(self) -> memoryview:
-        return nearest(self._parent, self._kinds(dict.fromkeys(self._programs, 1)))
-
-    @cached_property
-    def _programs(self) -> set[int]:
-        return program_frames(self._profile)
+        return nearest(self._parent, self._kinds(dict.fromkeys(program_frames(self._profile), 1)))
 
     @cached_property
     def _phase_names(self) -> list[str]:
@@ -116,12 +112,12 @@ class OperatorPaths:
         numbers = {name: number for number, name in enumerate(names)}
         programs = len(names)
         backward = re.compile(torch.operators()["backward"])
-        of_frame = {}
+        of_frame, of_program = {}, program_frames(self._profile)
         for frame in self._profile.frames.values():
             phase = torch.phase_of(frame.file or "", frame.name) if frame.kind == "python" else None
             if phase:
                 of_frame[frame.id] = numbers[phase]
-            elif frame.id in self._programs:
+            elif frame.id in of_program:
                 of_frame[frame.id] = programs
             elif backward.fullmatch(self._short.get(frame.id, "")):
                 of_frame[frame.id] = numbers[BACKWARD]

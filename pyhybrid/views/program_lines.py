@@ -15,6 +15,7 @@ from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.imports import Imports
 from pyhybrid.views.labels import is_librarys
+from pyhybrid.views.made_once import made_once
 
 
 @dataclass(slots=True)
@@ -35,10 +36,11 @@ def program_files(profile: Profile) -> set[str]:
     return {f for f in files if f in cells or not (is_librarys(f) or is_generated(f))}
 
 
-def program_frames(profile: Profile) -> set[int]:
+@made_once
+def program_frames(profile: Profile) -> frozenset[int]:
     """The Python functions of the program itself."""
     files, frames = program_files(profile), profile.frames.values()
-    return {frame.id for frame in frames if frame.kind == "python" and frame.file in files}
+    return frozenset(f.id for f in frames if f.kind == "python" and f.file in files)
 
 
 def program_lines(profile: Profile) -> list[ProgramLine]:

@@ -7,6 +7,7 @@ again: `layers.2.up` with `layers.0.up`.
 
 import re
 from collections import Counter
+from collections.abc import Set
 from typing import Any
 
 from pyhybrid._profile import add_up, take
@@ -95,7 +96,7 @@ def uncompiled(measured: Measured, _: dict[str, Any]) -> Evidence:
     }
 
 
-def _called_by(profile: Profile, functions: set[int], program: set[int]) -> set[int]:
+def _called_by(profile: Profile, functions: Set[int], program: Set[int]) -> set[int]:
     """The modules that call these functions with none of the program's in between."""
     nodes, frames, found = profile.nodes, profile.frames, set()
     for node, frame in enumerate(nodes.frame):

@@ -48,20 +48,17 @@ class StepSamples:
         program which led to it: frame and line."""
         weights: Counter[tuple[int, int]] = Counter()
         stacks, frame_of = self._profile.stacks, self._profile.nodes.frame
+        program = program_frames(self._profile)
         for stack, weight in self._stacks(thread, spans).items():
             row, is_below = stack, False
             while row:
                 frame = frame_of[stacks.node[row]]
                 is_below |= frame == function
-                if is_below and frame in self._program and (line := stacks.line[row]):
+                if is_below and frame in program and (line := stacks.line[row]):
                     weights[frame, line] += weight
                     break
                 row = stacks.parent[row]
         return weights
-
-    @cached_property
-    def _program(self) -> set[int]:
-        return program_frames(self._profile)
 
     def modules(self, thread: int, spans: Spans) -> Counter[tuple[str, bool]]:
         """Weight in each module of a model and in none within it, by its path: of the forward pass,

@@ -3,10 +3,10 @@ made again.
 """
 
 from collections.abc import Iterable
-from weakref import WeakKeyDictionary
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.compiles import Compile, compiles_of
+from pyhybrid.views.made_once import made_once
 from pyhybrid.views.phases import COMPILE
 from pyhybrid.views.steps import Step, steps_of
 
@@ -32,14 +32,10 @@ class StepTime:
         self.steps_ns = all_ns - max(0, compiling_ns - self.again_ns)
 
 
+@made_once
 def step_time(profile: Profile) -> StepTime:
-    """The profile's, made once."""
-    if profile not in _known:
-        _known[profile] = StepTime(profile)
-    return _known[profile]
-
-
-_known: WeakKeyDictionary[Profile, StepTime] = WeakKeyDictionary()
+    """The profile's."""
+    return StepTime(profile)
 
 
 def compiles_in(step: Step, compiles: Iterable[Compile], start_ns: int) -> list[Compile]:

@@ -9,11 +9,11 @@ batch ends the step.  All figures are wall-clock and CPU time of the thread that
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.timeline import Spans
+from pyhybrid.views.made_once import made_once
 from pyhybrid.views.phases import (
     BACKWARD,
     DATA,
@@ -67,17 +67,9 @@ class Steps:
     n_lacking: int
 
 
+@made_once
 def steps_of(profile: Profile) -> Steps | None:
-    """The steps, found once; None: there are none."""
-    if profile not in _known:
-        _known[profile] = _steps_of(profile)
-    return _known[profile]
-
-
-_known: WeakKeyDictionary[Profile, Steps | None] = WeakKeyDictionary()
-
-
-def _steps_of(profile: Profile) -> Steps | None:
+    """The steps; None: there are none."""
     steps: list[Step] = []
     between_ns = 0
     for thread, spans in phase_spans(profile).items():

@@ -10,6 +10,7 @@
 #include "database.h"
 #include "exact_rows.h"
 #include "line_table.h"
+#include "sqlite_columns.h"
 
 #include <string.h>
 
@@ -238,7 +239,13 @@ static PyMethodDef functions[] = {
     FUNCTION(order),         FUNCTION(climb),         {NULL, NULL, 0, NULL},
 };
 
+static int add_constants(PyObject *module)
+{
+    return PyModule_AddIntConstant(module, "ROWS_AT_ONCE", SQLITE_ROWS_AT_ONCE);
+}
+
 static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)add_constants},
     {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
     {0, NULL},
 };

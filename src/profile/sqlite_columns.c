@@ -87,9 +87,6 @@ int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, 
     return r;
 }
 
-/* A statement costs as much as some rows, and from one row to the next its place in the table is known. */
-enum { ROWS_AT_ONCE = 64 };
-
 static int put_rows(sqlite3_stmt *insert, const char *kinds, const void *const *data, size_t first,
                     size_t n)
 {
@@ -142,7 +139,7 @@ int sqlite_columns_write(struct sqlite3 *db, const char *insert, const char *row
     if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK)
         return -EIO;
     size_t at = 0;
-    int r = *row ? put_groups(db, insert, row, kinds, data, &at, n_rows, ROWS_AT_ONCE) : 0;
+    int r = *row ? put_groups(db, insert, row, kinds, data, &at, n_rows, SQLITE_ROWS_AT_ONCE) : 0;
     if (!r)
         r = put_groups(db, insert, row, kinds, data, &at, n_rows, 1);
     if (!r && sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)

@@ -19,6 +19,10 @@ int sqlite_columns_open(struct sqlite3 **db, const char *name, int writable);
 void sqlite_columns_close(struct sqlite3 *db); /* NULL: nothing */
 const char *sqlite_columns_message(struct sqlite3 *db);
 
+/* A statement costs as much as some rows, and SQLite knows where the next row of it goes: so many are written by one.
+ * Before 3.32 it takes 999 values at most. */
+enum { SQLITE_ROWS_AT_ONCE = 64 };
+
 /* The rows of a query: data[i] is column i, of `kinds[i]`: I (uint32) or q (int64); free() it, NULL after an error. */
 int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, void **data,
                         size_t *n_rows);

@@ -107,7 +107,8 @@ class Forks:
                 status = self._status(json.dumps(asked).encode(), descriptors, timeout)
             for each in printed:
                 each.seek(0)
-            command = [sys.executable, "-P", "-m", str(what), *map(str, arguments)]
+            module = [] if os.path.isabs(what) else ["-m"]
+            command = [sys.executable, "-P", *module, str(what), *map(str, arguments)]
             return subprocess.CompletedProcess(command, status, *(each.read() for each in printed))
 
     def _status(self, message: bytes, descriptors: list[int], timeout: float) -> int:

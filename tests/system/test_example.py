@@ -49,15 +49,6 @@ def losses(output: str) -> list[str]:
     return re.findall(r"loss ([\d.]+)", output)
 
 
-def best_of(attempts: int, measure: Callable[[], float], enough: float) -> float:
-    """Another program on the machine takes cores away, and then OpenMP's barriers spin or sleep."""
-    best = 0.0
-    for _ in range(attempts):
-        if (best := max(best, measure())) >= enough:
-            break
-    return best
-
-
 @pytest.mark.alone
 def test_keeps_both_cores_busy(tmp_path: Path) -> None:
     def busy() -> float:
@@ -66,7 +57,8 @@ def test_keeps_both_cores_busy(tmp_path: Path) -> None:
         cpu_s, idle_s, wall_s = json.loads(done.stderr.splitlines()[-1])
         return cpu_s / min(cpu_s + idle_s, 2 * wall_s)
 
-    assert best_of(3, busy, 0.8) >= 0.8
+    # Another program takes cores away at times, and then OpenMP's barriers spin or sleep.
+    assert any(busy() >= 0.8 for _ in range(3))
 
 
 def test_learns_the_same_again(tmp_path: Path) -> None:
