@@ -1,27 +1,26 @@
 """IPython: which functions call a cell of a notebook.  Their files are in ipython.toml."""
 
-import re
-import tomllib
-from fnmatch import fnmatchcase, translate
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from pyhybrid.package_text import text_beside
+from pyhybrid.name_patterns import NamePatterns
+from pyhybrid.package_text import table_beside
 
 
 @cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads(text_beside(__file__, "ipython.toml"))
+    return table_beside(__file__, "ipython")
 
 
 @cache
-def _kernel() -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, _table()["kernel"])))
+def _kernel() -> NamePatterns:
+    return NamePatterns(_table()["kernel"])
 
 
 def is_kernel(file: str) -> bool:
     """Is a Python file one of those by which a cell is run?"""
-    return _kernel().match(file) is not None
+    return _kernel().match(file)
 
 
 def runs_cell(file: str, name: str) -> bool:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import tomllib
 from collections import deque
 from collections.abc import Iterable
 from functools import cache
@@ -15,7 +14,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from pyhybrid.clock_pair import clock_pair
-from pyhybrid.package_text import text_beside
+from pyhybrid.package_text import table_beside
 
 _PACKAGE = "torch"
 
@@ -23,7 +22,7 @@ _PACKAGE = "torch"
 @cache
 def tables() -> dict[str, dict[str, Any]]:
     """All of torch.toml."""
-    return tomllib.loads(text_beside(__file__, "torch.toml"))
+    return table_beside(__file__, "torch")
 
 
 def gpu() -> dict[str, Any]:

@@ -8,11 +8,10 @@ file and perf.data keep them.  The rules are data: plumbing.toml.
 
 import os
 import re
-import tomllib
-from fnmatch import translate
 from functools import cache
 
-from pyhybrid.package_text import text_beside
+from pyhybrid.name_patterns import NamePatterns
+from pyhybrid.package_text import table_beside
 from pyhybrid.symbols.resolve import PLT
 
 PYTHON = "python"  # CPython itself, among the table's [modules]
@@ -20,7 +19,7 @@ KERNEL_MODULE = "[kernel]"
 
 # Distributions strip libc of the names of thread and program starts: its nameless functions are
 # plumbing where they are the outermost of a stack.
-NAMELESS_STARTS = ("libc.so*", "libc-*.so*", "libpthread[-.]*")
+NAMELESS_STARTS = NamePatterns(("libc.so*", "libc-*.so*", "libpthread[-.]*"))
 
 # Python functions between an `import` and the code of the module; `_find_and_load` stays for all.
 IMPORT_FILES = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
@@ -31,31 +30,30 @@ _HEADERS = re.compile(r"/(?:Include|include/python3\.\d+t?)/")
 
 
 class _Rules:
-    """The table, as one pattern for each module's names, and one for all readable names."""
+    """The table: patterns of each module's names, and those of all readable names."""
 
     def __init__(self) -> None:
-        data = tomllib.loads(text_beside(__file__, "plumbing.toml"))
+        data = table_beside(__file__, "plumbing")
         table, modules = data["rule"], data["modules"]
 
-        def by_module(key: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
+        def by_module(key: str) -> list[tuple[NamePatterns, NamePatterns]]:
             return [
-                (_any_of(modules.get(r["module"], [r["module"]])), _any_of(r[key]))
+                (
+                    NamePatterns(modules.get(r["module"], [r["module"]])),
+                    NamePatterns(r[key]),
+                )
                 for r in table
                 if key in r
             ]
 
-        self.interpreter = _any_of(modules[PYTHON])
+        self.interpreter = NamePatterns(modules[PYTHON])
         self.symbols = by_module("symbols")
         self.python_names = by_module("python_names")
-        self.names = _any_of([name for rule in table for name in rule.get("names", ())])
+        self.names = NamePatterns([name for rule in table for name in rule.get("names", ())])
         self.callables = [
-            (_any_of(rule["names"]), rule.get("only", ""), int(rule["argument"]))
+            (NamePatterns(rule["names"]), rule.get("only", ""), int(rule["argument"]))
             for rule in data["callable"]
         ]
-
-
-def _any_of(patterns: list[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, patterns)))
 
 
 @cache
@@ -65,13 +63,12 @@ def _rules() -> _Rules:
 
 def is_interpreter(path: str) -> bool:
     """Is the module CPython itself?"""
-    return _rules().interpreter.match(os.path.basename(path)) is not None
+    return _rules().interpreter.match(os.path.basename(path))
 
 
-@cache
 def starts_threads(file: str) -> bool:
     """Is it, by its name, a C library: its nameless functions may start threads and programs?"""
-    return re.match("|".join(map(translate, NAMELESS_STARTS)), file) is not None
+    return NAMELESS_STARTS.match(file)
 
 
 def is_trampoline(symbol: str | None) -> bool:
@@ -102,7 +99,7 @@ def is_plumbing(file: str, symbol: str | None, python_name: str | None = None) -
 
 
 @cache
-def _rules_of(file: str) -> tuple[list[re.Pattern[str]], ...]:
+def _rules_of(file: str) -> tuple[list[NamePatterns], ...]:
     """The patterns of symbols and of Python names in a module."""
     every = _rules().symbols, _rules().python_names
     return tuple([names for module, names in each if module.match(file)] for each in every)
@@ -119,4 +116,4 @@ def argument_called(name: str, short_name: str) -> int | None:
 
 def is_wrapper(short_name: str) -> bool:
     """Is it, by its readable name as views show it, a wrapper or dispatcher of C++ or Rust?"""
-    return _rules().names.match(short_name.removesuffix(PLT)) is not None
+    return _rules().names.match(short_name.removesuffix(PLT))

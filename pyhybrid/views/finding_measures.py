@@ -1,14 +1,13 @@
 """What findings measure: functions of a profile's columns, which return evidence, or None."""
 
 import os
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
-from fnmatch import translate
 from typing import Any
 
 from pyhybrid._profile import add_up, descend, nearest, outermost, take
+from pyhybrid.name_patterns import NamePatterns
 from pyhybrid.profile_file.tables import Frame, gil_name, stack_of
 from pyhybrid.profile_file.timeline import times
 from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol
@@ -30,29 +29,25 @@ _IS_2 = bytes(state == 2 for state in range(256))
 MOST_WAITS = 2000  # samples that waited for the GIL, for which it is looked who held it
 
 
-def _any_of(patterns: list[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, patterns)))
-
-
 def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
     """Weight at or below the functions of the rule."""
-    names, library = _any_of(rule["functions"]), rule["library"]
-    pattern = _any_of([library])
+    names, library = NamePatterns(rule["functions"]), rule["library"]
+    of_rule = NamePatterns([library])
 
     def is_library(path: str) -> bool:
         name = os.path.basename(path)
-        return is_interpreter(name) if library == "{python}" else bool(pattern.match(name))
+        return is_interpreter(name) if library == "{python}" else of_rule.match(name)
 
     of_none = is_library("")  # code in no module
     in_library = {m.id: is_library(m.path) for m in measured.profile.modules.values()}
 
     def is_one(frame: Frame) -> bool:
         if library == KERNEL_MODULE:
-            return frame.kind == "kernel" and bool(names.match(plain_symbol(frame.symbol)))
+            return frame.kind == "kernel" and names.match(plain_symbol(frame.symbol))
         if frame.kind != "native" or not in_library.get(frame.module or 0, of_none):
             return False
         name = plain_symbol(frame.symbol) or frame.python_name or ""
-        return bool(names.match(name) or names.match(shorten_native(frame.name)))
+        return names.match(name) or names.match(shorten_native(frame.name))
 
     where = measured.below_frames(f.id for f in measured.profile.frames.values() if is_one(f))
     weight_ns = measured.weight_ns(where)
@@ -163,7 +158,7 @@ def tiny_calls(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
     """The Python function that native code of the rule calls, which takes most time."""
-    profile, names = measured.profile, _any_of(rule["callers"])
+    profile, names = measured.profile, NamePatterns(rule["callers"])
     kinds = {f.id: _PYTHON for f in profile.frames.values() if f.kind == "python"}
     kinds |= {
         f.id: _CALLER

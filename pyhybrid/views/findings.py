@@ -4,12 +4,11 @@ The rules are data, findings.toml: which measure, from what size on, what is sai
 functions of a profile's columns (finding_measures.py).
 """
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pyhybrid.package_text import text_beside
+from pyhybrid.package_text import table_beside
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.finding_measures import MEASURES
 from pyhybrid.views.gpu_measures import GPU_MEASURES
@@ -69,7 +68,7 @@ def findings(profile: Profile) -> list[Finding]:
 
 @cache
 def _rules() -> list[dict[str, Any]]:
-    rules: list[dict[str, Any]] = tomllib.loads(text_beside(__file__, "findings.toml"))["rule"]
+    rules: list[dict[str, Any]] = table_beside(__file__, "findings")["rule"]
     return rules
 
 

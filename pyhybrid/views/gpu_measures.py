@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from pyhybrid.frameworks import torch
+from pyhybrid.name_patterns import NamePatterns
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import gil_name, stack_of
 from pyhybrid.profile_file.timeline import periods_of, times
@@ -135,11 +136,9 @@ def idle(measured: Measured, _: dict[str, Any]) -> Evidence:
 def _most(measured: Measured, stacks: Counter[int]) -> str:
     """The Python function with most of it, or the backward pass, which threads of its own run."""
     node_of, frames = measured.profile.stacks.node, measured.profile.frames
-    engine = torch.steps()["engine"]
+    engine = NamePatterns(torch.steps()["engine"])
     is_backward = measured.below_frames(
-        f.id
-        for f in frames.values()
-        if f.kind == "native" and any(fnmatchcase(f.name, each) for each in engine)
+        f.id for f in frames.values() if f.kind == "native" and engine.match(f.name)
     )
     running: Counter[str] = Counter()
     for stack, periods in stacks.items():

@@ -6,12 +6,11 @@ spinning.toml.
 
 import os
 import re
-import tomllib
-from fnmatch import translate
 from functools import cache
 
 from pyhybrid._profile import descend, take
-from pyhybrid.package_text import text_beside
+from pyhybrid.name_patterns import NamePatterns
+from pyhybrid.package_text import table_beside
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import plain_symbol
 
@@ -25,15 +24,10 @@ _STEPS = bytes(
 
 
 @cache
-def _pools() -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
-    data = tomllib.loads(text_beside(__file__, "spinning.toml"))
+def _pools() -> list[tuple[str, NamePatterns, NamePatterns]]:
     return [
-        (
-            pool["name"],
-            re.compile(translate(pool["library"])),
-            re.compile("|".join(map(translate, pool["functions"]))),
-        )
-        for pool in data["pool"]
+        (pool["name"], NamePatterns([pool["library"]]), NamePatterns(pool["functions"]))
+        for pool in table_beside(__file__, "spinning")["pool"]
     ]
 
 
@@ -44,7 +38,7 @@ def pool_of(library: str, symbol: str | None) -> str | None:
 
 
 @cache
-def _pools_in(library: str) -> list[tuple[str, re.Pattern[str]]]:
+def _pools_in(library: str) -> list[tuple[str, NamePatterns]]:
     return [(pool, names) for pool, file, names in _pools() if file.match(library)]
 
 

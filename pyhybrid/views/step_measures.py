@@ -5,11 +5,11 @@ pass, and what is compiled again.
 import os
 from collections import Counter
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Any
 
 from pyhybrid._profile import add_up, descend, take
 from pyhybrid.frameworks import torch
+from pyhybrid.name_patterns import NamePatterns
 from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.views.compiles import function_of, why_again
 from pyhybrid.views.measured_profile import Evidence, Measured
@@ -46,14 +46,11 @@ def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
     exact = measured.profile.exact
     total_ns = add_up(take(measured.frame, exact.node), exact.total_ns, measured.n_frames)
     frames = measured.profile.frames.values()
-    among = [f.id for f in frames if total_ns[f.id] and _matches(f.name, patterns)]
+    names = NamePatterns(patterns)
+    among = [f.id for f in frames if total_ns[f.id] and names.match(f.name)]
     if not among:
         return None
     return {**evidence, "function": measured.labels[max(among, key=total_ns.__getitem__)]}
-
-
-def _matches(name: str, patterns: list[str]) -> bool:
-    return any(fnmatchcase(name, each) for each in patterns)
 
 
 def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
@@ -66,6 +63,7 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
         return None
     files = {str(frames[f].file) for f in backward}
     python = {f.id: f.file or "" for f in frames.values() if f.kind == "python"}
+    left_out, engine = NamePatterns(rule["left_out"]), NamePatterns(torch.steps()["engine"])
     kinds = {
         number: _PROGRAM
         for number, file in python.items()
@@ -74,13 +72,11 @@ def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
     kinds |= {
         f: _LEFT_OUT
         for f, file in python.items()
-        if _matches(file, rule["left_out"]) or torch.is_generated(file)
+        if left_out.match(file) or torch.is_generated(file)
     }
     kinds |= dict.fromkeys(backward, _BACKWARD)
     kinds |= {
-        f.id: _BACKWARD
-        for f in frames.values()
-        if f.kind == "native" and _matches(f.name, torch.steps()["engine"])
+        f.id: _BACKWARD for f in frames.values() if f.kind == "native" and engine.match(f.name)
     }
     states = bytes(descend(measured.parent, measured.kinds(kinds, measured.frame), _FIRST_BELOW))
     exact, n = profile.exact, measured.n_frames

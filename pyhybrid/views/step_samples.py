@@ -1,15 +1,14 @@
 """The samples of a thread within spans of time, by function: what ran in a phase of a step."""
 
-import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping
-from fnmatch import translate
 from functools import cached_property
 
 from pyhybrid._profile import descend, nearest, take
 from pyhybrid.frameworks import torch
+from pyhybrid.name_patterns import NamePatterns
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stacks_of
 from pyhybrid.profile_file.timeline import Spans, periods_of, times
@@ -147,11 +146,9 @@ class StepSamples:
 
     def _below(self, key: str) -> memoryview:
         """1 for each node at or below the native functions of this list in torch.toml."""
-        names = re.compile("|".join(map(translate, torch.steps()[key])))
+        names = NamePatterns(torch.steps()[key])
         frames, nodes = self._profile.frames, self._profile.nodes
         inside = bytearray(max(frames, default=0) + 1)
         for frame in frames.values():
-            inside[frame.id] = frame.kind == "native" and bool(
-                names.match(shorten_native(frame.name))
-            )
+            inside[frame.id] = frame.kind == "native" and names.match(shorten_native(frame.name))
         return descend(nodes.parent, take(inside, nodes.frame), INSIDE)
