@@ -77,7 +77,16 @@ def _command(python: str | None, umask: int, arguments: list[str]) -> list[str]:
         raise PyhybridError(NO_INTERPRETER)
     if not os.path.exists(os.path.join(package, "cli", "finish.py")):
         raise PyhybridError("pyhybrid is not installed here, but part of a program")
-    return [python, "-I", "-c", _FINISH, os.path.dirname(package), str(umask), *arguments]
+    # Without `site`, which would read the .pth files of all that is installed.
+    alone = ["-S"] if _is_whole(package) else []
+    return [python, "-I", *alone, "-c", _FINISH, os.path.dirname(package), str(umask), *arguments]
+
+
+def _is_whole(package: str) -> bool:
+    """Are extension modules there, too?  Otherwise they are where `site` lets them be found."""
+    return any(
+        name.startswith("_profile.") and name.endswith(".so") for name in os.listdir(package)
+    )
 
 
 def spawn(python: str | None, umask: int, arguments: list[str], lock: int) -> int:

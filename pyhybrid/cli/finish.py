@@ -8,6 +8,7 @@ import os
 import sqlite3
 import sys
 from contextlib import ExitStack, closing
+from getopt import gnu_getopt
 
 from pyhybrid.assemble.assemble import Assembled, assembled
 from pyhybrid.capture.finisher import EXPORT_FAILED
@@ -30,6 +31,7 @@ DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for
 # A library's debug information may have so much for the end of a run to wait for it: libpython's
 # has 16 MB.
 LARGE_DEBUG_INFO_BYTES = 64 << 20
+WORTH_A_PROCESS_BYTES = 192 << 10  # a file with less is dealt with before there is another process
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
 
@@ -73,7 +75,7 @@ def make_with_inlined(spool_path: str, prefix: str) -> tuple[MadeTables, InSourc
     def write() -> None:
         _write(kept.pop() if kept else assembled(spool_path), spool_path, path, process)
 
-    with Beside(write) as written:
+    with Beside(write, _is_long(spool_path)) as written:
         kept.clear()  # the spool: it is the fork's now
         profile = Profile.being_written(path, tables, written.value)
         in_source = with_inlined(profile, limit_bytes=LARGE_DEBUG_INFO_BYTES)
@@ -108,6 +110,10 @@ def export(
         return _export_beside(path, prefix, formats, summary, long, in_source)
 
 
+def _is_long(path: str) -> bool:
+    return os.path.getsize(path) >= WORTH_A_PROCESS_BYTES
+
+
 def _needs_debug_info(formats: list[str], summary: bool) -> bool:
     return summary or not AS_RECORDED.issuperset(formats)
 
@@ -124,6 +130,7 @@ def _export_beside(
     as_recorded = [name for name in formats if name in AS_RECORDED]
     others = [name for name in formats if name not in AS_RECORDED]
     shown: Summary | None = None
+    is_long = _is_long(path)
 
     def first() -> _Made:
         with Profile.open(path, long=long) as recorded_alone:
@@ -137,8 +144,8 @@ def _export_beside(
     if others and summary:
         FoldedTree.of(profile)  # once for both
     with (
-        Beside(first, bool(as_recorded and (others or summary))) as recorded,
-        Beside(second, bool(others and summary)) as rest,
+        Beside(first, is_long and bool(as_recorded and (others or summary))) as recorded,
+        Beside(second, is_long and bool(others and summary)) as rest,
     ):
         if summary:
             shown = summarize(profile, [path], [], imports=False)
@@ -171,39 +178,34 @@ def _export(profile: Profile, prefix: str, formats: list[str]) -> _Made:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m pyhybrid.cli.finish SPOOL PREFIX`: returns the exit code.
+    """`python -m pyhybrid.cli.finish SPOOL PREFIX [-f FORMAT]... [--summary] [--keep]`.
 
-    The spool is removed once all files are made, unless --keep.  With EXPORT_FAILED the profile is
-    whole, but an export is missing.
+    Makes the files PREFIX.* of the spool, the formats that are asked for, too, and prints the
+    summary on stderr if asked to.  The spool is removed once all files are made, unless --keep.
+    Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
     """
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="pyhybrid.cli.finish", description="Finish a spool.")
-    parser.add_argument("spool", help="the file PREFIX.pyhybrid.part of the profiled process")
-    parser.add_argument("prefix", help="what the names of all outputs begin with")
-    parser.add_argument(
-        "-f", "--format", action="append", choices=EXPORTERS, help="export too (may be repeated)"
+    given, (spool, prefix) = gnu_getopt(
+        sys.argv[1:] if argv is None else argv, "f:", ["format=", "summary", "keep"]
     )
-    parser.add_argument("--summary", action="store_true", help="print the summary on stderr")
-    parser.add_argument("--keep", action="store_true", help="do not remove the spool")
-    options = parser.parse_args(argv)
+    formats = [value for option, value in given if option in ("-f", "--format")]
+    summary, keep = (option in dict(given) for option in ("--summary", "--keep"))
     try:
-        formats, path = options.format or [], options.prefix + SUFFIX
+        path = prefix + SUFFIX
         in_source: InSource | None = None
-        if _needs_debug_info(formats, options.summary):
-            long, in_source = make_with_inlined(options.spool, options.prefix)
+        if _needs_debug_info(formats, summary):
+            long, in_source = make_with_inlined(spool, prefix)
         else:
-            _, long = make(options.spool, options.prefix)
+            _, long = make(spool, prefix)
         try:
-            failed = export(path, options.prefix, formats, options.summary, long, in_source)
+            failed = export(path, prefix, formats, summary, long, in_source)
         except KeyboardInterrupt:
-            options.keep = True
+            keep = True
             raise
         finally:  # not before: while it is there no other run takes these names
             if in_source:
                 in_source[0].close()
-            if not options.keep:
-                os.unlink(options.spool)
+            if not keep:
+                os.unlink(spool)
         return EXPORT_FAILED if failed else 0
     except PyhybridError as error:
         say(str(error))

@@ -333,11 +333,13 @@ def test_a_spool_that_cannot_be_finished_stays(
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # pytest-xdist's
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    ("killed", "large", "by"), [(0, 1, "fork"), (1, 1, "fork this"), (0, 0, "this")]
+)
 def test_the_file_is_written_beside_reading_debug_information(
-    tmp_path: Path, killed: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, killed: bool, large: bool, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a fork, if that lives; nothing of it stays."""
+    """By a fork, if that lives, and the spool is worth one; nothing of it stays."""
     spool = example().save(tmp_path / "out.pyhybrid.part")
     alone = Path(make(spool, str(tmp_path / "alone"))[0]).read_bytes()
     this, writers = os.getpid(), tmp_path / "writers"
@@ -352,8 +354,10 @@ def test_the_file_is_written_beside_reading_debug_information(
 
     monkeypatch.setattr(Assembled, "write", noted)
     monkeypatch.setattr("pyhybrid.cli.beside._may_fork", lambda: True)
+    if large:
+        monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 1)
     assert main([spool, str(tmp_path / "out"), "--summary"]) == 0
-    assert writers.read_text().split() == ["fork", "this"][: 1 + killed]
+    assert writers.read_text().split() == by.split()
     assert (tmp_path / "out.pyhybrid").read_bytes() == alone
     assert sorted(os.listdir(tmp_path)) == ["alone.pyhybrid", "out.pyhybrid", "writers"]
 
