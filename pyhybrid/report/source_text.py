@@ -1,12 +1,17 @@
-"""The source text of a function that ran, if its file is there and still has it in its place."""
+"""The source text of a function that ran, if its file is there and still has it in its place.
 
-import ast
+What parses it is imported only then: at the end of a run lines are read, but no functions.
+"""
+
 import errno
 import os
 import stat
-import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
 
 _EXPRESSIONS = {
     "Lambda": "<lambda>",
@@ -32,6 +37,9 @@ def find_source(path: str, name: str, first: int, last: int, recorded_ns: int) -
     `last` is a line that it must reach, `recorded_ns` the time, since the epoch, when it ran: a
     file changed later is used, with a note, as long as such a function stands there.
     """
+    import ast
+    import tokenize
+
     try:
         _refuse_pipes(path)
         with tokenize.open(path) as file:
@@ -71,8 +79,10 @@ def _refuse_pipes(path: str) -> None:
         raise OSError(errno.EINVAL, "not a file")
 
 
-def _end(tree: ast.Module, name: str, first: int) -> int | None:
+def _end(tree: "ast.Module", name: str, first: int) -> int | None:
     """The last line of the function (or class, or lambda, ...) that begins in line `first`."""
+    import ast
+
     if name == "<module>":
         return max((node.end_lineno or 0 for node in tree.body), default=0)
     for node in ast.walk(tree):

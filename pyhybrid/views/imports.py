@@ -5,6 +5,7 @@ views for people show it as one line.
 """
 
 from collections.abc import Buffer
+from functools import cache
 
 from pyhybrid._profile import add_up, descend, nearest, rows_from, take
 from pyhybrid.profile_file.exact_table import ExactTable
@@ -30,10 +31,12 @@ _STEPS = bytes(
 NAMED_WIDTH = 16  # columns for the modules that are named, where imports are one line
 
 
+@cache
 def _is(*states: int) -> bytes:
     return bytes(state in states for state in range(256))
 
 
+@cache
 def _is_not(*states: int) -> bytes:
     return bytes(state not in states for state in range(256))
 

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -419,3 +421,11 @@ def test_a_library_that_changed_after_it_was_loaded(
         else:
             assert name == "x.so!?"
             assert "no names: it has no build-id, and was changed" in profile.meta["notes"][0]
+
+
+def test_the_end_of_a_run_waits_for_no_heavy_imports() -> None:
+    """What takes longer to import than all of ours: each run waits for it."""
+    heavy = {"argparse", "tempfile", "tomllib"}
+    code = "import sys, pyhybrid.cli.finish; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=True)
+    assert not heavy & set(done.stdout.decode().split())
