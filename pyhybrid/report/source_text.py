@@ -7,8 +7,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import ast
@@ -23,8 +22,7 @@ _EXPRESSIONS = {
 _CHANGED = "source has changed since: lines may have moved"
 
 
-@dataclass(slots=True)
-class Source:
+class Source(NamedTuple):
     """Text by line number, empty where it is not known; `note`: what to say about it, or ""."""
 
     lines: dict[int, str]

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import adler32
 
 from pyhybrid.spool import layout as form
@@ -10,8 +10,7 @@ from pyhybrid.spool import layout as form
 _MARK = struct.pack("<I", form.MARK)
 
 
-@dataclass(slots=True)
-class Record:
+class Record(NamedTuple):
     """The one at byte `at`, without its head; `kind` is of enum spool_type."""
 
     at: int
@@ -19,8 +18,7 @@ class Record:
     body: memoryview
 
 
-@dataclass(slots=True)
-class Damage:
+class Damage(NamedTuple):
     """Bytes from `at` on are no record."""
 
     at: int

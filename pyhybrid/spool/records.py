@@ -18,8 +18,7 @@ class Module:
     segments: list[tuple[int, int, int, int]]
 
 
-@dataclass(slots=True)
-class Code:
+class Code(NamedTuple):
     """A code object.  `first_traceable` counts code units from co_code_adaptive."""
 
     first_line: int
@@ -84,8 +83,7 @@ class Sum(NamedTuple):
     last_ns: int
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(NamedTuple):
     """A thread's own account; weights in periods, `handler_ns` as SPOOL_HISTOGRAM says."""
 
     signals: int
@@ -98,8 +96,7 @@ class Counters:
     handler_ns: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class Events:
+class Events(NamedTuple):
     """Begins and ends of one thread, uint64[n] as in src/trace/event_log.h; ticks are absolute."""
 
     thread: int
@@ -143,8 +140,7 @@ class CallTimes(NamedTuple):
     buckets: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class End:
+class End(NamedTuple):
     """The profiler was stopped in order; `cpu_ns` is the process's while it ran.
 
     n_kernel_lost: ticks of which it is not known where in the kernel they came; n_mute: clocks

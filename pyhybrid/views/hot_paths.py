@@ -4,8 +4,8 @@ All weights are nanoseconds of the sampling clock, all threads together.
 """
 
 from array import array
-from dataclasses import dataclass
 from heapq import nsmallest
+from typing import NamedTuple
 
 from pyhybrid._profile import add_up, inclusive, nearest, outermost, rows_from, take
 from pyhybrid.profile_file.profile import Profile
@@ -15,8 +15,7 @@ from pyhybrid.views.imports import Imports
 from pyhybrid.views.labels import Labels
 
 
-@dataclass(slots=True)
-class HotFunction:
+class HotFunction(NamedTuple):
     """A function's weight: `self_ns` in itself, `total_ns` with all that it called.
 
     A sample counts once in `total_ns`, however often the function recurs in it.  `python_ns`, of
@@ -30,8 +29,7 @@ class HotFunction:
     python_ns: int
 
 
-@dataclass(slots=True)
-class HotPath:
+class HotPath(NamedTuple):
     """A call path (frame ids, root first) and the weight of samples that end in it."""
 
     frames: list[int]

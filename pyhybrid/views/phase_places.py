@@ -6,7 +6,7 @@ program was called in that phase, and returned late.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyhybrid._profile import add_up, outermost, take
 from pyhybrid.views.labels import shorten_file
@@ -20,8 +20,7 @@ RUNS = 0.5  # of a phase's time: below that its thread mostly waited
 MOST = 0.5  # of a phase's time is in the function that is named
 
 
-@dataclass(slots=True)
-class PhasePlace:
+class PhasePlace(NamedTuple):
     """`function` as views write it, what is known of the line behind it (`, line 7`), and whether
     the thread ran: the part of the phase's time that it had a processor."""
 
