@@ -107,39 +107,68 @@ static PyObject *spell(const struct symbol *s)
     return element;
 }
 
-static PyObject *resolve_one(struct elf_symbols *symbols, PyObject *address)
+static PyObject *build_symbol(const struct symbol *found)
 {
-    unsigned long long value = PyLong_AsUnsignedLongLong(address);
-    struct symbol found;
     PyObject *name;
 
-    if (value == (unsigned long long)-1 && PyErr_Occurred())
-        return NULL;
-    if (!elf_symbols_find(symbols, value, &found))
+    if (!found->name)
         return Py_NewRef(Py_None);
-    name = spell(&found);
+    name = spell(found);
     if (!name)
         return NULL;
-    return Py_BuildValue("(NKKs)", name, (unsigned long long)found.start,
-                         (unsigned long long)found.size, source_names[found.source]);
+    return Py_BuildValue("(NKKs)", name, (unsigned long long)found->start,
+                         (unsigned long long)found->size, source_names[found->source]);
 }
 
-static PyObject *symbols_resolve(PyObject *self, PyObject *addresses)
+/* Fills addresses[0..n) from a sequence of integers. */
+static int read_addresses(PyObject *sequence, uint64_t *addresses, Py_ssize_t n)
 {
-    Py_ssize_t n = PySequence_Size(addresses);
-    PyObject *list = n < 0 ? NULL : PyList_New(n);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *address = PySequence_GetItem(sequence, i);
 
-    for (Py_ssize_t i = 0; list && i < n; i++) {
-        PyObject *address = PySequence_GetItem(addresses, i), *answer = NULL;
+        if (!address)
+            return -1;
+        addresses[i] = PyLong_AsUnsignedLongLong(address);
+        Py_DECREF(address);
+        if (addresses[i] == (unsigned long long)-1 && PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
 
-        if (address)
-            answer = resolve_one(((struct symbols_object *)self)->symbols, address);
-        Py_XDECREF(address);
-        if (answer)
-            PyList_SetItem(list, i, answer);
+static PyObject *find_symbols(struct elf_symbols *symbols, const uint64_t *addresses, size_t n)
+{
+    struct symbol *found = calloc(n + 1, sizeof(*found));
+    PyObject *list = NULL;
+    int r = found ? elf_symbols_find_all(symbols, addresses, n, found) : -ENOMEM;
+
+    if (r)
+        set_error(-r, NULL);
+    else
+        list = PyList_New((Py_ssize_t)n);
+    for (size_t i = 0; list && i < n; i++) {
+        PyObject *symbol = build_symbol(&found[i]);
+
+        if (symbol)
+            PyList_SetItem(list, (Py_ssize_t)i, symbol);
         else
             Py_CLEAR(list);
     }
+    free(found);
+    return list;
+}
+
+static PyObject *symbols_resolve(PyObject *self, PyObject *sequence)
+{
+    Py_ssize_t n = PySequence_Size(sequence);
+    uint64_t *addresses = n < 0 ? NULL : calloc((size_t)n + 1, sizeof(*addresses));
+    PyObject *list = NULL;
+
+    if (n >= 0 && !addresses)
+        PyErr_NoMemory();
+    if (addresses && read_addresses(sequence, addresses, n) == 0)
+        list = find_symbols(((struct symbols_object *)self)->symbols, addresses, (size_t)n);
+    free(addresses);
     return list;
 }
 
@@ -245,22 +274,6 @@ static PyObject *build_position(const struct source_position *position)
     return Py_BuildValue("(NINN)", decode_path(position->directory, position->file), position->line,
                          list_inlined(position),
                          build_function(position->directory, &position->function));
-}
-
-/* Fills addresses[0..n) from a sequence of integers. */
-static int read_addresses(PyObject *sequence, uint64_t *addresses, Py_ssize_t n)
-{
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *address = PySequence_GetItem(sequence, i);
-
-        if (!address)
-            return -1;
-        addresses[i] = PyLong_AsUnsignedLongLong(address);
-        Py_DECREF(address);
-        if (addresses[i] == (unsigned long long)-1 && PyErr_Occurred())
-            return -1;
-    }
-    return 0;
 }
 
 static PyObject *find_positions(struct dwarf_lines *lines, const uint64_t *addresses, size_t n)

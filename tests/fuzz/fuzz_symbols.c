@@ -34,6 +34,24 @@ static void demangle(const struct symbol *found)
     free(name);
 }
 
+/* What is found by the symbols that matter is what is found by all. */
+static void compare_all(struct elf_symbols *symbols, const uint64_t *addresses)
+{
+    struct symbol all[N_ADDRESSES], found;
+
+    if (elf_symbols_find_all(symbols, addresses, N_ADDRESSES, all) != 0)
+        return;
+    for (size_t i = 0; i < N_ADDRESSES; i++) {
+        if (elf_symbols_find(symbols, addresses[i], &found) != 1) {
+            INPUT_CHECK(!all[i].name);
+            continue;
+        }
+        INPUT_CHECK(all[i].name == found.name && all[i].name_length == found.name_length);
+        INPUT_CHECK(all[i].start == found.start && all[i].size == found.size);
+        INPUT_CHECK(all[i].source == found.source);
+    }
+}
+
 static void read_file(const char *path, const uint64_t *addresses)
 {
     struct elf_symbols *symbols;
@@ -41,8 +59,9 @@ static void read_file(const char *path, const uint64_t *addresses)
 
     if (elf_symbols_new(&symbols, path, NULL, DEBUG_ROOTS) != 0)
         return;
+    compare_all(symbols, addresses);
     for (size_t i = 0; i < N_ADDRESSES; i++) {
-        if (!elf_symbols_find(symbols, addresses[i], &found))
+        if (elf_symbols_find(symbols, addresses[i], &found) != 1)
             continue;
         INPUT_CHECK(found.name_length > 0);
         INPUT_CHECK(found.start <= addresses[i] && addresses[i] - found.start < found.size);

@@ -4,6 +4,7 @@
  */
 #include "symbolize.h"
 
+#include "asked.h"
 #include "debug_file.h"
 #include "debugdata.h"
 #include "elf_image.h"
@@ -26,7 +27,7 @@ struct elf_symbols {
     struct elf_image debug; /* open if the file has no `.symtab`, and a split debug file */
     struct elf_image debugdata;
     struct fde_index fdes;
-    struct symbol_table *table;
+    struct symbol_table *table; /* of all symbols; NULL until one is needed */
     struct plt_stubs *stubs;
     struct exported_data *exported; /* NULL until the first address that the table does not name */
     int exported_tried;
@@ -68,8 +69,33 @@ static int make_entry(const struct elf_image *image, const struct fde_index *fde
     return 1;
 }
 
+/* What is wanted of a file's symbols. */
+struct choice {
+    struct symbol_table *table;
+    const struct asked *asked; /* those with a size that name one of these; NULL: all */
+    int left_out;              /* one without a size that might name one of them */
+};
+
+/* Is the entry to be in the table?  Few of the symbols get so far that their section is looked at. */
+static int is_chosen(struct choice *c, const struct elf_image *image, const struct fde_index *fdes,
+                     const Elf64_Sym *symbol, struct symbol_entry *entry)
+{
+    uint64_t most = UINT64_MAX - symbol->st_value;
+
+    if (!c->asked)
+        return make_entry(image, fdes, symbol, entry);
+    if (symbol->st_size &&
+        !asked_within(c->asked, symbol->st_value, symbol->st_size < most ? symbol->st_size : most))
+        return 0;
+    if (!make_entry(image, fdes, symbol, entry) ||
+        !asked_within(c->asked, entry->start, entry->size))
+        return 0;
+    c->left_out |= entry->unsized;
+    return !entry->unsized;
+}
+
 /* Adds one symbol table's functions.  One that does not hold adds nothing: others may. */
-static int add_symbols(struct symbol_table *table, const struct elf_image *image,
+static int add_symbols(struct choice *c, const struct elf_image *image,
                        const struct fde_index *fdes, Elf64_Word type, enum symbol_source source)
 {
     size_t index = elf_image_find(image, type, NULL), n, strings_size;
@@ -83,35 +109,58 @@ static int add_symbols(struct symbol_table *table, const struct elf_image *image
     strings_size = elf_image_bytes(image, header.sh_link, &strings);
     if (n == 0 || strings_size == 0 || header.sh_entsize != sizeof(Elf64_Sym))
         return 0;
-    r = symbol_table_reserve(table, n);
+    r = symbol_table_reserve(c->table, n);
     if (r)
         return r;
-    symbol_table_strings(table, source, strings, strings_size);
+    symbol_table_strings(c->table, source, strings, strings_size);
     for (size_t i = 1; i < n; i++) { /* 0 is the undefined symbol */
         struct symbol_entry entry = {.source = (uint8_t)source};
         Elf64_Sym symbol;
 
         memcpy(&symbol, symbols + i * sizeof(symbol), sizeof(symbol)); /* may be unaligned */
-        if (symbol.st_name < strings_size && make_entry(image, fdes, &symbol, &entry))
-            symbol_table_add(table, entry);
+        if (symbol.st_name < strings_size && is_chosen(c, image, fdes, &symbol, &entry))
+            symbol_table_add(c->table, entry);
     }
     return 0;
 }
 
+/* The table is the caller's to free, also after an error. */
+static int make_table(struct elf_symbols *s, struct choice *c)
+{
+    const struct fde_index *fdes = &s->fdes;
+    int r = symbol_table_new(&c->table);
+
+    r = r ? r : add_symbols(c, &s->file, fdes, SHT_SYMTAB, SOURCE_SYMTAB);
+    r = r ? r : add_symbols(c, &s->debug, fdes, SHT_SYMTAB, SOURCE_DEBUG_FILE);
+    r = r ? r : add_symbols(c, &s->debugdata, fdes, SHT_SYMTAB, SOURCE_DEBUGDATA);
+    r = r ? r : add_symbols(c, &s->file, fdes, SHT_DYNSYM, SOURCE_DYNSYM);
+    return r ? r : symbol_table_index(c->table);
+}
+
+/* All symbols of the file.  0 or -errno. */
+static int need_table(struct elf_symbols *s)
+{
+    struct choice all = {0};
+    int r = s->table ? 0 : make_table(s, &all);
+
+    if (r)
+        symbol_table_free(all.table);
+    else if (!s->table)
+        s->table = all.table;
+    return r;
+}
+
 /* Unpacks the mini ELF file; one that is damaged or too large is left out. */
-static int add_debugdata(struct elf_symbols *s)
+static void open_debugdata(struct elf_symbols *s)
 {
     size_t index = elf_image_find(&s->file, SHT_PROGBITS, ".gnu_debugdata"), size, unpacked_size;
     const char *packed;
     uint8_t *unpacked;
 
     size = elf_image_bytes(&s->file, index, &packed);
-    if (size == 0 ||
-        debugdata_unpack((const uint8_t *)packed, size, &unpacked, &unpacked_size) != 0)
-        return 0;
-    if (elf_image_open_memory(&s->debugdata, (char *)unpacked, unpacked_size) != 0)
-        return 0;
-    return add_symbols(s->table, &s->debugdata, &s->fdes, SHT_SYMTAB, SOURCE_DEBUGDATA);
+    if (size && debugdata_unpack((const uint8_t *)packed, size, &unpacked, &unpacked_size) == 0 &&
+        elf_image_open_memory(&s->debugdata, (char *)unpacked, unpacked_size) != 0)
+        elf_image_close(&s->debugdata);
 }
 
 /* clang and some linkers give unwind tables a type of their own. */
@@ -137,32 +186,16 @@ static void read_fdes(struct elf_symbols *s)
 }
 
 /* Without one, or with one that cannot be opened, there are fewer names. */
-static int add_debug_file(struct elf_symbols *s, const char *path, const char *roots)
+static void open_debug_file(struct elf_symbols *s, const char *path, const char *roots)
 {
     char *found;
-    int r;
 
     if (elf_image_find(&s->file, SHT_SYMTAB, NULL) ||
         debug_file_find(&s->file, path, roots, &found) != 0)
-        return 0;
-    r = elf_image_open(&s->debug, found);
+        return;
+    if (elf_image_open(&s->debug, found) != 0)
+        elf_image_close(&s->debug);
     free(found);
-    return r ? 0 : add_symbols(s->table, &s->debug, &s->fdes, SHT_SYMTAB, SOURCE_DEBUG_FILE);
-}
-
-static int build_table(struct elf_symbols *s, const char *path, const char *roots)
-{
-    int r = symbol_table_new(&s->table);
-
-    if (r)
-        return r;
-    read_fdes(s);
-    r = add_symbols(s->table, &s->file, &s->fdes, SHT_SYMTAB, SOURCE_SYMTAB);
-    r = r ? r : add_debug_file(s, path, roots);
-    r = r ? r : add_debugdata(s);
-    r = r ? r : add_symbols(s->table, &s->file, &s->fdes, SHT_DYNSYM, SOURCE_DYNSYM);
-    r = r ? r : plt_stubs_new(&s->stubs, &s->file);
-    return r ? r : symbol_table_index(s->table);
 }
 
 int elf_symbols_new(struct elf_symbols **out, const char *path, const char *build_id,
@@ -181,7 +214,10 @@ int elf_symbols_new(struct elf_symbols **out, const char *path, const char *buil
         r = -ESTALE;
         goto fail;
     }
-    r = build_table(s, path, roots);
+    read_fdes(s);
+    open_debug_file(s, path, roots);
+    open_debugdata(s);
+    r = plt_stubs_new(&s->stubs, &s->file);
     if (r)
         goto fail;
     *out = s;
@@ -217,7 +253,7 @@ static int find_stub(struct elf_symbols *s, uint64_t address, struct symbol *out
     if (!plt_stubs_find(s->stubs, address, &stub))
         return 0;
     if (!stub.name) {
-        if (!symbol_table_find_chosen(s->table, stub.resolver, &chosen))
+        if (need_table(s) != 0 || !symbol_table_find_chosen(s->table, stub.resolver, &chosen))
             return 0;
         stub.name = chosen.name;
         stub.name_length = chosen.name_length;
@@ -239,11 +275,12 @@ static int has_symtab(const struct elf_symbols *s)
            elf_image_find(&s->debug, SHT_SYMTAB, NULL);
 }
 
-int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out)
+/* What no symbol names. */
+static int find_elsewhere(struct elf_symbols *s, uint64_t address, struct symbol *out)
 {
     struct symbol own;
 
-    if (symbol_table_find(s->table, address, out) || find_stub(s, address, out))
+    if (find_stub(s, address, out))
         return 1;
     if (!s->exported_tried) { /* without memory for it there are fewer names, no error */
         s->exported_tried = 1;
@@ -251,6 +288,37 @@ int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out
             (void)exported_data_new(&s->exported, &s->file, &s->fdes);
     }
     /* A function that has a symbol needs no other name for what lies beyond its size. */
-    return exported_data_find(s->exported, address, out) &&
+    return exported_data_find(s->exported, address, out) && need_table(s) == 0 &&
            !symbol_table_find(s->table, out->start, &own);
+}
+
+int elf_symbols_find(struct elf_symbols *s, uint64_t address, struct symbol *out)
+{
+    int r = need_table(s);
+
+    return r ? r : symbol_table_find(s->table, address, out) || find_elsewhere(s, address, out);
+}
+
+/* By the symbols that have a size, and cover one of the addresses: where any of these does, others
+ * do not count (symbolize.h). */
+int elf_symbols_find_all(struct elf_symbols *s, const uint64_t *addresses, size_t n,
+                         struct symbol *out)
+{
+    struct asked *asked = NULL;
+    struct choice near = {0};
+    int r = asked_new(&asked, addresses, n);
+
+    near.asked = asked;
+    r = r ? r : make_table(s, &near);
+    for (size_t i = 0; r >= 0 && i < n; i++) {
+        if (symbol_table_find(near.table, addresses[i], &out[i]))
+            continue;
+        r = near.left_out ? elf_symbols_find(s, addresses[i], &out[i])
+                          : find_elsewhere(s, addresses[i], &out[i]);
+        if (r == 0)
+            out[i] = (struct symbol){0};
+    }
+    symbol_table_free(near.table);
+    asked_free(asked);
+    return r < 0 ? r : 0;
 }

@@ -91,6 +91,18 @@ static uint64_t read_word(const struct reader *r, uint64_t place)
     return word;
 }
 
+#define OF_TYPE_INFOS "_ZTVN10__cxxabiv1" /* __class_type_info, __si_class_type_info, ... */
+
+/* Is there a symbol by which a type_info could be known?  If not, no relocation need be read. */
+static int may_have_types(const struct exported_objects *objects)
+{
+    for (size_t i = 1; i < objects->n_symbols; i++)
+        if (exported_objects_name_starts(objects, exported_objects_symbol(objects, i).st_name,
+                                         OF_TYPE_INFOS))
+            return 1;
+    return 0;
+}
+
 static int add_relocation(void *context, const struct relocation *relocation)
 {
     struct reader *r = context;
@@ -101,7 +113,7 @@ static int add_relocation(void *context, const struct relocation *relocation)
     if (relocation->symbol) {
         Elf64_Sym symbol = exported_objects_symbol(r->objects, relocation->symbol);
 
-        if (exported_objects_name_starts(r->objects, symbol.st_name, "_ZTVN10__cxxabiv1"))
+        if (exported_objects_name_starts(r->objects, symbol.st_name, OF_TYPE_INFOS))
             word.target = OF_TYPE_INFO;
         else
             word.target = symbol.st_shndx == SHN_UNDEF ? 0 : symbol.st_value + relocation->addend;
@@ -288,8 +300,11 @@ static int read_all(struct reader *r)
 {
     struct hidden_vtables *v = r->v;
     size_t n = 0;
-    int error = relocations_read(r->image, r->objects->section, add_relocation, r);
+    int error;
 
+    if (!may_have_types(r->objects))
+        return 0;
+    error = relocations_read(r->image, r->objects->section, add_relocation, r);
     if (error || r->n_words == 0)
         return error;
     qsort(r->words, r->n_words, sizeof(*r->words), compare_words);
