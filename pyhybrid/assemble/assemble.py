@@ -7,10 +7,11 @@ tree (call_tree.py) and fills a database (writer.py; single calls: call_writer.p
 import json
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from operator import itemgetter
+from typing import NamedTuple
 
 from pyhybrid.assemble import call_writer, gpu_live, writer
 from pyhybrid.assemble.call_tree import Tree
@@ -36,7 +37,7 @@ from pyhybrid.profile_file.tables import OBJECT, Backward, Line, Module
 from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
 from pyhybrid.spool.records import Spool
-from pyhybrid.symbols.resolve import Demangle, Loader, Symbolizer, default_loader
+from pyhybrid.symbols.resolve import Demangle, KernelTable, Loader, Symbolizer, default_loader
 
 # What names functions in the meta data, as its user knows it.
 _NAMED = {
@@ -96,8 +97,31 @@ def assembled(spool_path: str, symbols: tuple[Loader, Demangle] | None = None) -
     `symbols` replaces the extension module's lookup.  Raises PyhybridError where the spool cannot
     be read.
     """
-    spool = spools.read(spool_path)
-    threads = count_samples(spool)
+    return assembled_of(read_spool(spool_path), symbols)
+
+
+class Recorded(NamedTuple):
+    """A spool, what its threads' samples refer to, and all its trees as one."""
+
+    spool: Spool
+    threads: dict[int, ThreadSamples]
+    forest: Forest
+
+
+def read_spool(path: str) -> Recorded:
+    """The spool at `path`.  Raises PyhybridError."""
+    spool = spools.read(path)
+    threads = count_samples(spool)  # first: it gives samples that have no stack one
+    return Recorded(spool, threads, Forest(spool))
+
+
+def assembled_of(
+    recorded: Recorded,
+    symbols: tuple[Loader, Demangle] | None = None,
+    kernel: Callable[[], KernelTable] | None = None,
+) -> Assembled:
+    """What the spool says; `symbols` and `kernel` replace where names are looked up."""
+    spool, threads, forest = recorded
     notes: list[str] = []
     load: Loader | None = None
     demangle: Demangle = str
@@ -105,8 +129,7 @@ def assembled(spool_path: str, symbols: tuple[Loader, Demangle] | None = None) -
         load, demangle = symbols or default_loader()
     except PyhybridError as error:
         notes.append(str(error))
-    symbolizer = Symbolizer(spool, load, demangle)
-    forest = Forest(spool)
+    symbolizer = Symbolizer(spool, load, demangle, kernel)
     frames = Frames(spool, forest, symbolizer)
     name_starts(spool, frames)
     sampled = {stack for taken in threads.values() for stack in taken.stacks()}
@@ -118,7 +141,7 @@ def assembled(spool_path: str, symbols: tuple[Loader, Demangle] | None = None) -
     ticks = Ticks(spool)
     kept = kept_calls(spool, ticks, spool.exact_threads, nodes)
     if spool.n_damaged:
-        notes.insert(0, f"{spool.n_damaged:,} damaged records of {spool_path} are left out")
+        notes.insert(0, f"{spool.n_damaged:,} damaged records of {spool.path} are left out")
     notes += [
         f"{option} {name}: no function of this name ran{_but(name, frames)}"
         for option, names in _NAMED.items()

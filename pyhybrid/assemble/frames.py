@@ -32,7 +32,13 @@ from pyhybrid.spool.frame_words import (
 )
 from pyhybrid.spool.records import Code, Spool
 from pyhybrid.symbols.plumbing import is_interpreter
-from pyhybrid.symbols.resolve import ADDRESS_BITS, ADDRESS_MASK, NativeFunction, Symbolizer
+from pyhybrid.symbols.resolve import (
+    ADDRESS_BITS,
+    ADDRESS_MASK,
+    NativeFunction,
+    Symbolizer,
+    kernel_address,
+)
 
 _C_FUNCTION = re.compile(r"<built-in method (\S+)>")
 _C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
@@ -66,6 +72,18 @@ def _named_by_python(row: Frame, name: str) -> Frame:
     return dataclasses.replace(row, name=name, symbol=None, source="method table")
 
 
+def native_words(forest: Forest) -> set[int]:
+    """The words that Symbolizer.name() is asked for: of stacks, and of what was counted."""
+    exact = _counted_words(forest)
+    called = {word - C_CALL_LIMIT for word in exact if word >= C_CALL_LIMIT}
+    words = (forest.stack_words - {0}) | exact | called
+    return {word for word in words if word < NATIVE_LIMIT}
+
+
+def _counted_words(forest: Forest) -> set[int]:
+    return {word for word in forest.exact_words if 0 < word < LINE_LIMIT}
+
+
 class Frames:
     """The frames of one spool, and what each distinct word says.
 
@@ -91,11 +109,15 @@ class Frames:
             module.id: (module.path, module.build_id) for module in spool.modules.values()
         }
         words = forest.stack_words - {0}  # the root; as a word it would be address 0 in no module
-        exact = {word for word in forest.exact_words if 0 < word < LINE_LIMIT}
+        exact = _counted_words(forest)
         called = {word - C_CALL_LIMIT for word in exact if word >= C_CALL_LIMIT}
-        self._native(symbolizer, {word for word in words | exact | called if word < NATIVE_LIMIT})
+        in_python = sorted(word for word in words if NATIVE_LIMIT <= word < PSEUDO_LIMIT)
+        self._read_lines(in_python)  # first: names may be sought beside it
+        self._native(symbolizer, native_words(forest))
         self._name_by_python()
-        self._python({word for word in words if NATIVE_LIMIT <= word < PSEUDO_LIMIT})
+        for word in in_python:
+            code = spool.codes.get(word >> OFFSET_BITS & CODE_MASK)
+            self.frame[word] = self._code(code) if code else self._pseudo(_UNKNOWN_PYTHON)
         for word in sorted(word for word in words if PSEUDO_LIMIT <= word < KERNEL_LIMIT):
             self.frame[word] = self._constant(word)
         self._kernel(symbolizer, sorted(word for word in words if word >= KERNEL_LIMIT))
@@ -199,7 +221,7 @@ class Frames:
 
     def _kernel(self, symbolizer: Symbolizer, words: list[int]) -> None:
         for word in words:
-            address = (word & ADDRESS_MASK) - (1 << ADDRESS_BITS)
+            address = kernel_address(word)
             self.address[word] = address
             found = symbolizer.name_kernel(address & KERNEL_ADDRESS_MASK)
             if found is None:
@@ -227,20 +249,17 @@ class Frames:
             *("native", name, None, None, module or None, start, size, symbol, source),
         )
 
-    def _python(self, words: set[int]) -> None:
+    def _read_lines(self, words: list[int]) -> None:
+        """Where in their code Python words are."""
         tables: dict[int, LineTable] = {}
-        for word in sorted(words):
+        for word in words:
             index, offset = word >> OFFSET_BITS & CODE_MASK, word & OFFSET_MASK
             code = self._spool.codes.get(index)
-            if code is None:
-                self.frame[word] = self._pseudo(_UNKNOWN_PYTHON)
+            if code is None or offset == OFFSET_UNKNOWN:
                 continue
             table = tables.get(index)
             if table is None:
                 table = tables[index] = LineTable(code.line_table, code.first_line)
-            self.frame[word] = self._code(code)
-            if offset == OFFSET_UNKNOWN:
-                continue
             self.offset[word] = offset
             self.line[word] = table.line(offset)
             if offset < code.first_traceable:

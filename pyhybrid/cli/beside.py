@@ -1,38 +1,27 @@
 """Work for a fork of this process, which does it beside what this one does next."""
 
+import fcntl
 import marshal
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+PIPE_BYTES = 1 << 20  # the most that a user may ask for, where the system has it so
 
 
-class Beside[T]:
-    """What `work` returns: numbers, texts, and lists and tuples of them.
+class _Fork:
+    """A fork of this process, that says what some works return: numbers, texts, and lists, tuples
+    and dictionaries of them.
 
-    `with Beside(work) as found:` begins it, and `found.value()` waits for it.  Where a second
-    process would not help, or harm, this one does the work at once.  Of a process that came to
-    nothing it does the work again, when it is asked for the value.  If the block is interrupted, so
-    is the other process; else it ends first.
+    If the block is interrupted, so is the fork; else it ends first.
     """
 
-    def __init__(self, work: Callable[[], T], is_long: bool = True) -> None:
-        """`is_long`: so that it is worth a process."""
-        self._work, self._is_long = work, is_long
-        self._done: list[T] = []
+    def __init__(self) -> None:
         self._child = 0
         self._pipe: BinaryIO | None = None  # from the child
-
-    def __enter__(self) -> "Beside[T]":
-        if self._is_long and _may_fork():
-            with suppress(OSError):
-                self._fork()
-        if not self._child:
-            self._end()
-            self._done.append(self._work())
-        return self
 
     def __exit__(
         self,
@@ -46,18 +35,23 @@ class Beside[T]:
             self._pipe.read()
         self._end()
 
-    def value(self) -> T:
-        """What the work returned, or raised here."""
-        if self._pipe:
-            said = self._pipe.read()
+    def _begin(self, works: Sequence[Callable[[], Any]]) -> bool:
+        """Is there a fork?  It does the works, one after the other."""
+        if _may_fork():
+            with suppress(OSError):
+                self._fork(works)
+        if not self._child:
             self._end()
-            try:
-                self._done += marshal.loads(said)
-            except (EOFError, ValueError, TypeError):  # it was killed, or failed
-                self._done.append(self._work())
-        return self._done[0]
+        return self._child != 0
 
-    def _fork(self) -> None:
+    def _said(self) -> list[Any]:
+        """What the next work returned; none: the fork was killed, or failed."""
+        if self._pipe:
+            with suppress(EOFError, ValueError, TypeError):
+                return [marshal.load(self._pipe)]
+        return []
+
+    def _fork(self, works: Sequence[Callable[[], Any]]) -> None:
         """Raises OSError."""
         ours, theirs = os.pipe()
         self._pipe = open(ours, "rb")  # noqa: SIM115  (closed by _end)
@@ -66,19 +60,10 @@ class Beside[T]:
         try:
             self._child = os.fork()
             if not self._child:
-                self._be_child(theirs, before)
+                _be_child(works, theirs, before)
         finally:
             os.close(theirs)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def _be_child(self, pipe: int, mask: Iterable[int]) -> None:
-        try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            said = marshal.dumps([self._work()])
-            with open(pipe, "wb") as file:
-                file.write(said)
-        finally:
-            os._exit(0)
 
     def _end(self) -> None:
         """No child is there any more."""
@@ -88,6 +73,73 @@ class Beside[T]:
             with suppress(ChildProcessError):  # SIGCHLD is ignored: it has gone by itself
                 os.waitpid(self._child, 0)
         self._pipe, self._child = None, 0
+
+
+def _be_child(works: Sequence[Callable[[], Any]], pipe: int, mask: Iterable[int]) -> None:
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with suppress(OSError):  # so that it need not wait for the reader
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        with open(pipe, "wb") as file:
+            for work in works:
+                file.write(marshal.dumps(work()))
+                file.flush()
+    finally:
+        os._exit(0)
+
+
+class Beside[T](_Fork):
+    """What `work` returns.
+
+    `with Beside(work) as found:` begins it, and `found.value()` waits for it.  Where a second
+    process would not help, or harm, this one does the work at once.  Of a process that came to
+    nothing it does the work again, when it is asked for the value.
+    """
+
+    def __init__(self, work: Callable[[], T], is_long: bool = True) -> None:
+        """`is_long`: so that it is worth a process."""
+        super().__init__()
+        self._work, self._is_long = work, is_long
+        self._done: list[T] = []
+
+    def __enter__(self) -> "Beside[T]":
+        if not self._is_long or not self._begin([self._work]):
+            self._done.append(self._work())
+        return self
+
+    def value(self) -> T:
+        """What the work returned, or raised here."""
+        if not self._done:
+            self._done += self._said()
+            self._end()
+            self._done = self._done or [self._work()]
+        return self._done[0]
+
+
+class Ahead(_Fork):
+    """What some works return, done one after the other, by another process only: for what is also
+    found without them.
+
+    `with Ahead(work, another) as found:` begins them, and `found.value(0)` waits for the first.
+    """
+
+    def __init__(self, *works: Callable[[], Any]) -> None:
+        super().__init__()
+        self._works = works
+        self._done: list[Any] = []
+
+    def __enter__(self) -> "Ahead":
+        if self._works:
+            self._begin(self._works)
+        self._works = ()  # and what they hold: the fork has it
+        return self
+
+    def value(self, at: int) -> Any:
+        """What the work at this place returned; None: there is no such process, or it came to
+        nothing before."""
+        while len(self._done) <= at and (said := self._said()):
+            self._done += said
+        return self._done[at] if at < len(self._done) else None
 
 
 def _may_fork() -> bool:

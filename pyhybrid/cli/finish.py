@@ -10,9 +10,10 @@ import sys
 from contextlib import ExitStack, closing
 from getopt import gnu_getopt
 
-from pyhybrid.assemble.assemble import Assembled, assembled
+from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_spool
 from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.cli.beside import Beside
+from pyhybrid.cli.names_ahead import NamesAhead
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
@@ -67,19 +68,24 @@ def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
 
 
 def make_with_inlined(spool_path: str, prefix: str) -> tuple[MadeTables, InSource]:
-    """As `make`; debug information is read beside that."""
-    made, path, process = assembled(spool_path), prefix + SUFFIX, os.getpid()
-    tables, kept = made.tables, [made]
-    del made
+    """As `make`; names are sought, debug information is read, and the file is written beside the
+    rest."""
+    path, process = prefix + SUFFIX, os.getpid()
+    recorded, limit = read_spool(spool_path), LARGE_DEBUG_INFO_BYTES
+    is_long = _is_long(spool_path)
+    with NamesAhead(recorded.spool, recorded.forest, limit, is_long) as ahead:
+        made = assembled_of(recorded, ahead.symbols, ahead.kernel)
+        tables, kept = made.tables, [made]
+        del made, recorded
 
-    def write() -> None:
-        _write(kept.pop() if kept else assembled(spool_path), spool_path, path, process)
+        def write() -> None:
+            _write(kept.pop() if kept else assembled(spool_path), spool_path, path, process)
 
-    with Beside(write, _is_long(spool_path)) as written:
-        kept.clear()  # the spool: it is the fork's now
-        profile = Profile.being_written(path, tables, written.value)
-        in_source = with_inlined(profile, limit_bytes=LARGE_DEBUG_INFO_BYTES)
-        written.value()
+        with Beside(write, is_long) as written:
+            kept.clear()  # the spool: it is the fork's now
+            profile = Profile.being_written(path, tables, written.value)
+            in_source = with_inlined(profile, reader=ahead.reader, limit_bytes=limit)
+            written.value()
     return tables, in_source
 
 

@@ -18,9 +18,10 @@ Python (and tests) can work with another `Loader`.
 
 import importlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.errors import PyhybridError
@@ -35,6 +36,12 @@ from pyhybrid.symbols.kernel import KernelFunction, KernelSymbols, kernel_build_
 
 ADDRESS_BITS = 47
 ADDRESS_MASK = (1 << ADDRESS_BITS) - 1
+
+
+def kernel_address(word: int) -> int:
+    """Where the kernel's frame is that a word says: absolute, negative (as int64)."""
+    return (word & ADDRESS_MASK) - (1 << ADDRESS_BITS)
+
 
 PLT = "@plt"  # at the end of a linkage stub's name
 
@@ -65,6 +72,24 @@ class NativeFunction(NamedTuple):
     source: str
 
 
+class KernelTable(Protocol):
+    """As KernelSymbols: the kernel's functions; false where nothing is known."""
+
+    def __bool__(self) -> bool: ...
+    def resolve(self, address: int, /) -> KernelFunction | None: ...
+    def text(self) -> tuple[int, int] | None: ...
+
+
+def open_kernel(meta: Mapping[str, Any]) -> KernelSymbols:
+    """The running kernel's table, if it is the one that ran: empty if not."""
+    return KernelSymbols() if _is_same_kernel(meta) else KernelSymbols(os.devnull)
+
+
+def _is_same_kernel(meta: Mapping[str, Any]) -> bool:
+    booted = meta.get("boot_id")
+    return bool(booted) and booted == boot_id()
+
+
 def default_loader() -> tuple[Loader, Demangle]:
     """The extension module's lookup and demangler; PyhybridError where it was not built."""
     try:
@@ -77,15 +102,23 @@ def default_loader() -> tuple[Loader, Demangle]:
 class Symbolizer:
     """Names the native words of one spool; `notes` says what it could not read, and why."""
 
-    def __init__(self, spool: Spool, load: Loader | None, demangle: Demangle) -> None:
-        """`load` None: there is no reader of symbol tables."""
+    def __init__(
+        self,
+        spool: Spool,
+        load: Loader | None,
+        demangle: Demangle,
+        kernel: Callable[[], KernelTable] | None = None,
+    ) -> None:
+        """`load` None: there is no reader of symbol tables; `kernel` opens another table of the
+        kernel's functions than that of /proc/kallsyms."""
         self.notes: list[str] = []
         self._spool = spool
         self._load = load
         self._demangle = demangle
         self._demangled: dict[str, str] = {}
         self.generated = Generated(spool.path, (code.file for code in spool.codes.values()))
-        self._kernel: KernelSymbols | None = None
+        self._open_kernel = kernel or partial(open_kernel, spool.meta)
+        self._kernel: KernelTable | None = None
 
     def name(self, words: Iterable[int]) -> dict[int, NativeFunction]:
         """The function of every native word."""
@@ -101,10 +134,9 @@ class Symbolizer:
     def name_kernel(self, address: int) -> KernelFunction | None:
         """The kernel's function at the absolute address; None: it does not tell."""
         if self._kernel is None:
-            booted = self._spool.meta.get("boot_id")
-            same = booted and booted == boot_id()
-            self._kernel = KernelSymbols() if same else KernelSymbols(os.devnull)
+            self._kernel = self._open_kernel()
             if not self._kernel:
+                same = _is_same_kernel(self._spool.meta)
                 why = "hides them (kernel.kptr_restrict)" if same else "is not the one that ran"
                 self._note(f"no names of the kernel's functions: the kernel {why}")
         return self._kernel.resolve(address)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyhybrid.cli.beside import Beside
+from pyhybrid.cli.beside import Ahead, Beside
 
 # Of pytest-xdist's threads, which wait.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -144,3 +144,41 @@ def test_an_ignored_sigchld() -> None:
             assert found.value() != os.getpid()
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def test_works_ahead_are_said_one_by_one(of_others: set[int]) -> None:
+    me = os.getpid()
+    seen, asked = os.pipe()
+
+    def second() -> str:
+        return os.read(seen, 1).decode()  # which comes after the first was read
+
+    with Ahead(os.getpid, second, lambda: None) as found:
+        assert found.value(0) != me
+        os.write(asked, b"!")
+        assert found.value(1) == "!"
+        assert found.value(2) is None
+        assert found.value(0) != me
+    os.close(seen)
+    os.close(asked)
+    assert children() <= of_others
+
+
+@pytest.mark.parametrize("how", ["killed", "raises", "cannot be sent", "threads"])
+def test_works_ahead_that_come_to_nothing(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process does none of them."""
+    me = os.getpid()
+
+    def work() -> object:
+        assert os.getpid() != me
+        if how == "raises":
+            raise OSError("no room")
+        if how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return object()
+
+    if how == "threads":
+        has_threads(2, monkeypatch)
+    with Ahead(lambda: 1, work, lambda: 3) as found:
+        said = [found.value(at) for at in (2, 1, 0)]
+    assert said == [None, None, None if how == "threads" else 1]

@@ -1,0 +1,87 @@
+"""Names and source positions for a spool that is finished, looked up in a fork of this process.
+
+It begins when the spool is read, and says first the names, for which the tree must wait, and then,
+while that is made, the source positions, for which inlined functions must.
+"""
+
+from types import TracebackType
+
+from pyhybrid.assemble.forest import Forest
+from pyhybrid.assemble.frames import native_words
+from pyhybrid.cli.beside import Ahead
+from pyhybrid.errors import PyhybridError
+from pyhybrid.spool.records import Spool
+from pyhybrid.symbols.ahead import (
+    Found,
+    FoundAhead,
+    KernelAhead,
+    addresses_by_file,
+    look_up,
+    look_up_kernel,
+    without_starts,
+)
+from pyhybrid.symbols.resolve import (
+    Demangle,
+    KernelTable,
+    Loader,
+    Symbol,
+    default_loader,
+    open_kernel,
+)
+from pyhybrid.symbols.source_positions import OpenDebugInfo, default_reader
+
+
+class NamesAhead:
+    """What assembled_of() and with_inlined() take, found by a fork, else when they ask.
+
+    `with NamesAhead(spool, forest, limit_bytes) as ahead:` begins it.
+    """
+
+    def __init__(
+        self, spool: Spool, forest: Forest, limit_bytes: int, is_long: bool = True
+    ) -> None:
+        """`limit_bytes` as of default_reader(), `is_long` as of Beside()."""
+        self._meta = spool.meta
+        self.symbols: tuple[Loader, Demangle] | None = None
+        self.reader: tuple[OpenDebugInfo, Demangle] | None = None
+        try:
+            load, demangle = default_loader()
+            open_file, _ = default_reader(limit_bytes)
+        except PyhybridError:  # whoever asks will say so
+            self._fork = Ahead()
+            return
+        by_file = addresses_by_file(spool, native_words(forest))
+        names: Found[Symbol] = {}
+
+        def find_names() -> object:
+            names.update(look_up(load, by_file))
+            return names
+
+        def find_positions() -> object:
+            sampled = addresses_by_file(spool, forest.stack_words)
+            return look_up(open_file, without_starts(sampled, names))
+
+        def find_kernel() -> object:
+            return look_up_kernel(spool, forest.stack_words)
+
+        works = (find_names, find_kernel, find_positions)
+        self._fork = Ahead(*(works if is_long else ()))
+        self.symbols = FoundAhead(load, lambda: self._fork.value(0) or {}), demangle
+        self.reader = FoundAhead(open_file, lambda: self._fork.value(2) or {}), demangle
+
+    def __enter__(self) -> "NamesAhead":
+        self._fork.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._fork.__exit__(kind, error, traceback)
+
+    def kernel(self) -> KernelTable:
+        """The kernel's functions."""
+        found = self._fork.value(1)
+        return KernelAhead(*found) if found else open_kernel(self._meta)
