@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import TARGETS, Run, made_once, record
+from torch_support import TorchProcess
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.views.run_comparison import compare
@@ -98,20 +99,23 @@ def test_a_file_and_itself(two: Path, pyhybrid: Callable[..., Run]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.needs("torch")
-def test_ten_runs_of_a_training(tmp_path: Path) -> None:
-    """Of six ways to divide equal runs at most one shows a difference; a real one is found."""
+def test_many_runs_of_a_training(tmp_path: Path, torch_process: TorchProcess) -> None:
+    """Of six ways to divide equal runs at most one shows a difference; a real one is found.
+
+    On a busy machine the runs of a side differ by a third: six of them tell, four may not.
+    """
     options = ["-q", "--format", "folded", "-o"]
-    for name, factor, n in (("same", 1, 10), ("more", 6, 5)):
+    for name, factor, n in (("same", 1, 12), ("more", 6, 6)):
         for number in range(n):
-            words = (f"{name}{number}", PROGRAM, 100, factor, "torch")
-            record(tmp_path, *options, *words, OMP_NUM_THREADS="1")
-    same = [str(tmp_path / f"same{number}.pyhybrid") for number in range(10)]
-    more = [str(tmp_path / f"more{number}.pyhybrid") for number in range(5)]
+            words = (f"{name}{number}", PROGRAM, 50, factor, "torch")
+            torch_process.profiled(tmp_path, *options, *words)
+    same = [str(tmp_path / f"same{number}.pyhybrid") for number in range(12)]
+    more = [str(tmp_path / f"more{number}.pyhybrid") for number in range(6)]
     chance, alarms = random.Random(0), []
     for _ in range(6):
-        mixed = chance.sample(same, 10)
-        found = compare(mixed[:5], mixed[5:], open_profile)
+        mixed = chance.sample(same, 12)
+        found = compare(mixed[:6], mixed[6:], open_profile)
         alarms.append([each.function for each in found.functions if each.differs])
     assert sum(map(bool, alarms)) <= 1, alarms
-    found = compare(same[:5], more, open_profile)
+    found = compare(same[:6], more, open_profile)
     assert "augment" in [each.function.name for each in found.functions if each.differs]

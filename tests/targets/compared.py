@@ -37,6 +37,7 @@ def step(number, train):
 def training():
     import torch
 
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1))
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
