@@ -54,7 +54,7 @@ static PyObject *raise_start_error(int error, const char *text)
 static void announce_c_function(uint64_t address, const char *name, uint32_t length)
 {
     struct spool_c_function head = {.address = address};
-    sampler_write(SPOOL_C_FUNCTION, &head, sizeof head, name, length);
+    sampler_post(SPOOL_C_FUNCTION, &head, sizeof head, name, length);
 }
 
 /* The tool id, or -1 with an exception set and nothing running. */
@@ -539,7 +539,7 @@ static PyMethodDef methods[] = {
 static void announce_region(uint32_t number, const char *name, uint32_t length)
 {
     struct spool_region head = {.number = number};
-    sampler_write(SPOOL_REGION, &head, sizeof head, name, length);
+    sampler_post(SPOOL_REGION, &head, sizeof head, name, length);
 }
 
 static const struct region_session region_session = {sampler_generation, announce_region,

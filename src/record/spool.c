@@ -11,13 +11,22 @@
 
 #define BUFFER (256 * 1024)
 
+/* Records that came while another was written, in memory that grows. */
+struct posted {
+    unsigned char *data;
+    size_t bytes, used;
+};
+
 struct spool {
-    pthread_mutex_t lock;
-    struct own_fd file; /* never is a file written to that is not ours */
-    int error;          /* the first one; nothing is written after it */
-    uint64_t end;       /* of the file */
-    uint64_t round;     /* the one that is being written, from 1 */
-    bool is_begun;      /* something of it is written */
+    pthread_mutex_t post_lock; /* of `posted`; never held during a write */
+    struct posted posted;
+    pthread_mutex_t lock; /* of the rest */
+    struct posted taken;  /* the last ones: memory for the next */
+    struct own_fd file;   /* never is a file written to that is not ours */
+    int error;            /* the first one; nothing is written after it */
+    uint64_t end;         /* of the file */
+    uint64_t round;       /* the one that is being written, from 1 */
+    bool is_begun;        /* something of it is written */
     size_t used;
     unsigned char buffer[BUFFER]; /* what comes at the file's end */
 };
@@ -50,15 +59,6 @@ static void flush(struct spool *s)
     s->used = 0;
 }
 
-int spool_flush(struct spool *s)
-{
-    pthread_mutex_lock(&s->lock);
-    flush(s);
-    int error = s->error;
-    pthread_mutex_unlock(&s->lock);
-    return error;
-}
-
 static void put(struct spool *s, const void *data, size_t length)
 {
     if (!length)
@@ -80,6 +80,19 @@ static void put_zeros(struct spool *s, size_t length)
     for (; length > sizeof zeros; length -= sizeof zeros)
         put(s, zeros, sizeof zeros);
     put(s, zeros, length);
+}
+
+/* Takes the lock to write; what was posted comes first. */
+static void lock(struct spool *s)
+{
+    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->post_lock);
+    struct posted taken = s->posted;
+    s->posted = s->taken;
+    pthread_mutex_unlock(&s->post_lock);
+    put(s, taken.data, taken.used);
+    taken.used = 0;
+    s->taken = taken;
 }
 
 /* Adler-32 of what `sum` (at first 1) is of, and `data`. */
@@ -115,6 +128,7 @@ int spool_open(struct spool **out, int fd, int fd_floor)
         map_memory_free(s, sizeof *s);
         return error;
     }
+    pthread_mutex_init(&s->post_lock, NULL);
     pthread_mutex_init(&s->lock, NULL);
     s->round = 1;
     struct spool_header header = {.magic = SPOOL_MAGIC, .version = SPOOL_VERSION};
@@ -131,17 +145,52 @@ static struct spool_record record_head(uint32_t type, size_t length)
     return r;
 }
 
+static struct spool_record append_head(uint32_t type, const void *head, size_t head_length,
+                                       const void *body, size_t body_length)
+{
+    struct spool_record record = record_head(type, head_length + body_length);
+    record.check = check(check(record.check, head, head_length), body, body_length);
+    return record;
+}
+
 int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_length,
                  const void *body, size_t body_length)
 {
-    size_t length = head_length + body_length;
-    struct spool_record record = record_head(type, length);
-    record.check = check(check(record.check, head, head_length), body, body_length);
-    pthread_mutex_lock(&s->lock);
+    struct spool_record record = append_head(type, head, head_length, body, body_length);
+    lock(s);
     put(s, &record, sizeof record);
     put(s, head, head_length);
     put(s, body, body_length);
-    put_zeros(s, -length & 7);
+    put_zeros(s, -(head_length + body_length) & 7);
+    int error = s->error;
+    pthread_mutex_unlock(&s->lock);
+    return error;
+}
+
+int spool_post(struct spool *s, uint32_t type, const void *head, size_t head_length,
+               const void *body, size_t body_length)
+{
+    struct spool_record record = append_head(type, head, head_length, body, body_length);
+    size_t length = (sizeof record + head_length + body_length + 7) & ~(size_t)7;
+    pthread_mutex_lock(&s->post_lock);
+    struct posted *p = &s->posted;
+    bool has_room = map_memory_grow(&p->data, &p->bytes, p->used + length, 1);
+    if (has_room) {
+        unsigned char *at = p->data + p->used;
+        memset(at + length - 8, 0, 8); /* its end may be padding */
+        memcpy(at, &record, sizeof record);
+        memcpy(at + sizeof record, head, head_length);
+        memcpy(at + sizeof record + head_length, body, body_length);
+        p->used += length;
+    }
+    pthread_mutex_unlock(&s->post_lock);
+    return has_room ? 0 : -ENOMEM;
+}
+
+int spool_flush(struct spool *s)
+{
+    lock(s);
+    flush(s);
     int error = s->error;
     pthread_mutex_unlock(&s->lock);
     return error;
@@ -165,7 +214,7 @@ int spool_replace(struct spool *s, struct spool_place *place, uint32_t type, siz
     size_t length = sizeof(struct spool_half) + head_length + body_length;
     if (length > BUFFER || head_length + body_length > capacity)
         return -EINVAL;
-    pthread_mutex_lock(&s->lock);
+    lock(s);
     if (!place->at) { /* with room for both halves: later the disk may be full */
         place->half_bytes = (uint32_t)((sizeof(struct spool_half) + capacity + 7) & ~7ull);
         struct spool_record record = record_head(type | SPOOL_REPLACED, 2ull * place->half_bytes);
@@ -190,7 +239,7 @@ int spool_replace(struct spool *s, struct spool_place *place, uint32_t type, siz
 int spool_segment_new(struct spool *s, size_t bytes, uint64_t *at)
 {
     struct spool_record record = record_head(SPOOL_SAMPLE_SEGMENT, bytes);
-    pthread_mutex_lock(&s->lock);
+    lock(s);
     put(s, &record, sizeof record);
     flush(s);
     *at = s->end;
@@ -205,7 +254,7 @@ int spool_segment_begin(struct spool *s, uint64_t at, uint64_t number)
 {
     static const struct spool_record none;
     struct spool_segment_head head = {number};
-    pthread_mutex_lock(&s->lock);
+    lock(s);
     write_at(s, &none, sizeof none, at + sizeof head);
     write_at(s, &head, sizeof head, at);
     int error = s->error;
@@ -221,7 +270,7 @@ int spool_segment_add(struct spool *s, uint64_t at, uint32_t type, const void *h
         return -EINVAL;
     struct spool_record record = record_head(type, length);
     record.check = check(check(record.check, head, head_length), body, body_length);
-    pthread_mutex_lock(&s->lock);
+    lock(s);
     flush(s);
     put(s, head, head_length);
     put(s, body, body_length);
@@ -252,7 +301,7 @@ bool spool_read(struct spool *s, uint64_t at, void *to, size_t length)
 
 int spool_commit(struct spool *s)
 {
-    pthread_mutex_lock(&s->lock);
+    lock(s);
     flush(s);
     if (s->is_begun) {
         write_at(s, &s->round, sizeof s->round, offsetof(struct spool_header, committed));
@@ -269,6 +318,8 @@ void spool_close(struct spool *s)
     if (!s)
         return;
     spool_abandon(s);
+    map_memory_free(s->posted.data, s->posted.bytes);
+    map_memory_free(s->taken.data, s->taken.bytes);
     map_memory_free(s, sizeof *s);
 }
 

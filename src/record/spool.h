@@ -360,6 +360,11 @@ int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_l
                  const void *body, size_t body_length);
 int spool_flush(struct spool *s);
 
+/* The same, but it waits for no write of another thread's, which takes as long as the disk likes: the record is kept in
+ * memory, and comes before all that is added or written later. */
+int spool_post(struct spool *s, uint32_t type, const void *head, size_t head_length,
+               const void *body, size_t body_length);
+
 /* A replaced record, as its writer knows it: zeros before it is written first. */
 struct spool_place {
     uint64_t at; /* of the first half in the file */

@@ -343,3 +343,10 @@ int sampler_write(uint32_t type, const void *head, uint32_t head_length, const v
         error = spool_flush(s->spool); /* from now on it can be read, whatever happens */
     return error;
 }
+
+int sampler_post(uint32_t type, const void *head, uint32_t head_length, const void *body,
+                 uint32_t body_length)
+{
+    struct session *s = session_get();
+    return s ? spool_post(s->spool, type, head, head_length, body, body_length) : -EINVAL;
+}

@@ -113,6 +113,10 @@ uint32_t sampler_generation(void);
 int sampler_write(uint32_t type, const void *head, uint32_t head_length, const void *body,
                   uint32_t body_length);
 
+/* The same of what the program's calls bring, with the GIL: it never waits for the disk (spool_post). */
+int sampler_post(uint32_t type, const void *head, uint32_t head_length, const void *body,
+                 uint32_t body_length);
+
 /* `threading` calls the thread `name`, of `length` bytes: told to the spool, and by wall-clock time it may be
  * chosen for it. */
 void sampler_name_thread(int tid, const char *name, uint32_t length);

@@ -147,6 +147,38 @@ static void nothing_is_written_before_a_flush(void **state)
     assert_int_equal(file_size(fd), 24 + 100 * 24);
 }
 
+/* What another thread would have to wait with. */
+static void posted_records_come_before_what_is_added_later(void **state)
+{
+    (void)state;
+    char texts[3][300];
+    for (int i = 0; i < 3; i++)
+        memset(texts[i], 'a' + i, sizeof *texts);
+    for (size_t n = 0; n < sizeof *texts; n++) { /* of each length, and more than a page in all */
+        assert_int_equal(spool_post(spool, SPOOL_REGION, "number", 6, texts[0], n), 0);
+        if (n % 7 == 0)
+            assert_int_equal(spool_append(spool, SPOOL_META, texts[1], 2, texts[2], n), 0);
+    }
+    assert_int_equal(spool_flush(spool), 0);
+    size_t size;
+    unsigned char *bytes = contents(&size), *at = bytes + sizeof(struct spool_header);
+    for (size_t n = 0; n < sizeof *texts; n++)
+        for (int added = 0; added < (n % 7 ? 1 : 2); added++) {
+            size_t head = added ? 2 : 6;
+            const struct spool_record *r = (const struct spool_record *)at;
+            assert_int_equal(r->mark, SPOOL_MARK);
+            assert_int_equal(r->type, added ? SPOOL_META : SPOOL_REGION);
+            assert_int_equal(r->length, head + n);
+            at += sizeof *r;
+            assert_memory_equal(at, added ? texts[1] : "number", head);
+            assert_memory_equal(at + head, texts[added ? 2 : 0], n);
+            for (at += head + n; (at - bytes) & 7; at++)
+                assert_int_equal(*at, 0);
+        }
+    assert_ptr_equal(at, bytes + size);
+    free(bytes);
+}
+
 /* Payloads around the buffer's size, and many small ones: all come out whole and in order. */
 static void records_of_any_size_come_out_in_order(void **state)
 {
@@ -404,6 +436,7 @@ int main(void)
         CASE(records_have_the_documented_bytes),
         cmocka_unit_test(structures_have_no_hidden_padding),
         CASE(nothing_is_written_before_a_flush),
+        CASE(posted_records_come_before_what_is_added_later),
         CASE(records_of_any_size_come_out_in_order),
         CASE(replaced_records_change_with_their_round),
         CASE(nothing_is_written_into_a_file_that_took_our_number),
