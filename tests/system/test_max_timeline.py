@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
-from support import Run, check_invariants
+from support import check_calls_shown, check_invariants, made_once
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.assemble.sample_counts import count_samples
@@ -38,38 +37,53 @@ other.join()
 """.replace("FULL", str(3 * BOUND))  # with sums of the oldest ones
 
 
-def test_older_samples_are_sums(pyhybrid: Callable[..., Run]) -> None:
-    run = pyhybrid(*OPTIONS, "-c", BURN, 2, "out.pyhybrid.part")
-    profile = run.profile()
-    check_invariants(profile)
-    recorded = sum(thread.recorded for thread in profile.threads.values())
-    assert 8 * recorded > 1.1 * BOUND
-    (note,) = [note for note in profile.meta["notes"] if "--max-timeline" in note]
-    merged = int(re.findall(r"the ([\d,]+) samples of the first", note)[0].replace(",", ""))
-    # As many bytes as are asked, but for the segment that is being filled and heads of records.
-    assert BOUND / 2 < 8 * (recorded - merged) < BOUND
-    weight_ns = dict.fromkeys(profile.threads, 0)
-    for chunk in profile.timeline():
-        weight_ns[chunk.thread] += sum(periods_of(chunk)) * profile.period_ns
-    assert weight_ns == {t.id: t.recorded_weight_ns for t in profile.threads.values()}
-    assert "sums" in run.result.stderr
+COMMAND = (*OPTIONS, "-c", BURN, "2", "out.pyhybrid.part")
 
 
-def test_killed_at_any_moment(tmp_path: Path) -> None:
-    """A process that stops leaves the file that one which is killed would leave."""
-    options = ("-P", "-m", "pyhybrid", *OPTIONS, "-o", "x", "-c", BURN, "2", "x.pyhybrid.part")
-    part, random = tmp_path / "x.pyhybrid.part", Random(1)
-    copies: list[Path] = []
-    with subprocess.Popen([sys.executable, *options], cwd=tmp_path) as process:
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was stopped now and then: `N.part` is what its spool was then."""
+    return made_once(tmp_path_factory, "max_timeline", run_and_stop)
+
+
+def run_and_stop(folder: Path) -> None:
+    part, random, n_copies = folder / "out.pyhybrid.part", Random(1), 0
+    words = [sys.executable, "-P", "-m", "pyhybrid", *COMMAND]
+    with (
+        (folder / "stderr").open("w") as stderr,
+        subprocess.Popen(words, cwd=folder, stderr=stderr) as process,
+    ):
         while process.poll() is None:
             time.sleep(random.uniform(0.02, 0.2))
             process.send_signal(signal.SIGSTOP)
-            copy = tmp_path / f"{len(copies)}.part"
             if part.exists() and part.stat().st_size > 4096:
-                copy.write_bytes(part.read_bytes())
-                copies.append(copy)
+                (folder / f"{n_copies}.part").write_bytes(part.read_bytes())
+                n_copies += 1
             process.send_signal(signal.SIGCONT)
     assert process.returncode == 0
+
+
+def test_older_samples_are_sums(stopped: Path) -> None:
+    with open_profile(str(stopped / "out.pyhybrid")) as profile:
+        check_invariants(profile)
+        recorded = sum(thread.recorded for thread in profile.threads.values())
+        assert 8 * recorded > 1.1 * BOUND
+        (note,) = [note for note in profile.meta["notes"] if "--max-timeline" in note]
+        merged = int(re.findall(r"the ([\d,]+) samples of the first", note)[0].replace(",", ""))
+        # As many bytes as are asked, but for the segment that is being filled and heads of records.
+        assert BOUND / 2 < 8 * (recorded - merged) < BOUND
+        weight_ns = dict.fromkeys(profile.threads, 0)
+        for chunk in profile.timeline():
+            weight_ns[chunk.thread] += sum(periods_of(chunk)) * profile.period_ns
+        assert weight_ns == {t.id: t.recorded_weight_ns for t in profile.threads.values()}
+    stderr = (stopped / "stderr").read_text()
+    assert "sums" in stderr
+    check_calls_shown(stopped, stderr)
+
+
+def test_killed_at_any_moment(stopped: Path) -> None:
+    """A process that stops leaves the file that one which is killed would leave."""
+    copies = sorted(stopped.glob("[0-9]*.part"), key=lambda copy: int(copy.stem))
     seen = [0]
     merged = 0
     for copy in copies:
