@@ -203,7 +203,8 @@ def words_of(option: Option, value: Any) -> list[str]:
         case Switch():
             return [flag if value else f"--no-{flag[2:]}"]
     each = value if isinstance(value, list) else [value]
-    return [word for text in each for word in (flag, str(text))]
+    # With `=`, since a value may begin with a dash.
+    return [f"{flag}={text}" for text in each]
 
 
 @pytest.mark.parametrize("key", sorted(BY_KEY.keys() - PERFSTUBS))
