@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support import PATIENCE_S, Run, check_invariants, signalled_ns
+from torch_support import TorchProcess
 
 BURN = """
 import time
@@ -93,14 +94,25 @@ if __name__ == "__main__":
 """
 
 
-def compare(pyhybrid: Callable[..., Run], tmp_path: Path, program: str, *arguments: object) -> Run:
+def bare_output(folder: Path, *words: object) -> str:
+    """What the program prints without us."""
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
+
+
+def compare(
+    pyhybrid: Callable[..., Run],
+    tmp_path: Path,
+    program: str,
+    *arguments: object,
+    bare: Callable[..., str] = bare_output,
+) -> Run:
     """Run it bare and profiled: the same output; one profile, of the parent alone."""
     script = tmp_path / "program.py"
     script.write_text(BURN + program)
-    command = [sys.executable, str(script), *map(str, arguments)]
-    bare = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    expected = bare(tmp_path, script, *arguments)
     run = pyhybrid("--format", "folded", script, *arguments)
-    assert sorted(run.result.stdout.splitlines()) == sorted(bare.stdout.splitlines())
+    assert sorted(run.result.stdout.splitlines()) == sorted(expected.splitlines())
     assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.folded", "out.pyhybrid"]
     profile = run.profile()
     check_invariants(profile)
@@ -214,8 +226,10 @@ def test_a_daemon_that_closes_and_reuses_all_descriptors(
 
 @pytest.mark.engine
 @pytest.mark.needs("torch")
-def test_data_loader(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
-    assert children(compare(pyhybrid, tmp_path, LOADER))[0] == 2
+def test_data_loader(
+    pyhybrid: Callable[..., Run], tmp_path: Path, torch_process: TorchProcess
+) -> None:
+    assert children(compare(pyhybrid, tmp_path, LOADER, bare=torch_process.run))[0] == 2
 
 
 def test_two_at_once_in_one_folder(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:

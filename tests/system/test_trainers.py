@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import TARGETS, made_once, record
+from support import TARGETS, made_once, printed, record
 
 pytestmark = [pytest.mark.needs("torch", "trainers"), pytest.mark.once]
 
@@ -27,8 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(folder: Path, *options: str) -> Any:
-    words = [sys.executable, "-P", "-m", "pyhybrid", "report", "--json", *options]
-    return json.loads(subprocess.check_output(words, cwd=folder, stderr=subprocess.DEVNULL))
+    return json.loads(printed(folder, "report", "--json", *options))
 
 
 def test_their_steps(folder: Path) -> None:
@@ -64,9 +61,8 @@ def test_the_first_screen(folder: Path) -> None:
     told = report(folder)
     assert told["steps"]["n_steps"] == 2 * N_STEPS
     assert sum(told["steps"]["shares"].values()) == pytest.approx(1)
-    words = [sys.executable, "-P", "-m", "pyhybrid", "report"]
-    screen = subprocess.check_output(words, cwd=folder, text=True, stderr=subprocess.DEVNULL)
-    (line,) = (line for line in screen.splitlines() if line.startswith("steps "))
+    screen = printed(folder, "report").splitlines()
+    (line,) = (line for line in screen if line.startswith("steps "))
     assert line.startswith(f"steps    {2 * N_STEPS} of a training, median ")
     assert line.endswith("`pyhybrid report --steps`")
 
