@@ -22,7 +22,7 @@ test: ## the tests to run while working, on every CPython >= 3.12 found (PYTHON=
 test-all: ## all tests: the slow ones, and all of them as an ordinary user and on every interpreter (as above)
 	@scripts/test.sh all
 
-test-slice: ## a part of what test-all has beyond test, ten minutes (SLICE=2/4)
+test-slice: ## a part of what test-all has beyond test, ten minutes at most (SLICE=2/8)
 	@scripts/test.sh slice "$(SLICE)"
 
 torch-versions: ## what is found in PyTorch's library, with older versions of it (`scripts/torch_versions.sh VERSION...`)

@@ -160,7 +160,7 @@ def write(
     _write_threads(database, spool, threads)
     insert(database, "line", ((PROCESS, *row) for row in lines))
     insert(database, "code", _code_rows(spool, frames))
-    names = ((frame, name) for frame, all_names in frames.c_names.items() for name in all_names)
+    names = ((frame, name) for frame, some in frames.c_names.items() for name in sorted(some))
     insert(database, "c_function", ((frame, clean(name)) for frame, name in names))
     database.execute("COMMIT")
     ids = array("I", range(1, len(long.nodes.parent)))
