@@ -1,7 +1,8 @@
 """The map of the source: one line a file, which is the first sentence of the file's own head.
 
 python scripts/map.py           print it, as Markdown
-python scripts/map.py --check   name the files without a head, and fail if there are any
+python scripts/map.py --check   name the files without a head, and those that only ARCHITECTURE.md
+                                and CONTRIBUTING.md know, and fail if there are any
 """
 
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 CLONE = Path(__file__).parents[1]
 ROOMS = ("src", "pyhybrid", "scripts", "examples")
 _COLUMNS = 150
+_PYTHONS = re.compile(r"Python\.h|pycore_")  # headers of CPython's
 
 
 def files() -> list[Path]:
@@ -70,6 +72,19 @@ def tables() -> list[str]:
     return lines
 
 
+def missing() -> list[tuple[str, str]]:
+    """Files that the pages for who works here name and that are not there: page and name."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    out = subprocess.run(listed, cwd=CLONE, capture_output=True, text=True, check=True).stdout
+    known = {Path(line).name for line in out.splitlines() if (CLONE / line).exists()}
+    found = []
+    for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        text = (CLONE / page).read_text()
+        names = re.findall(r"`(?:[\w./-]*/)?(\w+\.(?:py|c|h|sh|sql|toml))`", text)
+        found += [(page, name) for name in dict.fromkeys(names) if name not in known]
+    return [each for each in found if not _PYTHONS.match(each[1])]
+
+
 def main() -> int:
     """Print or check; returns the exit code."""
     if "--check" not in sys.argv:
@@ -78,7 +93,10 @@ def main() -> int:
     bare = [str(path) for path in files() if not sentence(path)]
     for path in bare:
         print(f"{path}: the head is missing that says what the file is for")
-    return 1 if bare else 0
+    gone = missing()
+    for page, name in gone:
+        print(f"{page}: there is no file {name}")
+    return 1 if bare or gone else 0
 
 
 if __name__ == "__main__":

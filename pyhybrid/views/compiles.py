@@ -14,8 +14,8 @@ from typing import Any
 from pyhybrid.frameworks.torch import is_compiler
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.function_calls import function_calls
-from pyhybrid.views.made_once import made_once
 from pyhybrid.views.measured_profile import Measured
+from pyhybrid.views.profile_cache import cached_by_profile
 
 Key = tuple[str, int, str]
 _STACK, _REMARK = "User stack trace:", " # "  # how texts go on that PyTorch writes
@@ -65,7 +65,7 @@ class Compiles:
     is_cut: bool
 
 
-@made_once
+@cached_by_profile
 def compiles_of(profile: Profile) -> Compiles | None:
     """What is known of them; None: there were none."""
     start_ns = profile.process.start_ns or 0

@@ -15,7 +15,7 @@ from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.folded_tree import FoldedTree
 from pyhybrid.views.imports import Imports
 from pyhybrid.views.labels import is_librarys
-from pyhybrid.views.made_once import made_once
+from pyhybrid.views.profile_cache import cached_by_profile
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ def program_files(profile: Profile) -> set[str]:
     return {f for f in files if f in cells or not (is_librarys(f) or is_generated(f))}
 
 
-@made_once
+@cached_by_profile
 def program_frames(profile: Profile) -> frozenset[int]:
     """The Python functions of the program itself."""
     files, frames = program_files(profile), profile.frames.values()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.compiles import Compile, compiles_of
-from pyhybrid.views.made_once import made_once
 from pyhybrid.views.phases import COMPILE
+from pyhybrid.views.profile_cache import cached_by_profile
 from pyhybrid.views.steps import Step, steps_of
 
 
@@ -32,7 +32,7 @@ class StepTime:
         self.steps_ns = all_ns - max(0, compiling_ns - self.again_ns)
 
 
-@made_once
+@cached_by_profile
 def step_time(profile: Profile) -> StepTime:
     """The profile's."""
     return StepTime(profile)

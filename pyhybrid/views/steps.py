@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.timeline import Spans
-from pyhybrid.views.made_once import made_once
 from pyhybrid.views.phases import (
     BACKWARD,
     DATA,
@@ -25,6 +24,7 @@ from pyhybrid.views.phases import (
     frame_phases,
     phase_spans,
 )
+from pyhybrid.views.profile_cache import cached_by_profile
 
 # A batch belongs to several optimizers where it comes before one in eight of them or more; where it
 # comes more seldom, it is used again and again.
@@ -67,7 +67,7 @@ class Steps:
     n_lacking: int
 
 
-@made_once
+@cached_by_profile
 def steps_of(profile: Profile) -> Steps | None:
     """The steps; None: there are none."""
     steps: list[Step] = []

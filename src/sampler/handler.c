@@ -17,7 +17,7 @@
 #include "callers.h"
 #include "clock.h"
 #include "call_tree.h"
-#include "former.h"
+#include "previous_handler.h"
 #include "frame.h"
 #include "launcher.h"
 #include "memread.h"
@@ -537,7 +537,7 @@ static int whose(struct session *s, int signal, const siginfo_t *info)
 /* Whatever it was sent for: of two at once, one comes. */
 static void watch_call(struct session *s, ucontext_t *context)
 {
-    if (!former_take_call(context))
+    if (!previous_handler_take_call(context))
         return;
     atomic_store(&s->trap_wanted, true);
     session_nudge(s);
@@ -556,5 +556,5 @@ void handler_on_signal(int signal, siginfo_t *info, void *context)
     atomic_fetch_sub(&handlers_running, 1);
     errno = saved_errno;
     if (ours < 0)
-        former_pass_on(signal, info, context);
+        previous_handler_pass_on(signal, info, context);
 }

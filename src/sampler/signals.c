@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "former.h"
+#include "previous_handler.h"
 #include "session.h"
 
 /* As the kernel has it: its calls are not seen by our own guard (trap_guard.h).  Source: struct sigaction of
@@ -29,7 +29,7 @@ void signal_take(int number)
         sigdelset(&action.sa_mask, faults[i]);
     if (signal_is_taken(number))
         return;
-    sigaction(number, NULL, signal_former(number)); /* known before the first one comes */
+    sigaction(number, NULL, previous_handler(number)); /* known before the first one comes */
     sigaction(number, &action, NULL);
 }
 
@@ -42,7 +42,7 @@ bool signal_is_taken(int number)
 
 bool signal_is_free(int number)
 {
-    struct sigaction now = *signal_former(number);
+    struct sigaction now = *previous_handler(number);
     return (signal_is_taken(number) || !sigaction(number, NULL, &now)) &&
            !(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_DFL;
 }
@@ -60,5 +60,5 @@ void signal_give_back(int number)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(number, &ignore, NULL);
-    sigaction(number, signal_former(number), NULL);
+    sigaction(number, previous_handler(number), NULL);
 }

@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "former.h"
+#include "previous_handler.h"
 #include "map.h"
 #include "perf_event.h"
 #include "session.h"
@@ -25,7 +25,7 @@ static void find_call(void *unused)
 {
     (void)unused;
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    former_watched_call = libc ? (uint64_t)dlsym(libc, "sigaction") : 0;
+    previous_handler_watched_call = libc ? (uint64_t)dlsym(libc, "sigaction") : 0;
     if (libc)
         dlclose(libc);
 }
@@ -33,7 +33,7 @@ static void find_call(void *unused)
 static int open_guard(pid_t tid)
 {
     struct perf_event_wish wish = {
-        .tid = tid, .cpu = -1, .sigtrap = true, .call = former_watched_call};
+        .tid = tid, .cpu = -1, .sigtrap = true, .call = previous_handler_watched_call};
     return perf_event_open(&wish);
 }
 
@@ -47,7 +47,7 @@ const char *trap_guard_refused(void)
 {
     struct sigaction trial = {.sa_handler = on_trial}, before;
     session_block(find_call, NULL);
-    int fd = former_watched_call ? open_guard(0) : -ENOENT;
+    int fd = previous_handler_watched_call ? open_guard(0) : -ENOENT;
     if (fd < 0)
         return "nothing would tell that the program takes SIGTRAP: no breakpoint is to be had";
     sigaction(SIGTRAP, &trial, &before);

@@ -1,4 +1,4 @@
-#include "former.h"
+#include "previous_handler.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -9,18 +9,18 @@
 
 #define N_KEPT 16 /* one that is being read is not written to for so many changes */
 
-static struct sigaction former_prof, former_trap[N_KEPT];
+static struct sigaction previous_prof, previous_trap[N_KEPT];
 static _Atomic unsigned n_changes;
-uint64_t former_watched_call;
+uint64_t previous_handler_watched_call;
 
-struct sigaction *signal_former(int number)
+struct sigaction *previous_handler(int number)
 {
-    return number == SIGTRAP ? &former_trap[atomic_load(&n_changes) % N_KEPT] : &former_prof;
+    return number == SIGTRAP ? &previous_trap[atomic_load(&n_changes) % N_KEPT] : &previous_prof;
 }
 
-void former_pass_on(int number, siginfo_t *info, void *context)
+void previous_handler_pass_on(int number, siginfo_t *info, void *context)
 {
-    const struct sigaction *old = signal_former(number);
+    const struct sigaction *old = previous_handler(number);
     if (old->sa_flags & SA_SIGINFO) {
         old->sa_sigaction(number, info, context);
     } else if (old->sa_handler == SIG_DFL) {
@@ -38,13 +38,13 @@ static bool is_handler(const struct sigaction *action)
            (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
 }
 
-bool former_take_call(ucontext_t *context)
+bool previous_handler_take_call(ucontext_t *context)
 {
     struct unwind_regs regs;
-    struct sigaction wanted, *now = signal_former(SIGTRAP);
+    struct sigaction wanted, *now = previous_handler(SIGTRAP);
     uint64_t new = arch_argument(context, 1), old = arch_argument(context, 2);
     arch_regs_from_context(&regs, context);
-    if (regs.pc != former_watched_call || (int)arch_argument(context, 0) != SIGTRAP)
+    if (regs.pc != previous_handler_watched_call || (int)arch_argument(context, 0) != SIGTRAP)
         return false;
     if (new && !memread(&wanted, new, sizeof wanted))
         return false; /* the call will fail by itself */
@@ -54,7 +54,7 @@ bool former_take_call(ucontext_t *context)
     if (!new)
         return false;
     unsigned next = atomic_load(&n_changes) + 1;
-    former_trap[next % N_KEPT] = wanted;
+    previous_trap[next % N_KEPT] = wanted;
     atomic_store(&n_changes, next);
     return is_handler(&wanted);
 }

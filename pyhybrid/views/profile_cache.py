@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 from pyhybrid.profile_file.profile import Profile
 
 
-def made_once[Made](make: Callable[[Profile], Made]) -> Callable[[Profile], Made]:
+def cached_by_profile[Made](make: Callable[[Profile], Made]) -> Callable[[Profile], Made]:
     """The function, which keeps what it made for as long as the profile lives."""
     made: WeakKeyDictionary[Profile, Made] = WeakKeyDictionary()
 
