@@ -1,9 +1,10 @@
 """The finishing process (`pyhybrid.cli.finish`), as the profiled one sees it: spawned, waited for.
 
-Imports nothing but `os`: the program waits for it.
+Imports nothing but `os` and `sys`: the program waits for it.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ _FINISH = """\
 import sys
 import _signal
 sys.path[:0] = [sys.argv.pop(1)]
-spool = sys.argv[2]
+spool = sys.argv[-2]
 try:
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
     import gc, os
@@ -78,15 +79,14 @@ def _command(python: str | None, umask: int, arguments: list[str]) -> list[str]:
     if not os.path.exists(os.path.join(package, "cli", "finish.py")):
         raise PyhybridError("pyhybrid is not installed here, but part of a program")
     # Without `site`, which would read the .pth files of all that is installed.
-    alone = ["-S"] if _is_whole(package) else []
+    alone = ["-S"] if _has_extensions(package) else []
     return [python, "-I", *alone, "-c", _FINISH, os.path.dirname(package), str(umask), *arguments]
 
 
-def _is_whole(package: str) -> bool:
-    """Are extension modules there, too?  Otherwise they are where `site` lets them be found."""
-    return any(
-        name.startswith("_profile.") and name.endswith(".so") for name in os.listdir(package)
-    )
+def _has_extensions(package: str) -> bool:
+    """Is this interpreter's extension from there?  Otherwise `site` lets it be found elsewhere."""
+    file = getattr(sys.modules.get("pyhybrid._native"), "__file__", None)
+    return file is not None and os.path.dirname(os.path.abspath(file)) == package
 
 
 def spawn(python: str | None, umask: int, arguments: list[str], lock: int) -> int:

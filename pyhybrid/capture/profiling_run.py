@@ -271,7 +271,7 @@ class Profiling:
             if self.settings.summary:
                 say("the program never began: there is no profile of it")
             return None
-        arguments = [*self._arguments(), *(["--summary"] if self.settings.summary else [])]
+        arguments = [*(["--summary"] if self.settings.summary else []), *self._arguments()]
         path = None
         try:
             finisher = spawn(self.python, self.umask, arguments, self.claim.descriptor)
@@ -327,7 +327,7 @@ class Profiling:
 
     def _arguments(self) -> list[str]:
         formats = (word for name in self.settings.formats for word in ("--format", name))
-        return [self.spool, self.prefix, *formats]
+        return [*formats, self.spool, self.prefix]
 
     def _say_unfinished(self, error: Exception) -> None:
         reason = error.strerror if isinstance(error, OSError) else error

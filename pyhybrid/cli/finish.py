@@ -1,6 +1,6 @@
 """The finishing process: spool -> profile file, the exports, the summary.
 
-The profiled process spawns `pyhybrid.cli.finish SPOOL PREFIX` when it stops, so
+The profiled process spawns `pyhybrid.cli.finish … SPOOL PREFIX` when it stops, so
 that SQLite and the symbol readers never enter the program.
 """
 
@@ -8,13 +8,13 @@ import os
 import sqlite3
 import sys
 from contextlib import ExitStack, closing
-from getopt import gnu_getopt
+from getopt import GetoptError, getopt
 
 from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_spool
 from pyhybrid.capture.finisher import EXPORT_FAILED
 from pyhybrid.cli.beside import Beside
 from pyhybrid.cli.names_ahead import NamesAhead
-from pyhybrid.errors import PyhybridError
+from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.destination import export_to
@@ -183,19 +183,28 @@ def _export(profile: Profile, prefix: str, formats: list[str]) -> _Made:
     return paths, notes, failures
 
 
+def _asked(argv: list[str]) -> tuple[list[str], bool, bool, str, str]:
+    """Formats, --summary, --keep, spool and prefix.  Raises UsageError."""
+    try:
+        given, names = getopt(argv, "f:", ["format=", "summary", "keep"])
+    except GetoptError as error:
+        raise UsageError(str(error)) from None
+    formats = [value for option, value in given if option in ("-f", "--format")]
+    if len(names) != 2 or not set(formats) <= set(EXPORTERS):
+        raise UsageError(f"cannot finish {' '.join(argv)}: not formats, a spool and a prefix")
+    options, (spool, prefix) = dict(given), names
+    return formats, "--summary" in options, "--keep" in options, spool, prefix
+
+
 def main(argv: list[str] | None = None) -> int:
-    """`python -m pyhybrid.cli.finish SPOOL PREFIX [-f FORMAT]... [--summary] [--keep]`.
+    """`python -m pyhybrid.cli.finish [-f FORMAT]... [--summary] [--keep] SPOOL PREFIX`.
 
     Makes the files PREFIX.* of the spool, the formats that are asked for, too, and prints the
     summary on stderr if asked to.  The spool is removed once all files are made, unless --keep.
     Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
     """
-    given, (spool, prefix) = gnu_getopt(
-        sys.argv[1:] if argv is None else argv, "f:", ["format=", "summary", "keep"]
-    )
-    formats = [value for option, value in given if option in ("-f", "--format")]
-    summary, keep = (option in dict(given) for option in ("--summary", "--keep"))
     try:
+        formats, summary, keep, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
         path = prefix + SUFFIX
         in_source: InSource | None = None
         if _needs_debug_info(formats, summary):

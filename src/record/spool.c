@@ -184,7 +184,7 @@ int spool_post(struct spool *s, uint32_t type, const void *head, size_t head_len
         p->used += length;
     }
     pthread_mutex_unlock(&s->post_lock);
-    return has_room ? 0 : -ENOMEM;
+    return has_room ? 0 : spool_append(s, type, head, head_length, body, body_length);
 }
 
 int spool_flush(struct spool *s)

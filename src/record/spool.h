@@ -361,7 +361,7 @@ int spool_append(struct spool *s, uint32_t type, const void *head, size_t head_l
 int spool_flush(struct spool *s);
 
 /* The same, but it waits for no write of another thread's, which takes as long as the disk likes: the record is kept in
- * memory, and comes before all that is added or written later. */
+ * memory, and comes before all records that are added later.  Without memory for it this is spool_append. */
 int spool_post(struct spool *s, uint32_t type, const void *head, size_t head_length,
                const void *body, size_t body_length);
 

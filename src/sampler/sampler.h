@@ -113,7 +113,7 @@ uint32_t sampler_generation(void);
 int sampler_write(uint32_t type, const void *head, uint32_t head_length, const void *body,
                   uint32_t body_length);
 
-/* The same of what the program's calls bring, with the GIL: it never waits for the disk (spool_post). */
+/* The same of what the program's calls bring, most of them with the GIL: it does not wait for the disk (spool_post). */
 int sampler_post(uint32_t type, const void *head, uint32_t head_length, const void *body,
                  uint32_t body_length);
 

@@ -323,3 +323,10 @@ def test_a_report_that_cannot_be_written(pyhybrid: Callable[..., Run], tmp_path:
         )
         os.close(stdout)
         assert (done.returncode, done.stderr) == told
+
+
+def test_what_getopt_obeys(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """The finishing process has the program's environment."""
+    run = pyhybrid("--format", "folded", "-c", "pass", env={"POSIXLY_CORRECT": "1"})
+    assert "python -c pass" in run.result.stderr
+    assert sorted(os.listdir(tmp_path)) == ["out.folded", "out.pyhybrid"]

@@ -128,8 +128,10 @@ def hanging(disk: Disk, program: subprocess.Popen[str]) -> Iterator[None]:
     says(program, "ready")
     disk.hang()
     try:
+        end = time.monotonic() + PATIENCE_S
         while not waits_for_the_disk(program.pid):
             assert program.poll() is None
+            assert time.monotonic() < end, "the collector does not write"
             time.sleep(0.01)
         yield
     finally:

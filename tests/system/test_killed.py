@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -157,14 +158,16 @@ def test_killed_at_any_moment(in_memory: Path, n_moments: int) -> None:
     """A tenth of a second of samples is lost at most, and of counts a second, or half its age, and
     that tenth: of the time in which the collector could have a processor."""
     random = Random(n_moments)
-    for _ in range(n_moments):
-        check_killed(in_memory, random.uniform(0.05, 3))
+    checked = [check_killed(in_memory, random.uniform(0.05, 3)) for _ in range(n_moments)]
+    assert any(checked)
 
 
 def collector_waited_ns(pid: int) -> int:
     """For how long it waited for a processor (Linux: sched-stats.rst), the last turn left out if it
-    still waits; and for how long other guests of the host had this machine's."""
-    ticks = int(Path("/proc/stat").read_text().split(maxsplit=9)[8])
+    still waits; and for how long other guests of the host had a processor of this machine's: the
+    one that had most of it taken."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    ticks = max(int(line.split()[8]) for line in lines if re.match(r"cpu\d", line))
     stolen_ns = ticks * 10**9 // os.sysconf("SC_CLK_TCK")
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -221,7 +224,8 @@ def before_its_last(looks: list[Look], ns: int) -> list[Look]:
     return [each for each, left_ns in zip(looks, ends, strict=True) if left_ns >= ns]
 
 
-def check_killed(folder: Path, after: float) -> None:
+def check_killed(folder: Path, after: float) -> bool:
+    """Was there anything that had to be in the file?"""
     looks = looks_until_killed(folder, after)
     with open_profile(str(folder / "out.pyhybrid.part")) as profile:
         check_invariants(profile)
@@ -239,7 +243,9 @@ def check_killed(folder: Path, after: float) -> None:
         left = [each for each in before_its_last(looks, TENTH_NS) if each.at_ns > sampled_ns]
         assert not left or left[-1].cpu_ns - left[0].cpu_ns < 15_000_000
     uncounted_ns = TENTH_NS + min(10**9, age_ns // 2)
-    assert calls >= max((each.n for each in before_its_last(looks, uncounted_ns)), default=0)
+    counted = before_its_last(looks, uncounted_ns)
+    assert calls >= max((each.n for each in counted), default=0)
+    return bool(counted)
 
 
 MANY_THREADS = """

@@ -1,11 +1,13 @@
 """From the spool to the database: frames are one by identity, phantoms go, every sum holds."""
 
+import importlib
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from steps import steps
 
 from pyhybrid.assemble.assemble import Assembled, assemble
 from pyhybrid.assemble.opening import open_profile
+from pyhybrid.capture import finisher
 from pyhybrid.cli.finish import finish, main, make
 from pyhybrid.errors import PyhybridError
 
@@ -311,9 +314,9 @@ def test_main_makes_everything_and_removes_the_spool(
 ) -> None:
     spool = example().save(tmp_path / "out.pyhybrid.part")
     prefix = str(tmp_path / "out")
-    assert main([spool, prefix, "-f", "folded", "--format", "perf", "--keep"]) == 0
+    assert main(["-f", "folded", "--format", "perf", "--keep", spool, prefix]) == 0
     assert capsys.readouterr().err == ""
-    assert main([spool, prefix, "-f", "folded", "--summary"]) == 0
+    assert main(["-f", "folded", "--summary", spool, prefix]) == 0
     assert "12 recorded" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["out.folded", "out.pyhybrid", "perf.data"]
     assert main([spool, prefix]) == 1
@@ -327,7 +330,7 @@ def test_a_spool_that_cannot_be_finished_stays(
     tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spool = example().save(tmp_path / "out.pyhybrid.part")
-    assert main([spool, str(tmp_path / "no" / "out"), *asked]) == 1
+    assert main([*asked, spool, str(tmp_path / "no" / "out")]) == 1
     err = capsys.readouterr().err
     assert err.startswith("pyhybrid: cannot write ")
     assert err.count("\n") == 1
@@ -358,7 +361,7 @@ def test_the_file_is_written_beside_reading_debug_information(
     monkeypatch.setattr("pyhybrid.cli.beside._may_fork", lambda: True)
     if large:
         monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 1)
-    assert main([spool, str(tmp_path / "out"), "--summary"]) == 0
+    assert main(["--summary", spool, str(tmp_path / "out")]) == 0
     assert writers.read_text().split() == by.split()
     assert (tmp_path / "out.pyhybrid").read_bytes() == alone
     assert sorted(os.listdir(tmp_path)) == ["alone.pyhybrid", "out.pyhybrid", "writers"]
@@ -386,7 +389,7 @@ def test_the_names_stay_claimed_until_all_is_written(
         return 0
 
     monkeypatch.setattr("pyhybrid.cli.finish.export", export)
-    assert main([spool, str(tmp_path / "out"), "-f", "folded"]) == 0
+    assert main(["-f", "folded", spool, str(tmp_path / "out")]) == 0
     assert seen == [True]
     assert not os.path.exists(spool)
 
@@ -423,9 +426,40 @@ def test_a_library_that_changed_after_it_was_loaded(
             assert "no names: it has no build-id, and was changed" in profile.meta["notes"][0]
 
 
-def test_the_end_of_a_run_waits_for_no_heavy_imports() -> None:
+@pytest.mark.parametrize(
+    "asked", [["-f", "nosuch"], ["--nosuch"], ["another"]], ids=["format", "option", "name"]
+)
+def test_what_cannot_be_asked_for(
+    tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spool = example().save(tmp_path / "out.pyhybrid.part")
+    assert main([*asked, spool, str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert os.listdir(tmp_path) == ["out.pyhybrid.part"]
+
+
+def test_the_end_of_a_run_waits_for_no_heavy_imports(tmp_path: Path) -> None:
     """What takes longer to import than all of ours: each run waits for it."""
     heavy = {"argparse", "tempfile", "tomllib"}
-    code = "import sys, pyhybrid.cli.finish; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=True)
+    spool = example().save(tmp_path / "out.pyhybrid.part")
+    code = "import sys; from pyhybrid.cli.finish import main; main(); print(*sys.modules)"
+    asked = ["--summary", "-f", "folded", "-f", "perf", spool, str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, *asked], capture_output=True, check=True
+    )
+    assert (tmp_path / "out.folded").exists()
     assert not heavy & set(done.stdout.decode().split())
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_site_would_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """Where the extension modules are found without it: not in an editable installation."""
+    if not is_there:
+        elsewhere = types.SimpleNamespace(__file__=str(tmp_path / "_native.so"))
+        monkeypatch.setitem(sys.modules, "pyhybrid._native", elsewhere)
+    else:
+        importlib.import_module("pyhybrid._native")
+    command = finisher._command(sys.executable, 0o22, ["x.part", "x"])
+    assert ("-S" in command) == is_there

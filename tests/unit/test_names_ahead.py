@@ -104,7 +104,7 @@ class Machine:
         """The profile, the folded stacks, and the summary."""
         prefix = self._folder / name
         self._log.unlink(missing_ok=True)
-        assert finish.main([self._spool, str(prefix), "--keep", "--summary", "-f", "folded"]) == 0
+        assert finish.main(["--keep", "--summary", "-f", "folded", self._spool, str(prefix)]) == 0
         made = (prefix.with_suffix(suffix) for suffix in (".pyhybrid", ".folded"))
         profile, folded = (each.read_bytes() for each in made)
         return profile, folded.decode(), capsys.readouterr().err.replace(name, "NAME")
