@@ -50,11 +50,11 @@ class NamesAhead:
         except PyhybridError:  # whoever asks will say so
             self._fork = Ahead()
             return
-        by_file = addresses_by_file(spool, native_words(forest))
         names: Found[Symbol] = {}
 
         def find_names() -> object:
-            names.update(look_up(load, by_file))
+            asked = addresses_by_file(spool, native_words(forest))
+            names.update(look_up(load, asked))
             return names
 
         def find_positions() -> object:
