@@ -19,16 +19,17 @@ void map_memory_free(void *p, size_t bytes)
 bool map_memory_grow(void *p, size_t *bytes, size_t n, size_t size)
 {
     void *old = *(void **)p, *larger;
-    size_t wanted = *bytes ? *bytes : 4096;
+    if (*bytes && n * size <= *bytes)
+        return true;
+    size_t wanted = *bytes < MAP_PAGE ? MAP_PAGE : *bytes;
     while (wanted < n * size)
         wanted *= 2;
-    if (wanted == *bytes)
-        return true;
     if (!(larger = map_memory(wanted)))
         return false;
     if (old)
         memcpy(larger, old, *bytes);
-    map_memory_free(old, *bytes);
+    if (*bytes >= MAP_PAGE)
+        map_memory_free(old, *bytes);
     *(void **)p = larger;
     *bytes = wanted;
     return true;

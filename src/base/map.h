@@ -40,8 +40,11 @@ static inline uint64_t map_hash(uint64_t x)
 void *map_memory(size_t bytes);
 void map_memory_free(void *p, size_t bytes);
 
-/* Room for at least `n` elements of `size` bytes in `*p`, which may move; the rest is zero.  False: no
- * memory, and nothing has changed. */
+#define MAP_PAGE 4096
+
+/* Room for at least `n` elements of `size` bytes in `*p`, which may move; the rest is zero.  What has less than MAP_PAGE
+ * bytes is a piece of something larger, and is left there when more are needed.  False: no memory, and nothing has
+ * changed. */
 bool map_memory_grow(void *p, size_t *bytes, size_t n, size_t size);
 
 #endif

@@ -235,18 +235,17 @@ static __attribute__((noinline)) bool find_callee(struct exact *x, struct exact_
     return callee->cfa - entry <= PYFRAME_EVAL_MAX;
 }
 
-/* The set to put a new path into.  What was there before more were needed is walked again.  NULL: no memory. */
+/* The set to put a new path into.  What was there before more were needed is walked again. */
 static struct memo_entry *place_for(struct memo *m, uint64_t hash)
 {
-    bool grows = !m->n_sets || (m->n_replaced >= 2 * m->n_sets && m->n_sets < MEMO_SETS_MAX);
-    uint32_t n = m->n_sets ? 4 * m->n_sets : MEMO_SETS;
+    bool grows = m->n_replaced >= 2 * m->n_sets && m->n_sets < MEMO_SETS_MAX;
+    uint32_t n = 4 * m->n_sets;
     void *larger = grows ? map_memory(n * sizeof *m->set) : NULL;
     if (larger) {
-        map_memory_free(m->set, m->n_sets * sizeof *m->set);
+        if (m->n_sets > MEMO_SETS) /* the first ones came with the thread */
+            map_memory_free(m->set, m->n_sets * sizeof *m->set);
         *m = (struct memo){larger, n, 0};
     }
-    if (!m->n_sets)
-        return NULL;
     struct memo_entry *set = m->set[hash % m->n_sets].way;
     m->n_replaced += set[1].parent != NULL;
     return set;
@@ -276,8 +275,8 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
     uint64_t ra = word_at(e0 - 8);
     uint64_t hash = map_hash((uint64_t)parent ^ distance << 48 ^ ra * 0x9e3779b97f4a7c15ull);
     struct memo *memo = &t->memo;
-    struct memo_entry *set = memo->n_sets ? memo->set[hash % memo->n_sets].way : NULL;
-    for (int i = 0; set && i < 2; i++)
+    struct memo_entry *set = memo->set[hash % memo->n_sets].way;
+    for (int i = 0; i < 2; i++)
         if (set[i].parent == parent && set[i].distance == distance &&
             same_words(&set[i], e0 - set[i].reach))
             return set[i].node;
@@ -295,8 +294,7 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
     uint64_t starts[MEMO_STARTS];
     for (uint32_t i = 0; n--; i++)
         node = native_child(x, t, node, tr.pcs[n], starts, i);
-    if (!(set = place_for(memo, hash)))
-        return node;
+    set = place_for(memo, hash);
     set[1] = set[0];
     set[0] = (struct memo_entry){.parent = parent,
                                  .distance = distance,

@@ -14,6 +14,7 @@
 #define FIRST_CHILD_BITS 6
 #define CHILD_BITS_MAX 10
 #define FIRST_STACK 64
+#define FIRST_BLOCKS 24 /* words; of the drain's struct exact_block */
 
 _Atomic(struct exact *) exact_current;
 
@@ -108,6 +109,9 @@ struct first_block {
     struct exact_c_call c_calls[FIRST_STACK];
     struct exact_child children[1 << FIRST_CHILD_BITS];
     uint32_t table[FIRST_TABLE];
+    struct exact_drained drained[(1 << EXACT_CHUNK_BITS) + 1];
+    uint64_t blocks[FIRST_BLOCKS];
+    struct memo_set memo[MEMO_SETS];
     struct exact_node nodes[1 << EXACT_CHUNK_BITS] __attribute__((aligned(64)));
 };
 
@@ -142,14 +146,14 @@ static void free_thread(struct exact_thread *t)
     }
     map_memory_free(t->line, t->n_lines * sizeof *t->line);
     map_memory_free(t->place, EXACT_PLACES * sizeof *t->place);
-    map_memory_free(t->memo.set, t->memo.n_sets * sizeof *t->memo.set);
+    free_piece(t, t->memo.set, t->memo.n_sets * sizeof *t->memo.set);
     map_memory_free(t->events.slot, EVENT_SLOTS * sizeof *t->events.slot);
     map_memory_free(t->emitted, t->emitted_bytes);
     calls_clear(&t->calls);
     watched_clear(&t->watched);
     map_memory_free(t->usage, t->usage_bytes);
-    map_memory_free(t->drained, t->drained_bytes);
-    map_memory_free(t->blocks, t->blocks_bytes);
+    free_piece(t, t->drained, t->drained_bytes);
+    free_piece(t, t->blocks, t->blocks_bytes);
     map_memory_free(t->call_places, t->call_places_bytes);
     map_memory_free(t, sizeof(struct first_block));
 }
@@ -169,6 +173,11 @@ static struct exact_thread *new_thread(struct exact *x)
     t->child_bits = FIRST_CHILD_BITS;
     t->children = block->children;
     t->chunk[0] = block->nodes;
+    t->drained = block->drained;
+    t->drained_bytes = sizeof block->drained;
+    t->blocks = (struct exact_block *)block->blocks;
+    t->blocks_bytes = sizeof block->blocks;
+    t->memo = (struct memo){block->memo, MEMO_SETS, 0};
     t->events.last = t->events_ticks = x->start_ticks;
     origins_begin_thread(t);
     if (x->logs && !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {

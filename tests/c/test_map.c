@@ -116,6 +116,30 @@ static void memory_is_zero(void **state)
     assert_null(map_memory(1ull << 60));
 }
 
+static void memory_grows_from_a_piece_of_something_larger(void **state)
+{
+    (void)state;
+    uint32_t first[8] = {1, 2, 3, 4, 5, 6, 7, 8}, *p = first;
+    size_t bytes = sizeof first;
+    assert_true(map_memory_grow(&p, &bytes, 8, sizeof *p));
+    assert_ptr_equal(p, first);
+    assert_true(map_memory_grow(&p, &bytes, 9, sizeof *p)); /* the piece stays, as it is */
+    assert_ptr_not_equal(p, first);
+    assert_int_equal(bytes, MAP_PAGE);
+    assert_true(map_memory_grow(&p, &bytes, 2000, sizeof *p)); /* what is a mapping goes */
+    assert_int_equal(bytes, 2 * MAP_PAGE);
+    for (uint32_t i = 0; i < 2000; i++)
+        assert_int_equal(p[i], i < 8 ? i + 1 : 0);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(first[i], i + 1);
+    map_memory_free(p, bytes);
+    p = NULL;
+    bytes = 0;
+    assert_true(map_memory_grow(&p, &bytes, 0, sizeof *p));
+    assert_int_equal(bytes, MAP_PAGE);
+    map_memory_free(p, bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +152,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(extreme_keys_are_keys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cleared_map_is_an_empty_one, set_up, tear_down),
         cmocka_unit_test(memory_is_zero),
+        cmocka_unit_test(memory_grows_from_a_piece_of_something_larger),
     };
     return cmocka_run_group_tests_name("map", tests, NULL, NULL);
 }

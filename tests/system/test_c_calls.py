@@ -310,13 +310,13 @@ def test_nothing_is_left(tmp_path: Path) -> None:
                 return sum(len(each) == 5 and not (jit and "x" in each[1]) for each in fields)
         jit = hasattr(sys, "_jit") and sys._jit.is_enabled()  # code that it makes is mapped, too
         counts = []
-        for _ in range(12):
+        for _ in range(24):
             with Profiler(mode="trace", c_calls=True) as p:
                 work(1000)
             p.profile.close()
             counts.append(mappings())
-        # Not from the third on: a table of the interpreter's that doubles has a mapping, too.
-        assert counts[-1] <= counts[5], counts
+        # The interpreter's own heap and tables may grow, by a mapping, in one round or another.
+        assert counts[-1] - counts[5] < 6, counts
         for tool in range(6):
             assert M.get_tool(tool) is None
             M.use_tool_id(tool, "test")
