@@ -74,14 +74,17 @@ def _named_by_python(row: Frame, name: str) -> Frame:
 
 def native_words(forest: Forest) -> set[int]:
     """The words that Symbolizer.name() is asked for: of stacks, and of what was counted."""
-    exact = _counted_words(forest)
-    called = {word - C_CALL_LIMIT for word in exact if word >= C_CALL_LIMIT}
-    words = (forest.stack_words - {0}) | exact | called
+    words = (forest.stack_words - {0}) | _counted_words(forest) | _called_words(forest)
     return {word for word in words if word < NATIVE_LIMIT}
 
 
 def _counted_words(forest: Forest) -> set[int]:
     return {word for word in forest.exact_words if 0 < word < LINE_LIMIT}
+
+
+def _called_words(forest: Forest) -> set[int]:
+    """Of C functions, whose calls were counted: where they begin."""
+    return {word - C_CALL_LIMIT for word in _counted_words(forest) if word >= C_CALL_LIMIT}
 
 
 class Frames:
@@ -109,8 +112,6 @@ class Frames:
             module.id: (module.path, module.build_id) for module in spool.modules.values()
         }
         words = forest.stack_words - {0}  # the root; as a word it would be address 0 in no module
-        exact = _counted_words(forest)
-        called = {word - C_CALL_LIMIT for word in exact if word >= C_CALL_LIMIT}
         in_python = sorted(word for word in words if NATIVE_LIMIT <= word < PSEUDO_LIMIT)
         self._read_lines(in_python)  # first: names may be sought beside it
         self._native(symbolizer, native_words(forest))
@@ -121,9 +122,9 @@ class Frames:
         for word in sorted(word for word in words if PSEUDO_LIMIT <= word < KERNEL_LIMIT):
             self.frame[word] = self._constant(word)
         self._kernel(symbolizer, sorted(word for word in words if word >= KERNEL_LIMIT))
-        self.exact = {word: self._exact(word) for word in sorted(exact)}
+        self.exact = {word: self._exact(word) for word in sorted(_counted_words(forest))}
         self.c_names: dict[int, set[str]] = {}
-        for word in called:
+        for word in _called_words(forest):
             names = spool.c_functions.get(self.address[word], set())
             self.c_names.setdefault(self.frame[word], set()).update(names)
         self._name_c_functions()

@@ -84,4 +84,4 @@ class NamesAhead:
     def kernel(self) -> KernelTable:
         """The kernel's functions."""
         found = self._fork.value(1)
-        return KernelAhead(*found) if found else open_kernel(self._meta)
+        return KernelAhead(found) if found else open_kernel(self._meta)

@@ -94,32 +94,30 @@ class _Answers[T]:
         return [self.found[each] for each in addresses]
 
 
-@dataclass(slots=True)
-class KernelAhead:
-    """A table of the kernel's functions, as look_up_kernel() found it."""
-
-    known: bool
-    functions: dict[int, tuple[str, int, int | None, str | None] | None]
-    code: tuple[int, int] | None
-
-    def __bool__(self) -> bool:
-        return self.known
-
-    def resolve(self, address: int, /) -> KernelFunction | None:
-        """Of those that were looked up."""
-        function = self.functions[address]
-        return function and KernelFunction(*function)
-
-    def text(self) -> tuple[int, int] | None:
-        return self.code
-
-
-# KernelAhead's fields; of functions theirs.
+# Is the table known; functions by address, as KernelFunction's fields; where the kernel's code begins and ends.
 type KernelAnswers = tuple[
     bool,
     dict[int, tuple[str, int, int | None, str | None] | None],
     tuple[int, int] | None,
 ]
+
+
+class KernelAhead:
+    """A table of the kernel's functions, as look_up_kernel() found it."""
+
+    def __init__(self, answers: KernelAnswers) -> None:
+        self._known, self._functions, self._text = answers
+
+    def __bool__(self) -> bool:
+        return self._known
+
+    def resolve(self, address: int, /) -> KernelFunction | None:
+        """Of those that were looked up."""
+        function = self._functions[address]
+        return function and KernelFunction(*function)
+
+    def text(self) -> tuple[int, int] | None:
+        return self._text
 
 
 def look_up_kernel(spool: Spool, words: Iterable[int]) -> KernelAnswers | None:

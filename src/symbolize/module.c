@@ -107,8 +107,9 @@ static PyObject *spell(const struct symbol *s)
     return element;
 }
 
-static PyObject *build_symbol(const struct symbol *found)
+static PyObject *build_symbol(const void *row)
 {
+    const struct symbol *found = row;
     PyObject *name;
 
     if (!found->name)
@@ -136,29 +137,26 @@ static int read_addresses(PyObject *sequence, uint64_t *addresses, Py_ssize_t n)
     return 0;
 }
 
-static PyObject *find_symbols(struct elf_symbols *symbols, const uint64_t *addresses, size_t n)
+/* A list of what `build` makes of each of `n` rows of `size` bytes. */
+static PyObject *build_list(const void *rows, size_t n, size_t size,
+                            PyObject *(*build)(const void *row))
 {
-    struct symbol *found = calloc(n + 1, sizeof(*found));
-    PyObject *list = NULL;
-    int r = found ? elf_symbols_find_all(symbols, addresses, n, found) : -ENOMEM;
+    PyObject *list = PyList_New((Py_ssize_t)n);
 
-    if (r)
-        set_error(-r, NULL);
-    else
-        list = PyList_New((Py_ssize_t)n);
     for (size_t i = 0; list && i < n; i++) {
-        PyObject *symbol = build_symbol(&found[i]);
+        PyObject *item = build((const char *)rows + i * size);
 
-        if (symbol)
-            PyList_SetItem(list, (Py_ssize_t)i, symbol);
+        if (item)
+            PyList_SetItem(list, (Py_ssize_t)i, item);
         else
             Py_CLEAR(list);
     }
-    free(found);
     return list;
 }
 
-static PyObject *symbols_resolve(PyObject *self, PyObject *sequence)
+/* What `find` knows of a sequence of addresses, as a list. */
+static PyObject *resolve(PyObject *self, PyObject *sequence,
+                         PyObject *(*find)(PyObject *self, const uint64_t *addresses, size_t n))
 {
     Py_ssize_t n = PySequence_Size(sequence);
     uint64_t *addresses = n < 0 ? NULL : calloc((size_t)n + 1, sizeof(*addresses));
@@ -167,9 +165,29 @@ static PyObject *symbols_resolve(PyObject *self, PyObject *sequence)
     if (n >= 0 && !addresses)
         PyErr_NoMemory();
     if (addresses && read_addresses(sequence, addresses, n) == 0)
-        list = find_symbols(((struct symbols_object *)self)->symbols, addresses, (size_t)n);
+        list = find(self, addresses, (size_t)n);
     free(addresses);
     return list;
+}
+
+static PyObject *find_symbols(PyObject *self, const uint64_t *addresses, size_t n)
+{
+    struct elf_symbols *symbols = ((struct symbols_object *)self)->symbols;
+    struct symbol *found = calloc(n + 1, sizeof(*found));
+    PyObject *list = NULL;
+    int r = found ? elf_symbols_find_all(symbols, addresses, n, found) : -ENOMEM;
+
+    if (r)
+        set_error(-r, NULL);
+    else
+        list = build_list(found, n, sizeof(*found), build_symbol);
+    free(found);
+    return list;
+}
+
+static PyObject *symbols_resolve(PyObject *self, PyObject *sequence)
+{
+    return resolve(self, sequence, find_symbols);
 }
 
 static PyObject *symbols_build_id(PyObject *self, void *closure)
@@ -267,8 +285,10 @@ static PyObject *list_inlined(const struct source_position *position)
     return list;
 }
 
-static PyObject *build_position(const struct source_position *position)
+static PyObject *build_position(const void *row)
 {
+    const struct source_position *position = row;
+
     if (!position->found)
         return Py_NewRef(Py_None);
     return Py_BuildValue("(NINN)", decode_path(position->directory, position->file), position->line,
@@ -276,39 +296,23 @@ static PyObject *build_position(const struct source_position *position)
                          build_function(position->directory, &position->function));
 }
 
-static PyObject *find_positions(struct dwarf_lines *lines, const uint64_t *addresses, size_t n)
+static PyObject *find_positions(PyObject *self, const uint64_t *addresses, size_t n)
 {
+    struct dwarf_lines *lines = ((struct dwarf_lines_object *)self)->lines;
     struct source_position *positions = calloc(n + 1, sizeof(*positions));
     PyObject *list = NULL;
 
     if (!positions || dwarf_lines_find(lines, addresses, n, positions) != 0)
         PyErr_NoMemory();
     else
-        list = PyList_New((Py_ssize_t)n);
-    for (size_t i = 0; list && i < n; i++) {
-        PyObject *position = build_position(&positions[i]);
-
-        if (position)
-            PyList_SetItem(list, (Py_ssize_t)i, position);
-        else
-            Py_CLEAR(list);
-    }
+        list = build_list(positions, n, sizeof(*positions), build_position);
     free(positions);
     return list;
 }
 
 static PyObject *lines_resolve(PyObject *self, PyObject *sequence)
 {
-    Py_ssize_t n = PySequence_Size(sequence);
-    uint64_t *addresses = n < 0 ? NULL : calloc((size_t)n + 1, sizeof(*addresses));
-    PyObject *list = NULL;
-
-    if (n >= 0 && !addresses)
-        PyErr_NoMemory();
-    if (addresses && read_addresses(sequence, addresses, n) == 0)
-        list = find_positions(((struct dwarf_lines_object *)self)->lines, addresses, (size_t)n);
-    free(addresses);
-    return list;
+    return resolve(self, sequence, find_positions);
 }
 
 static PyObject *demangle(PyObject *module, PyObject *name)
