@@ -94,7 +94,8 @@ class _Answers[T]:
         return [self.found[each] for each in addresses]
 
 
-# Is the table known; functions by address, as KernelFunction's fields; where the kernel's code begins and ends.
+# Is the table known; functions by address, as KernelFunction's fields; where the kernel's code
+# begins and ends.
 type KernelAnswers = tuple[
     bool,
     dict[int, tuple[str, int, int | None, str | None] | None],
