@@ -14,7 +14,7 @@ from typing import Any
 from pyhybrid.frameworks.torch import is_compiler
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.function_calls import function_calls
-from pyhybrid.views.measured_profile import Measured
+from pyhybrid.views.node_weights import NodeWeights
 from pyhybrid.views.profile_cache import cached_by_profile
 
 Key = tuple[str, int, str]
@@ -148,9 +148,8 @@ def _one_line(text: str | None, number: str | None) -> str | None:
 def _share(profile: Profile) -> float | None:
     if not profile.sampled:
         return None
-    measured = Measured(profile)
-    frames = compiler_frames(profile)
-    return measured.weight_ns(measured.below_frames(frames)) / measured.all_ns
+    sampled = NodeWeights(profile)
+    return sampled.weight_ns(sampled.below_frames(compiler_frames(profile))) / sampled.all_ns
 
 
 def compiler_frames(profile: Profile) -> set[int]:

@@ -1,16 +1,14 @@
-"""A profile as findings measure it: its samples' weight by node, and sums of it."""
+"""A profile as findings measure it: its sampled time by node, its steps, its frames' labels."""
 
-from array import array
-from collections.abc import Buffer, Iterable
+from collections.abc import Buffer
 from functools import cached_property
 from typing import Any
 
-from pyhybrid._profile import add_up, descend, nearest, take
+from pyhybrid._profile import add_up, nearest, take
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.symbols.plumbing import IMPORT_FILES
-from pyhybrid.views.folded_tree import INSIDE
 from pyhybrid.views.labels import Labels
+from pyhybrid.views.node_weights import NodeWeights
 from pyhybrid.views.step_samples import StepSamples
 from pyhybrid.views.steps import Step, steps_of
 
@@ -19,48 +17,13 @@ from pyhybrid.views.steps import Step, steps_of
 Evidence = dict[str, Any] | None
 
 
-class Measured:
-    """A profile's columns, by node; samples of our own callbacks are in none."""
+class Measured(NodeWeights):
+    """A profile's sampled time by node, and what else several measures ask for."""
 
     def __init__(self, profile: Profile) -> None:
-        self.profile = profile
-        self.parent, self.frame = profile.nodes.parent, profile.nodes.frame
-        self.n_frames = max(profile.frames, default=0) + 1
-        own = self.below_frames(f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK)
-        self.self_ns = array("q", bytes(8 * len(self.parent)))
-        node_of, self.waiting_ns, self.samples = profile.stacks.node, 0, 0
-        stacks = profile.sampled_stacks
-        for row in profile.sampled:
-            node = node_of[row.stack]
-            if not own[node]:
-                self.self_ns[node] += row.weight_ns
-                self.samples += row.samples
-                if row.gil == "waiting":
-                    self.waiting_ns += row.weight_ns
-        self.nodes = [node for node in set(map(node_of.__getitem__, stacks)) if self.self_ns[node]]
-        self.all_ns = sum(self.self_ns) or 1
-        self._one = array("I", bytes(4 * len(self.parent)))  # the number of the group of all nodes
+        super().__init__(profile)
         process = profile.process
         self.wall_ns = (process.end_ns or 0) - (process.start_ns or 0) if process.end_ns else 0
-
-    def marked(self, frames: Iterable[int]) -> memoryview:
-        """1 for each node of one of these frames."""
-        return self.kinds(dict.fromkeys(frames, 1), self.frame)
-
-    def kinds(self, of_frame: dict[int, int], frames: Buffer) -> memoryview:
-        """The kind of each node's frame, of a column of frames."""
-        kinds = bytearray(self.n_frames)
-        for frame, kind in of_frame.items():
-            kinds[frame] = kind
-        return take(kinds, frames)
-
-    def below_frames(self, frames: Iterable[int]) -> memoryview:
-        """1 for each node of one of these frames, or below one."""
-        return descend(self.parent, self.marked(frames), INSIDE)
-
-    def weight_ns(self, where: Buffer) -> int:
-        """Of the samples there."""
-        return add_up(self._one, self.self_ns, 1, where)[0]
 
     @cached_property
     def steps(self) -> list[Step]:
