@@ -14,9 +14,9 @@ from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.page.comparison import comparison_page
 from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
 from pyhybrid.terminal_text import write_lines
-from pyhybrid.views.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge
-from pyhybrid.views.compared_paths import ComparedPaths
-from pyhybrid.views.run_comparison import compare
+from pyhybrid.views.comparison.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge
+from pyhybrid.views.comparison.compared_paths import ComparedPaths
+from pyhybrid.views.comparison.run_comparison import compare
 
 N_ROWS = 12
 

@@ -26,8 +26,8 @@ from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.exporters.pprof import Pprof
 from pyhybrid.exporters.pstats import PStats
 from pyhybrid.terminal_text import say
-from pyhybrid.views.compensate import COMPENSATED, compensate
-from pyhybrid.views.sample_selection import choose
+from pyhybrid.views.calls.compensate import COMPENSATED, compensate
+from pyhybrid.views.selection.sample_selection import choose
 
 
 class Export:

@@ -24,8 +24,8 @@ from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import Summary, summarize
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
-from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.inlined import with_inlined
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.inlined import with_inlined
 
 SUFFIX = ".pyhybrid"
 DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for

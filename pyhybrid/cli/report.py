@@ -33,12 +33,12 @@ from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.report.terminal import MIN_HEIGHT
 from pyhybrid.report.tree import CallTree, tree_lines
 from pyhybrid.terminal_text import say, write_lines
-from pyhybrid.views.compensate import compensate
-from pyhybrid.views.compiles import compiles_of
+from pyhybrid.views.calls.compensate import compensate
 from pyhybrid.views.labels import Labels
-from pyhybrid.views.model import model_figures
-from pyhybrid.views.operators import operators_of
-from pyhybrid.views.sample_selection import choose
+from pyhybrid.views.selection.sample_selection import choose
+from pyhybrid.views.training.compiles import compiles_of
+from pyhybrid.views.training.model import model_figures
+from pyhybrid.views.training.operators import operators_of
 
 
 class Report:

@@ -10,10 +10,10 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.debuginfod import Debuginfod
 from pyhybrid.terminal_text import say
-from pyhybrid.views.inlined import with_inlined
-from pyhybrid.views.one_kind import NATIVE_ONLY, PYTHON_ONLY
-from pyhybrid.views.sample_selection import Choice
-from pyhybrid.views.slow_calls import SlowerThan
+from pyhybrid.views.call_tree.inlined import with_inlined
+from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY
+from pyhybrid.views.selection.sample_selection import Choice
+from pyhybrid.views.selection.slow_calls import SlowerThan
 
 
 def slower_than(text: str) -> SlowerThan:

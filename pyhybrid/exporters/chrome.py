@@ -23,8 +23,8 @@ from pyhybrid.exporters.viewer_names import encodable, facts, title
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Chunk, stack_of, waits
 from pyhybrid.profile_file.timeline import periods_of, times
-from pyhybrid.views.call_edges import BEGINS, GAP, edges
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.calls.call_edges import BEGINS, GAP, edges
 
 QUARTER_NS = 7_889_238_000_000_000
 SAMPLES = "disabled-by-default-v8.cpu_profiler"  # a category

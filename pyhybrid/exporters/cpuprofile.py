@@ -17,7 +17,7 @@ from pyhybrid.exporters.v8_nodes import Nodes
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.profile_file.timeline import times
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 
 class CpuProfile(Exporter):

@@ -11,7 +11,7 @@ from typing import Any
 from pyhybrid.exporters.viewer_names import encodable, functions
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, Module
-from pyhybrid.views.sampled_paths import SampledPaths
+from pyhybrid.views.call_tree.sampled_paths import SampledPaths
 
 _COLOURS = {
     "Other": "grey",

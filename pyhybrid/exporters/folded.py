@@ -17,14 +17,14 @@ from typing import BinaryIO
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.folded_paths import SHOWN, THREAD, FoldedPaths, Weights
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
 
 MICROSECOND = 1000  # nanoseconds
 
 
 class Folded(Exporter):
-    """Writes the folded call tree (views/folded_tree.py) as folded stacks, sorted by line."""
+    """Writes the folded call tree (call_tree/folded_tree.py) as folded stacks, sorted by line."""
 
     name = "folded"
     help = "folded stacks for flamegraph.pl"

@@ -11,7 +11,7 @@ from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.exporters.size_limit import Summed, by_function
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import INTERPRETER, LEFT_OUT
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 THREAD = -1  # where a node is expected: the thread itself, above all nodes
 SHOWN = 128  # frames of a path that is cut, half of them from each end

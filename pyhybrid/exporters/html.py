@@ -21,7 +21,7 @@ from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Process
 from pyhybrid.report.summary import as_json, summarize
-from pyhybrid.views.program_lines import program_files
+from pyhybrid.views.lines.program_lines import program_files
 
 FEW_PATHS = 20_000  # sampled ones; all their frames take some 10 bytes each
 

@@ -24,7 +24,7 @@ from pyhybrid.exporters.perfflow_options import VARIABLE, PerfflowOptions
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Usage
-from pyhybrid.views.call_edges import BEGINS, GAP, Edge, edges
+from pyhybrid.views.calls.call_edges import BEGINS, GAP, Edge, edges
 
 WITHIN_NS = 500
 

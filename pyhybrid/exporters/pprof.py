@@ -17,8 +17,8 @@ from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.protobuf import message, number, packed, varint
 from pyhybrid.exporters.viewer_names import encodable, facts, functions
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.sampled_paths import Location, SampledPaths
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.sampled_paths import Location, SampledPaths
 
 EXECUTABLE = 1  # of a segment's flags
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.views.function_calls import ROOT, Tally, traced_calls
+from pyhybrid.views.calls.function_calls import ROOT, Tally, traced_calls
 
 Key = tuple[str, int, str]
 Figures = tuple[int, int, float, float]

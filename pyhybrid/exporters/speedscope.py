@@ -19,7 +19,7 @@ from pyhybrid.exporters.viewer_names import CREATOR, encodable, functions, title
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.profile_file.timeline import periods_of
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

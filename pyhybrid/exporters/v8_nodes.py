@@ -8,7 +8,7 @@ from typing import Any
 
 from pyhybrid.exporters.viewer_names import functions
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 ROOT = 1
 

@@ -296,7 +296,7 @@ class Profile:
 
     @_table
     def watched_calls(self) -> list[WatchedCall]:
-        """Single calls of a framework's functions, of which steps are made (views/steps.py)."""
+        """Single calls of a framework's functions, of which training/steps.py makes steps."""
         columns = ", ".join(WatchedCall._fields)
         sql = f"SELECT {columns} FROM watched_call ORDER BY thread, begin_ns, end_ns DESC"
         return [WatchedCall(*row) for row in self.query(sql)] if self._has("watched_call") else []

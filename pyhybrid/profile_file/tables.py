@@ -112,7 +112,7 @@ class Frame:
     symbol: str | None
     source: str
     python_name: str | None = None
-    inlined: bool = False  # into what calls it on the path: by views/inlined.py, not in the file
+    inlined: bool = False  # into what calls it on the path: by inlined.py, not in the file
 
     @property
     def is_object(self) -> bool:

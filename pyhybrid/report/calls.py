@@ -12,7 +12,7 @@ from typing import Any
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call, Usage
-from pyhybrid.views.kept_functions import (
+from pyhybrid.views.calls.kept_functions import (
     KeptFunction,
     kept_functions,
     slowest,

@@ -2,8 +2,8 @@
 
 from math import isfinite
 
+from pyhybrid.views.comparison.significance import Change
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.significance import Change
 
 
 def number_text(n: float) -> str:

@@ -13,9 +13,9 @@ from pyhybrid.report.comparison_tables import Section, sections
 from pyhybrid.report.ellipsis import middle
 from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, note_lines, show
 from pyhybrid.terminal_text import visible
-from pyhybrid.views.change_limits import EXCEEDED, UNSURE, Verdict
-from pyhybrid.views.run_comparison import Comparison, Side
-from pyhybrid.views.significance import RUN_TO_RUN
+from pyhybrid.views.comparison.change_limits import EXCEEDED, UNSURE, Verdict
+from pyhybrid.views.comparison.run_comparison import Comparison, Side
+from pyhybrid.views.comparison.significance import RUN_TO_RUN
 
 
 def _head(side: Side) -> str:

@@ -13,9 +13,9 @@ from pyhybrid.report.change_texts import (
     time_text,
 )
 from pyhybrid.report.terminal import DIM, STRONG
-from pyhybrid.views.run_comparison import Comparison, FunctionChange
-from pyhybrid.views.significance import Change
-from pyhybrid.views.step_changes import LEAST_STEPS, StepChange
+from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange
+from pyhybrid.views.comparison.significance import Change
+from pyhybrid.views.comparison.step_changes import LEAST_STEPS, StepChange
 
 N_WITHIN = 5  # functions that do not differ
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from pyhybrid.views.compiles import Compile, Compiles, label_of
 from pyhybrid.views.labels import short_time
+from pyhybrid.views.training.compiles import Compile, Compiles, label_of
 
 
 def compile_lines(found: Compiles) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import IMPORT_FILES
-from pyhybrid.views.function_calls import FunctionCalls, traced_calls
+from pyhybrid.views.calls.function_calls import FunctionCalls, traced_calls
 
 SHARE, LEAST_NS = 0.2, 1_000_000  # times differ by more than both
 EVENT_NS = 2_000  # what the events of a call cost at most

@@ -8,8 +8,8 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.source_text import find_source, read_source
 from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, show
 from pyhybrid.views.labels import shorten_file
-from pyhybrid.views.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
-from pyhybrid.views.python_lines import FunctionLines, function_lines
+from pyhybrid.views.lines.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
+from pyhybrid.views.lines.python_lines import FunctionLines, function_lines
 
 HOT = 0.1  # share of the function's time, or samples, from which on a line stands out
 AROUND = 2  # lines of source shown before and after a native one

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from pyhybrid.views.model import ModelFigures, ModuleFigures
+from pyhybrid.views.training.model import ModelFigures, ModuleFigures
 
 STEP = "  "
 FIRST_LINE = 3  # modules with most time of their own, in the first line

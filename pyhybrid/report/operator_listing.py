@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from pyhybrid.report.ellipsis import middle
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.operators import OperatorFigures, Operators, ShapeCalls
-from pyhybrid.views.phases import all_phases
+from pyhybrid.views.training.operators import OperatorFigures, Operators, ShapeCalls
+from pyhybrid.views.training.phases import all_phases
 
 MOST_OPERATORS, MOST_NODES = 20, 5  # rows
 MOST_SHAPES = 10

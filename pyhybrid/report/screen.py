@@ -39,7 +39,7 @@ from pyhybrid.views.labels import (
     short_time,
     shorten_native,
 )
-from pyhybrid.views.python_lines import FunctionLines
+from pyhybrid.views.lines.python_lines import FunctionLines
 
 MAX_LINES = 24  # when a run ends
 TALL, WIDE = 32, 160  # of a report

@@ -7,9 +7,9 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
-from pyhybrid.views.slow_steps import SlowStep, SlowSteps
-from pyhybrid.views.step_samples import StepSamples
-from pyhybrid.views.steps import Steps, find_steps, spans_of, steps_of
+from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps
+from pyhybrid.views.training.step_samples import StepSamples
+from pyhybrid.views.training.steps import Steps, find_steps, spans_of, steps_of
 
 SLOWEST = 5
 N_PHASES = 2  # in the summary

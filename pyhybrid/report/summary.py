@@ -11,16 +11,15 @@ from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.source_text import read_source
 from pyhybrid.report.step_listing import StepSummary, step_summary
-from pyhybrid.views.compensate import COMPENSATED
-from pyhybrid.views.compiles import Compiles, compiler_frames, compiles_of
+from pyhybrid.views.call_tree.hot_paths import Hot
+from pyhybrid.views.call_tree.imports import exact_without_imports, import_frames, import_line
+from pyhybrid.views.calls.compensate import COMPENSATED
+from pyhybrid.views.calls.function_calls import FunctionCalls, function_calls
 from pyhybrid.views.findings import Finding, findings
-from pyhybrid.views.function_calls import FunctionCalls, function_calls
 from pyhybrid.views.gpu import GpuSummary, gpu_summary
-from pyhybrid.views.hot_paths import Hot
-from pyhybrid.views.imports import exact_without_imports, import_frames, import_line
 from pyhybrid.views.labels import Labels, short_time
-from pyhybrid.views.program_lines import ProgramLine, program_lines
-from pyhybrid.views.python_lines import FunctionLines, function_lines
+from pyhybrid.views.lines.program_lines import ProgramLine, program_lines
+from pyhybrid.views.lines.python_lines import FunctionLines, function_lines
 from pyhybrid.views.stack_quality import (
     HandlerCost,
     busy_threads,
@@ -29,6 +28,7 @@ from pyhybrid.views.stack_quality import (
     off_cpu_share,
     stack_quality,
 )
+from pyhybrid.views.training.compiles import Compiles, compiler_frames, compiles_of
 
 N_FUNCTIONS, N_PATHS, N_LINES = 50, 10, 50
 
@@ -167,8 +167,8 @@ def summarize(
     """Collect the summary; `written` and `notes` are what the exports add.
 
     Functions with a total below `min_time_ns` are left out: exact where they were traced, else
-    sampled.  With `all_frames` nothing is folded (views/folded_tree.py); without `imports` all that
-    import statements run is one function, in `functions` and `paths`.
+    sampled.  With `all_frames` nothing is folded (call_tree/folded_tree.py); without `imports` all
+    that import statements run is one function, in `functions` and `paths`.
     """
     meta, process, threads = profile.meta, profile.process, list(profile.threads.values())
     losses: dict[str, int] = {}

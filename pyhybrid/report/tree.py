@@ -16,9 +16,9 @@ from pyhybrid._profile import add_up, at_least, inclusive, rows_from, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.report.ellipsis import to_the_last
-from pyhybrid.views.folded_tree import UNMARKED, FoldedTree
+from pyhybrid.views.call_tree.folded_tree import UNMARKED, FoldedTree
+from pyhybrid.views.call_tree.imports import Imports, import_line
 from pyhybrid.views.gpu import GpuShare, gpu_times, kernels
-from pyhybrid.views.imports import Imports, import_line
 from pyhybrid.views.labels import Labels, bare, count, declared_at, module_of, short_time
 
 LEAST_SHARE = 0.01  # of all samples, or of all time where there are none

@@ -16,7 +16,7 @@ from itertools import accumulate
 from pyhybrid._profile import add_up, inclusive, outermost
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.timeline import Spans
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels, shorten_native
 
 N_MOST = 10

@@ -37,7 +37,7 @@ from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols.jit import JitFunctions
-from pyhybrid.views.compensate import compensate
+from pyhybrid.views.calls.compensate import compensate
 
 INPUT = Path("input")
 BYTES_AT_MOST = 32 << 20  # more than whole inputs took; all are shorter than 100 KB

@@ -89,7 +89,7 @@ def modules_of_views() -> list[str]:
     return [
         module.name
         for package in packages
-        for module in pkgutil.iter_modules(
+        for module in pkgutil.walk_packages(
             import_module(f"pyhybrid.{package}").__path__, f"pyhybrid.{package}."
         )
     ]

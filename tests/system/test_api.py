@@ -15,7 +15,7 @@ HEAD = """
 import os, sys
 import pyhybrid
 from pyhybrid import Profiler, disable, enable, profile
-from pyhybrid.views.function_calls import function_calls
+from pyhybrid.views.calls.function_calls import function_calls
 from pyhybrid.errors import PyhybridError
 
 def fib(n):

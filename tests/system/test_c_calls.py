@@ -19,7 +19,7 @@ from support import TARGETS, Run, check_invariants, is_stripped
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Exact
-from pyhybrid.views.function_calls import function_calls
+from pyhybrid.views.calls.function_calls import function_calls
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 
@@ -255,7 +255,7 @@ def within(text: str, folder: Path) -> None:
     head = """
     import sys
     from pyhybrid import Profiler
-    from pyhybrid.views.function_calls import function_calls
+    from pyhybrid.views.calls.function_calls import function_calls
     from pyhybrid.errors import UsageError
     M, E = sys.monitoring, sys.monitoring.events
     def work(n):

@@ -16,7 +16,7 @@ import pytest
 from support import TARGETS, Run, command, made_once
 
 from pyhybrid.exporters.callgrind import THREADS
-from pyhybrid.views.function_calls import function_calls
+from pyhybrid.views.calls.function_calls import function_calls
 
 CALLGRIND = "callgrind.out"
 PROGRAMS = ["recursion", "generators", "classes", "closures"]

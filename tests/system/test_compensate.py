@@ -16,8 +16,8 @@ import pytest
 from exact_support import MODES, check_exact
 from support import Run
 
-from pyhybrid.views.compensate import compensate
-from pyhybrid.views.function_calls import function_calls
+from pyhybrid.views.calls.compensate import compensate
+from pyhybrid.views.calls.function_calls import function_calls
 
 pytestmark = pytest.mark.once
 

@@ -14,11 +14,11 @@ from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call
-from pyhybrid.views.compiles import compiler_frames
-from pyhybrid.views.measured_profile import Measured
-from pyhybrid.views.model import model_figures
-from pyhybrid.views.slow_layer import layer
-from pyhybrid.views.step_measures import recompiles
+from pyhybrid.views.findings.measured_profile import Measured
+from pyhybrid.views.findings.slow_layer import layer
+from pyhybrid.views.findings.step_measures import recompiles
+from pyhybrid.views.training.compiles import compiler_frames
+from pyhybrid.views.training.model import model_figures
 
 pytestmark = pytest.mark.version
 

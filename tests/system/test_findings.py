@@ -13,8 +13,8 @@ from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.views.calls.function_calls import function_calls
 from pyhybrid.views.findings import MOST, Finding, findings
-from pyhybrid.views.function_calls import function_calls
 
 pytestmark = pytest.mark.once
 

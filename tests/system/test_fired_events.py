@@ -10,7 +10,7 @@ import pytest
 from exact_support import check_exact
 from support import Run, build_extension
 
-from pyhybrid.views.function_calls import function_calls
+from pyhybrid.views.calls.function_calls import function_calls
 
 pytestmark = [
     pytest.mark.version,

@@ -9,7 +9,7 @@ import pytest
 from exact_support import check_exact, check_halves, of_function
 from support import TARGETS, Run, check_invariants
 
-from pyhybrid.views.hot_paths import Hot
+from pyhybrid.views.call_tree.hot_paths import Hot
 
 pytestmark = [pytest.mark.version, pytest.mark.alone]
 

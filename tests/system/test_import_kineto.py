@@ -15,8 +15,8 @@ from pyhybrid.assemble import gpu_placing
 from pyhybrid.assemble.gpu_trace import Launch
 from pyhybrid.assemble.kineto import read
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.views.gpu_measures import GPU_MEASURES
-from pyhybrid.views.measured_profile import Measured
+from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
+from pyhybrid.views.findings.measured_profile import Measured
 
 N_STEPS = 5  # of traced_model.py
 US = 1000

@@ -31,7 +31,7 @@ from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
 
 pytestmark = pytest.mark.needs("perf")

@@ -13,7 +13,7 @@ import pytest
 from support import Run, check_invariants
 
 from pyhybrid.capture.perf_trampoline import has_frame_pointers
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.stack_quality import stack_quality
 
 pytestmark = pytest.mark.version

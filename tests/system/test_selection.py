@@ -109,7 +109,7 @@ def test_include_and_exclude(selected: Callable[..., Run]) -> None:
 def test_a_filter_is_forgotten_with_its_run(pyhybrid: Callable[..., Run]) -> None:
     script = """
 from pyhybrid import Profiler
-from pyhybrid.views.function_calls import function_calls
+from pyhybrid.views.calls.function_calls import function_calls
 def f(): return g()
 def g(): return 1
 def calls(p):

@@ -16,7 +16,7 @@ from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.findings import findings
-from pyhybrid.views.steps import Step, find_steps
+from pyhybrid.views.training.steps import Step, find_steps
 
 pytestmark = pytest.mark.needs("torch")
 

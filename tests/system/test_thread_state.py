@@ -15,8 +15,8 @@ from support import PATIENCE_S, Run, covered_ns, is_stripped
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Sampled
-from pyhybrid.views.one_kind import PYTHON_ONLY
-from pyhybrid.views.sample_selection import Choice, choose
+from pyhybrid.views.selection.one_kind import PYTHON_ONLY
+from pyhybrid.views.selection.sample_selection import Choice, choose
 
 # Two threads want the GIL all the time, one works without it, one sleeps.  Prints for how long the
 # two waited for a processor (nanoseconds; Linux: Documentation/scheduler/sched-stats.rst), and for

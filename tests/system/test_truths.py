@@ -103,7 +103,7 @@ def test_finalizers(truth: Truth) -> None:
 
 
 def test_recursion_counts_once_in_a_functions_total(truth: Truth) -> None:
-    from pyhybrid.views.function_calls import function_calls
+    from pyhybrid.views.calls.function_calls import function_calls
 
     profile, true = truth("recursion")
     name = "recursion.<locals>.down"

@@ -15,7 +15,7 @@ from pyhybrid.exporters.perfflow_options import PerfflowOptions
 from pyhybrid.exporters.pfw import Pfw
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call, Event, Turn
-from pyhybrid.views.call_edges import edges
+from pyhybrid.views.calls.call_edges import edges
 
 Told = list[tuple[int, int, str, int]]  # thread, time, how, node
 

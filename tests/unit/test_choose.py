@@ -16,8 +16,8 @@ from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.spool.layout import GIL_SHIFT, WAITS
-from pyhybrid.views.one_kind import NATIVE_ONLY, PYTHON_ONLY
-from pyhybrid.views.sample_selection import Choice, choose
+from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY
+from pyhybrid.views.selection.sample_selection import Choice, choose
 
 HELD, WAITING = 1 << GIL_SHIFT, 2 << GIL_SHIFT
 LIBRARY, PERIOD_NS = 1, 1_000_000

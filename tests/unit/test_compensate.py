@@ -15,7 +15,7 @@ from pyhybrid.exporters.pstats import PStats
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
-from pyhybrid.views.compensate import COMPENSATED, compensate
+from pyhybrid.views.calls.compensate import COMPENSATED, compensate
 
 COST = {"call_cost_ns": 10.0, "call_cost_inside_ns": 4.0}
 TREE: Rows = [

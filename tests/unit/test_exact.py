@@ -18,7 +18,7 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
 from pyhybrid.spool import layout as form
-from pyhybrid.views.function_calls import ROOT, function_calls
+from pyhybrid.views.calls.function_calls import ROOT, function_calls
 
 Opened = Callable[[SpoolWriter], Profile]
 MAIN, WORK, LEAF, SORTED = python(1, 0), python(2, 0), python(3, 0), native(1, 0x100)

@@ -17,9 +17,9 @@ from pyhybrid.report.terminal import Line
 from pyhybrid.report.tree import CallTree
 from pyhybrid.spool.layout import GIL_SHIFT
 from pyhybrid.symbols.resolve import Symbol
+from pyhybrid.views.call_tree.spinning import pool_of
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.labels import Labels
-from pyhybrid.views.spinning import pool_of
 
 
 def profile_of(path: Path, broken: int, lost: int) -> str:

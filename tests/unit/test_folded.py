@@ -11,7 +11,7 @@ from pyhybrid.assemble.opening import open_profile
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
 
 GOLDEN = Path(__file__).parent.parent / "golden"

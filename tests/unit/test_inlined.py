@@ -20,12 +20,12 @@ from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.symbols.source_positions import DebugFiles, Position, SourceFunction
-from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.inlined import with_inlined
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.inlined import with_inlined
 from pyhybrid.views.labels import Labels
-from pyhybrid.views.native_lines import native_lines
-from pyhybrid.views.one_kind import NATIVE_ONLY, PYTHON_ONLY
-from pyhybrid.views.sample_selection import Choice, choose
+from pyhybrid.views.lines.native_lines import native_lines
+from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY
+from pyhybrid.views.selection.sample_selection import Choice, choose
 
 FAST, OTHER, PLAIN = "/opt/libfast.so", "/opt/libother.so", "/opt/libplain.so"
 PYTHON = "/opt/libpython3.12.so"

@@ -27,7 +27,7 @@ from pyhybrid.exporters.perf.names_map import MAX_EARLIER, PerfMap
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.quality import quality_report
 from pyhybrid.symbols.jit import JITDUMP, MAX_NAME, JitFunctions, read_trusted
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 LOAD, MOVE, DEBUG_INFO, CLOSE, UNWINDING_INFO = range(5)
 

@@ -19,7 +19,7 @@ from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols import resolve
 from pyhybrid.symbols.kernel import KernelSymbols, kernel_build_id
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
 
 TABLE = """\

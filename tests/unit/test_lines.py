@@ -16,7 +16,7 @@ from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.source_text import find_source, read_source
 from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.spool.frame_words import LINE_LIMIT
-from pyhybrid.views.python_lines import FunctionLines, LineFigures, function_lines
+from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures, function_lines
 
 MAIN, WORK, SORTED = python(1, 0), python(2, 0), native(1, 0x100)
 

@@ -20,8 +20,8 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, stack_of
-from pyhybrid.views.process_selection import meta_of
-from pyhybrid.views.sample_selection import Choice, choose
+from pyhybrid.views.selection.process_selection import meta_of
+from pyhybrid.views.selection.sample_selection import Choice, choose
 
 OF_CALLS = ("pstats", "callgrind", "pfw", "lttng")  # of which there are none
 OTHER = 30  # a library that only the other process has, where the first one has its interpreter

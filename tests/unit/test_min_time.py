@@ -16,8 +16,8 @@ from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.summary import summarize
-from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.function_calls import ROOT, function_calls
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.calls.function_calls import ROOT, function_calls
 from pyhybrid.views.labels import Labels, short_time
 
 # main calls small, which calls big, which calls small and tiny; main also calls big.

@@ -15,7 +15,7 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.operator_listing import operator_lines
 from pyhybrid.symbols.resolve import Symbol
-from pyhybrid.views.operators import Caller, operators_of
+from pyhybrid.views.training.operators import Caller, operators_of
 
 TORCH = 1
 PACKAGES = "/opt/python/lib/python3.12/site-packages"

@@ -20,7 +20,7 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols import plumbing
 from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, is_wrapper
-from pyhybrid.views.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels, shorten_native
 
 LIBC = 9

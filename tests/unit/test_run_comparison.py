@@ -13,12 +13,12 @@ from spool_writer import SpoolWriter, python
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
-from pyhybrid.views.change_limits import EXCEEDED, UNSURE, WITHIN, Limit, judge
-from pyhybrid.views.function_figures import Function
-from pyhybrid.views.run_comparison import Comparison, FunctionChange, Side, compare
-from pyhybrid.views.same_functions import SameFunctions
-from pyhybrid.views.significance import Mean, change, without_error
-from pyhybrid.views.step_changes import StepFigures, step_changes
+from pyhybrid.views.comparison.change_limits import EXCEEDED, UNSURE, WITHIN, Limit, judge
+from pyhybrid.views.comparison.function_figures import Function
+from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange, Side, compare
+from pyhybrid.views.comparison.same_functions import SameFunctions
+from pyhybrid.views.comparison.significance import Mean, change, without_error
+from pyhybrid.views.comparison.step_changes import StepFigures, step_changes
 
 HOSTILE = "f|`<img src=x>\x1b[31m"
 

@@ -19,7 +19,7 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary, render
 from pyhybrid.report.summary import Summary, as_json, summarize
-from pyhybrid.views.hot_paths import Hot
+from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.labels import shorten_file, shorten_native
 from pyhybrid.views.stack_quality import HandlerCost, hz_reached, stack_quality
 

@@ -26,9 +26,9 @@ from pyhybrid.exporters.firefox import Firefox
 from pyhybrid.exporters.pprof import Pprof
 from pyhybrid.exporters.speedscope import Speedscope
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.views.folded_tree import FoldedTree
-from pyhybrid.views.inlined import with_inlined
-from pyhybrid.views.sampled_paths import SampledPaths
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.inlined import with_inlined
+from pyhybrid.views.call_tree.sampled_paths import SampledPaths
 
 
 def written(exporter: Exporter, profile: Profile, folder: Path) -> bytes:

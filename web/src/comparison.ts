@@ -1,5 +1,5 @@
 // Runs that are compared, as pyhybrid/exporters/page/comparison.py writes them.  The errors are those of
-// pyhybrid/views/significance.py.
+// pyhybrid/views/comparison/significance.py.
 import type { Box } from "./boxes";
 import type { Columns } from "./columns";
 import { Paths } from "./paths";

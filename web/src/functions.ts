@@ -1,4 +1,4 @@
-// The figures of each function: views/hot_paths.py and views/function_calls.py do the same.
+// The figures of each function: hot_paths.py and function_calls.py do the same.
 import { NATIVE, PSEUDO, type Profile } from "./profile";
 import { hasExact, type Choice, type Sums, type Weights } from "./selection";
 

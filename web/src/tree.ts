@@ -1,4 +1,4 @@
-// The call tree, whole or with the frames of one kind: views/sample_selection.py does the same.
+// The call tree, whole or with the frames of one kind: views/selection/sample_selection.py does the same.
 import { IN_IMPORT, IMPORT, INTERPRETER, KERNEL, NATIVE, NOT_FIRST, PSEUDO, PYTHON, REGION, RUN, type Paths, type Profile } from "./profile";
 import type { Column } from "./columns";
 

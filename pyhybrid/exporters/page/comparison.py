@@ -13,11 +13,11 @@ from pyhybrid.exporters.page.document import document
 from pyhybrid.exporters.page.tree import KINDS, Strings
 from pyhybrid.report.comparison import facts
 from pyhybrid.symbols.plumbing import is_interpreter
-from pyhybrid.views.compared_paths import ComparedPaths
-from pyhybrid.views.function_figures import Function
-from pyhybrid.views.run_comparison import Comparison, FunctionChange
-from pyhybrid.views.significance import RUN_TO_RUN, Change
-from pyhybrid.views.step_changes import StepChange
+from pyhybrid.views.comparison.compared_paths import ComparedPaths
+from pyhybrid.views.comparison.function_figures import Function
+from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange
+from pyhybrid.views.comparison.significance import RUN_TO_RUN, Change
+from pyhybrid.views.comparison.step_changes import StepChange
 
 
 def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:

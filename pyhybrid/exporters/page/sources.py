@@ -8,7 +8,7 @@ from typing import Any
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.source_text import Source, read_source
 from pyhybrid.views.labels import is_librarys
-from pyhybrid.views.python_lines import function_lines
+from pyhybrid.views.lines.python_lines import function_lines
 
 AROUND = 12  # lines before and after a hot one of a library
 HOT = 0.001  # share of the samples, from which on a library's line is

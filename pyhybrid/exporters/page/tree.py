@@ -12,13 +12,13 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.symbols.plumbing import is_interpreter
-from pyhybrid.views.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree
-from pyhybrid.views.function_calls import calls_by_thread
-from pyhybrid.views.hot_paths import Hot
-from pyhybrid.views.imports import Imports, import_line
+from pyhybrid.views.call_tree.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree
+from pyhybrid.views.call_tree.hot_paths import Hot
+from pyhybrid.views.call_tree.imports import Imports, import_line
+from pyhybrid.views.calls.function_calls import calls_by_thread
 from pyhybrid.views.labels import Labels, declared_at, shorten_file, shorten_native
-from pyhybrid.views.one_kind import PYTHON_ONLY
-from pyhybrid.views.sample_selection import Choice, choose
+from pyhybrid.views.selection.one_kind import PYTHON_ONLY
+from pyhybrid.views.selection.sample_selection import Choice, choose
 
 # web/src/profile.ts has these, too.
 KINDS = ("python", "native", "interpreter", "kernel", "region", "pseudo")

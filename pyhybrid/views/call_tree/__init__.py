@@ -1,0 +1,1 @@
+"""The sampled call tree as people read it."""

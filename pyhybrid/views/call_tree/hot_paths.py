@@ -1,0 +1,107 @@
+"""Where the time went: functions and call paths of the folded tree, by weight.
+
+All weights are nanoseconds of the sampling clock, all threads together.
+"""
+
+from array import array
+from heapq import nsmallest
+from typing import NamedTuple
+
+from pyhybrid._profile import add_up, inclusive, nearest, outermost, rows_from, take
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.imports import Imports
+from pyhybrid.views.labels import Labels
+
+
+class HotFunction(NamedTuple):
+    """A function's weight: `self_ns` in itself, `total_ns` with all that it called.
+
+    A sample counts once in `total_ns`, however often the function recurs in it.  `python_ns`, of
+    Python functions: itself with the native code that it called, down to the next Python frame.
+    """
+
+    frame: int
+    samples: int  # in itself
+    self_ns: int
+    total_ns: int
+    python_ns: int
+
+
+class HotPath(NamedTuple):
+    """A call path (frame ids, root first) and the weight of samples that end in it."""
+
+    frames: list[int]
+    weight_ns: int
+
+
+class Hot:
+    """The functions and paths of one profile.
+
+    Samples that met our own callbacks are outside all shares: `own_ns` is their weight.
+    """
+
+    def __init__(self, profile: Profile, all_frames: bool = False, imports: bool = True) -> None:
+        """Fold the tree, unless `all_frames` are wanted, and add up.
+
+        Without `imports` what import statements run is theirs; `imported` are its modules then, by
+        the weight of all that their imports ran.
+        """
+        self._profile = profile
+        self._tree = FoldedTree.of(profile, all_frames)
+        n_nodes = len(self._tree.parent)
+        self_ns, samples = (array("q", bytes(8 * n_nodes)) for _ in range(2))
+        self._self_ns: array[int] | memoryview = self_ns
+        self._samples: array[int] | memoryview = samples
+        self.own_ns = 0
+        frames = profile.frames.values()
+        own = {f.id for f in frames if f.kind == "pseudo" and f.symbol == OWN_CALLBACK}
+        of_node, nodes = self._tree.of_node, profile.stacks.node
+        for sampled in profile.sampled:
+            node = of_node[nodes[sampled.stack]]
+            if self._tree.frame[node] in own:
+                self.own_ns += sampled.weight_ns
+                continue
+            self_ns[node] += sampled.weight_ns
+            samples[node] += sampled.samples
+        self.imported: list[str] = []
+        if not imports:
+            self._fold_imports()
+
+    def _fold_imports(self) -> None:
+        tree, found = self._tree, Imports(self._profile, self._tree.parent, self._tree.frame)
+        labels = Labels(self._profile).of_frame
+        self.imported = found.modules(labels, self._self_ns)
+        self._self_ns = add_up(found.node, self._self_ns, len(tree.parent))
+        self._samples = add_up(found.node, self._samples, len(tree.parent))
+
+    def paths(self, n: int) -> list[HotPath]:
+        """The `n` call paths with most self weight."""
+        weights = [(-self._self_ns[i], i) for i in rows_from(self._self_ns, 1) if i]
+        return [HotPath(self._tree.path(i), -weight_ns) for weight_ns, i in nsmallest(n, weights)]
+
+    def functions(self) -> list[HotFunction]:
+        """All functions that were sampled, most self weight first."""
+        parent, frame = self._tree.parent, self._tree.frame
+        n_frames = max(self._profile.frames, default=0) + 1
+        self_ns, samples = self._self_ns, self._samples
+        everywhere = b"\1" * len(parent)
+        is_outer = outermost(parent, frame, everywhere)
+        is_python = {f.id for f in self._profile.frames.values() if f.kind == "python"}
+        innermost = nearest(
+            parent, take(bytes(map(is_python.__contains__, range(n_frames))), frame)
+        )
+        columns = zip(
+            add_up(frame, samples, n_frames),
+            add_up(frame, self_ns, n_frames),
+            add_up(frame, inclusive(parent, self_ns), n_frames, is_outer),
+            add_up(take(frame, innermost), self_ns, n_frames),
+            strict=True,
+        )
+        functions = [
+            HotFunction(number, *weights)
+            for number, weights in enumerate(columns)
+            if number and weights[2]
+        ]
+        return sorted(functions, key=lambda f: (-f.self_ns, -f.total_ns, f.frame))

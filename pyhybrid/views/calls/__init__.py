@@ -1,0 +1,1 @@
+"""What is known of calls exactly: how many, how long, when."""

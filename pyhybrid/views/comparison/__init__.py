@@ -1,0 +1,1 @@
+"""Runs of one program, compared."""

@@ -1,0 +1,97 @@
+"""Findings: what an expert would see first in a profile, in words, each with its evidence.
+
+The rules are data, findings.toml: which measure, from what size on, what is said.  Measures are
+functions of a profile's columns (finding_measures.py).
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pyhybrid.package_text import table_beside
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.findings.finding_measures import MEASURES
+from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
+from pyhybrid.views.findings.idle_threads import idle
+from pyhybrid.views.findings.measured_profile import Measured
+from pyhybrid.views.findings.slow_layer import layer, uncompiled
+from pyhybrid.views.findings.step_measures import STEP_MEASURES
+
+MOST = 5
+FEWEST_STEPS = 4  # of a training
+_MEASURES = {
+    **MEASURES,
+    **STEP_MEASURES,
+    **GPU_MEASURES,
+    "idle_threads": idle,
+    "layer": layer,
+    "uncompiled": uncompiled,
+}
+
+
+@dataclass(slots=True)
+class Finding:
+    """One: a sentence, the command that shows more, and the numbers behind it.
+
+    `share` (0..1) says how much it is about; `evidence` are seconds, shares, numbers and names.
+    """
+
+    rule: str
+    text: str
+    command: str
+    share: float
+    evidence: dict[str, Any]
+
+
+def findings(profile: Profile) -> list[Finding]:
+    """At most five, what is about most first; none where nothing stands out.  Of a training what is
+    about its beginning alone comes last.
+
+    Of a part of the samples nothing is said: shares of it mean something else.
+    """
+    if profile.is_part:
+        return []
+    measured = Measured(profile)
+    time = "CPU time" if profile.meta.get("clock") == "cpu" else "time of all threads"
+    found, last = [], set()
+    for rule in _rules():
+        evidence = _MEASURES[rule["measure"]](measured, rule)
+        if evidence and _reaches(rule, evidence):
+            shown = {key: _shown(key, e) for key, e in evidence.items()}
+            text = rule["text"].format(time=time, **shown)
+            share = float(evidence.get("share", 0))
+            if rule.get("last") and len(measured.steps) >= FEWEST_STEPS:
+                last.add(rule["name"])
+            found.append(Finding(rule["name"], text, rule["command"], share, evidence))
+    return sorted(found, key=lambda each: (each.rule in last, -each.share))[:MOST]
+
+
+@cache
+def _rules() -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = table_beside(__file__, "findings")["rule"]
+    return rules
+
+
+def _reaches(rule: dict[str, Any], evidence: dict[str, Any]) -> bool:
+    """Is every limit of the rule kept?"""
+    for key, limit in rule.items():
+        verb, _, what = key.partition("_")
+        if verb == "least" and evidence[what] < limit:
+            return False
+        if verb == "most" and evidence[what] > limit:
+            return False
+    return True
+
+
+SHARES = ("share", "held", "gapped", "truncated")
+
+
+def _shown(key: str, value: Any) -> str:
+    """A number of evidence as it stands in a sentence."""
+    if key in SHARES:
+        return f"{value:.0%}"
+    if key in ("seconds", "cpu", "wall", "recorded"):
+        return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
+    if key == "per_call":
+        return f"{value:.2g} us"
+    return f"{value:,}" if isinstance(value, int) else str(value)

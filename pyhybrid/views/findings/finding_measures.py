@@ -1,0 +1,241 @@
+"""What findings measure: functions of a profile's columns, which return evidence, or None."""
+
+import os
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from pyhybrid._profile import add_up, descend, nearest, outermost, take
+from pyhybrid.name_patterns import NamePatterns
+from pyhybrid.profile_file.tables import Frame, gil_name, stack_of
+from pyhybrid.profile_file.timeline import times
+from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.imports import Imports
+from pyhybrid.views.call_tree.spinning import spinning
+from pyhybrid.views.findings.measured_profile import Evidence, Measured
+from pyhybrid.views.labels import shorten_native
+from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
+
+# 1: native code that calls what it is given, 2: a Python function right below it.
+_CALLER, _PYTHON = 1, 2
+_CALLED = bytes(
+    _CALLER if kind == _CALLER else _PYTHON * (above == _CALLER and kind == _PYTHON)
+    for above in range(3)
+    for kind in range(256)
+)
+_IS_2 = bytes(state == 2 for state in range(256))
+MOST_WAITS = 2000  # samples that waited for the GIL, for which it is looked who held it
+
+
+def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Weight at or below the functions of the rule."""
+    names, library = NamePatterns(rule["functions"]), rule["library"]
+    of_rule = NamePatterns([library])
+
+    def is_library(path: str) -> bool:
+        name = os.path.basename(path)
+        return is_interpreter(name) if library == "{python}" else of_rule.match(name)
+
+    of_none = is_library("")  # code in no module
+    in_library = {m.id: is_library(m.path) for m in measured.profile.modules.values()}
+
+    def is_one(frame: Frame) -> bool:
+        if library == KERNEL_MODULE:
+            return frame.kind == "kernel" and names.match(plain_symbol(frame.symbol))
+        if frame.kind != "native" or not in_library.get(frame.module or 0, of_none):
+            return False
+        name = plain_symbol(frame.symbol) or frame.python_name or ""
+        return names.match(name) or names.match(shorten_native(frame.name))
+
+    where = measured.below_frames(f.id for f in measured.profile.frames.values() if is_one(f))
+    weight_ns = measured.weight_ns(where)
+    if not weight_ns:
+        return None
+    return {**measured.share(weight_ns), "function": measured.most(where)}
+
+
+def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Threads that spin for one another: those that sleep do not (wall-clock time sees both)."""
+    where, pools = spinning(measured.profile)
+    node_of = measured.profile.stacks.node
+    by_frame: Counter[int] = Counter()
+    threads = set()
+    for row in measured.profile.sampled:
+        if where[node_of[row.stack]] and not row.waits:
+            by_frame[measured.frame[node_of[row.stack]]] += row.weight_ns
+            threads.add(row.thread)
+    if not threads:
+        return None
+    pool = max(pools, key=by_frame.__getitem__)
+    return {
+        **measured.share(by_frame.total()),
+        "pool": pools[pool],
+        "functions": [
+            measured.labels[frame] for frame, _ in by_frame.most_common() if frame in pools
+        ],
+        "threads": len(threads),
+        "cpus": int(measured.profile.meta.get("n_cpus") or 0),
+    }
+
+
+def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Import statements, and the module whose import took most."""
+    found = Imports(measured.profile, measured.parent, measured.frame)
+    weight_ns = measured.weight_ns(found.where)
+    if not weight_ns:
+        return None
+    module = next(iter(found.modules(measured.labels, measured.self_ns)), "?")
+    wall = measured.wall_ns / 1e9
+    return {**measured.share(weight_ns), "wall_seconds": wall, "module": module}
+
+
+def gil(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Threads that wait for the GIL, and the Python function that held it most of that time."""
+    if measured.waiting_ns < rule["least_share"] * measured.all_ns:
+        return None
+    waits: list[int] = []
+    held: list[tuple[int, int]] = []
+    threads = set()
+    for chunk in measured.profile.timeline():
+        for at_ns, place in zip(times(chunk), chunk.place, strict=True):
+            state = gil_name(place)
+            if state == "waiting":
+                waits.append(at_ns)
+                threads.add(chunk.thread)
+            elif state == "held":
+                held.append((at_ns, stack_of(place)))
+                threads.add(chunk.thread)
+    held.sort()
+    begins = [at_ns for at_ns, _ in held]
+    holders: Counter[int] = Counter()
+    for at_ns in waits[:: len(waits) // MOST_WAITS + 1]:
+        after = bisect_left(begins, at_ns)
+        near = [held[i] for i in (after - 1, after) if 0 <= i < len(held)]
+        if near:
+            stack = min(near, key=lambda each: abs(each[0] - at_ns))[1]
+            holders[measured.python_frames[measured.profile.stacks.node[stack]]] += 1
+    if not holders:
+        return None
+    (holder, n), *_rest = holders.most_common(1)
+    return {
+        **measured.share(measured.waiting_ns),
+        "threads": len(threads),
+        "holder": measured.labels.get(holder, "native code"),
+        "held": n / holders.total(),
+    }
+
+
+def tiny_calls(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """The function whose many short calls take most of the traced time; calls within one of its
+    own are part of that one's time."""
+    exact, n = measured.profile.exact, measured.n_frames
+    of_row = take(measured.frame, exact.node)
+    everywhere = bytes([1]) * len(measured.parent)
+    is_outer = take(outermost(measured.parent, measured.frame, everywhere), exact.node)
+    calls = add_up(of_row, exact.calls, n)
+    total_ns = add_up(of_row, exact.total_ns, n, is_outer)
+    limit_ns, least = rule["most_call_us"] * 1000, rule["least_calls"]
+    tiny = [
+        (total_ns[frame], frame)
+        for frame, n in enumerate(calls)
+        if n >= least and total_ns[frame] <= limit_ns * n
+    ]
+    if not tiny:
+        return None
+    taken_ns, frame = max(tiny)
+    per_call = taken_ns / calls[frame] / 1000
+    return {
+        "share": taken_ns / (sum(exact.self_ns) or 1),
+        "seconds": taken_ns / 1e9,
+        "calls": calls[frame],
+        "call_us": per_call,
+        "per_call": per_call,
+        "function": measured.labels[frame],
+    }
+
+
+def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """The Python function that native code of the rule calls, which takes most time."""
+    profile, names = measured.profile, NamePatterns(rule["callers"])
+    kinds = {f.id: _PYTHON for f in profile.frames.values() if f.kind == "python"}
+    kinds |= {
+        f.id: _CALLER
+        for f in profile.frames.values()
+        if f.kind == "native"
+        and any(
+            names.match(n) for n in (f.symbol or "", shorten_native(f.name), f.python_name or "")
+        )
+    }
+    tree = FoldedTree.of(profile)
+    states = descend(tree.parent, measured.kinds(kinds, tree.frame), _CALLED)
+    is_called = bytes(states).translate(_IS_2)
+    at = nearest(tree.parent, is_called)
+    weights: Counter[tuple[int, int]] = Counter()
+    for node in measured.nodes:
+        if top := at[tree.of_node[node]]:
+            weights[tree.frame[top], tree.frame[tree.parent[top]]] += measured.self_ns[node]
+    if not weights:
+        return None
+    ((frame, caller), weight_ns), *_rest = weights.most_common(1)
+    if weight_ns < rule["least_share"] * measured.all_ns:
+        return None
+    exact = profile.exact
+    calls = sum(
+        n
+        for node, n in zip(exact.node, exact.calls, strict=True)
+        if is_called[tree.of_node[node]] and tree.frame[tree.of_node[node]] == frame
+    )
+    label = measured.labels
+    evidence = {"function": label[frame], "caller": label[caller], "calls": calls}
+    return {**measured.share(weight_ns), **evidence}
+
+
+def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Few samples, for the program hardly ran."""
+    meta, cpu_ns = measured.profile.meta, measured.profile.process.cpu_ns
+    if meta.get("clock") != "cpu" or meta.get("mode") == "trace" or not measured.wall_ns:
+        return None
+    if cpu_ns is None:
+        return None
+    return {
+        "samples": measured.samples,
+        "wall": measured.wall_ns / 1e9,
+        "wall_seconds": measured.wall_ns / 1e9,
+        "cpu": cpu_ns / 1e9,
+        "cpu_share": cpu_ns / measured.wall_ns,
+    }
+
+
+def lost(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Signals without a sample."""
+    signals = sum(thread.signals for thread in measured.profile.threads.values())
+    reasons: Counter[str] = Counter()
+    for loss in measured.profile.losses:
+        reasons[loss.reason.replace("_", " ")] += loss.samples
+    if not signals or not reasons:
+        return None
+    share = reasons.total() / signals
+    return {"share": share, "signals": signals, "reasons": ", ".join(reasons)}
+
+
+def broken(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Stacks that are not whole."""
+    shares = stack_quality(measured.profile)
+    gapped, truncated = shares[GAPPED], shares[TRUNCATED]
+    share = gapped + truncated
+    return {"share": share, "gapped": gapped, "truncated": truncated, "samples": measured.samples}
+
+
+MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
+    "spinning": spun,
+    "imports": imports,
+    "gil": gil,
+    "tiny_calls": tiny_calls,
+    "called_from_c": called_from_c,
+    "below": below,
+    "waiting": waiting,
+    "lost": lost,
+    "broken": broken,
+}

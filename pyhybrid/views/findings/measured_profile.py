@@ -1,0 +1,62 @@
+"""A profile as findings measure it: its sampled time by node, its steps, its frames' labels."""
+
+from collections.abc import Buffer
+from functools import cached_property
+from typing import Any
+
+from pyhybrid._profile import add_up, nearest, take
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.symbols.plumbing import IMPORT_FILES
+from pyhybrid.views.call_tree.node_weights import NodeWeights
+from pyhybrid.views.labels import Labels
+from pyhybrid.views.training.step_samples import StepSamples
+from pyhybrid.views.training.steps import Step, steps_of
+
+# Numbers and names, by the words that rules (findings.toml) limit and say: `share` of the samples'
+# weight (0..1), `seconds` of it, counts.  None: there is nothing to say.
+Evidence = dict[str, Any] | None
+
+
+class Measured(NodeWeights):
+    """A profile's sampled time by node, and what else several measures ask for."""
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(profile)
+        process = profile.process
+        self.wall_ns = (process.end_ns or 0) - (process.start_ns or 0) if process.end_ns else 0
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Those of a training; empty: it is none."""
+        found = steps_of(self.profile)
+        return found.steps if found else []
+
+    @cached_property
+    def step_samples(self) -> StepSamples:
+        """The samples, by when they were."""
+        return StepSamples(self.profile)
+
+    @cached_property
+    def labels(self) -> dict[int, str]:
+        """Frames as views write them."""
+        return Labels(self.profile, full_names=False).of_frame
+
+    @cached_property
+    def python_frames(self) -> memoryview:
+        """Of each node the nearest Python function's frame, itself or above, but for importlib's;
+        0: none."""
+        frames = self.profile.frames.values()
+        python = self.marked(
+            f.id for f in frames if f.kind == "python" and f.file not in IMPORT_FILES
+        )
+        return take(self.frame, nearest(self.parent, python))
+
+    def most(self, where: Buffer) -> str:
+        """The Python function in which most of the weight there is."""
+        by_frame = add_up(self.python_frames, self.self_ns, self.n_frames, where)
+        frame = max(range(len(by_frame)), key=by_frame.__getitem__)
+        return self.labels[frame] if frame else "native code"
+
+    def share(self, weight_ns: int) -> dict[str, Any]:
+        """Of all weight."""
+        return {"share": weight_ns / self.all_ns, "seconds": weight_ns / 1e9}

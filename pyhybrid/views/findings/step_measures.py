@@ -1,0 +1,180 @@
+"""What findings measure of trainings: shares of the steps' time (steps.py), or of the backward
+pass, and what is compiled again.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from pyhybrid._profile import add_up, descend, take
+from pyhybrid.frameworks import torch
+from pyhybrid.name_patterns import NamePatterns
+from pyhybrid.profile_file.quantiles import quantile
+from pyhybrid.views.findings.measured_profile import Evidence, Measured
+from pyhybrid.views.findings.phase_places import RUNS, phase_place
+from pyhybrid.views.training.compiles import function_of, why_again
+from pyhybrid.views.training.phases import BACKWARD, COMPILE, frame_phases
+from pyhybrid.views.training.slow_steps import SlowSteps
+from pyhybrid.views.training.step_time import step_time
+from pyhybrid.views.training.steps import find_steps
+
+# 1: the backward pass, 2: the program's Python, the first of it below that, 3: what is below it,
+# and what is to be left out.
+_BACKWARD, _PROGRAM, _LEFT_OUT = 1, 2, 3
+_FIRST_BELOW = bytes(
+    (int(kind == _BACKWARD), max(kind, 1) if kind <= _LEFT_OUT else 1, 3, 3)[above]
+    for above in range(4)
+    for kind in range(256)
+)
+_IS_1, _IS_2 = (bytes(state == which for state in range(256)) for which in (1, 2))
+
+
+def phase(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """The rule's `phase` of the steps, and where it is spent (phase_places.py); with `functions`
+    where one of these ran, which is it then."""
+    steps, name = measured.steps, rule["phase"]
+    taken_ns = sum(step.phases.get(name, 0) for step in steps)
+    share = taken_ns / (step_time(measured.profile).steps_ns or 1)
+    if share < rule["least_share"]:
+        return None
+    evidence = {"share": share, "seconds": taken_ns / 1e9, "steps": len(steps)}
+    if not (patterns := rule.get("functions")):
+        place = phase_place(measured, name)
+        idle = f"; for {1 - place.ran:.0%} of it the thread did not run" if place.ran < RUNS else ""
+        return {**evidence, "function": place.function, "at": place.at, "idle": idle}
+    exact = measured.profile.exact
+    total_ns = add_up(take(measured.frame, exact.node), exact.total_ns, measured.n_frames)
+    frames = measured.profile.frames.values()
+    names = NamePatterns(patterns)
+    among = [f.id for f in frames if total_ns[f.id] and names.match(f.name)]
+    if not among:
+        return None
+    return {**evidence, "function": measured.labels[max(among, key=total_ns.__getitem__)]}
+
+
+def python_in_backward(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """Of the steps' time, or the run's, what the program's Python functions take that the backward
+    pass calls, and which of them most; by events."""
+    profile = measured.profile
+    frames = profile.frames
+    backward = [f for f, each in frame_phases(profile).items() if each == BACKWARD]
+    if not backward:
+        return None
+    files = {str(frames[f].file) for f in backward}
+    python = {f.id: f.file or "" for f in frames.values() if f.kind == "python"}
+    left_out, engine = NamePatterns(rule["left_out"]), NamePatterns(torch.steps()["engine"])
+    kinds = {
+        number: _PROGRAM
+        for number, file in python.items()
+        if not any(_is_beside(file, each) for each in files)
+    }
+    kinds |= {
+        f: _LEFT_OUT
+        for f, file in python.items()
+        if left_out.match(file) or torch.is_generated(file)
+    }
+    kinds |= dict.fromkeys(backward, _BACKWARD)
+    kinds |= {
+        f.id: _BACKWARD for f in frames.values() if f.kind == "native" and engine.match(f.name)
+    }
+    states = bytes(descend(measured.parent, measured.kinds(kinds, measured.frame), _FIRST_BELOW))
+    exact, n = profile.exact, measured.n_frames
+    of_row, state = take(measured.frame, exact.node), bytes(take(states, exact.node))
+    in_python = add_up(of_row, exact.total_ns, n, state.translate(_IS_2))
+    calls = add_up(of_row, exact.calls, n, state.translate(_IS_2))
+    all_ns = sum(add_up(of_row, exact.total_ns, n, state.translate(_IS_1))[f] for f in backward)
+    if not all_ns or not any(in_python):
+        return None
+    frame = max(range(n), key=in_python.__getitem__)
+    taken_ns = sum(in_python)
+    whole_ns, whole = whole_of(measured)
+    return {
+        "share": min(1.0, taken_ns / whole_ns),
+        "of_backward": min(1.0, taken_ns / all_ns),
+        "whole": whole,
+        "seconds": taken_ns / 1e9,
+        "calls": calls[frame],
+        "function": measured.labels[frame],
+    }
+
+
+def whole_of(measured: Measured) -> tuple[int, str]:
+    """Of what shares are, and how that is called."""
+    if measured.steps:
+        steps_ns = step_time(measured.profile).steps_ns
+        return steps_ns or 1, f"the time of {len(measured.steps)} steps"
+    return measured.wall_ns or 1, "the run"
+
+
+def _is_beside(file: str, engine: str) -> bool:
+    """Is it of the framework, where `engine` is in a folder of its own?"""
+    return file.startswith(os.path.join(os.path.dirname(os.path.dirname(engine)), ""))
+
+
+def slow_steps(measured: Measured, rule: dict[str, Any]) -> Evidence:
+    """What steps that took the rule's `times` the median and more took beyond it, and why most of
+    it.  The first step is none of them: much is made then.  What compiling took does not count."""
+    steps = measured.steps[1:]
+    if not steps:
+        return None
+    net_ns = {step.number: step.total_ns - step.phases.get(COMPILE, 0) for step in steps}
+    median_ns = quantile(net_ns.values(), 0.5)
+    slow = [step for step in steps if net_ns[step.number] >= rule["times"] * median_ns]
+    if not slow:
+        return None
+    slow.sort(key=lambda step: -net_ns[step.number])
+    why: Counter[str] = Counter()
+    explained = SlowSteps(measured.profile, find_steps(measured.profile), measured.step_samples)
+    for step in slow[: rule["explained"]]:
+        each = explained.explained(step, but=COMPILE)
+        where = ", where the thread did not run" if each.has_waited else ""
+        if each.more_weight_ns >= rule["tells"] * each.more_ns:
+            where = f": {each.function}"
+        why[each.phase + where] += each.more_ns
+    more_ns = sum(net_ns[step.number] for step in slow) - len(slow) * median_ns
+    most = why.most_common(1)[0][0]
+    return {
+        "share": more_ns / (step_time(measured.profile).steps_ns or 1),
+        "seconds": more_ns / 1e9,
+        "steps": len(measured.steps),
+        "slow": len(slow),
+        "most": most,
+    }
+
+
+def recompiles(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """Of the steps' time, or the run's, what compiles took of functions that had been compiled, and
+    why."""
+    times = step_time(measured.profile)
+    again = times.again
+    if not again:
+        return None
+    by_function, reasons = Counter[str](), Counter[tuple[str, str]]()
+    for each in again:
+        by_function[function_of(each)] += each.took_ns
+        reasons[function_of(each), why_again(each)] += each.took_ns
+    function = by_function.most_common(1)[0][0]
+    told = (why for (which, why), _ in reasons.most_common() if which == function)
+    reason = next(filter(None, told), "")
+    taken_ns, (whole_ns, whole) = sum(each.took_ns for each in again), whole_of(measured)
+    if 2 * times.again_ns >= taken_ns:
+        taken_ns = times.again_ns
+    else:
+        whole_ns, whole = measured.wall_ns or 1, "the run"
+    return {
+        "share": min(1.0, taken_ns / whole_ns),
+        "seconds": taken_ns / 1e9,
+        "whole": whole,
+        "again": sum(not each.backward for each in again),
+        "function": function,
+        "because": f", because {reason}" if reason else "",
+    }
+
+
+STEP_MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
+    "phase": phase,
+    "python_in_backward": python_in_backward,
+    "slow_steps": slow_steps,
+    "recompiles": recompiles,
+}

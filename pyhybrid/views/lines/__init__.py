@@ -1,0 +1,1 @@
+"""Source lines, by their samples or exact counts."""

@@ -1,0 +1,74 @@
+"""The program's own lines, by the samples in each and in all that it called in libraries.
+
+On a path the innermost line of a file of the program's own has all that is below it, however deep
+libraries call one another.  What import statements run is left out, and our own callbacks.
+"""
+
+from array import array
+from dataclasses import dataclass
+
+from pyhybrid._profile import take
+from pyhybrid.frameworks.torch import is_generated
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
+from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.imports import Imports
+from pyhybrid.views.labels import is_librarys
+from pyhybrid.views.profile_cache import cached_by_profile
+
+
+@dataclass(slots=True)
+class ProgramLine:
+    """A line, and the weight of the samples in it and in what it called in libraries."""
+
+    file: str
+    line: int
+    function: str
+    weight_ns: int
+    text: str = ""  # of the source, where it is known
+
+
+def program_files(profile: Profile) -> set[str]:
+    """The Python files of the program itself, and cells of a notebook; none a compiler wrote."""
+    cells = set((profile.meta.get("cells") or {}).values())
+    files = {frame.file or "" for frame in profile.frames.values() if frame.kind == "python"}
+    return {f for f in files if f in cells or not (is_librarys(f) or is_generated(f))}
+
+
+@cached_by_profile
+def program_frames(profile: Profile) -> frozenset[int]:
+    """The Python functions of the program itself."""
+    files, frames = program_files(profile), profile.frames.values()
+    return frozenset(f.id for f in frames if f.kind == "python" and f.file in files)
+
+
+def program_lines(profile: Profile) -> list[ProgramLine]:
+    """All that were sampled, the heaviest first."""
+    place_of = _innermost(profile)
+    tree = FoldedTree.of(profile)
+    imports = Imports(profile, tree.parent, tree.frame)
+    own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
+    of_stack = take(tree.of_node, array("I", profile.stacks.node))
+    found: dict[tuple[str, int], ProgramLine] = {}
+    for row in profile.sampled:
+        place, node = place_of[row.stack], of_stack[row.stack]
+        if not place or imports.where[node] or tree.frame[node] in own:
+            continue
+        frame, line = place
+        file = frame.file or ""
+        one = found.setdefault((file, line), ProgramLine(file, line, frame.name, 0))
+        one.weight_ns += row.weight_ns
+    return sorted(found.values(), key=lambda each: (-each.weight_ns, each.file, each.line))
+
+
+def _innermost(profile: Profile) -> list[tuple[Frame, int] | None]:
+    """Of each row of the stacks: the innermost frame of the program with a known line, and that."""
+    stacks = profile.stacks
+    frames = {number: profile.frames[number] for number in program_frames(profile)}
+    frame_of = profile.nodes.frame
+    places: list[tuple[Frame, int] | None] = [None]
+    for row in range(1, len(stacks.parent)):
+        line, frame = stacks.line[row], frames.get(frame_of[stacks.node[row]])
+        places.append((frame, line) if line and frame else places[stacks.parent[row]])
+    return places

@@ -1,0 +1,1 @@
+"""Which samples and frames a view is about."""

@@ -1,0 +1,175 @@
+"""Compiles by torch.compile, as PyTorch's own record has them, against what was run.
+
+A compile is of the code of a Python function; a function that is compiled again, for other shapes
+or types, has several.  The backward pass is a compile of its own, of the same number.  Times are
+wall-clock time; those of running are exact times of the compiled functions, which are compiled
+before they are called.
+"""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from pyhybrid.frameworks.torch import is_compiler
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.views.call_tree.node_weights import NodeWeights
+from pyhybrid.views.calls.function_calls import function_calls
+from pyhybrid.views.profile_cache import cached_by_profile
+
+Key = tuple[str, int, str]
+_STACK, _REMARK = "User stack trace:", " # "  # how texts go on that PyTorch writes
+
+
+@dataclass(slots=True)
+class Compile:
+    """One; `number`, from 1, `of` so many of its function.
+
+    `begin_ns` is since profiling began.  `reason`: why again; `failure`: why nothing came of it.
+    """
+
+    name: str
+    file: str
+    line: int
+    backward: bool
+    number: int
+    of: int
+    begin_ns: int
+    took_ns: int
+    reason: str | None
+    failure: str | None
+
+    @property
+    def middle_ns(self) -> int:
+        """Since profiling began.  Moments of the record are another clock's than those of calls:
+        the middle is not between two of them."""
+        return self.begin_ns + self.took_ns // 2
+
+
+@dataclass(slots=True)
+class Compiles:
+    """All of them, in order of time; null where it is not known.
+
+    `run_ns` and `calls` are those of the compiled functions, `share` that of the samples in
+    compilers; `is_cut`: older ones are no longer in the record.
+    """
+
+    compiles: list[Compile]
+    functions: int
+    again: int  # compiles of functions that had one
+    took_ns: int
+    wall_ns: int | None
+    run_ns: int | None
+    calls: int | None
+    share: float | None
+    is_cut: bool
+
+
+@cached_by_profile
+def compiles_of(profile: Profile) -> Compiles | None:
+    """What is known of them; None: there were none."""
+    start_ns = profile.process.start_ns or 0
+    facts = [
+        each
+        for each in profile.meta.get("compiles") or ()
+        if not each.get("runtime") and each.get("end_ns", 0) > start_ns
+    ]
+    if not facts:
+        return None
+    facts.sort(key=lambda each: int(each.get("begin_ns", 0)))
+    names = {
+        (frame.file, frame.line): (frame.id, frame.name)
+        for frame in profile.frames.values()
+        if frame.kind == "python"
+    }
+    keys: dict[str, Key] = {}  # by id: that of the function
+    numbers: dict[str, int] = {}
+    n_of: Counter[Key] = Counter()
+    for each in facts:
+        if "file" in each:
+            key = str(each["file"]), int(each.get("line", 0)), str(each.get("name", "?"))
+            n_of[key] += 1
+            keys[each.get("id", "")], numbers[each.get("id", "")] = key, n_of[key]
+    compiles = []
+    for each in facts:
+        key = keys.get(each.get("id", ""), ("", 0, "?"))
+        _, name = names.get(key[:2], (0, key[2]))
+        number = numbers.get(each.get("id", ""), 1)
+        compiles.append(_compile(each, key, name, number, n_of[key] or 1, start_ns))
+    run = {names[key[:2]][0] for key in n_of if key[:2] in names}
+    traced = function_calls(profile, with_callers=False) if profile.exact else {}
+    ran = [traced[frame] for frame in run if frame in traced]
+    process = profile.process
+    return Compiles(
+        compiles,
+        len(n_of),
+        sum(n_of.values()) - len(n_of),
+        sum(each.took_ns for each in compiles),
+        process.end_ns - start_ns if process.end_ns else None,
+        sum(each.total_ns for each in ran) if profile.exact else None,
+        sum(each.calls for each in ran) if profile.exact else None,
+        _share(profile),
+        bool(profile.meta.get("compiles_full")),
+    )
+
+
+def _compile(
+    facts: dict[str, Any], key: Key, name: str, number: int, of: int, start_ns: int
+) -> Compile:
+    failure = facts.get("failure")
+    if failure and facts.get("why_failed"):
+        failure = f"{failure}: {facts['why_failed']}"
+    begin_ns = int(facts.get("begin_ns", start_ns))
+    return Compile(
+        name,
+        key[0],
+        key[1],
+        facts.get("forward") is False,
+        number,
+        of,
+        begin_ns - start_ns,
+        int(facts["end_ns"]) - begin_ns,
+        _one_line(facts.get("reason"), facts.get("id")),
+        _one_line(failure, None),
+    )
+
+
+def _one_line(text: str | None, number: str | None) -> str | None:
+    """Without the ids of the compiles that a reason is told of, if it is one, and the stack."""
+    text = (text or "").partition(_STACK)[0].strip()
+    if not text:
+        return None
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    if number is not None:
+        lines = [line.partition(": ")[2] or line for line in lines]
+    return "; ".join(dict.fromkeys(lines))
+
+
+def _share(profile: Profile) -> float | None:
+    if not profile.sampled:
+        return None
+    sampled = NodeWeights(profile)
+    return sampled.weight_ns(sampled.below_frames(compiler_frames(profile))) / sampled.all_ns
+
+
+def compiler_frames(profile: Profile) -> set[int]:
+    """The functions that compile: what they call is not counted."""
+    frames = (frame for frame in profile.frames.values() if frame.kind == "python")
+    return {frame.id for frame in frames if is_compiler(frame.file or "", frame.name)}
+
+
+def why_again(compile: Compile) -> str:
+    """`tensor 'x' size mismatch`, or nothing: without the program's line and hints."""
+    return (compile.reason or "").partition(_REMARK)[0]
+
+
+def label_of(compile: Compile) -> str:
+    """`backward of LM.forward (train.py:37), 2 of 3`."""
+    of = f", {compile.number} of {compile.of}" if compile.of > 1 else ""
+    return f"{'backward of ' if compile.backward else ''}{function_of(compile)}{of}"
+
+
+def function_of(compile: Compile) -> str:
+    """`LM.forward (train.py:37)`."""
+    place = f" ({os.path.basename(compile.file)}:{compile.line})" if compile.file else ""
+    return f"{compile.name}{place}"

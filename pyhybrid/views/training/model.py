@@ -1,0 +1,196 @@
+"""A model's modules (PyTorch's): what each took, all paths and threads together.
+
+A module is known by its path, `LM.layers.2.mlp`; around it may be wrappers, which have the same.
+`total` is what ran below it: where it called itself, the outermost calls'; `own` is what no module
+below it took, and `native` the part of that in C, C++ and the kernel; `backward` is the work of the
+autograd nodes that were made below it.  Calls and times are exact, weights are those of samples.
+`compile` is the part of its own, in both passes, in which torch.compile compiled.
+`gpu` is what a GPU did for the calls below it, in the forward and in the backward pass, where a
+trace was imported.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import and_
+
+from pyhybrid._profile import add_up, descend, inclusive, nearest, outermost, take
+from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.training.compile_places import backward_compiles
+from pyhybrid.views.training.compiles import compiler_frames
+
+# 1: the outermost of functions that compile, 2: what is below one.
+_COMPILING = bytes((kind, 2, 2)[above] for above in range(3) for kind in range(256))
+_IS_1 = bytes(state == 1 for state in range(256))
+
+
+@dataclass(slots=True)
+class ModuleFigures:
+    """Of a module, or of all of a class; times are 0 where nothing was counted.
+
+    `name`: its path, or the class; `of_class`: its class, `Linear`, with a wrapper's behind it.
+    """
+
+    name: str
+    of_class: str
+    modules: int
+    calls: int
+    exact_total_ns: int
+    exact_own_ns: int
+    exact_backward_ns: int
+    exact_own_backward_ns: int
+    weight_ns: int
+    own_weight_ns: int
+    native_weight_ns: int
+    exact_compile_ns: int
+    compile_weight_ns: int
+    gpu_ns: int
+    gpu_backward_ns: int
+
+
+@dataclass(slots=True)
+class ModelFigures:
+    """All of them, the weight of all samples of the program, and of those below modules.
+
+    Of the backward pass: its time, and that of its part for no module.
+    """
+
+    modules: list[ModuleFigures]
+    weight_ns: int
+    forward_weight_ns: int
+    exact_backward_ns: int
+    exact_other_backward_ns: int
+    gpu_ns: int  # all that was imported, below modules or not
+
+
+def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
+    """The modules, or their classes, in the order in which they were first on a path.
+
+    Raises PyhybridError where there are none.
+    """
+    objects = {frame.id: frame for frame in profile.frames.values() if frame.is_object}
+    if not objects:
+        raise PyhybridError(
+            f"{profile.path}: no modules of PyTorch were called "
+            "(they are frames unless --no-modules says otherwise)"
+        )
+    groups = _groups(objects.values(), (lambda f: str(f.symbol)) if by_class else lambda f: f.name)
+    sums, gpu = _Sums(profile, groups), _gpu(profile, groups)
+    found = []
+    compiled = backward_compiles(profile)
+    for name, (number, frames) in groups.items():
+        classes = dict.fromkeys(str(frame.symbol) for frame in frames[::-1])
+        paths = {frame.name for frame in frames}
+        figures = (int(column[number]) for column in sums.columns)
+        gpu_ns = (gpu[number, backward] for backward in (0, 1))
+        each = ModuleFigures(name, " in ".join(classes), len(paths), *figures, *gpu_ns)
+        each.exact_compile_ns += sum(compiled[frame.id] for frame in frames)
+        found.append(each)
+    found = [each for each in found if each.calls or each.exact_total_ns or each.weight_ns]
+    return ModelFigures(
+        found,
+        sums.weight_ns,
+        sum(each.own_weight_ns for each in found),
+        sums.backward_ns,
+        sums.backward_ns - sum(each.exact_own_backward_ns for each in found),
+        sum(each.ns for each in profile.gpu),
+    )
+
+
+_Groups = dict[str, tuple[int, list[Frame]]]
+
+
+def _groups(frames: Iterable[Frame], key: Callable[[Frame], str]) -> _Groups:
+    """Of each key its number, from 1, and its frames."""
+    groups: _Groups = {}
+    for frame in frames:
+        groups.setdefault(key(frame), (len(groups) + 1, []))[1].append(frame)
+    return groups
+
+
+def _gpu(profile: Profile, groups: _Groups) -> Counter[tuple[int, int]]:
+    """Nanoseconds by group and `backward`, of all that is below."""
+    number = {frame.id: at for at, frames in groups.values() for frame in frames}
+    found: Counter[tuple[int, int]] = Counter()
+    for work in profile.gpu:
+        node, above = work.node, set()
+        while node:
+            above.add(number.get(profile.nodes.frame[node], 0))
+            node = profile.nodes.parent[node]
+        for group in above - {0}:
+            found[group, work.backward] += work.ns
+    return found
+
+
+class _Sums:
+    """Columns by group, in the order of ModuleFigures' figures; `weight_ns`: of all samples."""
+
+    def __init__(self, profile: Profile, groups: _Groups) -> None:
+        tree = FoldedTree.of(profile)
+        n, n_groups = len(tree.parent), len(groups) + 1
+        number = {frame.id: at for at, frames in groups.values() for frame in frames}
+        last = max(profile.frames, default=0)
+        group = array(
+            "I", take(array("I", (number.get(f, 0) for f in range(last + 1))), tree.frame)
+        )
+        marked = bytes(map(bool, group))
+        above = nearest(tree.parent, marked)  # of each node that of its module
+        outer = outermost(tree.parent, group, marked)
+        is_native = _native(profile, tree)
+        compilers, nodes = _among(profile, compiler_frames(profile)), profile.nodes
+        compiles = bytes(descend(nodes.parent, take(compilers, nodes.frame), _COMPILING))
+        counted = tree.of_program(profile)
+        weight, native, compiling = (array("q", bytes(8 * n)) for _ in range(3))
+        for row in profile.sampled:
+            sampled = profile.stacks.node[row.stack]
+            node = tree.of_node[sampled]
+            if counted[node]:
+                weight[node] += row.weight_ns
+                native[node] += row.weight_ns * is_native[node]
+                compiling[node] += row.weight_ns * bool(compiles[sampled])
+        self.weight_ns = sum(weight) - weight[0]
+        backward = array("q", bytes(8 * n))
+        for work in profile.backward:
+            backward[tree.of_node[work.node]] += work.self_ns
+        self.backward_ns = sum(backward)
+        exact, of_row = profile.exact, take(tree.of_node, profile.exact.node)
+        is_own_row = take(_is_object(profile), take(profile.nodes.frame, exact.node))
+        calls = add_up(of_row, exact.calls, n, is_own_row)
+        total = add_up(of_row, exact.total_ns, n, is_own_row)
+        below = add_up(take(above, tree.parent), total, n)
+        own = array("q", (t - b for t, b in zip(total, below, strict=True)))
+        is_compile_row = bytes(take(compiles, exact.node)).translate(_IS_1)
+        compile_ns = add_up(of_row, exact.total_ns, n, is_compile_row)
+        of_node = take(group, above)
+        where = bytes(map(and_, marked, outer))
+        self.columns = (
+            add_up(group, calls, n_groups, where),
+            add_up(group, total, n_groups, where),
+            add_up(group, own, n_groups, marked),
+            add_up(group, inclusive(tree.parent, backward), n_groups, where),
+            add_up(of_node, backward, n_groups),
+            add_up(group, inclusive(tree.parent, weight), n_groups, where),
+            add_up(of_node, weight, n_groups),
+            add_up(of_node, native, n_groups),
+            add_up(of_node, compile_ns, n_groups),
+            add_up(of_node, compiling, n_groups),
+        )
+
+
+def _native(profile: Profile, tree: FoldedTree) -> memoryview:
+    """1 for each folded node of native code."""
+    kinds = {f.id for f in profile.frames.values() if f.kind in ("native", "kernel")}
+    return take(_among(profile, kinds), tree.frame)
+
+
+def _is_object(profile: Profile) -> bytes:
+    return _among(profile, {f.id for f in profile.frames.values() if f.is_object})
+
+
+def _among(profile: Profile, frames: set[int]) -> bytes:
+    """1 for each of these frames, by id."""
+    return bytes(number in frames for number in range(max(profile.frames, default=0) + 1))

@@ -1,0 +1,233 @@
+"""The steps of a training: when each ran, and what its phases (phases.py) took.
+
+A step ends with the last optimizer before the next batch or forward pass, and the next one begins
+there; batches that are not trained with, before it, are between the steps.  Where fewer batches
+came than such ends, a batch belongs to several optimizers (GANs): the last one before the next
+batch ends the step.  All figures are wall-clock and CPU time of the thread that runs the steps.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pyhybrid.errors import PyhybridError
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.timeline import Spans
+from pyhybrid.views.profile_cache import cached_by_profile
+from pyhybrid.views.training.phases import (
+    BACKWARD,
+    DATA,
+    FORWARD,
+    OPTIMIZER,
+    OTHER,
+    Span,
+    all_phases,
+    frame_phases,
+    phase_spans,
+)
+
+# A batch belongs to several optimizers where it comes before one in eight of them or more; where it
+# comes more seldom, it is used again and again.
+LEAST_BATCHES = 1 / 8
+
+
+@dataclass(slots=True)
+class Step:
+    """One step: its phases' times, `other` included, add up to its own.
+
+    `spans`: when each phase but `other` ran, without the others in it.
+    """
+
+    number: int
+    thread: int
+    begin_ns: int
+    end_ns: int
+    cpu_ns: int
+    phases: dict[str, int] = field(default_factory=dict)
+    phases_cpu: dict[str, int] = field(default_factory=dict)
+    spans: dict[str, Spans] = field(default_factory=dict)
+
+    @property
+    def total_ns(self) -> int:
+        """From its begin to its end."""
+        return self.end_ns - self.begin_ns
+
+
+@dataclass(slots=True)
+class Steps:
+    """All of a profile, by begin; `phases` are the names of those that ran.
+
+    `between_ns`: what is between the first and the last step, and in none; `n_lacking`: so many
+    optimizers ran whose single calls are not in the file.
+    """
+
+    steps: list[Step]
+    phases: list[str]
+    between_ns: int
+    n_lacking: int
+
+
+@cached_by_profile
+def steps_of(profile: Profile) -> Steps | None:
+    """The steps; None: there are none."""
+    steps: list[Step] = []
+    between_ns = 0
+    for thread, spans in phase_spans(profile).items():
+        found = [_step(thread, *each) for each in _bounds(spans)]
+        if found:
+            between_ns += found[-1].end_ns - found[0].begin_ns - sum(s.total_ns for s in found)
+        steps += found
+    if not steps:
+        return None
+    steps.sort(key=lambda step: step.begin_ns)
+    for number, step in enumerate(steps):
+        step.number = number
+    ran = {phase for step in steps for phase in step.phases}
+    phases = [phase for phase in all_phases() if phase in ran]
+    return Steps(steps, phases, between_ns, _n_lacking(profile))
+
+
+def find_steps(profile: Profile) -> Steps:
+    """The steps; raises PyhybridError where there are none."""
+    found = steps_of(profile)
+    if not found:
+        why = "no optimizer ran"
+        if not profile.watched_calls:
+            why = "--mode hybrid or trace tells them, of PyTorch, without --no-steps or a filter"
+        raise PyhybridError(f"{profile.path}: no steps of a training ({why})")
+    return found
+
+
+def _n_lacking(profile: Profile) -> int:
+    phase_of, frame_of = frame_phases(profile), profile.nodes.frame
+    optimizers = {frame for frame, phase in phase_of.items() if phase == OPTIMIZER}
+    kept = Counter(call.node for call in profile.watched_calls)
+    counted = Counter[int]()
+    for node, calls in zip(profile.exact.node, profile.exact.calls, strict=True):
+        if frame_of[node] in optimizers:
+            counted[node] += calls
+    return sum(n - kept[node] for node, n in counted.items() if kept[node])
+
+
+def spans_of(step: Step, phase: str) -> Spans:
+    """When the phase ran."""
+    if phase != OTHER:
+        return step.spans.get(phase, [])
+    return _between(step, step.spans)
+
+
+def spans_without(step: Step, phase: str) -> Spans:
+    """When it did not."""
+    return _between(step, [phase])
+
+
+def _between(step: Step, phases: Iterable[str]) -> Spans:
+    inside = sorted(span for phase in phases for span in step.spans.get(phase, []))
+    ends = [step.begin_ns, *(end for _, end in inside)]
+    return list(zip(ends, [*(begin for begin, _ in inside), step.end_ns], strict=True))
+
+
+# --- where steps begin and end --------------------------------------------------------------------
+
+_Bounds = tuple[Span | None, list[Span]]  # the optimizer before it, unless it begins later
+
+
+def _bounds(spans: list[Span]) -> Iterator[_Bounds]:
+    """Of each step what ended before it, if it begins there, and its spans."""
+    parts = _merged(list(_parts(spans)))
+    skipped = [_n_untrained(part) for part in parts]
+    if 2 * sum(map(bool, skipped)) > len(parts):
+        skipped = [0] * len(parts)  # several batches are trained with at once
+    before: Span | None = None
+    for part, n in zip(parts, skipped, strict=True):
+        yield None if n else before, part[n:]
+        before = part[-1]
+
+
+def _parts(spans: list[Span]) -> Iterator[list[Span]]:
+    """The spans up to each optimizer that is the last one before data or a forward pass."""
+    part: list[Span] = []
+    for span, following in zip(spans, _next_phases(spans), strict=True):
+        part.append(span)
+        if span.phase == OPTIMIZER and following not in (OPTIMIZER, BACKWARD):
+            yield part
+            part = []
+
+
+def _next_phases(spans: list[Span]) -> list[str]:
+    """Of each span the next one's phase of those that decide; an optimizer that runs the forward
+    pass itself counts as one."""
+    phases, following = [], ""
+    for span in reversed(spans):
+        phases.append(following)
+        if span.phase in (DATA, FORWARD, BACKWARD):
+            following = span.phase
+        elif span.phase == OPTIMIZER:
+            following = FORWARD if span.has(FORWARD) else OPTIMIZER
+    return phases[::-1]
+
+
+def _merged(parts: list[list[Span]]) -> list[list[Span]]:
+    """With parts that have no batch of their own as one with the one before, where that is so."""
+    n_batches = [sum(span.is_batch for span in _trained(part)) for part in parts]
+    if not len(parts) * LEAST_BATCHES <= sum(n_batches) < len(parts) - 1:
+        return parts
+    merged: list[list[Span]] = []
+    for part, n in zip(parts, n_batches, strict=True):
+        if n or not merged:
+            merged.append(part)
+        else:
+            merged[-1] += part
+    return merged
+
+
+def _trained(part: Sequence[Span]) -> Sequence[Span]:
+    return part[_n_untrained(part) :]
+
+
+def _n_untrained(part: Sequence[Span]) -> int:
+    """How many of the first spans are batches that went forward and not back."""
+    n = begin = 0
+    went_forward = False
+    for at, span in enumerate(part):
+        if span.phase == DATA:
+            if went_forward:
+                n = at if span.is_batch else at + 1
+            begin, went_forward = at, False
+        elif span.phase in (BACKWARD, OPTIMIZER):
+            return n
+        elif span.phase == FORWARD and part[begin].phase == DATA:
+            went_forward = True
+    return n
+
+
+# --- what they took -------------------------------------------------------------------------------
+
+
+def _step(thread: int, before: Span | None, spans: list[Span]) -> Step:
+    first, last = spans[0].call, spans[-1].call
+    begin_ns, cpu_ns = first.begin_ns, first.cpu_begin_ns
+    if before:
+        begin_ns, cpu_ns = before.call.end_ns, before.call.cpu_end_ns
+    step = Step(0, thread, begin_ns, last.end_ns, last.cpu_end_ns - cpu_ns)
+    for top in spans:
+        for span in top.flat():
+            if span.phase != OTHER:
+                _add(step, span)
+    step.phases[OTHER] = step.total_ns - sum(step.phases.values())
+    step.phases_cpu[OTHER] = step.cpu_ns - sum(step.phases_cpu.values())
+    return step
+
+
+def _add(step: Step, span: Span) -> None:
+    """Its own time, without that of those in it."""
+    call, own = span.call, step.spans.setdefault(span.phase, [])
+    since, wall, cpu = call.begin_ns, 0, call.cpu_end_ns - call.cpu_begin_ns
+    for inner in span.inner:
+        own.append((since, inner.call.begin_ns))
+        wall += inner.call.begin_ns - since
+        since = inner.call.end_ns
+        cpu -= inner.call.cpu_end_ns - inner.call.cpu_begin_ns
+    own.append((since, call.end_ns))
+    step.phases[span.phase] = step.phases.get(span.phase, 0) + wall + call.end_ns - since
+    step.phases_cpu[span.phase] = step.phases_cpu.get(span.phase, 0) + cpu
