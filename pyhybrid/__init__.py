@@ -12,11 +12,11 @@ import sys
 
 TYPE_CHECKING = False  # without `typing`, which takes a megabyte: there may be none
 if TYPE_CHECKING:
+    from pyhybrid._native import region as region
     from pyhybrid.assemble.opening import open_profile
     from pyhybrid.capture.api import Profiler as Profiler
     from pyhybrid.capture.api import disable as disable
     from pyhybrid.capture.api import enable as enable
-    from pyhybrid.capture.api import region as region
     from pyhybrid.capture.decorator import profile as profile
     from pyhybrid.capture.native_api import get_include as get_include
     from pyhybrid.capture.native_api import get_library as get_library
@@ -44,7 +44,9 @@ _API = {  # name: where it is
     "load_ipython_extension": "notebook.magic.load_ipython_extension",
     "open": "assemble.opening.open_profile",
     "profile": "capture.decorator.profile",
-    "region": "capture.api.region",
+    # Where a run is, nothing has to be imported: a fork meanwhile leaves the child a module's lock
+    # that nobody gives back.
+    "region": "_native.region",
     "write_profile": "capture.shared_profile.write_profile",
 }
 

@@ -295,3 +295,18 @@ assert names(p) == {"long": (1, 0)}, names(p)
 """
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_first_region_imports_nothing(pyhybrid: Callable[..., Run]) -> None:
+    """A child that is forked by another thread meanwhile would wait for that module for ever."""
+    run = pyhybrid(
+        "-q",
+        "--format",
+        "pstats",
+        "-c",
+        "import sys, pyhybrid\n"
+        "before = set(sys.modules)\n"
+        "with pyhybrid.region('first'):\n"
+        "    print(set(sys.modules) - before)",
+    )
+    assert run.result.stdout == "set()\n"
