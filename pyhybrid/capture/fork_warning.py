@@ -2,8 +2,10 @@
 
 A process with several threads is warned when it forks (CPython Modules/posixmodule.c,
 warn_about_fork_with_threads, which counts those in /proc/self/stat).  Ours count too, but are
-harmless: they take no lock of the program's, and children do not need them.  So where there are no
-others, a filter for exactly that warning stands first for as long as the process forks.
+harmless: they take no lock of the program's, and children do not need them.  Neither does one that
+the kernel still takes down: the program has joined it, and the kernel closes its clocks, so it is
+there for longer than without us.  So where there are no others, a filter for exactly that warning
+stands first for as long as the process forks.
 """
 
 import os
@@ -24,6 +26,27 @@ def _n_threads() -> int:
             return int(file.read().rpartition(b")")[2].split()[17])  # man 5 proc: field 20
     except Exception:
         return 0
+
+
+_ENDING = 0x4  # linux/sched.h, PF_EXITING
+
+
+def _live_threads_are(number: int) -> bool:
+    """Without those that end."""
+    n_threads = _n_threads()
+    if n_threads <= number:  # as nearly always
+        return n_threads == number
+    n_live = 0
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/stat", "rb") as file:
+                flags = int(file.read().rpartition(b")")[2].split()[6])  # field 9
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        n_live += not flags & _ENDING
+        if n_live > number:  # there may be thousands
+            break
+    return n_live == number
 
 
 _of_outputs = 0  # threads of live outputs' libraries, which stay to the end
@@ -54,7 +77,7 @@ class QuietFork:
         """Add the filter, or take it away where the program has threads of its own."""
         self.forget()
         try:
-            if os.getpid() != self.pid or _n_threads() != 1 + n_ours:
+            if os.getpid() != self.pid or not _live_threads_are(1 + n_ours):
                 return
             import _warnings  # without `warnings`, its list is the one that counts
 

@@ -553,6 +553,40 @@ def test_fork(same: Same) -> None:
     assert not of_function(profile, "child")
 
 
+# Another process traces the thread, and does not ask for its end: so the kernel keeps it.
+A_THREAD_THAT_ENDS = """
+import ctypes, os, subprocess, sys, threading, time
+TRACER = '''
+import ctypes, sys
+print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None), flush=True)  # PTRACE_SEIZE
+sys.stdin.read()
+'''
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # PR_SET_PTRACER, anyone
+may_end = threading.Event()
+thread = threading.Thread(target=may_end.wait)
+thread.start()
+kept = thread.native_id
+command = [sys.executable, "-c", TRACER, str(kept)]
+tracer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+assert int(tracer.stdout.readline()) == 0
+may_end.set()
+thread.join()
+while open(f"/proc/self/task/{kept}/stat").read().rpartition(")")[2].split()[0] != "Z":
+    time.sleep(0.01)
+child = os.fork()
+if not child:
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+tracer.communicate()
+"""
+
+
+def test_fork_while_the_kernel_takes_a_thread_down(pyhybrid: Callable[..., Run]) -> None:
+    """It keeps one for longer than without us: nobody is warned of a thread that was joined."""
+    run = pyhybrid("-q", "--format", "pstats", "--mode", "trace", "-c", A_THREAD_THAT_ENDS)
+    assert (run.result.stdout, run.result.stderr) == ("0\n", "")
+
+
 def test_fork_in_a_thread(same: Same) -> None:
     profile = same("""
         import os, threading, warnings
