@@ -114,9 +114,11 @@ def test_threads_whose_numbers_share_a_place(tmp_path: Path) -> None:
         assert linked(profile)["work", "MulBackward0"] == 1032
 
 
+# One thread: OpenMP would wait for its others, longer than all else takes on a busy machine.
 SLOW = """
 import time, torch
 from torch import nn
+torch.set_num_threads(1)
 class Layer(nn.Module):
     def __init__(self, n):
         super().__init__()

@@ -189,7 +189,7 @@ def test_handlers_do_not_run_in_our_code(
     pyhybrid: Callable[..., Run], tmp_path: Path, number: str
 ) -> None:
     run = pyhybrid("-c", SENDS_ITSELF.replace("NUMBER", number))
-    assert "Traceback" not in run.result.stderr
+    assert "Traceback (most" not in run.result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
 
 
