@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "exported.h"
+#include "defining_library.h"
 #include "loader_lock.h"
 #include "map.h"
 #include "sink.h"
@@ -134,7 +134,7 @@ static void give_sigpipe_back(void)
 static void look(void)
 {
     if (!library) {
-        void *found = exported_by(BEGIN, &n_known);
+        void *found = defining_library(BEGIN, &n_known);
         if (found && resolve(found))
             library = found;
     }

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "exported.h"
+#include "defining_library.h"
 
 static PyObject *text_of(const char *text)
 {
@@ -16,7 +16,7 @@ static PyObject *text_of(const char *text)
 static void wake_perfstubs(void)
 {
     unsigned long long seen = 0;
-    void *library = exported_by("ps_initialize_", &seen);
+    void *library = defining_library("ps_initialize_", &seen);
     int *state = library ? dlsym(library, "perfstubs_initialized") : NULL;
     if (!state || *state != PERFSTUBS_FAILURE)
         return;

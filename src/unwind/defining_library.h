@@ -1,13 +1,13 @@
-/* exported.h - the loaded library that exports a function, also one that dlsym(RTLD_DEFAULT) does not know because it was
- * loaded with RTLD_LOCAL, as extension modules are.
+/* defining_library.h - the loaded library that defines a function: also one that dlsym(RTLD_DEFAULT) does not know because
+ * it was loaded with RTLD_LOCAL, as extension modules are.
  *
  * Context: as loader_lock.h; it may wait until a library has been initialized that another thread loads.
  */
-#ifndef PYH_EXPORTED_H
-#define PYH_EXPORTED_H
+#ifndef PYH_DEFINING_LIBRARY_H
+#define PYH_DEFINING_LIBRARY_H
 
 /* The first one, for dlsym; it is initialized, and stays loaded.  `seen`, 0 at first, is how many were loaded when it was
  * asked last: where that has not changed nothing is sought.  NULL: there is none. */
-void *exported_by(const char *function, unsigned long long *seen);
+void *defining_library(const char *function, unsigned long long *seen);
 
 #endif

@@ -1,5 +1,5 @@
 /* Source: System V ABI, "Dynamic Section"; the GNU hash table as glibc reads it (elf/dl-lookup.c: do_lookup_x). */
-#include "exported.h"
+#include "defining_library.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -89,7 +89,7 @@ static int look_in(struct dl_phdr_info *info, size_t size, void *arg)
     return THERE;
 }
 
-void *exported_by(const char *function, unsigned long long *seen)
+void *defining_library(const char *function, unsigned long long *seen)
 {
     struct search s = {.function = function, .seen = *seen};
     int result = loader_iterate(look_in, &s);
