@@ -29,10 +29,10 @@ from pyhybrid.pseudo import JIT
 from pyhybrid.spool.records import Module, Spool
 from pyhybrid.symbols import vdso
 from pyhybrid.symbols.build_check import is_newer
-from pyhybrid.symbols.exported_places import readable_place
 from pyhybrid.symbols.generated import Generated
 from pyhybrid.symbols.jit import read_jit_functions
 from pyhybrid.symbols.kernel import KernelFunction, KernelSymbols, kernel_build_id
+from pyhybrid.symbols.slot_names import slot_name
 
 ADDRESS_BITS = 47
 ADDRESS_MASK = (1 << ADDRESS_BITS) - 1
@@ -216,7 +216,7 @@ class Symbolizer:
         name = self._demangled.get(raw)
         if name is None:
             if source == "exported data":
-                name = readable_place(raw, self._demangle)
+                name = slot_name(raw, self._demangle)
             elif source == "plt":
                 name = self._demangle(raw.removesuffix(PLT)) + PLT
             else:

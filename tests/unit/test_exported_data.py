@@ -16,8 +16,8 @@ import pytest
 
 from pyhybrid._symbolize import ElfSymbols, demangle
 from pyhybrid.spool.records import Spool
-from pyhybrid.symbols.exported_places import readable_place
 from pyhybrid.symbols.resolve import ADDRESS_BITS, NativeFunction, Symbolizer
+from pyhybrid.symbols.slot_names import slot_name
 
 CXX_SOURCE = r"""
 #define EXPORTED __attribute__((visibility("default")))
@@ -207,7 +207,7 @@ def name_at(symbols: ElfSymbols, address: int) -> str | None:
     (found,) = symbols.resolve([address])
     if found is None:
         return None
-    return readable_place(found[0], demangle) if found[3] == "exported data" else found[0]
+    return slot_name(found[0], demangle) if found[3] == "exported data" else found[0]
 
 
 def test_functions_are_named_by_the_data_that_points_to_them(library: Path) -> None:
@@ -325,7 +325,7 @@ def test_relocation_tables_in_one_another_stay_cheap(sound: Path, tmp_path: Path
 
 DAMAGE = r"""
 import random
-from pyhybrid.symbols.exported_places import readable_place
+from pyhybrid.symbols.slot_names import slot_name
 
 sound = open(sys.argv[1], "rb").read()
 regions = [tuple(map(int, region.split(":"))) for region in sys.argv[3:]]
@@ -344,7 +344,7 @@ for seed in range(800):
         continue
     places = [f[0] for f in found if f and f[3] == "exported data"]
     for place in places:
-        readable_place(place, demangle)
+        slot_name(place, demangle)
     done["named" if places else "not"] += 1
 print(*done.values())
 """
@@ -392,8 +392,8 @@ def test_damaged_files_never_crash(library: Path, tmp_path: Path) -> None:
         ("nothing", "nothing"),
     ],
 )  # fmt: skip
-def test_readable_place(place: str, name: str) -> None:
-    assert readable_place(place, demangle) == name
+def test_slot_name(place: str, name: str) -> None:
+    assert slot_name(place, demangle) == name
 
 
 def test_a_native_word_gets_the_readable_name() -> None:

@@ -1,4 +1,5 @@
-"""Names of functions that have no symbol, but stand in an exported object (exported_data.h).
+"""Names of functions that have no symbol, by the slot of the exported object in which they stand
+(exported_data.h): a vtable, or another table of functions.
 
 `_symbolize` spells such a place as the object's symbol and an index, in a vtable's secondary
 tables two. What people read:
@@ -8,8 +9,8 @@ tables two. What people read:
     ...DispatchStub...   at::native::add_stub [AVX2]     PyTorch's kernel for that CPU capability
     table[3]             table[3]                        the fourth word of any other object
 
-No name has a blank between its parts but PyTorch's: names.shorten_native() takes what stands before
-a blank for a return type.
+No name has a blank between its parts but PyTorch's: labels.shorten_native() takes what stands
+before a blank for a return type.
 """
 
 import re
@@ -22,7 +23,7 @@ _VTABLE = "vtable for "
 _KERNEL = re.compile(r"(?:.*::)?DispatchStub<.*, ([\w:]+?)(?:_DECLARE_DISPATCH_type)?>::(\w+)")
 
 
-def readable_place(place: str, demangle: Callable[[str], str]) -> str:
+def slot_name(place: str, demangle: Callable[[str], str]) -> str:
     """What the function is called that stands at `place`."""
     match = _PLACE.fullmatch(place)
     if match is None:
