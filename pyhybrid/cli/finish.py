@@ -12,8 +12,8 @@ from getopt import GetoptError, getopt
 
 from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_spool
 from pyhybrid.capture.finisher import EXPORT_FAILED
-from pyhybrid.cli.beside import Beside
-from pyhybrid.cli.names_ahead import NamesAhead
+from pyhybrid.cli.forked_work import ForkedWork
+from pyhybrid.cli.name_prefetch import NamePrefetch
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
@@ -73,18 +73,18 @@ def make_with_inlined(spool_path: str, prefix: str) -> tuple[MadeTables, InSourc
     path, process = prefix + SUFFIX, os.getpid()
     recorded, limit = read_spool(spool_path), LARGE_DEBUG_INFO_BYTES
     is_long = _is_long(spool_path)
-    with NamesAhead(recorded.spool, recorded.forest, limit, is_long) as ahead:
-        made = assembled_of(recorded, ahead.symbols, ahead.kernel)
+    with NamePrefetch(recorded.spool, recorded.forest, limit, is_long) as prefetch:
+        made = assembled_of(recorded, prefetch.symbols, prefetch.kernel)
         tables, kept = made.tables, [made]
         del made, recorded
 
         def write() -> None:
             _write(kept.pop() if kept else assembled(spool_path), spool_path, path, process)
 
-        with Beside(write, is_long) as written:
+        with ForkedWork(write, is_long) as written:
             kept.clear()  # the spool: it is the fork's now
             profile = Profile.being_written(path, tables, written.value)
-            in_source = with_inlined(profile, reader=ahead.reader, limit_bytes=limit)
+            in_source = with_inlined(profile, reader=prefetch.reader, limit_bytes=limit)
             written.value()
     return tables, in_source
 
@@ -150,8 +150,8 @@ def _export_beside(
     if others and summary:
         FoldedTree.of(profile)  # once for both
     with (
-        Beside(first, is_long and bool(as_recorded and (others or summary))) as recorded,
-        Beside(second, is_long and bool(others and summary)) as rest,
+        ForkedWork(first, is_long and bool(as_recorded and (others or summary))) as recorded,
+        ForkedWork(second, is_long and bool(others and summary)) as rest,
     ):
         if summary:
             shown = summarize(profile, [path], [], imports=False)

@@ -358,7 +358,7 @@ def test_the_file_is_written_beside_reading_debug_information(
             os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(Assembled, "write", noted)
-    monkeypatch.setattr("pyhybrid.cli.beside._may_fork", lambda: True)
+    monkeypatch.setattr("pyhybrid.cli.forked_work._may_fork", lambda: True)
     if large:
         monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 1)
     assert main(["--summary", spool, str(tmp_path / "out")]) == 0

@@ -88,10 +88,10 @@ def _be_child(works: Sequence[Callable[[], Any]], pipe: int, mask: Iterable[int]
         os._exit(0)
 
 
-class Beside[T](_Fork):
+class ForkedWork[T](_Fork):
     """What `work` returns.
 
-    `with Beside(work) as found:` begins it, and `found.value()` waits for it.  Where a second
+    `with ForkedWork(work) as found:` begins it, and `found.value()` waits for it.  Where a second
     process would not help, or harm, this one does the work at once.  Of a process that came to
     nothing it does the work again, when it is asked for the value.
     """
@@ -102,7 +102,7 @@ class Beside[T](_Fork):
         self._work, self._is_long = work, is_long
         self._done: list[T] = []
 
-    def __enter__(self) -> "Beside[T]":
+    def __enter__(self) -> "ForkedWork[T]":
         if not self._is_long or not self._begin([self._work]):
             self._done.append(self._work())
         return self
@@ -116,11 +116,11 @@ class Beside[T](_Fork):
         return self._done[0]
 
 
-class Ahead(_Fork):
+class Prefetch(_Fork):
     """What some works return, done one after the other, by another process only: for what is also
     found without them.
 
-    `with Ahead(work, another) as found:` begins them, and `found.value(0)` waits for the first.
+    `with Prefetch(work, another) as found:` begins them, and `found.value(0)` waits for the first.
     """
 
     def __init__(self, *works: Callable[[], Any]) -> None:
@@ -128,7 +128,7 @@ class Ahead(_Fork):
         self._works = works
         self._done: list[Any] = []
 
-    def __enter__(self) -> "Ahead":
+    def __enter__(self) -> "Prefetch":
         if self._works:
             self._begin(self._works)
         self._works = ()  # and what they hold: the fork has it

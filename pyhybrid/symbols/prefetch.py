@@ -1,7 +1,7 @@
 """Names and source positions that another process looks up, ahead of when they are asked for.
 
 What will be asked is known as soon as the spool is read: the addresses in its stacks.  What is
-found can be sent (`marshal`); whoever needs it asks as ever, and `FoundAhead` and `KernelAhead`
+found can be sent (`marshal`); whoever needs it asks as ever, and `Prefetched`, `PrefetchedKernel`
 answer.  What is missing there, since a file could not be opened, or the other process came to
 nothing, they look up themselves: so notes and errors are the same.
 """
@@ -70,7 +70,7 @@ def without_starts(wanted: dict[File, list[int]], names: Found[Symbol]) -> dict[
 
 
 @dataclass(slots=True)
-class FoundAhead[T]:
+class Prefetched[T]:
     """Opens a file as `open_file` does; `found()`, asked when it is needed, answers for it."""
 
     open_file: OpenFile[T]
@@ -103,7 +103,7 @@ type KernelAnswers = tuple[
 ]
 
 
-class KernelAhead:
+class PrefetchedKernel:
     """A table of the kernel's functions, as look_up_kernel() found it."""
 
     def __init__(self, answers: KernelAnswers) -> None:

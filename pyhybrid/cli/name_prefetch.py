@@ -8,13 +8,13 @@ from types import TracebackType
 
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import native_words
-from pyhybrid.cli.beside import Ahead
+from pyhybrid.cli.forked_work import Prefetch
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool.records import Spool
-from pyhybrid.symbols.ahead import (
+from pyhybrid.symbols.prefetch import (
     Found,
-    FoundAhead,
-    KernelAhead,
+    Prefetched,
+    PrefetchedKernel,
     addresses_by_file,
     look_up,
     look_up_kernel,
@@ -31,16 +31,16 @@ from pyhybrid.symbols.resolve import (
 from pyhybrid.symbols.source_positions import OpenDebugInfo, default_reader
 
 
-class NamesAhead:
+class NamePrefetch:
     """What assembled_of() and with_inlined() take, found by a fork, else when they ask.
 
-    `with NamesAhead(spool, forest, limit_bytes) as ahead:` begins it.
+    `with NamePrefetch(spool, forest, limit_bytes) as prefetch:` begins it.
     """
 
     def __init__(
         self, spool: Spool, forest: Forest, limit_bytes: int, is_long: bool = True
     ) -> None:
-        """`limit_bytes` as of default_reader(), `is_long` as of Beside()."""
+        """`limit_bytes` as of default_reader(), `is_long` as of ForkedWork()."""
         self._meta = spool.meta
         self.symbols: tuple[Loader, Demangle] | None = None
         self.reader: tuple[OpenDebugInfo, Demangle] | None = None
@@ -48,7 +48,7 @@ class NamesAhead:
             load, demangle = default_loader()
             open_file, _ = default_reader(limit_bytes)
         except PyhybridError:  # whoever asks will say so
-            self._fork = Ahead()
+            self._fork = Prefetch()
             return
         names: Found[Symbol] = {}
 
@@ -65,11 +65,11 @@ class NamesAhead:
             return look_up_kernel(spool, forest.stack_words)
 
         works = (find_names, find_kernel, find_positions)
-        self._fork = Ahead(*(works if is_long else ()))
-        self.symbols = FoundAhead(load, lambda: self._fork.value(0) or {}), demangle
-        self.reader = FoundAhead(open_file, lambda: self._fork.value(2) or {}), demangle
+        self._fork = Prefetch(*(works if is_long else ()))
+        self.symbols = Prefetched(load, lambda: self._fork.value(0) or {}), demangle
+        self.reader = Prefetched(open_file, lambda: self._fork.value(2) or {}), demangle
 
-    def __enter__(self) -> "NamesAhead":
+    def __enter__(self) -> "NamePrefetch":
         self._fork.__enter__()
         return self
 
@@ -84,4 +84,4 @@ class NamesAhead:
     def kernel(self) -> KernelTable:
         """The kernel's functions."""
         found = self._fork.value(1)
-        return KernelAhead(found) if found else open_kernel(self._meta)
+        return PrefetchedKernel(found) if found else open_kernel(self._meta)

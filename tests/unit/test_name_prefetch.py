@@ -1,4 +1,4 @@
-"""cli/names_ahead.py: a fork looks names and source positions up; without it they are the same."""
+"""cli/name_prefetch.py: a fork looks up names and source positions, which are the same without."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from spool_writer import SpoolWriter, kernel, native, python
 
 from pyhybrid.assemble import assemble
 from pyhybrid.capture.boot_id import boot_id
-from pyhybrid.cli import beside, finish, names_ahead
+from pyhybrid.cli import finish, forked_work, name_prefetch
 from pyhybrid.errors import PyhybridError
 from pyhybrid.symbols import resolve, source_positions
 from pyhybrid.symbols.kernel import KernelSymbols
@@ -43,7 +43,7 @@ def run(*command: str | Path) -> str:
 def spool(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of a function with another one inlined, that calls the kernel; and of a library that is not
     there any more."""
-    folder = tmp_path_factory.mktemp("ahead")
+    folder = tmp_path_factory.mktemp("prefetch")
     library = folder / "libouter.so"
     (folder / "outer.c").write_text(PROGRAM)
     run("gcc", "-shared", "-fPIC", "-O2", "-g", "-Wl,--build-id=sha1", "-o", library,
@@ -89,8 +89,8 @@ class Machine:
             self._note("kernel")
             return KernelSymbols(str(folder / "kallsyms"))
 
-        monkeypatch.setattr(names_ahead, "default_loader", lambda: (noted_load, demangle))
-        monkeypatch.setattr(names_ahead, "default_reader", lambda limit: (noted_open, demangle))
+        monkeypatch.setattr(name_prefetch, "default_loader", lambda: (noted_load, demangle))
+        monkeypatch.setattr(name_prefetch, "default_reader", lambda limit: (noted_open, demangle))
         monkeypatch.setattr(resolve, "KernelSymbols", noted_kernel)
 
     def _note(self, what: str) -> None:
@@ -116,7 +116,7 @@ class Machine:
 
 @pytest.fixture
 def machine(spool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(beside, "_may_fork", lambda: True)
+    monkeypatch.setattr(forked_work, "_may_fork", lambda: True)
     monkeypatch.setattr(finish, "WORTH_A_PROCESS_BYTES", 1)
     return Machine(tmp_path, spool, monkeypatch)
 
@@ -127,7 +127,7 @@ def alone(
 ) -> tuple[bytes, str, str]:
     """What one process makes."""
     with monkeypatch.context() as patched:
-        patched.setattr(beside, "_may_fork", lambda: False)
+        patched.setattr(forked_work, "_may_fork", lambda: False)
         made = machine.finish("alone", capsys)
     assert machine.looked_up() == [f"this {step}" for step in STEPS]
     assert "outer;inner_[i];ksys_read_[k] 1" in made[1]
@@ -191,7 +191,7 @@ def test_without_the_extension_it_is_said(
     def missing() -> NoReturn:
         raise PyhybridError("native names cannot be looked up: no module")
 
-    monkeypatch.setattr(names_ahead, "default_loader", missing)
+    monkeypatch.setattr(name_prefetch, "default_loader", missing)
     monkeypatch.setattr(assemble, "default_loader", missing)
     _, folded, summary = machine.finish("forks", capsys)
     assert "libouter.so_[nameless]" in folded.replace(" ", "_")

@@ -1,4 +1,4 @@
-"""cli/beside.py: work in a fork of the process, and what becomes of it."""
+"""cli/forked_work.py: work in a fork of the process, and what becomes of it."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyhybrid.cli.beside import Ahead, Beside
+from pyhybrid.cli.forked_work import ForkedWork, Prefetch
 
 # Of pytest-xdist's threads, which wait.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -50,7 +50,7 @@ def test_another_process_does_it() -> None:
     def work() -> tuple[int, list[tuple[str, int]]]:
         return os.getpid(), [("caf\u00e9 \udc80", 1)]
 
-    with Beside(work) as found:
+    with ForkedWork(work) as found:
         pid, said = found.value()
         assert found.value() == (pid, said)
     assert pid != os.getpid()
@@ -75,7 +75,7 @@ def test_this_process_does_it_at_once(reason: str, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(os, "fork", fork)
     done: list[int] = []
     open_before = os.listdir("/proc/self/fd")
-    with Beside(lambda: done.append(1), is_long=reason != "short") as found:
+    with ForkedWork(lambda: done.append(1), is_long=reason != "short") as found:
         assert done == [1]
         assert found.value() is None
     assert done == [1]
@@ -90,7 +90,7 @@ def test_a_process_that_was_killed() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return os.getpid()
 
-    with Beside(work) as found:
+    with ForkedWork(work) as found:
         assert found.value() == me
 
 
@@ -98,7 +98,7 @@ def test_what_the_work_raises(of_others: set[int]) -> None:
     def work() -> int:
         raise OSError("no room")
 
-    with pytest.raises(OSError, match="no room"), Beside(work) as found:
+    with pytest.raises(OSError, match="no room"), ForkedWork(work) as found:
         found.value()
     assert children() <= of_others
 
@@ -112,7 +112,7 @@ def test_an_interrupt_reaches_it(tmp_path: Path, of_others: set[int]) -> None:
             (tmp_path / "ended").touch()
 
     def interrupted() -> None:
-        with Beside(work):
+        with ForkedWork(work):
             while not (tmp_path / "begun").exists():
                 time.sleep(0.001)
             raise KeyboardInterrupt
@@ -129,7 +129,7 @@ def test_another_failure_lets_it_end(tmp_path: Path) -> None:
         (tmp_path / "made").touch()
 
     def failing() -> None:
-        with Beside(work):
+        with ForkedWork(work):
             raise ValueError
 
     with pytest.raises(ValueError):
@@ -140,7 +140,7 @@ def test_another_failure_lets_it_end(tmp_path: Path) -> None:
 def test_an_ignored_sigchld() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        with Beside(os.getpid) as found:
+        with ForkedWork(os.getpid) as found:
             assert found.value() != os.getpid()
     finally:
         signal.signal(signal.SIGCHLD, before)
@@ -153,7 +153,7 @@ def test_works_ahead_are_said_one_by_one(of_others: set[int]) -> None:
     def second() -> str:
         return os.read(seen, 1).decode()  # which comes after the first was read
 
-    with Ahead(os.getpid, second, lambda: None) as found:
+    with Prefetch(os.getpid, second, lambda: None) as found:
         assert found.value(0) != me
         os.write(asked, b"!")
         assert found.value(1) == "!"
@@ -179,6 +179,6 @@ def test_works_ahead_that_come_to_nothing(how: str, monkeypatch: pytest.MonkeyPa
 
     if how == "threads":
         has_threads(2, monkeypatch)
-    with Ahead(lambda: 1, work, lambda: 3) as found:
+    with Prefetch(lambda: 1, work, lambda: 3) as found:
         said = [found.value(at) for at in (2, 1, 0)]
     assert said == [None, None, None if how == "threads" else 1]
