@@ -1,8 +1,8 @@
 """The map of the source: one line a file, which is the first sentence of the file's own head.
 
 python scripts/map.py           print it, as Markdown
-python scripts/map.py --check   name the files without a head, and those that only ARCHITECTURE.md
-                                and CONTRIBUTING.md know, and fail if there are any
+python scripts/map.py --check   name the files without a head, and those that are not there though
+                                pages for who works here name them, and fail if there are any
 """
 
 import re
@@ -78,7 +78,8 @@ def missing() -> list[tuple[str, str]]:
     out = subprocess.run(listed, cwd=CLONE, capture_output=True, text=True, check=True).stdout
     known = {Path(line).name for line in out.splitlines() if (CLONE / line).exists()}
     found = []
-    for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+    explained = sorted(line for line in out.splitlines() if line.startswith("docs/explanation/"))
+    for page in ("ARCHITECTURE.md", "CONTRIBUTING.md", *explained):
         text = (CLONE / page).read_text()
         names = re.findall(r"`(?:[\w./-]*/)?(\w+\.(?:py|c|h|sh|sql|toml))`", text)
         found += [(page, name) for name in dict.fromkeys(names) if name not in known]

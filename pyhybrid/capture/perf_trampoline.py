@@ -8,7 +8,7 @@ Python/perf_trampoline.c and perf_jit_trampoline.c.
 
 In our own stacks trampolines are plumbing (plumbing.is_trampoline), and unwound by their
 instructions (cfi.h, cfi_find_trampoline); the perf map that we write keeps their lines
-(exporters/perf_map.py).
+(exporters/perf/names_map.py).
 """
 
 import contextlib

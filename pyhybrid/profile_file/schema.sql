@@ -10,7 +10,7 @@ PRAGMA application_id = 0x50594842; -- "PYHB"
 PRAGMA user_version = 5;            -- the schema version
 
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...) and of its
--- host (host.py), and
+-- host (machine.py), and
 -- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
 -- in the kernel they came), kernel_mute (clocks that could not say that), kernel_text ([start, end] of the
 -- kernel's code, or null), kernel_build_id, perf_map and jitdumps (files in which other runtimes named their code), n_cpus, notes,
@@ -72,11 +72,11 @@ CREATE TABLE frame (
     address INTEGER, size INTEGER,        -- native: the function's start, module-relative; without a module,
                                           -- and of the kernel: absolute (64 bits with sign)
     symbol TEXT,                          -- native, kernel: the name as it stands in the table; exported data:
-                                          -- an object's name and the place in it (exported_data.py);
+                                          -- an object's name and the place in it (slot_names.py);
                                           -- pseudo: which, as a word (pseudo.py); an object: its class;
                                           -- backward work: the path of the object
     source TEXT NOT NULL,                 -- code, symtab, debug file, debugdata, dynsym, plt, exported data, method table,
-                                          -- role (starts.py), fde, jit map, jitdump (jit_maps.py), kallsyms, none,
+                                          -- role (thread_starts.py), fde, jit map, jitdump (jit.py), kallsyms, none,
                                           -- pseudo, region; object: of an object's region; backward
     python_name TEXT);                    -- native: by which Python reaches it (torch._C._nn.linear), as the
                                           -- interpreter's method tables said when the program ended
