@@ -124,6 +124,7 @@ def test_mutations_do_no_harm(
 
 @given(st.text(alphabet="_0123456789BCFGIKLMNRTXYahu", max_size=60))
 @example("RNvB_B_")
+@example("C0")
 def test_anything_is_given_back_or_readable(text: str) -> None:
     assert demangle("_R" + text)
     assert demangle("_ZN" + text + "17h0123456789abcdefE")

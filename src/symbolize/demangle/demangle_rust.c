@@ -108,7 +108,7 @@ char *rust_demangle(const char *name)
     text.bytes = malloc(text.size);
     if (text.bytes &&
         (name[1] == 'R' ? rust_demangle_v0(name, &text) : rust_demangle_legacy(name, &text)) &&
-        !text.full)
+        !text.full && text.length) /* 0: of a crate without a name, which no compiler writes */
         readable = strndup(text.bytes, text.length);
     free(text.bytes);
     return readable;
