@@ -277,6 +277,22 @@ def test_an_environment_that_cannot_be_passed_on(
     assert "999 Hz asked" in run.result.stderr
 
 
+@pytest.mark.needs("root")
+def test_a_program_that_changes_its_root_folder(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """No interpreter is there to make the profile, whether or not pyhybrid is."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    run = pyhybrid("-q", "-c", f"import os; os.chroot({str(empty)!r}); os.chdir('/')")
+    spool = tmp_path / "out.pyhybrid.part"
+    assert run.result.stderr == (
+        f"pyhybrid: {spool} could not be finished: No such file or directory; "
+        "`python -m pyhybrid report` reads it by its name\n"
+    )
+    assert spool.exists()
+
+
 @pytest.mark.parametrize("view", [("--json",), ("--tree",), ()])
 def test_a_report_on_a_closed_output(
     pyhybrid: Callable[..., Run], tmp_path: Path, view: tuple[str, ...]
