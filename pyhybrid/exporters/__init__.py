@@ -19,7 +19,7 @@ _CLASSES = {
     "speedscope": "speedscope:Speedscope",
     "chrome": "chrome:Chrome",
     "cpuprofile": "cpuprofile:CpuProfile",
-    "pfw": "pfw:Pfw",
+    "pfw": "perfflowaspect:Pfw",
 }
 
 

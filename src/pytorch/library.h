@@ -1,7 +1,7 @@
 /* library.h - libtorch_cpu.so, by the names of its symbols.
  *
  * Its headers are not used: a program may have any version.  What is not exported (where a RecordFunction object has what, where
- * a thread's counter is) is found and proven at run time, by proof.h.
+ * a thread's counter is) is found and proven at run time, by struct_offsets.h.
  *
  * Sources: ATen/record_function.h, ATen/SequenceNumber.h of PyTorch 2.2 to 2.15.
  */

@@ -8,7 +8,7 @@
 
 #include "later.h"
 #include "library.h"
-#include "proof.h"
+#include "struct_offsets.h"
 #include "shapes.h"
 
 static struct torch_library library;

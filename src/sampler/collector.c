@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "admit.h"
+#include "thread_registration.h"
 #include "asleep.h"
 #include "clock.h"
 #include "drain.h"

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "admit.h"
+#include "thread_registration.h"
 #include "clock.h"
 #include "cost.h"
 #include "drain.h"

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "admit.h"
+#include "thread_registration.h"
 #include "asleep.h"
 #include "clock.h"
 #include "drain.h"

@@ -6,7 +6,7 @@
  *
  * Which symbol names an address:
  *   1. a symbol with a size before one without.  One without (hand-written assembly) names what
- *      lies before the next symbol, the next FDE (fde.h) and the end of its section, and only if
+ *      lies before the next symbol, the next FDE (eh_frame_hdr.h) and the end of its section, and only if
  *      no sized symbol covers its start;
  *   2. the innermost: of those that cover the address, the one that starts last;
  *   3. at one start: the better source (enum symbol_source), then the smaller size, then what a

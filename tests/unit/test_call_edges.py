@@ -12,7 +12,7 @@ from traces import trace
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perfflow_options import PerfflowOptions
-from pyhybrid.exporters.pfw import Pfw
+from pyhybrid.exporters.perfflowaspect import Pfw
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call, Event, Turn
 from pyhybrid.views.calls.call_edges import edges

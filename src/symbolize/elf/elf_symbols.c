@@ -4,12 +4,12 @@
  */
 #include "symbolize.h"
 
-#include "asked.h"
+#include "address_filter.h"
 #include "debug_file.h"
 #include "debugdata.h"
 #include "elf_image.h"
 #include "exported_data.h"
-#include "fde.h"
+#include "eh_frame_hdr.h"
 #include "plt_stubs.h"
 #include "symbol_table.h"
 

@@ -7,7 +7,7 @@
  *     vtable for at::Foo                   word 5     virtual function 3 of at::Foo
  *     at::native::DispatchStub<...>::AVX2  word 0     the kernel for AVX2 in that table
  *
- * A function begins where an FDE does (fde.h) and is as long as that says.  Objects that the
+ * A function begins where an FDE does (eh_frame_hdr.h) and is as long as that says.  Objects that the
  * program may write to name what they hold at its start.
  *
  * In a vtable, slots are counted from the address point, which follows the pointer to the
@@ -36,7 +36,7 @@
 #define PYH_EXPORTED_DATA_H
 
 #include "elf_image.h"
-#include "fde.h"
+#include "eh_frame_hdr.h"
 #include "symbolize.h"
 
 struct exported_data;

@@ -19,7 +19,7 @@
 #define PYH_HIDDEN_VTABLES_H
 
 #include "exported_objects.h"
-#include "fde.h"
+#include "eh_frame_hdr.h"
 #include "symbolize.h"
 
 struct hidden_vtables;

@@ -1,5 +1,5 @@
-/* fde.c - reading `.eh_frame_hdr` and `.eh_frame` in place (see fde.h). */
-#include "fde.h"
+/* eh_frame_hdr.c - reading `.eh_frame_hdr` and `.eh_frame` in place (see eh_frame_hdr.h). */
+#include "eh_frame_hdr.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* fde.h - where functions start, as the unwind tables say it.
+/* eh_frame_hdr.h - where functions start, as the unwind tables say it.
  *
  * `.eh_frame_hdr` is a sorted table of (function start, FDE); it survives `strip`.  It keeps a
  * symbol without a size from naming the functions behind it that have no symbol, and says how far a
@@ -7,8 +7,8 @@
  * Source: LSB Core, "Exception Frames", .eh_frame_hdr; the encodings are DWARF's DW_EH_PE_*.
  * Context: as symbolize.h; allocates nothing, reads the sections in place.
  */
-#ifndef PYH_FDE_H
-#define PYH_FDE_H
+#ifndef PYH_EH_FRAME_HDR_H
+#define PYH_EH_FRAME_HDR_H
 
 #include <stddef.h>
 #include <stdint.h>

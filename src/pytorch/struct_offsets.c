@@ -1,4 +1,4 @@
-#include "proof.h"
+#include "struct_offsets.h"
 
 #include <string.h>
 #include <sys/uio.h>

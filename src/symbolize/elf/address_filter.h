@@ -1,12 +1,12 @@
-/* asked.h - which addresses of a file are asked for: whether a symbol names any of them.
+/* address_filter.h - which addresses of a file are asked for: whether a symbol names any of them.
  *
  * A library has half a million symbols, and a profile some hundred addresses in it: most symbols are told to be of no
  * use by a bit or two.
  *
  * Context: as symbolize.h.
  */
-#ifndef PYH_ASKED_H
-#define PYH_ASKED_H
+#ifndef PYH_ADDRESS_FILTER_H
+#define PYH_ADDRESS_FILTER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "admit.h"
+#include "thread_registration.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* asked.c - a bit for each stretch of memory that has an address, and a binary search where it is set (see asked.h). */
-#include "asked.h"
+/* address_filter.c - a bit for each stretch of memory that has an address, and a binary search where it is set (see address_filter.h). */
+#include "address_filter.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* proof.h - where a RecordFunction object and a thread's memory have what is not exported.
+/* struct_offsets.h - where a RecordFunction object and a thread's memory have what is not exported.
  *
  * While operators run whose nodes' numbers are known, all objects are noted, and all words of the thread's memory compared with
  * the counter.  A place counts if it alone has the right value each time, and the values differ.
  *
  * Context: one thread, with the GIL.
  */
-#ifndef PYH_TORCH_PROOF_H
-#define PYH_TORCH_PROOF_H
+#ifndef PYH_TORCH_STRUCT_OFFSETS_H
+#define PYH_TORCH_STRUCT_OFFSETS_H
 
 #include "library.h"
 

@@ -1,10 +1,10 @@
-/* admit.h - threads of the program become threads of the session, each one once: whoever meets it first, the list
+/* thread_registration.h - threads of the program become threads of the session, each one once: whoever meets it first, the list
  * of threads, a signal (thread.h) or an event (call_tree.h).
  *
  * Context: the collector, or under the session's lock.
  */
-#ifndef PYH_ADMIT_H
-#define PYH_ADMIT_H
+#ifndef PYH_THREAD_REGISTRATION_H
+#define PYH_THREAD_REGISTRATION_H
 
 #include <stdbool.h>
 #include <stdint.h>
