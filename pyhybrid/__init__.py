@@ -1,8 +1,8 @@
 """pyhybrid: one call tree for Python and the native code below it.
 
-From within a program: `Profiler`, `region`, `enable`, `disable` (capture/api.py); `@profile` and
-`write_profile` (capture/decorator.py, capture/shared_profile.py); `open` reads a profile.  From
-native code: `get_include`, `get_library` (capture/native_api.py).
+From within a program: `Profiler`, `enable`, `disable` (capture/api.py); `region` (src/instrument/
+region.h); `@profile` and `write_profile` (capture/decorator.py, capture/shared_profile.py); `open`
+reads a profile.  From native code: `get_include`, `get_library` (capture/native_api.py).
 
 PYTEST_DONT_REWRITE: to pytest, whose plugin is in here, though there is nothing to assert.
 """

@@ -72,11 +72,14 @@ def environment() -> dict[str, str]:
 
 
 def _command(python: str | None, umask: int, arguments: list[str]) -> list[str]:
-    """Raises OSError, PyhybridError where there is nothing that could run it."""
+    """Raises PyhybridError where there is nothing that could run it."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not python:
         raise PyhybridError(NO_INTERPRETER)
-    os.stat(python)  # in another root folder it is not there, as another user it may be closed
+    try:  # in another root folder it is not there, as another user it may be closed
+        os.stat(python)
+    except OSError as error:
+        raise PyhybridError(f"{python}: {error.strerror}") from None
     if not os.path.exists(os.path.join(package, "cli", "finish.py")):
         raise PyhybridError("pyhybrid is not installed here, but part of a program")
     # Without `site`, which would read the .pth files of all that is installed.

@@ -33,7 +33,7 @@ class LiveOutputs:
         failed = []
         for name, argument in self._settings.sinks:
             try:
-                said = fork_warning.load_output(self._open_sink, name, argument)
+                said = fork_warning.load_output(self._native, self._open_sink, name, argument)
                 n_open += 1
                 if said:
                     say(f"the live output {name}: {said}")

@@ -9,25 +9,26 @@
 #include "emitted.h"
 #include "end_methods.h"
 #include "filter.h"
-#include "live_figures.h"
+#include "fork_warning.h"
 #include "instances.h"
-#include "watch_list.h"
 #include "instrument.h"
-#include "method_names.h"
-#include "native_region.h"
-#include "native_tools.h"
-#include "region.h"
 #include "later.h"
 #include "leave.h"
 #include "listener.h"
+#include "live_figures.h"
+#include "method_names.h"
+#include "native_region.h"
+#include "native_tools.h"
 #include "process_hooks.h"
 #include "program.h"
+#include "region.h"
 #include "sampler.h"
-#include "turns.h"
 #include "spawns.h"
 #include "spool.h"
 #include "start_options.h"
+#include "turns.h"
 #include "usage.h"
+#include "watch_list.h"
 #include "whole_write.h"
 #include "window.h"
 
@@ -496,6 +497,19 @@ PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
 PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
                               "`raw.write` that goes on where a signal cuts it short.");
 
+PyDoc_STRVAR(quiet_forks_doc,
+             "quiet_forks(n_ours: int, filters: list | None) -> None\n\n"
+             "Nobody is warned at forks of so many threads; None: of all, as ever.");
+
+PyDoc_STRVAR(before_fork_doc, "before_fork() -> None\n\n"
+                              "Put the filters of quiet_forks first, unless other threads live.");
+
+PyDoc_STRVAR(forget_forks_doc, "forget_forks() -> None\n\n"
+                               "Take these filters away.");
+
+PyDoc_STRVAR(thread_count_doc, "thread_count() -> int\n\n"
+                               "The kernel's; -1: not known.");
+
 PyDoc_STRVAR(open_tool_doc, "open_tool(path: bytes) -> None\n\n"
                             "Load a tool of other systems' instrumentation.  Raises OSError.");
 
@@ -533,6 +547,10 @@ static PyMethodDef methods[] = {
     {"call_apart", (PyCFunction)(void (*)(void))program_call_apart, METH_FASTCALL | METH_KEYWORDS,
      call_apart_doc},
     {"whole_write", whole_write, METH_O, whole_write_doc},
+    {"quiet_forks", fork_warning_quiet, METH_VARARGS, quiet_forks_doc},
+    {"before_fork", fork_warning_before, METH_NOARGS, before_fork_doc},
+    {"forget_forks", fork_warning_forget, METH_NOARGS, forget_forks_doc},
+    {"thread_count", fork_warning_threads, METH_NOARGS, thread_count_doc},
     {NULL, NULL, 0, NULL},
 };
 

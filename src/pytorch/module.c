@@ -8,8 +8,8 @@
 
 #include "later.h"
 #include "library.h"
-#include "struct_offsets.h"
 #include "shapes.h"
+#include "struct_offsets.h"
 
 static struct torch_library library;
 static struct torch_places places;

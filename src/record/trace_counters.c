@@ -4,11 +4,14 @@
 #include "map.h"
 
 #define BLOCK_MIN 64
+#define BLOCKS_MIN 6 /* of 64, 64, 128 … nodes, up to EXACT_BLOCK_MAX */
 
 struct exact_block {
     struct spool_place place;
     uint64_t digest; /* of the rows in the spool */
 };
+_Static_assert(BLOCKS_MIN * sizeof(struct exact_block) <= EXACT_FIRST_BLOCKS * sizeof(uint64_t),
+               "those of a small tree lie in the thread's first mapping");
 
 /* A Python function or region that runs, or a C function that one waits for. */
 struct exact_activation {
@@ -128,7 +131,7 @@ static void write_block(struct trace_counters *c, struct spool *s, struct exact_
 
 void trace_counters_write(struct trace_counters *c, struct spool *s, struct exact_thread *t)
 {
-    size_t n_blocks = 6 + t->n_written / EXACT_BLOCK_MAX;
+    size_t n_blocks = BLOCKS_MIN + t->n_written / EXACT_BLOCK_MAX;
     if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)t->n_written + 1,
                          sizeof *t->drained) ||
         !map_memory_grow(&t->blocks, &t->blocks_bytes, n_blocks, sizeof *t->blocks))

@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "thread_registration.h"
 #include "clock.h"
 #include "cost.h"
 #include "drain.h"
@@ -18,11 +17,12 @@
 #include "libraries.h"
 #include "map.h"
 #include "memread.h"
-#include "thread_names.h"
 #include "records.h"
 #include "session.h"
 #include "signals.h"
 #include "spool.h"
+#include "thread_names.h"
+#include "thread_registration.h"
 
 static uint32_t generations;
 void (*session_look)(void);

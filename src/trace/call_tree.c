@@ -14,7 +14,6 @@
 #define FIRST_CHILD_BITS 6
 #define CHILD_BITS_MAX 10
 #define FIRST_STACK 64
-#define FIRST_BLOCKS 24 /* words; of the drain's struct exact_block */
 
 _Atomic(struct exact *) exact_current;
 
@@ -110,10 +109,15 @@ struct first_block {
     struct exact_child children[1 << FIRST_CHILD_BITS];
     uint32_t table[FIRST_TABLE];
     struct exact_drained drained[(1 << EXACT_CHUNK_BITS) + 1];
-    uint64_t blocks[FIRST_BLOCKS];
-    struct memo_set memo[MEMO_SETS];
+    uint64_t blocks[EXACT_FIRST_BLOCKS];
+    struct memo_set memo[MEMO_SETS] __attribute__((aligned(64)));
     struct exact_node nodes[1 << EXACT_CHUNK_BITS] __attribute__((aligned(64)));
 };
+
+/* Else map_memory_grow would take them for mappings of their own. */
+_Static_assert(sizeof((struct first_block *)0)->drained < MAP_PAGE &&
+                   sizeof((struct first_block *)0)->blocks < MAP_PAGE,
+               "pieces of the first block");
 
 /* Unless it lies in the first block. */
 static void free_piece(struct exact_thread *t, void *piece, size_t bytes)

@@ -131,6 +131,7 @@ struct exact_drained {
 
 /* The drain's: nodes whose counters are one record of the spool. */
 struct exact_block;
+#define EXACT_FIRST_BLOCKS 24 /* words: room for some in a thread's first mapping */
 struct spool_place;
 
 /* Native paths that were walked before (path_memo.h). */

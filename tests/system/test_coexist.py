@@ -587,6 +587,112 @@ def test_fork_while_the_kernel_takes_a_thread_down(pyhybrid: Callable[..., Run])
     assert (run.result.stdout, run.result.stderr) == ("0\n", "")
 
 
+# A signal that is pending when the program forks is the program's to hear, after the fork.
+A_TIMEOUT_AT_A_FORK = """
+import ctypes, functools, os, signal, threading
+class Timeout(Exception): pass
+def handler(*_): raise Timeout
+signal.signal(signal.SIGALRM, handler)
+# The callbacks before a fork are called in reverse order: this one, which runs no bytecode, first.
+os.register_at_fork(before=functools.partial(ctypes.CDLL(None)["raise"], signal.SIGALRM))
+told = threading.Event()
+threads = [threading.Thread(target=told.wait) for _ in range(THREADS)]
+for thread in threads: thread.start()
+heard = 0
+for _ in range(3):
+    try:
+        child = os.fork()
+        if not child: os._exit(0)
+        os.waitpid(child, 0)
+    except Timeout:
+        heard += 1
+        os.wait()
+told.set()
+print(heard)
+"""
+
+
+@pytest.mark.version
+@pytest.mark.parametrize("threads", [0, 3])
+def test_a_handler_raises_in_the_program_though_it_forks(
+    pyhybrid: Callable[..., Run], threads: int
+) -> None:
+    program = A_TIMEOUT_AT_A_FORK.replace("THREADS", str(threads))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
+    )
+    run = pyhybrid("-q", "--format", "pstats", "-c", program, env={"PYTHONWARNINGS": "ignore"})
+    assert (run.result.stdout, run.result.stderr) == (done.stdout, done.stderr) == ("3\n", "")
+
+
+# Where warnings are shown: how often, with what is under way at the fork.
+FORKS_WITH = {
+    "no thread": ("", 0),
+    "a thread": ("threading.Thread(target=told.wait).start()", 1),
+    "a copy of the filters": ("fork(); warnings.catch_warnings().__enter__(); start()", 1),
+    "a main thread that has ended": ("last(); ctypes.CDLL(None).pthread_exit(None)", 1),
+}
+
+
+@pytest.mark.parametrize("what", FORKS_WITH)
+def test_who_has_threads_is_warned_at_a_fork(pyhybrid: Callable[..., Run], what: str) -> None:
+    doing, n = FORKS_WITH[what]
+    program = f"""
+import ctypes, os, sys, threading, time, warnings
+warnings.simplefilter("always")
+told = threading.Event()
+def start(): threading.Thread(target=told.wait).start()
+def fork():
+    child = os.fork()
+    if not child: os._exit(0)
+    os.waitpid(child, 0)
+def last():
+    def work():
+        leader = f"/proc/self/task/{{os.getpid()}}/stat"
+        while open(leader).read().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+        fork()
+        sys.stderr.flush()
+        os._exit(0)
+    threading.Thread(target=work).start()
+{doing}
+fork()
+told.set()
+"""
+    said = "is multi-threaded, use of fork()"
+    command = [sys.executable, "-c", program]
+    bare = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert bare.stderr.count(said) == n
+    run = pyhybrid("-q", "--format", "pstats", "-c", program)
+    assert run.result.stderr.count(said) == n, run.result.stderr
+
+
+def test_who_is_profiled_no_more_is_warned(tmp_path: Path) -> None:
+    """After the last fork of the run, which got threads since.  A child's own run is quiet, too."""
+    program = """
+        import os, threading, warnings
+        from pyhybrid import Profiler
+        warnings.simplefilter("always")
+        def fork(then=lambda: None):
+            child = os.fork()
+            if not child:
+                then()
+                os._exit(0)
+            os.waitpid(child, 0)
+        def in_child():
+            with Profiler(): fork()
+        with Profiler(): fork(in_child)
+        told = threading.Event()
+        threading.Thread(target=told.wait).start()
+        fork()
+        told.set()
+        print(os.getpid())
+    """
+    command = [sys.executable, "-P", "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert re.findall(r"\(pid=(\d+)\) is multi-threaded", done.stderr) == done.stdout.split()
+
+
 def test_fork_in_a_thread(same: Same) -> None:
     profile = same("""
         import os, threading, warnings

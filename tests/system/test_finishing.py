@@ -287,7 +287,7 @@ def test_a_program_that_changes_its_root_folder(
     run = pyhybrid("-q", "-c", f"import os; os.chroot({str(empty)!r}); os.chdir('/')")
     spool = tmp_path / "out.pyhybrid.part"
     assert run.result.stderr == (
-        f"pyhybrid: {spool} could not be finished: No such file or directory; "
+        f"pyhybrid: {spool} could not be finished: {sys.executable}: No such file or directory; "
         "`python -m pyhybrid report` reads it by its name\n"
     )
     assert spool.exists()
