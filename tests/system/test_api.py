@@ -522,7 +522,7 @@ def test_a_start_that_an_exception_ends_leaves_nothing(tmp_path: Path) -> None:
     """As that of a signal handler, which runs where a function begins, or where C returns."""
     run(
         """
-        import signal, tempfile, time
+        import gc, signal, tempfile, time
         from pyhybrid import _native
 
         class Interrupted(BaseException):
@@ -551,6 +551,7 @@ def test_a_start_that_an_exception_ends_leaves_nothing(tmp_path: Path) -> None:
         os.mkdir(folder)
         with Profiler(output="out"):  # what comes once, with the first
             pass
+        gc.collect()  # its profile, which is open
         for name in os.listdir("."):
             if name != "temporary":
                 os.unlink(name)
