@@ -76,16 +76,14 @@ def missing() -> list[tuple[str, str]]:
     """Files that the pages for who works here name and that are not there: page and name."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     out = subprocess.run(listed, cwd=CLONE, capture_output=True, text=True, check=True).stdout
-    known = [f"/{line}" for line in out.splitlines() if (CLONE / line).exists()]
+    known = [line for line in out.splitlines() if (CLONE / line).exists()]
     found = []
-    explained = sorted(line for line in out.splitlines() if line.startswith("docs/explanation/"))
+    explained = sorted(line for line in known if line.startswith("docs/explanation/"))
     for page in ("ARCHITECTURE.md", "CONTRIBUTING.md", *explained):
         text = (CLONE / page).read_text()
-        names = dict.fromkeys(re.findall(r"`([\w./-]*\w\.(?:py|c|h|sh|sql|toml))`", text))
-        ends = {name: f"/{name.lstrip('/')}" for name in names}
-        found += [
-            (page, name) for name in names if not any(path.endswith(ends[name]) for path in known)
-        ]
+        for name in dict.fromkeys(re.findall(r"`([\w./-]*\w\.(?:py|c|h|sh|sql|toml))`", text)):
+            if not any(f"/{path}".endswith(f"/{name.lstrip('/')}") for path in known):
+                found.append((page, name))
     return [each for each in found if not _PYTHONS.match(each[1])]
 
 

@@ -74,7 +74,8 @@ def _named_by_python(row: Frame, name: str) -> Frame:
 
 def native_words(forest: Forest) -> set[int]:
     """The words that Symbolizer.name() is asked for: of stacks, and of what was counted."""
-    words = (forest.stack_words - {0}) | _counted_words(forest) | _called_words(forest)
+    counted = _counted_words(forest)
+    words = (forest.stack_words - {0}) | counted | _called_words(counted)
     return {word for word in words if word < NATIVE_LIMIT}
 
 
@@ -82,9 +83,9 @@ def _counted_words(forest: Forest) -> set[int]:
     return {word for word in forest.exact_words if 0 < word < LINE_LIMIT}
 
 
-def _called_words(forest: Forest) -> set[int]:
-    """Of C functions, whose calls were counted: where they begin."""
-    return {word - C_CALL_LIMIT for word in _counted_words(forest) if word >= C_CALL_LIMIT}
+def _called_words(counted: set[int]) -> set[int]:
+    """Of C functions among those that were counted: where they begin."""
+    return {word - C_CALL_LIMIT for word in counted if word >= C_CALL_LIMIT}
 
 
 class Frames:
@@ -122,9 +123,10 @@ class Frames:
         for word in sorted(word for word in words if PSEUDO_LIMIT <= word < KERNEL_LIMIT):
             self.frame[word] = self._constant(word)
         self._kernel(symbolizer, sorted(word for word in words if word >= KERNEL_LIMIT))
-        self.exact = {word: self._exact(word) for word in sorted(_counted_words(forest))}
+        counted = _counted_words(forest)
+        self.exact = {word: self._exact(word) for word in sorted(counted)}
         self.c_names: dict[int, set[str]] = {}
-        for word in _called_words(forest):
+        for word in _called_words(counted):
             names = spool.c_functions.get(self.address[word], set())
             self.c_names.setdefault(self.frame[word], set()).update(names)
         self._name_c_functions()

@@ -37,13 +37,12 @@ def watch(run: "Profiling | None") -> None:
         _registered.append(run.native)
         os.register_at_fork(before=run.native.before_fork, after_in_child=run.native.forget_forks)
         os.register_at_fork(after_in_child=_in_forked_child)
-    n_ours = _of_outputs + len(_watched)
     entries = [
         ("ignore", TEXT.format(os.getpid(), name), DeprecationWarning, None, 0)
         for name in ("fork", "forkpty")
     ]
     for native in _registered:
-        native.quiet_forks(n_ours, entries if n_ours else None)
+        native.quiet_forks(_of_outputs + len(_watched), entries)
 
 
 def _in_forked_child() -> None:

@@ -1,52 +1,33 @@
 #define PY_SSIZE_T_CLEAN
 #include "fork_warning.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FLAGS 9 /* fields of /proc/PID/stat, man 5 proc */
-#define NUM_THREADS 20
+#include "proc_stat.h"
+
 #define ENDING 0x4 /* linux/sched.h, PF_EXITING */
 
 static struct {
-    pid_t pid; /* of the process that this holds for */
-    long n_ours;
-    PyObject *entries; /* NULL: forks are none of our business */
+    pid_t pid;         /* of the process that this holds for */
+    long n_ours;       /* 0: forks are none of our business */
+    PyObject *entries; /* NULL before quiet_forks */
     PyObject *filters; /* the list that has them now; NULL: none has */
 } quiet;
 
 /* --- which threads live ----------------------------------------------------------------------------------- */
 
-/* A number in a `stat`, from the third field on; -1: it cannot be read. */
-static long stat_field(int folder, const char *path, int field)
+/* A number of a `stat`; -1: it cannot be read. */
+static long number_of(int folder, const char *path, int field)
 {
-    char text[1024];
-    int fd = TEMP_FAILURE_RETRY(openat(folder, path, O_RDONLY | O_CLOEXEC));
-    if (fd < 0)
-        return -1;
-    ssize_t n = TEMP_FAILURE_RETRY(read(fd, text, sizeof text - 1));
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
-    const char *p = strrchr(text, ')'); /* the second one's end, which may have any character */
-    for (int at = 2; p && at < field; at++)
-        p = strchr(p + 1, ' ');
-    return p ? strtol(p, NULL, 10) : -1;
+    char text[PROC_STAT_BYTES];
+    const char *found = proc_stat_read(folder, path, text) ? proc_stat_field(text, field) : NULL;
+    return found ? strtol(found, NULL, 10) : -1;
 }
-
-struct dirent64_head { /* man 2 getdents64 */
-    uint64_t inode;
-    int64_t offset;
-    uint16_t length;
-    uint8_t type;
-    char name[];
-};
 
 /* Those that do not end just now, as far as `most` + 1.  The kernel has the main thread, when it has ended, for as long as the
  * process lives: that one counts. */
@@ -58,13 +39,13 @@ static long count_live(int folder, long most)
         return -1;
     while ((bytes = syscall(SYS_getdents64, folder, buffer, sizeof buffer)) > 0)
         for (long at = 0; at < bytes;) {
-            const struct dirent64_head *d = (const void *)(buffer + at);
-            at += d->length;
-            if (*d->name == '.')
+            const struct dirent64 *d = (const void *)(buffer + at);
+            at += d->d_reclen;
+            if (*d->d_name == '.')
                 continue;
-            snprintf(path, sizeof path, "%s/stat", d->name);
-            long flags = stat_field(folder, path, FLAGS);
-            n += !strcmp(d->name, main_thread) || (flags >= 0 && !(flags & ENDING));
+            snprintf(path, sizeof path, "%s/stat", d->d_name);
+            long flags = number_of(folder, path, PROC_STAT_FLAGS);
+            n += !strcmp(d->d_name, main_thread) || (flags >= 0 && !(flags & ENDING));
             if (n > most) /* there may be thousands */
                 return n;
         }
@@ -73,7 +54,7 @@ static long count_live(int folder, long most)
 
 static bool live_threads_are(long number)
 {
-    long n = stat_field(AT_FDCWD, "/proc/self/stat", NUM_THREADS);
+    long n = number_of(AT_FDCWD, "/proc/self/stat", PROC_STAT_NUM_THREADS);
     if (n <= number) /* as nearly always */
         return n == number;
     int folder = TEMP_FAILURE_RETRY(open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -137,7 +118,7 @@ PyObject *fork_warning_before(PyObject *self, PyObject *unused)
     (void)self, (void)unused;
     forget();
     PyObject *filters = NULL;
-    if (quiet.entries && quiet.pid == getpid() && live_threads_are(1 + quiet.n_ours))
+    if (quiet.n_ours && quiet.pid == getpid() && live_threads_are(1 + quiet.n_ours))
         filters = current_filters();
     /* Not announced (_filters_mutated): that would show the program's own warnings again. */
     if (filters && PyList_SetSlice(filters, 0, 0, quiet.entries) == 0)
@@ -158,20 +139,17 @@ PyObject *fork_warning_quiet(PyObject *self, PyObject *args)
     (void)self;
     long n_ours;
     PyObject *entries;
-    if (!PyArg_ParseTuple(args, "lO", &n_ours, &entries))
+    if (!PyArg_ParseTuple(args, "lO!", &n_ours, &PyList_Type, &entries))
         return NULL;
-    if (entries != Py_None && !PyList_Check(entries))
-        return PyErr_Format(PyExc_TypeError, "filters must be a list or None");
     forget();
-    Py_CLEAR(quiet.entries);
     quiet.pid = getpid();
     quiet.n_ours = n_ours;
-    quiet.entries = entries == Py_None ? NULL : Py_NewRef(entries);
+    Py_XSETREF(quiet.entries, Py_NewRef(entries));
     Py_RETURN_NONE;
 }
 
 PyObject *fork_warning_threads(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return PyLong_FromLong(stat_field(AT_FDCWD, "/proc/self/stat", NUM_THREADS));
+    return PyLong_FromLong(number_of(AT_FDCWD, "/proc/self/stat", PROC_STAT_NUM_THREADS));
 }

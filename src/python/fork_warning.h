@@ -16,8 +16,8 @@
 
 #include <Python.h>
 
-/* quiet_forks(n_ours: int, filters: list | None): from now on, in this process alone, nobody is warned of `n_ours` threads;
- * `filters` are what `warnings.filters` gets for it.  None: of all threads, as ever. */
+/* quiet_forks(n_ours: int, filters: list): from now on, in this process alone, nobody is warned of `n_ours` threads;
+ * `filters` are what `warnings.filters` gets for it. */
 PyObject *fork_warning_quiet(PyObject *self, PyObject *args);
 
 /* before_fork(): for os.register_at_fork. */

@@ -497,9 +497,8 @@ PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
 PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
                               "`raw.write` that goes on where a signal cuts it short.");
 
-PyDoc_STRVAR(quiet_forks_doc,
-             "quiet_forks(n_ours: int, filters: list | None) -> None\n\n"
-             "Nobody is warned at forks of so many threads; None: of all, as ever.");
+PyDoc_STRVAR(quiet_forks_doc, "quiet_forks(n_ours: int, filters: list) -> None\n\n"
+                              "Nobody is warned at forks of so many threads.");
 
 PyDoc_STRVAR(before_fork_doc, "before_fork() -> None\n\n"
                               "Put the filters of quiet_forks first, unless other threads live.");

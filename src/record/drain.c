@@ -1,8 +1,8 @@
 #include "drain.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "stacks.h"
@@ -12,6 +12,7 @@
 #include "trace_drain.h"
 #include "frame.h"
 #include "map.h"
+#include "proc_stat.h"
 #include "records.h"
 #include "sample_chunk.h"
 #include "spool.h"
@@ -95,28 +96,21 @@ static size_t last_stack_bytes(const struct thread *t)
     return t->limits.max_frames * sizeof *t->drain->last.frame;
 }
 
-/* When the thread started, from field 22 of its stat (man 5 proc), and its name. */
+/* When the thread started, and its name. */
 static void read_proc(pid_t listed, struct spool_thread *record)
 {
-    char path[64], text[1024];
+    char path[64], text[PROC_STAT_BYTES];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", listed);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (!proc_stat_read(AT_FDCWD, path, text))
         return;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
     char *open_paren = strchr(text, '('), *close_paren = strrchr(text, ')');
     if (!open_paren || !close_paren)
         return;
     size_t length = (size_t)(close_paren - open_paren - 1);
     memset(record->comm, 0, sizeof record->comm);
     memcpy(record->comm, open_paren + 1, length < 15 ? length : 15);
-    unsigned long long ticks = 0;
-    const char *p = close_paren + 1;
-    for (int field = 3; *p && field < 22; p++)
-        field += *p == ' ' && p > close_paren + 1;
-    sscanf(p, "%llu", &ticks);
+    const char *started = proc_stat_field(text, PROC_STAT_STARTTIME);
+    uint64_t ticks = started ? strtoull(started, NULL, 10) : 0;
     uint64_t booted_ns = ticks * (1000000000ull / (unsigned long long)sysconf(_SC_CLK_TCK));
     /* Suspended, or what a namespace of time adds. */
     uint64_t ahead_ns = clock_read_ns(CLOCK_BOOTTIME) - clock_now_ns();

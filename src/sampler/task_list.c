@@ -1,18 +1,11 @@
 /* task_list.c - which threads there are (see task_list.h). */
 #include "task_list.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-
-struct dirent64_head { /* man 2 getdents64 */
-    uint64_t inode;
-    int64_t offset;
-    uint16_t length;
-    uint8_t type;
-    char name[];
-};
 
 static int open_folder(struct task_list *l)
 {
@@ -43,10 +36,10 @@ pid_t task_list_number(const struct task_list *l, pid_t tid)
 }
 
 /* The last one of NSpid (man 5 proc) is the innermost namespace's.  0: the thread has ended. */
-static pid_t own_number(struct task_list *l, const char *listed)
+static pid_t own_number(struct task_list *l, pid_t listed)
 {
     char path[32], text[4096];
-    snprintf(path, sizeof path, "%s/status", listed);
+    snprintf(path, sizeof path, "%d/status", listed);
     int fd = openat(l->folder.fd, path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
@@ -101,10 +94,10 @@ bool task_list_read(struct task_list *l, task_list_each *each, void *context)
     lseek(l->folder.fd, 0, SEEK_SET);
     while ((bytes = syscall(SYS_getdents64, l->folder.fd, buffer, sizeof buffer)) > 0)
         for (long at = 0; at < bytes;) {
-            const struct dirent64_head *d = (const void *)(buffer + at);
-            pid_t listed = atoi(d->name);
-            pid_t tid = listed && l->foreign ? own_number(l, d->name) : listed;
-            at += d->length;
+            const struct dirent64 *d = (const void *)(buffer + at);
+            pid_t listed = atoi(d->d_name);
+            pid_t tid = listed && l->foreign ? own_number(l, listed) : listed;
+            at += d->d_reclen;
             links += listed != 0;
             if (tid)
                 each(context, tid, listed);
