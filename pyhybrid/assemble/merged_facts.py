@@ -9,6 +9,7 @@ from pyhybrid.errors import PyhybridError
 # Figures of files that were measured otherwise cannot be added up.
 ALIKE = {"mode": "--mode", "clock": "--clock", "period_ns": "--hz"}
 SUMS = ("kernel_lost", "kernel_mute", "unplaced_regions", "unmatched_regions")
+MOST = ("throttled_ns", "throttled")  # of a container, which is the same one for all, mostly
 ALL = ("complete", "kernel_frames")
 ANY = ("lines", "c_calls", "c_calls_inexact", "compiler_calls", "compiles_full")
 LISTS = (
@@ -55,6 +56,8 @@ def single_facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _merged(key: str, values: list[Any]) -> Any:
     if key in SUMS:
         return sum(values)
+    if key in MOST:
+        return max(values)
     if key in COSTS:
         return sum(values) / len(values)
     if key in ALL:

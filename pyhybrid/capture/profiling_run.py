@@ -18,6 +18,7 @@ from pyhybrid.capture.metadata import describe
 from pyhybrid.capture.notebook_cells import notebook_cells
 from pyhybrid.capture.option_kinds import Part
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
+from pyhybrid.capture.processor_waits import ProcessorWaits
 from pyhybrid.capture.settings import Settings
 from pyhybrid.capture.std_streams import keep_whole, release, say
 from pyhybrid.clock_pair import clock_pair
@@ -49,7 +50,7 @@ class Profiling:
         except OSError as error:
             raise PyhybridError(f"the current folder cannot be read: {error.strerror}") from None
         self.pid = os.getpid()
-        self.started = self.paused = False
+        self.started = self.paused = self.began = False
         self.streams: list[io.FileIO] = []
         self.prefix = ""
         if not settings.counts:
@@ -83,6 +84,7 @@ class Profiling:
         try:
             self.claim.keep()
             hardware = machine.describe()
+            self.processor = ProcessorWaits()
             self.outputs.open_sinks()
             self.outputs.open_tools()
             started = self._start_native()
@@ -206,9 +208,13 @@ class Profiling:
         self.native.pause()
         self._pause_frameworks()
         self.paused = True
+        self.processor.interrupted()
 
     def resume(self) -> None:
         """Begin, or go on after `pause`."""
+        if not self.began:
+            self.began = True
+            self.processor.begin()
         self.native.resume()
         self.paused = False
         if self.settings.wall_threads:
@@ -291,6 +297,7 @@ class Profiling:
         decorated = list(self.settings.decorated)
         now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(), strict=True))
         meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
+        meta |= self.processor.told()
         watching = sys.modules.get("pyhybrid.frameworks.watching")
         with contextlib.suppress(Exception):  # it is profiled without their terms
             meta |= watching.told() if watching else {}

@@ -14,6 +14,8 @@ PRAGMA user_version = 5;            -- the schema version
 -- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
 -- in the kernel they came), kernel_mute (clocks that could not say that), kernel_text ([start, end] of the
 -- kernel's code, or null), kernel_build_id, perf_map and jitdumps (files in which other runtimes named their code), n_cpus, notes,
+-- main_delay_ns (for how long the main thread was ready but had no processor), throttled and throttled_ns (how often and for how
+-- long the quota of its container held it back, all processors together),
 -- cells (of a notebook: what their functions have as their file, by the file that IPython named for it),
 -- decorated (functions during whose calls alone anything counted; none: no such limit), unplaced_regions and
 -- unmatched_regions (pushes by native code that could not be counted; pops of what was not open), counters and metadata (that

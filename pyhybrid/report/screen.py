@@ -40,6 +40,7 @@ from pyhybrid.views.labels import (
     shorten_native,
 )
 from pyhybrid.views.lines.python_lines import FunctionLines
+from pyhybrid.views.waits import Waits
 
 MAX_LINES = 24  # when a run ends
 TALL, WIDE = 32, 160  # of a report
@@ -49,6 +50,7 @@ N_LINES, MOST_PROGRAM_LINES, MAX_PLACE = 3, 5, 40
 MIN_SELF, N_GPU = 4, 3
 LEAST_UNPLACED = 0.01
 N_FINDINGS, FINDING_LINES = 3, 2
+N_WAITED = 3
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
 MAX_NAME = 40  # of one frame in a path
@@ -197,6 +199,8 @@ def _facts(
         but = " but what compilers call" if s.compiles and not s.compiler_calls else ""
         text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted{but}"
         lines.append(fact("calls", text))
+    if s.waited:
+        lines.append(fact("waited", _waited(s.waited)))
     lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
     if s.steps:
         lines.append(fact("steps", f"{steps_text(s.steps)}: `pyhybrid report --steps`"))
@@ -228,6 +232,16 @@ def _facts(
         more = f"and {len(s.notes) - N_NOTES} more in `pyhybrid report --json`"
         lines.append(fact("", more))
     return lines
+
+
+def _waited(waits: Waits) -> str:
+    idle = f", idle {waits.idle_ns / 1e9:.2f} s" if waits.idle_ns > waits.total_ns / 100 else ""
+    seconds = f"{waits.waited_ns / 1e9:.2f} of threads' {waits.total_ns / 1e9:.2f} s"
+    of = f"did not run for {seconds} in Python{idle}"
+    functions = [
+        f"{FOLDERS.sub('', f.name)} {f.waited_ns / 1e9:.2f} s" for f in waits.functions[:N_WAITED]
+    ]
+    return "; ".join([of, *functions])
 
 
 def _gpu(gpu: GpuSummary) -> str:
@@ -330,11 +344,14 @@ def _functions(
     python = sorted(s.functions, key=lambda f: -f.python_ns)
     by_python = [f for f in python if f.python_ns >= least_ns][:n_python]
     calls = "" if s.calls is None else "      calls"
-    lines: list[Line] = [[(f"   self   total{calls}  function", DIM)]]
-    lines += [_row(f.self_ns, f, s, columns) for f in by_self]
-    text = f"  below   total{calls}  Python function, with the native code below it"
-    lines.append([(text, DIM)])
-    lines += [_row(f.python_ns, f, s, columns) for f in by_python]
+    lines: list[Line] = []
+    if by_self:
+        lines.append([(f"   self   total{calls}  function", DIM)])
+        lines += [_row(f.self_ns, f, s, columns) for f in by_self]
+    if by_python:
+        text = f"  below   total{calls}  Python function, with the native code below it"
+        lines.append([(text, DIM)])
+        lines += [_row(f.python_ns, f, s, columns) for f in by_python]
     return lines
 
 

@@ -29,6 +29,7 @@ from pyhybrid.views.stack_quality import (
     stack_quality,
 )
 from pyhybrid.views.training.compiles import Compiles, compiler_frames, compiles_of
+from pyhybrid.views.waits import Waits, all_waits
 
 N_FUNCTIONS, N_PATHS, N_LINES = 50, 10, 50
 
@@ -135,6 +136,7 @@ class Summary:
     overhead: float | None  # share of the CPU time that sampling took, by that
     turns: int | None  # what events counted: calls, and generators' goings on
     call_cost_ns: float | None  # what counting one of them costs, measured at start
+    waited: Waits | None  # of threads that ran Python, by exact times; null: hardly, or not known
     counting_ns: int | None  # what counting took: turns times that, own_weight_ns if it is more
     compensated: bool  # it is subtracted from exact times (--compensate)
     min_time_ns: int  # functions with a total below are left out (--min-time)
@@ -246,6 +248,7 @@ def summarize(
         overhead=cost.overhead(),
         turns=turns,
         call_cost_ns=call_cost_ns,
+        waited=all_waits(profile, N_FUNCTIONS),
         counting_ns=_counting_ns(profile, turns, call_cost_ns, hot.own_ns),
         compensated=profile.compensated,
         min_time_ns=min_time_ns,

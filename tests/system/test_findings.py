@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.calls.function_calls import function_calls
 from pyhybrid.views.findings import MOST, Finding, findings
+from pyhybrid.views.waits import all_waits, waits_of
 
 pytestmark = pytest.mark.once
 
@@ -118,6 +120,95 @@ def test_a_share_is_that_of_the_samples(
     assert says in finding.text.replace(str(TARGETS) + "/", "")
     assert least < finding.share < 1
     assert finding.share == pytest.approx(share_below(profile, symbols), abs=0.02)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "trace"])
+@pytest.mark.parametrize(
+    ("what", "who"),
+    [("blocked", "the main thread did not run"), ("blocks_loop", "the event loop was blocked")],
+)
+def test_what_waits(pyhybrid: Callable[..., Run], what: str, who: str, mode: str) -> None:
+    """Exact times less the CPU time: the function that waited, for as long as it slept."""
+    options = ("--mode", mode, "--format", "folded")
+    run = pyhybrid(*options, TARGETS / "planted.py", what)
+    profile = run.profile()
+    finding = by_rule(profile)["blocked"]
+    assert finding.text.startswith(f"{who} for ")
+    assert " of it in sync (" in finding.text
+    assert "--clock wall" in finding.command
+    waits = all_waits(profile, 5)
+    assert waits
+    assert waits.functions[0].name.startswith("sync (")
+    (slept_ns,) = [
+        tally.self_ns
+        for frame, tally in function_calls(profile).items()
+        if profile.frames[frame].name == "sync"
+    ]
+    # On a busy machine it waited for a processor, too, and what of that was where is not known.
+    assert 0 < waits.functions[0].waited_ns <= slept_ns
+    assert waits.waited_ns + waits.idle_ns >= 0.9 * 50 * 0.04e9
+    (line,) = [line for line in run.result.stderr.splitlines() if line.startswith("waited ")]
+    assert "; sync (planted.py:" in line
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "trace"])
+@pytest.mark.parametrize("what", ["idle_loop", "idle_threads", "idle_server"])
+def test_what_waits_for_work_is_idle(pyhybrid: Callable[..., Run], what: str, mode: str) -> None:
+    profile = profile_of(pyhybrid, what, "--mode", mode)
+    assert "blocked" not in by_rule(profile)
+    assert sum(each.idle_ns for each in waits_of(profile)) > 0.8e9
+
+
+def test_the_clock_that_sees_waits_needs_no_such_word(pyhybrid: Callable[..., Run]) -> None:
+    assert "blocked" not in found(pyhybrid, "blocked", "--clock", "wall")
+
+
+QUOTA = "/sys/fs/cgroup/cpu/pyhybrid-test-{}", "/sys/fs/cgroup/pyhybrid-test-{}"
+
+
+@pytest.fixture
+def small_quota() -> Iterator[Path]:
+    """A group of processes that may run for 20 ms in 100."""
+    old, new = (Path(path.format(os.getpid())) for path in QUOTA)
+    group = old if old.parent.is_dir() else new
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no group can be made: {error}")
+    try:
+        try:
+            if group == old:
+                (group / "cpu.cfs_period_us").write_text("100000")
+                (group / "cpu.cfs_quota_us").write_text("20000")
+            else:
+                (group / "cpu.max").write_text("20000 100000")
+            (group / "cgroup.procs").read_text()
+        except OSError as error:
+            pytest.skip(f"no quota can be set: {error}")
+        yield group
+    finally:
+        group.rmdir()
+
+
+def test_a_container_whose_quota_is_used_up(
+    pyhybrid: Callable[..., Run], small_quota: Path
+) -> None:
+    program = f"""
+import os
+def throttled():
+    with open({str(small_quota / "cpu.stat")!r}) as file:
+        facts = dict(line.split() for line in file)
+    return int(facts.get("throttled_time", 0)) + 1000 * int(facts.get("throttled_usec", 0))
+before = throttled()
+while throttled() < before + 300_000_000: pass
+with open({str(small_quota.parent / "cgroup.procs")!r}, "w") as group:
+    group.write(str(os.getpid()))  # what makes the profile need not be slow
+"""
+    enter = f'echo $$ >{small_quota}/cgroup.procs; exec "$@"'
+    run = pyhybrid("-q", "--format", "folded", "-c", program, within=("sh", "-c", enter, "sh"))
+    finding = by_rule(run.profile())["throttled"]
+    assert finding.text.startswith("the container was throttled for ")
+    assert finding.evidence["seconds"] >= 0.3
 
 
 def test_imports(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:

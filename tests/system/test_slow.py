@@ -296,3 +296,24 @@ def test_functions_of_one_name_in_several_modules(pyhybrid: Callable[..., Run]) 
     ):
         told = pyhybrid("report", run.path(), "--slower-than", f"{name}=1ns").result.stdout
         assert f"only samples within {n} of {n} calls of {name} that" in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ("hybrid", "there: `--clock wall` records where they wait, too"),
+        ("trace", "a trace has no samples"),
+    ],
+)
+def test_slow_calls_that_wait_say_so(pyhybrid: Callable[..., Run], mode: str, says: str) -> None:
+    """Instead of tables that have no rows."""
+    waits = (
+        "import time\ndef nap(seconds): time.sleep(seconds)\nfor i in range(5): nap(0.1 * (i > 3))"
+    )
+    run = pyhybrid("-q", "--mode", mode, "--format", "folded", "-t", "nap", "-c", waits)
+    shown = pyhybrid("report", run.path(), "--slower-than", "nap=50ms").result.stdout
+    (note,) = [line for line in shown.splitlines() if says in line]
+    if mode == "hybrid":
+        assert re.search(r"threads ran for only 0\.0\d of 0\.1\d s there", note)
+        assert "self   total" not in shown
+        assert "below   total" not in shown

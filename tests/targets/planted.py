@@ -114,6 +114,89 @@ def waiting():
     time.sleep(1.5)
 
 
+def sync():
+    time.sleep(0.04)  # as a file system would
+
+
+def blocked():
+    for _ in range(50):
+        sync()
+        count(10_000)
+
+
+def blocks_loop():
+    import asyncio
+
+    async def main():
+        for _ in range(50):
+            sync()
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def idle_loop():
+    import asyncio
+
+    async def main():
+        for _ in range(10):
+            count()
+            await asyncio.sleep(0.1)
+
+    asyncio.run(main())
+
+
+def idle_threads():
+    """A pool, and a worker with a queue of its own."""
+    import queue
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work():
+        while items.get():
+            count()
+
+    items = queue.SimpleQueue()
+    with ThreadPoolExecutor(2) as pool:
+        worker = threading.Thread(target=work)
+        worker.start()
+        while time.monotonic() < BEGAN + 1.5:
+            pool.submit(count)
+            items.put(1)
+            threading.Event().wait(0.1)
+        items.put(0)
+        worker.join()
+
+
+def idle_server():
+    import http.server
+    import urllib.request
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            count()
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def ask():
+        for _ in range(10):
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/") as answer:
+                answer.read()
+            threading.Event().wait(0.1)
+        server.shutdown()
+
+    threading.Thread(target=ask).start()
+    server.serve_forever()
+    server.server_close()
+
+
 def spinning():
     import torch
 

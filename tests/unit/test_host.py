@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyhybrid.capture import machine
+from pyhybrid.capture.processor_waits import ProcessorWaits
 
 CPUINFO = """\
 processor\t: 0
@@ -45,6 +46,61 @@ def test_the_first_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "cpuid" not in machine.describe()
 
 
+@pytest.mark.parametrize(
+    ("hierarchies", "mounted", "key", "unit"),
+    [
+        ("0::/pod/box\n", "sys/fs/cgroup", "throttled_usec", 1000),
+        (
+            "9:name=systemd:/\n3:cpu,cpuacct:/pod/box\n0::/\n",
+            "sys/fs/cgroup/cpu",
+            "throttled_time",
+            1,
+        ),
+        # What a container may see: its group by the outer name, but only what is in it.
+        ("0::/../../box\n", "sys/fs/cgroup", "throttled_usec", 1000),
+    ],
+)
+def test_how_long_a_quota_held_the_program_back(
+    tmp_path: Path, hierarchies: str, mounted: str, key: str, unit: int
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(hierarchies)
+    folder = tmp_path / mounted
+    folder.mkdir(parents=True)
+    groups = [folder, folder / "pod"] if "pod" in hierarchies else [folder]
+
+    def used(times: int, ns: int) -> None:
+        for group in groups:
+            group.mkdir(exist_ok=True)
+            text = f"nr_periods 99\nnr_throttled {times}\n{key} {ns // unit}\n"
+            (group / "cpu.stat").write_text(text)
+
+    used(3, 5_000_000)
+    waits = ProcessorWaits(str(tmp_path))
+    waits.begin()
+    assert waits.told() == {}
+    used(8, 45_000_000)
+    assert waits.told() == {"throttled": 5, "throttled_ns": 40_000_000}
+    for group in groups:
+        (group / "cpu.stat").write_text("garbage")
+    assert waits.told() == {}
+
+
+def test_how_long_the_main_thread_had_no_processor(tmp_path: Path) -> None:
+    folder = tmp_path / f"proc/self/task/{os.getpid()}"
+    folder.mkdir(parents=True)
+    waits = ProcessorWaits(str(tmp_path))
+    waits.begin()
+    assert waits.told() == {}
+    (folder / "schedstat").write_text("1000 200 3\n")
+    assert waits.told() == {}
+    waits.begin()
+    (folder / "schedstat").write_text("5000 900 7\n")
+    assert waits.told() == {"main_delay_ns": 700}
+    waits.interrupted()
+    assert waits.told() == {}
+
+
 FORBIDS = """
 import sys
 
@@ -53,7 +109,11 @@ def forbid(event, arguments):
         raise RuntimeError("no files")
 
 from pyhybrid.capture import machine
+from pyhybrid.capture.processor_waits import ProcessorWaits
 sys.addaudithook(forbid)
+waits = ProcessorWaits()
+waits.begin()
+assert waits.told() == {}
 print(sorted(machine.describe()))
 """
 

@@ -2,7 +2,7 @@
 
 import os
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +15,9 @@ from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
 from pyhybrid.views.call_tree.spinning import spinning
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
-from pyhybrid.views.labels import shorten_native
+from pyhybrid.views.labels import short_time, shorten_native
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
+from pyhybrid.views.waits import ThreadWaits, wait_label, waits_of
 
 # 1: native code that calls what it is given, 2: a Python function right below it.
 _CALLER, _PYTHON = 1, 2
@@ -192,6 +193,57 @@ def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
     return {**measured.share(weight_ns), **evidence}
 
 
+def blocked(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """What waited most by exact times: the main thread, an event loop, or other threads that did so
+    in the same function; and where."""
+    groups: defaultdict[tuple[str, int], list[ThreadWaits]] = defaultdict(list)
+    for each in waits_of(measured.profile):
+        if each.functions:
+            frame = each.functions.most_common(1)[0][0]
+            blocks = each.has_loop and 2 * each.in_callbacks_ns > each.functions.total()
+            who = "the event loop" if blocks else "the main thread" if each.is_main else "threads"
+            groups[who, frame].append(each)
+    if not groups:
+        return None
+    (who, frame), threads = max(groups.items(), key=lambda item: _waited_ns(item[1]))
+    waited_ns = _waited_ns(threads)
+    total_ns = sum(each.total_ns for each in threads)
+    there_ns = sum(each.functions[frame] for each in threads)
+    gil_ns = sum(each.gil_ns for each in threads)
+    if who == "threads":
+        who = "a thread" if len(threads) == 1 else f"{len(threads)} threads"
+    elif len(threads) > 1:
+        who = f"{who} of {len(threads)} processes"
+    loop = "event loop" in who
+    meanwhile = f"; other threads held the GIL for {short_time(gil_ns)} of that"
+    return {
+        "share": waited_ns / total_ns,
+        "seconds": waited_ns / 1e9,
+        "who": who,
+        "verb": "was blocked" if loop else "did not run",
+        "waited": f"{waited_ns / 1e9:.1f} of {total_ns / 1e9:.1f} s",
+        "most": "most of it"
+        if 2 * there_ns > waited_ns
+        else f"at least {short_time(there_ns)} of it",
+        "function": wait_label(measured.profile, frame),
+        "meanwhile": meanwhile if 2 * gil_ns > waited_ns else "",
+    }
+
+
+def throttled(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """A container's quota of CPU time, where it held the program back."""
+    meta = measured.profile.meta
+    ns = int(meta.get("throttled_ns") or 0)
+    if not ns or not measured.wall_ns:
+        return None
+    share = min(1.0, ns / measured.wall_ns)  # the time is that of all processors together
+    return {"share": share, "seconds": ns / 1e9, "times": int(meta.get("throttled") or 0)}
+
+
+def _waited_ns(threads: list[ThreadWaits]) -> int:
+    return sum(each.waited_ns for each in threads)
+
+
 def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Few samples, for the program hardly ran."""
     meta, cpu_ns = measured.profile.meta, measured.profile.process.cpu_ns
@@ -235,6 +287,8 @@ MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "tiny_calls": tiny_calls,
     "called_from_c": called_from_c,
     "below": below,
+    "blocked": blocked,
+    "throttled": throttled,
     "waiting": waiting,
     "lost": lost,
     "broken": broken,

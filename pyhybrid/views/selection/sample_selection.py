@@ -95,6 +95,8 @@ def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
     if choice.off_cpu is not None:
         notes.append(f"only samples {'off' if choice.off_cpu else 'on'} the CPU")
     selection = Selection(profile, choice, threads, spans)
+    if choice.slower_than and spans is not None and not choice.by_state:
+        notes += _waited_note(selection, spans)
     lost = sum(loss.samples for loss in profile.losses if loss.thread in threads)
     if selection.is_part and lost:
         notes.append(f"of these threads {lost:,} samples were lost in all, it is not known when")
@@ -241,6 +243,20 @@ class Selection(Profile):
 
     def _wants(self, gil: str, off_cpu: int) -> bool:
         return self._choice.gil in (None, gil) and self._choice.off_cpu in (None, bool(off_cpu))
+
+
+def _waited_note(selection: Selection, spans: dict[int, Spans]) -> list[str]:
+    """Where the threads hardly ran in the calls that were chosen: that samples cannot say why."""
+    if selection.meta.get("mode") == "trace":
+        return ["a trace has no samples (record with --mode hybrid)"]
+    whole_ns = sum(
+        end - begin for thread in selection.threads for begin, end in spans.get(thread, [])
+    )
+    ran_ns = sum(row.weight_ns for row in selection.sampled)
+    if selection.meta.get("clock") != "cpu" or 2 * ran_ns >= whole_ns:
+        return []
+    times = f"{ran_ns / 1e9:.2f} of {whole_ns / 1e9:.2f} s"
+    return [f"threads ran for only {times} there: `--clock wall` records where they wait, too"]
 
 
 def _restricted(thread: Thread, rows: list[Sampled], lost: int) -> Thread:

@@ -1,0 +1,283 @@
+"""What the program's threads waited, by function: exact time less CPU time.
+
+Samples of CPU time have nothing of a wait, exact times, which are wall-clock times, have all of it.
+Where both halves were recorded a function waited for its exact time less the sampled CPU time below
+it; in a trace, without samples, for its exact time less all CPU time of its thread, at least.
+
+What waits because there is nothing to do (an event loop, a pool's worker, a server's main thread)
+is idle; where that is, idle.toml says.  A thread whose waiting is nearly all in one call of one
+function is taken for one that is idle in a loop of its own, too; the main thread only if others had
+work.
+"""
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from pyhybrid._profile import add_up, descend, mark, nearest, pairs, rows_from, take
+from pyhybrid.name_patterns import NamePatterns
+from pyhybrid.package_text import table_beside
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.tables import Frame
+from pyhybrid.views.call_tree.imports import Imports, import_frames
+from pyhybrid.views.labels import Labels
+from pyhybrid.views.lines.program_lines import program_frames
+from pyhybrid.views.profile_cache import cached_by_profile
+
+LEAST_NS = 100_000_000  # less is of no interest
+LEAST_SHARE = 0.05  # of the time of all threads
+OWN_LOOP = 0.7  # of what a thread waited, in one call of one function
+SURE = 3  # standard errors
+
+# Kinds of frames.  A frame of native code is as what calls it.
+_OTHER, _LOOP, _WAIT, _POOL, _IDLE, _NATIVE = range(6)
+# States: work, in a loop, below what a loop called, below what is idle, in a pool's own loop.
+WORK, LOOP, CALLBACK, IDLE, POOL = range(5)
+_STEPS = bytes(
+    {
+        WORK: {_LOOP: LOOP, _POOL: POOL, _IDLE: IDLE},
+        LOOP: {_LOOP: LOOP, _WAIT: LOOP, _POOL: POOL, _OTHER: CALLBACK, _IDLE: CALLBACK},
+        CALLBACK: {_LOOP: LOOP, _POOL: POOL},
+        IDLE: {_LOOP: LOOP, _POOL: POOL},
+        POOL: {_LOOP: LOOP, _OTHER: WORK, _IDLE: IDLE},
+    }[state].get(kind, state)
+    for state in range(5)
+    for kind in range(256)
+)
+
+
+@dataclass(slots=True)
+class ThreadWaits:
+    """One thread that ran Python: its exact time, how much of it was idle, and what it waited.
+
+    `functions`: by frame, what it waited there at least; the nearest function of the program.
+    `in_callbacks_ns`: what of it blocked an event loop.  `gil_ns`: for so long other threads held
+    the GIL, for which it may have waited.
+    """
+
+    thread: int
+    is_main: bool
+    has_loop: bool
+    total_ns: int
+    waited_ns: int
+    idle_ns: int
+    in_callbacks_ns: int = 0
+    gil_ns: int = 0
+    functions: Counter[int] = field(default_factory=Counter)
+
+
+@cached_by_profile
+def waits_of(profile: Profile) -> list[ThreadWaits]:
+    """The threads that waited, most first; none where that is not known: the clock sees waits
+    itself, there are no exact times, or only a part of the samples is looked at."""
+    meta, exact = profile.meta, profile.exact
+    samples_see_it = meta.get("clock") == "wall" and meta.get("mode") != "trace"
+    if profile.is_part or samples_see_it or not exact:
+        return []
+    n_threads = max(profile.threads, default=0) + 1
+    total_ns = add_up(exact.thread, exact.self_ns, n_threads)
+    cpu_ns = {t: each.cpu_ns for t, each in profile.threads.items() if each.cpu_ns is not None}
+    waited_ns = sum(max(0, total_ns[thread] - ns) for thread, ns in cpu_ns.items())
+    if waited_ns < max(LEAST_NS, LEAST_SHARE * sum(total_ns)):
+        return []
+    found = _Threads(profile, total_ns, cpu_ns).all()
+    return sorted(found, key=lambda each: -each.waited_ns)
+
+
+class _Threads:
+    """The columns that the threads' waits are made of."""
+
+    def __init__(self, profile: Profile, total_ns: memoryview, cpu_ns: dict[int, int]) -> None:
+        self._profile, self._total_ns, self._cpu_ns = profile, total_ns, cpu_ns
+        nodes, exact = profile.nodes, profile.exact
+        self._states = _states(profile)
+        named = _named(profile, self._states)
+        # Of each (thread, function, state): exact time, the CPU time of samples, and how many.
+        self._exact_ns: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        self._sampled_ns: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        self._samples: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        self._outside_ns: Counter[int] = Counter()  # in no Python function
+        self._held_ns: Counter[int] = Counter()  # with the GIL
+        state_of = take(self._states, exact.node)
+        where, _ = pairs(take(named, exact.node), array("I", state_of))
+        group, first = pairs(exact.thread, where)
+        sums = add_up(group, exact.self_ns, len(first))
+        for row, ns in zip(first, sums, strict=True):
+            key = named[exact.node[row]], state_of[row]
+            self._exact_ns[exact.thread[row]][key] += ns
+        owner = nearest(nodes.parent, mark(exact.node, len(nodes.parent)))
+        for each in profile.sampled:
+            if each.gil == "held":
+                self._held_ns[each.thread] += each.weight_ns
+            if node := owner[profile.stacks.node[each.stack]]:
+                key = named[node], self._states[node]
+                self._sampled_ns[each.thread][key] += each.weight_ns
+                self._samples[each.thread][key] += each.samples
+            else:
+                self._outside_ns[each.thread] += each.weight_ns
+
+    def all(self) -> Iterable[ThreadWaits]:
+        """Those of which it is known."""
+        mains = {
+            each.id
+            for each in self._profile.threads.values()
+            if each.tid == self._profile.processes[each.process].pid
+        }
+        loops = self._loops()
+        for thread in self._exact_ns:
+            if thread in self._cpu_ns:
+                found = self._one(thread, thread in mains)
+                others_ns = self._others(thread, self._cpu_ns)
+                beside = others_ns >= max(self._cpu_ns[thread], found.total_ns / 10)
+                is_loop = loops.get(thread, 0) >= OWN_LOOP * found.waited_ns
+                if is_loop and (beside or not found.is_main):
+                    found.idle_ns += found.waited_ns
+                    found.waited_ns, found.functions = 0, Counter()
+                yield found
+
+    def _one(self, thread: int, is_main: bool) -> ThreadWaits:
+        exact_ns, sampled_ns = self._exact_ns[thread], self._sampled_ns[thread]
+        total_ns, in_python_ns = self._total_ns[thread], sampled_ns.total()
+        cpu_ns = max(in_python_ns, self._cpu_ns[thread] - self._outside_ns[thread])
+        ran_ns = min(total_ns, cpu_ns + (self._delay_ns() if is_main else 0))
+        found = ThreadWaits(thread, is_main, False, total_ns, 0, 0)
+        for (frame, state), ns in exact_ns.items():
+            used_ns, error_ns = ran_ns, 0.0  # at most, where there are no samples
+            if in_python_ns:  # what was lost or had no signal is as the rest, and so are delays
+                used_ns = round(sampled_ns[frame, state] * ran_ns / in_python_ns)
+                error_ns = (
+                    self._profile.period_ns * (self._samples[thread][frame, state] + 1) ** 0.5
+                )
+            least_ns = ns - used_ns if ns - used_ns > SURE * error_ns else 0
+            found.has_loop |= state in (LOOP, CALLBACK)
+            if state in (WORK, CALLBACK):
+                found.functions[frame] += least_ns
+                found.in_callbacks_ns += least_ns * (state == CALLBACK)
+        work = [key for key in exact_ns if key[1] in (WORK, CALLBACK)]
+        work_ns, work_used_ns = sum(exact_ns[key] for key in work), ran_ns
+        if in_python_ns:
+            work_used_ns = sum(sampled_ns[key] for key in work) * ran_ns // in_python_ns
+        found.waited_ns = max(0, work_ns - work_used_ns)
+        found.idle_ns = max(0, total_ns - ran_ns - found.waited_ns)
+        # Where it had no processor is not known: as if that had been where it waited, or ran.
+        known_ns = found.functions.total()
+        if known_ns > found.waited_ns:
+            part = found.waited_ns / known_ns
+            found.functions = Counter({f: round(ns * part) for f, ns in found.functions.items()})
+            found.in_callbacks_ns = round(found.in_callbacks_ns * part)
+        found.functions = +found.functions
+        found.gil_ns = min(found.waited_ns, self._others(thread, self._held_ns or self._cpu_ns))
+        return found
+
+    def _others(self, thread: int, of_threads: Mapping[int, int]) -> int:
+        """The sum of the figures of the other threads of its process."""
+        threads = self._profile.threads
+        process = threads[thread].process
+        ns = sum(ns for each, ns in of_threads.items() if threads[each].process == process)
+        return ns - of_threads.get(thread, 0)
+
+    def _delay_ns(self) -> int:
+        """For so long the main thread was ready to run, but had no processor; 0: not known."""
+        meta = self._profile.meta
+        return int(meta.get("main_delay_ns") or 0) if len(self._profile.processes) == 1 else 0
+
+    def _loops(self) -> dict[int, int]:
+        """By thread the own time of a function that was called once for most of the thread's time:
+        where that is what it waited, it is its loop."""
+        exact, found = self._profile.exact, dict[int, int]()
+        for row in rows_from(exact.self_ns, LEAST_NS):
+            thread, is_one = exact.thread[row], exact.calls[row] + exact.seeded[row] == 1
+            if is_one and 2 * exact.total_ns[row] >= self._total_ns[thread]:
+                found[thread] = max(found.get(thread, 0), exact.self_ns[row])
+        return found
+
+
+@dataclass(slots=True)
+class FunctionWait:
+    """What threads waited in a function (`by_function`), at least."""
+
+    name: str
+    waited_ns: int
+
+
+@dataclass(slots=True)
+class Waits:
+    """Of all threads that ran Python: their exact time, what they waited, and what of the rest they
+    were idle.  `functions`: those of the program with most of the waiting first."""
+
+    total_ns: int
+    waited_ns: int
+    idle_ns: int
+    functions: list[FunctionWait]
+
+
+def all_waits(profile: Profile, most: int) -> Waits | None:
+    """The sums, with so many functions; None: hardly anything waited, or it is not known."""
+    threads = waits_of(profile)
+    waited_ns = sum(each.waited_ns for each in threads)
+    total_ns = sum(each.total_ns for each in threads)
+    if waited_ns < max(LEAST_NS, LEAST_SHARE * total_ns):
+        return None
+    functions = sum((each.functions for each in threads), Counter[int]())
+    named = [
+        FunctionWait(wait_label(profile, frame), ns) for frame, ns in functions.most_common(most)
+    ]
+    return Waits(total_ns, waited_ns, sum(each.idle_ns for each in threads), named)
+
+
+def wait_label(profile: Profile, frame: int) -> str:
+    """How a function is said that waited."""
+    if frame in import_frames(profile):
+        return "import statements"
+    return Labels(profile, full_names=False).of_frame[frame]
+
+
+def _states(profile: Profile) -> bytes:
+    """The state of each node."""
+    kinds = bytearray(max(profile.frames, default=0) + 1)
+    for frame in profile.frames.values():
+        kinds[frame.id] = _kind(frame)
+    nodes = profile.nodes
+    return bytes(descend(nodes.parent, take(kinds, nodes.frame), _STEPS))
+
+
+def _named(profile: Profile, states: bytes) -> memoryview:
+    """Of each node the frame that is said: the nearest function of the program, itself or above, of
+    what an import runs the import; where there is none, or it is what runs the loop, its own."""
+    nodes, imports = profile.nodes, Imports(profile, profile.nodes.parent, profile.nodes.frame)
+    own = program_frames(profile)
+    is_own = bytes(f in own for f in range(max(profile.frames, default=0) + 1))
+    program = take(is_own, nodes.frame)
+    above = nearest(nodes.parent, program)
+    marks = bytes(
+        is_outer if is_import else is_one or not at or (state == CALLBACK != states[at])
+        for is_outer, is_import, is_one, at, state in zip(
+            imports.outer, imports.where, program, above, states, strict=True
+        )
+    )
+    return take(nodes.frame, nearest(nodes.parent, marks))
+
+
+def _kind(frame: Frame) -> int:
+    if frame.kind not in ("python", "region"):
+        return _NATIVE
+    file = "/" + (frame.file or "")
+    for kind, files, functions in _table():
+        if files.match(file) and functions.match(frame.name):
+            return kind
+    return _OTHER
+
+
+@cache
+def _table() -> list[tuple[int, NamePatterns, NamePatterns]]:
+    kinds = {"loop": _LOOP, "wait": _WAIT, "pool": _POOL, "idle": _IDLE}
+    return [
+        (
+            kinds[each["kind"]],
+            NamePatterns([f"*/{file}" for file in each["file"]]),
+            NamePatterns(each["functions"]),
+        )
+        for each in table_beside(__file__, "idle")["where"]
+    ]
