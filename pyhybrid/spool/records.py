@@ -41,9 +41,13 @@ class CodeFacts(NamedTuple):
     stack_size: int
 
 
+MAIN_THREAD = "MainThread"
+
+
 @dataclass(slots=True)
 class Thread:
-    """A thread; `name` is threading's where it has one, else the kernel's comm."""
+    """A thread; `name` is threading's where it has one, else the kernel's comm; the main thread is
+    MAIN_THREAD until it gets another one."""
 
     tid: int
     start_ns: int

@@ -107,7 +107,8 @@ static struct emit_thread *new_thread(struct exact_thread *t)
         return NULL;
     t->emitted = e;
     t->emitted_bytes = bytes;
-    names_shown(e->name, sizeof e->name, t->name[0] ? t->name : t->comm);
+    const char *name = t->tid == getpid() ? "MainThread" : t->comm; /* as `threading` calls it */
+    names_shown(e->name, sizeof e->name, t->name[0] ? t->name : name);
     e->thread.tid = t->tid;
     e->thread.name = e->name;
     char *data = (char *)e->data;

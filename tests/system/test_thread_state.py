@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -241,6 +242,43 @@ def test_what_a_sleeper_does_in_a_pause_counts_nowhere(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-c", PAUSED]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
+
+
+RENAMES = {
+    "MainThread": "",
+    "by-prctl": "import ctypes; ctypes.CDLL(None).prctl(15, b'by-prctl')",
+    "by threading": "import threading; threading.current_thread().name = 'by threading'",
+}
+
+
+@pytest.mark.parametrize("name", RENAMES)
+def test_the_main_thread_has_its_name(pyhybrid: Callable[..., Run], name: str) -> None:
+    """Also where the program does not import threading; nothing else may import it."""
+    program = f"""
+import sys, time
+{RENAMES[name]}
+assert {"threading" in RENAMES[name]} == ("threading" in sys.modules)
+while time.process_time() < 0.3: pass
+"""
+    files = {
+        "speedscope": "speedscope.json",
+        "chrome": "trace.json",
+        "firefox": "firefox.json.gz",
+        "folded": "folded",
+    }
+    run = pyhybrid(*(word for kind in files for word in ("--format", kind)), "-c", program)
+    (thread,) = run.profile().threads.values()
+    assert thread.name == name
+    for suffix in files.values():
+        (file,) = run.folder.glob(f"out*{suffix}")
+        data = file.read_bytes()
+        text = (gzip.decompress(data) if suffix.endswith("gz") else data).decode()
+        assert name in text, suffix
+        assert '"python"' not in text, suffix
+    chosen = pyhybrid("report", run.path(), "--thread", name).result.stdout
+    assert f"only threads {name}" in chosen
+    live = pyhybrid("--mode", "none", "--emit", "print:tree:calls.txt", "-c", program)
+    assert "MainThread" in (live.folder / "calls.txt").read_text().splitlines()[0]
 
 
 # Some threads are named before they begin, one by prctl long after that, one only for the kernel.
