@@ -18,11 +18,12 @@ from pyhybrid.assemble.shared_paths import Part, SharedPaths
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file import schema
+from pyhybrid.profile_file.exact_table import recursive_nodes
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.spool.layout import STACK_MASK
 
 # What is made of all files, not copied row by row.
-SHARED = ("module", "segment", "frame", "node", "stack", "meta")
+SHARED = ("module", "segment", "frame", "node", "stack", "recursive_node", "meta")
 TIMES = ("start_ns", "stop_ns")  # of `meta`
 POINTS = ("start_ns", "end_ns", "begin_ns", "first_ns", "last_ns", "launch_ns")
 
@@ -181,6 +182,9 @@ def _write_shared(database: sqlite3.Connection, shared: SharedPaths) -> None:
     nodes, stacks = shared.nodes, shared.stacks
     rows = zip(count(1), nodes.parent[1:], nodes.frame[1:], strict=False)
     database.executemany("INSERT INTO node VALUES (?,?,?)", rows)
+    counted = array("I", (n for (n,) in database.execute("SELECT DISTINCT node FROM exact")))
+    recursive = recursive_nodes(nodes, {f.id: f for f in shared.frames}, counted)
+    database.executemany("INSERT INTO recursive_node VALUES (?)", zip(recursive))
     columns = (stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line)
     rows = zip(count(1), *(column[1:] for column in columns), strict=False)
     database.executemany("INSERT INTO stack VALUES (?,?,?,?,?,?)", rows)

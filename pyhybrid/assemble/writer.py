@@ -17,6 +17,7 @@ from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.insertion import PROCESS, clean, insert, insert_columns
 from pyhybrid.assemble.sample_counts import ThreadSamples
 from pyhybrid.profile_file import schema
+from pyhybrid.profile_file.exact_table import recursive_nodes
 from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.tables import Frame, Line, gil_name, stack_of, waits
 from pyhybrid.pseudo import loss_name
@@ -165,10 +166,12 @@ def write(
     database.execute("COMMIT")
     ids = array("I", range(1, len(long.nodes.parent)))
     nodes = (ids, long.nodes.parent[1:], long.nodes.frame[1:])
+    recursive = recursive_nodes(long.nodes, long.frames, long.exact.node)
     insert_columns(
         database,
         (
             ("INSERT INTO node VALUES ", "(?,?,?)", nodes),
             ("INSERT INTO exact VALUES ", f"({PROCESS},?,?,?,?,?,?,?,?)", long.exact.columns),
+            ("INSERT INTO recursive_node VALUES ", "(?)", (recursive,)),
         ),
     )

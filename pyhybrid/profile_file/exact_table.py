@@ -1,11 +1,30 @@
-"""The table `exact` in columns: a row is made where it is asked for."""
+"""The table `exact` in columns: a row is made where it is asked for; which of its nodes recur."""
 
 from array import array
 from collections.abc import Buffer, Collection, Iterable, Iterator, Sequence
+from operator import or_
 from typing import overload
 
-from pyhybrid._profile import order, rows_from, take
-from pyhybrid.profile_file.tables import Exact
+from pyhybrid._profile import mark, order, outermost, rows_from, take
+from pyhybrid.profile_file.tables import Exact, Frame, Nodes
+
+
+def calling_nodes(nodes: Nodes, frames: dict[int, Frame], counted: Buffer) -> bytearray:
+    """1 for each node that calls what is below it: Python functions, regions, and C functions
+    whose calls were `counted` (uint32)."""
+    callers = {f.id for f in frames.values() if f.kind in ("python", "region")}
+    is_caller = bytes(number in callers for number in range(max(frames, default=0) + 1))
+    n = len(nodes.frame)
+    both = take(is_caller, nodes.frame), mark(counted, n)
+    return bytearray(or_(*map(int.from_bytes, both)).to_bytes(n))  # all rows as one number
+
+
+def recursive_nodes(nodes: Nodes, frames: dict[int, Frame], counted: Buffer) -> memoryview:
+    """The `counted` nodes (uint32) whose function is on their path already."""
+    n = len(nodes.frame)
+    is_outer = outermost(nodes.parent, nodes.frame, calling_nodes(nodes, frames, counted))
+    inner = int.from_bytes(mark(counted, n)) & ~int.from_bytes(is_outer)
+    return rows_from(inner.to_bytes(n), 1)
 
 
 class ExactTable(Sequence[Exact]):

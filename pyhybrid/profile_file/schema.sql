@@ -116,6 +116,10 @@ CREATE TABLE exact (
     total_ns INTEGER NOT NULL, self_ns INTEGER NOT NULL,
     PRIMARY KEY (process, thread, node)) WITHOUT ROWID;
 
+-- The nodes of `exact` whose function is on their path already: what calls take there is part of an outer one's
+-- total_ns.
+CREATE TABLE recursive_node (node INTEGER PRIMARY KEY REFERENCES node);
+
 -- The backward pass of PyTorch: how often autograd nodes ran, and how long, by the call path that made them, on the
 -- thread that did.  self_ns is wall time without the nodes that ran within (of a checkpoint); on a GPU it is that of launching.
 -- thread, node 0: of nodes of which it is not known, and of those that accumulate gradients, which no call makes.
@@ -255,6 +259,14 @@ SELECT frame.name, frame.file, frame.line, module.path AS module, sum(once.sampl
        sum(once.self_ns) AS self_ns, sum(once.weight_ns) AS total_ns
 FROM once JOIN frame ON frame.id = once.frame LEFT JOIN module ON module.id = frame.module
 GROUP BY once.frame ORDER BY self_ns DESC;
+
+CREATE VIEW function AS -- exact figures, all processes and threads together; total_ns counts recursion once
+SELECT frame.name, frame.file, frame.line, frame.kind, sum(calls) AS calls, sum(resumes) AS resumes,
+       sum(raised) AS raised, sum(self_ns) AS self_ns,
+       sum(CASE WHEN recursive_node.node IS NULL THEN total_ns ELSE 0 END) AS total_ns
+FROM exact JOIN node ON node.id = exact.node JOIN frame ON frame.id = node.frame
+     LEFT JOIN recursive_node ON recursive_node.node = exact.node
+GROUP BY frame.id ORDER BY total_ns DESC;
 
 CREATE VIEW hot_line AS -- all paths and threads together
 SELECT frame.name, frame.file, line.line, sum(hits) AS hits, sum(total_ns) AS total_ns

@@ -27,8 +27,11 @@ class Model:
     def forward(self, n):
         with region("step", n=n): return list(generator(n))
 
+def countdown(n): return n and countdown(n - 1)
+
 def work(n):
     for i in range(n): Model().forward(i)
+    countdown(n)
     try: raise ValueError
     except ValueError: return re.compile("a" * n)
 
@@ -54,7 +57,17 @@ OPTIONS = (
     ),
     *("--lines", "--include", "__main__", "--args", "Model.forward", "-q"),
 )
-SHARED = {"module", "segment", "frame", "node", "stack", "meta", "code", "c_function"}
+SHARED = {
+    "module",
+    "segment",
+    "frame",
+    "node",
+    "stack",
+    "meta",
+    "code",
+    "c_function",
+    "recursive_node",
+}
 
 
 def make(folder: Path) -> None:
@@ -101,6 +114,10 @@ def test_functions_add_up(folder: Path, profiles: list[Profile]) -> None:
     found: list[Counter[tuple[object, ...]]] = []
     for profile in profiles:
         figures: Counter[tuple[object, ...]] = Counter()
+        for name, file, line, total_ns in profile.query(
+            "SELECT name, file, line, total_ns FROM function"
+        ):
+            figures["the view", name, file, line] += total_ns
         for row in profile.exact:
             frame = profile.frames[profile.nodes.frame[row.node]]
             for name in columns:
@@ -108,6 +125,7 @@ def test_functions_add_up(folder: Path, profiles: list[Profile]) -> None:
                 figures[key] += getattr(row, name)
         found.append(figures)
     assert found[2] == found[0] + found[1]
+    assert all(profile.query("SELECT 1 FROM recursive_node") for profile in profiles)
     named = {key[1:3] for key in found[2]}
     program = str((folder / "program.py").resolve())
     assert {("only_first", program), ("only_second", program)} < named

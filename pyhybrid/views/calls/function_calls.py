@@ -9,11 +9,11 @@ Python functions above, whatever C lies between, or C functions whose calls were
 from array import array
 from collections.abc import Buffer, Iterator
 from dataclasses import dataclass, field
-from operator import add, or_
+from operator import add
 
-from pyhybrid._profile import add_up, mark, nearest, outermost, pairs, take
+from pyhybrid._profile import add_up, nearest, outermost, pairs, take
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.exact_table import ExactTable
+from pyhybrid.profile_file.exact_table import ExactTable, calling_nodes
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Exact
 
@@ -109,13 +109,8 @@ def _sums(
 
 
 def _calling(profile: Profile, counted: "array[int]", hidden: set[int]) -> bytearray:
-    """1 for each node that calls what is below it: Python functions, regions, and C functions
-    whose calls were `counted`."""
-    callers = {f.id for f in profile.frames.values() if f.kind in ("python", "region")}
-    is_caller = bytes(number in callers for number in range(max(profile.frames, default=0) + 1))
-    frames = profile.nodes.frame
-    n, both = len(frames), (take(is_caller, frames), mark(counted, len(frames)))
-    marked = bytearray(or_(*map(int.from_bytes, both)).to_bytes(n))  # all rows as one number
+    """As calling_nodes(), but for `hidden` ones."""
+    marked = calling_nodes(profile.nodes, profile.frames, counted)
     for node in hidden:
         marked[node] = 0
     return marked
