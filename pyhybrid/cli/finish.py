@@ -20,7 +20,7 @@ from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.profile_file.long_tables import LongTables, MadeTables
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.screen import print_summary
+from pyhybrid.report.screen import print_summary, print_written
 from pyhybrid.report.summary import Summary, summarize
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
@@ -32,6 +32,7 @@ DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for
 # A library's debug information may have so much for the end of a run to wait for it: libpython's
 # has 16 MB.
 LARGE_DEBUG_INFO_BYTES = 64 << 20
+PATIENCE_S = 0.5  # of the summary, for exports
 WORTH_A_PROCESS_BYTES = 192 << 10  # a file with less is dealt with before there is another process
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
@@ -105,7 +106,8 @@ def export(
 
     `long` are tables of it, and `in_source` is it with inlined functions, if they are known.
     An export that fails is a line on stderr; the others are still made.  Those that need no debug
-    information, the others, and the summary are made beside each other.  Returns the exit code.
+    information, the others, and the summary are made beside each other; the summary does not wait
+    for long ones.  Returns the exit code.
     """
     with ExitStack() as stack:
         if in_source is None:
@@ -150,20 +152,26 @@ def _export_beside(
     if others and summary:
         FoldedTree.of(profile)  # once for both
     with (
-        ForkedWork(first, is_long and bool(as_recorded and (others or summary))) as recorded,
-        ForkedWork(second, is_long and bool(others and summary)) as rest,
+        ForkedWork(first, is_long and bool(as_recorded and (others or summary)), True) as recorded,
+        ForkedWork(second, is_long and bool(others and summary), True) as rest,
     ):
         if summary:
-            shown = summarize(profile, [path], [], imports=False)
+            shown = summarize(profile, [path], source_notes, imports=False)
+            if not all(each.is_done_within(PATIENCE_S) for each in (recorded, rest)):
+                print_summary(shown, sys.stderr)
+                shown = None
         paths, notes, failures = recorded.value()
         more_paths, more_notes, more_failures = rest.value()
     failures += more_failures
+    paths, notes = paths + more_paths, notes + more_notes
     for message, _ in failures:
         say(message)
     if shown:
-        shown.written += paths + more_paths
-        shown.notes += notes + source_notes + more_notes
+        shown.written += paths
+        shown.notes += notes
         print_summary(shown, sys.stderr)
+    elif summary:
+        print_written(paths, notes, sys.stderr)
     return failures[-1][1] if failures else 0
 
 

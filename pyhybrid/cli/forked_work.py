@@ -3,6 +3,7 @@
 import fcntl
 import marshal
 import os
+import select
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -96,16 +97,26 @@ class ForkedWork[T](_Fork):
     nothing it does the work again, when it is asked for the value.
     """
 
-    def __init__(self, work: Callable[[], T], is_long: bool = True) -> None:
-        """`is_long`: so that it is worth a process."""
+    def __init__(self, work: Callable[[], T], is_long: bool = True, can_wait: bool = False) -> None:
+        """`is_long`: so that it is worth a process.
+
+        `can_wait`: long work that has no process of its own is done when the value is asked for.
+        """
         super().__init__()
-        self._work, self._is_long = work, is_long
+        self._work, self._is_long, self._can_wait = work, is_long, can_wait
         self._done: list[T] = []
 
     def __enter__(self) -> "ForkedWork[T]":
-        if not self._is_long or not self._begin([self._work]):
+        forked = self._is_long and self._begin([self._work])
+        if not forked and not (self._is_long and self._can_wait):
             self._done.append(self._work())
         return self
+
+    def is_done_within(self, seconds: float) -> bool:
+        """Whether value() needs not wait, after so long at most."""
+        if self._pipe and not self._done:
+            return bool(select.select([self._pipe], [], [], seconds)[0])
+        return bool(self._done)
 
     def value(self) -> T:
         """What the work returned, or raised here."""

@@ -27,6 +27,7 @@ class FoldedPaths:
         """`labels` by frame id."""
         self._tree = tree
         self._threads = {t: profile.thread_name(t).translate(SEPARATORS) for t in profile.threads}
+        self._longest_thread = max(map(_size, self._threads.values()), default=0)
         self._names = {frame: label.translate(SEPARATORS) for frame, label in labels.items()}
 
     def whole(self, weights: Weights) -> Counter[str]:
@@ -101,8 +102,7 @@ class FoldedPaths:
     def _size_alone(self, row: int, frames: int) -> int:
         """Of a line of a thread and a function."""
         name = self._names[self._tree.frame[row]] if frames and row > 0 else INTERPRETER
-        longest = max(map(_size, self._threads.values()))
-        return longest + _size(LEFT_OUT) + _size(name) + _COUNT_BYTES
+        return self._longest_thread + _size(LEFT_OUT) + _size(name) + _COUNT_BYTES
 
 
 def _size(text: str) -> int:

@@ -71,7 +71,8 @@ def _together(
     first: dict[tuple[int, int], int] = {}
     for row in rows:
         of = key(row)
-        if of not in first:
-            first[of], weights[of] = row.row, 0
-        weights[of] += row.weight_ns
+        if of in weights:
+            weights[of] += row.weight_ns
+        else:
+            first[of], weights[of] = row.row, row.weight_ns
     return [Summed(of[0], first[of], weight, frames) for of, weight in weights.items()]

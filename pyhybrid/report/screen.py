@@ -61,6 +61,18 @@ def print_summary(summary: Summary, stream: TextIO) -> None:
     show(lambda columns: render(summary, columns), stream)
 
 
+def print_written(paths: list[str], notes: list[str], stream: TextIO) -> None:
+    """What follows a summary that was printed before these files were made, in the same manner."""
+
+    def lines(columns: int) -> list[Line]:
+        more = [line for note in notes for line in note_lines("note", note, columns, WARN)]
+        if paths:
+            more.append(fact("wrote", _files(paths)))
+        return [cut_line(line, columns) for line in more]
+
+    show(lines, stream)
+
+
 def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int | None) -> None:
     """Print it with its hot paths on one screen, or in `height` lines.
 

@@ -42,6 +42,30 @@ def many_samples(path: Path, n_seconds: int) -> str:
     return writer.save(path)
 
 
+def many_threads(path: Path, n_threads: int, is_sampled: bool) -> str:
+    """Threads with a name of their own, each with ten functions of long names, one in the other."""
+    depth = 10
+    writer = SpoolWriter()
+    writer.meta()
+    writer.clock(0, 0)
+    for code in range(1, depth + 1):
+        writer.code(code, f"f{code}_" + "n" * 200, "/src/f.py", code)
+    words = [python(code, 0) for code in range(1, depth + 1)]
+    stack = writer.stack(*(python(code, 1) for code in range(1, depth + 1)))
+    writer.stacks()
+    for number in range(1, n_threads + 1):
+        writer.thread(number, number, f"worker-{number}")
+        writer.exact_thread(number, number)
+        writer.exact_nodes(number, 1, *enumerate(words))
+        counts = ({"node": 1 + i, "calls": 1, "ticks": 5000 - 10 * i} for i in range(depth))
+        writer.exact_counts(number, *counts)
+        if is_sampled:
+            writer.samples(number, [stack] * 3, first_ns=number * 10**6)
+            writer.counters(number, recorded=3, weight=3)
+    writer.clock(10**9, 10**9)
+    return writer.save(path)
+
+
 def many_functions(numbers: Iterable[int], size: int) -> bytes:
     """A perf map of functions 64 bytes apart, each of `size` bytes."""
     lines = (b"%x %x some::name_%d\n" % (CODE + 64 * i, size, i) for i in numbers)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
-from large_inputs import many_stacks
+from large_inputs import many_stacks, many_threads
 from spool_writer import SpoolWriter, native, pseudo, python
 from steps import steps
 
@@ -309,6 +309,23 @@ def test_work_grows_with_the_stacks_and_not_with_the_samples(tmp_path: Path) -> 
     assert few <= work(5_000, 120) < 1.05 * few
 
 
+@pytest.mark.parametrize("sampled", [False, True])
+def test_work_grows_with_the_threads(
+    tmp_path: Path, sampled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all files that a run makes, at the bounds of their sizes, the page and the summary."""
+    monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 1 << 40)
+    formats = ["-f", "folded", "-f", "perf", "-f", "html", "--summary"]
+
+    def work(n_threads: int) -> int:
+        monkeypatch.setattr("pyhybrid.cli.finish.DEFAULT_LIMIT_BYTES", 8_000 * n_threads)
+        spool = many_threads(tmp_path / "x.part", n_threads, sampled)
+        return steps(lambda: main([*formats, spool, str(tmp_path / "out")]))
+
+    few = work(300)
+    assert few < work(600) < 2.1 * few
+
+
 def test_main_makes_everything_and_removes_the_spool(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -323,6 +340,21 @@ def test_main_makes_everything_and_removes_the_spool(
     err = capsys.readouterr().err
     assert err.startswith("pyhybrid: cannot read ")
     assert err.count("\n") == 1
+
+
+def test_the_summary_does_not_wait_for_long_exports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one processor they are made one after the other."""
+    monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    monkeypatch.chdir(tmp_path)
+    spool = example().save(tmp_path / "out.pyhybrid.part")
+    assert main(["-f", "folded", "-f", "perf", "--summary", spool, "out"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    written = ["wrote    out.pyhybrid", "wrote    perf.data, out.folded"]
+    assert [line for line in lines if line.startswith("wrote")] == written
+    assert lines[-2:] == written
 
 
 @pytest.mark.parametrize("asked", [[], ["--summary"]])

@@ -82,6 +82,26 @@ def test_this_process_does_it_at_once(reason: str, monkeypatch: pytest.MonkeyPat
     assert os.listdir("/proc/self/fd") == open_before
 
 
+def test_work_that_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
+    with ForkedWork(lambda: done.append(1), can_wait=True) as found:
+        assert not done
+        assert not found.is_done_within(0)
+        found.value()
+        assert found.is_done_within(0)
+    assert done == [1]
+
+
+def test_when_it_is_done(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    with ForkedWork(lambda: (tmp_path / "go").read_text()) as found:
+        assert not found.is_done_within(0)
+        (tmp_path / "go").write_text("on")
+        assert found.is_done_within(60)
+        assert found.value() == "on"
+
+
 def test_a_process_that_was_killed() -> None:
     me = os.getpid()
 
