@@ -29,6 +29,7 @@ from pyhybrid.spool.frame_words import (
     PSEUDO_LIMIT,
     REGION_CAUSE,
     REGION_LIMIT,
+    REGION_OBJECT,
 )
 from pyhybrid.spool.records import Code, Spool
 from pyhybrid.symbols.plumbing import is_interpreter
@@ -133,12 +134,12 @@ class Frames:
 
     def table(self) -> dict[int, Frame]:
         """The table `frame`, by id, as the file has it."""
-        return {
-            row.id: dataclasses.replace(row, name=clean(row.name), file=clean(row.file))
-            if not row.name.isascii() or (row.file and not row.file.isascii())
-            else row
-            for row in self.rows
-        }
+        table = {}
+        for row in self.rows:
+            name, file = clean(row.name), clean(row.file)
+            is_clean = name is row.name and file is row.file
+            table[row.id] = row if is_clean else dataclasses.replace(row, name=name, file=file)
+        return table
 
     def _name_by_python(self) -> None:
         """The names that the interpreter's method tables gave at the program's end, beside those of
@@ -201,14 +202,18 @@ class Frames:
             named = pseudo_frame(number).symbol != IN_KERNEL
             return self._pseudo(number) if named else self._nameless_kernel()
         said = self._spool.regions.get(number, f"region {number}")
-        name, is_object, of_class = said.partition("\0")
+        name, _, of_class = said.partition("\0")
         if word & REGION_CAUSE:
             columns = (None, None, None, None, None, name, BACKWARD)
             return self._intern((BACKWARD, name), "region", f"backward of {name}", *columns)
-        source = OBJECT if is_object else "region"
+        if not word & REGION_OBJECT:
+            return self._intern(
+                ("region", said),
+                *("region", said, None, None, None, None, None, None, "region"),
+            )
         return self._intern(
-            ("region", said),
-            *("region", name, None, None, None, None, None, of_class or None, source),
+            (OBJECT, said),
+            *("region", name, None, None, None, None, None, of_class or None, OBJECT),
         )
 
     def _native(self, symbolizer: Symbolizer, words: set[int]) -> None:

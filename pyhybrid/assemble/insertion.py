@@ -12,10 +12,11 @@ PROCESS = 1  # one spool is one process
 
 
 def clean[Text: (str, str | None)](text: Text) -> Text:
-    """Text as SQLite can hold it: lone surrogates (odd file names) become backslash escapes."""
-    if text is None or text.isascii():
+    """Text as SQLite, and what reads C strings, can hold it: lone surrogates (odd file names) and
+    NUL become backslash escapes."""
+    if text is None or (text.isascii() and "\0" not in text):
         return text
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:

@@ -3,20 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plain_text.h"
+
 /* BCC's ucalls and uflow read so many bytes of a string, whatever its length, and tell functions apart by all of them. */
 #define READ_AT_LEAST 80
 
-/* Without what follows a 0 byte. */
 static const char *copy_text(PyObject *text)
 {
-    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
+    PyObject *bytes = plain_text(text, "backslashreplace");
     const char *from = bytes ? PyBytes_AS_STRING(bytes) : "?";
     size_t n = strlen(from) + 1;
     char *copy = calloc(n < READ_AT_LEAST ? READ_AT_LEAST : n, 1);
     if (copy)
         memcpy(copy, from, n);
     Py_XDECREF(bytes);
-    PyErr_Clear();
     return copy;
 }
 

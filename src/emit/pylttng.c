@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "function_stats.h"
+#include "plain_text.h"
 
 static function_stats_emit_t *emit;
 static function_stats_is_recorded_t *is_recorded;
@@ -23,8 +24,10 @@ static int utf8(PyObject *text, void *bytes)
         PyErr_Format(PyExc_TypeError, "a name must be str, not %.200s", Py_TYPE(text)->tp_name);
         return 0;
     }
-    PyObject *encoded = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
+    PyObject *encoded = plain_text(text, "backslashreplace");
     *(PyObject **)bytes = encoded;
+    if (!encoded)
+        PyErr_NoMemory();
     return encoded != NULL;
 }
 

@@ -2,12 +2,13 @@
 
 #include <string.h>
 
+#include "plain_text.h"
 #include "spool.h"
 
 /* Adds a text and a zero.  False: it does not fit. */
 static bool add_text(unsigned char *to, size_t *at, PyObject *text)
 {
-    PyObject *bytes = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
+    PyObject *bytes = plain_text(text, "surrogatepass");
     size_t n = bytes ? (size_t)PyBytes_GET_SIZE(bytes) + 1 : 0;
     bool fits = bytes && n <= CODE_FACTS_MAX - *at;
     if (fits) {
@@ -15,7 +16,6 @@ static bool add_text(unsigned char *to, size_t *at, PyObject *text)
         *at += n;
     }
     Py_XDECREF(bytes);
-    PyErr_Clear();
     return fits;
 }
 

@@ -5,6 +5,7 @@
 
 #include "call_tree.h"
 #include "map.h"
+#include "plain_text.h"
 #include "region_attributes.h"
 #include "region_list.h"
 #include "region_stack.h"
@@ -40,7 +41,10 @@ static void announce(uint32_t id, PyObject *name, uint32_t generation)
     }
     announced[id] = generation;
     session->announce(id, text, (uint32_t)length);
-    session->emit(id, text, (uint32_t)length);
+    PyObject *plain = memchr(text, 0, (size_t)length) ? plain_text(name, "strict") : NULL;
+    session->emit(id, plain ? PyBytes_AS_STRING(plain) : text,
+                  (uint32_t)(plain ? PyBytes_GET_SIZE(plain) : length));
+    Py_XDECREF(plain);
 }
 
 static PyObject *enter(PyObject *o)

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "plain_text.h"
+
 #define FRAMES_MAX 100000
 
 /* `self` of Thread._bootstrap, the outermost function of each thread that `threading` starts; or NULL. */
@@ -39,16 +41,15 @@ void thread_name(char *to, size_t size)
     PyObject *error = PyErr_GetRaisedException();
     PyObject *self = thread_object();
     PyObject *name = self ? own_attribute(self, "_name") : NULL;
-    Py_ssize_t length = 0;
-    const char *text = NULL;
-    if (name && PyUnicode_CheckExact(name))
-        text = PyUnicode_AsUTF8AndSize(name, &length);
-    if (!text)
-        length = 0;
+    PyObject *bytes =
+        name && PyUnicode_CheckExact(name) ? plain_text(name, "backslashreplace") : NULL;
+    const char *text = bytes ? PyBytes_AS_STRING(bytes) : "";
+    Py_ssize_t length = bytes ? PyBytes_GET_SIZE(bytes) : 0;
     while (length && ((size_t)length >= size || (text[length] & 0xc0) == 0x80))
         length--; /* not in the midst of a character */
-    memcpy(to, text ? text : "", (size_t)length);
+    memcpy(to, text, (size_t)length);
     to[length] = 0;
+    Py_XDECREF(bytes);
     Py_XDECREF(name);
     PyErr_SetRaisedException(error);
 }

@@ -310,3 +310,55 @@ def test_the_first_region_imports_nothing(pyhybrid: Callable[..., Run]) -> None:
         "    print(set(sys.modules) - before)",
     )
     assert run.result.stdout == "set()\n"
+
+
+def path_of(profile: Profile, node: int) -> Names:
+    names: list[str] = []
+    while node:
+        names.insert(0, profile.frames[profile.nodes.frame[node]].name)
+        node = profile.nodes.parent[node]
+    return tuple(names)
+
+
+NUL = r"""
+import threading
+import pyhybrid
+
+
+def plain():
+    return sum(range(100))
+
+
+def work():
+    with pyhybrid.region("n\0x", **{"a\0b": "c\0d"}), pyhybrid.region("n"):
+        return plain()
+
+
+work.__code__ = work.__code__.replace(co_name="wo\0rk", co_qualname="wo\0rk")
+thread = threading.Thread(target=work, name="thr\0ead")
+thread.start()
+thread.join()
+work()
+"""
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "trace", "sample"])
+def test_names_with_nul(pyhybrid: Callable[..., Run], mode: str) -> None:
+    """They are escaped in every table, as in what is printed."""
+    kept = () if mode == "sample" else ("--keep", "wo*rk", "--emit", "print:emitted")
+    run = pyhybrid("--mode", mode, *kept, "-c", NUL)
+    assert "damaged" not in run.result.stderr
+    if mode == "sample":
+        return
+    profile = run.profile()
+    check_exact(profile)
+    calls: Counter[Names] = Counter()
+    for row in profile.exact:
+        calls[path_of(profile, row.node)[-3:]] += row.calls
+    assert calls[r"n\x00x", "n", "plain"] == 2
+    assert {thread.name for thread in profile.threads.values()} == {"MainThread", r"thr\x00ead"}
+    kept_names = [path_of(profile, call.node)[-1] for call in profile.calls]
+    assert sorted(kept_names) == ["n", "n", r"n\x00x", r"n\x00x", r"wo\x00rk", r"wo\x00rk"]
+    emitted = (run.folder / "emitted").read_text()
+    assert "REGION : n\\x00x\n" in emitted
+    assert "-> wo\\x00rk\n" in emitted

@@ -14,6 +14,7 @@ from pyhybrid.spool.frame_words import (
     OFFSET_BITS,
     PSEUDO_LIMIT,
     REGION_LIMIT,
+    REGION_OBJECT,
 )
 from pyhybrid.symbols.resolve import ADDRESS_BITS, ADDRESS_MASK
 
@@ -62,9 +63,9 @@ def kernel(address: int) -> int:
     return KERNEL_LIMIT | address & ADDRESS_MASK
 
 
-def region(number: int) -> int:
-    """The word of a named region."""
-    return REGION_LIMIT | number
+def region(number: int, is_object: bool = False) -> int:
+    """The word of a named region, or of an object, which has one."""
+    return REGION_LIMIT | (REGION_OBJECT if is_object else 0) | number
 
 
 def c_call(module: int, offset: int) -> int:

@@ -347,6 +347,7 @@ def test_the_summary_does_not_wait_for_long_exports(
 ) -> None:
     """With one processor they are made one after the other."""
     monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 0)
+    monkeypatch.setattr("pyhybrid.cli.finish.WAITED_FOR_BYTES", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     monkeypatch.chdir(tmp_path)
     spool = example().save(tmp_path / "out.pyhybrid.part")

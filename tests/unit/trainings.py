@@ -101,7 +101,7 @@ class Training:
         for at, name in enumerate(names, 1):
             if ":" in name:
                 spool.region(at, name.replace(":", "\0"))
-                words[name] = region(at)
+                words[name] = region(at, is_object=True)
             else:
                 qualname, file = self._known.get(name, (name, PROGRAM))
                 spool.code(at, qualname, file, line_of(name, names), table=table)
