@@ -122,9 +122,9 @@ def open_database(name: str, writable: bool, /) -> Any:
     """An SQLite database by path or URI, for the two below; it is closed when the last reference
     goes.  One thread at a time may use it.  They raise OSError, with SQLite's message."""
 
-def read_columns(database: Any, sql: str, kinds: str, /) -> tuple[memoryview, ...]:
-    """The rows of a query, whose columns are of these kinds: I or q.  Raises ValueError where a
-    value is none of its kind."""
+def read_columns(database: Any, sql: str, kinds: str, most_steps: int, /) -> tuple[memoryview, ...]:
+    """The rows of a query, whose columns are of these kinds: I or q, and which may take so many
+    steps of SQLite's machine.  Raises ValueError where a value is none of its kind."""
 
 def write_columns(database: Any, insert: str, row: str, /, *columns: Buffer) -> None:
     """Put each row of the columns into a table, in one transaction, by SQL that begins with

@@ -33,7 +33,9 @@ DEFAULT_LIMIT_BYTES = 64 << 20  # what one export may take that nobody asked for
 # has 16 MB.
 LARGE_DEBUG_INFO_BYTES = 64 << 20
 PATIENCE_S = 0.5  # of the summary, for exports
-WAITED_FOR_BYTES = 8 << 20  # a file with more has exports that wait where nobody makes them beside it
+WAITED_FOR_BYTES = (
+    8 << 20
+)  # a file with more has exports that wait where nobody makes them beside it
 WORTH_A_PROCESS_BYTES = 192 << 10  # a file with less is dealt with before there is another process
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
@@ -153,7 +155,9 @@ def _export_beside(
     if others and summary:
         FoldedTree.of(profile)  # once for both
     with (
-        ForkedWork(first, is_long and bool(as_recorded and (others or summary)), can_wait) as recorded,
+        ForkedWork(
+            first, is_long and bool(as_recorded and (others or summary)), can_wait
+        ) as recorded,
         ForkedWork(second, is_long and bool(others and summary), can_wait) as rest,
     ):
         if summary:

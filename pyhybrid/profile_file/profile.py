@@ -444,7 +444,7 @@ class Profile:
         """All rows of an SQL query, as columns (_profile.read_columns)."""
         try:
             with in_sqlite:
-                return read_columns(self._database.columns, sql, kinds)
+                return read_columns(self._database.columns, sql, kinds, self._database.most_steps)
         except (OSError, ValueError) as error:
             raise PyhybridError(f"{self.path}: damaged: {one_line(error)}") from error
 

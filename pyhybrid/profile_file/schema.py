@@ -20,6 +20,7 @@ def create_table(name: str) -> str:
     return found[0]
 
 
+TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+) \(", TEXT, re.MULTILINE))  # that are read
 APPLICATION_ID = _pragma("application_id")
 VERSION = _pragma("user_version")
 OLDEST = 3  # that is read: Profile says what it lacks

@@ -65,20 +65,21 @@ static PyObject *as_columns(const char *kinds, void **data, size_t n_rows)
 PyObject *read_columns(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
     (void)self;
-    if (n_args != 3)
+    if (n_args != 4)
         return PyErr_Format(PyExc_TypeError, "read_columns() got %zd arguments", n_args);
     struct sqlite3 *db = PyCapsule_GetPointer(args[0], database_name);
     Py_ssize_t length;
     const char *sql = db ? PyUnicode_AsUTF8AndSize(args[1], &length) : NULL;
     const char *kinds = sql ? PyUnicode_AsUTF8AndSize(args[2], &length) : NULL;
-    if (!kinds)
+    uint64_t most_steps = kinds ? PyLong_AsUnsignedLongLong(args[3]) : 0;
+    if (!kinds || PyErr_Occurred())
         return NULL;
     if (strlen(kinds) > MOST_COLUMNS || strspn(kinds, "Iq") != strlen(kinds))
         return PyErr_Format(PyExc_ValueError, "no kinds of columns: '%s'", kinds);
     void *data[MOST_COLUMNS];
     size_t n_rows = 0;
     int r;
-    Py_BEGIN_ALLOW_THREADS r = sqlite_columns_read(db, sql, kinds, data, &n_rows);
+    Py_BEGIN_ALLOW_THREADS r = sqlite_columns_read(db, most_steps, sql, kinds, data, &n_rows);
     Py_END_ALLOW_THREADS if (r)
     {
         failed_in(db, r);

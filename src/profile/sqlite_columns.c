@@ -6,6 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STEPS_AT_ONCE (1 << 20)
+
+/* As long as the query may go on.  SQLite calls it at every STEPS_AT_ONCE-th step. */
+static int used_up(void *left)
+{
+    uint64_t *n = left;
+    return *n < STEPS_AT_ONCE || !(*n -= STEPS_AT_ONCE);
+}
+
 int sqlite_columns_open(struct sqlite3 **db, const char *name, int writable)
 {
     /* Every value that is bound or read would lock and unlock SQLite's own mutex. */
@@ -59,9 +68,10 @@ static int take_row(sqlite3_stmt *query, const char *kinds, void **data, size_t 
     return 0;
 }
 
-int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, void **data,
-                        size_t *n_rows)
+int sqlite_columns_read(struct sqlite3 *db, uint64_t most_steps, const char *sql, const char *kinds,
+                        void **data, size_t *n_rows)
 {
+    sqlite3_progress_handler(db, STEPS_AT_ONCE, used_up, &most_steps);
     sqlite3_stmt *query = NULL;
     size_t n = 0, room = 1024;
     memset(data, 0, strlen(kinds) * sizeof *data);
@@ -79,6 +89,7 @@ int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, 
     if (!r && step != SQLITE_DONE)
         r = -EIO;
     sqlite3_finalize(query);
+    sqlite3_progress_handler(db, 0, NULL, NULL);
     for (size_t i = 0; r && kinds[i]; i++) {
         free(data[i]);
         data[i] = NULL;

@@ -11,6 +11,7 @@
 #define PYH_SQLITE_COLUMNS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct sqlite3;
 
@@ -23,9 +24,10 @@ const char *sqlite_columns_message(struct sqlite3 *db);
  * Before 3.32 it takes 999 values at most. */
 enum { SQLITE_ROWS_AT_ONCE = 64 };
 
-/* The rows of a query: data[i] is column i, of `kinds[i]`: I (uint32) or q (int64); free() it, NULL after an error. */
-int sqlite_columns_read(struct sqlite3 *db, const char *sql, const char *kinds, void **data,
-                        size_t *n_rows);
+/* The rows of a query: data[i] is column i, of `kinds[i]`: I (uint32) or q (int64); free() it, NULL after an error.  -EIO, also,
+ * where it takes more than `most_steps` of SQLite's machine, by about a million. */
+int sqlite_columns_read(struct sqlite3 *db, uint64_t most_steps, const char *sql, const char *kinds,
+                        void **data, size_t *n_rows);
 
 /* A row for each value of the columns, in one transaction, by SQL that begins with `insert` and goes on with `row`, whose
  * parameters are a row's values: several at once, "INSERT INTO t VALUES" "(?,?),(?,?)".  `row` "": `insert` is of one. */

@@ -335,6 +335,10 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         inclusive(two, array("q", [2**62, 2**62]))
 
 
+ENDLESS = "WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r)"
+MANY = 10**9  # steps of SQLite's machine
+
+
 def test_columns_pass_through_sqlite(tmp_path: Path) -> None:
     path = str(tmp_path / "x.db")
     rows = [(1, 2**32 - 1, -(2**63)), (2, 0, 2**63 - 1)] * 1000
@@ -344,9 +348,9 @@ def test_columns_pass_through_sqlite(tmp_path: Path) -> None:
     columns = uint32(a), uint32(b), array("q", c)
     write_columns(open_database(path, True), "INSERT INTO t VALUES ", "(?, ?, ?)", *columns)
     read = open_database(f"file:{path}?mode=ro&immutable=1", False)
-    columns = read_columns(read, "SELECT a, b, c FROM t", "IIq")
+    columns = read_columns(read, "SELECT a, b, c FROM t", "IIq", MANY)
     assert list(zip(*columns, strict=True)) == rows
-    assert read_columns(read, "SELECT a FROM t WHERE a > 2", "q")[0].tolist() == []
+    assert read_columns(read, "SELECT a FROM t WHERE a > 2", "q", MANY)[0].tolist() == []
     with closing(sqlite3.connect(path)) as written:
         assert written.execute("SELECT * FROM t").fetchall() == rows
 
@@ -354,7 +358,7 @@ def test_columns_pass_through_sqlite(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["-1", "4294967296", "NULL", "'1'", "1.0", "x'00'"])
 def test_what_is_no_number_of_32_bits_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match="do not fit"):
-        read_columns(open_database(":memory:", False), f"SELECT {value}", "I")
+        read_columns(open_database(":memory:", False), f"SELECT {value}", "I", MANY)
 
 
 def test_what_sqlite_cannot_do_is_said(tmp_path: Path) -> None:
@@ -362,9 +366,12 @@ def test_what_sqlite_cannot_do_is_said(tmp_path: Path) -> None:
         open_database(str(tmp_path / "none"), False)
     database = open_database(":memory:", True)
     with pytest.raises(OSError, match="no such table"):
-        read_columns(database, "SELECT * FROM t", "I")
+        read_columns(database, "SELECT * FROM t", "I", MANY)
     with pytest.raises(ValueError, match="do not fit"):
-        read_columns(database, "SELECT 1, 2", "I")
+        read_columns(database, "SELECT 1, 2", "I", MANY)
+    with pytest.raises(OSError, match="interrupted"):
+        read_columns(database, f"{ENDLESS} SELECT x FROM r", "I", 10_000_000)
+    assert read_columns(database, "SELECT 1", "I", MANY)[0].tolist() == [1]
     with pytest.raises(OSError, match="no such table"):
         write_columns(database, "INSERT INTO t VALUES ", "(?)", uint32([1]))
     with pytest.raises(ValueError, match="do not fit"):

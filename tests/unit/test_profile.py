@@ -260,6 +260,55 @@ def test_report_says_what_is_damaged_in_one_line(
     assert not said.out
 
 
+ENDLESS = "WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r)"
+
+
+@pytest.mark.parametrize("table", ["node", "meta", "exact", "timeline", "thread"])
+@pytest.mark.parametrize(
+    "kind", ["a view", "a view that is called a table", "virtual", "generated"]
+)
+def test_a_table_without_an_end(tmp_path: Path, table: str, kind: str) -> None:
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+        db.execute(f"DROP TABLE {table}")
+        if kind == "virtual":
+            db.execute(f"CREATE VIRTUAL TABLE {table} USING fts5 ({','.join(columns)})")
+        elif kind == "generated":
+            more = [f"{each} AS (hex(zeroblob(1 << 20)))" for each in columns[1:]]
+            db.execute(f"CREATE TABLE {table} ({','.join([columns[0], *more])})")
+        else:
+            all_x = ",".join(f"x AS {column}" for column in columns)
+            db.execute(f"CREATE VIEW {table} AS {ENDLESS} SELECT {all_x} FROM r")
+        if kind == "a view that is called a table":
+            db.execute("PRAGMA writable_schema = ON")
+            db.execute("UPDATE sqlite_schema SET type = 'table' WHERE name = ?", [table])
+    with pytest.raises(PyhybridError, match=f"damaged: .*{table}") as error:
+        open_profile(str(path))
+    assert "\n" not in str(error.value)
+
+
+def test_a_query_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a view that people use: tables alone are looked at."""
+    monkeypatch.setattr("pyhybrid.profile_file.database.LEAST_STEPS", 10_000_000)
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    database(path, "DROP VIEW node_self", f"CREATE VIEW node_self AS {ENDLESS} SELECT x FROM r")
+    with (
+        open_profile(str(path)) as profile,
+        pytest.raises(PyhybridError, match="more than a file of its size can hold"),
+    ):
+        profile.query("SELECT * FROM node_self")
+
+
+def test_other_tables_are_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "out.pyhybrid"
+    finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    database(path, "CREATE TABLE mine (a)", "CREATE VIEW my_view AS SELECT * FROM node")
+    assert read_everything(path, tmp_path) == ""
+
+
 def test_a_text_that_is_none_in_the_schema(tmp_path: Path) -> None:
     path = tmp_path / "out.pyhybrid"
     finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
