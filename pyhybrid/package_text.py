@@ -1,5 +1,6 @@
 """Text files of the package: tables as data, the schema."""
 
+import json
 import os
 from typing import Any
 
@@ -24,7 +25,5 @@ def table_beside(module: str, name: str) -> dict[str, Any]:
         import tomllib
 
         return tomllib.loads(text_beside(module, f"{name}.toml"))
-    import json
-
     table: dict[str, Any] = json.loads(text)
     return table

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 
+from pyhybrid import own_modules
 from pyhybrid.errors import UsageError
 
 
@@ -54,7 +55,8 @@ class Program:
             self.kind = "folder"  # runpy says so where it has no `__main__`
 
     def prepare(self) -> None:
-        """Set up `sys` and `__main__`."""
+        """Set up `sys` and `__main__`; what is imported from now on is the program's."""
+        own_modules.hand_back()
         self.launcher = sys.modules["__main__"]  # its globals are in use on our stack
         main = sys.modules["__main__"] = ModuleType("__main__")
         main.__loader__ = sys.__loader__

@@ -1,14 +1,15 @@
 """The command line: `pyhybrid [options] script.py args...`, `pyhybrid report`, `pyhybrid export`...
 
 The first word decides: those in SUBCOMMANDS are subcommands, anything else is a program to run.
-Only what is needed for that is imported: the profiled program waits for it.
+Only what is needed for that is imported: the profiled program waits for it.  And nothing but `os`
+and `sys` is imported here: the current folder may have a module of any name.
 """
 
 import sys
 
+from pyhybrid import own_modules
 from pyhybrid.capture.resource_limits import check_memory
 from pyhybrid.cli.named_program import as_interpreter_takes
-from pyhybrid.cli.without_profile import run_bare, split
 from pyhybrid.errors import PyhybridError
 from pyhybrid.terminal_text import say
 
@@ -67,6 +68,7 @@ def _subcommand(name: str, arguments: list[str]) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 2 for usage and unsupported systems, 1 for other errors."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    own_modules.begin()
     try:
         if arguments and arguments[0] in SUBCOMMANDS:
             sys.exit(_subcommand(arguments[0], arguments[1:]))
@@ -79,6 +81,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _begin(arguments: list[str]) -> "tuple[Program, Callable[[], None]]":
     """As run, unless there is no room to run the program under us: then it runs."""
+    import pyhybrid.cli.without_profile  # noqa: F401 - while there is memory for it
+
     try:
         check_memory()
     except PyhybridError as error:
@@ -92,6 +96,8 @@ def _begin(arguments: list[str]) -> "tuple[Program, Callable[[], None]]":
 
 
 def _without_a_profile(arguments: list[str], reason: object) -> "Never":
+    from pyhybrid.cli.without_profile import run_bare, split
+
     ours, program = split(arguments)
     if program and "--strict" not in ours:
         say(f"{reason}: the program runs without a profile")

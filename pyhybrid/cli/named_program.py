@@ -8,6 +8,7 @@ memory for more.
 import os
 import sys
 
+from pyhybrid import own_modules
 from pyhybrid.errors import UsageError
 
 TYPE_CHECKING = False  # as in pyhybrid
@@ -101,17 +102,17 @@ def _environment(python: str) -> tuple[str, str]:
 
 def _is_module(name: str) -> bool:
     """May `-m` run it?  Nothing is imported: of `package.module` the package is looked for."""
+    from importlib.machinery import PathFinder
     from importlib.util import find_spec
 
     top, _, below = name.partition(".")
     before = sys.path[:]
+    sys.path[:] = own_modules.program_path()
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd()  # as with -m
     try:
         spec = find_spec(top)
         if spec and spec.submodule_search_locations is not None and not below:
-            from importlib.machinery import PathFinder
-
             spec = PathFinder.find_spec(f"{name}.__main__", spec.submodule_search_locations)
         return spec is not None
     except (ImportError, ValueError, OSError):

@@ -21,6 +21,22 @@ class Parser(argparse.ArgumentParser):
 
     divides = False
 
+    def __init__(
+        self, *, formatter_class: Callable[..., Any] = argparse.HelpFormatter, **words: Any
+    ) -> None:
+        self._shows = False
+
+        def make(**given: Any) -> Any:
+            """For arguments' checks of any width: that of the terminal takes an import."""
+            return formatter_class(**given, width=None if self._shows else 80)
+
+        super().__init__(formatter_class=make, **words)
+
+    def format_help(self) -> str:
+        """As argparse's."""
+        self._shows = True
+        return super().format_help()
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's."""
         if not self.divides:

@@ -14,9 +14,9 @@ the program.  Imports nothing of the framework's.
 import json
 import sys
 import time
+from _thread import get_ident
 from array import array
 from collections.abc import Collection, Iterable
-from threading import get_ident
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 

@@ -7,6 +7,8 @@ import sys
 from types import CodeType, ModuleType
 from typing import Any
 
+from pyhybrid.own_modules import Ours
+
 TORCH_MODULE = "torch.nn.modules.module"
 TORCH_FILE = "/torch/nn/modules/module.py"
 
@@ -26,16 +28,18 @@ def watch(
     """
 
     links = objects or gpu  # what a backward pass does to what made it
+    if gpu:
+        import array  # noqa: F401 - while it is sought where ours are
 
     def tell(method: CodeType | None, file: str) -> None:
-        from pyhybrid.frameworks import torch
-
+        with Ours():
+            from pyhybrid.frameworks import torch
         if objects:
             torch.tell(native, method)
         above = file.removesuffix(TORCH_FILE)
         if gpu:
-            from pyhybrid.frameworks import torch_gpu
-
+            with Ours():
+                from pyhybrid.frameworks import torch_gpu
             torch_gpu.begin(native, above, *gpu)
         elif steps:
             torch.tell_steps(native, above)
@@ -51,8 +55,8 @@ def watch(
             torch.note_shapes(native)
 
     def found(code: CodeType) -> None:
-        from pyhybrid.frameworks import torch
-
+        with Ours():
+            from pyhybrid.frameworks import torch
         tell(torch.method_in(code), code.co_filename)
         package = torch.package_that_runs() if links or shapes else None
         if package is not None and not native.await_end(package, begin) and shapes:

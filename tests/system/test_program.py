@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, TARGETS, Run, preloaded
 
+import pyhybrid
+
 Same = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -50,6 +52,7 @@ def same(tmp_path: Path) -> Same:
         flags: tuple[str, ...] = (),
         hz: int = 2000,
         beyond: str = "",
+        env: dict[str, str] = {},  # noqa: B006
         **options: object,
     ) -> subprocess.CompletedProcess[str]:
         profile = str(tmp_path / "profile" / "out")
@@ -60,7 +63,7 @@ def same(tmp_path: Path) -> Same:
                 subprocess.run(
                     [sys.executable, *flags, *extra, *words],
                     cwd=tmp_path / "work",
-                    env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80"},
+                    env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80", **env},
                     capture_output=True,
                     text=True,
                     timeout=PATIENCE_S,
@@ -79,6 +82,99 @@ def same(tmp_path: Path) -> Same:
         return bare
 
     return run
+
+
+# Imported by `python -m` itself, whatever it runs.
+RUNPY = {"runpy", "importlib", "types", "warnings"}
+
+
+def imported(*words: str) -> set[str]:
+    """Top-level modules."""
+    command = [sys.executable, "-P", "-X", "importtime", *words]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in said.splitlines()[1:]}
+
+
+def imported_by_us(folder: Path) -> set[str]:
+    """Those of the standard library that a file may hide."""
+    ours = imported("-m", "pyhybrid", "-q", "-o", str(folder / "x"), "-c", "pass")
+    return ours - imported("-c", "pass") - set(sys.builtin_module_names) - RUNPY - {"pyhybrid"}
+
+
+OWN_MODULES = """\
+import sys
+print(*sys.path, sep="\\n")
+bare = {"pyhybrid", *sys.builtin_module_names}
+print(sorted(name for name in sys.modules if name.partition(".")[0] not in bare))
+for name in sys.argv[1:]:
+    print(name, __import__(name).__file__)
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module", "command", "PYTHONPATH"])
+def test_files_that_are_named_like_modules_of_ours(same: Same, tmp_path: Path, how: str) -> None:
+    """Where the current folder has them, none of ours sees them; where the program's has, it does.
+
+    What its framework is told by runs while it runs.
+    """
+    names = sorted(imported_by_us(tmp_path) | {"shutil", "array", "tomllib"})
+    assert len(names) > 15, names
+    work = tmp_path / "work"
+    below = work / "below"
+    layer = below / "torch" / "nn" / "modules"  # as ours of PyTorch are called
+    layer.mkdir(parents=True)
+    (layer / "module.py").write_text("class Module:\n    def _call_impl(self): pass\n")
+    modules = "import torch.nn.modules.module, json\nprint(json.__file__)\n"
+    for name in names:
+        (work / f"{name}.py").write_text(f"print('{name} of the current folder')\n")
+        (below / f"{name}.py").write_text("")
+    (below / "program.py").write_text(OWN_MODULES + modules)
+    (work / "program.py").write_text(OWN_MODULES)
+    words = {
+        "script": ["below/program.py", *names],
+        "module": ["-m", "below.program", *names],
+        "command": ["-c", OWN_MODULES, *names],
+        "PYTHONPATH": ["program.py", *names],
+    }
+    folder = str(work) if how == "PYTHONPATH" else ""
+    said = same(*words[how], env={"PYTHONPATH": folder}).stdout
+    assert said.count(f"{below if how == 'script' else work}/") >= len(names)
+    ours = sorted(path.name for path in (tmp_path / "profile").iterdir())
+    assert ours == ["out.folded", "out.pyhybrid"]
+
+
+def test_subcommands_where_files_are_named_like_modules(tmp_path: Path) -> None:
+    names = imported_by_us(tmp_path) | {"sqlite3", "shutil", "subprocess", "threading"}
+    for name in names:
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('of the current folder')\n")
+    beside = tmp_path / "beside"  # what lies beside the package comes after the standard library
+    beside.mkdir()
+    (beside / "pyhybrid").symlink_to(os.path.dirname(pyhybrid.__file__))
+    (beside / "enum.py").write_text("raise SystemExit('of the folder of the package')\n")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "p.py").write_text("print(sum(range(10)))\n")
+    for words in (
+        ["-q", "--format", "folded", "p/p.py"],
+        ["-q", "--format", "folded", "-o", "again", "p/p.py"],
+        ["report"],
+        ["export", "-f", "pprof"],
+        ["diff", "out.pyhybrid", "out.pyhybrid"],
+        ["config", "--show"],
+        ["merge", "out.pyhybrid", "again.pyhybrid", "-o", "all.pyhybrid"],
+        ["compare-cprofile", "p/p.py"],
+        ["probes"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "pyhybrid", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(beside)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stderr)
+        assert "folder" not in done.stderr, (words, done.stderr)
+    assert (tmp_path / "all.pyhybrid").exists()
 
 
 @pytest.fixture
