@@ -1,16 +1,23 @@
 """The finishing process (`pyhybrid.cli.finish`), as the profiled one sees it: spawned, waited for.
 
-Imports nothing but `os` and `sys`: the program waits for it.
+All it needs is found when the run starts: at the end the program may have replaced anything, as
+debuggers replace `os.posix_spawn`.  Functions are those of `posix`, by themselves, or in C.
+
+Imports little: the program waits for it.
 """
 
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from posix import WIFSIGNALED, WTERMSIG, kill, waitpid, waitstatus_to_exitcode
+from posix import stat as status_of
+from types import ModuleType
 
 from pyhybrid.errors import PyhybridError
 
 _SIGINT = 2  # without importing `signal`
+EXPORT_FAILED = 3  # the profile is whole, an export could not be made
+HAS_SAID = 4  # there is no profile, and why has been said
+_INTERRUPTED = 130  # this, too.  All four are known to exit_wait.c
 # SIGINT is blocked until it can be told from a failure: while the interpreter starts it would print
 # a traceback of ours.  The process lives for a second or two: garbage is not sought, nor memory
 # given back.
@@ -25,30 +32,21 @@ try:
     os.umask(int(sys.argv.pop(1)))
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # the program's
     gc.disable()
+    import pyhybrid
+    sys.path.append(sys.path.pop(0))  # what lies beside it hides no module of the standard library
     from pyhybrid.cli.finish import main
     code = main()
+    if code not in (0, 3):
+        code = 4
     sys.stderr.flush()
-    os._exit(code)
+    os._exit(code)  # 1 is that of an interpreter that fails
 except KeyboardInterrupt:
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     shown = repr(spool)[1:-1]
     sys.stderr.write(f"pyhybrid: interrupted; `pyhybrid report {shown}` still reads it\\n")
     sys.exit(130)
 """
-_INTERRUPTED = 130
 NO_INTERPRETER = "no Python interpreter is known here that could make the profile"
-EXPORT_FAILED = 3  # the profile is whole, an export could not be made
-
-
-def _streams() -> list[tuple[Any, ...]]:
-    """File actions that leave the finisher our standard error, if it is open, and nothing else."""
-    try:
-        os.fstat(2)
-        closed = [0, 1]
-    except OSError:
-        closed = [0, 1, 2]
-    return [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in closed]
-
 
 # Of a finishing process: nothing is profiled there.  Should it be a program that profiles itself
 # after all, it ends there.
@@ -60,31 +58,83 @@ def is_finisher() -> bool:
     return _MARKER in os.environ
 
 
-def environment() -> dict[str, str]:
-    """As far as it can be passed on: names may be empty, and the program may have replaced it."""
+# What brings other code into a process, or words of its own; sanitizers' libraries stay, for an
+# extension of ours that is built with one needs it.
+_INJECTING = frozenset(
+    {"LD_AUDIT", "LD_PROFILE", "LD_DEBUG", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"}
+    | {"INTEL_LIBITTNOTIFY64", "INTEL_JIT_PROFILER64", "COVERAGE_PROCESS_START"}
+)
+_PRELOADED = "LD_PRELOAD"
+_SANITIZERS = ("libasan.", "libtsan.", "libubsan.", "libclang_rt.")
+
+
+def environment() -> list[bytes]:
+    """The variables of a process of ours: those of the program, without what others put into it.
+
+    As far as they can be passed on: names may be empty, and the program may have replaced them.
+    """
     passed = {
         name: value
         for name, value in os.environ.items()
         if isinstance(name, str) and isinstance(value, str) and name
-        if "=" not in name[1:] and "\0" not in name + value
+        if "=" not in name and "\0" not in name + value and name not in _INJECTING
     }
-    return {**passed, _MARKER: "1"}
+    libraries = passed.pop(_PRELOADED, "").replace(":", " ").split()
+    kept = [each for each in libraries if each.rpartition("/")[2].startswith(_SANITIZERS)]
+    if kept:
+        passed[_PRELOADED] = ":".join(kept)
+    return [os.fsencode(f"{name}={value}") for name, value in {**passed, _MARKER: "1"}.items()]
 
 
-def _command(python: str | None, umask: int, arguments: list[str]) -> list[str]:
-    """Raises PyhybridError where there is nothing that could run it."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if not python:
-        raise PyhybridError(NO_INTERPRETER)
-    try:  # in another root folder it is not there, as another user it may be closed
-        os.stat(python)
-    except OSError as error:
-        raise PyhybridError(f"{python}: {error.strerror}") from None
-    if not os.path.exists(os.path.join(package, "cli", "finish.py")):
-        raise PyhybridError("pyhybrid is not installed here, but part of a program")
-    # Without `site`, which would read the .pth files of all that is installed.
-    alone = ["-S"] if _has_extensions(package) else []
-    return [python, "-I", *alone, "-c", _FINISH, os.path.dirname(package), str(umask), *arguments]
+_ENCODING = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+
+
+def as_bytes(path: str) -> bytes:
+    """As `os.fsencode`, which calls what may have been replaced."""
+    return path.encode(*_ENCODING)
+
+
+class Finisher:
+    """How it is started: found now, used at the end."""
+
+    def __init__(self, native: ModuleType, python: str | None, umask: int) -> None:
+        self._native, self._python = native, python
+        self._environment = environment()
+        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        self._is_installed = os.path.exists(os.path.join(package, "cli", "finish.py"))
+        # Without `site`, which would read the .pth files of all that is installed.
+        alone = ["-S"] if _has_extensions(package) else []
+        words = [python or "", "-I", *alone, "-c", _FINISH, os.path.dirname(package), str(umask)]
+        self.command = [os.fsencode(word) for word in words]
+
+    def _command(self, arguments: list[str]) -> list[bytes]:
+        """Raises PyhybridError where there is nothing that could run it."""
+        if not self._python:
+            raise PyhybridError(NO_INTERPRETER)
+        try:  # in another root folder it is not there, as another user it may be closed
+            status_of(self._python)
+        except OSError as error:
+            raise PyhybridError(f"{self._python}: {error.strerror}") from None
+        if not self._is_installed:
+            raise PyhybridError("pyhybrid is not installed here, but part of a program")
+        return [*self.command, *(as_bytes(word) for word in arguments)]
+
+    def spawn(self, arguments: list[str], lock: int) -> int:
+        """Start `pyhybrid.cli.finish` with `arguments`; returns its pid.
+
+        Raises OSError, PyhybridError.  The spool's lock, if `lock` is not -1, is its own from then
+        on, too.
+        """
+        pid: int = self._native.spawn(self._command(arguments), self._environment, lock)
+        return pid
+
+    def spawn_apart(self, arguments: list[str], lock: int) -> bool:
+        """The same without streams, and no child: the program is not to know of it.
+
+        False where it would find a child.
+        """
+        command = self._command(arguments)
+        return bool(self._native.spawn_orphan(command, self._environment, lock))
 
 
 def _has_extensions(package: str) -> bool:
@@ -93,54 +143,34 @@ def _has_extensions(package: str) -> bool:
     return file is not None and os.path.dirname(os.path.abspath(file)) == package
 
 
-def spawn(python: str | None, umask: int, arguments: list[str], lock: int) -> int:
-    """Start `pyhybrid.cli.finish` with `arguments`; returns its pid.
-
-    Raises OSError, PyhybridError.
-
-    The spool's lock, if `lock` is not -1, is its own from then on, too.
-    """
-    command = _command(python, umask, arguments)
-    actions = _streams()
-    if 0 <= lock < os.sysconf("SC_OPEN_MAX"):  # else it is refused
-        actions.append((os.POSIX_SPAWN_DUP2, lock, 3))
-    return os.posix_spawn(
-        command[0], command, environment(), file_actions=actions, setsigmask=[_SIGINT]
-    )
-
-
-def spawn_apart(
-    spawn_orphan: Callable[..., bool],
-    python: str | None,
-    umask: int,
-    arguments: list[str],
-    lock: int,
-) -> bool:
-    """The same by `_native.spawn_orphan`, without streams: the program is not to know of it.
-
-    False where it would find a child.
-    """
-    command = [os.fsencode(word) for word in _command(python, umask, arguments)]
-    variables = [os.fsencode(f"{name}={value}") for name, value in environment().items()]
-    return spawn_orphan(command, variables, lock)
-
-
 def wait_for(finisher: int, spool: str) -> bool:
     """Until it has ended: is there a profile?  If not, it has said why.
 
-    Raises OSError if it was killed, KeyboardInterrupt if interrupted.
+    Raises OSError if it was killed, PyhybridError if it has ended without a word,
+    KeyboardInterrupt if interrupted.
     """
     while True:
         try:
-            status = os.waitpid(finisher, 0)[1]
+            status = waitpid(finisher, 0)[1]
             break
         except KeyboardInterrupt:
-            os.kill(finisher, _SIGINT)  # from a terminal it has got it, too
+            kill(finisher, _SIGINT)  # from a terminal it has got it, too
         except ChildProcessError:  # the program ignores SIGCHLD: the kernel reaped it
-            return not os.path.exists(spool)  # removed at the end
-    if os.WIFSIGNALED(status):
-        raise OSError(0, f"killed by signal {os.WTERMSIG(status)}")
-    code = os.waitstatus_to_exitcode(status)
+            return _is_removed(spool)
+    if WIFSIGNALED(status):
+        raise OSError(0, f"killed by signal {WTERMSIG(status)}")
+    code = waitstatus_to_exitcode(status)
     if code == _INTERRUPTED:
         raise KeyboardInterrupt
-    return code in (0, EXPORT_FAILED)
+    if code not in (0, EXPORT_FAILED, HAS_SAID):
+        raise PyhybridError(f"exit code {code} of the process that makes the profile")
+    return code != HAS_SAID
+
+
+def _is_removed(spool: str) -> bool:
+    """As it is at the end."""
+    try:
+        status_of(spool)
+    except OSError:
+        return True
+    return False

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from posix import getpid  # at the end `os` may have another
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def watch(run: "Profiling | None") -> None:
         os.register_at_fork(before=run.native.before_fork, after_in_child=run.native.forget_forks)
         os.register_at_fork(after_in_child=_in_forked_child)
     entries = [
-        ("ignore", TEXT.format(os.getpid(), name), DeprecationWarning, None, 0)
+        ("ignore", TEXT.format(getpid(), name), DeprecationWarning, None, 0)
         for name in ("fork", "forkpty")
     ]
     for native in _registered:

@@ -4,6 +4,7 @@ Imports are few and light: the program waits for it.
 """
 
 import os
+import posix  # at the end `os` may have other functions
 import stat
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ def jit_files() -> dict[str, Any]:
     A file that cannot be looked for is none.  Never raises: the program may forbid to open files
     (audit hooks), or have replaced `os.open`.
     """
-    pid = os.getpid()
+    pid = posix.getpid()
     return {"perf_map": _tried(_perf_map, pid), "jitdumps": _tried(_jitdumps, pid) or []}
 
 
@@ -36,13 +37,13 @@ def perf_map_path(pid: int) -> str:
 
 def is_of_this_process(path: str) -> bool:
     """Or did an older one of the same number leave the file?  Raises OSError."""
-    return os.lstat(path).st_mtime >= _began() - _SLACK_S
+    return posix.lstat(path).st_mtime >= _began() - _SLACK_S
 
 
 def began_since_boot(process: str) -> float:
     """When a process of /proc began, in seconds of CLOCK_BOOTTIME.  Raises OSError."""
     ticks = int(_read(f"/proc/{process}/stat").rpartition(b")")[2].split()[19])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return ticks / posix.sysconf("SC_CLK_TCK")
 
 
 def why_not_ours(path: str) -> str:
@@ -82,11 +83,11 @@ def _jitdumps(pid: int) -> list[str]:
 
 
 def _read(path: str) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
     try:
         parts = []
-        while part := os.read(file, 1 << 16):
+        while part := posix.read(file, 1 << 16):
             parts.append(part)
         return b"".join(parts)
     finally:
-        os.close(file)
+        posix.close(file)

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 from itertools import count
+from posix import close, fstat  # at the end `os` may have others
 
 from pyhybrid.errors import OutputError, PyhybridError
 
@@ -36,13 +37,13 @@ class _Descriptor:
     """One of ours, which the program may close: daemons close all, and use the numbers."""
 
     def __init__(self, number: int) -> None:
-        self._number, self._status = number, os.fstat(number)
+        self._number, self._file = number, _file_of(number)
 
     @property
     def number(self) -> int:
         """-1 once it is closed."""
         try:
-            ours = self._number >= 0 and os.path.samestat(os.fstat(self._number), self._status)
+            ours = self._number >= 0 and _file_of(self._number) == self._file
         except OSError:
             ours = False
         return self._number if ours else -1
@@ -57,8 +58,13 @@ class _Descriptor:
 
     def close(self) -> None:
         if self.number >= 0:
-            os.close(self._number)
+            close(self._number)
         self._number = -1
+
+
+def _file_of(descriptor: int) -> tuple[int, int]:
+    status = fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
 class _Aside:

@@ -8,10 +8,11 @@ import errno
 import io
 import os
 import sys
+from posix import getpid, strerror  # at the end `os` may have others
 from typing import Any
 
 from pyhybrid.capture import fork_warning, machine, python_executable
-from pyhybrid.capture.finisher import is_finisher, spawn, spawn_apart, wait_for
+from pyhybrid.capture.finisher import Finisher, as_bytes, is_finisher, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.live_outputs import LiveOutputs
 from pyhybrid.capture.metadata import describe
@@ -76,6 +77,7 @@ class Profiling:
                 raise PyhybridError(f"cannot start: {error}") from None
             raise UsageError(f"not built for this interpreter or system: {error}") from None
         self.native = _native
+        self.finisher = Finisher(_native, self.python, self.umask)
         self.outputs = LiveOutputs(self.settings, self.python)
         other = _native.session()
         self.claim: Claim | NoClaim = (
@@ -236,7 +238,7 @@ class Profiling:
 
     def stop(self) -> bool:
         """End, and say what went wrong; the spool is whole.  False: it does not run here."""
-        if os.getpid() != self.pid or not self.native.running():
+        if getpid() != self.pid or not self.native.running():
             return False
         self.native.pause()
         self._pause_frameworks()
@@ -250,7 +252,7 @@ class Profiling:
         if self.outputs.capture:
             self.outputs.capture.settle()
         if result["write_error"]:
-            reason = os.strerror(-result["write_error"])
+            reason = strerror(-result["write_error"])
             say(f"{self.spool} is not complete: {reason}")
         for said in result["remarks"]:
             say(said)
@@ -268,9 +270,7 @@ class Profiling:
         Returns the profile's path; None where there is none, and why has been said on stderr.
         Without `waits` there is none yet: the files come before this process ends (`prepare_exit`).
         """
-        if not self.stop():
-            return None
-        if isinstance(self.claim, NoClaim):
+        if not self._stops() or isinstance(self.claim, NoClaim):
             return None
         if self.native.never_began():  # what another run left stays
             self.claim.give_up()
@@ -280,18 +280,26 @@ class Profiling:
         arguments = [*(["--summary"] if self.settings.summary else []), *self._arguments()]
         path = None
         try:
-            finisher = spawn(self.python, self.umask, arguments, self.claim.descriptor)
+            finisher = self.finisher.spawn(arguments, self.claim.descriptor)
             if not waits:
-                self.native.wait_at_exit(finisher, os.fsencode(self.spool))
+                self.native.wait_at_exit(finisher, as_bytes(self.spool))
             elif wait_for(finisher, self.spool):
                 path = self.prefix + PROFILE
-        except (OSError, PyhybridError) as error:
-            self._say_unfinished(error)
         except KeyboardInterrupt:
             path = None  # the finisher has said so
+        except Exception as error:
+            self._say_unfinished(error)
         finally:
             self.claim.close()  # the finisher has it, too
         return path
+
+    def _stops(self) -> bool:
+        """As `stop`; what goes wrong is said, with the name of what there is to read."""
+        try:
+            return self.stop()
+        except Exception as error:  # of what the program has put in the place of something
+            self._say_unfinished(error)
+            return False
 
     def _last_meta(self, said: dict[str, Any]) -> dict[str, Any]:
         decorated = list(self.settings.decorated)
@@ -311,23 +319,15 @@ class Profiling:
         if not execs:
             self.finish(waits=False)
             return
-        if not self.stop():
-            return
-        if isinstance(self.claim, NoClaim):
+        if not self._stops() or isinstance(self.claim, NoClaim):
             return
         made = f"{self.spool}: `python -m pyhybrid report` makes the files of it"
         try:
-            if spawn_apart(
-                self.native.spawn_orphan,
-                self.python,
-                self.umask,
-                self._arguments(),
-                self.claim.descriptor,
-            ):
+            if self.finisher.spawn_apart(self._arguments(), self.claim.descriptor):
                 made = f"{self.prefix}{PROFILE} is made meanwhile"
             if self.settings.summary:
                 say(f"the program becomes another one, which is not profiled: {made}")
-        except (OSError, PyhybridError) as error:
+        except Exception as error:
             self._say_unfinished(error)
         finally:
             self.claim.close()
@@ -337,7 +337,7 @@ class Profiling:
         return [*formats, self.spool, self.prefix]
 
     def _say_unfinished(self, error: Exception) -> None:
-        reason = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else error or type(error).__name__
         say(
             f"{self.spool} could not be finished: {reason}; "
             "`python -m pyhybrid report` reads it by its name"

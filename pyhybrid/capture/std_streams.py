@@ -5,9 +5,9 @@ the middle of a large write to a pipe would lose the rest.
 """
 
 import io
-import os
 import sys
 from collections.abc import Callable
+from posix import write  # at the end `os` may have another
 from typing import Any
 
 from pyhybrid.terminal_text import visible
@@ -34,11 +34,11 @@ def release(kept: list[io.FileIO]) -> None:
 
 def say(line: str) -> None:
     """One line on the process's standard error; `sys.stderr` is the program's, and may be gone."""
-    for write in (
+    for step in (
         lambda: sys.stderr.flush(),
-        lambda: os.write(2, f"pyhybrid: {visible(line)}\n".encode()),
+        lambda: write(2, f"pyhybrid: {visible(line)}\n".encode()),
     ):
         try:
-            write()
+            step()
         except Exception:
             continue

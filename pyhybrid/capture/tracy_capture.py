@@ -154,7 +154,7 @@ def _check_place(file: str) -> None:
 def _spawn(native: ModuleType, words: list[str], socket: int) -> None:
     command = [os.fsencode(word) for word in words]
     variables = environment()
-    as_bytes = [os.fsencode(f"{name}={value}") for name, value in variables.items()]
-    if not native.spawn_orphan(command, as_bytes, socket):  # process 1 finds all orphans
+    if not native.spawn_orphan(command, variables, socket):  # process 1 finds all orphans
         actions = [(os.POSIX_SPAWN_DUP2, socket, 3)]
-        os.posix_spawn(words[0], words, variables, file_actions=actions)
+        by_name = dict(each.split(b"=", 1) for each in variables)
+        os.posix_spawn(words[0], words, by_name, file_actions=actions)

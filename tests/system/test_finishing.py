@@ -36,6 +36,20 @@ DEEDS = {
     "forgets its modules": "import sys; sys.modules.clear()",
     "redirects its streams": "import io, sys; sys.stdout = sys.stderr = io.StringIO()",
     "has a broken stderr": "import sys; sys.stderr = object()",
+    "replaces what starts processes and waits for them": (
+        "import os, subprocess, _posixsubprocess\n"
+        "def no(*_, **__): 1 / 0\n"
+        "names = 'posix_spawn posix_spawnp fork waitpid wait4 waitid wait kill execv execve'\n"
+        "for name in names.split(): setattr(os, name, no)\n"
+        "subprocess.Popen = _posixsubprocess.fork_exec = no"
+    ),
+    "replaces all functions of os and time": (
+        "import os, time\n"
+        "def no(*_, **__): 1 / 0\n"
+        "for module in os, os.path, time:\n"
+        "    for name, value in list(vars(module).items()):\n"
+        "        if callable(value) and not isinstance(value, type): setattr(module, name, no)"
+    ),
     "lowers its limits": (
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))\n"
@@ -62,6 +76,21 @@ def test_the_files_are_written_after_the_program(
     assert all(mode & 0o600 == 0o600 and not mode & umask for mode in modes)
     assert "999 Hz asked" in run.result.stderr
     assert "Traceback (most" not in run.result.stderr
+
+
+@pytest.mark.needs("plain_build")
+def test_a_finishing_process_that_cannot_start(
+    pyhybrid: Callable[..., Run], tmp_path: Path
+) -> None:
+    """Whether or not its interpreter has words for that, a line of ours names the `.part`."""
+    program = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
+    for end in ("", "; import os; os._exit(0)"):
+        run = pyhybrid("-q", "-c", program + end)
+        spool = tmp_path / "out.pyhybrid.part"
+        *_, line = run.result.stderr.splitlines()
+        assert line.startswith(f"pyhybrid: {spool} could not be finished: exit code ")
+        assert line.endswith("; `python -m pyhybrid report` reads it by its name")
+        assert spool.exists()
 
 
 # A forked child stops the finishing process when it sees it, deals with it, and lets it go on.
@@ -175,7 +204,7 @@ import os, signal, sys
 def handler(*_):
     raise RuntimeError("from the program's handler")
 def hook(event, arguments):
-    if event == "os.posix_spawn":
+    if event == "open":
         os.kill(os.getpid(), signal.NUMBER)
 if "NUMBER" != "SIGINT":
     signal.signal(signal.NUMBER, handler)

@@ -494,5 +494,5 @@ def test_what_site_would_read_is_left_out(
         monkeypatch.setitem(sys.modules, "pyhybrid._native", elsewhere)
     else:
         importlib.import_module("pyhybrid._native")
-    command = finisher._command(sys.executable, 0o22, ["x.part", "x"])
-    assert ("-S" in command) == is_there
+    command = finisher.Finisher(types.ModuleType("native"), sys.executable, 0o22).command
+    assert (b"-S" in command) == is_there

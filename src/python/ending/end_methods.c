@@ -8,7 +8,7 @@
 #include "exit_wait.h"
 #include "instrument.h"
 #include "leave.h"
-#include "orphan.h"
+#include "own_process.h"
 #include "sampler.h"
 
 PyDoc_STRVAR(prepare_exit_doc, "prepare_exit() -> None\n\n"
@@ -64,9 +64,13 @@ static PyObject *on_leaving(PyObject *self, PyObject *callback)
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(spawn_doc,
+             "spawn(argv: list[bytes], environment: list[bytes], lock: int) -> int\n\n"
+             "Start a child, and return its number: see own_process.h.  Raises OSError.");
+
 PyDoc_STRVAR(spawn_orphan_doc,
              "spawn_orphan(argv: list[bytes], environment: list[bytes], lock: int) -> bool\n\n"
-             "Start a program that is no child of this process: see orphan.h.\n"
+             "Start a program that is no child of this process: see own_process.h.\n"
              "False where it would become one.  Raises OSError.");
 
 /* Its items stay the list's; NULL with an exception set. */
@@ -84,27 +88,43 @@ static char **strings(PyObject *list)
     return array;
 }
 
+typedef pid_t start_process(const char *, char *const[], char *const[], int);
+
+/* What `start` returns; -1 with an exception set. */
+static pid_t start(start_process *start, PyObject *args)
+{
+    PyObject *argv_list, *environment_list;
+    int lock;
+    pid_t pid = -EINVAL;
+    if (!PyArg_ParseTuple(args, "O!O!i", &PyList_Type, &argv_list, &PyList_Type, &environment_list,
+                          &lock))
+        return -1;
+    char **argv = strings(argv_list), **environment = argv ? strings(environment_list) : NULL;
+    if (environment)
+        pid = start(argv[0], argv, environment, lock);
+    PyMem_Free(argv);
+    PyMem_Free(environment);
+    if (pid < 0 && !PyErr_Occurred()) {
+        errno = -pid;
+        PyErr_SetFromErrno(PyExc_OSError);
+    }
+    return pid < 0 ? -1 : pid;
+}
+
+static PyObject *spawn(PyObject *self, PyObject *args)
+{
+    (void)self;
+    pid_t pid = start(own_process_child, args);
+    return pid < 0 ? NULL : PyLong_FromLong(pid);
+}
+
 static PyObject *spawn_orphan(PyObject *self, PyObject *args)
 {
     (void)self;
-    PyObject *argv_list, *environment_list;
-    int lock, error = -EINVAL;
-    if (!PyArg_ParseTuple(args, "O!O!i", &PyList_Type, &argv_list, &PyList_Type, &environment_list,
-                          &lock))
-        return NULL;
-    if (orphan_comes_back())
+    if (own_process_comes_back())
         Py_RETURN_FALSE;
-    char **argv = strings(argv_list), **environment = argv ? strings(environment_list) : NULL;
-    if (environment)
-        error = orphan_spawn(argv[0], argv, environment, lock);
-    PyMem_Free(argv);
-    PyMem_Free(environment);
-    if (PyErr_Occurred())
+    if (start(own_process_orphan, args))
         return NULL;
-    if (error) {
-        errno = -error;
-        return PyErr_SetFromErrno(PyExc_OSError);
-    }
     Py_RETURN_TRUE;
 }
 
@@ -159,6 +179,7 @@ PyMethodDef end_methods[] = {
     {"companion_said", said, METH_VARARGS, companion_said_doc},
     {"drop_companion", drop_companion, METH_NOARGS, drop_companion_doc},
     {"on_leaving", on_leaving, METH_O, on_leaving_doc},
+    {"spawn", spawn, METH_VARARGS, spawn_doc},
     {"spawn_orphan", spawn_orphan, METH_VARARGS, spawn_orphan_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -4,7 +4,7 @@
 
 #include <Python.h>
 
-/* prepare_exit, wait_at_exit, at_exit, on_leaving, spawn_orphan; the last one is empty. */
+/* prepare_exit, wait_at_exit, at_exit, on_leaving, spawn, spawn_orphan; the last one is empty. */
 extern PyMethodDef end_methods[];
 
 #endif

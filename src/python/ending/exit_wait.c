@@ -10,8 +10,16 @@
 #include "companion.h"
 #include "late_signals.h"
 
+#define READ_IT "; `python -m pyhybrid report` reads it by its name\n"
+
 static pid_t self, finisher;
 static char *spool;
+
+/* The profile is made, or why it is not has been said: capture/finisher.py. */
+static int is_known(int code)
+{
+    return code == 0 || code == 3 || code == 4 || code == 130;
+}
 
 static void wait_for_finisher(void)
 {
@@ -23,9 +31,16 @@ static void wait_for_finisher(void)
     while (ended < 0 && errno == EINTR);
     late_signals_interrupt(0); /* the finisher's number is free */
     finisher = 0;
-    if (ended > 0 && WIFSIGNALED(status)) /* else reaped already: the program ignores SIGCHLD */
-        dprintf(STDERR_FILENO, "pyhybrid: %s could not be finished: killed by signal %d\n", spool,
-                WTERMSIG(status));
+    if (ended < 0) /* reaped already: the program ignores SIGCHLD */
+        return;
+    if (WIFSIGNALED(status))
+        dprintf(STDERR_FILENO, "pyhybrid: %s could not be finished: killed by signal %d" READ_IT,
+                spool, WTERMSIG(status));
+    else if (!is_known(WEXITSTATUS(status)))
+        dprintf(STDERR_FILENO,
+                "pyhybrid: %s could not be finished: exit code %d of the process that makes the "
+                "profile" READ_IT,
+                spool, WEXITSTATUS(status));
 }
 
 void exit_wait_now(void)

@@ -1,0 +1,129 @@
+#include "own_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "map.h"
+
+#define STACK (64 * 1024)
+#define NOTHING "/dev/null"
+enum {
+    LOCK = 3,
+    ABOVE
+}; /* where the lock is in the new process; the first number that means nothing there */
+
+int own_process_comes_back(void)
+{
+    int subreaper = 0;
+    prctl(PR_GET_CHILD_SUBREAPER, &subreaper);
+    return subreaper || getpid() == 1;
+}
+
+struct order {
+    const char *path;
+    char *const *argv, *const *environment;
+    int null, lock; /* descriptors of ours, for this order alone; -1: none */
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    pid_t pid;
+    int error;
+};
+
+/* Nothing can be read there, and what is written is gone, at the latest with the process. */
+static int open_null(void)
+{
+    int fd = open(NOTHING, O_RDWR | O_CLOEXEC);
+    return fd >= 0 ? fd : memfd_create("null", MFD_CLOEXEC);
+}
+
+/* Is not one that the actions write to: they are done one after the other. */
+static int apart(int fd)
+{
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, ABOVE);
+    close(fd);
+    return moved;
+}
+
+static int prepare(struct order *o, int lock, int n_null, int blocked)
+{
+    sigset_t set;
+    int error = 0;
+    o->null = apart(open_null());
+    /* Ours has a high number, which a limit that the program has lowered since may forbid to name. */
+    o->lock = lock >= 0 ? fcntl(lock, F_DUPFD_CLOEXEC, ABOVE) : -1;
+    error = posix_spawn_file_actions_init(&o->actions);
+    for (int fd = 0; fd < n_null && !error; fd++)
+        error = o->null >= 0
+                    ? posix_spawn_file_actions_adddup2(&o->actions, o->null, fd)
+                    : posix_spawn_file_actions_addopen(&o->actions, fd, NOTHING, O_RDWR, 0);
+    if (o->lock >= 0 && !error)
+        error = posix_spawn_file_actions_adddup2(&o->actions, o->lock, LOCK);
+    posix_spawnattr_init(&o->attributes);
+    sigemptyset(&set);
+    if (blocked)
+        sigaddset(&set, blocked);
+    posix_spawnattr_setsigmask(&o->attributes, &set);
+    posix_spawnattr_setflags(&o->attributes, POSIX_SPAWN_SETSIGMASK);
+    return -error;
+}
+
+static void finish(struct order *o)
+{
+    posix_spawn_file_actions_destroy(&o->actions);
+    posix_spawnattr_destroy(&o->attributes);
+    if (o->null >= 0)
+        close(o->null);
+    if (o->lock >= 0)
+        close(o->lock);
+}
+
+static int spawn(void *arg)
+{
+    struct order *o = arg;
+    o->error = posix_spawn(&o->pid, o->path, &o->actions, &o->attributes, o->argv, o->environment);
+    return 0;
+}
+
+pid_t own_process_child(const char *path, char *const argv[], char *const environment[], int lock)
+{
+    struct order o = {.path = path, .argv = argv, .environment = environment};
+    int n_null = fcntl(STDERR_FILENO, F_GETFD) < 0 ? 3 : 2;
+    int error = prepare(&o, lock, n_null, SIGINT);
+    if (!error) {
+        spawn(&o);
+        error = -o.error;
+    }
+    finish(&o);
+    return error ? error : o.pid;
+}
+
+/* `spawn` in a child that shares our memory, while we wait: it ends then, which leaves its child to others. */
+int own_process_orphan(const char *path, char *const argv[], char *const environment[], int lock)
+{
+    struct order o = {.path = path, .argv = argv, .environment = environment};
+    char *stack = map_memory(STACK);
+    if (!stack)
+        return -ENOMEM;
+    int error = prepare(&o, lock, 3, 0);
+    if (!error) {
+        sigset_t all, old; /* no handler of the program's may run in that child */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        pid_t pid = clone(spawn, stack + STACK, CLONE_VM | CLONE_VFORK, &o); /* no exit signal */
+        error = pid < 0 ? -errno : -o.error;
+        while (pid > 0 && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR)
+            ;
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    finish(&o);
+    map_memory_free(stack, STACK);
+    return error;
+}
