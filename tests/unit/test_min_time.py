@@ -138,24 +138,25 @@ def folded(profile: Profile, min_time_ns: int) -> dict[str, int]:
 def test_folded_paths_are_part_of_those_above(tmp_path: Path) -> None:
     rows = [(p, n, {**c, "ticks": c["ticks"] * 1000}) for p, n, c in ROWS]
     other: Rows = [(0, "main", {"calls": 1, "ticks": 30_000})]
-    with trace(tmp_path, rows, other) as profile:
+    with trace(tmp_path, rows, other, other) as profile:
         assert folded(profile, 0) == {
-            "python;main": 140 + 30,
-            "python;main;small": 15,
-            "python;main;small;big": 15,
-            "python;main;small;big;small": 20,
-            "python;main;small;big;tiny": 10,
-            "python;main;big": 800,
+            "MainThread;main": 140,
+            "python;main": 30 + 30,
+            "MainThread;main;small": 15,
+            "MainThread;main;small;big": 15,
+            "MainThread;main;small;big;small": 20,
+            "MainThread;main;small;big;tiny": 10,
+            "MainThread;main;big": 800,
         }
         assert folded(profile, 45_000) == {
-            "python": 30,
-            "python;main": 140,
-            "python;main;small": 15,
-            "python;main;small;big": 45,
-            "python;main;big": 800,
+            "python": 30 + 30,
+            "MainThread;main": 140,
+            "MainThread;main;small": 15,
+            "MainThread;main;small;big": 45,
+            "MainThread;main;big": 800,
         }
         assert folded(profile, 100_000) == {
-            "python": 30, "python;main": 200, "python;main;big": 800,
+            "python": 30 + 30, "MainThread;main": 200, "MainThread;main;big": 800,
         }  # fmt: skip
 
 
