@@ -30,8 +30,10 @@ import viewer_support
 from hypothesis import settings
 from support import WORKER, is_stripped
 
-settings.register_profile("untimed", deadline=None)  # how long a test takes, other programs decide
-settings.load_profile("untimed")
+# Inputs are the same each time, but in `make fuzz`.  How long a test takes, other programs decide.
+FUZZ = "PYHYBRID_FUZZ_SEED" in os.environ
+settings.register_profile("ours", deadline=None, database=None, derandomize=not FUZZ)
+settings.load_profile("ours")
 
 CI = os.environ.get("CI") == "true"
 TEST_AS = os.environ.get("PYHYBRID_TEST_AS", "root" if os.geteuid() == 0 else "user")

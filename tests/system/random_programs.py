@@ -4,17 +4,26 @@ A program is a list of functions, a function a list of actions (tuples).  Any fu
 other one: the program's fuel bounds it, each action takes one.  `source` is the program in Python;
 `Model` carries the same actions out on paper and knows what CPython's frames do meanwhile, so its
 counts are the truth for the exact half: path of functions and regions -> calls, resumes, raised.
+
+They are the same each time, unless PYHYBRID_FUZZ_SEED says which ones: `make fuzz` draws others for
+PYHYBRID_FUZZ_S seconds, and so does `make test-slice`, once.
 """
 
 from __future__ import annotations
 
-import contextlib
+import gc
+import itertools
+import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
-from hypothesis import strategies as st
+SEED = int(os.environ.get("PYHYBRID_FUZZ_SEED", "1"))
+SECONDS = float(os.environ.get("PYHYBRID_FUZZ_S", "0"))
+BATCHES, PROGRAMS = 6, 30  # at least so many batches, of so many programs
 
 FUEL = 40
 ROUNDS = 4  # the same again: the interpreter specializes what runs more than once
@@ -86,62 +95,97 @@ class Program:
 # --- making them --------------------------------------------------------------------------------
 
 
-@st.composite
-def _actions(draw: st.DrawFn, program: tuple[int, int], generator: bool, depth: int = 0) -> Actions:
-    n_plain, n_generators = program
+def _actions(draw: Random, program: tuple[int, int], generator: bool, depth: int = 0) -> Actions:
     kinds = ["call"] * 4 + ["raise", "return", "drain", "peek", "new", "next", "next"]
     kinds += ["send", "throw", "throw", "throws", "throws", "close"]
     if depth < 2:
         kinds += ["try", "try", "finally", "for", "for", "with", "region", "region", "genexpr"]
     if generator:
         kinds += ["yield"] * 5 + ["from"] * 4 + ["from_map"] + ["catch"] * 4
-    small = st.integers(0, 7)
-    function, other = st.integers(0, n_plain - 1), st.integers(0, n_generators - 1)
-    inside = _actions(program, generator, depth + 1)
+
+    def inside() -> Actions:
+        return _actions(draw, program, generator, depth + 1)
+
     made: Actions = []
-    for kind in draw(
-        st.lists(st.sampled_from(kinds), min_size=(2, 0, 0)[depth], max_size=(7, 4, 3)[depth])
-    ):
-        match kind:
+    for _ in range(draw.randint((2, 0, 0)[depth], (7, 4, 3)[depth])):
+        function, other = (draw.randrange(n) for n in program)
+        small, error = draw.randrange(8), draw.choice(ERRORS)
+        values: tuple[Any, ...]
+        match kind := draw.choice(kinds):
             case "call":
-                values = (draw(st.sampled_from(list(CALLS))), draw(function))
+                values = (draw.choice(list(CALLS)), function)
             case "raise" | "catch":
-                values = (draw(st.sampled_from(ERRORS)),)
+                values = (error,)
             case "drain":
-                values = (draw(st.sampled_from(list(DRAINS))), draw(other))
+                values = (draw.choice(list(DRAINS)), other)
             case "throws":
-                values = (draw(other), draw(st.sampled_from(ERRORS)))
+                values = (other, error)
             case "peek" | "new" | "from":
-                values = (draw(other),)
+                values = (other,)
             case "next" | "send" | "close":
-                values = (draw(small),)
+                values = (small,)
             case "throw":
-                values = (draw(small), draw(st.sampled_from(ERRORS)))
+                values = (small, error)
             case "try":
-                values = (draw(inside), draw(st.sampled_from(HANDLERS)), draw(inside))
+                values = (inside(), draw.choice(HANDLERS), inside())
             case "finally":
-                values = (draw(inside), draw(inside))
+                values = (inside(), inside())
             case "for":
-                values = (draw(other), draw(st.integers(1, 3)), draw(inside))
+                values = (other, draw.randint(1, 3), inside())
             case "region":
-                values = (draw(st.sampled_from(REGIONS)), draw(inside))
+                values = (draw.choice(REGIONS), inside())
             case "with":
-                values = (draw(function), draw(function), draw(inside))
+                values = (function, draw.randrange(program[0]), inside())
             case "genexpr" | "from_map":
-                values = (draw(function),)
+                values = (function,)
             case _:
                 values = ()
         made.append((kind, *values))
     return made
 
 
-@st.composite
-def programs(draw: st.DrawFn) -> Program:
-    sizes = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+def batches(draw: int) -> Iterator[list[Program]]:
+    """Of a test; `draw`: which of its draws."""
+    end = time.monotonic() + SECONDS
+    for number in itertools.count():
+        if number >= BATCHES and time.monotonic() >= end:
+            break
+        random = Random(f"{SEED} {draw} {number}")
+        yield [_program(random) for _ in range(PROGRAMS)]
+
+
+def _program(draw: Random) -> Program:
+    sizes = draw.randint(1, 3), draw.randint(1, 3)
     return Program(
-        [draw(_actions(sizes, False)) for _ in range(sizes[0])],
-        [draw(_actions(sizes, True)) for _ in range(sizes[1])],
+        [_actions(draw, sizes, False) for _ in range(sizes[0])],
+        [_actions(draw, sizes, True) for _ in range(sizes[1])],
     )
+
+
+def smaller(program: Program) -> list[Program]:
+    """It without a function's actions, without one action, or with what is inside of one instead of
+    it: the smallest first."""
+    found = []
+    for functions in ("plain", "generators"):
+        bodies = getattr(program, functions)
+        for i, body in enumerate(bodies):
+            less = [[], *_fewer(body)] if body else []
+            found += [
+                replace(program, **{functions: [*bodies[:i], each, *bodies[i + 1 :]]})
+                for each in less
+            ]
+    return sorted(found, key=lambda each: len(repr(each)))
+
+
+def _fewer(actions: Actions) -> Iterator[Actions]:
+    for i, action in enumerate(actions):
+        before, after = actions[:i], actions[i + 1 :]
+        yield before + after
+        for j, value in enumerate(action):
+            if isinstance(value, list):
+                yield before + value + after
+                for less in _fewer(value):
+                    yield [*before, (*action[:j], less, *action[j + 1 :]), *after]
 
 
 # --- as source ----------------------------------------------------------------------------------
@@ -324,18 +368,89 @@ REGIONS = ("r0", "r1")
 MAY_YIELD = ("try", "finally", "for", "with", "region", "yield", "catch", "from", "from_map")
 
 
-class Raised(Exception):
-    """An exception of the program's."""
+class Error:
+    """An exception of the program's, and what it keeps alive: the frames of its traceback, and the
+    exception that was handled when it was raised."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, context: Error | None = None) -> None:
         self.kind = kind
+        self.context = context
+        self.frames: list[Frame] = []
 
     def matches(self, handler: str) -> bool:
         return handler in ("BaseException", self.kind)
 
+    def chain(self, context: Error | None) -> None:
+        """As CPython's _PyErr_SetObject does, which makes no circle."""
+        older = context
+        while older and older.context is not self:
+            older = older.context
+        if older:
+            older.context = None
+        self.context = context
+
+
+class Frame:
+    """What a function has on its stack: generators (of loops, of `yield from`) and errors.  That of
+    a generator may outlive it: a traceback can have it.
+
+    Frames and errors are freed when the program's are, since references to them are those that the
+    program has: no variable keeps one meanwhile, and circles of them stay."""
+
+    def __init__(self, *stack: Generator | Error | None) -> None:
+        self.stack = list(stack)
+
+    def __del__(self) -> None:
+        while self.stack:
+            item = self.stack.pop(0)
+            if isinstance(item, Generator):
+                item.drop()
+            del item
+
+
+class Raised(Exception):
+    """An error, on its way to whoever takes it."""
+
+    def __init__(self, error: Error) -> None:
+        self.error = error
+        self.args = ()  # or it would be there, too
+
+    def take(self) -> Error:
+        error = self.error
+        del self.error
+        return error
+
+
+class State:
+    """Of a thread, or of a generator: the error that it handles."""
+
+    handled: Error | None = None
+
 
 class Returned(Exception):
     """A `return` statement on its way out."""
+
+
+class Function:
+    """One that runs, or a generator."""
+
+    def __init__(self, state: State, *stack: Error | None) -> None:
+        self.state = state  # a function's is that of who called it
+        self.frame: Frame | None = Frame(*stack)
+        self.regions: list[str] = []  # that it is in
+
+    def begin_handler(self, error: Error, again: bool) -> None:
+        """`again`: the error is to be raised again, so it is kept on the stack; that of an `except`
+        is not, unless another one is handled meanwhile."""
+        self.frame.stack.append(self.state.handled)
+        self.state.handled = error
+        if again:
+            self.frame.stack.append(error)
+
+    def end_handler(self, again: bool) -> Error | None:
+        error = self.frame.stack.pop() if again else None
+        self.state.handled = self.frame.stack.pop()
+        return error
 
 
 @dataclass
@@ -347,76 +462,96 @@ class Model:
     log: list[str] = field(default_factory=list)
     path: Path = ()
     fuel: int = 0
+    states: list[State] = field(default_factory=lambda: [State()])  # of what runs, innermost last
     made: list[Generator] = field(default_factory=list)  # by the program, kept by it
     kept: list[Generator] = field(default_factory=list)  # all: that Python may not close one
 
     def run(self, number: int, program: Program) -> None:
         self.program, self.prefix = program, f"p{number}"
+        collects = gc.isenabled()
+        gc.disable()
         for _ in range(ROUNDS):
             self.fuel = FUEL
             self.path = (f"{self.prefix}main",)
             self.count().calls += 1
-            with contextlib.suppress(Raised):
-                self.call(0)
+            self.swallow(self.call, 0)
             self.fuel = 0
             for generator in self.made:
-                with contextlib.suppress(Raised):
-                    generator.close()
+                self.swallow(generator.close)
+                assert generator.ended
             self.made.clear()
+        for generator in self.kept:  # the program ends with these
+            generator.ended = True
+        if collects:
+            gc.enable()
 
     def count(self) -> Truth:
         return self.counts.setdefault(self.path, Truth())
 
-    def call(self, number: int) -> None:
+    def handled(self) -> Error | None:
+        """What sys.exception() returns."""
+        return next((state.handled for state in reversed(self.states) if state.handled), None)
+
+    def swallow(self, call: Callable[..., None], *arguments: int) -> None:
+        try:
+            call(*arguments)
+        except Raised as raised:
+            raised.take()
+
+    def call(self, number: int, argument: Error | None = None) -> None:
         outside = self.path
         self.path = (*outside, f"{self.prefix}f{number}")
         count = self.count()
         count.calls += 1
         self.log.append(self.path[-1])
+        me = Function(self.states[-1], argument)
+        del argument
         try:
-            for _ in self.body(None, self.program.plain[number], 0):
+            for _ in self.body(me, self.program.plain[number], 0):
                 raise AssertionError
         except Returned:
             pass
         except Raised:
             count.raised += 1
-            self.path = outside
             raise
-        self.path = outside
+        finally:
+            self.path = outside
+            me.frame = None
 
-    def body(self, me: Generator | None, actions: Actions, depth: int) -> Iterator[None]:
-        """`me`: the generator whose body it is; `depth`: of handlers around."""
+    def body(self, me: Function, actions: Actions, depth: int) -> Iterator[None]:
+        """`me`: whose body it is; `depth`: of handlers around."""
         for kind, *values in actions:
             if self.fuel > 0:
                 self.fuel -= 1
-                if kind in MAY_YIELD:
-                    yield from getattr(self, f"do_{kind}")(me, depth, *values)
-                else:
-                    getattr(self, f"do_{kind}")(*values)
+                try:
+                    if kind in MAY_YIELD:
+                        yield from getattr(self, f"do_{kind}")(me, depth, *values)
+                    else:
+                        getattr(self, f"do_{kind}")(*values)
+                except Raised as raised:
+                    raised.error.frames.append(me.frame)
+                    raise
 
     def do_call(self, how: str, number: int) -> None:
-        try:
-            if how == "thread":
-                self.in_thread(number)
-                return
+        if how == "thread":
+            self.in_thread(number)
+        elif how == "del":
+            self.swallow(self.call, number)
+        else:
             for _ in range(CALLS[how][1]):
                 self.call(number)
-        except Raised:
-            if how != "del":
-                raise
 
     def in_thread(self, number: int) -> None:
-        outside = self.path
+        outside, states = self.path, self.states
         self.path = (*outside, "in_thread")
         self.count().calls += 1
-        self.path = ("thread_main",)
+        self.path, self.states = ("thread_main",), [State()]
         self.count().calls += 1
-        with contextlib.suppress(Raised):
-            self.call(number)
-        self.path = outside
+        self.swallow(self.call, number)
+        self.path, self.states = outside, states
 
     def do_raise(self, error: str) -> None:
-        raise Raised(error)
+        raise Raised(Error(error, self.handled()))
 
     def do_return(self) -> None:
         raise Returned
@@ -446,14 +581,14 @@ class Model:
 
     def do_throw(self, k: int, error: str) -> None:
         if generator := self.old(k):
-            generator.throw(Raised(error))
+            generator.throw(Raised(Error(error)))
 
     def do_throws(self, number: int, error: str) -> None:
         self.made.append(Generator(self, number))
         self.made[-1].resume()
         for _ in range(3):
             if generator := self.old(-1):
-                generator.throw(Raised(error))
+                generator.throw(Raised(Error(error)))
 
     def do_close(self, k: int) -> None:
         if generator := self.old(k):
@@ -476,84 +611,94 @@ class Model:
             self.path = outside
 
     def do_try(
-        self, me: Generator | None, depth: int, body: Actions, error: str, handler: Actions
+        self, me: Function, depth: int, body: Actions, error: str, handler: Actions
     ) -> Iterator[None]:
         try:
             yield from self.body(me, body, depth + 1)
             return
         except Raised as raised:
-            if not raised.matches(error):
+            if not raised.error.matches(error):
                 raise
-        yield from self.handle(me, handler, depth + 1)
+            me.begin_handler(raised.take(), again=False)
+        yield from self.handle(me, self.body(me, handler, depth + 1), again=False)
 
-    def handle(self, me: Generator | None, body: Actions, depth: int) -> Iterator[None]:
-        """What is done while an exception is."""
-        if me:
-            me.handling += 1
+    def handle(self, me: Function, handler: Iterator[None], again: bool) -> Iterator[None]:
+        """What is done while an error is handled."""
         try:
-            yield from self.body(me, body, depth)
-        finally:
-            if me:
-                me.handling -= 1
+            yield from handler
+        except (Raised, Returned):
+            me.end_handler(again)
+            raise
+        if again:
+            raise Raised(me.end_handler(again))
+        me.end_handler(again)
 
-    def do_finally(
-        self, me: Generator | None, depth: int, body: Actions, last: Actions
-    ) -> Iterator[None]:
+    def do_finally(self, me: Function, depth: int, body: Actions, last: Actions) -> Iterator[None]:
+        handles = returned = False
         try:
             yield from self.body(me, body, depth + 1)
-        except Raised:
-            yield from self.handle(me, last, depth + 1)
-            raise
+        except Raised as raised:
+            me.begin_handler(raised.take(), again=True)
+            handles = True
         except Returned:
+            returned = True
+        if handles:
+            yield from self.handle(me, self.body(me, last, depth + 1), again=True)
+        else:
             yield from self.body(me, last, depth)
-            raise
-        yield from self.body(me, last, depth)
+        if returned:
+            raise Returned
 
     def do_with(
-        self, me: Generator | None, depth: int, enter: int, leave: int, body: Actions
+        self, me: Function, depth: int, enter: int, leave: int, body: Actions
     ) -> Iterator[None]:
         self.call(enter)
         try:
             yield from self.body(me, body, depth + 1)
-        except (Raised, Returned):
+        except Raised as raised:
+            me.begin_handler(raised.take(), again=True)
+        except Returned:
             self.call(leave)
             raise
-        self.call(leave)
+        else:
+            self.call(leave)
+            return
+        yield from self.handle(me, self.leave_with(me.state, leave), again=True)
 
-    def do_region(
-        self, me: Generator | None, depth: int, name: str, body: Actions
-    ) -> Iterator[None]:
-        regions = me.regions if me else []
-        regions.append(name)
+    def leave_with(self, state: State, number: int) -> Iterator[None]:
+        self.call(number, state.handled)
+        yield from ()
+
+    def do_region(self, me: Function, depth: int, name: str, body: Actions) -> Iterator[None]:
+        me.regions.append(name)
         self.path = (*self.path, name)
         self.count().calls += 1
         try:
             yield from self.body(me, body, depth + 1)
         except (Raised, Returned):
-            self.leave(regions)
+            self.leave(me.regions)
             raise
-        self.leave(regions)
+        self.leave(me.regions)
 
     def leave(self, regions: list[str]) -> None:
         assert self.path[-1] == regions.pop()
         self.path = self.path[:-1]
 
     def do_for(
-        self, me: Generator | None, depth: int, number: int, most: int, body: Actions
+        self, me: Function, depth: int, number: int, most: int, body: Actions
     ) -> Iterator[None]:
         generator = Generator(self, number)
-        held = me.held if me else []
-        held.append(generator)
+        me.frame.stack.append(generator)
         turns = 0
         try:
             while turns < most and generator.resume():
                 yield from self.body(me, body, depth)
                 turns += 1
         except (Raised, Returned):
-            held.remove(generator)
+            me.frame.stack.pop()
             generator.drop()
             raise
-        held.remove(generator)
+        me.frame.stack.pop()
         generator.drop()
 
     def do_yield(self, me: Generator, depth: int) -> Iterator[None]:
@@ -567,22 +712,23 @@ class Model:
             try:
                 yield
             except Raised as raised:
-                if raised.kind != error:
+                if raised.error.kind != error:
                     raise
+                raised.take()
 
     def do_from(self, me: Generator, depth: int, number: int) -> Iterator[None]:
         inner = me.inner = Generator(self, number)
-        me.held.append(inner)
+        me.frame.stack.append(inner)
         try:
             while not inner.ended and inner.resume():
                 yield
         except Raised:
             me.inner = None
-            me.held.remove(inner)
+            me.frame.stack.pop()
             inner.drop()
             raise
         me.inner = None
-        me.held.remove(inner)
+        me.frame.stack.pop()
 
     def do_from_map(self, me: Generator, depth: int, number: int) -> Iterator[None]:
         for _ in range(2):
@@ -591,19 +737,17 @@ class Model:
             yield
 
 
-class Generator:
+class Generator(Function):
     """One of the program's generators."""
 
     def __init__(self, model: Model, number: int) -> None:
+        super().__init__(State())
         self.model = model
         self.name = f"{model.prefix}g{number}"
         self.body = model.body(self, model.program.generators[number], 0)
         self.begun = self.ended = self.running = False
         self.depth = 0  # of handlers where it waits
-        self.handling = 0  # exceptions whose handlers run
         self.inner: Generator | None = None  # that of `yield from`
-        self.held: list[Generator] = []  # on its own stack: loops, `yield from`
-        self.regions: list[str] = []  # that it is in
         model.kept.append(self)
 
     def _turn(self, thrown: Raised | None) -> bool:
@@ -616,10 +760,12 @@ class Generator:
         else:
             count.calls += 1
             model.log.append(self.name)
+        self.running = True
+        self.enter_regions()
+        model.states.append(self.state)
         try:
-            self.running = True
-            self.enter_regions()
             if thrown:
+                thrown.error.chain(model.handled())
                 self.body.throw(thrown)
             else:
                 self.begun = True
@@ -634,7 +780,10 @@ class Generator:
             raise
         finally:
             self.running = False
+            model.states.pop()
             model.path = outside
+            if self.ended:
+                self.let_go()
 
     def enter_regions(self) -> None:
         """Again: they are suspended with it."""
@@ -672,7 +821,7 @@ class Generator:
         if self.ended or not self.begun:
             self.ended = True
             return
-        error = Raised("GeneratorExit")
+        error = Raised(Error("GeneratorExit"))
         if self.inner:
             self.running = True
             try:
@@ -682,25 +831,21 @@ class Generator:
             self.running = False
         elif SILENT_CLOSE and self.depth == 0:
             self.ended = True
-            self._let_go()
+            self.let_go()
             return
         try:
             if self._turn(error):
-                raise Raised("RuntimeError")
+                raise Raised(Error("RuntimeError", self.model.handled()))
         except Raised as raised:
-            if raised.kind != "GeneratorExit":
+            if raised.error.kind != "GeneratorExit":
                 raise
+            raised.take()
 
     def drop(self) -> None:
-        """Nobody has it any more."""
-        try:
-            self.close()
-        except Raised:  # it goes on, and nobody hears of it
-            # An exception being handled has the frame, and the frame has the exception: both stay.
-            if not self.handling:
-                self._let_go()
+        """Nobody has it any more, so it is closed; if it goes on, nobody hears of that."""
+        self.model.swallow(self.close)
+        self.let_go()
 
-    def _let_go(self) -> None:
-        for generator in self.held:
-            generator.drop()
-        self.held.clear()
+    def let_go(self) -> None:
+        self.frame = None
+        self.state.handled = None

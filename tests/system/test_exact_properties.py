@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import subprocess
 import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from exact_support import check_exact
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-from random_programs import Model, Program, Truth, programs, source
+from random_programs import SEED, Model, Program, Truth, batches, smaller, source
 from support import PATIENCE_S
 
 from pyhybrid.profile_file.profile import Profile
@@ -20,7 +22,7 @@ from pyhybrid.profile_file.tables import Frame
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 
-EXAMPLES, FEW = 50, 12  # each a run of the profiler
+CUTTING_S = 20  # for how long a smaller program that fails is sought
 
 # `throw` through a chain of `yield from`: several times in a row, and with an inner one that ends
 # by a value, by returning, by an exception.
@@ -46,6 +48,36 @@ YIELDS_WHILE_DESTROYED = Program(
     [[("peek", 0)]],
     [[("finally", [("yield",)], [("region", "r0", [("catch", "E0")])])]],
 )
+# The same while it handles an exception, which has its frame.  What that holds goes with it, ...
+YIELDS_IN_EXCEPT = Program(
+    [[("peek", 0), ("call", "plain", 0)]],
+    [[("try", [("yield",)], "BaseException", [("from", 0)])]],
+)
+# ... unless the frame holds that exception: by one that was raised meanwhile, ...
+KEEPS_ITSELF = Program(
+    [[("peek", 0)], []],
+    [
+        [("try", [("yield",)], "BaseException", [("from", 1)])],
+        [("finally", [("try", [("raise", "E0")], "E0", [("yield",)])], [("call", "plain", 1)])],
+    ],
+)
+# ... or another generator holds one that was raised meanwhile, and as long as it does.
+KEPT_BY_ANOTHER = Program(
+    [[("new", 1), ("peek", 0), ("next", 0), ("next", 0)], []],
+    [
+        [("try", [("yield",)], "BaseException", [("next", 0), ("from", 2)])],
+        [("try", [("raise", "E0")], "E0", [("yield",)]), ("yield",), ("yield",)],
+        [("finally", [("yield",)], [("call", "plain", 1)])],
+    ],
+)
+KNOWN = [
+    THROWN_THROUGH,
+    THROWN_THROUGH_REGIONS,
+    YIELDS_WHILE_DESTROYED,
+    YIELDS_IN_EXCEPT,
+    KEEPS_ITSELF,
+    KEPT_BY_ANOTHER,
+]
 
 
 def measured(profile: Profile, file: str) -> dict[tuple[str, ...], Truth]:
@@ -82,40 +114,74 @@ def differences(
     ]
 
 
-ALL = "hybrid --c-calls"
-SLOW = [
-    pytest.param(options, EXAMPLES, marks=pytest.mark.slow)
-    for options in ("trace", "hybrid", "trace --c-calls", ALL)
-]
+def by_program(lines: Iterable[str]) -> dict[int, list[str]]:
+    """Those about functions of a program, by its number."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for line in lines:
+        if number := re.search(r"\bp(\d+)", line):
+            found[int(number[1])].append(line)
+    return found
 
 
-@pytest.mark.parametrize(("options", "examples"), [*SLOW, (ALL, FEW)])
-def test_random_programs(options: str, examples: int, tmp_path: Path) -> None:
-    file = tmp_path / "program.py"
-    command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "pstats", "--mode"]
-    command += options.split()
+@dataclass
+class Runs:
+    """Of programs, many in one, under the profiler."""
 
-    @settings(
-        max_examples=examples,
-        derandomize=os.environ.get("CI") == "true",
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @example([THROWN_THROUGH, THROWN_THROUGH_REGIONS, YIELDS_WHILE_DESTROYED])
-    @given(st.lists(programs(), min_size=1, max_size=30))
-    def check(batch: list[Program]) -> None:
+    folder: Path
+    options: str
+
+    def wrong(self, batch: list[Program]) -> dict[int, str]:
+        """What is, by the number of the program."""
         model = Model()
         for number, program in enumerate(batch):
             model.run(number, program)
+        file = self.folder / "program.py"
         file.write_text(source(batch))
+        command = [sys.executable, "-P", "-m", "pyhybrid", "-q", "--format", "pstats", "--mode"]
         run = subprocess.run(
-            [*command, file], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+            [*command, *self.options.split(), file],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert run.returncode == 0, run.stderr
-        assert json.loads((tmp_path / "log.json").read_text()) == model.log, "the model is wrong"
-        with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        logged = by_program(json.loads((self.folder / "log.json").read_text()))
+        expected = by_program(model.log)
+        found = {
+            number: f"the model is wrong: {expected[number]}, logged {logged[number]}"
+            for number in range(len(batch))
+            if logged[number] != expected[number]
+        }
+        with Profile.open(str(self.folder / "out.pyhybrid")) as profile:
             check_exact(profile)
-            wrong = differences(model.counts, measured(profile, str(file)))
-            assert not wrong, "\n".join(wrong)
+            differing = differences(model.counts, measured(profile, str(file)))
+        for number, lines in by_program(differing).items():
+            found.setdefault(number, "\n".join(lines))
+        assert found or not differing, differing
+        return found
 
-    check()
+    def check(self, batch: list[Program]) -> None:
+        """None of them is wrong; else the first one that is, cut down for a while."""
+        end = time.monotonic() + CUTTING_S
+        for number, what in self.wrong(batch).items():
+            program = batch[number]
+            while time.monotonic() < end and (still := self.wrong(less := smaller(program))):
+                program, what = less[min(still)], still[min(still)]
+            pytest.fail(f"seed {SEED}: {what}\nin {program}, which was {batch[number]}")
+
+
+ALL = "hybrid --c-calls"
+MORE = [
+    pytest.param(options, draw, marks=pytest.mark.slow)
+    for options in ("trace", "hybrid", "trace --c-calls", ALL)
+    for draw in range(1, 5)
+]
+
+
+@pytest.mark.parametrize(("options", "draw"), [(ALL, 0), *MORE])
+def test_random_programs(options: str, draw: int, tmp_path: Path) -> None:
+    runs = Runs(tmp_path, options)
+    runs.check(KNOWN)
+    for batch in batches(draw):
+        runs.check(batch)
