@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import TARGETS, Run
+from support import TARGETS, Run, made_once
 from torch_support import OURS as TORCH_PROCESS_HAS
 from torch_support import TorchProcess
 
@@ -234,6 +235,53 @@ def test_threads_that_spin(pyhybrid: Callable[..., Run]) -> None:
     assert finding.evidence["threads"] >= 2
     assert finding.evidence["seconds"] >= 0.5
     assert " of the CPU time, " in finding.text
+
+
+@pytest.fixture(scope="session")
+def parallel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library of parallel.c, and a libgomp without the names of its functions."""
+
+    def make(folder: Path) -> None:
+        command = ["gcc", "-O2", "-fPIC", "-shared", "-fopenmp", "-o", folder / "libparallel.so"]
+        subprocess.run([*command, TARGETS / "parallel.c"], check=True)
+        loaded = subprocess.check_output(["ldd", folder / "libparallel.so"], text=True)
+        (libgomp,) = re.findall(r"libgomp\S* => (\S+)", loaded)
+        stripped = folder / os.path.basename(libgomp)
+        subprocess.run(["strip", "--strip-all", "-o", stripped, libgomp], check=True)
+
+    return made_once(tmp_path_factory, "parallel", make)
+
+
+def test_threads_of_a_stripped_library_that_spin(
+    pyhybrid: Callable[..., Run], parallel: Path
+) -> None:
+    """One of two threads works; the numbers are those of the pool that is named."""
+    program = f"""
+import ctypes
+library = ctypes.CDLL({str(parallel / "libparallel.so")!r})
+library.alone.restype = ctypes.c_long
+library.alone.argtypes = ctypes.c_long, ctypes.c_long
+library.alone(20_000, 30)
+"""
+    variables = {"OMP_WAIT_POLICY": "active", "LD_LIBRARY_PATH": str(parallel)}
+    profile = pyhybrid("-q", "--format", "folded", "-c", program, env=variables).profile()
+    assert {f.symbol for f in profile.frames.values() if f.kind == "native"} >= {"alone"}
+    (finding,) = [each for each in findings(profile) if each.rule == "spinning"]
+    assert finding.evidence["pool"] == "OpenMP (libgomp)"
+    assert finding.evidence["threads"] == 2
+    assert all("libgomp" in name for name in finding.evidence["functions"])
+    files = {m.id: os.path.basename(m.path) for m in profile.modules.values()}
+    frames, of_path = profile.frames, [frozenset[str]()]
+    for parent, frame in list(zip(profile.nodes.parent, profile.nodes.frame, strict=True))[1:]:
+        here = {files.get(frames[frame].module or 0, ""), frames[frame].symbol or ""}
+        of_path.append(of_path[parent] | here)
+    waiting_ns = sum(
+        row.weight_ns
+        for row in profile.sampled
+        for names in [of_path[profile.stacks.node[row.stack]]]
+        if any("libgomp" in name for name in names) and "alone._omp_fn.0" not in names
+    )
+    assert finding.evidence["seconds"] * 1e9 == pytest.approx(waiting_ns, rel=0.01)
 
 
 @pytest.mark.needs("torch")

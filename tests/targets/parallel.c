@@ -1,4 +1,5 @@
-/* parallel: a region of two OpenMP threads, each of which burns CPU time of its own. */
+/* parallel: regions of two OpenMP threads, each of which burns CPU time of its own, or one while the other waits. */
+#include <omp.h>
 #include <time.h>
 
 static long cpu_ns(void)
@@ -22,6 +23,22 @@ __attribute__((noinline)) long region(long us)
             now = cpu_ns();
         }
         all += now - began;
+    }
+    return all;
+}
+
+/* `us` of the first thread alone, `times` times; returns what that took, ns. */
+__attribute__((noinline)) long alone(long us, long times)
+{
+    long all = 0;
+    while (times--) {
+#pragma omp parallel num_threads(2) reduction(+ : all)
+        {
+            long began = cpu_ns(), now = began;
+            while (!omp_get_thread_num() && now < began + us * 1000)
+                now = cpu_ns();
+            all += now - began;
+        }
     }
     return all;
 }

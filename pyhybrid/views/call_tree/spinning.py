@@ -7,6 +7,7 @@ spinning.toml.
 import os
 import re
 from functools import cache
+from typing import NamedTuple
 
 from pyhybrid._profile import descend, take
 from pyhybrid.name_patterns import NamePatterns
@@ -14,51 +15,97 @@ from pyhybrid.package_text import table_beside
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import plain_symbol
 
-WORK, SPINS, BELOW = range(3)  # what a frame says: BELOW: the same as the frame that called it
 _C_LIBRARY = re.compile(r"libc\.so.*|libc-.*|libpthread.*|\[vdso\]|ld-linux.*")
-_STEPS = bytes(
-    (SPINS if kind == SPINS or (kind == BELOW and above == SPINS) else WORK)
-    for above in range(2)
-    for kind in range(256)
-)
+
+# What is known of a path so far: a thread began; it works; it is in a function of a pool that hands
+# out work; from _SPINS on, which pool's functions it spins in.  A frame says the same as its caller
+# (_BELOW), that it is work, or such a function, or by its name or the lack of one which pool's.
+_BEGAN, _WORKS, _HANDS_OUT, _SPINS = range(4)
+_BELOW, _WORK, _ENTRY, _NAMED = range(4)
+OUTERMOST = "outermost"
+
+
+class Pool(NamedTuple):
+    """A library whose threads spin: spinning.toml."""
+
+    name: str
+    library: NamePatterns
+    functions: NamePatterns
+    hands_out: NamePatterns
+    nameless: str
 
 
 @cache
-def _pools() -> list[tuple[str, NamePatterns, NamePatterns]]:
+def pools() -> list[Pool]:
+    """All that are known."""
     return [
-        (pool["name"], NamePatterns([pool["library"]]), NamePatterns(pool["functions"]))
+        Pool(
+            pool["name"],
+            NamePatterns([pool["library"]]),
+            NamePatterns(pool["functions"]),
+            NamePatterns(pool["hands_out"]),
+            pool["nameless"],
+        )
         for pool in table_beside(__file__, "spinning")["pool"]
     ]
 
 
 def pool_of(library: str, symbol: str | None) -> str | None:
     """The pool whose threads spin in that function, by the library's file name."""
-    name = plain_symbol(symbol)
-    return next((pool for pool, names in _pools_in(library) if names.match(name)), None)
+    kind = _kind(library, symbol) - _NAMED
+    return pools()[kind].name if 0 <= kind < len(pools()) else None
+
+
+def _kind(library: str, symbol: str | None) -> int:
+    """What a function of that library says; `symbol` None: it has no name."""
+    for number in _pools_in(library):
+        if symbol is None:
+            return _NAMED + len(pools()) + number
+        name = plain_symbol(symbol)
+        if pools()[number].functions.match(name):
+            return _NAMED + number
+        if pools()[number].hands_out.match(name):
+            return _ENTRY
+    return _WORK
 
 
 @cache
-def _pools_in(library: str) -> list[tuple[str, NamePatterns]]:
-    return [(pool, names) for pool, file, names in _pools() if file.match(library)]
+def _pools_in(library: str) -> list[int]:
+    return [number for number, pool in enumerate(pools()) if pool.library.match(library)]
 
 
-def spinning(profile: Profile) -> tuple[memoryview, dict[int, str]]:
-    """1 for each node of the profile in which its thread spins, and the pools by frame id.
+@cache
+def _steps() -> bytes:
+    n = len(pools())
 
-    System calls that a function spins with are part of it; work that it calls is none.
+    def step(above: int, kind: int) -> int:
+        if kind in (_BELOW, _WORK, _ENTRY):
+            return (above, _WORKS, _HANDS_OUT)[kind]
+        number, is_nameless = (kind - _NAMED) % n, kind >= _NAMED + n
+        if is_nameless and (
+            above == _HANDS_OUT or (pools()[number].nameless == OUTERMOST and above != _BEGAN)
+        ):
+            return above if above == _HANDS_OUT else _WORKS
+        return _SPINS + number
+
+    kinds = [min(kind, _NAMED + 2 * n - 1) for kind in range(256)]
+    return bytes(step(above, kind) for above in range(_SPINS + n) for kind in kinds)
+
+
+def spinning(profile: Profile) -> bytes:
+    """For each node of the profile 0, or where its thread spins the number of the pool from 1 on.
+
+    System calls that a function spins with are part of it; work that it calls is none.  A library
+    may lack the names of its functions: what they are tells the library, and what called them.
     """
-    kinds = bytearray(max(profile.frames, default=0) + 1)
-    pools = {}
+    kinds = bytearray([_WORK]) * (max(profile.frames, default=0) + 1)
     files = {m.id: os.path.basename(m.path) for m in profile.modules.values()}
     c_library = {number for number, file in files.items() if _C_LIBRARY.fullmatch(file)}
     for frame in profile.frames.values():
-        if frame.kind == "kernel":
-            kinds[frame.id] = BELOW
+        if frame.kind == "kernel" or (frame.kind == "native" and frame.module in c_library):
+            kinds[frame.id] = _BELOW
         elif frame.kind == "native" and frame.module:
-            if frame.module in c_library:
-                kinds[frame.id] = BELOW
-            elif pool := pool_of(files[frame.module], frame.symbol):
-                kinds[frame.id] = SPINS
-                pools[frame.id] = pool
+            kinds[frame.id] = _kind(files[frame.module], frame.symbol)
     nodes = profile.nodes
-    return descend(nodes.parent, take(bytes(kinds), nodes.frame), _STEPS), pools
+    states = bytes(descend(nodes.parent, take(kinds, nodes.frame), _steps()))
+    return states.translate(bytes(max(0, state - _SPINS + 1) for state in range(256)))

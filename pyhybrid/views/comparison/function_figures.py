@@ -124,7 +124,7 @@ def samples_of_nodes(profile: Profile) -> NodeSamples:
     n_bytes = 8 * len(tree.parent)
     samples, weights, variances = (array("q", bytes(n_bytes)) for _ in range(3))
     found = NodeSamples(samples, weights, variances, 0)
-    spins = spinning(profile)[0]
+    spins = spinning(profile)
     for row in profile.sampled:
         unfolded = profile.stacks.node[row.stack]
         node = tree.of_node[unfolded]

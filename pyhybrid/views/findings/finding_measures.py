@@ -13,7 +13,7 @@ from pyhybrid.profile_file.timeline import times
 from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
-from pyhybrid.views.call_tree.spinning import spinning
+from pyhybrid.views.call_tree.spinning import pools, spinning
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.labels import short_time, shorten_native
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
@@ -58,25 +58,30 @@ def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
 
 
 def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Threads that spin for one another: those that sleep do not (wall-clock time sees both)."""
-    where, pools = spinning(measured.profile)
-    node_of = measured.profile.stacks.node
-    by_frame: Counter[int] = Counter()
-    threads = set()
-    for row in measured.profile.sampled:
-        if where[node_of[row.stack]] and not row.waits:
-            by_frame[measured.frame[node_of[row.stack]]] += row.weight_ns
-            threads.add(row.thread)
-    if not threads:
+    """Threads of a pool that spin for one another, of the pool that does so most: those that sleep
+    do not (wall-clock time sees both)."""
+    where, node_of = spinning(measured.profile), measured.profile.stacks.node
+    rows = [r for r in measured.profile.sampled if where[node_of[r.stack]] and not r.waits]
+    by_pool: Counter[int] = Counter()
+    for row in rows:
+        by_pool[where[node_of[row.stack]]] += row.weight_ns
+    if not by_pool:
         return None
-    pool = max(pools, key=by_frame.__getitem__)
+    ((pool, weight_ns), *_others) = by_pool.most_common()
+    by_frame: Counter[int] = Counter()
+    rows = [row for row in rows if where[node_of[row.stack]] == pool]
+    for row in rows:
+        by_frame[measured.frame[node_of[row.stack]]] += row.weight_ns
+    in_pool = pools()[pool - 1].library
+    paths = {m.id: os.path.basename(m.path) for m in measured.profile.modules.values()}
+    frames = [measured.profile.frames[frame] for frame, _ in by_frame.most_common()]
     return {
-        **measured.share(by_frame.total()),
-        "pool": pools[pool],
+        **measured.share(weight_ns),
+        "pool": pools()[pool - 1].name,
         "functions": [
-            measured.labels[frame] for frame, _ in by_frame.most_common() if frame in pools
+            measured.labels[f.id] for f in frames if in_pool.match(paths.get(f.module or 0, ""))
         ],
-        "threads": len(threads),
+        "threads": len({row.thread for row in rows}),
         "cpus": int(measured.profile.meta.get("n_cpus") or 0),
     }
 
