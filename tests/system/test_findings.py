@@ -238,6 +238,43 @@ def test_threads_that_spin(pyhybrid: Callable[..., Run]) -> None:
 
 
 @pytest.fixture(scope="session")
+def stripped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter's library without the names of its own functions, as Debian has it."""
+    mapped = re.findall(r"/\S*/libpython3\.\S*", Path("/proc/self/maps").read_text())
+    if not mapped:
+        pytest.skip("the interpreter is no library of its own")
+
+    def make(folder: Path) -> None:
+        copy = folder / os.path.basename(mapped[0])
+        subprocess.run(["strip", "--strip-all", "-o", copy, mapped[0]], check=True)
+
+    return made_once(tmp_path_factory, "stripped", make)
+
+
+@pytest.mark.parametrize(
+    ("what", "rule", "says"),
+    [
+        (
+            "automatic_collection",
+            "garbage collection",
+            "is garbage collection, most of it in make_objects (planted.py:",
+        ),
+        ("mapped", "called from C", "called from map.__next__ "),
+    ],
+)
+def test_what_a_stripped_interpreter_does(
+    pyhybrid: Callable[..., Run], stripped: Path, what: str, rule: str, says: str
+) -> None:
+    """By what its method tables name, and by what called that."""
+    profile = profile_of(pyhybrid, what, LD_LIBRARY_PATH=str(stripped))
+    used = [m.path for m in profile.modules.values() if "libpython3" in m.path]
+    assert used == [str(path) for path in stripped.iterdir()]
+    finding = by_rule(profile)[rule]
+    assert says in finding.text.replace(str(TARGETS) + "/", "")
+    assert finding.share > 0.25
+
+
+@pytest.fixture(scope="session")
 def parallel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library of parallel.c, and a libgomp without the names of its functions."""
 

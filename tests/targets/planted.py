@@ -72,6 +72,27 @@ def collection():
     until(0.6, gc.collect)
 
 
+def make_objects():
+    made = []
+    for _ in range(100_000):
+        made.append([])
+
+
+def automatic_collection():
+    kept = [Node() for _ in range(200_000)]
+    gc.set_threshold(700, 2, 2)
+    until(0.6, make_objects)
+    kept.clear()
+
+
+def same(x):
+    return x
+
+
+def mapped():
+    until(0.6, lambda: list(map(same, range(1000))))
+
+
 def touch():
     with mmap.mmap(-1, 32 << 20) as memory:
         for at in range(0, 32 << 20, 4096):

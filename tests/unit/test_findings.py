@@ -17,7 +17,7 @@ from pyhybrid.report.terminal import Line
 from pyhybrid.report.tree import CallTree
 from pyhybrid.spool.layout import GIL_SHIFT
 from pyhybrid.symbols.resolve import Symbol
-from pyhybrid.views.call_tree.spinning import pool_of
+from pyhybrid.views.call_tree.spinning import pool_of, spinning
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.labels import Labels
 
@@ -123,6 +123,100 @@ def test_of_a_few_samples_nothing_is_said(tmp_path: Path) -> None:
 )
 def test_functions_that_spin(library: str, symbol: str, pool: str | None) -> None:
     assert pool_of(library, symbol) == pool
+
+
+@pytest.mark.parametrize(
+    ("path", "spins"),
+    [
+        ((("libc.so.6", None), ("libgomp.so.1", None)), 1),
+        ((("libc.so.6", None), ("libgomp.so.1", None), ("libmine.so", "part")), 0),
+        ((("libmine.so", "f"), ("libgomp.so.1", "GOMP_parallel"), ("libgomp.so.1", None)), 1),
+        (
+            (
+                ("libmine.so", "f"),
+                ("libgomp.so.1", "GOMP_loop_dynamic_next"),
+                ("libgomp.so.1", None),
+            ),
+            0,
+        ),
+        ((("libgomp.so.1", None), ("libc.so.6", "sched_yield")), 1),
+        ((("libc.so.6", None), ("libopenblas.so.0", None)), 3),
+        ((("libc.so.6", None), ("libopenblas.so.0", None), ("libopenblas.so.0", "dgemm")), 0),
+        ((("libopenblas.so.0", "dgemm_"), ("libopenblas.so.0", None)), 0),
+    ],
+)
+def test_functions_without_names_that_spin(
+    tmp_path: Path, path: tuple[tuple[str, str | None], ...], spins: int
+) -> None:
+    """By their library, and by what called them."""
+    files = list(dict.fromkeys(f"/x/{file}" for file, _ in path))
+
+    class OfPath:
+        def __init__(self, path: str, build_id: str | None) -> None:
+            self._path = path
+
+        def resolve(self, addresses: Iterable[int]) -> list[Symbol | None]:
+            """By the place on the path, which is the address."""
+            symbols = [path[address >> 8][1] for address in addresses]
+            return [
+                (symbol, at & ~255, 256, "dynsym") if symbol else None
+                for symbol, at in zip(symbols, addresses, strict=True)
+            ]
+
+    spool = SpoolWriter(PID)
+    spool.meta(pid=PID)
+    for number, file in enumerate(files, 1):
+        spool.module(number, file, 0x7F0000000000 + number * 0x10000000)
+    spool.thread(1, PID, "python")
+    stack = spool.stack(
+        *(native(files.index(f"/x/{file}") + 1, at * 256 + 16) for at, (file, _) in enumerate(path))
+    )
+    spool.stacks()
+    spool.samples(1, [stack] * 10)
+    spool.counters(1, 10, 10)
+    spool.end()
+    with open_profile(spool.save(tmp_path / "x.part"), (OfPath, str)) as profile:
+        (row,) = profile.sampled
+        assert spinning(profile)[profile.stacks.node[row.stack]] == spins
+
+
+def test_locks_where_the_kernel_tells_no_names(tmp_path: Path) -> None:
+    """By the function of the C library that entered it."""
+    library = "/x/libc.so.6"
+    symbols: list[Symbol] = [
+        ("pthread_cond_wait", 0x100, 0x80, "dynsym"),
+        ("read", 0x200, 0x80, "dynsym"),
+    ]
+
+    class Libc:
+        def __init__(self, path: str, build_id: str | None) -> None:
+            assert path == library
+
+        def resolve(self, addresses: Iterable[int]) -> list[Symbol | None]:
+            """What it exports."""
+            return [
+                next((s for s in symbols if s[1] <= address < s[1] + s[2]), None)
+                for address in addresses
+            ]
+
+    spool = SpoolWriter(PID)
+    spool.meta(pid=PID)
+    spool.module(1, library, 0x7F0000000000)
+    spool.code(1, "waits", "/w.py", 1)
+    spool.thread(1, PID, "python")
+    locks, reads, computes = (
+        spool.stack(python(1, 0), native(1, 0x110), native(1, 0x1010), pseudo(8)),
+        spool.stack(python(1, 0), native(1, 0x210), pseudo(8)),
+        spool.stack(python(1, 0), native(1, 0x110)),
+    )
+    spool.stacks()
+    spool.samples(1, [locks] * 400 + [reads] * 300 + [computes] * 300)
+    spool.counters(1, 1000, 1000)
+    spool.end()
+    with open_profile(spool.save(tmp_path / "x.part"), (Libc, str)) as profile:
+        (finding,) = findings(profile)
+    assert (finding.rule, finding.share) == ("locks", 0.4)
+    assert "most of it in waits (" in finding.text
 
 
 @pytest.mark.parametrize(("busy", "found"), [(0.0, True), (0.5, True), (0.9, False), (1.0, False)])

@@ -3,13 +3,14 @@
 import os
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Buffer, Callable
 from typing import Any
 
-from pyhybrid._profile import add_up, descend, nearest, outermost, take
+from pyhybrid._profile import add_up, descend, nearest, outermost, rows_from, take
 from pyhybrid.name_patterns import NamePatterns
 from pyhybrid.profile_file.tables import Frame, gil_name, stack_of
 from pyhybrid.profile_file.timeline import times
+from pyhybrid.pseudo import KERNEL
 from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
@@ -19,10 +20,11 @@ from pyhybrid.views.labels import short_time, shorten_native
 from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
 from pyhybrid.views.waits import ThreadWaits, wait_label, waits_of
 
-# 1: native code that calls what it is given, 2: a Python function right below it.
-_CALLER, _PYTHON = 1, 2
+# 1: code that calls what it is given, 2: what it is looked for below, 3: code without a name, which
+# is a part of what called it.
+_CALLER, _PYTHON, _NAMELESS = 1, 2, 3
 _CALLED = bytes(
-    _CALLER if kind == _CALLER else _PYTHON * (above == _CALLER and kind == _PYTHON)
+    {_CALLER: _CALLER, _PYTHON: _PYTHON * (above == _CALLER), _NAMELESS: above % 2}.get(kind, 0)
     for above in range(3)
     for kind in range(256)
 )
@@ -50,11 +52,55 @@ def below(measured: Measured, rule: dict[str, Any]) -> Evidence:
         name = plain_symbol(frame.symbol) or frame.python_name or ""
         return names.match(name) or names.match(shorten_native(frame.name))
 
-    where = measured.below_frames(f.id for f in measured.profile.frames.values() if is_one(f))
+    found = {f.id for f in measured.profile.frames.values() if is_one(f)}
+    if "walks_by" in rule:
+        found |= _nameless_callers(measured, is_library, rule["walks_by"])
+    where = measured.below_frames(found)
+    if "entered_by" in rule:
+        where = _either(where, _unnamed_kernel(measured, NamePatterns(rule["entered_by"])))
     weight_ns = measured.weight_ns(where)
     if not weight_ns:
         return None
     return {**measured.share(weight_ns), "function": measured.most(where)}
+
+
+def _nameless_callers(
+    measured: Measured, is_library: Callable[[str], bool], called: list[str]
+) -> set[int]:
+    """The library's functions without a name that call ones which the interpreter's method tables
+    call so: that is what they are known by."""
+    frames, names = measured.profile.frames, NamePatterns(called)
+    of_name = {f.id for f in frames.values() if f.python_name and names.match(f.python_name)}
+    paths = {m.id: m.path for m in measured.profile.modules.values()}
+    nameless = {
+        f.id for f in frames.values() if f.is_nameless and is_library(paths.get(f.module or 0, ""))
+    }
+    if not of_name or not nameless:
+        return set()
+    callers = {
+        measured.frame[measured.parent[node]] for node in rows_from(measured.marked(of_name), 1)
+    }
+    return callers & nameless
+
+
+def _unnamed_kernel(measured: Measured, names: NamePatterns) -> memoryview:
+    """1 for nodes of a kernel that tells no names, right below functions of these names."""
+    kinds = {}
+    for frame in measured.profile.frames.values():
+        if frame.kind == "kernel":
+            kinds[frame.id] = _PYTHON if frame.name == KERNEL else 0
+        elif frame.is_nameless:
+            kinds[frame.id] = _NAMELESS
+        elif frame.kind == "native" and names.match(plain_symbol(frame.symbol)):
+            kinds[frame.id] = _CALLER
+    states = descend(measured.parent, measured.kinds(kinds, measured.frame), _CALLED)
+    return memoryview(bytes(states).translate(_IS_2))
+
+
+def _either(one: Buffer, other: Buffer) -> memoryview:
+    """1 where either is, of two columns of marks."""
+    n = memoryview(one).nbytes
+    return memoryview((int.from_bytes(one) | int.from_bytes(other)).to_bytes(n))
 
 
 def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
@@ -166,6 +212,7 @@ def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
     """The Python function that native code of the rule calls, which takes most time."""
     profile, names = measured.profile, NamePatterns(rule["callers"])
     kinds = {f.id: _PYTHON for f in profile.frames.values() if f.kind == "python"}
+    kinds |= {f.id: _NAMELESS for f in profile.frames.values() if f.is_nameless}
     kinds |= {
         f.id: _CALLER
         for f in profile.frames.values()
@@ -178,10 +225,13 @@ def called_from_c(measured: Measured, rule: dict[str, Any]) -> Evidence:
     states = descend(tree.parent, measured.kinds(kinds, tree.frame), _CALLED)
     is_called = bytes(states).translate(_IS_2)
     at = nearest(tree.parent, is_called)
+    calls_it = {frame: int(kind == _CALLER) for frame, kind in kinds.items()}
+    caller_of = nearest(tree.parent, measured.kinds(calls_it, tree.frame))
     weights: Counter[tuple[int, int]] = Counter()
     for node in measured.nodes:
         if top := at[tree.of_node[node]]:
-            weights[tree.frame[top], tree.frame[tree.parent[top]]] += measured.self_ns[node]
+            caller = caller_of[tree.parent[top]]
+            weights[tree.frame[top], tree.frame[caller]] += measured.self_ns[node]
     if not weights:
         return None
     ((frame, caller), weight_ns), *_rest = weights.most_common(1)
