@@ -7,6 +7,8 @@ where they have names.
 
 from typing import NamedTuple
 
+TIMES = " \u00d7 "  # several threads that are one row: their name, TIMES, how many
+
 
 class PseudoFrame(NamedTuple):
     """A pseudo-frame: what views show, and the word by which code knows it."""

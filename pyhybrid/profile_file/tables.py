@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from pyhybrid.pseudo import TIMES
 from pyhybrid.spool.layout import GIL_SHIFT, STACK_MASK, WAITS
 
+FOLDED_TID = 1 << 22  # and more: no thread of the system has these
 OBJECT = "object"  # the source of a frame that is an object with a path: a module of a model
 BACKWARD = "backward"  # of one that stands above the backward work for such an object
 GIL = ("neither", "held", "waiting", "neither")  # what a thread has to do with the GIL, by number
@@ -72,6 +74,12 @@ class Thread:
     missed_weight_ns: int
     handler_ns: list[int]
     process: int
+
+    @property
+    def n_threads(self) -> int:
+        """How many it is: threads of a name may be one (src/record/thread_folds.h)."""
+        _, of, n = self.name.rpartition(TIMES)
+        return int(n.replace(",", "")) if of and self.tid >= FOLDED_TID else 1
 
 
 @dataclass(slots=True)

@@ -224,7 +224,7 @@ def summarize(
         period_ns=profile.period_ns,
         wall_ns=end_ns - process.start_ns if process.start_ns and end_ns else None,
         cpu_ns=process.cpu_ns or sum(t.cpu_ns or 0 for t in threads) or None,
-        n_threads=len(threads),
+        n_threads=sum(thread.n_threads for thread in threads),
         n_busy_threads=len(busy_threads(profile)),
         n_forked=process.n_forked,
         n_spawned=process.n_spawned,

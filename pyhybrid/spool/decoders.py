@@ -106,6 +106,13 @@ def _thread_name(spool: Spool, body: memoryview) -> None:
         thread.name, thread.name_source = name, source
 
 
+def _folded(spool: Spool, body: memoryview) -> None:
+    index, _, n_threads = form.FOLDED_BODY.unpack_from(body)
+    if index not in spool.threads:
+        raise ValueError("several threads that are not there")
+    spool.folded[index] = n_threads
+
+
 def _stacks(spool: Spool, body: memoryview) -> None:
     first_id, n = form.STACKS_HEAD.unpack_from(body)
     _take_tree(spool.parents, spool.words, body[form.STACKS_HEAD.size :], first_id, n)
@@ -342,5 +349,6 @@ DECODERS: dict[int, Callable[[Spool, memoryview], None]] = {
     form.THREAD_HANDLE: _thread_handle,
     form.CLOCK_PAIR: _clock_pair,
     form.DEVICE_WORK: _device_work,
+    form.FOLDED: _folded,
     form.END: _end,
 }

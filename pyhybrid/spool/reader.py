@@ -11,10 +11,12 @@ from collections.abc import Iterable
 
 from pyhybrid._profile import exact_counts
 from pyhybrid.errors import PyhybridError
+from pyhybrid.pseudo import TIMES
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.decoders import DECODERS
 from pyhybrid.spool.framing import Damage, Record, records, records_of_segment
 from pyhybrid.spool.records import Spool
+from pyhybrid.spool.sample_order import in_order
 
 
 def _keep_whole(spool: Spool) -> None:
@@ -39,6 +41,18 @@ def _keep_whole(spool: Spool) -> None:
     times = {at: each for at, each in spool.call_times.items() if 0 < at[1] < known.get(at[0], 0)}
     spool.n_damaged += len(spool.call_times) - len(times)
     spool.call_times = times
+
+
+def _merge_folded(spool: Spool) -> None:
+    """Rows of several threads: by their name, and their samples in order of time."""
+    for index, n_threads in spool.folded.items():
+        thread = spool.threads[index]
+        thread.name, thread.name_source = f"{thread.name}{TIMES}{n_threads:,}", form.NAME_THREADING
+    if spool.folded:
+        chunks = [each for each in spool.chunks if each.thread not in spool.folded]
+        for index in spool.folded:
+            chunks += in_order([each for each in spool.chunks if each.thread == index])
+        spool.chunks = chunks
 
 
 def _take(spool: Spool, found: Iterable[Record | Damage]) -> None:
@@ -84,6 +98,7 @@ def read(path: str) -> Spool:
             _take(spool, records_of_segment(segment))
     spool.segments.clear()
     _keep_whole(spool)
+    _merge_folded(spool)
     if "period_ns" not in spool.meta:
         raise PyhybridError(f"{path}: breaks off before anything was recorded")
     return spool

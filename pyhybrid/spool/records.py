@@ -176,6 +176,7 @@ class Spool:
     # Windows of a GPU's work, and their numbers (frameworks/torch_gpu.py).
     device_work: list[tuple[dict[str, Any], memoryview]] = field(default_factory=list)
     threads: dict[int, Thread] = field(default_factory=dict)
+    folded: dict[int, int] = field(default_factory=dict)  # threads that are several -> how many
     parents: "array[int]" = field(default_factory=lambda: array("I", [0]))
     words: "array[int]" = field(default_factory=lambda: array("Q", [0]))
     functions: dict[int, int] = field(default_factory=dict)  # word -> its function's start word

@@ -16,6 +16,7 @@
 #include "records.h"
 #include "sample_chunk.h"
 #include "spool.h"
+#include "thread_folds.h"
 #include "kernel_ticks.h"
 #include "canonical.h"
 
@@ -37,6 +38,10 @@ struct drain_thread {
     struct last_stack last;
     struct caller_stacks callers;
     struct kernel_ticks ticks; /* their places: in `kernel` below */
+    uint64_t first_seen_ns;
+    uint32_t row;             /* of the spool; 0: it is not decided */
+    struct thread_fold *fold; /* the threads that it is one row with; NULL: with none */
+    struct thread_fold *name; /* the threads of its name */
     uint32_t waited;
     uint64_t n_repeated, repeated_weight; /* samples that no signal stands behind */
     struct spool_counters counters;       /* as the spool has them */
@@ -56,6 +61,7 @@ struct drain {
     uint32_t n_flushed;   /* stacks that the spool has */
     uint32_t epoch;       /* counts unloads: addresses may mean other libraries */
     struct sample_segments segments;
+    struct thread_folds folds;
     struct sample_scratch
         scratch; /* not on the stack: sampler_pause runs on one of the program's */
 };
@@ -67,6 +73,7 @@ struct drain *drain_new(struct spool *s, uint32_t max_nodes, uint64_t max_timeli
         return NULL;
     d->spool = s;
     d->until_ns = UINT64_MAX;
+    d->folds.spool = s;
     sample_segments_init(&d->segments, max_timeline);
     d->words = canonical_new(s);
     if (d->words &&
@@ -81,6 +88,7 @@ void drain_free(struct drain *d)
     if (!d)
         return;
     trace_drain_free(d->exact);
+    thread_folds_free(&d->folds);
     sample_segments_free(&d->segments);
     map_memory_free(d->way.node, d->way.bytes);
     canonical_free(d->words);
@@ -117,21 +125,80 @@ static void read_proc(pid_t listed, struct spool_thread *record)
     record->start_ns = (int64_t)(booted_ns - ahead_ns) > 0 ? booted_ns - ahead_ns : 0;
 }
 
-int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns)
+int drain_add_thread(struct thread *t, uint64_t first_seen_ns)
 {
     struct drain_thread *own = map_memory(sizeof *own + last_stack_bytes(t));
     if (!own)
         return -1;
     own->last.frame = (void *)(own + 1);
     t->drain = own;
-    struct spool_thread record = {
-        .index = t->index, .tid = (uint32_t)t->tid, .first_seen_ns = first_seen_ns};
+    own->first_seen_ns = first_seen_ns;
+    struct spool_thread record = {0};
     memcpy(record.comm, t->comm, sizeof record.comm); /* it may have ended */
     read_proc(t->listed, &record);
     t->start_ns = record.start_ns;
     memcpy(t->comm, record.comm, sizeof t->comm);
-    spool_append(d->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);
     return 0;
+}
+
+/* Not the first one, nor where single events are logged, which are of a thread. */
+static bool can_be_folded(const struct drain *d, pid_t tid)
+{
+    return tid != getpid() && !(d->exact && trace_drain_needs_rows(d->exact));
+}
+
+static void write_threading_name(struct drain *d, uint32_t row, const char *name)
+{
+    struct spool_thread_name head = {row, NAME_THREADING};
+    if (*name)
+        spool_append(d->spool, SPOOL_THREAD_NAME, &head, sizeof head, name, strlen(name));
+}
+
+uint32_t drain_row(struct drain *d, struct thread *t, const char *name, struct thread_fold **fold)
+{
+    struct drain_thread *own = t->drain;
+    if (!own->row) {
+        struct spool_thread record = {.index = t->index,
+                                      .tid = (uint32_t)t->tid,
+                                      .start_ns = t->start_ns,
+                                      .first_seen_ns = own->first_seen_ns};
+        memcpy(record.comm, t->comm, sizeof record.comm);
+        const char *known = *name ? name : *t->name ? t->name : t->comm;
+        own->fold =
+            thread_folds_row(&d->folds, record, known, can_be_folded(d, t->tid), &own->name);
+        own->row = own->fold ? own->fold->index : t->index;
+        if (!own->fold)
+            write_threading_name(d, own->row, t->name);
+    }
+    *fold = own->fold;
+    return own->row;
+}
+
+uint32_t drain_row_of_unseen(struct drain *d, const struct spool_thread *record, const char *name,
+                             struct thread_fold **fold)
+{
+    struct thread_fold *of;
+    *fold = thread_folds_row(&d->folds, *record, *name ? name : record->comm,
+                             can_be_folded(d, (pid_t)record->tid), &of);
+    if (!*fold && of)
+        thread_folds_end(&d->folds, of);
+    return *fold ? (*fold)->index : record->index;
+}
+
+bool drain_has_own_row(const struct thread *t)
+{
+    return t->drain->row && !t->drain->fold;
+}
+
+void drain_folds(struct drain *d)
+{
+    thread_folds_write(&d->folds);
+}
+
+static uint32_t row_of(struct drain *d, struct thread *t)
+{
+    struct thread_fold *fold;
+    return drain_row(d, t, "", &fold);
 }
 
 /* Interns the sample's stack.  0: not yet. */
@@ -202,9 +269,10 @@ bool drain_has_samples(const struct thread *t)
 /* After the stacks that they are of. */
 static void write_samples(struct drain *d, struct thread *t)
 {
-    if (t->drain->samples.n)
-        flush_stacks(d);
-    sample_chunk_write(&t->drain->samples, d->spool, &d->segments, t->index, &d->scratch);
+    if (!t->drain->samples.n)
+        return;
+    flush_stacks(d);
+    sample_chunk_write(&t->drain->samples, d->spool, &d->segments, row_of(d, t), &d->scratch);
 }
 
 static void put_sample(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight,
@@ -339,7 +407,7 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 {
     struct drain_thread *own = t->drain;
     struct thread_counters *c = &t->counters;
-    struct spool_counters record = {.thread = t->index,
+    struct spool_counters record = {.thread = row_of(d, t),
                                     .n_losses = N_LOSSES,
                                     .signals = counter_get(&c->signals) + own->n_repeated,
                                     .recorded = counter_get(&c->recorded) + own->n_repeated,
@@ -354,6 +422,11 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
     for (int i = 0; i < SPOOL_HISTOGRAM; i++)
         record.handler_ns[i] = (uint32_t)counter_get(&c->handler_ns[i]);
     write_samples(d, t);
+    if (own->fold) {
+        thread_folds_count(own->fold, &record, &own->counters);
+        own->counters = record;
+        return;
+    }
     if (own->counters_place.at && !memcmp(&own->counters, &record, sizeof record))
         return;
     own->counters = record;
@@ -365,14 +438,14 @@ int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
                     trace_drain_number *number, void *arg)
 {
     d->codes = x->codes;
-    d->exact = trace_drain_new(d->spool, d->words, x, keep_events_ns, number, arg);
+    d->exact = trace_drain_new(d->spool, d->words, x, &d->folds, keep_events_ns, number, arg);
     return d->exact ? 0 : -1;
 }
 
-void drain_logs(struct drain *d)
+void drain_logs(struct drain *d, const struct registry *r)
 {
     if (d->exact)
-        trace_drain_logs(d->exact);
+        trace_drain_logs(d->exact, r);
 }
 
 bool drain_keeps_logs(const struct drain *d)
@@ -403,7 +476,8 @@ uint64_t drain_function(const struct drain *d, uint64_t start)
 
 void drain_remove_thread(struct drain *d, struct thread *t)
 {
-    (void)d;
+    if (t->drain->name && drain_has_own_row(t))
+        thread_folds_end(&d->folds, t->drain->name);
     kernel_ticks_free(&t->drain->ticks);
     caller_stacks_free(&t->drain->callers);
     map_memory_free(t->drain, sizeof *t->drain + last_stack_bytes(t));

@@ -15,13 +15,25 @@
 
 struct drain;
 struct spool;
+struct thread_fold;
 
 /* `max_timeline`: bytes of samples that keep their times (sample_segments.h); 0: of all.  NULL: no memory. */
 struct drain *drain_new(struct spool *s, uint32_t max_nodes, uint64_t max_timeline);
 void drain_free(struct drain *d);
 
-/* Tells the spool of a new thread, and makes `t` ready to be drained.  0, or -1: no memory. */
-int drain_add_thread(struct drain *d, struct thread *t, uint64_t first_seen_ns);
+/* Makes `t` ready to be drained.  0, or -1: no memory. */
+int drain_add_thread(struct thread *t, uint64_t first_seen_ns);
+
+/* The row of the spool that the thread's records are of; the spool is told of it.  What names the thread is looked at once, when the
+ * first record is written: `name`, where it is not empty, else what is known of it.  `*fold`: of several threads, or NULL. */
+uint32_t drain_row(struct drain *d, struct thread *t, const char *name, struct thread_fold **fold);
+
+/* The same of a thread that no sampler will see, whose own row would be `record`. */
+uint32_t drain_row_of_unseen(struct drain *d, const struct spool_thread *record, const char *name,
+                             struct thread_fold **fold);
+
+/* Has it a row of its own, of which the spool knows? */
+bool drain_has_own_row(const struct thread *t);
 
 /* Takes what is in `t`'s ring, up to a sample that waits for a code record of another ring; with `last`,
  * or when it has waited long, that one, too.  Returns whether anything was taken. */
@@ -51,13 +63,15 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 
 /* The exact half's trees, logs and calls, from now on (trace_drain.h).  0, or -1: no memory. */
 struct exact;
-struct registry;
 int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
                     trace_drain_number *number, void *arg);
-void drain_logs(struct drain *d);
+void drain_logs(struct drain *d, const struct registry *r);
 bool drain_keeps_logs(const struct drain *d);
 bool drain_logs_urgent(const struct drain *d);
 void drain_exact(struct drain *d, const struct registry *r, bool last);
+
+/* Before the spool's commit: what folded threads (thread_folds.h) are together. */
+void drain_folds(struct drain *d);
 
 /* After the spool's commit: if the timeline is at its bound, the oldest samples become sums. */
 void drain_merge(struct drain *d);

@@ -92,6 +92,7 @@ enum spool_type {
     SPOOL_THREAD_HANDLE, /* struct spool_thread_handle: of one whose events are logged */
     SPOOL_CLOCK_PAIR, /* struct spool_clock_pair: each second, where single events have their times */
     SPOOL_DEVICE_WORK, /* struct spool_device_work, a JSON object in UTF-8, pad to 8, int64_t[] (frameworks/torch_gpu.py) */
+    SPOOL_FOLDED, /* struct spool_folded: a thread's row is that of several threads (thread_folds.h); replaced */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -140,6 +141,14 @@ struct spool_thread {
     uint64_t start_ns;      /* the thread's own start, to clock-tick resolution */
     uint64_t first_seen_ns; /* when sampling of it began */
     char comm[16];
+};
+
+/* Its samples may not come in order of time, its counters are sums, and so are those of its nodes: activations of theirs that run
+ * are in total_ticks up to the round's clock. */
+struct spool_folded {
+    uint32_t index; /* of the SPOOL_THREAD, whose tid is no thread's: TIDS_MAX or more */
+    uint32_t pad;
+    uint64_t n_threads;
 };
 
 struct spool_thread_name {

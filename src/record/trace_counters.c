@@ -112,15 +112,27 @@ static struct spool_exact_count row_of(const struct trace_counters *c, const str
     return row;
 }
 
-static void write_block(struct trace_counters *c, struct spool *s, struct exact_thread *t,
-                        struct exact_block *b, struct spool_exact_counters head, uint32_t capacity)
+struct counted_thread {
+    const struct trace_counters *counters;
+    const struct exact_thread *thread;
+};
+
+static struct spool_exact_count row_of_thread(void *arg, uint32_t id)
+{
+    const struct counted_thread *of = arg;
+    return row_of(of->counters, of->thread, id);
+}
+
+static void write_block(struct trace_counters *c, struct spool *s, struct exact_block *b,
+                        struct spool_exact_counters head, uint32_t capacity,
+                        trace_counters_row *row, void *arg)
 {
     uint64_t digest = head.n;
     for (uint32_t i = 0; i < head.n; i++) {
-        struct spool_exact_count row = row_of(c, t, head.first_id + i);
-        c->rows[i] = row;
-        digest += row.raised + row.seeded + row.calls + row.resumes + row.total_ticks +
-                  row.since_ticks * 0x9e3779b97f4a7c15ull;
+        struct spool_exact_count r = row(arg, head.first_id + i);
+        c->rows[i] = r;
+        digest += r.raised + r.seeded + r.calls + r.resumes + r.total_ticks +
+                  r.since_ticks * 0x9e3779b97f4a7c15ull;
     }
     if (digest == b->digest)
         return;
@@ -129,23 +141,61 @@ static void write_block(struct trace_counters *c, struct spool *s, struct exact_
                   &head, sizeof head, c->rows, head.n * sizeof *c->rows);
 }
 
-void trace_counters_write(struct trace_counters *c, struct spool *s, struct exact_thread *t)
+void trace_counters_put(struct trace_counters *c, struct spool *s, uint32_t index, uint32_t n,
+                        struct exact_block **blocks, size_t *blocks_bytes, trace_counters_row *row,
+                        void *arg)
 {
-    size_t n_blocks = BLOCKS_MIN + t->n_written / EXACT_BLOCK_MAX;
-    if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)t->n_written + 1,
-                         sizeof *t->drained) ||
-        !map_memory_grow(&t->blocks, &t->blocks_bytes, n_blocks, sizeof *t->blocks))
+    size_t n_blocks = BLOCKS_MIN + n / EXACT_BLOCK_MAX;
+    if (!map_memory_grow(blocks, blocks_bytes, n_blocks, sizeof **blocks))
         return;
-    uint32_t n_running = find_running(c, t), capacity = BLOCK_MIN;
-    struct exact_block *b = t->blocks;
-    for (uint32_t first = 1; first <= t->n_written; first += capacity, b++) {
+    uint32_t capacity = BLOCK_MIN;
+    struct exact_block *b = *blocks;
+    for (uint32_t first = 1; first <= n; first += capacity, b++) {
         if (first > 1)
             capacity = first - 1 < EXACT_BLOCK_MAX ? first - 1 : EXACT_BLOCK_MAX;
-        uint32_t n = t->n_written - first + 1;
+        uint32_t left = n - first + 1;
         struct spool_exact_counters head = {
-            .thread = t->index, .first_id = first, .n = n < capacity ? n : capacity};
-        write_block(c, s, t, b, head, capacity);
+            .thread = index, .first_id = first, .n = left < capacity ? left : capacity};
+        write_block(c, s, b, head, capacity, row, arg);
     }
+}
+
+/* What runs is marked in t->drained, until unmark.  False: no memory. */
+static bool mark_running(struct trace_counters *c, struct exact_thread *t, uint32_t *n_running)
+{
+    if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)t->n_written + 1,
+                         sizeof *t->drained))
+        return false;
+    *n_running = find_running(c, t);
+    return true;
+}
+
+static void unmark(struct trace_counters *c, struct exact_thread *t, uint32_t n_running)
+{
     while (n_running--)
         t->drained[c->running[n_running].node->id].open = 0;
+}
+
+void trace_counters_write(struct trace_counters *c, struct spool *s, struct exact_thread *t)
+{
+    struct counted_thread of = {c, t};
+    uint32_t n_running;
+    if (!mark_running(c, t, &n_running))
+        return;
+    trace_counters_put(c, s, t->index, t->n_written, &t->blocks, &t->blocks_bytes, row_of_thread,
+                       &of);
+    unmark(c, t, n_running);
+}
+
+void trace_counters_read(struct trace_counters *c, struct exact_thread *t,
+                         trace_counters_take *take, void *arg)
+{
+    uint32_t n_running;
+    if (!mark_running(c, t, &n_running))
+        return;
+    for (uint32_t id = 1; id <= t->n_written; id++) {
+        struct spool_exact_count row = row_of(c, t, id);
+        take(arg, id, &row);
+    }
+    unmark(c, t, n_running);
 }

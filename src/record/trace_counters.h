@@ -10,11 +10,13 @@
 #define PYH_TRACE_COUNTERS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "spool.h"
 
 #define EXACT_BLOCK_MAX 1024
 
+struct exact_block;
 struct exact_thread;
 struct exact_activation;
 
@@ -27,6 +29,18 @@ struct trace_counters {
 
 /* Those of the nodes that the spool has. */
 void trace_counters_write(struct trace_counters *c, struct spool *s, struct exact_thread *t);
+
+/* Gives each row of them to `take`, of one moment.  Where there is no memory it gives none. */
+typedef void trace_counters_take(void *arg, uint32_t node, const struct spool_exact_count *row);
+void trace_counters_read(struct trace_counters *c, struct exact_thread *t,
+                         trace_counters_take *take, void *arg);
+
+/* Writes the rows of nodes 1 to n of a tree that the spool knows by `index`, where they are others than the last time;
+ * `*blocks`: that tree's, of `*blocks_bytes`. */
+typedef struct spool_exact_count trace_counters_row(void *arg, uint32_t node);
+void trace_counters_put(struct trace_counters *c, struct spool *s, uint32_t index, uint32_t n,
+                        struct exact_block **blocks, size_t *blocks_bytes, trace_counters_row *row,
+                        void *arg);
 void trace_counters_free(struct trace_counters *c);
 
 #endif

@@ -11,6 +11,8 @@
 #include "map.h"
 #include "spool.h"
 #include "thread.h"
+#include "thread_folds.h"
+#include "trace_fold.h"
 #include "canonical.h"
 
 #define CHUNK 1024 /* rows in one record */
@@ -19,6 +21,8 @@ struct trace_drain {
     struct spool *spool;
     struct canonical *words;
     struct exact *exact;
+    struct thread_folds *folds;
+    uint32_t n_folded; /* threads in the list that are */
     struct trace_log log;
     trace_drain_number *number;
     void *number_arg;
@@ -35,7 +39,8 @@ struct trace_drain {
 };
 
 struct trace_drain *trace_drain_new(struct spool *s, struct canonical *w, struct exact *x,
-                                    uint64_t keep_events_ns, trace_drain_number *number, void *arg)
+                                    struct thread_folds *folds, uint64_t keep_events_ns,
+                                    trace_drain_number *number, void *arg)
 {
     struct trace_drain *d = map_memory(sizeof *d);
     if (!d)
@@ -43,6 +48,7 @@ struct trace_drain *trace_drain_new(struct spool *s, struct canonical *w, struct
     d->spool = s;
     d->words = w;
     d->exact = x;
+    d->folds = folds;
     later_forget(); /* it reads before the session begins */
     d->log.keep_ns = keep_events_ns;
     d->number = number;
@@ -142,12 +148,30 @@ static void write_exact_nodes(struct trace_drain *d, struct exact_thread *t, boo
     } while (n == CHUNK);
 }
 
+/* Its calls may be logged before its tree is: their nodes have no places then, and they wait. */
+static void announce_folded(struct trace_drain *d, struct exact_thread *t)
+{
+    if (!t->fold->trace)
+        trace_fold_new(d->spool, t->fold, (uint32_t)atomic_fetch_add(&d->exact->serials, 1) + 1);
+    if (!t->fold->trace) {
+        t->index = 0; /* no memory: once more, later */
+        return;
+    }
+    t->index = trace_fold_index(t->fold->trace);
+    d->n_folded++;
+}
+
 static void announce(struct trace_drain *d, struct exact_thread *t)
 {
     if (t->index)
         return;
+    uint32_t row = t->fold ? 0 : d->number(d->number_arg, t);
+    if (t->fold) {
+        announce_folded(d, t);
+        return;
+    }
     t->index = (uint32_t)t->serial;
-    struct spool_exact_thread record = {t->index, d->number(d->number_arg, t)};
+    struct spool_exact_thread record = {t->index, row};
     spool_append(d->spool, SPOOL_EXACT_THREAD, &record, sizeof record, t->name, strlen(t->name));
     if (!d->exact->logs)
         return;
@@ -161,12 +185,41 @@ static bool any_logs(const struct trace_drain *d)
     return d->exact->turns & TURNS_LOGGED || atomic_load(&d->exact->open.any);
 }
 
-void trace_drain_logs(struct trace_drain *d)
+/* Its samples that hang on its nodes may be in its ring as long as the registry has it. */
+static bool is_gone(const struct exact_thread *t, const struct registry *r)
 {
-    struct exact_thread *t = atomic_load(&d->exact->threads);
-    for (; t && (any_logs(d) || !t->index); t = t->next) { /* new ones come first */
+    return atomic_load(&t->ended) && t->n_written == atomic_load(&t->n) &&
+           !registry_find(r, t->tid);
+}
+
+/* Takes the thread out if it has gone. */
+static bool drop_folded(struct trace_drain *d, const struct registry *r,
+                        struct exact_thread *before, struct exact_thread *t, uint64_t ticks)
+{
+    if (!is_gone(t, r))
+        return false;
+    trace_log_take(&d->log, d->spool, t);
+    if (!t->is_folded)
+        trace_fold_end(t->fold->trace, &d->counters, t, ticks);
+    t->is_folded = true;
+    if (!exact_remove_thread(d->exact, before, t))
+        return false;
+    d->n_folded--;
+    return true;
+}
+
+void trace_drain_logs(struct trace_drain *d, const struct registry *r)
+{
+    struct exact_thread *t = atomic_load(&d->exact->threads), *before = NULL, *next;
+    bool all = any_logs(d) || d->n_folded;
+    for (; t && (all || !t->index); t = next) { /* new ones come first */
+        next = t->next;
         announce(d, t);
+        if (t->fold && t->index)
+            trace_fold_nodes(t->fold->trace, d->words, d->exact, t, false);
         trace_log_take(&d->log, d->spool, t);
+        if (!t->fold || !t->index || !drop_folded(d, r, before, t, 0))
+            before = t;
     }
     trace_later_take(d->spool);
 }
@@ -174,6 +227,11 @@ void trace_drain_logs(struct trace_drain *d)
 bool trace_drain_keeps_logs(const struct trace_drain *d)
 {
     return any_logs(d);
+}
+
+bool trace_drain_needs_rows(const struct trace_drain *d)
+{
+    return d->exact->logs;
 }
 
 bool trace_drain_urgent(const struct trace_drain *d)
@@ -184,28 +242,52 @@ bool trace_drain_urgent(const struct trace_drain *d)
     return t;
 }
 
+static void write_thread(struct trace_drain *d, struct exact_thread *t, bool last)
+{
+    trace_log_take(&d->log, d->spool, t);
+    trace_log_write_times(d->spool, t);
+    if (last || atomic_load(&t->ended))
+        trace_log_end_thread(&d->log, d->spool, t);
+    write_exact_nodes(d, t, last);
+    trace_counters_write(&d->counters, d->spool, t);
+}
+
+static void add_folded(struct trace_drain *d, struct exact_thread *t, bool last)
+{
+    struct trace_fold *fold = t->fold->trace;
+    if (!fold || t->is_folded)
+        return;
+    trace_fold_nodes(fold, d->words, d->exact, t, last);
+    trace_log_take(&d->log, d->spool, t);
+    if (!last)
+        trace_fold_add(fold, &d->counters, t, d->clock.ticks);
+    else
+        trace_fold_end(fold, &d->counters, t, d->clock.ticks);
+    t->is_folded = last;
+}
+
 void trace_drain_write(struct trace_drain *d, const struct registry *r, bool last)
 {
     struct exact *x = d->exact;
     write_clock(d);
     if (x->logs)
         write_clock_pair(x, d->spool);
+    trace_drain_logs(d, r);
     struct exact_thread *t = atomic_load(&x->threads), *before = NULL, *next;
     for (; t; t = next) {
         next = t->next;
-        bool ended = atomic_load(&t->ended);
         announce(d, t);
-        trace_log_take(&d->log, d->spool, t);
-        trace_log_write_times(d->spool, t);
-        if (last || ended)
-            trace_log_end_thread(&d->log, d->spool, t);
-        write_exact_nodes(d, t, last);
-        trace_counters_write(&d->counters, d->spool, t);
-        /* Samples that hang on its nodes may be in its ring as long as the registry has it. */
-        bool is_done = ended && t->n_written == atomic_load(&t->n) && !registry_find(r, t->tid);
+        if (t->fold)
+            add_folded(d, t, last);
+        else
+            write_thread(d, t, last);
+        bool is_done = !t->fold && is_gone(t, r);
         if (!is_done || !exact_remove_thread(x, before, t))
             before = t;
     }
+    for (struct thread_fold *each = d->folds->first; each; each = each->next)
+        if (each->trace)
+            trace_fold_write(each->trace, &d->counters, d->spool);
     trace_later_take(d->spool);
     trace_later_write(&d->later, d->spool);
     if (last)

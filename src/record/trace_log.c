@@ -4,6 +4,7 @@
 
 #include "clock.h"
 #include "map.h"
+#include "trace_fold.h"
 
 #define CALLS_WAITING                                                                              \
     (1u << 20) /* bytes of one thread, for which the drain is not to wait longer */
@@ -101,6 +102,38 @@ void trace_log_end_thread(struct trace_log *l, struct spool *s, struct exact_thr
     t->events.lost = 0;
 }
 
+/* The nodes of a folded thread's calls are its fold's.  False: one has no place there yet. */
+static bool fold_turns(const struct exact_thread *t, unsigned char *calls, size_t bytes)
+{
+    struct call_turn *turn;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t at = 0; at < bytes; at += sizeof *turn + ((turn->more + 7u) & ~7u)) {
+            turn = (struct call_turn *)(calls + at);
+            if (turn->node && !trace_fold_node(t, turn->node))
+                return false;
+            if (pass)
+                turn->node = trace_fold_node(t, turn->node);
+        }
+    return true;
+}
+
+static bool fold_watched(const struct exact_thread *t, struct watched_call *calls, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!trace_fold_node(t, calls[i].node))
+            return false;
+    for (size_t i = 0; i < n; i++)
+        calls[i].node = trace_fold_node(t, calls[i].node);
+    return true;
+}
+
+static bool fold_calls(const struct exact_thread *t, uint32_t type, const void *calls, size_t bytes)
+{
+    if (type == SPOOL_CALLS)
+        return fold_turns(t, (unsigned char *)calls, bytes);
+    return fold_watched(t, (struct watched_call *)calls, bytes / sizeof(struct watched_call));
+}
+
 static void take_calls(struct spool *s, const struct exact_thread *t, uint32_t type,
                        struct block_queue *from)
 {
@@ -108,6 +141,8 @@ static void take_calls(struct spool *s, const struct exact_thread *t, uint32_t t
     const void *calls;
     size_t bytes;
     while ((calls = block_queue_peek(from, &bytes))) {
+        if (t->fold && !fold_calls(t, type, calls, bytes))
+            return;
         spool_append(s, type, &head, sizeof head, calls, bytes);
         block_queue_release(from, bytes);
     }

@@ -116,7 +116,7 @@ static bool drain_all(struct session *s, bool last)
         engine_cpu_ns(s, t); /* kept: when the thread has ended, its clock is gone */
         moved |= drain_thread(s->drain, t, last);
     }
-    drain_logs(s->drain);
+    drain_logs(s->drain, &s->registry);
     drain_end(s->drain);
     return moved;
 }
@@ -217,6 +217,7 @@ static void tick(struct session *s, uint64_t now, struct done *done)
             session_each(s, collector_snapshot);
             drain_exact(s->drain, &s->registry, false);
         }
+        drain_folds(s->drain);
         spool_commit(s->spool);
         drain_merge(s->drain);
     }
@@ -311,6 +312,7 @@ static void *collect(void *arg)
     session_each(s, collector_snapshot);
     drain_exact(s->drain, &s->registry, true);
     drain_end(s->drain);
+    drain_folds(s->drain);
     spool_commit(s->spool);
     return NULL;
 }

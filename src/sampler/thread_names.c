@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "drain.h"
 #include "engine.h"
 #include "session.h"
 #include "spool.h"
@@ -33,6 +34,9 @@ int names_prepare(struct session *s, const struct sampler_options *options)
 static void write_name(struct session *s, const struct thread *t, enum thread_name_source source,
                        const char *name, size_t length)
 {
+    if (!drain_has_own_row(
+            t)) /* the first record tells it; several threads have no name in common */
+        return;
     struct spool_thread_name head = {t->index, source};
     spool_append(s->spool, SPOOL_THREAD_NAME, &head, sizeof head, name, (uint32_t)length);
 }

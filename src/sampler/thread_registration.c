@@ -22,7 +22,7 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
     struct thread *t = registry_add(&s->registry, tid, s->n_threads + 1, &s->limits);
     if (t)
         t->listed = listed;
-    if (!t || drain_add_thread(s->drain, t, now)) {
+    if (!t || drain_add_thread(t, now)) {
         if (t)
             registry_unnumber(&s->registry, t);
         return false;
@@ -69,15 +69,14 @@ void admit_claimed(struct session *s)
 }
 
 /* One that no sampler will see: it has ended, or sampling has. */
-static uint32_t tell_of(struct session *s, const struct exact_thread *e)
+static uint32_t tell_of(struct session *s, struct exact_thread *e)
 {
     struct spool_thread record = {.index = ++s->n_threads,
                                   .tid = (uint32_t)e->tid,
                                   .start_ns = e->first_ns,
                                   .first_seen_ns = e->first_ns};
     memcpy(record.comm, e->comm, sizeof record.comm);
-    spool_append(s->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);
-    return record.index;
+    return drain_row_of_unseen(s->drain, &record, e->name, &e->fold);
 }
 
 /* It may begin in a pause, or just before. */
@@ -90,7 +89,7 @@ static void admit_late(struct session *s, pid_t tid)
     s->look_again = true; /* it may end before it is in a list */
 }
 
-uint32_t admit_exact(void *session, const struct exact_thread *e)
+uint32_t admit_exact(void *session, struct exact_thread *e)
 {
     struct session *s = session;
     struct thread *t = registry_find(&s->registry, e->tid);
@@ -102,5 +101,5 @@ uint32_t admit_exact(void *session, const struct exact_thread *e)
     if (!t || !t->index || t->has_exact)
         return tell_of(s, e);
     t->has_exact = true;
-    return t->index;
+    return drain_row(s->drain, t, e->name, &e->fold);
 }

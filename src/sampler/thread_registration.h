@@ -20,7 +20,7 @@ void admit_claimed(struct session *s);
 
 /* trace_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):
  * then it could not be told from one that was never there. */
-uint32_t admit_exact(void *session, const struct exact_thread *e);
+uint32_t admit_exact(void *session, struct exact_thread *e);
 
 /* The list of threads may lack one: it is read while threads come and go. */
 bool thread_lives(pid_t tid);

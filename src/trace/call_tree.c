@@ -225,6 +225,8 @@ bool exact_remove_thread(struct exact *x, struct exact_thread *before, struct ex
         before->next = t->next;
     }
     pthread_mutex_unlock(&x->lock);
+    if (t->fold)
+        atomic_fetch_sub_explicit(&x->n_nodes, atomic_load(&t->n), memory_order_relaxed);
     free_thread(t);
     return true;
 }

@@ -127,10 +127,12 @@ struct exact_c_call {
 struct exact_drained {
     uint32_t stack; /* the one for the samples that hang on it; 0: not yet */
     uint32_t open;  /* its place, from 1, among the activations that run; 0: none does */
+    uint32_t fold;  /* its node in the tree of the threads with which its own is one row */
 };
 
 /* The drain's: nodes whose counters are one record of the spool. */
 struct exact_block;
+struct thread_fold;           /* record/thread_folds.h */
 #define EXACT_FIRST_BLOCKS 24 /* words: room for some in a thread's first mapping */
 struct spool_place;
 
@@ -206,6 +208,9 @@ struct exact_thread {
     uint32_t n_call_places;
     uint64_t events_ticks; /* the drain's: of the last event that it took */
     uint32_t index;        /* the drain's, from 1 */
+    struct thread_fold
+        *fold;      /* the drain's: the threads with which it is one row; NULL: with none */
+    bool is_folded; /* the drain's: its counters are there for good */
 };
 
 struct exact {
@@ -348,8 +353,8 @@ static inline void exact_set_depth(struct exact_thread *t, uint32_t depth)
 /* For the drain: the next code record of the queue, which stays until the next call; NULL: none. */
 const struct code_record *exact_read_code(struct exact *x);
 const struct exact_node *exact_read_node(const struct exact_thread *t, uint32_t id);
-/* Takes out a thread that ended, when all of it has been written.  `before`: the one before it in the list, or NULL:
- * there was none.  False: threads are held (function_figures.h). */
+/* Takes out a thread that ended, when all of it has been written; its nodes count no more in `n_nodes` if it is folded.  `before`:
+ * the one before it in the list, or NULL: there was none.  False: threads are held (function_figures.h). */
 bool exact_remove_thread(struct exact *x, struct exact_thread *before, struct exact_thread *t);
 
 #endif

@@ -44,7 +44,7 @@ static int set_up_for(uint32_t max_nodes)
     assert_int_equal(spool_open(&spool, file, 100), 0);
     drain = drain_new(spool, max_nodes, 0);
     thread = registry_add(registry, (pid_t)syscall(SYS_gettid), 1, &limits);
-    return drain && thread ? drain_add_thread(drain, thread, 1) : -1;
+    return drain && thread ? drain_add_thread(thread, 1) : -1;
 }
 
 static int set_up(void **state)
@@ -363,7 +363,7 @@ static struct exact_node *function(struct exact_node *parent, uint64_t id)
                        frame_function(id, codes_numbers(codes, id).function));
 }
 
-static uint32_t first_number(void *arg, const struct exact_thread *t)
+static uint32_t first_number(void *arg, struct exact_thread *t)
 {
     (void)arg;
     (void)t;

@@ -39,6 +39,31 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     assert list(read.chunks[0].weights) == [1, 4]
 
 
+def test_threads_that_are_one_row(tmp_path: Path) -> None:
+    """Their samples, which came thread by thread, are in order of time."""
+    writer = SpoolWriter()
+    writer.meta()
+    writer.thread(1, 1 << 22 | 1, "python", "Thread-* (handle)")
+    writer.thread(2, 7, "python", "other")
+    stacks = [writer.stack(native(1, at)) for at in range(0x10, 0x70, 0x10)]
+    writer.stacks()
+    writer.samples(1, stacks[:3], first_ns=10_000)
+    writer.samples(2, stacks[:1], first_ns=10_500)
+    writer.samples(1, stacks[3:], first_ns=10_001, weights=[(1, 5)])
+    writer.replaced(layout.FOLDED, layout.FOLDED_BODY.pack(1, 0, 1234))
+    read = reader.read(writer.save(tmp_path / "x.part"))
+    assert [each.name for each in read.threads.values()] == [
+        "Thread-* (handle) \u00d7 1,234",
+        "other",
+    ]
+    other, folded = read.chunks
+    assert (other.thread, folded.thread, folded.first_ns) == (2, 1, 10_000)
+    assert [stacks.index(place) for place in folded.place] == [0, 3, 1, 4, 2, 5]
+    assert list(folded.weights) == [3, 5]
+    assert list(folded.dt_ns) == [0, 1, 999_999, 1, 999_999, 1]
+    assert count_samples(read)[1].periods()[stacks[4]] == 5
+
+
 def test_later_records_override(tmp_path: Path) -> None:
     writer = SpoolWriter()
     writer.meta(hz=100)

@@ -77,7 +77,7 @@ int main(int n, char **arguments)
         return 1;
     struct drain *drain = drain_new(spool, 2000000);
     struct thread *thread = registry_add(&registry, getpid(), 1, &limits);
-    if (!drain || !thread || drain_add_thread(drain, thread, 1))
+    if (!drain || !thread || drain_add_thread(thread, 1))
         return 1;
     make_stacks();
     for (uint64_t i = 0; i < (uint64_t)SECONDS * HZ; i++) {
