@@ -5,7 +5,8 @@
 As root, the command runs as `nobody`, without capabilities, with HOME and TMPDIR in a fresh folder.
 What Python needs may lie below a folder that only root can enter (its home); then, in a mount
 namespace of its own, that folder is covered by an empty one in which just the needed paths are
-mounted again, so every absolute path stays valid.  As an ordinary user, only the filter is set.
+mounted again, so every absolute path stays valid.  The sockets of root's LTTng daemon are covered,
+too, which programs of every user register with.  As an ordinary user, only the filter is set.
 
 The filter is what container engines install by default: perf_event_open fails with EPERM.
 
@@ -91,6 +92,12 @@ def open_the_way() -> None:
             os.close(handle)
 
 
+def hide_daemons() -> None:
+    if os.path.isdir("/run/lttng"):
+        own_mount_namespace()
+        mount("tmpfs", "/run/lttng", "tmpfs", 0, "mode=755")
+
+
 def become_nobody() -> None:
     user = pwd.getpwnam("nobody")
     home = tempfile.mkdtemp(prefix="pyhybrid-user-")
@@ -130,6 +137,7 @@ def main() -> int:  # noqa: RET503 - execvp does not return
     try:
         if os.geteuid() == 0:
             open_the_way()
+            hide_daemons()
             os.chdir(os.getcwd())  # into the new mount, not the one that is now covered
             become_nobody()
         refuse_perf_event()

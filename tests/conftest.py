@@ -1,8 +1,10 @@
-"""What every test gets: requirements that say why they skip, and a proof that nothing leaked.
+"""What every test gets: requirements that say why they skip, the same environment on each machine,
+a minute, and a proof that nothing leaked.
 
     @pytest.mark.needs("torch", "perf", "root")   skip where one of them is missing, saying which
     @pytest.mark.once                             privileges change nothing here: in one pass only
     @pytest.mark.leaves("threads", "fds")         this test's process keeps some: import torch does
+    @pytest.mark.long("compiles all of it")       why it may take more than a minute
 
 tests/system runs as root and as an ordinary user, and PYHYBRID_TEST_AS says which pass it is:
 `root`, or `user` (no privileges, perf_event refused).  With CI=true a test may skip only for what
@@ -11,6 +13,7 @@ its pass cannot have; a skip for torch, perf or root where they must be there fa
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import importlib.util
@@ -20,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -27,6 +31,7 @@ from collections.abc import Callable, Generator, Iterator
 import pytest
 import tracy_support
 import viewer_support
+from gdb_support import where_it_hangs
 from hypothesis import settings
 from support import WORKER, is_stripped
 
@@ -34,6 +39,32 @@ from support import WORKER, is_stripped
 FUZZ = "PYHYBRID_FUZZ_SEED" in os.environ
 settings.register_profile("ours", deadline=None, database=None, derandomize=not FUZZ)
 settings.load_profile("ours")
+
+# Variables that set up other programs, interpreters and libraries for whoever runs the tests: what
+# needs one sets it.  (By those of Python's that are kept, test.sh says what is to be tested.)
+OTHERS = re.compile(
+    r"PYTHON(?!DONTWRITEBYTECODE$|MALLOC$|_JIT$)|PYHYBRID_CONFIG$"
+    r"|(OMP|GOMP|KMP|MKL|OPENBLAS|NUMBA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|MALLOC|GLIBC|RUST)_"
+    r"|(LTTNG|TRACY|DEBUGINFOD|PERFSTUBS|PERFFLOW|FLUX|SLURM|LSB|LS|INTEL|NVTX|COVERAGE|RAY)_"
+    r"|(LC|XDG|PIP|IPYTHON|JUPYTER)_|LANG|TZ$|COLUMNS$|LINES$|TERM$|(NO|FORCE)_COLOR$|PAGER$"
+)
+HOME = "" if WORKER else tempfile.mkdtemp(prefix="pyhybrid-home-")  # what programs keep there
+
+
+def set_up() -> None:
+    """What else a process inherits and tests could meet."""
+    for name in [name for name in os.environ if OTHERS.match(name)]:
+        del os.environ[name]
+    os.environ |= {"LANG": "C.UTF-8", **({"HOME": HOME} if HOME else {})}
+    os.umask(0o022)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python ignores these
+        if signal.getsignal(number) is signal.SIG_IGN:  # (nohup, a shell's background job)
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+set_up()
 
 CI = os.environ.get("CI") == "true"
 TEST_AS = os.environ.get("PYHYBRID_TEST_AS", "root" if os.geteuid() == 0 else "user")
@@ -103,11 +134,15 @@ is_here = functools.cache(lambda need: NEEDS[need]())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Ignored from the start (nohup, a shell's background job) it would never reach the programs.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", f"needs(*what): skip where one of {list(NEEDS)} is missing")
     config.addinivalue_line("markers", "once: the pass as an ordinary user does not run it again")
     config.addinivalue_line("markers", "leaves(*what): this test may leave these: fds, threads")
+    config.addinivalue_line("markers", "long(why): this test may take more than a minute")
+
+
+def pytest_unconfigure() -> None:
+    if HOME:
+        shutil.rmtree(HOME, ignore_errors=True)
 
 
 def pytest_report_header() -> str:
@@ -140,13 +175,74 @@ def is_chosen(item: pytest.Item) -> bool:
     return zlib.crc32(item.nodeid.encode()) % int(parts) + 1 == int(part)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+# How long a test may take, and its set-up and its end, in seconds of a machine that does nothing
+# else.  Those that go on for as long as they are asked to (make fuzz, make stress) have that, too.
+ASKED_S = sum(float(os.environ.get(f"PYHYBRID_{name}_S", "0")) for name in ("FUZZ", "STRESS"))
+LIMIT_S, LONG_S, LOOK_S = 60 + ASKED_S, 600 + ASKED_S, 15
+
+
+@contextlib.contextmanager
+def bounded(item: pytest.Item) -> Iterator[None]:
+    """Fails it where it does not end.  Seconds are longer on a machine that has more to do."""
+    why = [mark.args[0] for mark in item.iter_markers("long")]
+    limit, used = LONG_S if why else LIMIT_S, 0.0
+    before = children()
+
+    def look(*_: object) -> None:
+        nonlocal used
+        used += LOOK_S / max(1, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+        if used >= limit:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            its = children() - before
+            stacks = [where_it_hangs(pid) for pid in its]
+            for pid in its:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)  # for what does not let it fail
+            hint = "" if why else "; if it must, mark it `long`, and say why"
+            pytest.fail("\n".join([f"takes longer than {limit:.0f} s{hint}", *stacks]))
+
+    handler = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def children() -> set[int]:
+    """Processes that this one has started."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+            if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(pid))
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with bounded(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with bounded(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     if time.time() > float(os.environ.get("PYHYBRID_UNTIL", "inf")):
         pytest.skip("no time left in this slice")
     for mark in item.iter_markers("needs"):
         for need in mark.args:
             if not is_here(need):
                 pytest.skip(f"needs {need}, which is missing here (pass: {TEST_AS})")
+    with bounded(item):
+        return (yield)
 
 
 class NoSilentSkips:
