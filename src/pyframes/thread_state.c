@@ -16,10 +16,11 @@
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
 
+/* The registers alone would do for a call of pthread_mutex_lock(), of which the first argument lies there, too. */
 static bool waits_on(const ucontext_t *context, const struct _gil_runtime_state *gil)
 {
     uint64_t address = arch_argument(context, 0), operation = arch_argument(context, 1);
-    if (address - (uint64_t)gil >= sizeof *gil)
+    if (address - (uint64_t)gil >= sizeof *gil || !arch_leaves_syscall(context))
         return false;
     operation &= FUTEX_CMD_MASK;
     return operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET;

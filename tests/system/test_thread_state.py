@@ -244,6 +244,24 @@ def test_what_a_sleeper_does_in_a_pause_counts_nowhere(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+TAKES_THE_GIL = """
+import os, time
+end = time.process_time() + 1
+while time.process_time() < end:
+    for _ in range(200): os.stat("/")
+"""
+
+
+def test_nobody_waits_for_the_gil_in_a_program_of_one_thread(pyhybrid: Callable[..., Run]) -> None:
+    """Each call lets go of it and takes it again."""
+    profile = pyhybrid("-q", "--format", "folded", "-c", TAKES_THE_GIL).profile()
+    weights = Counter[str]()
+    for row in profile.sampled:
+        weights[row.gil] += row.weight_ns
+    assert min(weights["held"], weights["neither"]) > 0.1 * weights.total()
+    assert weights["waiting"] == 0
+
+
 RENAMES = {
     "MainThread": "",
     "by-prctl": "import ctypes; ctypes.CDLL(None).prctl(15, b'by-prctl')",
