@@ -29,7 +29,7 @@ from pyhybrid.report.terminal import (
 )
 from pyhybrid.report.tree import CallTree
 from pyhybrid.terminal_text import visible
-from pyhybrid.views.findings import Finding
+from pyhybrid.views.findings import SHOWN, Finding
 from pyhybrid.views.gpu import GpuSummary
 from pyhybrid.views.labels import (
     bare,
@@ -49,7 +49,7 @@ N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2,
 N_LINES, MOST_PROGRAM_LINES, MAX_PLACE = 3, 5, 40
 MIN_SELF, N_GPU = 4, 3
 LEAST_UNPLACED = 0.01
-N_FINDINGS, FINDING_LINES = 3, 2
+FINDING_LINES = 2
 N_WAITED = 3
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
@@ -85,7 +85,7 @@ def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int |
 def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
     facts, last = [*_facts(summary, columns), [("", "")]], _last(summary)
-    facts += _findings(summary, columns, N_FINDINGS, MAX_LINES - len(facts) - len(last))
+    facts += _findings(summary, columns, SHOWN, MAX_LINES - len(facts) - len(last))
     facts += _program_lines(summary, columns, N_LINES)
     paths = _paths(summary, columns)
     room = MAX_LINES - len(facts) - len(last)
@@ -99,7 +99,7 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
     is_tall, last = height > TALL, _last(summary)
     note = NOTE_LINES if is_tall else 1
     lines = [*_facts(summary, columns, summary.start_unix_ns, note), [("", "")]]
-    most, room = N_FINDINGS + 2 * is_tall, height - len(lines) - len(last)
+    most, room = SHOWN + 2 * is_tall, height - len(lines) - len(last)
     lines += _findings(summary, columns, most, room, is_tall)
     room = height - len(lines) - len(last) - 3  # headings
     n_lines = max(1, min(MOST_PROGRAM_LINES, room // 5))

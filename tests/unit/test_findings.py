@@ -180,6 +180,24 @@ def test_functions_without_names_that_spin(
         assert spinning(profile)[profile.stacks.node[row.stack]] == spins
 
 
+def test_imports_of_a_long_run(tmp_path: Path) -> None:
+    """That it hardly computed changes nothing."""
+    spool = SpoolWriter(PID)
+    spool.meta(pid=PID)
+    spool.code(1, "_find_and_load", "<frozen importlib._bootstrap>", 1)
+    spool.code(2, "<module>", "/m.py", 1)
+    spool.code(3, "serve", "/w.py", 1)
+    spool.thread(1, PID, "python")
+    imports, serves = spool.stack(python(1, 0), python(2, 0)), spool.stack(python(3, 0))
+    spool.stacks()
+    spool.samples(1, [imports] * 900 + [serves] * 300)
+    spool.counters(1, 1200, 1200)
+    spool.end(time_ns=3600 * 10**9)
+    with open_profile(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        (finding,) = findings(profile)
+    assert (finding.rule, finding.share, finding.evidence["module"]) == ("imports", 0.75, "m")
+
+
 def test_locks_where_the_kernel_tells_no_names(tmp_path: Path) -> None:
     """By the function of the C library that entered it."""
     library = "/x/libc.so.6"

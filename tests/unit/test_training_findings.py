@@ -188,6 +188,19 @@ def test_of_a_training_imports_are_said_last(said: Finish, n: int, is_last: bool
     assert rules == (expected[::-1] if is_last else expected)
 
 
+@pytest.mark.parametrize(("ms", "at"), [(9000, 2), (4800, -1)])
+def test_imports_that_are_most_of_a_run_are_shown(said: Finish, ms: int, at: int) -> None:
+    """Beside what takes the steps, of which there is more than a summary shows."""
+    training = Training({"library.py": "/w/library.py"})
+    training.runs("import/library.py", ms)
+    for number in range(12):
+        slow = 900 if number in (6, 9) else 40
+        training.step(("data/load", 150), (SLOW, 100), ("backward/hook", 80), ("log", slow))
+    found = [rule for rule, _, _ in said(training)]
+    assert len(found) >= 4
+    assert found[at] == "imports"
+
+
 @pytest.mark.parametrize(
     ("pieces", "says"),
     [

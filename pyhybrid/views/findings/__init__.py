@@ -18,6 +18,7 @@ from pyhybrid.views.findings.slow_layer import layer, uncompiled
 from pyhybrid.views.findings.step_measures import STEP_MEASURES
 
 MOST = 5
+SHOWN = 3  # of them by a summary
 FEWEST_STEPS = 4  # of a training
 _MEASURES = {
     **MEASURES,
@@ -45,7 +46,7 @@ class Finding:
 
 def findings(profile: Profile) -> list[Finding]:
     """At most five, what is about most first; none where nothing stands out.  Of a training what is
-    about its beginning alone comes last.
+    about its beginning alone comes last, but of those that are SHOWN where it is most of the run.
 
     Of a part of the samples nothing is said: shares of it mean something else.
     """
@@ -53,7 +54,8 @@ def findings(profile: Profile) -> list[Finding]:
         return []
     measured = Measured(profile)
     time = "CPU time" if profile.meta.get("clock") == "cpu" else "time of all threads"
-    found, last = [], set()
+    found: list[Finding] = []
+    last = dict[str, bool]()  # rules, and whether they are shown all the same
     for rule in _rules():
         evidence = _MEASURES[rule["measure"]](measured, rule)
         if evidence and _reaches(rule, evidence):
@@ -61,9 +63,13 @@ def findings(profile: Profile) -> list[Finding]:
             text = rule["text"].format(time=time, **shown)
             share = float(evidence.get("share", 0))
             if rule.get("last") and len(measured.steps) >= FEWEST_STEPS:
-                last.add(rule["name"])
+                last[rule["name"]] = share >= rule["shown_from"]
             found.append(Finding(rule["name"], text, rule["command"], share, evidence))
-    return sorted(found, key=lambda each: (each.rule in last, -each.share))[:MOST]
+    found.sort(key=lambda each: (each.rule in last, -each.share))
+    for each in [each for each in found[SHOWN:] if last.get(each.rule)]:
+        found.remove(each)
+        found.insert(SHOWN - 1, each)
+    return found[:MOST]
 
 
 @cache

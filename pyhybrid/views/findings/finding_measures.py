@@ -139,8 +139,7 @@ def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
     if not weight_ns:
         return None
     module = next(iter(found.modules(measured.labels, measured.self_ns)), "?")
-    wall = measured.wall_ns / 1e9
-    return {**measured.share(weight_ns), "wall_seconds": wall, "module": module}
+    return {**measured.share(weight_ns), "module": module}
 
 
 def gil(measured: Measured, rule: dict[str, Any]) -> Evidence:
