@@ -155,7 +155,7 @@ class ProfilerOptions(Declared):
         at_command_line=None,
         metavar="NAME",
         help=f"export this format instead of the default ones ({', '.join(FORMATS)}; with --mode "
-        f"trace folded): also {', '.join(FURTHER_FORMATS)}",
+        f"trace folded, and with -q none): also {', '.join(FURTHER_FORMATS)}",
         keyword_help="also export these, by their names on the command line",
     )
     include: Sequence[str] = option(
@@ -183,7 +183,8 @@ class ProfilerOptions(Declared):
         metavar="NAME",
         modes=CALLS,
         help="trace only this function (its qualified name, module.qualname, file.py:qualname, or "
-        "a pattern of the shell for these: `Model.*`), and keep its single calls",
+        "a pattern of the shell for these: `Model.*`), and keep its single calls (with --lines "
+        "only where --keep asks for them)",
     )
     keep: Sequence[str] = option(
         "--keep",

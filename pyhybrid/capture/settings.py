@@ -43,7 +43,8 @@ class Settings(Options):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         if self.formats is None:
-            self.formats = FORMATS if self.mode in SAMPLING else ("folded",)  # perf reads samples
+            of_calls = ("folded",) if self.summary else ()  # perf reads samples
+            self.formats = FORMATS if self.mode in SAMPLING else of_calls
         if self.mode == "none":
             self.formats, self.summary = (), False  # there is no profile
         self._emit_to_tracy()
@@ -64,7 +65,8 @@ class Settings(Options):
         kind = FUNCTION_TABLES.keys["usage"]
         usage = [*USAGE_KIND.of_functions(self.usage)]
         usage += [(kind.to_native(t["usage"]), t["name"]) for t in tables if t.get("usage")]
-        kept = (*self.functions, *self.keep, *self.args, *named["name"])
+        chosen = () if self.lines else self.functions  # for their lines
+        kept = (*chosen, *self.keep, *self.args, *named["name"])
         self.kept = _named(*kept, *(name for _, name in usage))
         self.usage_of = _by_bit(usage)
         self.arguments_of = _named(*self.args, *named["args"])

@@ -193,6 +193,10 @@ def _export(profile: Profile, prefix: str, formats: list[str]) -> _Made:
             paths += [output.path] if output.path else []
         except PyhybridError as error:
             failures.append((str(error), error.exit_code))
+    if "perf-map" in formats:
+        from pyhybrid.exporters.perf.old_maps import remove_old
+
+        remove_old()
     return paths, notes, failures
 
 

@@ -4,11 +4,13 @@ Format: https://github.com/brendangregg/FlameGraph#2-fold-stacks - frames from t
 with `;` between them, a space, a count.  The root frame is the thread's name, as perf's stacks
 begin with the comm.  A count is the weight in sampling periods (one sample is one period unless
 the clock skipped some); in a profile without samples it is exact self time in microseconds.
+What import statements run is one frame, `[import …]`, unless all frames are wanted.
 
 Within a limit of bytes paths are cut in their middle, and those with least weight to their function
 (folded_paths.py); the sum of all counts stays.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -18,6 +20,7 @@ from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.folded_paths import SHOWN, THREAD, FoldedPaths, Weights
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
+from pyhybrid.views.call_tree.imports import Imports, import_frames, import_line
 from pyhybrid.views.labels import Labels
 
 MICROSECOND = 1000  # nanoseconds
@@ -38,8 +41,10 @@ class Folded(Exporter):
         tree = FoldedTree.of(profile, self.all_frames)
         labels = Labels(profile, self.full_names, self.all_frames).of_frame
         notes = []
-        paths = FoldedPaths(profile, tree, labels)
         weights, unit_ns = self._weights(profile, tree)
+        if not self.all_frames:
+            weights, labels = _without_imports(profile, tree, weights, labels)
+        paths = FoldedPaths(profile, tree, labels)
         size = 0 if limit_bytes is None else paths.total_bytes(weights)
         if limit_bytes is None or size <= limit_bytes:
             totals = paths.whole(weights)
@@ -56,6 +61,7 @@ class Folded(Exporter):
     def lines(self, profile: Profile, tree: FoldedTree, labels: dict[int, str]) -> list[str]:
         """The lines, sorted, without line ends; `labels` by frame id."""
         weights, unit_ns = self._weights(profile, tree)
+        weights, labels = _without_imports(profile, tree, weights, labels)
         return _lines(FoldedPaths(profile, tree, labels).whole(weights), unit_ns)
 
     def _weights(self, profile: Profile, tree: FoldedTree) -> tuple[Weights, int]:
@@ -73,6 +79,23 @@ class Folded(Exporter):
         if self.min_time_ns:
             weights = _merged(weights, tree.parent, self.min_time_ns)
         return weights, unit_ns
+
+
+def _without_imports(
+    profile: Profile, tree: FoldedTree, weights: Weights, labels: dict[int, str]
+) -> tuple[Weights, dict[int, str]]:
+    """What import statements run is theirs, and they have one name."""
+    found = Imports(profile, tree.parent, tree.frame)
+    if not any(found.outer):
+        return weights, labels
+    of_node = array("q", bytes(8 * len(tree.parent)))
+    rest: Weights = Counter()
+    for (thread, node), weight_ns in weights.items():
+        if node != THREAD:
+            of_node[node] += weight_ns
+        rest[thread, node if node == THREAD else found.node[node]] += weight_ns
+    name = import_line(found.modules(labels, of_node))
+    return rest, labels | dict.fromkeys(import_frames(profile), name)
 
 
 def _lines(totals: Counter[str], unit_ns: int) -> list[str]:

@@ -97,7 +97,7 @@ def open_file(path: str, is_new: bool = False) -> Database:
     """The tables of a profile file: see `Profile.open`.  One that `is_new` is not checked whole."""
     if begin_of(path) != SQLITE_MAGIC:
         raise PyhybridError(f"{path}: not a pyhybrid profile")
-    name = f"file:{_quoted(path)}?mode=ro&immutable=1"
+    name = f"file:{quoted(path)}?mode=ro&immutable=1"
 
     def check(database: Database) -> None:
         database.columns = open_database(name, False)
@@ -136,7 +136,7 @@ def begin_of(path: str) -> bytes:
         raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _quoted(path: str) -> str:
+def quoted(path: str) -> str:
     """A path as SQLite's URIs want it."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     if quoted.startswith("/"):

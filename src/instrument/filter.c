@@ -218,8 +218,9 @@ static struct verdict verdict_on(struct exact *x, uint64_t at, PyObject *globals
     for (int i = 0; i < USAGE_KINDS; i++)
         if (named && with_usage[i].names && is_named(&with_usage[i], code, module))
             v.usage |= (uint8_t)(1 << i);
+    bool has_facts = v.kept || (may_be_kept && only.names);
     uint64_t *told =
-        v.kept && v.id ? map_put(&x->facts_told, codes_numbers(x->codes, v.id).function) : NULL;
+        has_facts && v.id ? map_put(&x->facts_told, codes_numbers(x->codes, v.id).function) : NULL;
     if (told && !*told) {
         *told = 1;
         code_facts_tell(x, code, module);

@@ -126,7 +126,7 @@ struct spool_code {
     uint32_t line_table_length; /* co_linetable; 0 if it was too large to copy */
 };
 
-/* Of a function whose single calls are kept.  The texts: qualified name, file name, module (empty: not known), name,
+/* Of a function that is named (-t), or whose single calls are kept.  The texts: qualified name, file name, module (empty: not known), name,
  * arguments, other local variables. */
 struct spool_code_facts {
     uint32_t first_line;

@@ -139,6 +139,10 @@ def test_a_chosen_function_alone(lined: Lined) -> None:
     assert {name for name, _ in hits(profile)} == {"handles"}
     assert sum(hits(profile).values()) == 9 * 4
     assert profile.meta["notes"] == ["-t lined.never: no function of this name ran"]
+    assert not profile.calls  # nobody asked for single ones
+    assert not profile.call_times
+    asked = lined(LINED, "-t", "handles", "--keep", "handles").profile()
+    assert len(asked.calls) == 4
 
 
 SETTRACE = """

@@ -3,6 +3,7 @@
 import os
 import re
 import struct
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,11 +24,13 @@ from perf_support import perf
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
+from pyhybrid.cli.finish import finish
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf.addresses import PAGE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.perf.names_map import PerfMap
+from pyhybrid.exporters.perf.old_maps import remove_old
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
 
@@ -340,3 +343,67 @@ def test_the_map_of_a_process_that_got_the_number_later_stays(tmp_path: Path) ->
         finally:
             path.unlink()
         assert f"process {os.getpid()} is another one now" in note
+
+
+DEAD = 4_194_305  # no process has this number
+
+
+@pytest.fixture
+def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of all maps, instead of /tmp."""
+    folder = tmp_path / "maps"
+    folder.mkdir()
+    for module in ("names_map", "old_maps"):
+        monkeypatch.setattr(
+            f"pyhybrid.exporters.perf.{module}.perf_map_path",
+            lambda pid: str(folder / f"perf-{pid}.map"),
+        )
+    return folder
+
+
+def written(prefix: Path, pid: int, start_ns: int = 10**9) -> Path:
+    """A profile, whose map is written, too."""
+    spool = SpoolWriter(pid)
+    spool.meta(pid=pid, start_ns=start_ns)
+    spool.thread(1, pid, "python")
+    spool.code(1, "f", "/x/a.py", 3)
+    row = spool.stack(python(1, 1))
+    spool.stacks()
+    spool.samples(1, [row])
+    path = finish(spool.save(f"{prefix}.part"), str(prefix), fake_symbols())
+    with Profile.open(path) as profile:
+        exporter = PerfMap()
+        target = exporter.default_path(profile, str(prefix))
+        assert export_to(exporter, profile, target).path == target
+    return Path(path)
+
+
+def test_maps_of_profiles_that_are_gone_are_removed(tmp_path: Path, maps: Path) -> None:
+    kept, gone = written(tmp_path / "kept", DEAD), written(tmp_path / "gone", DEAD + 1)
+    written(tmp_path / "again", DEAD + 2)
+    written(tmp_path / "again", DEAD + 3, 2 * 10**9)  # in its place
+    alive = written(tmp_path / "alive", os.getpid(), time.monotonic_ns())
+    touched = written(tmp_path / "touched", DEAD + 4)
+    os.utime(touched, ns=(1, 1))
+    (maps / f"perf-{DEAD + 5}.map").write_text("7f0000000000 40 another's\n")
+    (maps / f"perf-{DEAD + 6}.map").symlink_to(maps / f"perf-{DEAD + 1}.map")
+    theirs = (maps / f"perf-{DEAD + 1}.map").read_bytes().replace(b"mnt:[", b"mnt:[9")
+    (maps / f"perf-{DEAD + 7}.map").write_bytes(theirs)  # of another namespace
+    remove_old()
+    assert len(list(maps.iterdir())) == 8
+    gone.unlink()
+    alive.unlink()
+    remove_old()
+    left = {path.name for path in maps.iterdir()}
+    numbers = [DEAD, *range(DEAD + 3, DEAD + 8), os.getpid()]
+    assert left == {f"perf-{number}.map" for number in numbers}
+    assert kept.exists()
+
+
+def test_a_map_says_whose_it_is_and_nothing_lies_there(tmp_path: Path, maps: Path) -> None:
+    path = written(tmp_path / "out", DEAD)
+    first, *rest = (maps / f"perf-{DEAD}.map").read_text().splitlines()
+    assert first.startswith('1 1 pyhybrid:{"spaces": ["mnt:[')
+    assert f'"{path}"' in first
+    with Profile.open(str(path)) as profile:
+        assert rest == PerfMap().lines(profile)

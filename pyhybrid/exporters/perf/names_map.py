@@ -23,6 +23,7 @@ from pyhybrid.capture.jit_files import began_since_boot, perf_map_path, why_not_
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.perf.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.perf.images import nameless
+from pyhybrid.exporters.perf.old_maps import mark, without_mark
 from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
@@ -68,7 +69,7 @@ class PerfMap(Exporter):
     name = "perf-map"
     help = "names for perf.data, /tmp/perf-PID.map"
     mode = 0o644
-    _theirs = b""
+    _theirs = _mark = b""
 
     def default_path(self, profile: Profile, prefix: str) -> str:
         """Where perf looks for it."""
@@ -76,6 +77,7 @@ class PerfMap(Exporter):
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write the map."""
+        file.write(self._mark)
         for line in self.lines(profile, self._theirs):
             file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
         return []
@@ -83,6 +85,9 @@ class PerfMap(Exporter):
     def prepare(self, profile: Profile, path: str) -> None:
         """What the program's runtimes wrote at `path` becomes part of it."""
         self._theirs = _theirs(profile, path)
+        if path == perf_map_path(profile.process.pid):
+            self._mark = mark(profile, self._theirs)
+            self._theirs = without_mark(self._theirs)
 
     def refuses(self, profile: Profile, path: str) -> str:
         """A link, another user's file and another process's map are left alone."""

@@ -1,0 +1,110 @@
+"""Perf maps of runs whose profile is gone, or another run's by now: the next run removes them.
+
+Each run leaves one in /tmp, for perf finds it only there.  Which are ours, and of which profiles,
+says their first line, an entry that nothing lies at: `1 1 pyhybrid:[...]`.  What another program
+wrote, or wrote first, has none, and stays; so does that of a process that lives, of another user,
+and of a namespace in which other processes and files have these numbers and names.
+"""
+
+import json
+import os
+import re
+import sqlite3
+import stat
+from contextlib import closing, suppress
+from itertools import islice
+from typing import Any
+
+from pyhybrid.capture.jit_files import perf_map_path
+from pyhybrid.profile_file.database import quoted
+from pyhybrid.profile_file.profile import Profile
+
+_MARK = b"1 1 pyhybrid:"
+_MOST_BYTES = 64 << 10  # of a first line
+_MOST_FILES = 10_000  # that are looked at, of a folder with more
+
+
+def mark(profile: Profile, theirs: bytes) -> bytes:
+    """The first line of the profile's map; "" where what was there is not ours."""
+    try:
+        written_ns = os.stat(profile.path).st_mtime_ns
+        known = _profiles(theirs) if theirs else []
+    except (OSError, ValueError):
+        return b""
+    path = os.path.abspath(profile.path)
+    runs = [run for run in known if run[0] != path]
+    runs.append([path, written_ns, profile.process.pid, profile.process.start_ns])
+    text = json.dumps({"spaces": _spaces(), "runs": runs})
+    return _MARK + text.encode() + b"\n"
+
+
+def without_mark(theirs: bytes) -> bytes:
+    """The entries of a map that may be ours."""
+    return theirs.partition(b"\n")[2] if theirs.startswith(_MARK) else theirs
+
+
+def remove_old() -> None:
+    """Remove those in the folder of all maps; what cannot be removed stays."""
+    folder, name = os.path.split(perf_map_path(0))
+    pattern = re.compile(re.escape(name).replace("0", r"(\d+)", 1))
+    with suppress(OSError), os.scandir(folder) as found:
+        for entry in islice(found, _MOST_FILES):
+            if is_map := pattern.fullmatch(entry.name):
+                with suppress(OSError, ValueError):
+                    _remove_if_old(entry.path, is_map[1])
+
+
+def _remove_if_old(path: str, pid: str) -> None:
+    """Raises OSError, or ValueError where the map is none of ours."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        there = os.fstat(descriptor)
+        if not stat.S_ISREG(there.st_mode) or there.st_uid != os.geteuid():
+            return
+        runs = _profiles(file.readline(_MOST_BYTES))
+    if os.path.exists(f"/proc/{pid}") or any(_is_there(*run) for run in runs):
+        return
+    if os.path.samestat(os.lstat(path), there):
+        os.unlink(path)
+
+
+def _profiles(line: bytes) -> list[list[Any]]:
+    """Path, time of writing, process and begin of each profile that a map is of.  Raises
+    ValueError where it is none of ours, or of another namespace."""
+    text, end, _ = line.partition(b"\n")
+    if not (end and text.startswith(_MARK)):
+        raise ValueError("not ours")
+    said = json.loads(text[len(_MARK) :])
+    if not isinstance(said, dict) or said.get("spaces") != _spaces():
+        raise ValueError("of another namespace")
+    runs = said.get("runs")
+    if not isinstance(runs, list) or any(map(_is_odd, runs)):
+        raise ValueError("damaged")
+    return runs
+
+
+def _is_odd(run: Any) -> bool:
+    path, *numbers = run if isinstance(run, list) and len(run) == 4 else [None]
+    return not isinstance(path, str) or not all(isinstance(each, int) for each in numbers)
+
+
+def _is_there(path: str, written_ns: int, pid: int, start_ns: int) -> bool:
+    """Is that run's profile still there?  Where it is not known, it is."""
+    try:
+        if os.stat(path).st_mtime_ns == written_ns:
+            return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    name = f"file:{quoted(path)}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(name, uri=True)) as database:
+            rows = database.execute("SELECT pid, start_ns FROM process LIMIT 1000").fetchall()
+    except sqlite3.Error:
+        return False  # something else now
+    return (pid, start_ns) in rows
+
+
+def _spaces() -> list[str]:
+    return [os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "pid")]
