@@ -23,8 +23,8 @@ BRIDGED = "bridged"  # code without unwind information was passed, verified; vie
 UNKNOWN_PYTHON = "unknown_python"
 TREE_FULL = "tree_full"
 IN_KERNEL = "kernel"
-# A sample that met our own code, or what runs the program: outside all shares.
-OWN_CALLBACK = "pyhybrid"
+# What runs only because of the profiler, or runs the program: outside all shares.
+OWN_WORK = "pyhybrid"
 
 # In the kernel; where is not known.  Also the name of its functions whose names it does not tell.
 KERNEL = "[kernel]"
@@ -36,7 +36,7 @@ PSEUDO_FRAMES = {
     4: PseudoFrame("[unknown python]", UNKNOWN_PYTHON),
     5: PseudoFrame("[other interpreter]", "other_interpreter"),
     6: PseudoFrame("[tree full]", TREE_FULL),
-    7: PseudoFrame("[pyhybrid]", OWN_CALLBACK),
+    7: PseudoFrame("[pyhybrid]", OWN_WORK),
     8: PseudoFrame(KERNEL, IN_KERNEL),  # a frame of kind kernel, not pseudo (assemble/frames.py)
 }
 

@@ -27,6 +27,7 @@ from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.insertion import clean
 from pyhybrid.assemble.kept_calls import KeptCalls, kept_calls
+from pyhybrid.assemble.own_work import fold_own_work
 from pyhybrid.assemble.sample_counts import ThreadSamples, count_samples
 from pyhybrid.assemble.slow_only import drop_short
 from pyhybrid.assemble.thread_starts import name_starts
@@ -132,6 +133,7 @@ def assembled_of(
     symbolizer = Symbolizer(spool, load, demangle, kernel)
     frames = Frames(spool, forest, symbolizer)
     name_starts(spool, frames)
+    fold_own_work(spool, forest, frames)
     sampled = {stack for taken in threads.values() for stack in taken.stacks()}
     tree = Tree(spool, forest, frames, sampled)
     nodes = tree.exact_nodes(forest)

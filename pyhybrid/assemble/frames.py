@@ -141,6 +141,10 @@ class Frames:
             table[row.id] = row if is_clean else dataclasses.replace(row, name=name, file=file)
         return table
 
+    def add_pseudo(self, word: int) -> None:
+        """A pseudo-frame's word that the spool does not have."""
+        self.frame[word] = self._constant(word)
+
     def _name_by_python(self) -> None:
         """The names that the interpreter's method tables gave at the program's end, beside those of
         symbol tables or in the place of weaker ones."""

@@ -149,6 +149,8 @@ class _Thread:
         for place, time_ns, periods in zip(
             chunk.place, times(chunk), periods_of(chunk), strict=True
         ):
+            if stack_of(place) in self._profile.own_stacks:
+                continue
             at_ms, weight_ns = self._ms(time_ns), periods * self._profile.period_ns
             stack = self._shared.stack(stack_of(place))
             step_ms = round(at_ms - self._last_ms, 3)

@@ -68,7 +68,7 @@ class Speedscope(Exporter):
 def _samples(profile: Profile, tree: FoldedTree) -> Iterator[Weighted]:
     """By thread, in order of time."""
     of_stack, period_ns = take(tree.of_node, array("I", profile.stacks.node)), profile.period_ns
-    for chunk in profile.timeline():
+    for chunk in profile.program_timeline():
         for place, periods in zip(chunk.place, periods_of(chunk), strict=True):
             yield chunk.thread, of_stack[stack_of(place)], periods * period_ns
 

@@ -18,7 +18,9 @@ class Nodes:
 
     def __init__(self, profile: Profile) -> None:
         self._tree, self._functions = FoldedTree.of(profile), functions(profile)
-        self._numbers = {0: ROOT}
+        own = {profile.stacks.node[stack] for stack in profile.own_stacks}
+        # Nobody's: such a sample has no weight, but the time until the next one.
+        self._numbers = {0: ROOT} | {self._tree.of_node[node]: ROOT for node in own}
         self.new: list[dict[str, Any]] = [{"id": ROOT, "callFrame": _call_frame("(root)", "", 0)}]
 
     def of(self, node: int) -> int:

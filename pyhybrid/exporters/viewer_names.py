@@ -63,4 +63,6 @@ def facts(profile: Profile) -> Iterator[tuple[str, str]]:
         for loss in profile.losses:
             losses[loss.reason] = losses.get(loss.reason, 0) + loss.samples
         yield "samples lost", losses_text(losses)
+        if own_ns := profile.own_weight_ns:
+            yield "profiler's own work", f"{own_ns / 1e9:.2f} s, which no sample here stands for"
         yield "stacks", shares_text(stack_quality(profile))

@@ -31,12 +31,12 @@ def data_frame(profile: "Profile") -> Any:
         },
         index=pandas.Index(ids, name="node"),
     )
-    columns = ["node", "samples", "weight_ns"]
-    sampled = profile.query("SELECT node, samples, weight_ns FROM node_self")
+    columns, node_of = ["node", "samples", "weight_ns"], profile.stacks.node
+    sampled = [(node_of[row.stack], row.samples, row.weight_ns) for row in profile.sampled]
     names = [f"exact_{name}" if name.endswith("_ns") else name for name in Exact._fields]
     counted = pandas.DataFrame(dict(zip(names, profile.exact.columns, strict=True)))
     for figures in (
-        pandas.DataFrame(sampled, columns=columns).set_index("node"),
+        pandas.DataFrame(sampled, columns=columns).groupby("node").sum(),
         counted.groupby("node").sum()[_OF_EVENTS],
     ):
         table = table.join(figures.astype("Int64"))

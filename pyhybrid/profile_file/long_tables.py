@@ -24,4 +24,4 @@ class MadeTables(LongTables):
 
     meta: dict[str, Any]
     modules: dict[int, Module]
-    sampled_stacks: frozenset[int]
+    recorded_stacks: frozenset[int]

@@ -52,6 +52,8 @@ from pyhybrid.profile_file.tables import (
     WatchedCall,
     stacks_of,
 )
+from pyhybrid.profile_file.timeline import parts, times
+from pyhybrid.pseudo import OWN_WORK
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
 
@@ -102,7 +104,7 @@ class Profile:
             self.frames = long.frames
         if isinstance(long, MadeTables):
             self.meta, self.modules = long.meta, long.modules
-            self.sampled_stacks = long.sampled_stacks
+            self.recorded_stacks = long.recorded_stacks
 
     @classmethod
     def open(cls, path: str, long: LongTables | None = None) -> "Profile":
@@ -256,16 +258,38 @@ class Profile:
         return Stacks(*self._tree("stack", "parent", "node", "address", "offset", "line"))
 
     @_table
-    def sampled(self) -> list[Sampled]:
+    def recorded(self) -> list[Sampled]:
         """Self samples and weight by thread, stack and what the thread was about."""
         columns = "thread, stack, gil, waits, samples, weight_ns"
         rows = self.query(f"SELECT {columns} FROM sampled ORDER BY thread, stack, gil, waits")
         return [Sampled(*row) for row in rows]
 
     @cached_property
-    def sampled_stacks(self) -> frozenset[int]:
+    def recorded_stacks(self) -> frozenset[int]:
         """The rows of `stacks` that samples ended in."""
-        return frozenset(row.stack for row in self.sampled)
+        return frozenset(row.stack for row in self.recorded)
+
+    @cached_property
+    def own_stacks(self) -> frozenset[int]:
+        """Those that are the profiler's own work, which is outside all shares."""
+        own = {f.id for f in self.frames.values() if f.kind == "pseudo" and f.symbol == OWN_WORK}
+        node_of, frame_of = self.stacks.node, self.nodes.frame
+        return frozenset(each for each in self.recorded_stacks if frame_of[node_of[each]] in own)
+
+    @cached_property
+    def sampled(self) -> list[Sampled]:
+        """What is `recorded` of the program: what views and exports show."""
+        return [row for row in self.recorded if row.stack not in self.own_stacks]
+
+    @cached_property
+    def sampled_stacks(self) -> frozenset[int]:
+        """The rows of `stacks` that samples of the program ended in."""
+        return self.recorded_stacks - self.own_stacks
+
+    @property
+    def own_weight_ns(self) -> int:
+        """The weight of the profiler's own work."""
+        return sum(row.weight_ns for row in self.recorded if row.stack in self.own_stacks)
 
     @_table
     def exact(self) -> ExactTable:
@@ -403,17 +427,24 @@ class Profile:
         return data_frame(self)
 
     def timeline(self) -> Iterator[Chunk]:
-        """Every sample, in chunks by thread and time."""
+        """Every sample, the profiler's own work, too, in chunks by thread and time."""
         columns = "thread, first_ns, dt_ns, place, weight, cpu"
         sql = f"SELECT {columns} FROM timeline ORDER BY thread, first_ns, rowid"
         for thread, first_ns, *blobs in (row for rows in self._batches(sql) for row in rows):
             with damage_in(self.path):
                 dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
                 weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
-                known = self.sampled_stacks.issuperset(stacks_of(set(place)))
+                known = self.recorded_stacks.issuperset(stacks_of(set(place)))
                 if not known or max((*weights, *cpus), default=-1) >= len(place):
                     self._damaged("a sample that is not there")
             yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)
+
+    def program_timeline(self) -> Iterator[Chunk]:
+        """The samples of the program."""
+        own = self.own_stacks
+        for chunk in self.timeline():
+            at = [i for i, stack in enumerate(stacks_of(chunk.place)) if stack not in own]
+            yield from parts(chunk, times(chunk) if len(at) < len(chunk.place) else at, at)
 
     def _tree(self, table: str, *columns: str) -> list[list[Any]]:
         lists: list[list[Any]] = [[] for _ in columns]

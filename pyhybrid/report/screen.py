@@ -277,7 +277,7 @@ def _cost(s: Summary) -> str:
     p50, p99 = (s.handler_median_ns or 0) / 1e3, (s.handler_p99_ns or 0) / 1e3
     parts.append(f"handler median {p50:.1f} us, p99 {p99:.1f} us")
     if s.own_weight_ns:
-        parts.append(f"callbacks {s.own_weight_ns / s.recorded_weight_ns:.1%}")
+        parts.append(f"[pyhybrid] {s.own_weight_ns / s.recorded_weight_ns:.1%}")
     return "; ".join(parts)
 
 

@@ -121,7 +121,7 @@ class Summary:
     losses: dict[str, int]  # samples, by reason
     recorded_weight_ns: int
     missed_weight_ns: int  # CPU time (or wall-clock time) that no signal stood for
-    own_weight_ns: int  # of samples that met our own callbacks: outside all shares
+    own_weight_ns: int  # of what ran only because of the profiler: outside all shares
     calls: int | None  # of Python functions, counted exactly; null: not traced
     n_traced: int | None  # functions that were called
     c_calls: int | None  # of C functions, by Python functions; null: not counted
@@ -233,7 +233,7 @@ def summarize(
         losses=losses,
         recorded_weight_ns=sum(t.recorded_weight_ns for t in threads),
         missed_weight_ns=sum(t.missed_weight_ns for t in threads),
-        own_weight_ns=hot.own_ns,
+        own_weight_ns=profile.own_weight_ns,
         calls=sum(f.calls for f in python) if profile.exact else None,
         n_traced=sum(f.calls > 0 for f in python) if profile.exact else None,
         c_calls=sum(f.calls for f in native) if meta.get("c_calls") else None,
@@ -249,7 +249,7 @@ def summarize(
         turns=turns,
         call_cost_ns=call_cost_ns,
         waited=all_waits(profile, N_FUNCTIONS),
-        counting_ns=_counting_ns(profile, turns, call_cost_ns, hot.own_ns),
+        counting_ns=_counting_ns(profile, turns, call_cost_ns, profile.own_weight_ns),
         compensated=profile.compensated,
         min_time_ns=min_time_ns,
         left_out=left_out,

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from pyhybrid._profile import add_up, at_least, inclusive, rows_from, take
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.report.ellipsis import to_the_last
-from pyhybrid.views.call_tree.folded_tree import UNMARKED, FoldedTree
+from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports, import_line
 from pyhybrid.views.gpu import GpuShare, gpu_times, kernels
 from pyhybrid.views.labels import Labels, bare, count, declared_at, module_of, short_time
@@ -75,12 +74,9 @@ class CallTree:
         n = len(tree.parent)
         outer = b"" if imports else Imports(profile, tree.parent, tree.frame).outer
         self._importing = set(rows_from(outer, 1))
-        own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
-        counted = tree.of_program(profile)
         self_ns = array("q", bytes(8 * n))
         for row in profile.sampled:
-            node = tree.of_node[profile.stacks.node[row.stack]]
-            self_ns[node] += row.weight_ns if counted[node] else 0
+            self_ns[tree.of_node[profile.stacks.node[row.stack]]] += row.weight_ns
         self_ns[0] = 0  # of what has no frame that is shown
         self._weights = inclusive(tree.parent, self_ns)
         exact, of_row = profile.exact, take(tree.of_node, profile.exact.node)
@@ -88,10 +84,7 @@ class CallTree:
         is_kept = bytes(map(eq, take(tree.frame, of_row), take(profile.nodes.frame, exact.node)))
         self._calls = add_up(of_row, exact.calls, n, is_kept)
         self._totals = add_up(of_row, exact.total_ns, n, is_kept)
-        times = array("q", self._totals.tobytes())
-        for node in rows_from(counted.translate(UNMARKED), 1):
-            times[node] = 0
-        self._times = at_least(tree.parent, times)
+        self._times = at_least(tree.parent, self._totals)
         self._own_gpu = gpu_times(profile, tree)
         self._gpu = inclusive(tree.parent, self._own_gpu)
         self.has_gpu = bool(profile.gpu)
@@ -105,7 +98,7 @@ class CallTree:
         large.update(rows_from(self._times, self._least_time_ns))
         large.update(rows_from(self._gpu, least_gpu_ns))
         for node in sorted(large):
-            if node and tree.frame[node] not in own:
+            if node:
                 self._children[tree.parent[node]].append(node)
 
     def rows(self, most: int, chains: bool = False) -> tuple[list[Row], bool]:

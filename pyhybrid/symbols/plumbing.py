@@ -54,6 +54,7 @@ class _Rules:
             (NamePatterns(rule["names"]), rule.get("only", ""), int(rule["argument"]))
             for rule in data["callable"]
         ]
+        self.own = {key: NamePatterns(patterns) for key, patterns in data["own"].items()}
 
 
 @cache
@@ -74,6 +75,26 @@ def starts_threads(file: str) -> bool:
 def is_trampoline(symbol: str | None) -> bool:
     """Is code in no module, by its name, CPython's own trampoline into the eval loop (-X perf)?"""
     return symbol is not None and symbol.startswith("py::")
+
+
+def is_own_library(path: str) -> bool:
+    """Is it a library of the profiler's?"""
+    return _rules().own["libraries"].match(path)
+
+
+def is_own_callback(symbol: str | None) -> bool:
+    """Does the interpreter call this function of our library for an event?"""
+    return _rules().own["callbacks"].match(plain_symbol(symbol))
+
+
+def is_passage(symbol: str | None) -> bool:
+    """Does this function of our library stand between the program and what is its own?"""
+    return _rules().own["passages"].match(plain_symbol(symbol))
+
+
+def is_instrumentation(symbol: str | None) -> bool:
+    """Does this function of the interpreter run only where there are events?"""
+    return _rules().own["instrumentation"].match(plain_symbol(symbol))
 
 
 def is_inlined_plumbing(file: str | None) -> bool:

@@ -20,26 +20,10 @@
 
 #define CALLS 500
 #define ROUNDS 20
-#define N_TOOLS 6 /* ids that sys.monitoring lends */
 
 static const char source[] = "def callee(): pass\n"
                              "def call(times, callee):\n"
                              "    for _ in times: callee()\n";
-
-/* Does another tool get the events of all functions?  It would see ours. */
-static bool is_watched(PyObject *monitoring, int own)
-{
-    for (int id = 0; id < N_TOOLS; id++) {
-        PyObject *events =
-            id == own ? NULL : PyObject_CallMethod(monitoring, "get_events", "i", id);
-        bool some = events && PyObject_IsTrue(events) != 0;
-        Py_XDECREF(events);
-        PyErr_Clear(); /* nobody uses the id */
-        if (some)
-            return true;
-    }
-    return false;
-}
 
 /* The functions above, new ones each time; NULL with an exception set. */
 static PyObject *new_functions(void)
@@ -154,9 +138,6 @@ static int measure_in(struct exact *scratch, PyObject *monitoring, int tool_id, 
 int calibrate_calls(const struct exact *x, PyObject *monitoring, int tool_id, long events,
                     struct call_cost *cost)
 {
-    *cost = (struct call_cost){0};
-    if (is_watched(monitoring, tool_id))
-        return 0;
     struct codes *codes = codes_new();
     struct exact *scratch =
         codes ? exact_new(codes, x->layout, x->main_stack_high, x->max_nodes) : NULL;

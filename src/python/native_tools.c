@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "defining_library.h"
+#include "monitoring.h"
 
 static PyObject *text_of(const char *text)
 {
@@ -84,7 +85,8 @@ PyObject *native_said(uint32_t generation, struct native_region_losses losses)
         Py_XDECREF(said.metadata);
         return NULL;
     }
-    return Py_BuildValue("{sKsKsNsN}", "unplaced_regions", (unsigned long long)losses.n_unplaced,
-                         "unmatched_regions", (unsigned long long)losses.n_unmatched, "counters",
-                         said.counters, "metadata", said.metadata);
+    return Py_BuildValue("{sKsKsOsNsN}", "unplaced_regions", (unsigned long long)losses.n_unplaced,
+                         "unmatched_regions", (unsigned long long)losses.n_unmatched, "other_tools",
+                         monitoring_has_others() ? Py_True : Py_False, "counters", said.counters,
+                         "metadata", said.metadata);
 }

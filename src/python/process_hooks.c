@@ -10,6 +10,7 @@
 #include "instrument.h"
 #include "leave.h"
 #include "loader_lock.h"
+#include "monitoring.h"
 #include "program.h"
 #include "sampler.h"
 #include "spawns.h"
@@ -61,7 +62,9 @@ static int on_audit(const char *event, PyObject *args, void *data)
     (void)data;
     if (!sampler_running())
         return 0;
-    if (!strcmp(event, "exec")) {
+    if (!strncmp(event, "sys.", 4)) {
+        monitoring_audit(event, args);
+    } else if (!strcmp(event, "exec")) {
         if (program_begins_now())
             instrument_program_begins();
         return PyTuple_GET_SIZE(args) ? instances_code_runs(PyTuple_GET_ITEM(args, 0)) : 0;

@@ -323,7 +323,7 @@ def check_invariants(profile: Profile) -> None:
         lost[loss.thread] = lost.get(loss.thread, 0) + loss.samples
     recorded: dict[int, int] = {}
     weight: dict[int, int] = {}
-    for row in profile.sampled:
+    for row in profile.recorded:
         recorded[row.thread] = recorded.get(row.thread, 0) + row.samples
         weight[row.thread] = weight.get(row.thread, 0) + row.weight_ns
     for thread in profile.threads.values():

@@ -28,7 +28,7 @@ def folded_counts(run: Run) -> list[int]:
 
 
 def weight(run: Run) -> int:
-    return sum(t.recorded_weight_ns for t in run.profile().threads.values())
+    return sum(row.weight_ns for row in run.profile().sampled)
 
 
 @pytest.mark.engine
@@ -61,7 +61,7 @@ def test_perf_script_has_the_paths_and_all_the_weight(run: Run) -> None:
             known = [n.split(":")[2] if n.startswith("py::") else n for n in names]
             assert [n for n in known if n in order] == order
     assert total == weight(run)
-    assert sum(comms.values()) == sum(t.recorded for t in run.profile().threads.values())
+    assert sum(comms.values()) == sum(row.samples for row in run.profile().sampled)
     assert {t.name for t in run.profile().threads.values() if t.recorded} == set(comms)
 
 

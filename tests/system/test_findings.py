@@ -14,7 +14,7 @@ from torch_support import OURS as TORCH_PROCESS_HAS
 from torch_support import TorchProcess
 
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.pseudo import OWN_WORK
 from pyhybrid.views.calls.function_calls import function_calls
 from pyhybrid.views.findings import MOST, Finding, findings
 from pyhybrid.views.waits import all_waits, waits_of
@@ -51,7 +51,7 @@ def share_below(profile: Profile, symbols: str) -> float:
     names = re.compile(symbols)
     found, own = (
         {f.id for f in profile.frames.values() if is_one(f.symbol or "")}
-        for is_one in (names.match, OWN_CALLBACK.__eq__)
+        for is_one in (names.match, OWN_WORK.__eq__)
     )
     below = [(False, False)]
     nodes = profile.nodes

@@ -168,8 +168,8 @@ def test_report_by_thread_library_and_symbol(perfed: Path, profile: Profile) -> 
     options = ("--no-children", "-F", "period,comm,dso,sym", "--sort", "comm,dso,sym")
     rows = report(perfed, *options)[CLOCK_EVENT]
     by_thread: Counter[str] = Counter()
-    for thread in profile.threads.values():
-        by_thread[thread.name] += thread.recorded_weight_ns
+    for row in profile.sampled:
+        by_thread[profile.threads[row.thread].name] += row.weight_ns
     found: Counter[str] = Counter()
     for period, comm, _, _ in rows:
         found[comm] += int(period)
@@ -185,7 +185,7 @@ def test_report_by_thread_library_and_symbol(perfed: Path, profile: Profile) -> 
 
 def test_report_by_cpu(perfed: Path, profile: Profile) -> None:
     weights: Counter[int] = Counter()
-    for chunk in profile.timeline():
+    for chunk in profile.program_timeline():
         cpu = 0
         for i in range(len(chunk.place)):
             cpu = chunk.cpus.get(i, cpu)

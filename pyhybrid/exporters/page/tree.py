@@ -10,7 +10,7 @@ from pyhybrid._profile import add_up, pairs, take
 from pyhybrid.exporters.page.columns import Columns, steps
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.pseudo import OWN_CALLBACK
+from pyhybrid.pseudo import OWN_WORK
 from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.views.call_tree.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree
 from pyhybrid.views.call_tree.hot_paths import Hot
@@ -64,7 +64,7 @@ class Tree:
         """The nodes of all paths that were sampled, with plumbing: the page's number of each."""
         stacks, parent = self._profile.stacks, self._profile.nodes.parent
         found = {0}
-        for node in {stacks.node[row.stack] for row in self._profile.sampled}:
+        for node in {stacks.node[row.stack] for row in self._profile.recorded}:
             while node not in found:
                 found.add(node)
                 node = parent[node]
@@ -89,7 +89,7 @@ class Tree:
             flags = INLINED * frame.inlined | FOLDED_AWAY * (number not in on_paths)
             flags |= RUN * (kinds[number] in IN_RUNS)
             flags |= NOT_FIRST * (kinds[number] == NAMELESS_START)
-            flags |= OWN * (frame.symbol == OWN_CALLBACK)
+            flags |= OWN * (frame.symbol == OWN_WORK)
             name = frame.name if frame.kind == "python" else labels[number]
             place, file = self._place(frame)
             kind = KINDS.index(self._kind(frame))

@@ -55,7 +55,7 @@ def clock_samples(profile: Profile, chains: "Chains") -> Iterator[tuple[int, lis
         for stack, parts in zip(stacks, chains.of(stacks), strict=True):
             begins[stack], ends[stack] = parts
     period_ns = profile.period_ns
-    for chunk in sorted(profile.timeline(), key=lambda chunk: chunk.first_ns):
+    for chunk in sorted(profile.program_timeline(), key=lambda chunk: chunk.first_ns):
         pid, tid = profile.pid_of(chunk.thread), profile.threads[chunk.thread].tid
         at_ns, places = times(chunk), stacks_of(chunk.place)
         # All by C iterators: there is a record for each sample of the run.

@@ -18,7 +18,7 @@ from pyhybrid._profile import descend, inclusive, paths, take
 from pyhybrid.frameworks import ipython, torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.pseudo import BRIDGED, DECORATED, OWN_CALLBACK
+from pyhybrid.pseudo import BRIDGED, DECORATED
 from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
 from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,
@@ -123,14 +123,6 @@ class FoldedTree:
         """Those of `profile` are those of `same`, too, whose tables are the same."""
         _made[same] = _made.setdefault(profile, {})
 
-    def of_program(self, profile: Profile) -> bytes:
-        """1 for each folded node that is the program's: neither in our own callbacks nor below."""
-        own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
-        n_frames = max(profile.frames, default=0) + 1
-        is_own = take(bytes(frame in own for frame in range(n_frames)), self.frame)
-        below = descend(self.parent, is_own, INSIDE)
-        return bytes(below).translate(UNMARKED)
-
     def path(self, node: int) -> list[int]:
         """The frame ids from the root to a folded node."""
         frames = []
@@ -141,7 +133,6 @@ class FoldedTree:
 
 
 INSIDE = bytes([0, 1, *bytes(254)]) + b"\1" * 256  # steps: once marked, everything below is
-UNMARKED = bytes([1, *bytes(255)])  # translates a column of marks: the rows that have none
 _made: WeakKeyDictionary[Profile, dict[bool, FoldedTree]] = WeakKeyDictionary()
 
 

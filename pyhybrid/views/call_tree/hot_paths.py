@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from pyhybrid._profile import add_up, inclusive, nearest, outermost, rows_from, take
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
 from pyhybrid.views.labels import Labels
@@ -37,10 +36,7 @@ class HotPath(NamedTuple):
 
 
 class Hot:
-    """The functions and paths of one profile.
-
-    Samples that met our own callbacks are outside all shares: `own_ns` is their weight.
-    """
+    """The functions and paths of one profile."""
 
     def __init__(self, profile: Profile, all_frames: bool = False, imports: bool = True) -> None:
         """Fold the tree, unless `all_frames` are wanted, and add up.
@@ -54,15 +50,9 @@ class Hot:
         self_ns, samples = (array("q", bytes(8 * n_nodes)) for _ in range(2))
         self._self_ns: array[int] | memoryview = self_ns
         self._samples: array[int] | memoryview = samples
-        self.own_ns = 0
-        frames = profile.frames.values()
-        own = {f.id for f in frames if f.kind == "pseudo" and f.symbol == OWN_CALLBACK}
         of_node, nodes = self._tree.of_node, profile.stacks.node
         for sampled in profile.sampled:
             node = of_node[nodes[sampled.stack]]
-            if self._tree.frame[node] in own:
-                self.own_ns += sampled.weight_ns
-                continue
             self_ns[node] += sampled.weight_ns
             samples[node] += sampled.samples
         self.imported: list[str] = []

@@ -5,28 +5,25 @@ from collections.abc import Buffer, Iterable
 
 from pyhybrid._profile import add_up, descend, take
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.call_tree.folded_tree import INSIDE
 
 
 class NodeWeights:
-    """A profile's columns, by node; samples of our own callbacks are in none."""
+    """A profile's columns, by node."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.parent, self.frame = profile.nodes.parent, profile.nodes.frame
         self.n_frames = max(profile.frames, default=0) + 1
-        own = self.below_frames(f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK)
         self.self_ns = array("q", bytes(8 * len(self.parent)))
         node_of, self.waiting_ns, self.samples = profile.stacks.node, 0, 0
         stacks = profile.sampled_stacks
         for row in profile.sampled:
             node = node_of[row.stack]
-            if not own[node]:
-                self.self_ns[node] += row.weight_ns
-                self.samples += row.samples
-                if row.gil == "waiting":
-                    self.waiting_ns += row.weight_ns
+            self.self_ns[node] += row.weight_ns
+            self.samples += row.samples
+            if row.gil == "waiting":
+                self.waiting_ns += row.weight_ns
         self.nodes = [node for node in set(map(node_of.__getitem__, stacks)) if self.self_ns[node]]
         self.all_ns = sum(self.self_ns) or 1
         self._one = array("I", bytes(4 * len(self.parent)))  # the number of the group of all nodes

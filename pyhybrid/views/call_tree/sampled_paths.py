@@ -56,10 +56,11 @@ class SampledPaths:
         folded, frames = self._folded, self._tree.frame
         above, nearest = take(folded, parents), take(self._tree.parent, folded)
         places, lines = self._profile.places, self._profile.stacks.line
+        own = {folded[stack] for stack in self._profile.own_stacks}
         of_rows: list[Lines] = []
         known: dict[Lines, Lines] = {}  # most rows are as others are
         for row in range(1, len(parents)):
-            if folded[row] == above[row]:
+            if folded[row] == above[row] or folded[row] in own:
                 of_rows.append(())
             elif nearest[row] == above[row] and row not in places:
                 place = ((frames[folded[row]], lines[row] or 0),)

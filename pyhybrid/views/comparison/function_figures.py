@@ -14,7 +14,6 @@ from typing import NamedTuple
 from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.spinning import spinning
 from pyhybrid.views.calls.function_calls import function_calls
@@ -120,7 +119,6 @@ class NodeSamples:
 def samples_of_nodes(profile: Profile) -> NodeSamples:
     """Of FoldedTree.of(profile)."""
     tree, period_ns = FoldedTree.of(profile), profile.period_ns
-    own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
     n_bytes = 8 * len(tree.parent)
     samples, weights, variances = (array("q", bytes(n_bytes)) for _ in range(3))
     found = NodeSamples(samples, weights, variances, 0)
@@ -128,8 +126,6 @@ def samples_of_nodes(profile: Profile) -> NodeSamples:
     for row in profile.sampled:
         unfolded = profile.stacks.node[row.stack]
         node = tree.of_node[unfolded]
-        if tree.frame[node] in own:
-            continue
         if spins[unfolded]:
             found.spinning_ns += row.weight_ns
             continue

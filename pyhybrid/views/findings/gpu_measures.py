@@ -114,7 +114,7 @@ def idle(measured: Measured, _: dict[str, Any]) -> Evidence:
     begins = [begin for begin, _ in spans]
     stacks: Counter[int] = Counter()
     held = n = 0
-    for chunk in profile.timeline():
+    for chunk in profile.program_timeline():
         places = zip(times(chunk), chunk.place, periods_of(chunk), strict=True)
         for at_ns, place, periods in places:
             i = bisect_right(begins, at_ns) - 1

@@ -1,7 +1,7 @@
 """The program's own lines, by the samples in each and in all that it called in libraries.
 
 On a path the innermost line of a file of the program's own has all that is below it, however deep
-libraries call one another.  What import statements run is left out, and our own callbacks.
+libraries call one another.  What import statements run is left out.
 """
 
 from array import array
@@ -11,7 +11,6 @@ from pyhybrid._profile import take
 from pyhybrid.frameworks.torch import is_generated
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.pseudo import OWN_CALLBACK
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
 from pyhybrid.views.labels import is_librarys
@@ -48,12 +47,11 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
     place_of = _innermost(profile)
     tree = FoldedTree.of(profile)
     imports = Imports(profile, tree.parent, tree.frame)
-    own = {f.id for f in profile.frames.values() if f.symbol == OWN_CALLBACK}
     of_stack = take(tree.of_node, array("I", profile.stacks.node))
     found: dict[tuple[str, int], ProgramLine] = {}
     for row in profile.sampled:
         place, node = place_of[row.stack], of_stack[row.stack]
-        if not place or imports.where[node] or tree.frame[node] in own:
+        if not place or imports.where[node]:
             continue
         frame, line = place
         file = frame.file or ""

@@ -124,8 +124,8 @@ class Selection(Profile):
         # Not only the file's: views have made some of the tables (inlined functions).
         long = LongTables(profile.nodes, profile.stacks, profile.exact, profile.frames)
         self.__dict__ |= profile.__dict__
-        for made_of_them in ("sampled", "sampled_stacks"):
-            self.__dict__.pop(made_of_them, None)
+        for made in ("recorded", "recorded_stacks", "own_stacks", "sampled", "sampled_stacks"):
+            self.__dict__.pop(made, None)
         super().__init__(profile.path, profile._database, long)
         self._profile, self._choice, self._spans = profile, choice, spans
         self._rows = OneKind(profile, choice.frames) if choice.frames else None
@@ -154,7 +154,7 @@ class Selection(Profile):
         self.threads = chosen
         if by_time or choice.frames:
             rows: dict[int, list[Sampled]] = defaultdict(list)
-            for row in self.sampled:
+            for row in self.recorded:
                 rows[row.thread].append(row)
             n_lost = Counter[int]()
             for loss in lost:
@@ -171,11 +171,11 @@ class Selection(Profile):
             self.process = replace(profile.process, cpu_ns=cpu_ns or None)
 
     @cached_property
-    def sampled(self) -> list[Sampled]:
+    def recorded(self) -> list[Sampled]:
         """Self samples and weight, as the profile's."""
         counted: Counter[tuple[int, int, str, int]] = Counter()
         weights: Counter[tuple[int, int, str, int]] = Counter()
-        for row in self._sampled_rows():
+        for row in self._recorded_rows():
             stack = self._rows.of_stack[row.stack] if self._rows else row.stack
             if stack:
                 key = (row.thread, stack, row.gil, row.waits)
@@ -183,11 +183,11 @@ class Selection(Profile):
                 weights[key] += row.weight_ns
         return [Sampled(*key, counted[key], weights[key]) for key in sorted(counted)]
 
-    def _sampled_rows(self) -> Iterable[Sampled]:
+    def _recorded_rows(self) -> Iterable[Sampled]:
         if self._spans is None:
             return (
                 row
-                for row in self._profile.sampled
+                for row in self._profile.recorded
                 if row.thread in self.threads and self._wants(row.gil, row.waits)
             )
         period_ns = self._profile.period_ns
@@ -224,8 +224,8 @@ class Selection(Profile):
 
     def frameless_note(self) -> str:
         """What to say of samples that have no frame that is shown."""
-        total = sum(row.weight_ns for row in self._sampled_rows())
-        left = total - sum(row.weight_ns for row in self.sampled)
+        total = sum(row.weight_ns for row in self._recorded_rows())
+        left = total - sum(row.weight_ns for row in self.recorded)
         return f"; {left / total:.1%} of the samples have none" if total and left else ""
 
     def _chunks(self) -> Iterator[Chunk]:

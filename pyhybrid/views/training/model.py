@@ -143,15 +143,13 @@ class _Sums:
         is_native = _native(profile, tree)
         compilers, nodes = _among(profile, compiler_frames(profile)), profile.nodes
         compiles = bytes(descend(nodes.parent, take(compilers, nodes.frame), _COMPILING))
-        counted = tree.of_program(profile)
         weight, native, compiling = (array("q", bytes(8 * n)) for _ in range(3))
         for row in profile.sampled:
             sampled = profile.stacks.node[row.stack]
             node = tree.of_node[sampled]
-            if counted[node]:
-                weight[node] += row.weight_ns
-                native[node] += row.weight_ns * is_native[node]
-                compiling[node] += row.weight_ns * bool(compiles[sampled])
+            weight[node] += row.weight_ns
+            native[node] += row.weight_ns * is_native[node]
+            compiling[node] += row.weight_ns * bool(compiles[sampled])
         self.weight_ns = sum(weight) - weight[0]
         backward = array("q", bytes(8 * n))
         for work in profile.backward:

@@ -8,8 +8,6 @@ from functools import cached_property
 from pyhybrid._profile import add_up, descend, nearest, take
 from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import OWN_CALLBACK
-from pyhybrid.views.call_tree.folded_tree import INSIDE
 from pyhybrid.views.labels import shorten_file, shorten_native
 from pyhybrid.views.lines.program_lines import program_frames
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, FORWARD, OPTIMIZER, OTHER, all_phases
@@ -42,8 +40,6 @@ class OperatorPaths:
         self._is_outermost = bytes(descend(self._parent, is_operator, _OUTERMOST)).translate(
             _IS_OUTERMOST
         )
-        own = {f.id: 1 for f in frames if f.symbol == OWN_CALLBACK}
-        self.is_own_callback = descend(self._parent, self._kinds(own), INSIDE)
         native = {f.id: 1 for f in frames if f.kind in ("native", "kernel")}
         self.is_native = self._kinds(native)
 

@@ -98,8 +98,6 @@ def operators_of(profile: Profile, match: str = "") -> Operators:
     callers: dict[str, Counter[tuple[str, str, int]]] = {}
     all_ns, step_ns = Counter[bool](), Counter[bool]()  # by: is it below an operator
     for row in profile.sampled:
-        if paths.is_own_callback[row.stack]:
-            continue
         operators = list(paths.operators(row.stack))
         all_ns[bool(operators)] += row.weight_ns
         phase = paths.phase(row.stack)

@@ -114,7 +114,7 @@ class StepSamples:
     def _columns(self) -> dict[int, tuple["array[int]", "array[int]", "array[int]"]]:
         """Times, stacks and weights in periods, by thread."""
         columns: dict[int, tuple[array[int], array[int], array[int]]] = {}
-        for chunk in self._profile.timeline():
+        for chunk in self._profile.program_timeline():
             new = array("Q"), array("I"), array("I")
             at_ns, stacks, periods = columns.setdefault(chunk.thread, new)
             at_ns.extend(times(chunk))

@@ -1,0 +1,97 @@
+"""What runs only because of the profiler becomes one frame, [pyhybrid], without a caller.
+
+That is: our libraries' functions with all that they call (the C library's, the interpreter's, our
+own Python functions), and the interpreter's instrumentation, which no program has that nobody
+watches.  Views leave such samples out (Profile.sampled).
+
+Not ours is what the program had without us: what it calls through functions of ours that stand in
+for its own (plumbing.toml, `passages`), its Python functions wherever they are, and callbacks of
+other tools of `sys.monitoring`, `sys.settrace` or `sys.setprofile`.  Where there was such a tool
+(meta `other_tools`) the instrumentation is not ours alone, and what it takes itself stays.  What
+instrumented opcodes cost within the eval loop cannot be told apart, and stays as well.
+
+An interpreter without symbols tells its instrumentation by what it calls: a nameless function that
+calls a callback of ours, and the nameless ones that call that one.
+"""
+
+import os
+from array import array
+
+from pyhybrid._profile import descend, inclusive, rows_from, take
+from pyhybrid.assemble.forest import Forest
+from pyhybrid.assemble.frames import Frames
+from pyhybrid.pseudo import OWN_WORK, PSEUDO_FRAMES
+from pyhybrid.spool.frame_words import PSEUDO_LIMIT
+from pyhybrid.spool.records import Spool
+from pyhybrid.symbols.plumbing import (
+    is_instrumentation,
+    is_interpreter,
+    is_own_callback,
+    is_own_library,
+    is_passage,
+)
+
+OWN_WORD = PSEUDO_LIMIT | next(n for n, each in PSEUDO_FRAMES.items() if each.symbol == OWN_WORK)
+
+_OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+
+# What a frame is: our library's or the instrumentation's, a Python function of ours or of others.
+_OURS, _OUR_PYTHON, _PROGRAM = 1, 2, 3
+# By the path to it: the program's, below our code, below one of our Python functions.
+_THEIRS, _BELOW, _WITHIN = range(3)
+_STEPS = bytearray(bytes([_THEIRS]) * 256 + bytes([_BELOW]) * 256 + bytes([_WITHIN]) * 256)
+_STEPS[256 * _THEIRS + _OURS] = _BELOW
+_STEPS[256 * _BELOW + _OUR_PYTHON] = _WITHIN
+_STEPS[256 * _BELOW + _PROGRAM] = _THEIRS
+
+
+def fold_own_work(spool: Spool, forest: Forest, frames: Frames) -> None:
+    """Make each row of the stacks that is ours one of [pyhybrid] right below the root."""
+    libraries = {number for number, each in spool.modules.items() if is_own_library(each.path)}
+    kind_of_frame = _kinds(spool, forest, frames, libraries) if libraries else {}
+    if _OURS not in kind_of_frame.values():
+        return
+    words = (frames.frame.get(word, 0) for word in forest.words)
+    kinds = bytes(kind_of_frame.get(frame, 0) for frame in words)
+    parents, rows = spool.parents, forest.stacks
+    states = bytes(descend(parents, take(kinds, forest.word[rows]), bytes(_STEPS)))
+    with_theirs = inclusive(parents, array("q", map(_THEIRS.__eq__, states)))
+    ours = bytes(state and not n for state, n in zip(states, with_theirs, strict=True))
+    frames.add_pseudo(OWN_WORD)
+    forest.words.append(OWN_WORD)
+    numbers = array("I", forest.word)
+    for row in rows_from(ours, 1):
+        spool.words[row], spool.parents[row] = OWN_WORD, 0
+        numbers[rows.start + row] = len(forest.words) - 1
+    forest.word = memoryview(numbers)
+
+
+def _kinds(spool: Spool, forest: Forest, frames: Frames, libraries: set[int]) -> dict[int, int]:
+    """The kind of each frame that has one."""
+    kinds = {}
+    interpreters = {n for n, each in spool.modules.items() if is_interpreter(each.path)}
+    if not spool.exact_words or spool.meta.get("other_tools"):
+        interpreters = set()
+    for frame in frames.rows:
+        if frame.kind == "python":
+            is_ours = (frame.file or "").startswith(_OWN_FOLDER)
+            kinds[frame.id] = _OUR_PYTHON if is_ours else _PROGRAM
+        elif frame.module in libraries:
+            kinds[frame.id] = 0 if is_passage(frame.symbol) else _OURS
+        elif frame.module in interpreters and is_instrumentation(frame.symbol):
+            kinds[frame.id] = _OURS
+    of_interpreters = (f for f in frames.rows if f.module in interpreters)
+    nameless = {f.id for f in of_interpreters if f.is_nameless and f.address is not None}
+    callers = {f.id for f in frames.rows if f.module in libraries and is_own_callback(f.symbol)}
+    for _ in range(2 if nameless else 0):
+        callers = _callers(spool, forest, frames, callers) & nameless
+        kinds |= dict.fromkeys(callers, _OURS)
+    return kinds
+
+
+def _callers(spool: Spool, forest: Forest, frames: Frames, called: set[int]) -> set[int]:
+    """The frames that call one of these."""
+    frame_of = frames.frame.get
+    is_called = bytes(frame_of(word) in called for word in forest.words)
+    rows = rows_from(take(is_called, forest.word[forest.stacks]), 1)
+    return {frame_of(spool.words[spool.parents[row]], 0) for row in rows}
