@@ -38,7 +38,8 @@ from pyhybrid.profile_file.tables import OBJECT, Backward, Line, Module
 from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
 from pyhybrid.spool.records import Spool
-from pyhybrid.symbols.resolve import Demangle, KernelTable, Loader, Symbolizer, default_loader
+from pyhybrid.symbols.mapped import loader_of, name_nameless
+from pyhybrid.symbols.resolve import Demangle, KernelTable, Loader, Symbolizer
 
 # What names functions in the meta data, as its user knows it.
 _NAMED = {
@@ -112,6 +113,7 @@ class Recorded(NamedTuple):
 def read_spool(path: str) -> Recorded:
     """The spool at `path`.  Raises PyhybridError."""
     spool = spools.read(path)
+    name_nameless(spool)
     threads = count_samples(spool)  # first: it gives samples that have no stack one
     return Recorded(spool, threads, Forest(spool))
 
@@ -127,7 +129,7 @@ def assembled_of(
     load: Loader | None = None
     demangle: Demangle = str
     try:
-        load, demangle = symbols or default_loader()
+        load, demangle = symbols or loader_of(spool)
     except PyhybridError as error:
         notes.append(str(error))
     symbolizer = Symbolizer(spool, load, demangle, kernel)

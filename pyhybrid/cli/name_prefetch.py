@@ -11,6 +11,7 @@ from pyhybrid.assemble.frames import native_words
 from pyhybrid.cli.forked_work import Prefetch
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool.records import Spool
+from pyhybrid.symbols.mapped import loader_of
 from pyhybrid.symbols.prefetch import (
     Found,
     Prefetched,
@@ -25,7 +26,6 @@ from pyhybrid.symbols.resolve import (
     KernelTable,
     Loader,
     Symbol,
-    default_loader,
     open_kernel,
 )
 from pyhybrid.symbols.source_positions import OpenDebugInfo, default_reader
@@ -45,7 +45,7 @@ class NamePrefetch:
         self.symbols: tuple[Loader, Demangle] | None = None
         self.reader: tuple[OpenDebugInfo, Demangle] | None = None
         try:
-            load, demangle = default_loader()
+            load, demangle = loader_of(spool)
             open_file, _ = default_reader(limit_bytes)
         except PyhybridError:  # whoever asks will say so
             self._fork = Prefetch()

@@ -9,11 +9,10 @@ from typing import NoReturn
 import pytest
 from spool_writer import SpoolWriter, kernel, native, python
 
-from pyhybrid.assemble import assemble
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.cli import finish, forked_work, name_prefetch
 from pyhybrid.errors import PyhybridError
-from pyhybrid.symbols import resolve, source_positions
+from pyhybrid.symbols import mapped, resolve, source_positions
 from pyhybrid.symbols.kernel import KernelSymbols
 
 # Of pytest-xdist's threads, which wait.
@@ -89,7 +88,7 @@ class Machine:
             self._note("kernel")
             return KernelSymbols(str(folder / "kallsyms"))
 
-        monkeypatch.setattr(name_prefetch, "default_loader", lambda: (noted_load, demangle))
+        monkeypatch.setattr(mapped, "default_loader", lambda: (noted_load, demangle))
         monkeypatch.setattr(name_prefetch, "default_reader", lambda limit: (noted_open, demangle))
         monkeypatch.setattr(resolve, "KernelSymbols", noted_kernel)
 
@@ -191,8 +190,7 @@ def test_without_the_extension_it_is_said(
     def missing() -> NoReturn:
         raise PyhybridError("native names cannot be looked up: no module")
 
-    monkeypatch.setattr(name_prefetch, "default_loader", missing)
-    monkeypatch.setattr(assemble, "default_loader", missing)
+    monkeypatch.setattr(mapped, "default_loader", missing)
     _, folded, summary = machine.finish("forks", capsys)
     assert "libouter.so_[nameless]" in folded.replace(" ", "_")
     assert "native names cannot be looked up" in summary
