@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from fnmatch import translate
 from functools import cached_property
 
+# Where Python files lie that are not the program's own.
+LIBRARY_FOLDER = re.compile(r".*/(?:(?:site|dist)-packages|lib(?:64)?/python3\.\d+)/")
+
 _SPECIAL = re.compile(r"[*?[]")
 
 
@@ -36,3 +39,8 @@ class NamePatterns:
     @cached_property
     def _expression(self) -> re.Pattern[str]:
         return re.compile("|".join(map(translate, self._others)))
+
+
+def is_librarys(file: str) -> bool:
+    """Is it in site-packages or the standard library, or code of no Python file?"""
+    return not file.endswith((".py", ".pyw")) or LIBRARY_FOLDER.match(file) is not None

@@ -30,6 +30,7 @@ from pyhybrid.assemble.kept_calls import KeptCalls, kept_calls
 from pyhybrid.assemble.own_work import fold_own_work
 from pyhybrid.assemble.sample_counts import ThreadSamples, count_samples
 from pyhybrid.assemble.slow_only import drop_short
+from pyhybrid.assemble.source_files import source_files
 from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
@@ -189,6 +190,8 @@ def assembled_of(
     if dropped := sum(events.n_dropped for events in spool.events):
         notes.append(f"{dropped:,} events are not in the log: it was full")
     spool.meta["notes"] = [*spool.meta.get("notes", ()), *notes, *symbolizer.notes]
+    if sources := source_files(spool):
+        spool.meta["sources"] = sources
     spool.meta["kernel_lost"] = spool.end.n_kernel_lost if spool.end else 0
     spool.meta["kernel_mute"] = spool.end.n_mute if spool.end else 0
     spool.meta["kernel_text"] = symbolizer.kernel_text()

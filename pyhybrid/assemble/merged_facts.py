@@ -11,7 +11,7 @@ ALIKE = {"mode": "--mode", "clock": "--clock", "period_ns": "--hz"}
 SUMS = ("kernel_lost", "kernel_mute", "unplaced_regions", "unmatched_regions")
 MOST = ("throttled_ns", "throttled")  # of a container, which is the same one for all, mostly
 ALL = ("complete", "kernel_frames")
-ANY = ("lines", "c_calls", "c_calls_inexact", "compiler_calls", "compiles_full")
+ANY = ("other_tools", "lines", "c_calls", "c_calls_inexact", "compiler_calls", "compiles_full")
 LISTS = (
     *("notes", "formats", "functions", "keep", "args", "usage", "usage_of", "function_tables"),
     *("decorated", "slower_than", "wall_threads", "jitdumps", "compiles", "unsampled_calls"),
@@ -71,9 +71,22 @@ def _merged(key: str, values: list[Any]) -> Any:
         return merged
     if key in TEXTS:
         return {name: text for value in reversed(values) for name, text in value.items()}
+    if key == "sources":
+        return _sources(values)
     if key == "counters":
         return _counters(values)
     return values[0]
+
+
+def _sources(values: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of a file that had several texts none is right: its hash is that of no text."""
+    merged: dict[str, Any] = {}
+    for file, known in (item for value in values for item in value.items()):
+        of_all = merged.setdefault(file, dict(known))
+        of_all["stale"] = sorted({*of_all["stale"], *known["stale"]})
+        if of_all["hash"] != known["hash"]:
+            of_all["hash"] = ""
+    return merged
 
 
 def _counters(values: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -1,11 +1,10 @@
 """Lines as a listing, a part for each function: source, and hits and time or shares of samples."""
 
-import os
 from typing import TextIO
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.source_text import find_source, read_source
+from pyhybrid.report.source_text import Sources
 from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, show
 from pyhybrid.views.labels import shorten_file
 from pyhybrid.views.lines.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
@@ -20,10 +19,10 @@ _NATIVE_HEAD = f"{'line':>6} {'self':>7} {'total':>7}  source"
 def print_lines(profile: Profile, stream: TextIO) -> None:
     """Print them on `stream`.  Raises PyhybridError where none are known."""
     folder = str(profile.meta.get("cwd") or "")
-    recorded_ns = int(profile.meta.get("start_unix_ns") or 0)
+    sources = Sources(profile.meta)
     recorded, native = function_lines(profile), native_lines(profile)
-    lines = [line for each in recorded for line in _function(each, folder, recorded_ns)]
-    lines += [line for each in native for line in _native(each, folder, recorded_ns)]
+    lines = [line for each in recorded for line in _function(each, folder, sources)]
+    lines += [line for each in native for line in _native(each, folder, sources)]
     if not lines:
         native_code = "code with debug information was sampled"
         if profile.places:
@@ -35,15 +34,9 @@ def print_lines(profile: Profile, stream: TextIO) -> None:
     show(lambda columns: lines[:-1], stream)
 
 
-def _function(function: FunctionLines, folder: str, recorded_ns: int) -> list[Line]:
+def _function(function: FunctionLines, folder: str, sources: Sources) -> list[Line]:
     figures = {each.line: each for each in function.lines}
-    source = find_source(
-        os.path.join(folder, function.file),
-        function.name,
-        function.line,
-        max(figures),
-        recorded_ns,
-    )
+    source = sources.function(function.file, function.name, function.line, max(figures))
     place = f"{shorten_file(function.file, folder)}:{function.line}"
     calls = f"{function.calls:,} call{'s' * (function.calls != 1)}"
     text = f" ({place})  {calls}, {function.total_ns / 1e9:.4f} s in its lines"
@@ -64,10 +57,10 @@ def _function(function: FunctionLines, folder: str, recorded_ns: int) -> list[Li
     return [*lines, [("", "")]]
 
 
-def _native(function: NativeFunctionLines, folder: str, recorded_ns: int) -> list[Line]:
+def _native(function: NativeFunctionLines, folder: str, sources: Sources) -> list[Line]:
     figures = {each.line: each for each in function.lines}
     around = {at + i for at in figures for i in range(-AROUND, AROUND + 1)}
-    source = read_source(os.path.join(folder, function.file), around, recorded_ns)
+    source = sources.lines(function.file, around)
     text = f" ({shorten_file(function.file, folder)})  {function.self_share:.1%} of the samples"
     lines: list[Line] = [[(function.name, STRONG), (text, "")]]
     if source.note:

@@ -6,8 +6,10 @@ What parses it is imported only then: at the end of a run lines are read, but no
 import errno
 import os
 import stat
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyhybrid.assemble.source_files import text_hash
 
 if TYPE_CHECKING:
     import ast
@@ -20,55 +22,94 @@ _EXPRESSIONS = {
     "DictComp": "<dictcomp>",
 }
 _CHANGED = "source has changed since: lines may have moved"
+_PARTLY = "source changed while it ran: lines that ran before have no text"
 
 
 class Source(NamedTuple):
-    """Text by line number, empty where it is not known; `note`: what to say about it, or ""."""
+    """Text by line number, empty where it is not known; `note`: what to say about it, or "".
+
+    `changed`: it is the text of another time, so its lines may be others than those that ran.
+    """
 
     lines: dict[int, str]
     note: str
+    changed: bool = False
 
 
-def find_source(path: str, name: str, first: int, last: int, recorded_ns: int) -> Source:
-    """The source of the function with the qualified name `name` that begins in line `first`.
+class Sources:
+    """The source files of a profile's functions, as far as they are what ran.
 
-    `last` is a line that it must reach, `recorded_ns` the time, since the epoch, when it ran: a
-    file changed later is used, with a note, as long as such a function stands there.
+    Of the program's own Python files it is known what they were (assemble/source_files.py); of
+    others, and in older profiles, a file that is newer than the run's begin is a changed one.
     """
-    import ast
+
+    def __init__(self, meta: Mapping[str, Any]) -> None:
+        """By the profile's `meta`."""
+        self._folder = str(meta.get("cwd") or "")
+        self._begin_ns = int(meta.get("start_unix_ns") or 0)
+        known: dict[str, dict[str, Any]] = meta.get("sources") or {}
+        self._hash = {file: each["hash"] for file, each in known.items()}
+        self._stale = {file: frozenset(each["stale"]) for file, each in known.items()}
+
+    def function(self, file: str, name: str, first: int, last: int) -> Source:
+        """The source of the function with the qualified name `name` that begins in line `first`.
+
+        `last` is a line that it must reach.  A changed file is used, with a note, as long as such a
+        function stands there.
+        """
+        import ast
+
+        try:
+            data, changed = self._read(file)
+            text = _decoded(data)
+            written, _, _ = name.partition(" [")
+            end = _end(ast.parse(text), written.rpartition(".")[2], first)
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            return Source({}, "source not found")
+        lines = text.split("\n")
+        if end is None or not last <= end <= len(lines) or self._is_stale(file, first):
+            return Source({}, "source has changed")
+        numbers = range(first, end + 1)
+        return _source({number: lines[number - 1].expandtabs() for number in numbers}, changed)
+
+    def lines(self, file: str, wanted: Iterable[int]) -> Source:
+        """The text of these lines, as far as the file has them, but for those that ran as others
+        while the file was another one."""
+        try:
+            data, changed = self._read(file)
+        except OSError:
+            return Source({}, "source not found")
+        lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+        numbers = [n for n in wanted if 0 < n <= len(lines)]
+        right = [n for n in numbers if not self._is_stale(file, n)]
+        found = _source({number: lines[number - 1].expandtabs() for number in right}, changed)
+        return found if found.note or len(right) == len(numbers) else found._replace(note=_PARTLY)
+
+    def _is_stale(self, file: str, line: int) -> bool:
+        return line in self._stale.get(file, ())
+
+    def _read(self, file: str) -> tuple[bytes, bool]:
+        """Its bytes, and is it another text?  Raises OSError."""
+        path = os.path.join(self._folder, file)
+        _refuse_pipes(path)
+        with open(path, "rb") as opened:
+            data = opened.read()
+            newer = os.fstat(opened.fileno()).st_mtime_ns > self._begin_ns
+        known = self._hash.get(file)
+        return data, newer if known is None else text_hash(data) != known
+
+
+def _source(lines: dict[int, str], changed: bool) -> Source:
+    return Source(lines, _CHANGED if changed else "", changed)
+
+
+def _decoded(data: bytes) -> str:
+    """As Python reads it.  Raises SyntaxError, ValueError."""
+    import io
     import tokenize
 
-    try:
-        _refuse_pipes(path)
-        with tokenize.open(path) as file:
-            changed = os.fstat(file.fileno()).st_mtime_ns > recorded_ns
-            text = file.read()
-        written, _, _ = name.partition(" [")
-        end = _end(ast.parse(text), written.rpartition(".")[2], first)
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return Source({}, "source not found")
-    lines = text.split("\n")
-    if end is None or not last <= end <= len(lines):
-        return Source({}, "source has changed")
-    numbers = range(first, end + 1)
-    return Source(
-        {number: lines[number - 1].expandtabs() for number in numbers}, _CHANGED if changed else ""
-    )
-
-
-def read_source(path: str, wanted: Iterable[int], recorded_ns: int) -> Source:
-    """The text of these lines, as far as the file has them; `recorded_ns` as above."""
-    try:
-        _refuse_pipes(path)
-        with open(path, encoding="utf-8", errors="replace") as file:
-            changed = os.fstat(file.fileno()).st_mtime_ns > recorded_ns
-            lines = file.read().split("\n")
-    except OSError:
-        return Source({}, "source not found")
-    numbers = (number for number in wanted if 0 < number <= len(lines))
-    return Source(
-        {number: lines[number - 1].expandtabs() for number in numbers}, _CHANGED if changed else ""
-    )
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return io.TextIOWrapper(io.BytesIO(data), encoding).read()
 
 
 def _refuse_pipes(path: str) -> None:

@@ -3,13 +3,12 @@
 `summarize` collects it, `as_json` gives it to programs, `print_summary` (screen.py) to people.
 """
 
-import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.source_text import read_source
+from pyhybrid.report.source_text import Sources
 from pyhybrid.report.step_listing import StepSummary, step_summary
 from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.call_tree.imports import exact_without_imports, import_frames, import_line
@@ -283,14 +282,12 @@ def _counting_ns(
 
 def _program_lines(profile: Profile) -> list[ProgramLine]:
     """The first, with their text."""
-    folder = str(profile.meta.get("cwd") or "")
-    recorded_ns = int(profile.meta.get("start_unix_ns") or 0)
-    lines = program_lines(profile)[:N_LINES]
+    sources, lines = Sources(profile.meta), program_lines(profile)[:N_LINES]
     for file in {each.file for each in lines}:
         here = [each for each in lines if each.file == file]
         wanted = [each.line for each in here]
-        source = read_source(os.path.join(folder, file), wanted, recorded_ns)
-        for each in here:
+        source = sources.lines(file, wanted)
+        for each in here if not source.changed else ():
             each.text = source.lines.get(each.line, "").strip()
     return lines
 

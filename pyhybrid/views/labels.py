@@ -4,6 +4,7 @@ import os
 import re
 from functools import cache
 
+from pyhybrid.name_patterns import LIBRARY_FOLDER
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.symbols.called_lambdas import lambda_called
@@ -11,7 +12,6 @@ from pyhybrid.symbols.resolve import PLT
 
 KERNEL, INLINED = "_[k]", "_[i]"  # at the end of labels, as FlameGraph's tools mark these
 
-_LIBRARY = re.compile(r".*/(?:(?:site|dist)-packages|lib(?:64)?/python3\.\d+)/")
 _NESTED = re.compile(r"<[^<>]*>|\([^()]*\)")
 _PYTHON_LABEL = re.compile(r"(.*) \(.*:\d+\)")
 _CONVERSION = re.compile(r"\boperator \w")
@@ -31,15 +31,10 @@ _OPERATOR = re.compile(r"\boperator(?:\(\)|<<=?|>>=?|<=>|<=?|->\*?|>=?)|[-.]>")
 @cache
 def shorten_file(file: str, directory: str) -> str:
     """The file as seen from its import path or from `directory`, where it lies below either."""
-    short = _LIBRARY.sub("", file, count=1)
+    short = LIBRARY_FOLDER.sub("", file, count=1)
     if short == file and directory and file.startswith(os.path.join(directory, "")):
         short = file[len(os.path.join(directory, "")) :]
     return short
-
-
-def is_librarys(file: str) -> bool:
-    """Is it in site-packages or the standard library, or code of no Python file?"""
-    return shorten_file(file, "") != file or not file.endswith((".py", ".pyw"))
 
 
 @cache

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from exact_support import MODES, check_exact
 from random_programs import batches, source
-from support import DELAY, LOOKS, PATIENCE_S, TARGETS, Run
+from support import DELAY, LOOKS, PATIENCE_S, TARGETS, Run, printed
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -750,3 +750,37 @@ while os.path.getsize(part) == size:
     pyhybrid("--mode", "trace", "--lines", "-t", "work", "-c", program, check=False)
     out = pyhybrid("report", "--lines", "out.pyhybrid.part").result.stdout
     assert re.search(r"^ +4 +1,001 ", out, re.MULTILINE), out
+
+
+REPLACED = """
+import importlib, os, sys, time
+
+sys.path.insert(0, os.getcwd())
+sys.dont_write_bytecode = True
+
+def write(lines_before):
+    with open("plugin.py", "w") as file:
+        file.write("#pad\\n" * lines_before)
+        file.write("import time\\ndef run(until):\\n    while time.thread_time() < until: pass\\n")
+
+write(1)
+import plugin
+plugin.run(time.thread_time() + 0.2)
+write(40)
+importlib.reload(plugin)
+plugin.run(time.thread_time() + 0.2)
+"""
+
+
+def test_text_of_a_module_that_was_reloaded(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("-c", REPLACED)
+    summary = json.loads(printed(run.folder, "report", "--json"))
+    lines = [each for each in summary["program_lines"] if "plugin" in each["file"]]
+    texts = {each["line"]: each["text"] for each in lines}
+    assert texts == {4: "", 43: "while time.thread_time() < until: pass"}
+    assert "#pad" not in printed(run.folder, "report")
+    source = run.path("plugin.py")
+    source.write_text("# another\n" + source.read_text())
+    os.utime(source, ns=(1, 1))
+    summary = json.loads(printed(run.folder, "report", "--json"))
+    assert {each["text"] for each in summary["program_lines"]} == {""}

@@ -2,8 +2,10 @@
 
 import io
 import os
-from collections.abc import Iterator
+import platform
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType
 
 import pytest
 from example_profile import fake_symbols
@@ -13,7 +15,7 @@ from pyhybrid.assemble.opening import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.line_listing import print_lines
-from pyhybrid.report.source_text import find_source, read_source
+from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.spool.frame_words import LINE_LIMIT
 from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures, function_lines
@@ -157,7 +159,12 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-NEVER = 1 << 62  # later than any change
+BEFORE, NEVER = 1, 1 << 62  # any change; later than any change
+
+
+def find(file: Path, name: str, first: int, last: int, begin_ns: int = NEVER) -> Source:
+    """Of a run that began at `begin_ns`, of which no more is known."""
+    return Sources({"start_unix_ns": begin_ns}).function(str(file), name, first, last)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +180,7 @@ NEVER = 1 << 62  # later than any change
     ],
 )
 def test_source(file: Path, name: str, first: int, last: int, found: tuple[int, int]) -> None:
-    source = find_source(str(file), name, first, last, NEVER)
+    source = find(file, name, first, last)
     lines = TEXT.split("\n")
     assert source.lines == {n: lines[n - 1] for n in range(found[0], found[1] + 1)}
     assert source.note == ""
@@ -190,14 +197,14 @@ def test_source(file: Path, name: str, first: int, last: int, found: tuple[int, 
     ],
 )
 def test_source_that_is_another_one_now(file: Path, name: str, first: int, last: int) -> None:
-    source = find_source(str(file), name, first, last, NEVER)
+    source = find(file, name, first, last)
     assert (source.lines, source.note) == ({}, "source has changed")
 
 
 def test_source_that_was_touched(file: Path) -> None:
     os.utime(file, ns=(5, 5))
-    assert find_source(str(file), "Body", 11, 11, 5).note == ""
-    source = find_source(str(file), "Body", 11, 11, 4)
+    assert find(file, "Body", 11, 11, 5).note == ""
+    source = find(file, "Body", 11, 11, 4)
     assert len(source.lines) == 4
     assert source.note == "source has changed since: lines may have moved"
 
@@ -208,12 +215,70 @@ def test_source_that_cannot_be_read(file: Path, content: bytes | None) -> None:
         file.unlink()
     else:
         file.write_bytes(content)
-    assert find_source(str(file), "f", 1, 1, NEVER).note == "source not found"
+    assert find(file, "f", 1, 1).note == "source not found"
 
 
 def test_a_pipe_is_no_source(file: Path) -> None:
     """A program read from one has ended with it: to open it again would wait for ever."""
     file.unlink()
     os.mkfifo(file)
-    assert find_source(str(file), "f", 1, 1, NEVER).note == "source not found"
-    assert read_source(str(file), [1], NEVER).note == "source not found"
+    assert find(file, "f", 1, 1).note == "source not found"
+    assert Sources({"start_unix_ns": NEVER}).lines(str(file), [1]).note == "source not found"
+
+
+def codes_of(text: str) -> list[CodeType]:
+    """All code objects of a text."""
+    codes = [compile(text, "a.py", "exec")]
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return codes
+
+
+@pytest.fixture
+def recorded(file: Path, tmp_path: Path) -> Callable[..., Sources]:
+    """Runs of functions with the file's text then: `recorded(since_ns, (text, name), ...)`."""
+
+    def record(begin_ns: int, *functions: tuple[str, str]) -> Sources:
+        writer = SpoolWriter()
+        writer.meta(python=platform.python_version(), cwd=str(tmp_path), start_unix_ns=begin_ns)
+        for number, (text, name) in enumerate(functions, 1):
+            code = next(each for each in codes_of(text) if each.co_name == name)
+            where = code.co_qualname, "a.py", code.co_firstlineno
+            writer.code(number, *where, table=code.co_linetable)
+        with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+            return Sources(profile.meta)
+
+    return record
+
+
+def test_a_text_that_was_edited_after_the_run(file: Path, recorded: Callable[..., Sources]) -> None:
+    sources = recorded(NEVER, (TEXT, "decorated"))
+    assert sources.lines("a.py", [4]) == Source({4: "def decorated(n):"}, "", False)
+    file.write_text(f"# moved\n{TEXT}")
+    os.utime(file, ns=(0, 0))  # as by `mv` of an older file: its time tells nothing
+    assert sources.lines("a.py", [4]).changed
+    assert sources.function("a.py", "decorated", 3, 8).note == "source has changed"
+    file.write_text(TEXT)  # and back
+    assert not sources.lines("a.py", [4]).changed
+
+
+def test_a_text_that_was_edited_while_it_ran(recorded: Callable[..., Sources]) -> None:
+    before = TEXT.replace("class Body", "\n\nclass Body")
+    unchanged = recorded(BEFORE, (TEXT, "decorated"), (TEXT, "method"))
+    assert unchanged.lines("a.py", range(99)).note == ""
+    assert len(unchanged.lines("a.py", range(99)).lines) == len(TEXT.split("\n"))
+    sources = recorded(BEFORE, (TEXT, "decorated"), (before, "method"))
+    assert sources.lines("a.py", [4]).lines == {4: "def decorated(n):"}
+    assert sources.lines("a.py", [14, 15]).lines == {}
+    assert sources.function("a.py", "decorated", 3, 8).lines[4] == "def decorated(n):"
+    assert sources.function("a.py", "Body.method", 14, 15).note == "source has changed"
+
+
+def test_of_another_interpreter_s_code_no_text_is_known(tmp_path: Path, file: Path) -> None:
+    writer = SpoolWriter()
+    writer.meta(python="3.1.4", cwd=str(tmp_path), start_unix_ns=BEFORE)
+    code = next(each for each in codes_of(TEXT) if each.co_name == "decorated")
+    where = code.co_qualname, file.name, code.co_firstlineno
+    writer.code(1, *where, table=code.co_linetable)
+    with open_profile(writer.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        assert Sources(profile.meta).lines("a.py", [3]).lines == {}

@@ -1,13 +1,12 @@
 """The source text that the page has: the program's own files, and of libraries what is hot."""
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pyhybrid.name_patterns import is_librarys
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.source_text import Source, read_source
-from pyhybrid.views.labels import is_librarys
+from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.views.lines.python_lines import function_lines
 
 AROUND = 12  # lines before and after a hot one of a library
@@ -24,8 +23,7 @@ def sources(
     Of a file: path, note, is it a library's, and [first, last] of the runs of lines that its text
     has.  `others`: the text of what has no file.
     """
-    folder = str(profile.meta.get("cwd") or "")
-    recorded_ns = int(profile.meta.get("start_unix_ns") or 0)
+    files = Sources(profile.meta)
     least = HOT * sum(row.weight_ns for row in profile.sampled) / profile.period_ns
     weights: Counter[str] = Counter()
     hot: defaultdict[str, set[int]] = defaultdict(set)
@@ -45,7 +43,7 @@ def sources(
         if file in others:
             source = Source(dict(enumerate(others[file].split("\n"), 1)), "")
         else:
-            source = read_source(os.path.join(folder, file), wanted, recorded_ns)
+            source = files.lines(file, wanted)
         text = "\n".join(source.lines[line] for line in sorted(source.lines))
         if source.lines and len(text) <= room:
             room -= len(text)

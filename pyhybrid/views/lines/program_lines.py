@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from pyhybrid._profile import take
 from pyhybrid.frameworks.torch import is_generated
+from pyhybrid.name_patterns import is_librarys
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
-from pyhybrid.views.labels import is_librarys
 from pyhybrid.views.profile_cache import cached_by_profile
 
 
