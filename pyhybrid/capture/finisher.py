@@ -14,6 +14,7 @@ from types import ModuleType
 
 from pyhybrid.errors import PyhybridError
 
+UNTIL_END = "--until-end"  # of the finishing process: it is told what the program's end took
 _SIGINT = 2  # without importing `signal`
 EXPORT_FAILED = 3  # the profile is whole, an export could not be made
 HAS_SAID = 4  # there is no profile, and why has been said
@@ -119,13 +120,14 @@ class Finisher:
             raise PyhybridError("pyhybrid is not installed here, but part of a program")
         return [*self.command, *(as_bytes(word) for word in arguments)]
 
-    def spawn(self, arguments: list[str], lock: int) -> int:
+    def spawn(self, arguments: list[str], lock: int, tells: bool) -> int:
         """Start `pyhybrid.cli.finish` with `arguments`; returns its pid.
 
         Raises OSError, PyhybridError.  The spool's lock, if `lock` is not -1, is its own from then
-        on, too.
+        on, too.  `tells`: this process ends, and will tell what that took.
         """
-        pid: int = self._native.spawn(self._command(arguments), self._environment, lock)
+        command = self._command([*([UNTIL_END] if tells else []), *arguments])
+        pid: int = self._native.spawn(command, self._environment, lock, tells)
         return pid
 
     def spawn_apart(self, arguments: list[str], lock: int) -> bool:

@@ -280,7 +280,7 @@ class Profiling:
         arguments = [*(["--summary"] if self.settings.summary else []), *self._arguments()]
         path = None
         try:
-            finisher = self.finisher.spawn(arguments, self.claim.descriptor)
+            finisher = self.finisher.spawn(arguments, self.claim.descriptor, tells=not waits)
             if not waits:
                 self.native.wait_at_exit(finisher, as_bytes(self.spool))
             elif wait_for(finisher, self.spool):

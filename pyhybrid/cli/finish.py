@@ -4,14 +4,18 @@ The profiled process spawns `pyhybrid.cli.finish … SPOOL PREFIX` when it stops
 that SQLite and the symbol readers never enter the program.
 """
 
+import json
 import os
+import select
 import sqlite3
+import struct
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from functools import cached_property
 from getopt import GetoptError, getopt
 
 from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_spool
-from pyhybrid.capture.finisher import EXPORT_FAILED
+from pyhybrid.capture.finisher import EXPORT_FAILED, UNTIL_END
 from pyhybrid.cli.forked_work import ForkedWork
 from pyhybrid.cli.name_prefetch import NamePrefetch
 from pyhybrid.errors import PyhybridError, UsageError
@@ -38,7 +42,38 @@ WAITED_FOR_BYTES = (
 )  # a file with more has exports that wait where nobody makes them beside it
 WORTH_A_PROCESS_BYTES = 192 << 10  # a file with less is dealt with before there is another process
 
+LOOK_S = 0.1  # how often it is looked whether the profiled process is still there
+_TOLD = struct.Struct("<Q")
+
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
+
+
+class Ending:
+    """The profiled process, which ends while its profile is made (exit_wait.h)."""
+
+    def __init__(self) -> None:
+        self._parent = os.getppid()
+
+    @cached_property
+    def cpu_ns(self) -> int | None:
+        """What CPU time it has taken for that, once it waits for this process; None: it has not
+        said so, for it was killed, or this process is interrupted."""
+        told = b""
+        with suppress(OSError, KeyboardInterrupt):
+            while len(told) < _TOLD.size and os.getppid() == self._parent:
+                if select.select([0], [], [], LOOK_S)[0]:
+                    more = os.read(0, _TOLD.size - len(told))
+                    told += more
+                    if not more:
+                        break
+        return int(_TOLD.unpack(told)[0]) if len(told) == _TOLD.size else None
+
+    def note(self, path: str) -> None:
+        """Enter it into the profile file, if it is known."""
+        if self.cpu_ns is not None:
+            row = "end_cpu_ns", json.dumps(self.cpu_ns)
+            with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as database, database:
+                database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
 
 
 def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None = None) -> str:
@@ -104,10 +139,12 @@ def export(
     summary: bool,
     long: LongTables | None = None,
     in_source: InSource | None = None,
+    ending: Ending | None = None,
 ) -> int:
     """Write the exports of the profile at `path`, and print the summary on stderr if asked to.
 
-    `long` are tables of it, and `in_source` is it with inlined functions, if they are known.
+    `long` are tables of it, and `in_source` is it with inlined functions, if they are known;
+    `ending` is asked before the summary is printed.
     An export that fails is a line on stderr; the others are still made.  Those that need no debug
     information, the others, and the summary are made beside each other; the summary does not wait
     for long ones.  Returns the exit code.
@@ -118,7 +155,7 @@ def export(
             in_source = opened, []
             if _needs_debug_info(formats, summary):
                 in_source = with_inlined(opened, limit_bytes=LARGE_DEBUG_INFO_BYTES)
-        return _export_beside(path, prefix, formats, summary, long, in_source)
+        return _export_beside(path, prefix, formats, summary, long, in_source, ending)
 
 
 def _is_long(path: str) -> bool:
@@ -136,6 +173,7 @@ def _export_beside(
     summary: bool,
     long: LongTables | None,
     in_source: InSource,
+    ending: Ending | None,
 ) -> int:
     profile, source_notes = in_source
     as_recorded = [name for name in formats if name in AS_RECORDED]
@@ -163,6 +201,7 @@ def _export_beside(
         if summary:
             shown = summarize(profile, [path], source_notes, imports=False)
             if not all(each.is_done_within(PATIENCE_S) for each in (recorded, rest)):
+                shown.end_cpu_ns = ending.cpu_ns if ending else None
                 print_summary(shown, sys.stderr)
                 shown = None
         paths, notes, failures = recorded.value()
@@ -174,6 +213,7 @@ def _export_beside(
     if shown:
         shown.written += paths
         shown.notes += notes
+        shown.end_cpu_ns = ending.cpu_ns if ending else None
         print_summary(shown, sys.stderr)
     elif summary:
         print_written(paths, notes, sys.stderr)
@@ -200,28 +240,30 @@ def _export(profile: Profile, prefix: str, formats: list[str]) -> _Made:
     return paths, notes, failures
 
 
-def _asked(argv: list[str]) -> tuple[list[str], bool, bool, str, str]:
-    """Formats, --summary, --keep, spool and prefix.  Raises UsageError."""
+def _asked(argv: list[str]) -> tuple[list[str], set[str], str, str]:
+    """Formats, other options, spool and prefix.  Raises UsageError."""
     try:
-        given, names = getopt(argv, "f:", ["format=", "summary", "keep"])
+        given, names = getopt(argv, "f:", ["format=", "summary", "keep", UNTIL_END[2:]])
     except GetoptError as error:
         raise UsageError(str(error)) from None
     formats = [value for option, value in given if option in ("-f", "--format")]
     if len(names) != 2 or not set(formats) <= set(EXPORTERS):
         raise UsageError(f"cannot finish {' '.join(argv)}: not formats, a spool and a prefix")
-    options, (spool, prefix) = dict(given), names
-    return formats, "--summary" in options, "--keep" in options, spool, prefix
+    return formats, set(dict(given)), names[0], names[1]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m pyhybrid.cli.finish [-f FORMAT]... [--summary] [--keep] SPOOL PREFIX`.
+    """`python -m pyhybrid.cli.finish [-f FORMAT]... [OPTION]... SPOOL PREFIX`.
 
     Makes the files PREFIX.* of the spool, the formats that are asked for, too, and prints the
     summary on stderr if asked to.  The spool is removed once all files are made, unless --keep.
+    With --until-end standard input tells what the profiled process's end took (Ending).
     Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
     """
     try:
-        formats, summary, keep, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
+        formats, options, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
+        summary, keep = "--summary" in options, "--keep" in options
+        ending = Ending() if UNTIL_END in options else None
         path = prefix + SUFFIX
         in_source: InSource | None = None
         if _needs_debug_info(formats, summary):
@@ -229,7 +271,9 @@ def main(argv: list[str] | None = None) -> int:
         else:
             _, long = make(spool, prefix)
         try:
-            failed = export(path, prefix, formats, summary, long, in_source)
+            failed = export(path, prefix, formats, summary, long, in_source, ending)
+            if ending:
+                ending.note(path)
         except KeyboardInterrupt:
             keep = True
             raise

@@ -18,7 +18,8 @@ PRAGMA user_version = 5;            -- the schema version
 -- long the quota of its container held it back, all processors together),
 -- cells (of a notebook: what their functions have as their file, by the file that IPython named for it),
 -- decorated (functions during whose calls alone anything counted; none: no such limit), unplaced_regions and
--- unmatched_regions (pushes by native code that could not be counted; pops of what was not open), sources (of the program's own files: `hash` of
+-- unmatched_regions (pushes by native code that could not be counted; pops of what was not open), end_cpu_ns (CPU time of the process after the end of profiling, until it
+-- waited for its profile), sources (of the program's own files: `hash` of
 -- the text at the end, and `stale`, the lines that ran when it was another one), other_tools (was there one
 -- of sys.monitoring, sys.settrace or sys.setprofile?), counters and metadata (that
 -- native code gave: the views `counter` and `metadata`), unsampled_calls (nodes of native functions that called what led to

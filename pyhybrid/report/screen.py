@@ -50,6 +50,7 @@ N_LINES, MOST_PROGRAM_LINES, MAX_PLACE = 3, 5, 40
 MIN_SELF, N_GPU = 4, 3
 LEAST_UNPLACED = 0.01
 FINDING_LINES = 2
+LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED = 3
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
@@ -206,6 +207,9 @@ def _facts(
         [("pyhybrid ", STRONG), (f"{argv}  ", STRONG), (f"pid {s.pid}, Python {s.python}", DIM)],
         fact("time", _time(s) + (began if start_unix_ns else "")),
     ]
+    if (s.end_cpu_ns or 0) >= max(LEAST_END_NS, LEAST_END * (s.cpu_ns or 0)):
+        text = f"{short_time(s.end_cpu_ns or 0)} of CPU time after the program's, not sampled"
+        lines.append(fact("end", f"[interpreter's end] {text}"))
     if s.calls is not None:
         by_c = "" if s.c_calls is None else f", {s.c_calls:,} of {s.n_c_traced:,} C functions"
         but = " but what compilers call" if s.compiles and not s.compiler_calls else ""

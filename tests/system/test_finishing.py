@@ -12,7 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, Run, paths
+from support import PATIENCE_S, Run, paths, printed
+
+from pyhybrid.assemble.opening import open_profile
+from pyhybrid.views.labels import short_time
 
 OUTPUTS = ["out.folded", "out.pyhybrid", "perf.data"]
 
@@ -375,3 +378,45 @@ def test_what_getopt_obeys(pyhybrid: Callable[..., Run], tmp_path: Path) -> None
     run = pyhybrid("--format", "folded", "-c", "pass", env={"POSIXLY_CORRECT": "1"})
     assert "python -c pass" in run.result.stderr
     assert sorted(os.listdir(tmp_path)) == ["out.folded", "out.pyhybrid"]
+
+
+BURNS_AT_THE_END = """
+import os, signal, time
+
+class Last:
+    clock, kill = time.process_time, os.kill
+    arguments = ({arguments})
+    def __del__(self):
+        clock, began = type(self).clock, type(self).clock()
+        while clock() - began < 0.3:
+            pass
+        if self.arguments:
+            type(self).kill(*self.arguments)
+
+last = Last()
+"""
+
+
+@pytest.mark.engine
+def test_what_the_interpreter_s_end_took(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("-c", BURNS_AT_THE_END.format(arguments=""))
+    profile = run.profile()
+    end_ns = profile.meta["end_cpu_ns"]
+    assert 0.3e9 <= end_ns < 1e9
+    assert (profile.process.cpu_ns or 0) < 0.3e9
+    shown = f"[interpreter's end] {short_time(end_ns)} of CPU time"
+    assert shown in run.result.stderr
+    assert shown in printed(run.folder, "report")
+
+
+def test_a_program_that_is_killed_at_its_end_has_a_profile(tmp_path: Path) -> None:
+    program = BURNS_AT_THE_END.format(arguments="os.getpid(), signal.SIGKILL")
+    command = [sys.executable, "-P", "-m", "pyhybrid", "-c", program]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert "wrote    out.pyhybrid" in done.stderr, done.stderr  # it held standard error open
+    assert "[interpreter's end]" not in done.stderr
+    with open_profile(str(tmp_path / "out.pyhybrid")) as profile:
+        assert "end_cpu_ns" not in profile.meta

@@ -2,6 +2,7 @@
 #include "end_methods.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "at_exit.h"
 #include "companion.h"
@@ -65,8 +66,9 @@ static PyObject *on_leaving(PyObject *self, PyObject *callback)
 }
 
 PyDoc_STRVAR(spawn_doc,
-             "spawn(argv: list[bytes], environment: list[bytes], lock: int) -> int\n\n"
-             "Start a child, and return its number: see own_process.h.  Raises OSError.");
+             "spawn(argv: list[bytes], environment: list[bytes], lock: int, tells: bool) -> int\n\n"
+             "Start a child, and return its number: see own_process.h.  Raises OSError.\n"
+             "tells: its standard input is exit_wait_socket() (exit_wait.h).");
 
 PyDoc_STRVAR(spawn_orphan_doc,
              "spawn_orphan(argv: list[bytes], environment: list[bytes], lock: int) -> bool\n\n"
@@ -88,20 +90,37 @@ static char **strings(PyObject *list)
     return array;
 }
 
-typedef pid_t start_process(const char *, char *const[], char *const[], int);
+static pid_t start_child(const char *path, char *const argv[], char *const environment[], int lock,
+                         int tells)
+{
+    int input = tells ? exit_wait_socket() : -1; /* without one nothing is told */
+    pid_t pid = own_process_child(path, argv, environment, lock, input);
+    if (input >= 0)
+        close(input);
+    return pid;
+}
+
+static pid_t start_orphan(const char *path, char *const argv[], char *const environment[], int lock,
+                          int unused)
+{
+    (void)unused;
+    return own_process_orphan(path, argv, environment, lock);
+}
+
+typedef pid_t start_process(const char *, char *const[], char *const[], int, int);
 
 /* What `start` returns; -1 with an exception set. */
 static pid_t start(start_process *start, PyObject *args)
 {
     PyObject *argv_list, *environment_list;
-    int lock;
+    int lock, tells = false;
     pid_t pid = -EINVAL;
-    if (!PyArg_ParseTuple(args, "O!O!i", &PyList_Type, &argv_list, &PyList_Type, &environment_list,
-                          &lock))
+    if (!PyArg_ParseTuple(args, "O!O!i|p", &PyList_Type, &argv_list, &PyList_Type,
+                          &environment_list, &lock, &tells))
         return -1;
     char **argv = strings(argv_list), **environment = argv ? strings(environment_list) : NULL;
     if (environment)
-        pid = start(argv[0], argv, environment, lock);
+        pid = start(argv[0], argv, environment, lock, tells);
     PyMem_Free(argv);
     PyMem_Free(environment);
     if (pid < 0 && !PyErr_Occurred()) {
@@ -114,7 +133,7 @@ static pid_t start(start_process *start, PyObject *args)
 static PyObject *spawn(PyObject *self, PyObject *args)
 {
     (void)self;
-    pid_t pid = start(own_process_child, args);
+    pid_t pid = start(start_child, args);
     return pid < 0 ? NULL : PyLong_FromLong(pid);
 }
 
@@ -123,7 +142,7 @@ static PyObject *spawn_orphan(PyObject *self, PyObject *args)
     (void)self;
     if (own_process_comes_back())
         Py_RETURN_FALSE;
-    if (start(own_process_orphan, args))
+    if (start(start_orphan, args))
         return NULL;
     Py_RETURN_TRUE;
 }

@@ -14,6 +14,10 @@
  * Returns 0 or -ENOMEM. */
 int exit_wait_prepare(void);
 
+/* Where the finishing process is told, as a uint64_t, what CPU time (ns) this process has taken to end: from exit_wait_for
+ * until it waits.  The caller's to pass on and to close; -errno. */
+int exit_wait_socket(void);
+
 /* For `child`, which makes the profile of `spool` (copied); if it is killed, a line on standard error says so.
  * Signals that are held (late_signals.h) do not end the wait; an interrupt goes on to the child. */
 void exit_wait_for(int child, const char *spool);

@@ -30,7 +30,7 @@ int own_process_comes_back(void)
 struct order {
     const char *path;
     char *const *argv, *const *environment;
-    int null, lock; /* descriptors of ours, for this order alone; -1: none */
+    int null, lock, input; /* descriptors of ours, for this order alone; -1: none */
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t pid;
@@ -52,18 +52,21 @@ static int apart(int fd)
     return moved;
 }
 
-static int prepare(struct order *o, int lock, int n_null, int blocked)
+static int prepare(struct order *o, int lock, int input, int n_null, int blocked)
 {
     sigset_t set;
     int error = 0;
     o->null = apart(open_null());
     /* Ours has a high number, which a limit that the program has lowered since may forbid to name. */
     o->lock = lock >= 0 ? fcntl(lock, F_DUPFD_CLOEXEC, ABOVE) : -1;
+    o->input = input >= 0 ? fcntl(input, F_DUPFD_CLOEXEC, ABOVE) : -1;
     error = posix_spawn_file_actions_init(&o->actions);
     for (int fd = 0; fd < n_null && !error; fd++)
         error = o->null >= 0
                     ? posix_spawn_file_actions_adddup2(&o->actions, o->null, fd)
                     : posix_spawn_file_actions_addopen(&o->actions, fd, NOTHING, O_RDWR, 0);
+    if (o->input >= 0 && !error)
+        error = posix_spawn_file_actions_adddup2(&o->actions, o->input, STDIN_FILENO);
     if (o->lock >= 0 && !error)
         error = posix_spawn_file_actions_adddup2(&o->actions, o->lock, LOCK);
     posix_spawnattr_init(&o->attributes);
@@ -83,6 +86,8 @@ static void finish(struct order *o)
         close(o->null);
     if (o->lock >= 0)
         close(o->lock);
+    if (o->input >= 0)
+        close(o->input);
 }
 
 static int spawn(void *arg)
@@ -92,11 +97,12 @@ static int spawn(void *arg)
     return 0;
 }
 
-pid_t own_process_child(const char *path, char *const argv[], char *const environment[], int lock)
+pid_t own_process_child(const char *path, char *const argv[], char *const environment[], int lock,
+                        int input)
 {
     struct order o = {.path = path, .argv = argv, .environment = environment};
     int n_null = fcntl(STDERR_FILENO, F_GETFD) < 0 ? 3 : 2;
-    int error = prepare(&o, lock, n_null, SIGINT);
+    int error = prepare(&o, lock, input, n_null, SIGINT);
     if (!error) {
         spawn(&o);
         error = -o.error;
@@ -112,7 +118,7 @@ int own_process_orphan(const char *path, char *const argv[], char *const environ
     char *stack = map_memory(STACK);
     if (!stack)
         return -ENOMEM;
-    int error = prepare(&o, lock, 3, 0);
+    int error = prepare(&o, lock, -1, 3, 0);
     if (!error) {
         sigset_t all, old; /* no handler of the program's may run in that child */
         sigfillset(&all);

@@ -14,8 +14,10 @@
 
 #include <sys/types.h>
 
-/* A child, with our standard error, if that is open, and SIGINT blocked.  Its process number, or -errno. */
-pid_t own_process_child(const char *path, char *const argv[], char *const environment[], int lock);
+/* A child, with our standard error, if that is open, and SIGINT blocked; `input` (-1: nothing) is its standard input.  Its
+ * process number, or -errno. */
+pid_t own_process_child(const char *path, char *const argv[], char *const environment[], int lock,
+                        int input);
 
 /* No child, without standard streams.  0 or -errno. */
 int own_process_orphan(const char *path, char *const argv[], char *const environment[], int lock);
