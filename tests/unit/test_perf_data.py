@@ -381,7 +381,8 @@ def written(prefix: Path, pid: int, start_ns: int = 10**9) -> Path:
 def test_maps_of_profiles_that_are_gone_are_removed(tmp_path: Path, maps: Path) -> None:
     kept, gone = written(tmp_path / "kept", DEAD), written(tmp_path / "gone", DEAD + 1)
     written(tmp_path / "again", DEAD + 2)
-    written(tmp_path / "again", DEAD + 3, 2 * 10**9)  # in its place
+    written(tmp_path / "again", DEAD + 3, 2 * 10**9)  # in its place: it is that of perf.data.old
+    written(tmp_path / "again", DEAD + 8, 3 * 10**9)
     alive = written(tmp_path / "alive", os.getpid(), time.monotonic_ns())
     touched = written(tmp_path / "touched", DEAD + 4)
     os.utime(touched, ns=(1, 1))
@@ -390,12 +391,12 @@ def test_maps_of_profiles_that_are_gone_are_removed(tmp_path: Path, maps: Path) 
     theirs = (maps / f"perf-{DEAD + 1}.map").read_bytes().replace(b"mnt:[", b"mnt:[9")
     (maps / f"perf-{DEAD + 7}.map").write_bytes(theirs)  # of another namespace
     remove_old()
-    assert len(list(maps.iterdir())) == 8
+    assert len(list(maps.iterdir())) == 9
     gone.unlink()
     alive.unlink()
     remove_old()
     left = {path.name for path in maps.iterdir()}
-    numbers = [DEAD, *range(DEAD + 3, DEAD + 8), os.getpid()]
+    numbers = [DEAD, *range(DEAD + 3, DEAD + 9), os.getpid()]
     assert left == {f"perf-{number}.map" for number in numbers}
     assert kept.exists()
 

@@ -1,4 +1,4 @@
-"""Perf maps of runs whose profile is gone, or another run's by now: the next run removes them.
+"""Perf maps of runs whose profile is gone, or was replaced twice: the next run removes them.
 
 Each run leaves one in /tmp, for perf finds it only there.  Which are ours, and of which profiles,
 says their first line, an entry that nothing lies at: `1 1 pyhybrid:[...]`.  What another program
@@ -13,6 +13,7 @@ import sqlite3
 import stat
 from contextlib import closing, suppress
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from pyhybrid.capture.jit_files import perf_map_path
@@ -44,28 +45,53 @@ def without_mark(theirs: bytes) -> bytes:
 
 
 def remove_old() -> None:
-    """Remove those in the folder of all maps; what cannot be removed stays."""
+    """Remove those in the folder of all maps; what cannot be removed stays.
+
+    Of the runs that a profile's last one came after, the newest one's map stays, too: it is that of
+    `perf.data.old`.
+    """
     folder, name = os.path.split(perf_map_path(0))
     pattern = re.compile(re.escape(name).replace("0", r"(\d+)", 1))
+    old: list[_Map] = []
     with suppress(OSError), os.scandir(folder) as found:
         for entry in islice(found, _MOST_FILES):
             if is_map := pattern.fullmatch(entry.name):
                 with suppress(OSError, ValueError):
-                    _remove_if_old(entry.path, is_map[1])
+                    old.append(_Map(entry.path, is_map[1]))
+    newest = {each.replaced: each for each in sorted(old, key=attrgetter("written_ns"))}
+    for each in old:
+        if each.may_go and not (each.replaced and newest[each.replaced] is each):
+            with suppress(OSError):
+                each.remove()
 
 
-def _remove_if_old(path: str, pid: str) -> None:
-    """Raises OSError, or ValueError where the map is none of ours."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        there = os.fstat(descriptor)
-        if not stat.S_ISREG(there.st_mode) or there.st_uid != os.geteuid():
-            return
-        runs = _profiles(file.readline(_MOST_BYTES))
-    if os.path.exists(f"/proc/{pid}") or any(_is_there(*run) for run in runs):
-        return
-    if os.path.samestat(os.lstat(path), there):
-        os.unlink(path)
+class _Map:
+    """A file that may be a map of ours, of profiles that are not there any more.
+
+    `replaced`: the path of one in whose place another run's is; `written_ns`: when it was written.
+    Raises OSError, or ValueError where it is none of ours.
+    """
+
+    def __init__(self, path: str, pid: str) -> None:
+        self._path, self.may_go = path, False
+        self.replaced, self.written_ns = "", 0
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            self._there = os.fstat(descriptor)
+            if not stat.S_ISREG(self._there.st_mode) or self._there.st_uid != os.geteuid():
+                return
+            runs = _profiles(file.readline(_MOST_BYTES))
+        self.may_go = not os.path.exists(f"/proc/{pid}")
+        for profile, written_ns, *run in runs:
+            is_there = _is_there(profile, written_ns, *run)
+            self.may_go = self.may_go and not is_there
+            if is_there is False:
+                self.replaced, self.written_ns = profile, written_ns
+
+    def remove(self) -> None:
+        """Raises OSError."""
+        if os.path.samestat(os.lstat(self._path), self._there):
+            os.unlink(self._path)
 
 
 def _profiles(line: bytes) -> list[list[Any]]:
@@ -88,13 +114,13 @@ def _is_odd(run: Any) -> bool:
     return not isinstance(path, str) or not all(isinstance(each, int) for each in numbers)
 
 
-def _is_there(path: str, written_ns: int, pid: int, start_ns: int) -> bool:
-    """Is that run's profile still there?  Where it is not known, it is."""
+def _is_there(path: str, written_ns: int, pid: int, start_ns: int) -> bool | None:
+    """Is that run's profile still there?  Where it is not known, it is; None: nothing is there."""
     try:
         if os.stat(path).st_mtime_ns == written_ns:
             return True
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     except OSError:
         return True
     name = f"file:{quoted(path)}?mode=ro&immutable=1"
