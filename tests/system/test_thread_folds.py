@@ -118,6 +118,14 @@ for each in threads: each.join()
     assert {each.n_threads for each in threads} == {1}
 
 
+def test_their_trees_do_not_use_up_the_bound(pyhybrid: Callable[..., Run]) -> None:
+    """Each has 30 nodes or more."""
+    options = ("--mode", "trace", "--format", "folded", "--max-nodes", "8000")
+    profile = pyhybrid(*options, "-c", SERVER, 1000, "handle").profile()
+    assert not any("too many distinct paths" in note for note in profile.meta["notes"])
+    assert calls_of(profile)["leaf"] == 1000
+
+
 @pytest.mark.parametrize("n_requests", [300, 700])
 def test_a_killed_server(pyhybrid: Callable[..., Run], tmp_path: Path, n_requests: int) -> None:
     pyhybrid("-q", "-c", SERVER + KILL, n_requests, "handle", check=False)
