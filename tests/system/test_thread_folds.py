@@ -94,7 +94,7 @@ def test_their_samples_are_in_order_of_time(run: Run) -> None:
     of_fold = [chunk for chunk in profile.timeline() if chunk.thread == fold]
     times = [time for chunk in of_fold for time in times_of(chunk)]
     assert times == sorted(times)
-    assert len(times) == sum(row.samples for row in profile.sampled if row.thread == fold)
+    assert len(times) == sum(row.samples for row in profile.recorded if row.thread == fold)
 
 
 def times_of(chunk: Chunk) -> list[int]:
