@@ -134,7 +134,7 @@ def sampled(profile: Profile) -> dict[tuple[int, str], tuple[int, list[Frame]]]:
     (A thread has no two in one microsecond: its samples are about a millisecond apart.)
     """
     found = {}
-    for chunk in profile.timeline():
+    for chunk in profile.program_timeline():
         tid = profile.threads[chunk.thread].tid
         for i, (time_ns, place) in enumerate(zip(times(chunk), chunk.place, strict=True)):
             time = f"{time_ns // 10**9}.{time_ns % 10**9 // 1000:06}"
