@@ -50,6 +50,7 @@ N_LINES, MOST_PROGRAM_LINES, MAX_PLACE = 3, 5, 40
 MIN_SELF, N_GPU = 4, 3
 LEAST_UNPLACED = 0.01
 FINDING_LINES = 2
+LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, and time
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED = 3
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
@@ -253,9 +254,9 @@ def _facts(
 def _waited(waits: Waits) -> str:
     idle = f", idle {waits.idle_ns / 1e9:.2f} s" if waits.idle_ns > waits.total_ns / 100 else ""
     seconds = f"{waits.waited_ns / 1e9:.2f} of threads' {waits.total_ns / 1e9:.2f} s"
-    of = f"did not run for {seconds} in Python{idle}"
+    of = f"{seconds} in Python{idle}"
     functions = [
-        f"{FOLDERS.sub('', f.name)} {f.waited_ns / 1e9:.2f} s" for f in waits.functions[:N_WAITED]
+        f"{f.waited_ns / 1e9:.2f} s {FOLDERS.sub('', f.name)}" for f in waits.functions[:N_WAITED]
     ]
     return "; ".join([of, *functions])
 
@@ -288,6 +289,9 @@ def _cost(s: Summary) -> str:
 def _time(s: Summary) -> str:
     wall = "?" if s.wall_ns is None else f"{s.wall_ns / 1e9:.2f} s"
     cpu = "?" if s.cpu_ns is None else f"{s.cpu_ns / 1e9:.2f} s"
+    delay_ns = s.main_delay_ns or 0
+    if delay_ns >= max(LEAST_DELAY_NS, LEAST_DELAY * (s.wall_ns or 0)):
+        cpu += f", ready without a processor {delay_ns / 1e9:.2f} s"
     return f"wall {wall}, CPU {cpu}; {s.n_threads} threads, {s.n_busy_threads} busy"
 
 

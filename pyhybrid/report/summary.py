@@ -111,6 +111,7 @@ class Summary:
     period_ns: int  # what one sample stands for
     wall_ns: int | None
     cpu_ns: int | None  # of the process, while profiling ran
+    main_delay_ns: int | None  # for so long the main thread was ready, but had no processor
     end_cpu_ns: int | None  # of the interpreter's end, which comes after that and is not sampled
     n_threads: int
     n_busy_threads: int
@@ -224,6 +225,7 @@ def summarize(
         period_ns=profile.period_ns,
         wall_ns=end_ns - process.start_ns if process.start_ns and end_ns else None,
         cpu_ns=process.cpu_ns or sum(t.cpu_ns or 0 for t in threads) or None,
+        main_delay_ns=meta.get("main_delay_ns"),
         end_cpu_ns=meta.get("end_cpu_ns"),
         n_threads=sum(thread.n_threads for thread in threads),
         n_busy_threads=len(busy_threads(profile)),

@@ -149,7 +149,7 @@ def test_what_waits(pyhybrid: Callable[..., Run], what: str, who: str, mode: str
     assert 0 < waits.functions[0].waited_ns <= slept_ns
     assert waits.waited_ns + waits.idle_ns >= 0.9 * 50 * 0.04e9
     (line,) = [line for line in run.result.stderr.splitlines() if line.startswith("waited ")]
-    assert "; sync (planted.py:" in line
+    assert " s sync (planted.py:" in line
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "trace"])

@@ -201,6 +201,15 @@ def test_what_it_says(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None
         assert part in text
 
 
+@pytest.mark.parametrize(("delay_ns", "said"), [(500_000_000, True), (90_000_000, False)])
+def test_a_busy_machine_is_said(tmp_path: Path, delay_ns: int, said: bool) -> None:
+    writer = example()
+    writer.meta(main_delay_ns=delay_ns)
+    with opened(writer, tmp_path) as profile:
+        (time,) = [line for line in plain(summarize(profile, [], [])) if line.startswith("time ")]
+    assert ("CPU 1.50 s, ready without a processor 0.50 s; 2 threads" in time) == said
+
+
 def test_plain_text_where_there_is_no_terminal(profile: Profile) -> None:
     stream = io.StringIO()
     print_summary(summarize(profile, [], []), stream)
