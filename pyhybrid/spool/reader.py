@@ -15,7 +15,7 @@ from pyhybrid.pseudo import TIMES
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.decoders import DECODERS
 from pyhybrid.spool.framing import Damage, Record, records, records_of_segment
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.records import Chunk, Spool
 from pyhybrid.spool.sample_order import in_order
 
 
@@ -48,11 +48,14 @@ def _merge_folded(spool: Spool) -> None:
     for index, n_threads in spool.folded.items():
         thread = spool.threads[index]
         thread.name, thread.name_source = f"{thread.name}{TIMES}{n_threads:,}", form.NAME_THREADING
-    if spool.folded:
-        chunks = [each for each in spool.chunks if each.thread not in spool.folded]
-        for index in spool.folded:
-            chunks += in_order([each for each in spool.chunks if each.thread == index])
-        spool.chunks = chunks
+    chunks = [each for each in spool.chunks if each.thread not in spool.folded]
+    folded: dict[int, list[Chunk]] = {}
+    for each in spool.chunks:
+        if each.thread in spool.folded:
+            folded.setdefault(each.thread, []).append(each)
+    for of_thread in folded.values():
+        chunks += in_order(of_thread)
+    spool.chunks = chunks
 
 
 def _take(spool: Spool, found: Iterable[Record | Damage]) -> None:

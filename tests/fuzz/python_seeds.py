@@ -108,6 +108,8 @@ def _every_record() -> SpoolWriter:
             row | gil << form.GIL_SHIFT | form.WAITS * gil for gil, row in enumerate(inner[:2])
         ]
         spool.samples(thread, [*inner, 0, *states], weights=[(1, 4)], cpus=[(0, 0), (3, 1)])
+    spool.samples(2, inner[:3], first_ns=2_000_500_000, cpus=[(0, 1), (2, 0)])
+    spool.replaced(form.FOLDED, form.FOLDED_BODY.pack(2, 0, 1234))
     segment = SpoolWriter()
     segment.samples(1, [inner[0], inner[1]], 30)
     spool.segment(2, segment)
