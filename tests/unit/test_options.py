@@ -23,6 +23,20 @@ def test_the_command_line_sets_what_the_table_has() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "formats"),
+    [
+        ("-q", ("folded", "perf", "perf-map")),
+        ("--mode trace", ("folded",)),
+        ("--mode trace -q", ()),
+        ("--mode trace -q --format folded", ("folded",)),
+    ],
+)
+def test_what_is_written_unasked(words: str, formats: tuple[str, ...]) -> None:
+    settings = CommandLineSettings(**vars(make_parser().parse_args(words.split())))
+    assert tuple(settings.formats) == formats
+
+
 def test_the_command_line_and_keywords_agree() -> None:
     words = "--hz 7 -t f -t g --last-events 1.5s --no-kernel --c-calls -o x --max-depth 9 -q"
     asked = make_parser().parse_args([*words.split(), "--format", "folded"])
