@@ -116,7 +116,7 @@ def test_stackcollapse(
     ours = Counter({stack: int(count) for stack, count in lines})
     assert unknown.total() <= 0.02 * ours.total(), unknown
     if collapse is perfs_own:  # without weights
-        assert found.total() + unknown.total() == sum(t.recorded for t in profile.threads.values())
+        assert found.total() + unknown.total() == sum(row.samples for row in profile.sampled)
         found = Counter({stack: ours[stack] for stack in found})
     missing = ours - found
     assert missing.total() <= 0.02 * ours.total(), missing
