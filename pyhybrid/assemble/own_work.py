@@ -16,6 +16,7 @@ calls a callback of ours, and the nameless ones that call that one.
 
 import os
 from array import array
+from itertools import repeat
 
 from pyhybrid._profile import descend, inclusive, rows_from, take
 from pyhybrid.assemble.forest import Forest
@@ -37,12 +38,14 @@ _OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 # What a frame is: our library's or the instrumentation's, a Python function of ours or of others.
 _OURS, _OUR_PYTHON, _PROGRAM = 1, 2, 3
-# By the path to it: the program's, below our code, below one of our Python functions.
-_THEIRS, _BELOW, _WITHIN = range(3)
-_STEPS = bytearray(bytes([_THEIRS]) * 256 + bytes([_BELOW]) * 256 + bytes([_WITHIN]) * 256)
-_STEPS[256 * _THEIRS + _OURS] = _BELOW
+# By the path to it: the program's, below our code, below one of our Python functions, the program's
+# again.
+_THEIRS, _BELOW, _WITHIN, _AGAIN = range(4)
+_STEPS = bytearray(b"".join(bytes([state]) * 256 for state in range(4)))
+_STEPS[256 * _THEIRS + _OURS] = _STEPS[256 * _AGAIN + _OURS] = _BELOW
 _STEPS[256 * _BELOW + _OUR_PYTHON] = _WITHIN
-_STEPS[256 * _BELOW + _PROGRAM] = _THEIRS
+_STEPS[256 * _BELOW + _PROGRAM] = _AGAIN
+_IS_OURS = bytes([0, 1, 1, *bytes(253)])
 
 
 def fold_own_work(spool: Spool, forest: Forest, frames: Frames) -> None:
@@ -51,16 +54,19 @@ def fold_own_work(spool: Spool, forest: Forest, frames: Frames) -> None:
     kind_of_frame = _kinds(spool, forest, frames, libraries) if libraries else {}
     if _OURS not in kind_of_frame.values():
         return
-    words = (frames.frame.get(word, 0) for word in forest.words)
-    kinds = bytes(kind_of_frame.get(frame, 0) for frame in words)
     parents, rows = spool.parents, forest.stacks
-    states = bytes(descend(parents, take(kinds, forest.word[rows]), bytes(_STEPS)))
-    with_theirs = inclusive(parents, array("q", map(_THEIRS.__eq__, states)))
-    ours = bytes(state and not n for state, n in zip(states, with_theirs, strict=True))
+    frame_of_word = array("I", map(frames.frame.get, forest.words, repeat(0)))
+    kinds = bytes(kind_of_frame.get(frame, 0) for frame in range(len(frames.rows) + 1))
+    kind_of_row = take(take(kinds, frame_of_word), forest.word[rows])
+    states = bytes(descend(parents, kind_of_row, bytes(_STEPS)))
+    ours = set(rows_from(states.translate(_IS_OURS), 1))
+    if _AGAIN in states:  # what leads there is not ours alone
+        with_theirs = inclusive(parents, array("q", map(_AGAIN.__eq__, states)))
+        ours = {row for row in ours if not with_theirs[row]}
     frames.add_pseudo(OWN_WORD)
     forest.words.append(OWN_WORD)
-    numbers = array("I", forest.word)
-    for row in rows_from(ours, 1):
+    numbers = array("I", forest.word.tobytes())
+    for row in ours:
         spool.words[row], spool.parents[row] = OWN_WORD, 0
         numbers[rows.start + row] = len(forest.words) - 1
     forest.word = memoryview(numbers)
