@@ -21,6 +21,7 @@ _EXPRESSIONS = {
     "SetComp": "<setcomp>",
     "DictComp": "<dictcomp>",
 }
+NOT_FOUND = "source not found"
 _CHANGED = "source has changed since: lines may have moved"
 _PARTLY = "source changed while it ran: lines that ran before have no text"
 
@@ -65,7 +66,7 @@ class Sources:
             written, _, _ = name.partition(" [")
             end = _end(ast.parse(text), written.rpartition(".")[2], first)
         except (OSError, SyntaxError, ValueError, RecursionError):
-            return Source({}, "source not found")
+            return Source({}, NOT_FOUND)
         lines = text.split("\n")
         if end is None or not last <= end <= len(lines) or self._is_stale(file, first):
             return Source({}, "source has changed")
@@ -78,7 +79,7 @@ class Sources:
         try:
             data, changed = self._read(file)
         except OSError:
-            return Source({}, "source not found")
+            return Source({}, NOT_FOUND)
         lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
         numbers = [n for n in wanted if 0 < n <= len(lines)]
         right = [n for n in numbers if not self._is_stale(file, n)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.source_text import Sources
+from pyhybrid.report.source_text import NOT_FOUND, Sources
 from pyhybrid.report.step_listing import StepSummary, step_summary
 from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.call_tree.imports import exact_without_imports, import_frames, import_line
@@ -16,7 +16,7 @@ from pyhybrid.views.calls.compensate import COMPENSATED
 from pyhybrid.views.calls.function_calls import FunctionCalls, function_calls
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.gpu import GpuSummary, gpu_summary
-from pyhybrid.views.labels import Labels, short_time
+from pyhybrid.views.labels import Labels, short_time, shorten_file
 from pyhybrid.views.lines.program_lines import ProgramLine, program_lines
 from pyhybrid.views.lines.python_lines import FunctionLines, function_lines
 from pyhybrid.views.stack_quality import (
@@ -194,6 +194,7 @@ def summarize(
         text = import_line(imported) + (f" ({n:,} functions: --imports)" if n else " (--imports)")
         labels |= dict.fromkeys(import_frames(profile), text)
     functions, paths, left_out = _hot(profile, hot, shown, min_time_ns, labels)
+    lines, source_notes = _program_lines(profile)
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
     call_cost_ns = meta.get("call_cost_ns")
     views = [COMPENSATED] if profile.compensated else []
@@ -258,7 +259,7 @@ def summarize(
         left_out=left_out,
         findings=findings(profile),
         functions=functions,
-        program_lines=_program_lines(profile),
+        program_lines=lines,
         paths=paths,
         durations=_durations(profile),
         compiler_calls=bool(meta.get("compiler_calls")),
@@ -270,7 +271,7 @@ def summarize(
             (Counter(**each) for each in meta.get("counters") or ()), key=lambda each: each.name
         ),
         metadata=dict(meta.get("metadata") or {}),
-        notes=[*views, *meta.get("notes", ()), *notes],
+        notes=[*views, *meta.get("notes", ()), *source_notes, *notes],
         written=written,
     )
 
@@ -284,16 +285,19 @@ def _counting_ns(
     return max(round(turns * call_cost_ns), own_weight_ns * (profile.meta.get("clock") == "cpu"))
 
 
-def _program_lines(profile: Profile) -> list[ProgramLine]:
-    """The first, with their text."""
+def _program_lines(profile: Profile) -> tuple[list[ProgramLine], list[str]]:
+    """The first, with their text, and why some have none."""
     sources, lines = Sources(profile.meta), program_lines(profile)[:N_LINES]
-    for file in {each.file for each in lines}:
+    notes = []
+    for file in dict.fromkeys(each.file for each in lines):
         here = [each for each in lines if each.file == file]
         wanted = [each.line for each in here]
         source = sources.lines(file, wanted)
         for each in here if not source.changed else ():
             each.text = source.lines.get(each.line, "").strip()
-    return lines
+        if source.note not in ("", NOT_FOUND) and not all(each.text for each in here):
+            notes.append(f"{shorten_file(file, str(profile.meta.get('cwd') or ''))}: {source.note}")
+    return lines, notes
 
 
 def _durations(profile: Profile) -> list[CallDurations]:

@@ -785,3 +785,4 @@ def test_text_of_a_module_that_was_reloaded(pyhybrid: Callable[..., Run]) -> Non
     os.utime(source, ns=(1, 1))
     summary = json.loads(printed(run.folder, "report", "--json"))
     assert {each["text"] for each in summary["program_lines"]} == {""}
+    assert "plugin.py: source has changed since: lines may have moved" in summary["notes"]
