@@ -10,6 +10,7 @@ import select
 import sqlite3
 import struct
 import sys
+import time
 from contextlib import ExitStack, closing, suppress
 from functools import cached_property
 from getopt import GetoptError, getopt
@@ -42,7 +43,8 @@ WAITED_FOR_BYTES = (
 )  # a file with more has exports that wait where nobody makes them beside it
 WORTH_A_PROCESS_BYTES = 192 << 10  # a file with less is dealt with before there is another process
 
-LOOK_S = 0.1  # how often it is looked whether the profiled process is still there
+LOOK_S = 0.1  # how often it is looked whether the profiled process is still there, and runs
+PATIENT_LOOKS = 15
 _TOLD = struct.Struct("<Q")
 
 InSource = tuple[Profile, list[str]]  # what with_inlined() returns
@@ -53,19 +55,23 @@ class Ending:
 
     def __init__(self) -> None:
         self._parent = os.getppid()
+        self._clock = ~self._parent << 3 | 2  # of its CPU time: clock_getcpuclockid(3)
 
     @cached_property
     def cpu_ns(self) -> int | None:
-        """What CPU time it has taken for that, once it waits for this process; None: it has not
-        said so, for it was killed, or this process is interrupted."""
-        told = b""
+        """What CPU time it has taken for that, once it waits for this process.
+
+        None: it has not said so.  It was killed; or it hangs, perhaps since it waits for all of its
+        children, of which this is one; or this process is interrupted.
+        """
+        told, seen, idle = b"", 0, 0
         with suppress(OSError, KeyboardInterrupt):
-            while len(told) < _TOLD.size and os.getppid() == self._parent:
+            while os.getppid() == self._parent and idle < PATIENT_LOOKS:
                 if select.select([0], [], [], LOOK_S)[0]:
-                    more = os.read(0, _TOLD.size - len(told))
-                    told += more
-                    if not more:
-                        break
+                    told = os.read(0, _TOLD.size)
+                    break
+                used = time.clock_gettime_ns(self._clock)
+                seen, idle = used, 0 if used > seen else idle + 1
         return int(_TOLD.unpack(told)[0]) if len(told) == _TOLD.size else None
 
     def note(self, path: str) -> None:

@@ -409,6 +409,27 @@ def test_what_the_interpreter_s_end_took(pyhybrid: Callable[..., Run]) -> None:
     assert shown in printed(run.folder, "report")
 
 
+WAITS_FOR_ALL = """
+import os
+
+class Last:
+    wait = os.wait
+    def __del__(self):
+        try:
+            while True: type(self).wait()
+        except ChildProcessError:
+            pass
+
+last = Last()
+"""
+
+
+def test_a_program_whose_end_waits_for_all_its_children(pyhybrid: Callable[..., Run]) -> None:
+    run = pyhybrid("-c", WAITS_FOR_ALL)
+    assert "wrote    out.pyhybrid" in run.result.stderr
+    assert "end_cpu_ns" not in run.profile().meta
+
+
 def test_a_program_that_is_killed_at_its_end_has_a_profile(tmp_path: Path) -> None:
     program = BURNS_AT_THE_END.format(arguments="os.getpid(), signal.SIGKILL")
     command = [sys.executable, "-P", "-m", "pyhybrid", "-c", program]
