@@ -5,9 +5,10 @@ Where both halves were recorded a function waited for its exact time less the sa
 it; in a trace, without samples, for its exact time less all CPU time of its thread, at least.
 
 What waits because there is nothing to do (an event loop, a pool's worker, a server's main thread)
-is idle; where that is, idle.toml says.  A thread whose waiting is nearly all in one call of one
+is idle; where that is, idle.toml says.  A thread whose waiting is mostly in one call of one
 function is taken for one that is idle in a loop of its own, too; the main thread only if others had
-work.
+work.  On a busy machine only the main thread is told of: the kernel says for how long it had no
+processor.
 """
 
 from array import array
@@ -28,8 +29,9 @@ from pyhybrid.views.profile_cache import cached_by_profile
 
 LEAST_NS = 100_000_000  # less is of no interest
 LEAST_SHARE = 0.05  # of the time of all threads
-OWN_LOOP = 0.7  # of what a thread waited, in one call of one function
+OWN_LOOP = 0.5  # of what a thread waited, in one call of one function
 SURE = 3  # standard errors
+BUSY = 0.1  # seconds without a processor for each of CPU time
 
 # Kinds of frames.  A frame of native code is as what calls it.
 _OTHER, _LOOP, _WAIT, _POOL, _IDLE, _NATIVE = range(6)
@@ -125,9 +127,9 @@ class _Threads:
             for each in self._profile.threads.values()
             if each.tid == self._profile.processes[each.process].pid
         }
-        loops = self._loops()
+        loops, is_busy = self._loops(), self._is_busy()
         for thread in self._exact_ns:
-            if thread in self._cpu_ns:
+            if thread in self._cpu_ns and (thread in mains or not is_busy):
                 found = self._one(thread, thread in mains)
                 others_ns = self._others(thread, self._cpu_ns)
                 beside = others_ns >= max(self._cpu_ns[thread], found.total_ns / 10)
@@ -180,8 +182,17 @@ class _Threads:
 
     def _delay_ns(self) -> int:
         """For so long the main thread was ready to run, but had no processor; 0: not known."""
-        meta = self._profile.meta
-        return int(meta.get("main_delay_ns") or 0) if len(self._profile.processes) == 1 else 0
+        profile = self._profile
+        one = len(profile.processes) == 1
+        return int(profile.meta.get("main_delay_ns") or 0) if one else 0
+
+    def _is_busy(self) -> bool:
+        """Did the main thread wait for processors?  Then others may have done nothing else, of
+        which it is not known."""
+        profile = self._profile
+        pid = profile.process.pid
+        main_ns = sum(t.cpu_ns or 0 for t in profile.threads.values() if t.tid == pid)
+        return self._delay_ns() > BUSY * main_ns
 
     def _loops(self) -> dict[int, int]:
         """By thread the own time of a function that was called once for most of the thread's time:

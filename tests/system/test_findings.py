@@ -160,6 +160,20 @@ def test_what_waits_for_work_is_idle(pyhybrid: Callable[..., Run], what: str, mo
     assert sum(each.idle_ns for each in waits_of(profile)) > 0.8e9
 
 
+def test_threads_that_wait_count_where_no_processor_was_wanting(
+    pyhybrid: Callable[..., Run],
+) -> None:
+    path = pyhybrid("-q", "--format", "folded", TARGETS / "planted.py", "waiting_threads").path()
+    for delay_ns, is_said in ((0, True), (10**12, False)):
+        with Profile.open(str(path)) as profile:
+            profile.meta["main_delay_ns"] = delay_ns  # as on a quiet machine, or a busy one
+            said = by_rule(profile)
+        assert ("blocked" in said) == is_said
+        if is_said:
+            assert said["blocked"].text.startswith("4 threads did not run for ")
+            assert "most of it in sync (" in said["blocked"].text
+
+
 def test_the_clock_that_sees_waits_needs_no_such_word(pyhybrid: Callable[..., Run]) -> None:
     assert "blocked" not in found(pyhybrid, "blocked", "--clock", "wall")
 

@@ -145,6 +145,18 @@ def blocked():
         count(10_000)
 
 
+def waiting_threads():
+    def work():
+        for _ in range(15):
+            sync()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
 def blocks_loop():
     import asyncio
 
@@ -188,9 +200,17 @@ def idle_threads():
         worker.join()
 
 
+CLIENT = """
+import sys, time, urllib.request
+for _ in range(10):
+    with urllib.request.urlopen(sys.argv[1]) as answer: answer.read()
+    time.sleep(0.1)
+"""
+
+
 def idle_server():
     import http.server
-    import urllib.request
+    import subprocess
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -204,16 +224,14 @@ def idle_server():
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    def ask():
-        for _ in range(10):
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/") as answer:
-                answer.read()
-            threading.Event().wait(0.1)
+    def stop():
+        client.wait()
         server.shutdown()
 
-    threading.Thread(target=ask).start()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    address = f"http://127.0.0.1:{server.server_port}/"
+    client = subprocess.Popen([sys.executable, "-S", "-c", CLIENT, address])
+    threading.Thread(target=stop).start()
     server.serve_forever()
     server.server_close()
 
