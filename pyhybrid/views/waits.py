@@ -257,18 +257,23 @@ def _states(profile: Profile) -> bytes:
 def _named(profile: Profile, states: bytes) -> memoryview:
     """Of each node the frame that is said: the nearest function of the program, itself or above, of
     what an import runs the import; where there is none, or it is what runs the loop, its own."""
-    nodes, imports = profile.nodes, Imports(profile, profile.nodes.parent, profile.nodes.frame)
-    own = program_frames(profile)
+    nodes, n = profile.nodes, len(profile.nodes.frame)
+    imports, own = Imports(profile, nodes.parent, nodes.frame), program_frames(profile)
     is_own = bytes(f in own for f in range(max(profile.frames, default=0) + 1))
     program = take(is_own, nodes.frame)
     above = nearest(nodes.parent, program)
-    marks = bytes(
-        is_outer if is_import else is_one or not at or (state == CALLBACK != states[at])
-        for is_outer, is_import, is_one, at, state in zip(
-            imports.outer, imports.where, program, above, states, strict=True
-        )
+    called = states.translate(bytes(state == CALLBACK for state in range(256)))
+    # All rows as one number: 1 where its frame is said for the node and what is below it.
+    every, imported, outer, by_program, in_none, is_called, called_above = map(
+        int.from_bytes,
+        (
+            *(bytes([1]) * n, imports.where, imports.outer, program),
+            *(take(bytes([1]) + bytes(n - 1), above), called, take(called, above)),
+        ),
     )
-    return take(nodes.frame, nearest(nodes.parent, marks))
+    others = by_program | in_none | is_called & ~called_above
+    marks = (imported & outer | others & ~imported) & every
+    return take(nodes.frame, nearest(nodes.parent, marks.to_bytes(n)))
 
 
 def _kind(frame: Frame) -> int:
