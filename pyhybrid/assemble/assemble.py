@@ -28,6 +28,7 @@ from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.insertion import clean
 from pyhybrid.assemble.kept_calls import KeptCalls, kept_calls
 from pyhybrid.assemble.own_work import fold_own_work
+from pyhybrid.assemble.run_part import Marks, restrict
 from pyhybrid.assemble.sample_counts import ThreadSamples, count_samples
 from pyhybrid.assemble.slow_only import drop_short
 from pyhybrid.assemble.source_files import source_files
@@ -94,13 +95,15 @@ def assemble(
     return made.tables
 
 
-def assembled(spool_path: str, symbols: tuple[Loader, Demangle] | None = None) -> Assembled:
-    """Read the spool at `spool_path`.
+def assembled(
+    spool_path: str, symbols: tuple[Loader, Demangle] | None = None, marks: Marks = ()
+) -> Assembled:
+    """Read the spool at `spool_path`, as `read_spool`.
 
     `symbols` replaces the extension module's lookup.  Raises PyhybridError where the spool cannot
     be read.
     """
-    return assembled_of(read_spool(spool_path), symbols)
+    return assembled_of(read_spool(spool_path, marks), symbols)
 
 
 class Recorded(NamedTuple):
@@ -111,9 +114,14 @@ class Recorded(NamedTuple):
     forest: Forest
 
 
-def read_spool(path: str) -> Recorded:
-    """The spool at `path`.  Raises PyhybridError."""
+def read_spool(path: str, marks: Marks = ()) -> Recorded:
+    """The spool at `path`, with `marks` what is between them (run_part.py).
+
+    Raises PyhybridError.
+    """
     spool = spools.read(path)
+    if marks:
+        restrict(spool, marks)
     name_nameless(spool)
     threads = count_samples(spool)  # first: it gives samples that have no stack one
     return Recorded(spool, threads, Forest(spool))

@@ -18,13 +18,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyhybrid
-from pyhybrid._native import region
+from pyhybrid._native import enter_caller, region
 from pyhybrid.capture import profiling_run
 from pyhybrid.capture.config_file import with_files
 from pyhybrid.capture.finisher import NO_INTERPRETER
 from pyhybrid.capture.keywords import Signature, documented, with_keywords_of
 from pyhybrid.capture.options import ProfilerOptions
 from pyhybrid.capture.profiling_run import Profiling
+from pyhybrid.capture.run_part import RunPart
 from pyhybrid.capture.settings import Settings
 from pyhybrid.errors import PyhybridError
 
@@ -57,6 +58,10 @@ class Profiler:
     All methods raise PyhybridError, in one line, for what the caller can mend: another profiler
     runs, a folder is not writable, `stop` without `start`.  They may be called from any thread.
     A profile of decorated functions that is idle ends, with its files, when a Profiler starts.
+
+    In a run of `python -m pyhybrid` it is a part of that, any number of which may overlap: a region
+    `Profiler` in the run's profile, where it is used by `with`, and a result of its own, recorded
+    with the options of the run.  Each start and stop copies the run's `.part` then.
     """,
         ProfilerOptions,
     )
@@ -72,8 +77,9 @@ class Profiler:
         given = ProfilerOptions(**{**self._usual, **with_files(options, ProfilerOptions)})
         self._settings = Settings(**vars(given), paused=self._waits)
         self._output = given.output
-        self._profiling: Profiling | None = None
+        self._profiling: Profiling | RunPart | None = None
         self._profile: Profile | None = None
+        self._region: region | None = None
 
     def start(self) -> None:
         """Begin; what was measured before is forgotten."""
@@ -81,13 +87,17 @@ class Profiler:
 
     def _start_and(self, then: Callable[[Profiling], object]) -> None:
         """Start, and do this with the run, which is paused."""
-        before: Profiling | Profiler | None = self
+        before: Profiling | RunPart | Profiler | None = self
         try:
             with lock:
-                for make_way in makes_way:
+                if self._current():
+                    raise PyhybridError("this profiler is already running")
+                for make_way in makes_way if not _command_line() else ():
                     make_way("a Profiler was started")
                 before = self._profiling
-                then(self._start(self._output))
+                profiling = self._start(self._output)
+                if isinstance(profiling, Profiling):
+                    then(profiling)
                 atexit.register(self._stop_if_running)
         except BaseException:  # of a signal handler, perhaps
             if before is not self and self._profiling and self._profiling is not before:
@@ -95,8 +105,12 @@ class Profiler:
                 self._abandon(self._profiling, self._folder)
             raise
 
-    def _start(self, output: str | None) -> Profiling:
-        """The run, paused."""
+    def _start(self, output: str | None) -> Profiling | RunPart:
+        """The run, paused; within one of the command line the part of it that begins now."""
+        if run := _command_line():
+            self._profiling = RunPart(run, self._settings)
+            self._folder = self._profile = None
+            return self._profiling
         profiling = folder = None
         try:
             if output is None and self._settings.counts:
@@ -115,9 +129,9 @@ class Profiler:
             raise
         return profiling
 
-    def _abandon(self, profiling: Profiling | None, folder: str | None) -> None:
+    def _abandon(self, profiling: Profiling | RunPart | None, folder: str | None) -> None:
         """Of what may have been started leave nothing."""
-        if profiling and profiling.started:
+        if profiling and (isinstance(profiling, RunPart) or profiling.started):
             self._profiling = None
             profiling.abandon()
         if folder:
@@ -132,7 +146,7 @@ class Profiler:
             atexit.unregister(self._stop_if_running)
             self._finish(profiling)
 
-    def _finish(self, profiling: Profiling, *, opens: bool = True) -> None:
+    def _finish(self, profiling: Profiling | RunPart, *, opens: bool = True) -> None:
         self._profiling = None
         try:
             path = profiling.finish()
@@ -140,8 +154,9 @@ class Profiler:
                 # What reads profiles is no part of capture: it comes into the process only here.
                 self._profile = pyhybrid.open(path)
         finally:
-            if self._folder:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            for folder in (self._folder, getattr(profiling, "folder", None)):
+                if folder:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def pause(self) -> None:
         """Neither samples nor events until `resume`; what happens meanwhile counts nowhere."""
@@ -164,7 +179,7 @@ class Profiler:
         """Has it been started, and not stopped?  In a forked child: no."""
         return self._current() is not None
 
-    def _current(self) -> Profiling | None:
+    def _current(self) -> Profiling | RunPart | None:
         profiling = self._profiling
         return profiling if profiling and profiling.pid == os.getpid() else None
 
@@ -189,6 +204,8 @@ class Profiler:
 
     def __enter__(self) -> Self:
         self.start()
+        if isinstance(self._profiling, RunPart):  # in the command line's profile it is a region
+            self._region = enter_caller(region("Profiler"))
         return self
 
     def __exit__(
@@ -197,6 +214,9 @@ class Profiler:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._region:
+            self._region.__exit__(None, None, None)
+            self._region = None
         self._stop_if_running()
 
 
@@ -220,29 +240,25 @@ def _command_line() -> Profiling | None:
 def enable() -> None:
     """Go on after `disable`, or begin where `python -m pyhybrid -p` waits for it.
 
-    Without such a run it does nothing.  PyhybridError if it is enabled already.
+    Calls nest: each `disable` ends what one `enable` began.  Where a run of the command line
+    profiles from its begin (without `-p`), or where there is none, nothing changes.
     """
     with lock:
         run = _command_line()
-        if run is None:
-            return
-        if not run.paused:
-            raise PyhybridError("enable(): profiling is enabled already")
-        run.resume()
+        if run:
+            run.enable()
 
 
 def disable() -> None:
-    """Neither samples nor events until `enable`, in a run of `python -m pyhybrid`.
+    """End what the last `enable` began, in a run of `python -m pyhybrid`.
 
-    Without such a run it does nothing.  PyhybridError if it is disabled already.
+    Neither samples nor events from then on until the next one, unless others want them.  Without an `enable` before it, it ends what the command line began.  Without such a run, or
+    where profiling is disabled already, it does nothing.
     """
     with lock:
         run = _command_line()
-        if run is None:
-            return
-        if run.paused:
-            raise PyhybridError("disable(): profiling is disabled already")
-        run.pause()
+        if run:
+            run.disable()
 
 
 def switch(on: bool) -> None:
@@ -250,4 +266,4 @@ def switch(on: bool) -> None:
     with lock:
         run = _command_line()
         if run and run.settings.paused and run.paused == on:
-            (run.resume if on else run.pause)()
+            (run.enable if on else run.disable)()

@@ -198,6 +198,7 @@ class Profiling:
 
         global of_command_line
         of_command_line = self
+        self._n_enabled = int(not self.settings.paused)
         self.native.prepare_exit()
         atexit.register(self.native.at_exit, _signal, self._finish_and_go)
 
@@ -221,6 +222,18 @@ class Profiling:
         self.paused = False
         if self.settings.wall_threads:
             self._name_threads()
+
+    def enable(self) -> None:
+        """Profile until as many `disable` have come; is called with the lock of api.py."""
+        self._n_enabled += 1
+        if self.paused:
+            self.resume()
+
+    def disable(self) -> None:
+        """End what the last `enable` began, or, without one, profiling; else there is nothing."""
+        self._n_enabled = max(self._n_enabled - 1, 0)
+        if not self._n_enabled and not self.paused:
+            self.pause()
 
     def _name_threads(self) -> None:
         """As far as they can be had: `name` and `enumerate` may be the program's own."""

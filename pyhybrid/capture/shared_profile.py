@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyhybrid._native import open_windows, running, session
 from pyhybrid.capture import api
+from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.std_streams import say
 from pyhybrid.errors import PyhybridError
 
@@ -63,7 +64,7 @@ class SharedProfile(api.Profiler):
             self._over = str(error)
             self._tell(self._over)
             return 0
-        if self._settings.wall_threads:
+        if self._settings.wall_threads and isinstance(profiling, Profiling):
             profiling._name_threads()
         _current[:] = [self]
         self.session = session()

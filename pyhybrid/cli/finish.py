@@ -16,6 +16,7 @@ from functools import cached_property
 from getopt import GetoptError, getopt
 
 from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_spool
+from pyhybrid.assemble.run_part import Marks
 from pyhybrid.capture.finisher import EXPORT_FAILED, UNTIL_END
 from pyhybrid.cli.forked_work import ForkedWork
 from pyhybrid.cli.name_prefetch import NamePrefetch
@@ -88,14 +89,17 @@ def finish(spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None
 
 
 def make(
-    spool_path: str, prefix: str, symbols: tuple[Loader, Demangle] | None = None
+    spool_path: str,
+    prefix: str,
+    symbols: tuple[Loader, Demangle] | None = None,
+    marks: Marks = (),
 ) -> tuple[str, MadeTables]:
     """Write `PREFIX.pyhybrid` from the spool, and return its path and what is known of it, which
     need not be read again; the spool stays.
 
     An existing file is replaced only by a whole one.  Raises PyhybridError.
     """
-    made, path = assembled(spool_path, symbols), prefix + SUFFIX
+    made, path = assembled(spool_path, symbols, marks), prefix + SUFFIX
     _write(made, spool_path, path, os.getpid())
     return path, made.tables
 
@@ -112,11 +116,13 @@ def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
             raise PyhybridError(f"{spool_path}: damaged: {error}") from error
 
 
-def make_with_inlined(spool_path: str, prefix: str) -> tuple[MadeTables, InSource]:
+def make_with_inlined(
+    spool_path: str, prefix: str, marks: Marks = ()
+) -> tuple[MadeTables, InSource]:
     """As `make`; names are sought, debug information is read, and the file is written beside the
     rest."""
     path, process = prefix + SUFFIX, os.getpid()
-    recorded, limit = read_spool(spool_path), LARGE_DEBUG_INFO_BYTES
+    recorded, limit = read_spool(spool_path, marks), LARGE_DEBUG_INFO_BYTES
     is_long = _is_long(spool_path)
     with NamePrefetch(recorded.spool, recorded.forest, limit, is_long) as prefetch:
         made = assembled_of(recorded, prefetch.symbols, prefetch.kernel)
@@ -124,7 +130,8 @@ def make_with_inlined(spool_path: str, prefix: str) -> tuple[MadeTables, InSourc
         del made, recorded
 
         def write() -> None:
-            _write(kept.pop() if kept else assembled(spool_path), spool_path, path, process)
+            again = kept.pop() if kept else assembled(spool_path, marks=marks)
+            _write(again, spool_path, path, process)
 
         with ForkedWork(write, is_long) as written:
             kept.clear()  # the spool: it is the fork's now
@@ -246,16 +253,18 @@ def _export(profile: Profile, prefix: str, formats: list[str]) -> _Made:
     return paths, notes, failures
 
 
-def _asked(argv: list[str]) -> tuple[list[str], set[str], str, str]:
-    """Formats, other options, spool and prefix.  Raises UsageError."""
+def _asked(argv: list[str]) -> tuple[list[str], set[str], Marks, str, str]:
+    """Formats, other options, marks, spool and prefix.  Raises UsageError."""
     try:
-        given, names = getopt(argv, "f:", ["format=", "summary", "keep", UNTIL_END[2:]])
+        given, names = getopt(argv, "f:", ["format=", "summary", "keep", "mark=", UNTIL_END[2:]])
     except GetoptError as error:
         raise UsageError(str(error)) from None
     formats = [value for option, value in given if option in ("-f", "--format")]
     if len(names) != 2 or not set(formats) <= set(EXPORTERS):
         raise UsageError(f"cannot finish {' '.join(argv)}: not formats, a spool and a prefix")
-    return formats, set(dict(given)), names[0], names[1]
+    marks = [value.split(":", 1) for option, value in given if option == "--mark"]
+    times = [(int(time_ns), path) for time_ns, path in marks]
+    return formats, set(dict(given)), times, names[0], names[1]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -264,18 +273,19 @@ def main(argv: list[str] | None = None) -> int:
     Makes the files PREFIX.* of the spool, the formats that are asked for, too, and prints the
     summary on stderr if asked to.  The spool is removed once all files are made, unless --keep.
     With --until-end standard input tells what the profiled process's end took (Ending).
+    With `--mark TIME:SPOOL`, begins and ends in turn, of what was between them (run_part.py).
     Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
     """
     try:
-        formats, options, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
+        formats, options, marks, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
         summary, keep = "--summary" in options, "--keep" in options
         ending = Ending() if UNTIL_END in options else None
         path = prefix + SUFFIX
         in_source: InSource | None = None
         if _needs_debug_info(formats, summary):
-            long, in_source = make_with_inlined(spool, prefix)
+            long, in_source = make_with_inlined(spool, prefix, marks)
         else:
-            _, long = make(spool, prefix)
+            _, long = make(spool, prefix, marks=marks)
         try:
             failed = export(path, prefix, formats, summary, long, in_source, ending)
             if ending:

@@ -4,6 +4,7 @@
 #include "region.h"
 
 #include "call_tree.h"
+#include "filter.h"
 #include "map.h"
 #include "plain_text.h"
 #include "region_attributes.h"
@@ -47,7 +48,7 @@ static void announce(uint32_t id, PyObject *name, uint32_t generation)
     Py_XDECREF(plain);
 }
 
-static PyObject *enter(PyObject *o)
+static PyObject *enter_in(PyObject *o, frame_t *frame)
 {
     struct region *self = (struct region *)o;
     uint32_t generation = session->generation();
@@ -58,7 +59,6 @@ static PyObject *enter(PyObject *o)
                         "this region is entered already: make one for each use");
         return NULL;
     }
-    frame_t *frame = current_frame();
     struct region_slot *slot =
         frame ? region_list_next(frame_region(self->id), (uint64_t)frame, FRAME_CODE(frame), false)
               : NULL;
@@ -71,6 +71,29 @@ static PyObject *enter(PyObject *o)
     region_enter(frame, slot);
     region_list_add(slot);
     return Py_NewRef(o);
+}
+
+static PyObject *enter(PyObject *o)
+{
+    return enter_in(o, current_frame());
+}
+
+static bool is_own(const frame_t *f)
+{
+    return FRAME_IS_ENTRY(f) || (filter_has_own() && filter_is_own(FRAME_CODE(f)));
+}
+
+PyObject *region_enter_caller(PyObject *module, PyObject *o)
+{
+    frame_t *frame = current_frame();
+    (void)module;
+    if (!Py_IS_TYPE(o, &region_type)) {
+        PyErr_SetString(PyExc_TypeError, "a region is needed");
+        return NULL;
+    }
+    while (frame && is_own(frame))
+        frame = frame->previous;
+    return enter_in(o, frame);
 }
 
 static void note_attributes(PyObject *attributes, uint32_t serial)

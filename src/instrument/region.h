@@ -14,6 +14,9 @@ struct region_session {
     void (*announce)(uint32_t id, const char *name, uint32_t length);
     void (*emit)(uint32_t id, const char *name, uint32_t length);
 };
+/* As `__enter__`, in the innermost function that is none of ours: that of a `with` whose object is. */
+PyObject *region_enter_caller(PyObject *module, PyObject *region);
+
 int region_add_type(PyObject *module, const struct region_session *session);
 
 /* That of a name, which the session that runs has heard then.  0: with an exception set. */

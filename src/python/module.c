@@ -86,6 +86,19 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
     return -1;
 }
 
+PyDoc_STRVAR(flush_doc, "flush() -> None\n\nWhat was measured is in the spool when it returns.");
+
+static PyObject *flush(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    sampler_flush();
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(enter_caller_doc, "enter_caller(region) -> region\n\n"
+                               "Enter it in the innermost function that is none of pyhybrid's.");
+
 PyDoc_STRVAR(pause_doc, "pause() -> None\n\nNo samples and no events from now on, until resume().");
 
 static PyObject *pause_all(PyObject *self, PyObject *unused)
@@ -526,6 +539,8 @@ static PyMethodDef methods[] = {
     {"open_windows", open_windows, METH_NOARGS, open_windows_doc},
     {"forget", forget, METH_NOARGS, forget_doc},
     {"pause", pause_all, METH_NOARGS, pause_doc},
+    {"flush", flush, METH_NOARGS, flush_doc},
+    {"enter_caller", region_enter_caller, METH_O, enter_caller_doc},
     {"resume", resume_all, METH_NOARGS, resume_doc},
     {"write_meta", write_meta, METH_O, write_meta_doc},
     {"name_thread", name_thread, METH_VARARGS, name_thread_doc},

@@ -12,7 +12,7 @@
  * (session_lock).
  *
  * Context: everything here but collector_start and collector_stop runs in that thread; collector_drain
- * also in sampler_pause, sampler_resume and sampler_stop.
+ * also in sampler_pause, sampler_resume and sampler_stop, collector_write in sampler_flush.
  */
 #include <errno.h>
 #include <string.h>
@@ -124,6 +124,14 @@ static bool drain_all(struct session *s, bool last)
 void collector_drain(struct session *s)
 {
     drain_all(s, false);
+}
+
+void collector_write(struct session *s)
+{
+    drain_all(s, false);
+    session_each(s, collector_snapshot);
+    drain_exact(s->drain, &s->registry, false);
+    spool_commit(s->spool);
 }
 
 static bool ring_urgent(struct session *s)

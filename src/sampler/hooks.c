@@ -148,6 +148,13 @@ void sampler_pause(void)
         session_block(do_locked, &deed);
 }
 
+void sampler_flush(void)
+{
+    session_deed *deed = collector_write;
+    if (session_get())
+        session_block(do_locked, &deed);
+}
+
 void sampler_resume(void)
 {
     session_deed *deed = session_resume;

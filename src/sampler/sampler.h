@@ -97,6 +97,9 @@ int sampler_running(void);
 void sampler_pause(void);
 void sampler_resume(void);
 
+/* What was measured is in the spool when it returns. */
+void sampler_flush(void);
+
 /* Nothing counts from now on, or again, as with these two, at next to no cost: what signals still stand for is left
  * out, and after a while the clocks are paused.  (By wall-clock time: at once.)  sampler_active returns whether
  * it had to wake them up. */

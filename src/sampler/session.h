@@ -186,6 +186,7 @@ int collector_start(struct session *s);
 void collector_stop(struct session *s);
 /* Under session_lock: */
 void collector_drain(struct session *s); /* the rings; */
+void collector_write(struct session *s); /* all that was measured, as of now */
 /* what the thread's counters say goes to the spool; */
 void collector_snapshot(struct session *s, struct thread *t);
 /* its signals, with those that count nowhere, which are periods. */

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from support import LOOKS, PATIENCE_S, Run
 
+from pyhybrid.profile_file.profile import Profile
+
 HEAD = """
 import os, sys
 import pyhybrid
@@ -445,21 +447,126 @@ def test_paused_until_enabled(pyhybrid: Callable[..., Run]) -> None:
     script = HEAD + textwrap.dedent(
         """
         fib(18)
-        print(refused(disable))
+        disable()
         enable()
         fib(15)
-        print(refused(enable))
+        enable()
+        fib(3)
+        disable()
+        fib(15)
         disable()
         fib(18)
         """
     )
     done = pyhybrid("-p", "--mode", "hybrid", "--format", "folded", "-c", script)
-    assert done.result.stdout.count("already") == 2
-    rows = done.profile().query(
-        "SELECT sum(calls) FROM exact JOIN node ON node.id = exact.node "
-        "JOIN frame ON frame.id = node.frame WHERE frame.name = 'fib'"
+    assert fib_calls(done.profile()) == 2 * FIB_15 + 5
+
+
+def fib_calls(profile: Profile, below: str = "%") -> int:
+    """Within a region of this name, or anywhere."""
+    sql = """
+        WITH RECURSIVE inside(id) AS (
+            SELECT node.id FROM node JOIN frame ON frame.id = node.frame WHERE frame.name LIKE ?
+            UNION SELECT node.id FROM node JOIN inside ON node.parent = inside.id)
+        SELECT sum(calls) FROM exact JOIN node ON node.id = exact.node
+        JOIN frame ON frame.id = node.frame WHERE frame.name = 'fib'
+        AND node.id IN (SELECT id FROM inside)"""
+    ((calls,),) = profile.query(sql, below)
+    return int(calls)
+
+
+def test_enabled_in_a_run_that_profiles_anyway(pyhybrid: Callable[..., Run]) -> None:
+    """`enable` changes nothing then, nor does the `disable` of it; one without it ends it."""
+    script = HEAD + textwrap.dedent(
+        """
+        fib(15)
+        enable()
+        try:
+            fib(15)
+        finally:
+            disable()
+        fib(15)
+        disable()
+        fib(18)
+        disable()
+        enable()
+        fib(15)
+        @profile
+        def decorated():
+            fib(15)
+        decorated()
+        """
     )
-    assert rows == [(FIB_15,)]
+    done = pyhybrid("-q", "--mode", "trace", "--format", "folded", "-c", script)
+    assert (done.result.stdout, done.result.stderr) == ("", "")
+    assert fib_calls(done.profile()) == 5 * FIB_15
+
+
+@pytest.mark.version
+@pytest.mark.parametrize("options", [(), ("-p",), ("--max-timeline", "128K")])
+def test_profilers_in_a_run_of_the_command_line(
+    pyhybrid: Callable[..., Run], options: tuple[str, ...]
+) -> None:
+    """Each has a result of its own, of all threads; in the run's profile they are regions."""
+    script = HEAD + textwrap.dedent(
+        """
+        import threading
+        fib(18)
+        def other():
+            fib(10)
+            for turn in go, on:
+                turn.wait()
+                fib(11)
+                done.set()
+        go, on, done = (threading.Event() for _ in range(3))
+        thread = threading.Thread(target=other)
+        thread.start()
+        def outer():
+            with Profiler(mode="sample", hz=10) as p:  # which are the run's
+                fib(15)
+                go.set()
+                done.wait()
+                done.clear()
+                with Profiler() as q:
+                    sum(range(4 * 10**7))
+                    fib(12)
+                    q.pause()
+                    fib(13)
+                    q.resume()
+                    fib(2)
+                assert q.running == False
+            return p, q
+        p, q = outer()
+        on.set()
+        thread.join()
+        assert calls(p, "fib") == 1973 + 287 + 465 + 753 + 3, calls(p, "fib")
+        assert calls(q, "fib") == 465 + 3, calls(q, "fib")
+        assert calls(q, "outer") == 2, calls(q, "outer")  # it ran when it began, and went on
+        assert 0.2 < q.profile.process.cpu_ns / sum(s.weight_ns for s in q.profile.sampled) < 1.5
+        assert q.profile.process.end_ns - q.profile.process.start_ns < 60e9
+        for each in p, q:
+            each.profile.close()
+        try:
+            with Profiler(output="own", formats=["folded"]) as r:
+                fib(15)
+                1 / 0
+        except ZeroDivisionError:
+            assert calls(r, "fib") == 1973, calls(r, "fib")
+        never_stopped = Profiler()
+        never_stopped.start()
+        assert refused(never_stopped.start)
+        fib(3)
+        """
+    )
+    done = pyhybrid("-q", "--format", "folded", *options, "-c", script)
+    assert (done.result.stdout, done.result.stderr) == ("", "")
+    profile = done.profile()
+    inside = 1973 + 465 + 753 + 3
+    assert fib_calls(profile, "Profiler") == inside + FIB_15
+    rest = 287 + FIB_15 + 5 if options == ("-p",) else 2 * 287 + 177 + 8361 + FIB_15 + 5
+    assert fib_calls(profile) == inside + rest
+    files = ["out.folded", "out.pyhybrid", "own.folded", "own.pyhybrid"]
+    assert sorted(path.name for path in done.folder.iterdir()) == files
 
 
 @pytest.mark.version

@@ -207,7 +207,7 @@ import os, signal, sys
 def handler(*_):
     raise RuntimeError("from the program's handler")
 def hook(event, arguments):
-    if event == "open":
+    if event == "os.posix_spawn":
         os.kill(os.getpid(), signal.NUMBER)
 if "NUMBER" != "SIGINT":
     signal.signal(signal.NUMBER, handler)

