@@ -77,6 +77,8 @@ class Profiler:
         given = ProfilerOptions(**{**self._usual, **with_files(options, ProfilerOptions)})
         self._settings = Settings(**vars(given), paused=self._waits)
         self._output = given.output
+        # Whoever names a folder here can make it; a file that does is for many programs.
+        self._makes_folders = "output" not in options
         self._profiling: Profiling | RunPart | None = None
         self._profile: Profile | None = None
         self._region: region | None = None
@@ -108,7 +110,7 @@ class Profiler:
     def _start(self, output: str | None) -> Profiling | RunPart:
         """The run, paused; within one of the command line the part of it that begins now."""
         if run := _command_line():
-            self._profiling = RunPart(run, self._settings)
+            self._profiling = RunPart(run, self._settings, makes_folders=self._makes_folders)
             self._folder = self._profile = None
             return self._profiling
         profiling = folder = None
@@ -116,7 +118,9 @@ class Profiler:
             if output is None and self._settings.counts:
                 folder = _temporary_folder()
             self._settings.output = os.path.join(folder, "out") if folder else output
-            profiling = Profiling(self._settings, self._argv or _argv())
+            profiling = Profiling(
+                self._settings, self._argv or _argv(), makes_folders=self._makes_folders
+            )
             if folder and not profiling.python:
                 raise PyhybridError(f"{NO_INTERPRETER}: name an output, to read it elsewhere")
             profiling.start()
@@ -252,8 +256,9 @@ def enable() -> None:
 def disable() -> None:
     """End what the last `enable` began, in a run of `python -m pyhybrid`.
 
-    Neither samples nor events from then on until the next one, unless others want them.  Without an `enable` before it, it ends what the command line began.  Without such a run, or
-    where profiling is disabled already, it does nothing.
+    Neither samples nor events from then on until the next one, unless others want them.  Without an
+    `enable` before it, it ends what the command line began.  Without such a run, or where profiling
+    is disabled already, it does nothing.
     """
     with lock:
         run = _command_line()

@@ -143,7 +143,7 @@ class ProfilerOptions(Declared):
         kind=Kind(),
         default=None,
         metavar="PREFIX",
-        help="what the names of all files begin with "
+        help="what the names of all files begin with; a folder that is not there is made "
         "(default: out; perf.data is PREFIX.perf.data then)",
         keyword_help="what the names of all files begin with (PREFIX.pyhybrid and the `formats`); "
         "None: no file stays, the result is `profile` alone",

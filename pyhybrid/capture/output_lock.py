@@ -20,17 +20,51 @@ def check_writable(folder: str) -> None:
         raise OutputError(f"the output folder {folder!r} is not writable")
 
 
-def check_folder(prefix: str) -> None:
-    """Find out now, not after an hour, that nothing can be written there: OutputError."""
+def check_folder(prefix: str, *, makes: bool = True) -> list[str]:
+    """Find out now, not after an hour, that nothing can be written there: OutputError.
+
+    If it `makes` them, folders that are not there are made; returns those, the outermost first.
+    """
     folder = os.path.dirname(prefix)
+    made = _made(folder) if makes else []
     if not os.path.isdir(folder):
         raise OutputError(f"the output folder {folder!r} does not exist")
-    check_writable(folder)
-    name = os.fsencode(os.path.basename(prefix))
-    if len(name) + LONGEST_SUFFIX > os.pathconf(folder, "PC_NAME_MAX"):
-        raise OutputError(f"the output name {os.path.basename(prefix)!r} is too long")
-    if os.path.isdir(prefix + PROFILE):
-        raise OutputError(f"{prefix}{PROFILE} is a folder")
+    try:
+        check_writable(folder)
+        name = os.fsencode(os.path.basename(prefix))
+        if len(name) + LONGEST_SUFFIX > os.pathconf(folder, "PC_NAME_MAX"):
+            raise OutputError(f"the output name {os.path.basename(prefix)!r} is too long")
+        if os.path.isdir(prefix + PROFILE):
+            raise OutputError(f"{prefix}{PROFILE} is a folder")
+    except OutputError:
+        remove_folders(made)
+        raise
+    return made
+
+
+def _made(folder: str) -> list[str]:
+    made: list[str] = []
+    missing = [folder]
+    while not os.path.lexists(missing[-1]):
+        missing.append(os.path.dirname(missing[-1]))
+    try:
+        for each in reversed(missing[:-1]):
+            with contextlib.suppress(FileExistsError):  # another run has just made it
+                os.mkdir(each)
+                made.append(each)
+    except OSError as error:
+        remove_folders(made)
+        raise OutputError(
+            f"the output folder {folder!r} cannot be made: {error.strerror}"
+        ) from None
+    return made
+
+
+def remove_folders(made: list[str]) -> None:
+    """Those of `check_folder`, unless something is in them by now."""
+    with contextlib.suppress(OSError):
+        for each in reversed(made):
+            os.rmdir(each)
 
 
 class _Descriptor:

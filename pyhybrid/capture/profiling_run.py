@@ -18,7 +18,7 @@ from pyhybrid.capture.live_outputs import LiveOutputs
 from pyhybrid.capture.metadata import describe
 from pyhybrid.capture.notebook_cells import notebook_cells
 from pyhybrid.capture.option_kinds import Part
-from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder
+from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder, remove_folders
 from pyhybrid.capture.processor_waits import ProcessorWaits
 from pyhybrid.capture.settings import Settings
 from pyhybrid.capture.std_streams import keep_whole, release, say
@@ -37,7 +37,7 @@ of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 class Profiling:
     """The run: `start`, then `finish` (or `finish_at_exit`).  Raises PyhybridError."""
 
-    def __init__(self, settings: Settings, argv: list[str]) -> None:
+    def __init__(self, settings: Settings, argv: list[str], *, makes_folders: bool = True) -> None:
         if is_finisher():
             raise PyhybridError("this process makes a profile: nothing is profiled in it")
         self.settings = settings
@@ -54,6 +54,7 @@ class Profiling:
         self.started = self.paused = self.began = False
         self.streams: list[io.FileIO] = []
         self.prefix = ""
+        self._made_folders: list[str] = []
         if not settings.counts:
             return
         prefix = os.path.abspath(settings.output or "out")
@@ -61,7 +62,7 @@ class Profiling:
             prefix = os.path.join(prefix, "out")
         if os.path.basename(prefix) != PROFILE:  # `-o x.pyhybrid` names that file
             prefix = prefix.removesuffix(PROFILE)
-        check_folder(prefix)
+        self._made_folders = check_folder(prefix, makes=makes_folders)
         self.prefix = prefix
 
     def start(self) -> None:
@@ -108,7 +109,7 @@ class Profiling:
             if _native.session() in (0, other):
                 if not other:
                     _native.close_emit()
-                self.claim.give_up()
+                self._give_up()
             else:
                 self.abandon()
             raise
@@ -119,7 +120,11 @@ class Profiling:
         self.native.stop()
         release(self.streams)
         fork_warning.watch(None)
+        self._give_up()
+
+    def _give_up(self) -> None:
         self.claim.give_up()
+        remove_folders(self._made_folders)
 
     def _start_native(self) -> dict[str, Any]:
         settings = self.settings
@@ -286,7 +291,7 @@ class Profiling:
         if not self._stops() or isinstance(self.claim, NoClaim):
             return None
         if self.native.never_began():  # what another run left stays
-            self.claim.give_up()
+            self._give_up()
             if self.settings.summary:
                 say("the program never began: there is no profile of it")
             return None

@@ -27,13 +27,13 @@ _HEADER = 4096  # bytes, at least what a spool's header has
 class RunPart:
     """From its making to `finish`, but for pauses.  Raises PyhybridError."""
 
-    def __init__(self, run: "Profiling", settings: Settings) -> None:
+    def __init__(self, run: "Profiling", settings: Settings, *, makes_folders: bool) -> None:
         self._run, self._settings, self.pid = run, settings, run.pid
         self.folder: str | None = None  # of what `finish` has made; the caller removes it
         self.prefix = ""  # of its files; "": it has none that stay
         if settings.output:
             self.prefix = os.path.abspath(settings.output).removesuffix(PROFILE)
-            check_folder(self.prefix)
+            check_folder(self.prefix, makes=makes_folders)
         # Begins and ends in turn: when, and the spool as it was.  Files without a name: whatever
         # becomes of this process, nothing is left.
         self._marks: list[tuple[int, IO[bytes]]] = []

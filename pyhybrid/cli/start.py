@@ -20,18 +20,19 @@ def _mode_alone(mode: str) -> dict[str, Any]:
 def begin(asked: dict[str, Any], argv: list[str]) -> Profiling | None:
     """Start profiling with the options asked, or with less; None where nothing is to be had.
 
-    What is missing has been said then.  Raises UsageError; OutputError for a place that was asked
-    for; with the option `strict` PyhybridError for all that is missing.
+    What is missing has been said then.  Raises UsageError; with the option `strict` PyhybridError
+    for all that is missing.
     """
     try:
         return _attempt(asked, argv)
     except UsageError:
         raise
     except PyhybridError as error:
-        if asked["strict"] or (isinstance(error, OutputError) and asked["output"] is not None):
+        if asked["strict"]:
             raise
         reason = str(error)
-    for changes, left in _less(asked):
+        nowhere = isinstance(error, OutputError)
+    for changes, left in () if nowhere else _less(asked):
         try:
             profiling = _attempt({**asked, **changes}, argv)
         except PyhybridError:

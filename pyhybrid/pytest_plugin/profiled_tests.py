@@ -39,7 +39,7 @@ class ProfiledTests:
         self._pages: str | None = config.getoption("pyhybrid_html")
         if self._prefix:
             try:
-                check_folder(os.path.abspath(self._prefix))
+                check_folder(os.path.abspath(self._prefix), makes=False)
             except PyhybridError as error:
                 raise pytest.UsageError(f"--pyhybrid-output: {error}") from None
         if self._pages:

@@ -133,19 +133,38 @@ def test_an_engine_that_is_not_to_be_had(pyhybrid: Callable[..., Run]) -> None:
 def test_a_folder_where_nothing_can_be_written(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
-    """One that was asked for is a mistake to mend; else it is where the program is."""
+    """Also one that was asked for: the program runs, but for --strict."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     program = "-c", "print(1)"
     if os.geteuid() == 0:  # to root only what is no folder is closed
         closed.chmod(0o755)
         (closed / "out.pyhybrid").mkdir()
-    asked = pyhybrid("-o", closed / "out", *program, check=False)
-    assert (asked.result.returncode, asked.result.stdout) == (1, "")
-    usual = pyhybrid(*program, cwd=closed)
-    assert usual.result.stdout == "1\n"
-    (line,) = usual.result.stderr.splitlines()
-    assert line.endswith(": the program runs without a profile")
+    (tmp_path / "file").touch()
+    places = [closed / "out", tmp_path / "file" / "out", "/proc/out", "/proc/no/such/out"]
+    for options in [(), *(("-o", each) for each in places)]:
+        run = pyhybrid(*options, *program, cwd=closed)
+        assert run.result.stdout == "1\n"
+        (line,) = run.result.stderr.splitlines()
+        assert line.endswith(": the program runs without a profile"), line
+        strict = pyhybrid("--strict", *options, *program, cwd=closed, check=False)
+        assert (strict.result.returncode, strict.result.stdout) == (1, "")
+        assert (
+            strict.result.stderr == line.removesuffix(": the program runs without a profile") + "\n"
+        )
+
+
+def test_a_folder_that_is_not_there(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """It is made; nothing of it is left where there is nothing to write."""
+    program = "print(sum(range(10**5)))"
+    (tmp_path / "pyproject.toml").write_text('[tool.pyhybrid]\noutput = "build/profile"\n')
+    run = pyhybrid("-q", "--format", "folded", "-c", program)
+    assert (run.result.stdout, run.result.stderr) == ("4999950000\n", "")
+    assert sorted(os.listdir(tmp_path / "build")) == ["profile.folded", "profile.pyhybrid"]
+    run = pyhybrid("-q", "--format", "folded", "-o", "a/b/c/", "-c", program)
+    assert sorted(os.listdir(tmp_path / "a" / "b" / "c")) == ["out.folded", "out.pyhybrid"]
+    pyhybrid("-q", "-o", "x/y/z", "-c", "not a program", check=False)
+    assert not (tmp_path / "x").exists()
 
 
 def test_runs_that_share_a_folder_and_a_number(tmp_path: Path) -> None:
