@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Collection, Iterator
 from itertools import compress
 from operator import add
+from typing import Any
 
 from pyhybrid import _profile
 from pyhybrid._profile import mark, pairs, rows_from, take
@@ -23,6 +24,8 @@ from pyhybrid.spool import layout as form
 from pyhybrid.spool.frame_words import LINE_LIMIT, NATIVE_LIMIT
 from pyhybrid.spool.records import Spool
 
+_MOST_CALLS = 1 << 50  # a month of nothing else
+
 
 class Ticks:
     """The exact half's clock: what its ticks are in nanoseconds of CLOCK_MONOTONIC."""
@@ -33,6 +36,7 @@ class Ticks:
         if len(spool.clocks) > 1:
             ticks1, ns1 = spool.clocks[-1]
         self.last = ticks1
+        self.most = 2 * max(ticks1 - self._ticks0, 0)  # of a run, generously
         good = ticks1 > self._ticks0
         self.multiply, self.divide = (ns1 - self._ns0, ticks1 - self._ticks0) if good else (1, 1)
 
@@ -60,7 +64,7 @@ def exact_table(
     callers'.
     """
     ticks = Ticks(spool)
-    clock = (ticks.multiply, ticks.divide, ticks.last, spool.end is None)
+    clock: Any = (ticks.multiply, ticks.divide, ticks.last, spool.end is None)
     is_kept = bytes(
         word < LINE_LIMIT and frame not in wrappers
         for word, frame in zip(forest.words, tree.frame_of_word, strict=True)
@@ -68,19 +72,30 @@ def exact_table(
     kept = take(is_kept, forest.word)
     table = ExactTable()
     for index, rows in sorted(forest.exact.items(), key=lambda item: spool.exact_threads[item[0]]):
-        columns = list(
-            _profile.exact_rows(
-                spool.exact_parents[index],
-                tree.of_row[rows],
-                kept[rows],
-                spool.exact_counts[index],
-                *clock,
-            )
-        )
+        tree_rows = spool.exact_parents[index], tree.of_row[rows], kept[rows]
+        counts = spool.exact_counts[index]
+        try:
+            columns = list(_profile.exact_rows(*tree_rows, counts, *clock))
+        except OverflowError:
+            spool.n_damaged += _drop_impossible(counts, ticks)
+            columns = list(_profile.exact_rows(*tree_rows, counts, *clock))
         thread = array("I", [spool.exact_threads[index]]) * len(columns[0])
         columns.insert(0, memoryview(thread))
         table.add(columns)
     return table
+
+
+def _drop_impossible(counts: bytearray, ticks: Ticks) -> int:
+    """Zeros in place of rows of a thread that cannot be: calls of a path do not run beside one
+    another, so none took longer than the run.  Returns how many there were."""
+    size, most = form.EXACT_COUNT.size, ticks.most
+    n = 0
+    for at in range(0, len(counts), size):
+        _, _, calls, resumes, total, since = form.EXACT_COUNT.unpack_from(counts, at)
+        if total > most or since > ticks.last + most or max(calls, resumes) > _MOST_CALLS:
+            counts[at : at + size] = bytes(size)
+            n += 1
+    return n
 
 
 def with_objects(exact: ExactTable, tree: Tree, objects: Collection[int]) -> ExactTable:

@@ -9,6 +9,7 @@ from typing import Any
 from pyhybrid._profile import ROWS_AT_ONCE, open_database, write_columns
 
 PROCESS = 1  # one spool is one process
+_LIMIT = 1 << 63
 
 
 def clean[Text: (str, str | None)](text: Text) -> Text:
@@ -24,7 +25,16 @@ def insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, .
     for some in batched(rows, ROWS_AT_ONCE):
         row = f"({','.join('?' * len(some[0]))})"
         sql = f"INSERT INTO {table} VALUES {','.join([row] * len(some))}"
-        database.execute(sql, tuple(chain.from_iterable(some)))
+        values = tuple(chain.from_iterable(some))
+        try:
+            database.execute(sql, values)
+        except OverflowError:  # a product of figures that are each possible
+            database.execute(sql, tuple(map(_fitting, values)))
+
+
+def _fitting(value: Any) -> Any:
+    """An integer as a table can hold it: with 63 bits and a sign."""
+    return min(max(value, -_LIMIT), _LIMIT - 1) if isinstance(value, int) else value
 
 
 def _file_of(database: sqlite3.Connection) -> str:

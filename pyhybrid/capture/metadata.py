@@ -9,15 +9,18 @@ from typing import Any
 from pyhybrid import __version__
 from pyhybrid.capture.options import USAGE_KIND
 from pyhybrid.capture.settings import Settings
-from pyhybrid.clock_pair import clock_pair
 
 ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
 
 
-def describe(settings: Settings, started: dict[str, Any]) -> dict[str, Any]:
-    """What was asked, and what came of it; `started` is what `_native.start` returned."""
+def describe(
+    settings: Settings, started: dict[str, Any], clocks: tuple[int, int]
+) -> dict[str, Any]:
+    """What was asked, and what came of it; `started` is what `_native.start` returned, `clocks`
+    what clock_pair() has just done.
+    """
     period = started["period_ns"]
-    now_ns, unix_ns = clock_pair()
+    now_ns, unix_ns = clocks
     call_cost_ns = started["call_cost_ns"]
     return {
         "version": __version__,

@@ -191,7 +191,7 @@ class Profiling:
             "pid": self.pid,
             "prefix_suffix": self.claim.suffix,
             **hardware,
-            **describe(self.settings, started),
+            **describe(self.settings, started, clock_pair(self.native)),
         }
         self.native.write_meta(json.dumps(meta).encode())
         self._to_json = json.dumps  # at the end imports may be forbidden
@@ -321,12 +321,12 @@ class Profiling:
 
     def _last_meta(self, said: dict[str, Any]) -> dict[str, Any]:
         decorated = list(self.settings.decorated)
-        now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(), strict=True))
+        now = dict(zip(("stop_ns", "stop_unix_ns"), clock_pair(self.native), strict=True))
         meta = {**now, **jit_files(), "cells": notebook_cells(), "decorated": decorated, **said}
         meta |= self.processor.told()
         watching = sys.modules.get("pyhybrid.frameworks.watching")
         with contextlib.suppress(Exception):  # it is profiled without their terms
-            meta |= watching.told() if watching else {}
+            meta |= watching.told(self.native) if watching else {}
         return meta
 
     def leave(self, execs: bool) -> None:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from pyhybrid.capture.finisher import wait_for
 from pyhybrid.capture.output_lock import PROFILE, check_folder
 from pyhybrid.capture.settings import Settings
-from pyhybrid.clock_pair import clock_pair
+from pyhybrid.clock_pair import MONOTONIC
 from pyhybrid.errors import PyhybridError
 
 if TYPE_CHECKING:
@@ -48,15 +48,18 @@ class RunPart:
         except BaseException:
             self._run.disable()
             raise
-        self._marks.append((clock_pair()[0], spool))
+        self._marks.append((self._now_ns(), spool))
         self.paused = False
 
     def pause(self) -> None:
         """What happens until `resume` is no part of it."""
-        now_ns = clock_pair()[0]
+        now_ns = self._now_ns()
         self._marks.append((now_ns, self._spool_as_it_is()))
         self._run.disable()
         self.paused = True
+
+    def _now_ns(self) -> int:
+        return int(self._run.native.read_clock(MONOTONIC))
 
     def _spool_as_it_is(self) -> IO[bytes]:
         self._run.native.flush()

@@ -7,13 +7,14 @@ import json
 import os
 import re
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable
 from functools import cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from pyhybrid.clock_pair import clock_pair
+from pyhybrid.clock_pair import MONOTONIC
 from pyhybrid.package_text import table_beside
 
 _PACKAGE = "torch"
@@ -85,19 +86,19 @@ def phases() -> dict[str, list[str]]:
     return {**steps()["phases"], tables()["compile"]["phase"]: compilers}
 
 
-def told() -> dict[str, Any]:
+def told(native: ModuleType) -> dict[str, Any]:
     """The compiles of which the framework has a record, and the shapes that were noted."""
-    return _compiles() | _noted_shapes()
+    return _compiles(native) | _noted_shapes()
 
 
-def _compiles() -> dict[str, Any]:
+def _compiles(native: ModuleType) -> dict[str, Any]:
     names = tables()["compile"]
     module = sys.modules.get(names["records_module"])
     records = vars(module).get(names["records"]) if module else None
     if type(records) is not deque or not records:
         return {}
-    monotonic_ns, unix_ns = clock_pair()
-    since_ns = unix_ns - monotonic_ns
+    # The record's moments are of the program's own time of day, whatever that is.
+    since_ns = time.time_ns() - native.read_clock(MONOTONIC)
     facts = [_facts(vars(record), names, since_ns) for record in list(records)]
     return {"compiles": facts, "compiles_full": len(records) == records.maxlen}
 

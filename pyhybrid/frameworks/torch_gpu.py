@@ -43,7 +43,7 @@ def pause() -> None:
         _recording.close_soon()
 
 
-def told() -> dict[str, Any]:
+def told(native: ModuleType) -> dict[str, Any]:
     """What came of it, as metadata of the profile, once: the session has ended."""
     global _recording
     recording, _recording = _recording, None

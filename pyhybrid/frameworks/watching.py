@@ -79,11 +79,11 @@ def pause() -> None:
         known.pause()
 
 
-def told() -> dict[str, Any]:
+def told(native: ModuleType) -> dict[str, Any]:
     """What a framework that the program imported says of the run, as metadata of the profile.
 
     Imports nothing, and runs nothing of the program's.
     """
     known = ("pyhybrid.frameworks.torch", "pyhybrid.frameworks.torch_gpu")
     loaded = [sys.modules[name] for name in known if name in sys.modules]
-    return {key: value for each in loaded for key, value in each.told().items()}
+    return {key: value for each in loaded for key, value in each.told(native).items()}

@@ -35,6 +35,18 @@ _LONGEST_GAP = 1 << 20  # rows of a tree in damaged records
 _TRUNCATED = PSEUDO_LIMIT | 1
 
 
+# A time of 146 years, in nanoseconds, and more of anything than there can be: with some such in a
+# sum, or a period for each, it is still a number that a table can hold (63 bits, insertion.py).
+_MOST = 1 << 62
+
+
+def _possible(spool: Spool, *figures: int) -> list[int]:
+    """The figures; if one cannot be, it is 0, and the record is damaged, which costs no other."""
+    found = [each if each < _MOST else 0 for each in figures]
+    spool.n_damaged += any(map(_MOST.__le__, figures))
+    return found
+
+
 def _name(text: memoryview) -> str:
     try:
         return str(text, "utf-8", "surrogatepass")
@@ -49,6 +61,7 @@ def _module(spool: Spool, body: memoryview) -> None:
     if max(base, *(start + size for start, size, *_ in segments), 0) > form.ADDRESS_LIMIT:
         raise ValueError("a module beyond all addresses")
     path = os.fsdecode(bytes(body[at + n_id : at + n_id + n_path]))
+    (load_ns,) = _possible(spool, load_ns)
     spool.modules[number] = Module(
         number, base, load_ns, None, body[at : at + n_id].hex(), path, segments
     )
@@ -88,6 +101,7 @@ def _code_facts(spool: Spool, body: memoryview) -> None:
 
 def _thread(spool: Spool, body: memoryview) -> None:
     index, tid, start_ns, _, raw = form.THREAD_HEAD.unpack_from(body)
+    (start_ns,) = _possible(spool, start_ns)
     comm = raw.split(b"\0")[0].decode("utf-8", "replace")
     # As `threading` calls it, whether the program imports that or not; unless it has another name.
     name = MAIN_THREAD if tid == spool.pid else comm
@@ -120,6 +134,7 @@ def _stacks(spool: Spool, body: memoryview) -> None:
 
 def _samples(spool: Spool, body: memoryview) -> None:
     thread, n, n_weights, n_cpus, first_ns = form.SAMPLES_HEAD.unpack_from(body)
+    (first_ns,) = _possible(spool, first_ns)
     sizes = (4 * n, 4 * n, 8 * n_weights, 8 * n_cpus)
     ends = list(accumulate(sizes, initial=form.SAMPLES_HEAD.size))
     if ends[-1] > len(body):
@@ -141,11 +156,12 @@ def _sums(spool: Spool, body: memoryview) -> None:
     rows = body[form.SUMS_HEAD.size :]
     if len(rows) != n * form.SUM.size:
         raise ValueError("sums that are cut off")
-    spool.sums += map(Sum._make, form.SUM.iter_unpack(rows))
+    spool.sums += (Sum(*_possible(spool, *row)) for row in form.SUM.iter_unpack(rows))
 
 
 def _counters(spool: Spool, body: memoryview) -> None:
-    thread, n_losses, *rest = form.COUNTERS_HEAD.unpack_from(body)
+    thread, n_losses, *figures = form.COUNTERS_HEAD.unpack_from(body)
+    rest = _possible(spool, *figures)
     account, lost, lost_weight, handler_ns = rest[:5], rest[5:13], rest[13:21], rest[21:]
     tuples = (tuple(lost[:n_losses]), tuple(lost_weight[:n_losses]), tuple(handler_ns))
     columns: list[Any] = [*account, *tuples]
@@ -193,8 +209,8 @@ def _events(spool: Spool, body: memoryview) -> None:
 
 def _call_times(spool: Spool, body: memoryview) -> None:
     thread, node, n, total, most, lost, *buckets = form.CALL_TIMES_BODY.unpack_from(body)
-    figures = (n, total, most, lost)
-    spool.call_times[thread, node] = CallTimes(thread, node, *figures, tuple(buckets))
+    n, total, most, lost = _possible(spool, n, total, most, lost)
+    spool.call_times[thread, node] = CallTimes(thread, node, n, total, most, lost, tuple(buckets))
 
 
 def _take_tree(
@@ -224,7 +240,7 @@ def _functions(spool: Spool, body: memoryview) -> None:
 
 def _module_end(spool: Spool, body: memoryview) -> None:
     number, _, unload_ns = form.MODULE_END_HEAD.unpack_from(body)
-    spool.modules[number].unload_ns = unload_ns
+    (spool.modules[number].unload_ns,) = _possible(spool, unload_ns)
 
 
 def _meta(spool: Spool, body: memoryview) -> None:
@@ -250,6 +266,7 @@ def _function_name(spool: Spool, body: memoryview) -> None:
 
 def _clock(spool: Spool, body: memoryview) -> None:
     first_ticks, first_ns, ticks, time_ns = form.CLOCK_HEAD.unpack_from(body)
+    first_ns, time_ns = _possible(spool, first_ns, time_ns)
     spool.clocks = [(first_ticks, first_ns), (ticks, time_ns)]
 
 
@@ -302,7 +319,8 @@ def _thread_handle(spool: Spool, body: memoryview) -> None:
 
 
 def _clock_pair(spool: Spool, body: memoryview) -> None:
-    spool.clock_pairs.append(form.CLOCK_PAIR_BODY.unpack_from(body))
+    ticks, unix_ns = form.CLOCK_PAIR_BODY.unpack_from(body)
+    spool.clock_pairs.append((ticks, *_possible(spool, unix_ns)))
 
 
 def _device_work(spool: Spool, body: memoryview) -> None:
@@ -313,7 +331,7 @@ def _device_work(spool: Spool, body: memoryview) -> None:
 
 
 def _end(spool: Spool, body: memoryview) -> None:
-    spool.end = End(*form.END_HEAD.unpack_from(body))
+    spool.end = End(*_possible(spool, *form.END_HEAD.unpack_from(body)))
 
 
 # By kind of record; others are passed over.

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "defining_library.h"
 #include "loader_lock.h"
 #include "map.h"
@@ -120,12 +121,11 @@ static bool was_connected;
 
 static void give_sigpipe_back(void)
 {
-    static const struct timespec moment = {.tv_nsec = 1000000};
     bool is_connected = client.is_connected();
     if (!is_connected) {
         sigaction(SIGPIPE, NULL, &before_connected);
     } else if (!was_connected) {
-        nanosleep(&moment, NULL); /* it says that it is connected, then takes the signals */
+        clock_sleep_ns(1000000); /* it says that it is connected, then takes the signals */
         sigaction(SIGPIPE, &before_connected, NULL);
     }
     was_connected = is_connected;

@@ -11,9 +11,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "call_tree.h"
+#include "clock.h"
 #include "listener.h"
 #include "region_list.h"
 #include "region_stack.h"
@@ -71,14 +71,13 @@ static void be_listed(void)
 
 void native_region_settle(void)
 {
-    struct timespec a_while = {.tv_nsec = 20000};
     pthread_mutex_lock(&visitors_lock);
     for (struct visitor *v = visitors; v; v = v->next)
         for (int tries = 0; v != &mine && atomic_load(&v->inside); tries++)
             if (tries < 100)
                 sched_yield();
             else
-                nanosleep(&a_while, NULL);
+                clock_sleep_ns(20000);
     pthread_mutex_unlock(&visitors_lock);
 }
 

@@ -57,9 +57,8 @@ static uint64_t resident_bytes(void)
 
 static uint64_t ns_of(clockid_t clock)
 {
-    struct timespec t;
-    return clock_gettime(clock, &t) ? USAGE_UNKNOWN
-                                    : (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    uint64_t ns = clock_read_ns(clock);
+    return ns ? ns : USAGE_UNKNOWN;
 }
 
 /* The calling thread's CPU time at `now_ns`, until when it had so many context switches. */

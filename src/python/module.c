@@ -8,6 +8,7 @@
 #include "emit.h"
 #include "emitted.h"
 #include "end_methods.h"
+#include "clock.h"
 #include "filter.h"
 #include "fork_warning.h"
 #include "instances.h"
@@ -84,6 +85,18 @@ static int start_events(const struct start_options *o, struct call_cost *cost)
     process_hooks_unwatch_code();
     PyErr_SetRaisedException(error);
     return -1;
+}
+
+PyDoc_STRVAR(read_clock_doc, "read_clock(clock: int) -> int\n\n"
+                             "Its time in nanoseconds, as the kernel has it: clock.h.");
+
+static PyObject *read_clock(PyObject *self, PyObject *clock)
+{
+    (void)self;
+    long number = PyLong_AsLong(clock);
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    return PyLong_FromUnsignedLongLong(clock_read_ns((clockid_t)number));
 }
 
 PyDoc_STRVAR(flush_doc, "flush() -> None\n\nWhat was measured is in the spool when it returns.");
@@ -540,6 +553,7 @@ static PyMethodDef methods[] = {
     {"forget", forget, METH_NOARGS, forget_doc},
     {"pause", pause_all, METH_NOARGS, pause_doc},
     {"flush", flush, METH_NOARGS, flush_doc},
+    {"read_clock", read_clock, METH_O, read_clock_doc},
     {"enter_caller", region_enter_caller, METH_O, enter_caller_doc},
     {"resume", resume_all, METH_NOARGS, resume_doc},
     {"write_meta", write_meta, METH_O, write_meta_doc},

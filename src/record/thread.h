@@ -137,9 +137,9 @@ struct thread {
     uint32_t watched_sleeps;
     bool settled;       /* the clock stood still between two looks */
     uint64_t unseen_ns; /* time that no sample holds for */
-    void *cpu_timer;    /* by wall-clock time: what wakes it; a timer_t */
+    void *cpu_timer;    /* by wall-clock time: what wakes it; the kernel's number */
     bool has_cpu_timer;
-    void *timer; /* its timer_t */
+    void *timer; /* the kernel's number of its timer */
     unsigned char seen, has_timer;
     size_t mapping_bytes;
 };

@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arch_x86_64.h"
 #include "asleep.h"
 #include "clock.h"
 #include "drain.h"
@@ -262,15 +263,13 @@ static void wait_until(struct session *s, uint64_t time_ns)
     struct timespec until = {(time_t)(time_ns / 1000000000), (long)(time_ns % 1000000000)};
     uint64_t began = clock_now_ns();
     pthread_mutex_unlock(&session_lock);
-    syscall(SYS_futex, &s->nudged, FUTEX_WAIT_BITSET_PRIVATE, 0, &until, NULL,
-            FUTEX_BITSET_MATCH_ANY);
+    arch_syscall6(SYS_futex, (long)&s->nudged, FUTEX_WAIT_BITSET_PRIVATE, 0, (long)&until, 0,
+                  FUTEX_BITSET_MATCH_ANY);
     uint64_t waited = clock_now_ns() - began;
     if (s->looks && !atomic_load(&s->stop_wanted))
         session_look();
-    if (waited < LEAST_TICK_NS && atomic_load(&s->nudged) && !atomic_load(&s->stop_wanted)) {
-        struct timespec rest = {.tv_nsec = (long)(LEAST_TICK_NS - waited)};
-        nanosleep(&rest, NULL);
-    }
+    if (waited < LEAST_TICK_NS && atomic_load(&s->nudged) && !atomic_load(&s->stop_wanted))
+        clock_sleep_ns(LEAST_TICK_NS - waited);
     pthread_mutex_lock(&session_lock);
     if (atomic_exchange(&s->nudged, 0)) {
         s->changed_ns = clock_now_ns();

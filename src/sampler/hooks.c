@@ -93,7 +93,8 @@ void sampler_after_fork_child(void)
 /* The session, locked; NULL once there is none, or where it takes too long to end. */
 static struct session *lock_session_or_its_end(void)
 {
-    for (uint64_t from = clock_now_ns(); clock_now_ns() - from < END_MAX_NS; usleep(1000)) {
+    for (uint64_t from = clock_now_ns(); clock_now_ns() - from < END_MAX_NS;
+         clock_sleep_ns(1000000)) {
         pthread_mutex_lock(&session_lock);
         struct session *s = session_get();
         if (s && !atomic_load(&s->stop_wanted))

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "arch_x86_64.h"
+#include "clock.h"
 #include "clock_ops.h"
 #include "codes.h"
 #include "call_tree.h"
@@ -120,13 +121,11 @@ extern _Atomic int handlers_running;
 
 static inline void wait_for_handlers(void)
 {
-    struct timespec a_while = {.tv_nsec = 20000};
     for (int tries = 0; atomic_load(&handlers_running); tries++)
         if (tries < 100)
             sched_yield();
         else
-            nanosleep(&a_while,
-                      NULL); /* our priority may be higher than that of a handler's thread */
+            clock_sleep_ns(20000); /* our priority may be higher than that of a handler's thread */
 }
 
 /* handler.c, signal side. */
@@ -146,7 +145,7 @@ static inline int session_set_timer(void *timer, uint64_t first_ns, uint64_t per
         {(time_t)(period_ns / 1000000000), (long)(period_ns % 1000000000)},
         {(time_t)(first_ns / 1000000000), (long)(first_ns % 1000000000)},
     };
-    return timer_settime((timer_t)timer, 0, &spec, NULL) ? -errno : 0;
+    return (int)arch_syscall6(SYS_timer_settime, (long)timer, 0, (long)&spec, 0, 0, 0);
 }
 
 /* The collector looks now, however quiet it was: a thread began, or a ring fills up.  Async-signal-safe. */

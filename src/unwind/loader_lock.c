@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #define PATIENCE_NS 100000000
 #define PATIENCE_INSIDE 100 /* so many times that, where the loader's lock is ours */
 
@@ -47,13 +49,8 @@ void loader_let_forks_in(void)
 
 static bool enter_soon(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += PATIENCE_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    uint64_t until_ns = clock_read_ns(CLOCK_REALTIME) + PATIENCE_NS;
+    struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
     return !pthread_mutex_timedlock(&iterating, &until);
 }
 

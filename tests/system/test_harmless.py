@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,110 @@ def test_a_fork_while_we_look_at_the_libraries(
     environment = {"LD_PRELOAD": str(library)}
     run = pyhybrid("--format", "folded", "-c", textwrap.dedent(program), env=environment)
     assert run.result.stdout == f"{[0] * 20}\n"
+
+
+# What libraries that are preloaded do with time, as libfaketime, which test suites use.
+FAKES = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static void fake(struct timespec *t)
+{
+    const char *how = getenv("FAKES");
+    if (!how)
+        return;
+    t->tv_sec = *how == 'x' ? t->tv_sec * 10 : *how == '-' ? t->tv_sec - 86400 : t->tv_sec + 86400;
+    if (*how == '-' && t->tv_sec < 0)
+        t->tv_sec = 0, t->tv_nsec = 999999999 - t->tv_nsec;
+}
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    long error = syscall(SYS_clock_gettime, clock, t);
+    if (!error)
+        fake(t);
+    return (int)error;
+}
+int gettimeofday(struct timeval *t, void *zone)
+{
+    struct timespec s;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &s);
+    t->tv_sec = s.tv_sec;
+    t->tv_usec = s.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *t)
+{
+    struct timespec s;
+    clock_gettime(CLOCK_REALTIME, &s);
+    return t ? (*t = s.tv_sec) : s.tv_sec;
+}
+int nanosleep(const struct timespec *t, struct timespec *left) { (void)t; (void)left; return 0; }
+int clock_nanosleep(clockid_t c, int f, const struct timespec *t, struct timespec *left)
+{
+    (void)c; (void)f; (void)t; (void)left;
+    return 0;
+}
+int timer_create(clockid_t c, struct sigevent *e, timer_t *t)
+{
+    (void)c; (void)e; (void)t;
+    errno = EAGAIN;
+    return -1;
+}
+int timer_settime(timer_t t, int f, const struct itimerspec *n, struct itimerspec *o)
+{
+    (void)t; (void)f; (void)n; (void)o;
+    errno = EINVAL;
+    return -1;
+}
+int pthread_getcpuclockid(pthread_t t, clockid_t *c) { (void)t; (void)c; return ENOENT; }
+"""
+
+
+@pytest.mark.needs("plain_build")
+@pytest.mark.version
+@pytest.mark.engine
+@pytest.mark.parametrize("engine", [*ENGINES, "trace"])
+def test_a_library_that_fakes_times(
+    pyhybrid: Callable[..., Run], tmp_path: Path, engine: str
+) -> None:
+    """The profile is of true times, whatever the program sees."""
+    source, library = tmp_path / "fakes.c", tmp_path / "fakes.so"
+    source.write_text(FAKES)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    program = "def work():\n    return sum(i for i in range(10**6))\nfor _ in range(3): work()\n"
+    mode = ["--mode", "trace"] if engine == "trace" else ["--engine", engine]
+    for how in "x", "-", "+":
+        started = time.time_ns()
+        run = pyhybrid(
+            "-q",
+            *("--format", "folded", "-o", tmp_path / "out"),
+            *(*mode, "-c", program),
+            env={"LD_PRELOAD": str(library), "FAKES": how},
+        )
+        ended = time.time_ns()
+        assert run.result.stderr == ""
+        profile = run.profile()
+        process, meta = profile.process, profile.meta
+        assert meta["notes"] == []
+        assert started < meta["start_unix_ns"] < ended
+        assert 0 < process.end_ns - process.start_ns < ended - started
+        assert 0 < process.cpu_ns < 2 * (ended - started)
+        assert sum(row.calls for row in profile.exact) >= 4
+        main = max(profile.threads.values(), key=lambda thread: thread.cpu_ns or 0)
+        assert main.missed_weight_ns + main.recorded_weight_ns < 2 * process.cpu_ns
+        assert max(row.total_ns for row in profile.exact) < ended - started
+        if engine not in ("trace", "timer"):
+            assert main.recorded_weight_ns > 0.5 * process.cpu_ns
 
 
 # A thread is in dl_iterate_phdr, by a function of Python's, and needs the GIL to leave it.  Soon

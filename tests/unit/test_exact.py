@@ -233,6 +233,25 @@ def test_damage_is_one_line(opened: Opened, damage: Callable[[SpoolWriter], None
     assert profile.exact == []
 
 
+@pytest.mark.parametrize("figure", ["calls", "resumes", "ticks", "since"])
+def test_a_figure_that_cannot_be(opened: Opened, figure: str) -> None:
+    """It costs its own row."""
+    spool = writer()
+    spool.exact_thread(1, 100)
+    spool.exact_nodes(1, 1, (0, MAIN), (1, MAIN))
+    spool.exact_counts(
+        1,
+        {"node": 1, "calls": 1, "ticks": 10},
+        {"node": 2, "calls": 1, figure: (1 << 64) - 1},
+    )
+    spool.clock(5000, 2500)
+    spool.end(cpu_ns=(1 << 64) - 1)
+    profile = opened(spool)
+    assert profile.meta["notes"][0].startswith(("1 damaged records", "2 damaged records"))
+    assert [(row.calls, row.total_ns) for row in profile.exact][:1] == [(1, 5)]
+    assert profile.process.cpu_ns is None
+
+
 def test_nodes_whose_parents_were_in_a_damaged_record(opened: Opened) -> None:
     spool = writer()
     spool.exact_thread(1, 100)

@@ -256,16 +256,19 @@ def test_a_sample_without_its_stack(finished: Finished) -> None:
     assert database.execute("SELECT samples FROM sampled").fetchall() == [(2,)]
 
 
-def test_numbers_that_no_table_can_hold(tmp_path: Path) -> None:
+def test_numbers_that_no_table_can_hold(finished: Finished) -> None:
+    """They cost the figure alone."""
     writer = SpoolWriter()
     writer.meta()
     writer.thread(1, 1, "python", first_ns=(1 << 64) - 1)
-    path = writer.save(tmp_path / "out.part")
-    with pytest.raises(PyhybridError, match="damaged"):
-        finish(path, str(tmp_path / "out"), fake_symbols())
-    with pytest.raises(PyhybridError, match="damaged"):
-        open_profile(path, fake_symbols())
-    assert os.listdir(tmp_path) == ["out.part"]
+    row = writer.stack(pseudo(1))
+    writer.stacks()
+    writer.samples(1, [row, row])
+    database = finished(writer)
+    (notes,) = database.execute("SELECT value FROM meta WHERE key = 'notes'").fetchone()
+    assert json.loads(notes)[0].startswith("1 damaged records of ")
+    assert database.execute("SELECT samples FROM sampled").fetchall() == [(2,)]
+    assert database.execute("SELECT name, start_ns FROM thread").fetchall() == [("python", 0)]
 
 
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
