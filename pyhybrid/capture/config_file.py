@@ -6,6 +6,7 @@ A parser is imported for a file that is there, and no other module.
 """
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -159,8 +160,11 @@ def _pyproject() -> Iterator[tuple[str, dict[str, Any]]]:
     while True:
         path = os.path.join(folder, PYPROJECT)
         try:
-            with open(path, "rb") as file:
-                data = file.read() if os.fstat(file.fileno()).st_uid in owners else b""
+            # Without waiting for what somebody has put there: a FIFO, say.
+            with open(path, "rb", opener=_without_waiting) as file:
+                status = os.fstat(file.fileno())
+                ours = stat.S_ISREG(status.st_mode) and status.st_uid in owners
+                data = file.read() if ours else b""
         except OSError:
             data = b""
         if _mentions_us(data):
@@ -172,6 +176,10 @@ def _pyproject() -> Iterator[tuple[str, dict[str, Any]]]:
         if parent == folder or os.path.lexists(os.path.join(folder, ".git")):
             return
         folder = parent
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _mentions_us(data: bytes) -> bool:

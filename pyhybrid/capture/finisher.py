@@ -33,6 +33,8 @@ try:
     os.umask(int(sys.argv.pop(1)))
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # the program's
     gc.disable()
+    from resource import RLIMIT_FSIZE, getrlimit, setrlimit
+    setrlimit(RLIMIT_FSIZE, getrlimit(RLIMIT_FSIZE)[1:] * 2)  # the program may have lowered it
     import pyhybrid
     sys.path.append(sys.path.pop(0))  # what lies beside it hides no module of the standard library
     from pyhybrid.cli.finish import main

@@ -1,6 +1,7 @@
 """File names for this run alone, found free and writable before the program starts."""
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -239,7 +240,10 @@ class NoClaim:
     prefix = suffix = spool = ""
 
     def __init__(self) -> None:
-        self.descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self.descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:  # there may be no /dev
+            self.descriptor = os.memfd_create("pyhybrid")
 
     def keep(self) -> None:
         """The sampler has a descriptor of its own."""
@@ -263,9 +267,11 @@ def _locked(path: str, flags: int = 0) -> int | None:
     """The descriptor of the file at `path`, made if it is missing.  None: another has it."""
     import fcntl
 
-    flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o666)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # somebody's FIFO, in a shared folder
+            raise OSError(errno.EINVAL, "it is no regular file")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)

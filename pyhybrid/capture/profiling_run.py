@@ -152,7 +152,7 @@ class Profiling:
             )
         except (OSError, RuntimeError) as error:
             code = getattr(error, "errno", 0)
-            kind = UsageError if code in (errno.ENOTSUP, errno.ENOSYS) else PyhybridError
+            kind = UsageError if code == errno.ENOTSUP else PyhybridError
             reason = error.strerror if isinstance(error, OSError) else error
             raise kind(f"cannot start: {reason}") from None
 
@@ -271,6 +271,8 @@ class Profiling:
             self.outputs.capture.settle()
         if result["write_error"]:
             reason = strerror(-result["write_error"])
+            if result["write_error"] == -errno.EFBIG:
+                reason += " (the program's RLIMIT_FSIZE): the profile is of what came before"
             say(f"{self.spool} is not complete: {reason}")
         for said in result["remarks"]:
             say(said)

@@ -276,16 +276,18 @@ def main(argv: list[str] | None = None) -> int:
     With `--mark TIME:SPOOL`, begins and ends in turn, of what was between them (run_part.py).
     Returns the exit code; with EXPORT_FAILED the profile is whole, but an export is missing.
     """
+    kept = ""  # the spool, as long as there is nothing else
     try:
         formats, options, marks, spool, prefix = _asked(sys.argv[1:] if argv is None else argv)
         summary, keep = "--summary" in options, "--keep" in options
         ending = Ending() if UNTIL_END in options else None
-        path = prefix + SUFFIX
+        path, kept = prefix + SUFFIX, spool
         in_source: InSource | None = None
         if _needs_debug_info(formats, summary):
             long, in_source = make_with_inlined(spool, prefix, marks)
         else:
             _, long = make(spool, prefix, marks=marks)
+        kept = ""
         try:
             failed = export(path, prefix, formats, summary, long, in_source, ending)
             if ending:
@@ -300,7 +302,8 @@ def main(argv: list[str] | None = None) -> int:
                 os.unlink(spool)
         return EXPORT_FAILED if failed else 0
     except PyhybridError as error:
-        say(str(error))
+        rest = f"; `python -m pyhybrid report {kept}` still reads what was recorded"
+        say(f"{error}{rest if kept and kept not in str(error) else ''}")
         return error.exit_code
 
 

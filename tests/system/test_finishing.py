@@ -96,6 +96,39 @@ def test_a_finishing_process_that_cannot_start(
         assert spool.exists()
 
 
+LIMITED = """
+import resource, sys
+def make(n):
+    exec(f"def f{n}():\\n    return sum(i for i in range(300))\\nf{n}()", globals())
+for n in range(300):
+    make(n)
+soft, hard = 1 << 16, resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, soft if sys.argv[1:] else hard))
+for n in range(3000):
+    make(n)
+"""
+
+
+def test_files_that_the_program_limits(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """What was written before is in the profile, or can be read."""
+    spool = tmp_path / "out.pyhybrid.part"
+    said = (
+        f"pyhybrid: {spool} is not complete: File too large (the program's RLIMIT_FSIZE): "
+        "the profile is of what came before"
+    )
+    run = pyhybrid("-q", "--format", "folded", "-c", LIMITED)
+    assert run.result.stderr == f"{said}\n"
+    assert sorted(os.listdir(tmp_path)) == ["out.folded", "out.pyhybrid"]
+    assert run.profile().process.end_ns is None
+    run = pyhybrid("-q", "-o", "other", "--format", "folded", "-c", LIMITED, "hard")
+    first, last = run.result.stderr.splitlines()
+    spool = tmp_path / "other.pyhybrid.part"
+    assert first == said.replace("out.pyhybrid", "other.pyhybrid")
+    assert last.startswith(f"pyhybrid: cannot write {tmp_path}/other.pyhybrid: ")
+    assert last.endswith(f"; `python -m pyhybrid report {spool}` still reads what was recorded")
+    assert pyhybrid("report", spool).result.stdout
+
+
 # A forked child stops the finishing process when it sees it, deals with it, and lets it go on.
 # That one has less of a processor than who looks for it, or it may have ended before on a busy one.
 INTERFERE = """

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, Run
 
+from pyhybrid.profile_file.profile import Profile
+
 PROGRAM = """\
 import sys
 print(sum(range(1000)), sys.argv[1:], sys.flags.dont_write_bytecode, sys.path[0], __name__)
@@ -165,6 +167,75 @@ def test_a_folder_that_is_not_there(pyhybrid: Callable[..., Run], tmp_path: Path
     assert sorted(os.listdir(tmp_path / "a" / "b" / "c")) == ["out.folded", "out.pyhybrid"]
     pyhybrid("-q", "-o", "x/y/z", "-c", "not a program", check=False)
     assert not (tmp_path / "x").exists()
+
+
+def test_a_name_that_is_no_file(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
+    """In a folder that others use: nothing waits for who reads or writes there."""
+    for name in ("out.pyhybrid.part", "pyproject.toml"):
+        os.mkfifo(tmp_path / name)
+    run = pyhybrid("-c", "print(1)", timeout=60)
+    assert run.result.stdout == "1\n"
+    assert run.result.stderr == (
+        f"pyhybrid: cannot write {tmp_path}/out.pyhybrid.part: it is no regular file: "
+        "the program runs without a profile\n"
+    )
+    assert sorted(os.listdir(tmp_path)) == ["out.pyhybrid.part", "pyproject.toml"]
+
+
+# Without what both kinds of clocks need: perf_event_open and timer_create, on x86-64.
+WITHOUT_CLOCKS = """
+import ctypes, errno, os, struct, sys
+def instruction(code, jump_true, jump_false, k):
+    return struct.pack("HBBI", code, jump_true, jump_false, k)
+filter = instruction(0x20, 0, 0, 0)  # the number of the system call
+filter += instruction(0x15, 1, 0, 298) + instruction(0x15, 0, 1, 222)
+filter += instruction(0x06, 0, 0, 0x50000 | errno.ENOSYS) + instruction(0x06, 0, 0, 0x7FFF0000)
+text = ctypes.create_string_buffer(filter)
+program = struct.pack("HxxxxxxP", len(filter) // 8, ctypes.addressof(text))
+libc = ctypes.CDLL(None, use_errno=True)
+assert not libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+assert not libc.prctl(22, 2, program), os.strerror(ctypes.get_errno())  # PR_SET_SECCOMP
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.version
+def test_a_sandbox_without_clocks(tmp_path: Path) -> None:
+    """Calls are counted, also where system calls are said not to be there."""
+    ours = ["-P", "-m", "pyhybrid", "-q", "--format", "folded", "-c", "print(sum(range(10)))"]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CLOCKS, *ours],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "45\n"
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(": calls are counted, nothing is sampled"), line
+    with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
+        assert profile.meta["mode"] == "trace"
+        assert sum(row.calls for row in profile.exact) >= 1
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("mode", ["hybrid", "none"])
+def test_without_a_dev(tmp_path: Path, mode: str) -> None:
+    """Not even /dev/null is there."""
+    place = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev && exec "$@"', "sh"]
+    live = ["--emit", "print"] if mode == "none" else []
+    ours = ["-m", "pyhybrid", "-q", "--format", "folded", "--mode", mode, *live]
+    done = subprocess.run(
+        [*place, sys.executable, "-P", *ours, "-c", "print(sum(range(10)))"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "45" in done.stdout.splitlines()
+    assert "pyhybrid: " not in done.stderr
+    made = ["out.folded", "out.pyhybrid"] if mode == "hybrid" else []
+    assert sorted(os.listdir(tmp_path)) == made
 
 
 def test_runs_that_share_a_folder_and_a_number(tmp_path: Path) -> None:
