@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from pyhybrid.capture.profiling_run import Profiling
 
 _COPIED_AT_ONCE = 1 << 24
-_HEADER = 4096  # bytes, at least what a spool's header has
 
 
 class RunPart:
-    """From its making to `finish`, but for pauses.  Raises PyhybridError."""
+    """From its making to `finish`, but for pauses.  Raises PyhybridError.
+
+    Of a run that has no profile (`--mode none`) it has none, either.
+    """
 
     def __init__(self, run: "Profiling", settings: Settings, *, makes_folders: bool) -> None:
         self._run, self._settings, self.pid = run, settings, run.pid
@@ -65,12 +67,11 @@ class RunPart:
         self._run.native.flush()
         try:
             copy = tempfile.TemporaryFile(prefix="pyhybrid-")  # noqa: SIM115
+            if not self._run.settings.counts:
+                return copy
             with open(self._run.spool, "rb") as spool:
+                # Its head first, which says what was committed: by the flush.
                 shutil.copyfileobj(spool, copy, _COPIED_AT_ONCE)
-                # What is committed is written last, so it is read last (spool/reader.py).
-                spool.seek(0)
-                copy.seek(0)
-                copy.write(spool.read(_HEADER))
         except OSError as error:
             raise PyhybridError(f"{self._run.spool} cannot be copied: {error.strerror}") from None
         return copy
@@ -79,6 +80,8 @@ class RunPart:
         """End, and make the files: the profile's path, or None where why not has been said."""
         if not self.paused:
             self.pause()
+        if not self._run.settings.counts:
+            return None
         self.folder = tempfile.mkdtemp(prefix="pyhybrid-")
         words = []
         for number, (time_ns, copy) in enumerate(self._marks):

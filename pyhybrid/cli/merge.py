@@ -33,7 +33,7 @@ class Merge:
                 raise UsageError(f"merge: {path} is named twice: it would count twice")
         prefix = args.output.removesuffix(PROFILE)
         output = prefix + PROFILE
-        check_folder(os.path.abspath(prefix))
+        check_folder(os.path.abspath(prefix), makes=False)
         with replacing(output) as temporary:
             merge(args.files, temporary)
         say(f"{output}: {len(args.files)} profiles")

@@ -487,6 +487,18 @@ def test_the_end_of_a_run_waits_for_no_heavy_imports(tmp_path: Path) -> None:
     assert not heavy & set(done.stdout.decode().split())
 
 
+def test_what_would_bring_other_code_into_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sanitizer's library stays: extensions of ours may be built with one."""
+    monkeypatch.setenv("LD_PRELOAD", "/usr/lib/libfaketime.so.1:/usr/lib/libasan.so.8")
+    for name in ("LD_AUDIT", "NVTX_INJECTION64_PATH", "COVERAGE_PROCESS_START"):
+        monkeypatch.setenv(name, "/x.so")
+    monkeypatch.setenv("DEBUGINFOD_URLS", "https://x")
+    names = dict(each.split(b"=", 1) for each in finisher.environment())
+    assert names[b"LD_PRELOAD"] == b"/usr/lib/libasan.so.8"
+    assert names[b"DEBUGINFOD_URLS"] == b"https://x"
+    assert not {b"LD_AUDIT", b"NVTX_INJECTION64_PATH", b"COVERAGE_PROCESS_START"} & names.keys()
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_what_site_would_read_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
