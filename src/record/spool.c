@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,18 +24,35 @@ struct spool {
     pthread_mutex_t lock; /* of the rest */
     struct posted taken;  /* the last ones: memory for the next */
     struct own_fd file;   /* never is a file written to that is not ours */
-    int error;            /* the first one; nothing is written after it */
-    uint64_t end;         /* of the file */
-    uint64_t round;       /* the one that is being written, from 1 */
-    bool is_begun;        /* something of it is written */
+    int fd_floor;
+    char path[4096]; /* where the file is; empty: not known */
+    int error;       /* the first one; nothing is written after it */
+    uint64_t end;    /* of the file */
+    uint64_t round;  /* the one that is being written, from 1 */
+    bool is_begun;   /* something of it is written */
     size_t used;
     unsigned char buffer[BUFFER]; /* what comes at the file's end */
 };
 
+/* Is the file there to be written to?  A daemon closes all descriptors: it is opened again. */
+static bool is_there(struct spool *s)
+{
+    struct own_fd again;
+    if (own_fd_is(&s->file))
+        return true;
+    if (!*s->path || own_fd_keep(&again, open(s->path, O_RDWR | O_CLOEXEC), s->fd_floor))
+        return false;
+    if (again.device == s->file.device && again.inode == s->file.inode)
+        s->file = again;
+    else
+        close(again.fd);
+    return s->file.fd == again.fd;
+}
+
 static int write_at(struct spool *s, const void *data, size_t length, uint64_t at)
 {
     const char *p = data;
-    if (!s->error && !own_fd_is(&s->file))
+    if (!s->error && !is_there(s))
         s->error = -EBADF;
     while (!s->error && length) {
         ssize_t n = pwrite(s->file.fd, p, length, (off_t)at);
@@ -128,6 +146,11 @@ int spool_open(struct spool **out, int fd, int fd_floor)
         map_memory_free(s, sizeof *s);
         return error;
     }
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", s->file.fd);
+    ssize_t n = readlink(link, s->path, sizeof s->path - 1);
+    s->path[n > 0 && s->path[0] == '/' ? n : 0] = 0;
+    s->fd_floor = fd_floor;
     pthread_mutex_init(&s->post_lock, NULL);
     pthread_mutex_init(&s->lock, NULL);
     s->round = 1;
@@ -287,7 +310,7 @@ bool spool_read(struct spool *s, uint64_t at, void *to, size_t length)
 {
     char *p = to;
     while (length) {
-        ssize_t n = own_fd_is(&s->file) ? pread(s->file.fd, p, length, (off_t)at) : -1;
+        ssize_t n = is_there(s) ? pread(s->file.fd, p, length, (off_t)at) : -1;
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)

@@ -200,18 +200,27 @@ void perf_clocks_set_period(struct session *s, struct thread *t)
             ioctl(p->of[i].fd, PERF_EVENT_IOC_PERIOD, &period);
 }
 
-static bool drop_if_closed(struct perf_clock *c)
-{
-    if (!c->ring.pages || is_open(c))
-        return false;
-    kernel_ring_unmap(&c->ring);
-    return true;
-}
-
-static void drop_closed(struct perf_clocks *p)
+static bool has_any(const struct perf_clocks *p, uint32_t thread)
 {
     for (int i = 0; i < p->n; i++)
-        drop_if_closed(&p->of[i]);
+        if (p->of[i].thread == thread)
+            return true;
+    return false;
+}
+
+/* Their threads may get new ones (thread_cover). */
+static void drop_closed(struct session *s)
+{
+    struct perf_clocks *p = &s->perf;
+    int before = p->n;
+    for (int i = p->n; i--;)
+        if (!is_open(&p->of[i])) {
+            kernel_ring_unmap(&p->of[i].ring);
+            p->of[i] = p->of[--p->n];
+        }
+    uint32_t at = 0;
+    for (struct thread *t; p->n < before && (t = registry_next(&s->registry, &at));)
+        t->has_event = t->has_event && has_any(p, t->index);
 }
 
 void perf_clocks_seek_closed(struct session *s)
@@ -220,9 +229,9 @@ void perf_clocks_seek_closed(struct session *s)
     for (int i = 0, looks = 0; i < p->n && looks < SOUGHT_AT_ONCE; i++, p->next_sought++) {
         if (p->next_sought >= p->n)
             p->next_sought = 0;
-        looks += p->of[p->next_sought].ring.pages != NULL;
-        if (drop_if_closed(&p->of[p->next_sought])) {
-            drop_closed(p);
+        looks++;
+        if (!is_open(&p->of[p->next_sought])) {
+            drop_closed(s);
             return;
         }
     }
@@ -232,7 +241,7 @@ void perf_clocks_seek_closed(struct session *s)
 void perf_clocks_enable(struct session *s, bool enable)
 {
     struct perf_clocks *p = &s->perf;
-    drop_closed(p);
+    drop_closed(s);
     for (int i = 0; i < p->n; i++)
         if (is_open(&p->of[i]))
             ioctl(p->of[i].fd, enable ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
