@@ -55,8 +55,8 @@ def test_threads_of_milliseconds(script: Script) -> None:
     # The collector has records in stock for 64 threads: on a busy machine it may come late to more.
     run = script("""
         burn(0.3)
-        for _ in range(10):
-            threads = [threading.Thread(target=burn, args=(0.008,)) for _ in range(20)]
+        for name in "abcdefghij":  # many of a name would be one row
+            threads = [threading.Thread(target=burn, args=(0.008,), name=name) for _ in range(20)]
             for t in threads: t.start()
             for t in threads: t.join()
             looked()
