@@ -20,7 +20,8 @@
 #include "kernel_ticks.h"
 #include "canonical.h"
 
-#define CHUNK 1024  /* stacks in one SPOOL_STACKS record */
+#define CHUNK 1024 /* stacks in one SPOOL_STACKS record */
+#define LONG_LIFE_NS 1000000000ull
 #define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
@@ -39,6 +40,7 @@ struct drain_thread {
     struct caller_stacks callers;
     struct kernel_ticks ticks; /* their places: in `kernel` below */
     uint64_t first_seen_ns;
+    bool lives_long;
     uint32_t row;             /* of the spool; 0: it is not decided */
     struct thread_fold *fold; /* the threads that it is one row with; NULL: with none */
     struct thread_fold *name; /* the threads of its name */
@@ -164,8 +166,8 @@ uint32_t drain_row(struct drain *d, struct thread *t, const char *name, struct t
                                       .first_seen_ns = own->first_seen_ns};
         memcpy(record.comm, t->comm, sizeof record.comm);
         const char *known = *name ? name : *t->name ? t->name : t->comm;
-        own->fold =
-            thread_folds_row(&d->folds, record, known, can_be_folded(d, t->tid), &own->name);
+        own->fold = thread_folds_row(&d->folds, record, known,
+                                     can_be_folded(d, t->tid) && !own->lives_long, &own->name);
         own->row = own->fold ? own->fold->index : t->index;
         if (!own->fold)
             write_threading_name(d, own->row, t->name);
@@ -195,10 +197,26 @@ void drain_folds(struct drain *d)
     thread_folds_write(&d->folds);
 }
 
-static uint32_t row_of(struct drain *d, struct thread *t)
+void drain_settle(struct drain *d, struct thread *t)
 {
     struct thread_fold *fold;
-    return drain_row(d, t, "", &fold);
+    drain_row(d, t, "", &fold);
+}
+
+/* Of one that only the kernel has named, as it did all others, it is seen first whether it lives for long: then it has a row of
+ * its own.  Up to a second of its samples waits for that. */
+static bool decides(struct drain *d, struct thread *t)
+{
+    struct drain_thread *own = t->drain;
+    if (own->row)
+        return true;
+    if (!*t->name && thread_folds_are_many(&d->folds, t->comm)) {
+        if (clock_now_ns() - own->first_seen_ns < LONG_LIFE_NS)
+            return false;
+        own->lives_long = true;
+    }
+    drain_settle(d, t);
+    return true;
 }
 
 /* Interns the sample's stack.  0: not yet. */
@@ -272,14 +290,17 @@ static void write_samples(struct drain *d, struct thread *t)
     if (!t->drain->samples.n)
         return;
     flush_stacks(d);
-    sample_chunk_write(&t->drain->samples, d->spool, &d->segments, row_of(d, t), &d->scratch);
+    sample_chunk_write(&t->drain->samples, d->spool, &d->segments, t->drain->row, &d->scratch);
 }
 
 static void put_sample(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight,
                        uint32_t place, uint32_t cpu)
 {
-    if (sample_chunk_is_full(&t->drain->samples, time_ns))
+    if (sample_chunk_is_full(&t->drain->samples, time_ns)) {
+        t->drain->lives_long |= !t->drain->row;
+        drain_settle(d, t);
         write_samples(d, t);
+    }
     sample_chunk_add(&t->drain->samples, time_ns, weight, place, cpu);
 }
 
@@ -407,7 +428,9 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 {
     struct drain_thread *own = t->drain;
     struct thread_counters *c = &t->counters;
-    struct spool_counters record = {.thread = row_of(d, t),
+    if (!decides(d, t))
+        return;
+    struct spool_counters record = {.thread = own->row,
                                     .n_losses = N_LOSSES,
                                     .signals = counter_get(&c->signals) + own->n_repeated,
                                     .recorded = counter_get(&c->recorded) + own->n_repeated,

@@ -28,6 +28,9 @@ int drain_add_thread(struct thread *t, uint64_t first_seen_ns);
  * first record is written: `name`, where it is not empty, else what is known of it.  `*fold`: of several threads, or NULL. */
 uint32_t drain_row(struct drain *d, struct thread *t, const char *name, struct thread_fold **fold);
 
+/* The thread ends, or sampling does: its row is decided. */
+void drain_settle(struct drain *d, struct thread *t);
+
 /* The same of a thread that no sampler will see, whose own row would be `record`. */
 uint32_t drain_row_of_unseen(struct drain *d, const struct spool_thread *record, const char *name,
                              struct thread_fold **fold);

@@ -59,12 +59,21 @@ static void begin(struct thread_folds *f, struct thread_fold *each, struct spool
     spool_append(f->spool, SPOOL_THREAD_NAME, &name, sizeof name, each->name, strlen(each->name));
 }
 
+static bool are_many(const struct thread_folds *f, const struct thread_fold *each)
+{
+    return each && (each->n_ended >= FOLD_AFTER || f->n_ended >= FOLD_AFTER_ALL);
+}
+
+bool thread_folds_are_many(struct thread_folds *f, const char *name)
+{
+    return are_many(f, of_name(f, name));
+}
+
 struct thread_fold *thread_folds_row(struct thread_folds *f, struct spool_thread record,
                                      const char *name, bool can_be_folded, struct thread_fold **of)
 {
     struct thread_fold *each = *of = of_name(f, name);
-    bool are_many = each && (each->n_ended >= FOLD_AFTER || f->n_ended >= FOLD_AFTER_ALL);
-    if (!are_many || !can_be_folded) {
+    if (!are_many(f, each) || !can_be_folded) {
         spool_append(f->spool, SPOOL_THREAD, &record, sizeof record, NULL, 0);
         return NULL;
     }

@@ -2,7 +2,8 @@
  *
  * A server that makes a thread for each request would else leave a row and a tree for each.  So each thread has a row of its
  * own until FOLD_AFTER threads of its name have ended, or FOLD_AFTER_ALL of all names; those that begin later are one row with
- * the others of their name, from their first record on, and stay in it however long they live.  Numbers in a name do not
+ * the others of their name, from their first record on, and stay in it however long they live (where only the kernel has named them,
+ * as with `--mode sample`, all are `python`: then those that live for a second have rows of their own).  Numbers in a name do not
  * count: `Thread-12 (handle)` is `Thread-* (handle)`.  The first thread is never folded.  What is done later for calls of a folded
  * thread (later.h) has no place in the tree.
  *
@@ -46,6 +47,9 @@ struct thread_folds {
  * name, also then (NULL: no memory).  `can_be_folded`: false for one that needs a row of its own. */
 struct thread_fold *thread_folds_row(struct thread_folds *f, struct spool_thread record,
                                      const char *name, bool can_be_folded, struct thread_fold **of);
+
+/* Would a thread of this name be folded? */
+bool thread_folds_are_many(struct thread_folds *f, const char *name);
 
 /* One with a row of its own has ended. */
 void thread_folds_end(struct thread_folds *f, struct thread_fold *of);

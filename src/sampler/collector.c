@@ -182,6 +182,11 @@ static bool exec_failed(const struct session *s, uint64_t now, uint64_t paused)
     return !cpu || cpu - s->exec_cpu_ns > EXEC_CPU_NS || now - paused > EXEC_MAX_NS;
 }
 
+static void settle(struct session *s, struct thread *t)
+{
+    drain_settle(s->drain, t);
+}
+
 static void snapshot_if_sampled(struct session *s, struct thread *t)
 {
     if (drain_has_samples(t))
@@ -316,6 +321,7 @@ static void *collect(void *arg)
     drain_all(s, true);
     session_each(s, asleep_end);
     drain_begin(s->drain);
+    session_each(s, settle);
     session_each(s, collector_snapshot);
     drain_exact(s->drain, &s->registry, true);
     drain_end(s->drain);

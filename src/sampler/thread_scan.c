@@ -19,6 +19,7 @@ static void retire(struct session *s, struct thread *t)
     if (t->seen || ring_peek(&t->ring) || thread_lives(t->tid))
         return;
     asleep_end(s, t);
+    drain_settle(s->drain, t);
     collector_snapshot(s, t);
     engine_retire(s, t);
     drain_remove_thread(s->drain, t);

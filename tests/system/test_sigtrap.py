@@ -53,14 +53,18 @@ def test_it_is_the_one_that_auto_takes(pyhybrid: Callable[..., Run]) -> None:
 
 def test_threads_of_milliseconds(script: Script) -> None:
     # The collector has records in stock for 64 threads: on a busy machine it may come late to more.
-    run = script("""
+    run = script(
+        """
         burn(0.3)
         for name in "abcdefghij":  # many of a name would be one row
             threads = [threading.Thread(target=burn, args=(0.008,), name=name) for _ in range(20)]
             for t in threads: t.start()
             for t in threads: t.join()
             looked()
-    """)
+    """,
+        "--mode",
+        "hybrid",
+    )  # which knows the names
     profile = run.profile()
     threads = profile.threads.values()
     assert len(threads) == 201
