@@ -31,6 +31,10 @@ def restrict(spool: Spool, marks: Marks) -> None:
         thread: _counted(thread, counters, before) for thread, counters in spool.counters.items()
     }
     ends = [*before[1::2], spool]
+    threads = spool.exact_threads
+    for each in before:  # a row that is another thread's by now
+        for index in [at for at, number in each.exact_threads.items() if threads[at] != number]:
+            del each.exact_counts[index]
     spool.exact_counts = {
         index: _difference(index, rows, before[::2], ends)
         for index, rows in spool.exact_counts.items()
@@ -150,7 +154,8 @@ def _difference(
     for spools_, sign in ((ends, 1), (begins, -1)):
         for spool in spools_:
             _add(total, array("Q", bytes(spool.exact_counts.get(index, b""))), spool, sign)
-    return bytearray(total.tobytes())
+    # Of a thread that has joined those of its name since, that row has all it did.
+    return bytearray(array("q", (max(each, 0) for each in total)).tobytes())
 
 
 def _add(total: "array[int]", rows: "array[int]", spool: Spool, sign: int) -> None:

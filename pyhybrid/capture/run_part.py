@@ -95,7 +95,7 @@ class RunPart:
         summary = ["--summary"] if self._settings.summary else []
         arguments = [*summary, *formats, *words, path, prefix]
         try:
-            made = wait_for(self._run.finisher.spawn(arguments, -1), path)
+            made = wait_for(self._run.finisher.spawn(arguments, -1, tells=False), path)
         except OSError as error:
             raise PyhybridError(f"the profile could not be made: {error.strerror}") from None
         return prefix + PROFILE if made else None

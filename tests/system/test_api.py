@@ -519,7 +519,7 @@ def test_profilers_in_a_run_of_the_command_line(
                 fib(11)
                 done.set()
         go, on, done = (threading.Event() for _ in range(3))
-        thread = threading.Thread(target=other)
+        thread = threading.Thread(target=other, daemon=True)
         thread.start()
         def outer():
             with Profiler(mode="sample", hz=10) as p:  # which are the run's

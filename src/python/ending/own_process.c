@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -97,11 +98,18 @@ static int spawn(void *arg)
     return 0;
 }
 
+/* Where the program has closed standard error, a file of its own may have the number. */
+static bool inherits(int fd)
+{
+    int flags = fcntl(fd, F_GETFD);
+    return flags >= 0 && !(flags & FD_CLOEXEC);
+}
+
 pid_t own_process_child(const char *path, char *const argv[], char *const environment[], int lock,
                         int input)
 {
     struct order o = {.path = path, .argv = argv, .environment = environment};
-    int n_null = fcntl(STDERR_FILENO, F_GETFD) < 0 ? 3 : 2;
+    int n_null = inherits(STDERR_FILENO) ? 2 : 3;
     int error = prepare(&o, lock, input, n_null, SIGINT);
     if (!error) {
         spawn(&o);
