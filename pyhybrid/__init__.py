@@ -55,10 +55,9 @@ def __getattr__(name: str) -> object:
     """The API, imported when it is first used: the command line starts without it."""
     if name not in _API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    module, _, there = _API[name].rpartition(".")
-    found: object = getattr(importlib.import_module(f"pyhybrid.{module}"), there)
+    module, _, there = f"pyhybrid.{_API[name]}".rpartition(".")
+    __import__(module)
+    found: object = getattr(sys.modules[module], there)
     return globals().setdefault(name, found)
 
 
