@@ -265,7 +265,8 @@ def blocked(measured: Measured, _: dict[str, Any]) -> Evidence:
     there_ns = sum(each.functions[frame] for each in threads)
     gil_ns = sum(each.gil_ns for each in threads)
     if who == "threads":
-        who = "a thread" if len(threads) == 1 else f"{len(threads)} threads"
+        n = sum(measured.profile.threads[each.thread].n_threads for each in threads)
+        who = "a thread" if n == 1 else f"{n:,} threads"
     elif len(threads) > 1:
         who = f"{who} of {len(threads)} processes"
     loop = "event loop" in who
