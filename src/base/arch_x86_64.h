@@ -9,6 +9,7 @@
 #define PYH_ARCH_X86_64_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <ucontext.h>
 
@@ -153,6 +154,19 @@ static inline uint64_t arch_direct_callee(const unsigned char *p)
         return 0;
     __builtin_memcpy(&distance, p - 4, sizeof distance);
     return (uint64_t)p + (uint64_t)(int64_t)distance;
+}
+
+/* Where a jump at `p`, of `bytes` that may be read, leads; 1: a register or memory tells that.  0: it is none. */
+static inline uint64_t arch_jump_target(const unsigned char *p, size_t bytes)
+{
+    int32_t distance;
+    size_t size = p[0] == 0xe9 ? 5 : 6; /* jmp, and jcc with two bytes of code */
+    if (bytes >= 2 && p[0] == 0xff && (p[1] & 0x38) == 0x20)
+        return 1;
+    if (bytes < size || (p[0] != 0xe9 && (p[0] != 0x0f || (p[1] & 0xf0) != 0x80)))
+        return 0;
+    __builtin_memcpy(&distance, p + size - 4, sizeof distance);
+    return (uint64_t)p + size + (uint64_t)(int64_t)distance;
 }
 
 /* Is this `[endbr64] [bnd] jmp *slot(%rip)`, an entry of .plt.sec or .plt.got? */

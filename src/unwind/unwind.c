@@ -17,6 +17,7 @@
 #define BASE_SAVED_WORDS 32    /* where such a frame may keep it */
 #define BASES_MAX 4            /* that are tried */
 #define SCAN_STEPS_LARGE 1024  /* of one gap */
+#define JUMPS_SOUGHT 4096      /* bytes of a function in which it is sought whether it jumps on */
 #define SCAN_STEPS_GUESS 4 /* frames that make a candidate believable where neither is reached */
 
 /* AddressSanitizer would object to what lies between other functions' locals. */
@@ -204,16 +205,38 @@ static bool is_return_address(struct unwind *u, uint64_t ra)
            arch_follows_call((const unsigned char *)ra);
 }
 
-/* Was the call before `ra` one of code that has unwind information?  Then its callee is not the code
- * that could not be unwound (unless it jumped there): `ra` may be left over from an earlier call. */
-static bool called_known_code(struct unwind *u, uint64_t ra)
+/* Could the function at `callee` have jumped to code that has no unwind information?  By its bytes, of which some may
+ * look like a jump, or be one within a switch: rather yes than no. */
+static bool may_jump_on(struct unwind *u, uint64_t callee)
+{
+    uint64_t start, end;
+    if (!cfi_function(callee, &start, &end) || end - start > JUMPS_SOUGHT ||
+        !cfi_is_mapped(start) || !cfi_is_mapped(end - 1))
+        return true;
+    for (uint64_t at = start; at < end; at++) {
+        uint64_t to = arch_jump_target((const unsigned char *)at, end - at);
+        if (to == 1)
+            return true;
+        if (!to || (to >= start && to < end) || !cfi_is_mapped(to))
+            continue;
+        uint8_t kind = find_rule(u, to, false).cfa_kind;
+        if (kind == CFA_NONE || kind == CFA_PLT)
+            return true;
+    }
+    return false;
+}
+
+/* The callee of the call before `ra`, where it has unwind information.  Then it is not the code that could not be
+ * unwound, unless it jumped there: `ra` may be left over from an earlier call.  0: it is not known, or has none. */
+static uint64_t known_callee(struct unwind *u, uint64_t ra)
 {
     uint64_t callee = arch_direct_callee((const unsigned char *)ra);
     if (!callee || callee >> 47)
-        return false;
+        return 0;
     uint8_t kind = find_rule(u, callee, false).cfa_kind;
-    return kind != CFA_NONE && kind != CFA_PLT && cfi_is_mapped(callee) &&
-           !arch_is_jump_stub((const unsigned char *)callee);
+    bool is_known = kind != CFA_NONE && kind != CFA_PLT && cfi_is_mapped(callee) &&
+                    !arch_is_jump_stub((const unsigned char *)callee);
+    return is_known ? callee : 0;
 }
 
 /* The end of the words that may be scanned from `from` on, below the target; 0: none. */
@@ -234,7 +257,7 @@ static bool scan_above(struct unwind *u, struct unwind_regs *r, uint64_t base, u
     uint64_t end = scan_end(u, base, BASE_WORDS, target);
     for (uint64_t slot = base; slot < end; slot += 8) {
         uint64_t ra = stack_word(slot);
-        if (!is_return_address(u, ra) || called_known_code(u, ra))
+        if (!is_return_address(u, ra) || known_callee(u, ra))
             continue;
         struct unwind_regs next = {.pc = ra - 1, .sp = slot + 8, .bp = r->bp, .bx = r->bx};
         int steps;
@@ -307,13 +330,19 @@ static uint64_t scan(struct unwind *u, struct unwind_regs *r, uint64_t target)
                 .pc = ra - 1, .sp = slot + 8, .bp = candidates[i], .bx = r->bx};
             int steps;
             bool landed = lands(u, next, target, &steps);
-            if (landed && !called_known_code(u, ra)) {
+            bool guessed = !target && !guess.pc && steps >= SCAN_STEPS_GUESS;
+            uint64_t callee = landed || guessed ? known_callee(u, ra) : 0;
+            if (landed && !callee) {
                 *r = next;
                 return NATIVE_GAP_SCANNED;
             }
+            if ((!landed || doubtful.pc) && !guessed)
+                continue;
+            if (callee && !may_jump_on(u, callee))
+                continue; /* it cannot be the caller */
             if (landed && !doubtful.pc)
                 doubtful = next;
-            if (!target && !guess.pc && steps >= SCAN_STEPS_GUESS)
+            if (guessed)
                 guess = next;
         }
     }

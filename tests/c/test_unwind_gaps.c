@@ -406,6 +406,25 @@ __asm__(".text\n.type leftover, @function\n"
         "pop %rbp\n.cfi_def_cfa 7, 8\n"
         "ret\n.cfi_endproc\n.size leftover, . - leftover\n");
 
+/* The same after a direct call: of a function that only returns, and of one that jumps on. */
+extern const unsigned char plain_return[] __attribute__((visibility("hidden")));
+extern const unsigned char jump_return[] __attribute__((visibility("hidden")));
+__asm__(".text\n.type returns, @function\n"
+        "returns: .cfi_startproc\n nop\n ret\n.cfi_endproc\n.size returns, . - returns\n"
+        ".type jumps, @function\n"
+        "jumps: .cfi_startproc\n nop\n jmp *%rax\n.cfi_endproc\n.size jumps, . - jumps\n"
+        ".type plain, @function\n"
+        "plain: .cfi_startproc\n"
+        "push %rbp\n.cfi_def_cfa_offset 16\n mov %rsp, %rbp\n.cfi_def_cfa_register 6\n"
+        "call returns\n"
+        ".globl plain_return\n.hidden plain_return\nplain_return:\n"
+        "call jumps\n"
+        ".globl jump_return\n.hidden jump_return\njump_return:\n"
+        "pop %rbp\n.cfi_def_cfa 7, 8\n"
+        "ret\n.cfi_endproc\n.size plain, . - plain\n");
+
+static const unsigned char *leftover_return_used = leftover_return;
+
 /* It saves rbp, as CPython's eval loop does. */
 __attribute__((noipa, optimize("no-omit-frame-pointer"))) static void anchored(void)
 {
@@ -414,7 +433,7 @@ __attribute__((noipa, optimize("no-omit-frame-pointer"))) static void anchored(v
     prepare();
     if (with_leftovers) {
         leftovers[0] = outer.frames[0].cfa - 16;
-        leftovers[1] = (uint64_t)leftover_return;
+        leftovers[1] = (uint64_t)leftover_return_used;
     }
     uint64_t address = (uint64_t)&anchor;
     assert_true(address >= (uint64_t)context.uc_mcontext.gregs[REG_RSP]);
@@ -532,6 +551,27 @@ static void a_false_frame_ends_at_the_anchor(void **state)
     assert_int_equal(inner.frames[3].pc, (uint64_t)leftover_return - 1);
     assert_int_equal(inner.frames[3].cfa, outer.frames[0].cfa);
     expect_outer(4, 1);
+}
+
+/* What it called is known, and is not the code below it. */
+static void a_caller_that_cannot_be_is_left_out(void **state)
+{
+    (void)state;
+    load_code(&using_rbp);
+    below_the_anchor = NULL;
+    with_leftovers = true;
+    leftover_return_used = plain_return;
+    below_a_frame_pointer(anchored);
+    expect_gap(1, NATIVE_GAP_ANCHORED);
+    assert_int_equal(inner.frames[2].cfa, outer.frames[0].cfa);
+    expect_outer(3, 1);
+    leftover_return_used = jump_return;
+    below_a_frame_pointer(anchored);
+    assert_int_equal(inner.frames[2].flags, NATIVE_GAP_GUESSED);
+    assert_int_equal(inner.frames[3].pc, (uint64_t)jump_return - 1);
+    expect_outer(4, 1);
+    leftover_return_used = leftover_return;
+    with_leftovers = false;
 }
 
 static void without_a_rule_anchors_are_not_used(void **state)
@@ -654,6 +694,7 @@ int main(void)
         cmocka_unit_test(else_the_walk_goes_on_at_the_anchor),
         cmocka_unit_test(no_stack_ends_below_an_anchor),
         cmocka_unit_test(a_false_frame_ends_at_the_anchor),
+        cmocka_unit_test(a_caller_that_cannot_be_is_left_out),
         cmocka_unit_test(without_a_rule_anchors_are_not_used),
         cmocka_unit_test(gaps_with_an_anchor_between_are_bridged_each),
         cmocka_unit_test(gaps_without_an_anchor_between_may_become_one),
