@@ -37,6 +37,7 @@ def describe(
         "period_ns": period,
         "cost_ns": started["cost_ns"],
         "tool_id": started["tool_id"],
+        "comm": _comm(),
         "call_cost_ns": round(call_cost_ns, 2) or None,
         "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2) if call_cost_ns else None,
         "functions": list(settings.functions),
@@ -63,6 +64,15 @@ def describe(
         # ./perf.data is that of the `perf record` around us then.
         "perf_trampoline": settings.perf_trampoline,
     }
+
+
+def _comm() -> str | None:
+    """The kernel's name for the main thread, before the program may have changed it."""
+    try:
+        with open("/proc/self/comm", "rb", buffering=0) as file:
+            return (file.read(64) or b"").decode("utf-8", "replace").rstrip("\n") or None
+    except Exception:  # the program may forbid to open files
+        return None
 
 
 def _c_calls_inexact(settings: Settings) -> bool:

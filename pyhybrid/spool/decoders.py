@@ -15,7 +15,6 @@ from typing import Any
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.frame_words import PSEUDO_LIMIT
 from pyhybrid.spool.records import (
-    MAIN_THREAD,
     CallTimes,
     Chunk,
     Code,
@@ -103,9 +102,7 @@ def _thread(spool: Spool, body: memoryview) -> None:
     index, tid, start_ns, _, raw = form.THREAD_HEAD.unpack_from(body)
     (start_ns,) = _possible(spool, start_ns)
     comm = raw.split(b"\0")[0].decode("utf-8", "replace")
-    # As `threading` calls it, whether the program imports that or not; unless it has another name.
-    name = MAIN_THREAD if tid == spool.pid else comm
-    spool.threads[index] = Thread(tid, start_ns, comm, name)
+    spool.threads[index] = Thread(tid, start_ns, comm, comm)
 
 
 def _thread_name(spool: Spool, body: memoryview) -> None:

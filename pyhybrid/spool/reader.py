@@ -15,7 +15,7 @@ from pyhybrid.pseudo import TIMES
 from pyhybrid.spool import layout as form
 from pyhybrid.spool.decoders import DECODERS
 from pyhybrid.spool.framing import Damage, Record, records, records_of_segment
-from pyhybrid.spool.records import Chunk, Spool
+from pyhybrid.spool.records import MAIN_THREAD, Chunk, Spool
 from pyhybrid.spool.sample_order import in_order
 
 
@@ -72,6 +72,16 @@ def _take(spool: Spool, found: Iterable[Record | Damage]) -> None:
             spool.n_damaged += 1
 
 
+def _name_main_thread(spool: Spool) -> None:
+    """As `threading` calls it, whether the program imports that or not, unless it named it so or,
+    since the run began, for the kernel."""
+    for thread in spool.threads.values():
+        is_named = thread.name_source != form.NAME_COMM
+        is_as_it_began = spool.meta.get("comm") in (None, thread.comm)
+        if thread.tid == spool.pid and not is_named and is_as_it_began:
+            thread.name = MAIN_THREAD
+
+
 def read(path: str) -> Spool:
     """Read the spool at `path`; its samples are views into the file's bytes.
 
@@ -102,6 +112,7 @@ def read(path: str) -> Spool:
     spool.segments.clear()
     _keep_whole(spool)
     _merge_folded(spool)
+    _name_main_thread(spool)
     if "period_ns" not in spool.meta:
         raise PyhybridError(f"{path}: breaks off before anything was recorded")
     return spool

@@ -47,7 +47,7 @@ MAIN_THREAD = "MainThread"
 @dataclass(slots=True)
 class Thread:
     """A thread; `name` is threading's where it has one, else the kernel's comm; the main thread is
-    MAIN_THREAD until it gets another one."""
+    MAIN_THREAD unless it got another one."""
 
     tid: int
     start_ns: int
