@@ -86,6 +86,8 @@ def automatic_collection():
 
 
 def same(x):
+    for at in range(5):
+        x += at
     return x
 
 
