@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from posix import getpid  # at the end `os` may have another
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,12 +38,11 @@ def watch(run: "Profiling | None") -> None:
         _registered.append(run.native)
         os.register_at_fork(before=run.native.before_fork, after_in_child=run.native.forget_forks)
         os.register_at_fork(after_in_child=_in_forked_child)
-    entries = [
-        ("ignore", TEXT.format(getpid(), name), DeprecationWarning, None, 0)
-        for name in ("fork", "forkpty")
-    ]
+    texts = tuple(TEXT.format(getpid(), name) for name in ("fork", "forkpty"))
     for native in _registered:
-        native.quiet_forks(_of_outputs + len(_watched), entries)
+        message = SimpleNamespace(match=native.warns_of_ours)  # `match` is what is asked of one
+        entry = ("ignore", message, DeprecationWarning, None, 0)
+        native.quiet_forks(_of_outputs + len(_watched), texts, entry)
 
 
 def _in_forked_child() -> None:

@@ -15,8 +15,9 @@
 static struct {
     pid_t pid;         /* of the process that this holds for */
     long n_ours;       /* 0: forks are none of our business */
-    PyObject *entries; /* NULL before quiet_forks */
-    PyObject *filters; /* the list that has them now; NULL: none has */
+    PyObject *texts;   /* of the warning */
+    PyObject *entry;   /* NULL before quiet_forks */
+    PyObject *filters; /* the list that has it now; NULL: none has */
 } quiet;
 
 /* --- which threads live ----------------------------------------------------------------------------------- */
@@ -65,7 +66,7 @@ static bool live_threads_are(long number)
     return n == number;
 }
 
-/* --- the filters ---------------------------------------------------------------------------------------- */
+/* --- the filter ----------------------------------------------------------------------------------------- */
 
 static PyObject *attribute(PyObject *modules, const char *module, const char *name)
 {
@@ -86,18 +87,10 @@ static PyObject *current_filters(void)
     return list && PyList_CheckExact(list) ? list : NULL;
 }
 
-static bool is_ours(PyObject *entry)
-{
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(quiet.entries); i++)
-        if (PyList_GET_ITEM(quiet.entries, i) == entry)
-            return true;
-    return false;
-}
-
 static void take_from(PyObject *filters)
 {
     for (Py_ssize_t i = 0; filters && i < PyList_GET_SIZE(filters);)
-        if (!is_ours(PyList_GET_ITEM(filters, i)))
+        if (PyList_GET_ITEM(filters, i) != quiet.entry)
             i++;
         else if (PyList_SetSlice(filters, i, i + 1, NULL) < 0)
             return PyErr_Clear();
@@ -118,13 +111,23 @@ PyObject *fork_warning_before(PyObject *self, PyObject *unused)
     (void)self, (void)unused;
     forget();
     PyObject *filters = NULL;
-    if (quiet.n_ours && quiet.pid == getpid() && live_threads_are(1 + quiet.n_ours))
+    if (quiet.n_ours && quiet.pid == getpid())
         filters = current_filters();
     /* Not announced (_filters_mutated): that would show the program's own warnings again. */
-    if (filters && PyList_SetSlice(filters, 0, 0, quiet.entries) == 0)
+    if (filters && PyList_Insert(filters, 0, quiet.entry) == 0)
         quiet.filters = Py_NewRef(filters);
     PyErr_Clear();
     Py_RETURN_NONE;
+}
+
+PyObject *fork_warning_matches(PyObject *self, PyObject *text)
+{
+    (void)self;
+    int is_it = quiet.texts && quiet.n_ours && quiet.pid == getpid()
+                    ? PySequence_Contains(quiet.texts, text)
+                    : 0;
+    PyErr_Clear();
+    return PyBool_FromLong(is_it > 0 && live_threads_are(1 + quiet.n_ours));
 }
 
 PyObject *fork_warning_forget(PyObject *self, PyObject *unused)
@@ -138,13 +141,14 @@ PyObject *fork_warning_quiet(PyObject *self, PyObject *args)
 {
     (void)self;
     long n_ours;
-    PyObject *entries;
-    if (!PyArg_ParseTuple(args, "lO!", &n_ours, &PyList_Type, &entries))
+    PyObject *texts, *entry;
+    if (!PyArg_ParseTuple(args, "lO!O!", &n_ours, &PyTuple_Type, &texts, &PyTuple_Type, &entry))
         return NULL;
     forget();
     quiet.pid = getpid();
     quiet.n_ours = n_ours;
-    Py_XSETREF(quiet.entries, Py_NewRef(entries));
+    Py_XSETREF(quiet.texts, Py_NewRef(texts));
+    Py_XSETREF(quiet.entry, Py_NewRef(entry));
     Py_RETURN_NONE;
 }
 

@@ -523,14 +523,17 @@ PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
 PyDoc_STRVAR(whole_write_doc, "whole_write(raw) -> function\n\n"
                               "`raw.write` that goes on where a signal cuts it short.");
 
-PyDoc_STRVAR(quiet_forks_doc, "quiet_forks(n_ours: int, filters: list) -> None\n\n"
+PyDoc_STRVAR(quiet_forks_doc, "quiet_forks(n_ours: int, texts: tuple, entry: tuple) -> None\n\n"
                               "Nobody is warned at forks of so many threads.");
 
 PyDoc_STRVAR(before_fork_doc, "before_fork() -> None\n\n"
-                              "Put the filters of quiet_forks first, unless other threads live.");
+                              "Put the filter of quiet_forks first.");
+
+PyDoc_STRVAR(warns_of_ours_doc, "warns_of_ours(text: str) -> bool\n\n"
+                                "Is this a warning at a fork, and do no threads live but ours?");
 
 PyDoc_STRVAR(forget_forks_doc, "forget_forks() -> None\n\n"
-                               "Take these filters away.");
+                               "Take this filter away.");
 
 PyDoc_STRVAR(thread_count_doc, "thread_count() -> int\n\n"
                                "The kernel's; -1: not known.");
@@ -577,6 +580,7 @@ static PyMethodDef methods[] = {
     {"whole_write", whole_write, METH_O, whole_write_doc},
     {"quiet_forks", fork_warning_quiet, METH_VARARGS, quiet_forks_doc},
     {"before_fork", fork_warning_before, METH_NOARGS, before_fork_doc},
+    {"warns_of_ours", fork_warning_matches, METH_O, warns_of_ours_doc},
     {"forget_forks", fork_warning_forget, METH_NOARGS, forget_forks_doc},
     {"thread_count", fork_warning_threads, METH_NOARGS, thread_count_doc},
     {NULL, NULL, 0, NULL},

@@ -625,21 +625,50 @@ def test_a_handler_raises_in_the_program_though_it_forks(
     assert (run.result.stdout, run.result.stderr) == (done.stdout, done.stderr) == ("3\n", "")
 
 
+# A library whose thread ends before a fork, as OpenBLAS's do; another one's begins again after it.
+ITS_THREADS = """
+#include <pthread.h>
+#include <stdbool.h>
+#include <unistd.h>
+static pthread_t thread;
+static int pipes[2];
+static void *wait_for_end(void *unused) { char c; return read(pipes[0], &c, 1) < 0 ? unused : 0; }
+static void start(void) { pthread_create(&thread, 0, wait_for_end, 0); }
+static void end(void) { if (write(pipes[1], "", 1) == 1) pthread_join(thread, 0); }
+void begin(bool again) { if (!pipe(pipes)) start(); pthread_atfork(end, again ? start : 0, 0); }
+"""
+
+
+@pytest.fixture(scope="module")
+def its_threads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("its_threads") / "lib.so"
+    command = ["gcc", "-shared", "-fPIC", "-pthread", "-xc", "-", "-o", library]
+    subprocess.run(command, input=ITS_THREADS, text=True, check=True)
+    return library
+
+
 # Where warnings are shown: how often, with what is under way at the fork.
 FORKS_WITH = {
     "no thread": ("", 0),
     "a thread": ("threading.Thread(target=told.wait).start()", 1),
     "a copy of the filters": ("fork(); warnings.catch_warnings().__enter__(); start()", 1),
     "a main thread that has ended": ("last(); ctypes.CDLL(None).pthread_exit(None)", 1),
+    "a library's that ends before": ("library.begin(False)", 0),
+    "a library's that begins again": ("library.begin(True)", 1),
+    "a library's, and another thread": ("library.begin(False); start()", 1),
 }
 
 
+@pytest.mark.version
 @pytest.mark.parametrize("what", FORKS_WITH)
-def test_who_has_threads_is_warned_at_a_fork(pyhybrid: Callable[..., Run], what: str) -> None:
+def test_who_has_threads_is_warned_at_a_fork(
+    pyhybrid: Callable[..., Run], its_threads: Path, what: str
+) -> None:
     doing, n = FORKS_WITH[what]
     program = f"""
 import ctypes, os, sys, threading, time, warnings
 warnings.simplefilter("always")
+library = ctypes.CDLL({str(its_threads)!r})
 told = threading.Event()
 def start(): threading.Thread(target=told.wait).start()
 def fork():
@@ -665,6 +694,16 @@ told.set()
     assert bare.stderr.count(said) == n
     run = pyhybrid("-q", "--format", "pstats", "-c", program)
     assert run.result.stderr.count(said) == n, run.result.stderr
+
+
+@pytest.mark.needs("torch")  # with which NumPy comes
+def test_numpy_forks_without_a_warning(pyhybrid: Callable[..., Run]) -> None:
+    """Its OpenBLAS has a thread for each further processor."""
+    program = "import numpy, os, warnings\nwarnings.simplefilter('always')\n"
+    program += "child = os.fork()\nif not child: os._exit(0)\nos.waitpid(child, 0)\n"
+    env = {"OPENBLAS_NUM_THREADS": "2"}
+    run = pyhybrid("-q", "--format", "pstats", "-c", program, env=env)
+    assert run.result.stderr == ""
 
 
 def test_who_is_profiled_no_more_is_warned(tmp_path: Path) -> None:
