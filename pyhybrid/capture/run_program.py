@@ -91,18 +91,36 @@ class Program:
         sys.exit(1)
 
     def _execute(self, begin: Callable[[], None]) -> bool:
-        from pyhybrid._native import run_call, run_command, run_file
+        from pyhybrid import _native
 
-        if self.kind in ("-m", "folder"):
+        if self.kind in ("script", "-"):
+            begin()
+            file = _native.ProgramFile(None if self.kind == "-" else os.fsencode(self.target))
+            # `filter` asks for its truth value: it runs.  At -1 without an exception, filter ends.
+            succeeded = next(filter(None, [file, True]), False)
+            _native.end_file(file, not succeeded)
+            return succeeded is True
+        finder, error, all_errors = None, None, BaseException
+        if self.kind == "-c":
+            code = _native.compile_command(self.target)
+            if not code:
+                return False
+            begin()
+            call: Callable[..., object] = _native.begin_code
+            arguments: tuple[object, ...] = (code,)
+        else:
             import runpy
 
             as_module = self.kind == "-m"
             name = self.target if as_module else "__main__"
             functions = runpy._run_code, runpy._run_module_as_main  # type: ignore[attr-defined]
+            finder = functions[0].__code__.co_filename
             begin()
-            return run_call(*functions, name, as_module)
-        if self.kind == "-c":
-            return run_command(self.target, begin)
-        file = None if self.kind == "-" else os.fsencode(self.target)
-        begin()
-        return run_file(file)
+            call, arguments = _native.begin_call, (*functions, name, as_module)
+        try:
+            call(*arguments)
+        except all_errors as raised:
+            error = raised
+        _native.end_program(error, finder)  # nobody keeps what it returns: that reports the error
+        _native.end_program(None, None)
+        return not error

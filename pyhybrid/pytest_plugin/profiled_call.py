@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pyhybrid._native import call_apart, window
+from pyhybrid._native import call_apart, launcher, window
 from pyhybrid.capture.api import region
 from pyhybrid.capture.decorator import Awaited, marked
 from pyhybrid.capture.settings import Settings
@@ -48,7 +48,11 @@ def _function(function: Callable[..., Any], name: str, idle: Idle) -> Callable[.
     @marked
     def outside(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        return call_apart(inside, *args, **kwargs)
+        outer = launcher()
+        try:
+            return call_apart(inside, *args, **kwargs)
+        finally:
+            launcher(*outer)
 
     is_main = threading.current_thread() is threading.main_thread()
     return outside if idle.session and is_main else inside

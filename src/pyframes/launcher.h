@@ -1,6 +1,6 @@
 /* launcher.h - where the program begins, if pyhybrid runs it.
  *
- *     launcher's outermost frame ... launcher's frame | C code: run_file() ... | the program's frames ...
+ *     launcher's outermost frame ... launcher's frame | C code of the interpreter's ... | the program's frames ...
  *
  * What called pyhybrid's command line (runpy, a console script, a launcher of one's own) and the command line itself
  * are no part of the program.  program.c, which runs it, records here which frames those are: both walks end at the

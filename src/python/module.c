@@ -494,19 +494,23 @@ static PyObject *await_end(PyObject *self, PyObject *args)
     return PyBool_FromLong(instances_await_end(code, loaded));
 }
 
-PyDoc_STRVAR(run_file_doc,
-             "run_file(path: bytes | None) -> bool\n\n"
-             "Run a script, or standard input, in `__main__` as the interpreter does.\n"
-             "False if it ended by an exception, which has been reported.");
+PyDoc_STRVAR(end_file_doc, "end_file(file: ProgramFile, failed: bool) -> None\n\n"
+                           "After it ran: did it end by an exception, which has been reported?");
 
-PyDoc_STRVAR(run_command_doc,
-             "run_command(code: str, begin: Callable[[], None]) -> bool\n\n"
-             "Run the value of `-c` in `__main__`; `begin` is called last before that.");
+PyDoc_STRVAR(compile_command_doc,
+             "compile_command(code: str) -> CodeType | None\n\n"
+             "Of the value of `-c`; None: it cannot be compiled, which has been reported.");
 
-PyDoc_STRVAR(run_call_doc,
-             "run_call(beginner, function, *arguments) -> bool\n\n"
-             "Call a function that calls `beginner`, which runs a program by exec(); False as in\n"
-             "run_file.");
+PyDoc_STRVAR(begin_code_doc, "begin_code(code: CodeType) -> None\n\n"
+                             "Run it in `__main__`.");
+
+PyDoc_STRVAR(begin_call_doc,
+             "begin_call(beginner, function, *arguments) -> object\n\n"
+             "Call a function that calls `beginner`, which runs a program by exec().");
+
+PyDoc_STRVAR(end_program_doc,
+             "end_program(error: BaseException | None, finder: str | None) -> object\n\n"
+             "After begin_code or begin_call: what reports the error when it is let go of.");
 
 PyDoc_STRVAR(never_began_doc,
              "never_began() -> bool\n\n"
@@ -515,7 +519,10 @@ PyDoc_STRVAR(never_began_doc,
 PyDoc_STRVAR(call_apart_doc,
              "call_apart(function, *args, **kwargs) -> object\n\n"
              "Call a function in the main thread: what leads to the call is no part "
-             "of its stack in a profile.");
+             "of its stack in a profile.  launcher() is to be kept, and put back.");
+
+PyDoc_STRVAR(launcher_doc, "launcher(*kept: int) -> tuple[int, int]\n\n"
+                           "Where the program begins; `kept`: there it begins from now on.");
 
 PyDoc_STRVAR(mark_launcher_doc, "mark_launcher() -> None\n\n"
                                 "The functions that run now are not the program's.");
@@ -570,13 +577,15 @@ static PyMethodDef methods[] = {
     {"write_device_work", write_device_work, METH_VARARGS, write_device_work_doc},
     {"mark_launcher", program_mark_launcher, METH_NOARGS, mark_launcher_doc},
     {"await_end", await_end, METH_VARARGS, await_end_doc},
-    {"run_file", program_run_file, METH_O, run_file_doc},
-    {"run_command", (PyCFunction)(void (*)(void))program_run_command, METH_FASTCALL,
-     run_command_doc},
-    {"run_call", (PyCFunction)(void (*)(void))program_run_call, METH_FASTCALL, run_call_doc},
+    {"end_file", (PyCFunction)(void (*)(void))program_end_file, METH_FASTCALL, end_file_doc},
+    {"compile_command", program_compile_command, METH_O, compile_command_doc},
+    {"begin_code", program_begin_code, METH_O, begin_code_doc},
+    {"begin_call", (PyCFunction)(void (*)(void))program_begin_call, METH_FASTCALL, begin_call_doc},
+    {"end_program", (PyCFunction)(void (*)(void))program_end, METH_FASTCALL, end_program_doc},
     {"never_began", program_never_began, METH_NOARGS, never_began_doc},
     {"call_apart", (PyCFunction)(void (*)(void))program_call_apart, METH_FASTCALL | METH_KEYWORDS,
      call_apart_doc},
+    {"launcher", program_launcher, METH_VARARGS, launcher_doc},
     {"whole_write", whole_write, METH_O, whole_write_doc},
     {"quiet_forks", fork_warning_quiet, METH_VARARGS, quiet_forks_doc},
     {"before_fork", fork_warning_before, METH_NOARGS, before_fork_doc},
@@ -605,7 +614,8 @@ void pyhybrid_listener(pyhybrid_listen_call *listen)
 
 static int exec_module(PyObject *module)
 {
-    if (PyModule_AddFunctions(module, end_methods) || window_add_type(module))
+    if (PyModule_AddFunctions(module, end_methods) || window_add_type(module) ||
+        program_add_file_type(module))
         return -1;
     PyObject *later = PyCapsule_New((void *)&later_api, LATER_CAPSULE, NULL);
     int failed = later ? PyModule_AddObjectRef(module, LATER_CAPSULE, later) : -1;

@@ -26,31 +26,35 @@ struct below {
     int python, c;
 };
 
-static struct below begin(uint64_t cfa)
+static struct below below; /* .ts: NULL where it does not run */
+
+static void begin(uint64_t cfa)
 {
     PyThreadState *ts = PyThreadState_Get();
-    struct below b = {.ts = ts, .python = ts->py_recursion_limit - ts->py_recursion_remaining};
-    ts->py_recursion_remaining += b.python;
+    below = (struct below){.ts = ts, .python = ts->py_recursion_limit - ts->py_recursion_remaining};
+    ts->py_recursion_remaining += below.python;
 #ifdef C_LIMIT
-    b.c = C_LIMIT - ts->c_recursion_remaining;
-    ts->c_recursion_remaining += b.c;
+    below.c = C_LIMIT - ts->c_recursion_remaining;
+    ts->c_recursion_remaining += below.c;
 #endif
     atomic_store(&launcher.cfa, cfa);
     atomic_store(&launcher.frame, (uint64_t)frame_of_state(ts));
-    return b;
 }
 
-/* By the function that has this frame on the stack until the program ends. */
+/* By the function that has this frame on the stack until the program ends, or leaves it to what it returns. */
 #define BEGIN() begin((uint64_t)__builtin_dwarf_cfa())
 
-static void end(struct below b)
+static void end(void)
 {
+    if (!below.ts)
+        return;
     atomic_store(&launcher.frame, 0);
     atomic_store(&launcher.cfa, 0);
-    b.ts->py_recursion_remaining -= b.python;
+    below.ts->py_recursion_remaining -= below.python;
 #ifdef C_LIMIT
-    b.ts->c_recursion_remaining -= b.c;
+    below.ts->c_recursion_remaining -= below.c;
 #endif
+    below.ts = NULL;
 }
 
 PyObject *program_mark_launcher(PyObject *self, PyObject *unused)
@@ -137,30 +141,91 @@ static bool may_be_compiled(const char *name)
     return is_compiled;
 }
 
-static int run_stream(FILE *stream, const char *name, int close_it)
-{
-    PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
-    return PyRun_AnyFileExFlags(stream, name, close_it, &flags);
-}
+/* --- a file ----------------------------------------------------------------------------------------------- */
 
-PyObject *program_run_file(PyObject *self, PyObject *path)
+struct program_file {
+    PyObject ob_base;
+    PyObject *path; /* None: standard input */
+    const char *name;
+    FILE *stream; /* NULL: it has been run */
+};
+
+static PyObject *file_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    (void)self;
+    (void)keywords;
+    PyObject *path;
+    if (!PyArg_ParseTuple(args, "O", &path))
+        return NULL;
     const char *name = path == Py_None ? "<stdin>" : PyBytes_AsString(path);
     if (!name)
         return NULL;
-    FILE *file = path == Py_None ? stdin : fopen(name, "rbe");
-    if (!file)
+    FILE *stream = path == Py_None ? stdin : fopen(name, "rbe");
+    if (!stream)
         return PyErr_SetFromErrnoWithFilename(PyExc_OSError, name);
-    struct below below = BEGIN();
-    atomic_store(&source_awaited, true);
-    int failed = run_stream(file, name, file != stdin);
-    bool awaited = atomic_exchange(&source_awaited, false);
-    never_began =
-        failed && awaited && !has_traceback() && (path == Py_None || !may_be_compiled(name));
-    end(below);
-    return PyBool_FromLong(!failed);
+    struct program_file *file = PyObject_New(struct program_file, type);
+    if (!file)
+        return NULL;
+    file->path = Py_NewRef(path);
+    file->name = name;
+    file->stream = stream;
+    return &file->ob_base;
 }
+
+static void file_dealloc(PyObject *self)
+{
+    struct program_file *file = (struct program_file *)self;
+    if (file->stream && file->stream != stdin)
+        fclose(file->stream);
+    Py_DECREF(file->path);
+    PyObject_Free(self);
+}
+
+static int file_run(PyObject *self)
+{
+    static PyCompilerFlags flags = {.cf_flags = 0, .cf_feature_version = PY_MINOR_VERSION};
+    struct program_file *file = (struct program_file *)self;
+    FILE *stream = file->stream;
+    file->stream = NULL;
+    atomic_store(&source_awaited, true);
+    BEGIN();
+    return PyRun_AnyFileExFlags(stream, file->name, stream != stdin, &flags);
+}
+
+static PyNumberMethods file_number = {.nb_bool = file_run};
+
+static PyTypeObject program_file_type = {
+    .ob_base = {PyObject_HEAD_INIT(NULL) 0},
+    .tp_name = "pyhybrid._native.ProgramFile",
+    .tp_basicsize = sizeof(struct program_file),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = file_new,
+    .tp_dealloc = file_dealloc,
+    .tp_as_number = &file_number,
+};
+
+int program_add_file_type(PyObject *module)
+{
+    return PyType_Ready(&program_file_type)
+               ? -1
+               : PyModule_AddObjectRef(module, "ProgramFile", (PyObject *)&program_file_type);
+}
+
+PyObject *program_end_file(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    (void)self;
+    end();
+    if (n != 2 || !Py_IS_TYPE(args[0], &program_file_type)) {
+        PyErr_SetString(PyExc_TypeError, "end_file needs a ProgramFile and whether it failed");
+        return NULL;
+    }
+    const struct program_file *file = (const struct program_file *)args[0];
+    bool awaited = atomic_exchange(&source_awaited, false);
+    never_began = args[1] == Py_True && awaited && !has_traceback() &&
+                  (file->path == Py_None || !may_be_compiled(file->name));
+    Py_RETURN_NONE;
+}
+
+/* --- a command -------------------------------------------------------------------------------------------- */
 
 /* Since 3.13 tracebacks show the lines of a command, too (run_mod in Python/pythonrun.c): found by
  * file name, in later releases by code object. */
@@ -199,33 +264,30 @@ static PyObject *compile_command(PyObject *command)
     return code;
 }
 
-PyObject *program_run_command(PyObject *self, PyObject *const *args, Py_ssize_t n)
+PyObject *program_compile_command(PyObject *self, PyObject *text)
 {
     (void)self;
-    if (n != 2) {
-        PyErr_SetString(PyExc_TypeError, "run_command needs a command and a function");
-        return NULL;
-    }
+    BEGIN();
+    PyObject *code = compile_command(text);
+    never_began = !code;
+    if (!code)
+        PyErr_Print();
+    end();
+    return code ? code : Py_NewRef(Py_None);
+}
+
+PyObject *program_begin_code(PyObject *self, PyObject *code)
+{
+    (void)self;
     PyObject *main = PyImport_AddModule("__main__");
     if (!main)
         return NULL;
-    PyObject *globals = PyModule_GetDict(main), *result = NULL;
-    struct below below = BEGIN();
-    PyObject *code = compile_command(args[0]);
-    never_began = !code;
-    end(below);
-    PyObject *begun = code ? PyObject_CallNoArgs(args[1]) : NULL;
-    below = BEGIN();
-    if (begun)
-        result = PyEval_EvalCode(code, globals, globals);
-    if (!result)
-        PyErr_Print();
-    end(below);
-    Py_XDECREF(code);
-    Py_XDECREF(begun);
-    Py_XDECREF(result);
-    return PyBool_FromLong(result != NULL);
+    PyObject *globals = PyModule_GetDict(main);
+    BEGIN();
+    return PyEval_EvalCode(code, globals, globals);
 }
+
+/* --- a function that hands over to the program ------------------------------------------------------------ */
 
 /* The code of the function whose exec() begins the program; 0: there is none, or it has begun. */
 static _Atomic uint64_t beginner;
@@ -249,29 +311,59 @@ bool program_begins_now(void)
     return true;
 }
 
-PyObject *program_run_call(PyObject *self, PyObject *const *args, Py_ssize_t n)
+PyObject *program_begin_call(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
     if (n < 2 || !PyFunction_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "run_call needs two functions");
+        PyErr_SetString(PyExc_TypeError, "begin_call needs two functions");
         return NULL;
     }
-    struct below below = BEGIN();
-    uint64_t frame = launcher_frame();
-    PyObject *code = PyFunction_GET_CODE(args[0]), *finder = ((PyCodeObject *)code)->co_filename;
-    atomic_store(&beginner, (uint64_t)code);
-    PyObject *result = PyObject_Vectorcall(args[1], args + 2, (size_t)(n - 2), NULL);
-    bool handed_over = !atomic_exchange(&beginner, 0);
-    atomic_store(&launcher.frame, frame);
-    if (!result) {
-        PyObject *exception = PyErr_GetRaisedException();
-        never_began = !handed_over && is_not_found(exception, finder);
-        PyErr_SetRaisedException(exception);
-        PyErr_Print(); /* SystemExit: here the program's exit functions run */
+    atomic_store(&beginner, (uint64_t)PyFunction_GET_CODE(args[0]));
+    BEGIN();
+    return PyObject_Vectorcall(args[1], args + 2, (size_t)(n - 2), NULL);
+}
+
+/* --- its end ---------------------------------------------------------------------------------------------- */
+
+static PyObject *error_to_report;
+
+/* Of a capsule: like all that begins the program, it leaves its frame to what it calls. */
+static void report(PyObject *capsule)
+{
+    (void)capsule;
+    PyErr_SetRaisedException(error_to_report);
+    error_to_report = NULL;
+    BEGIN();
+    PyErr_Print(); /* SystemExit: here the program's exit functions run */
+}
+
+/* The first frame of its traceback, which is ours: that of who called begin_. */
+static void leave_first_frame_out(PyObject *error)
+{
+    PyObject *traceback = PyException_GetTraceback(error);
+    if (traceback) {
+        PyObject *rest = (PyObject *)((PyTracebackObject *)traceback)->tb_next;
+        PyException_SetTraceback(error, rest ? rest : Py_None);
+        Py_DECREF(traceback);
     }
-    end(below);
-    Py_XDECREF(result);
-    return PyBool_FromLong(result != NULL);
+}
+
+PyObject *program_end(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    (void)self;
+    end();
+    bool handed_over = !atomic_exchange(&beginner, 0);
+    if (n != 2) {
+        PyErr_SetString(PyExc_TypeError, "end_program needs an error and a file, or None");
+        return NULL;
+    }
+    if (args[0] == Py_None)
+        Py_RETURN_NONE;
+    leave_first_frame_out(args[0]);
+    if (args[1] != Py_None)
+        never_began = !handed_over && is_not_found(args[0], args[1]);
+    Py_XSETREF(error_to_report, Py_NewRef(args[0]));
+    return PyCapsule_New(&error_to_report, NULL, report);
 }
 
 PyObject *program_call_apart(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
@@ -281,11 +373,21 @@ PyObject *program_call_apart(PyObject *self, PyObject *const *args, Py_ssize_t n
         PyErr_SetString(PyExc_TypeError, "call_apart needs a function");
         return NULL;
     }
-    uint64_t frame = launcher_frame(), cfa = atomic_load(&launcher.cfa);
     atomic_store(&launcher.cfa, (uint64_t)__builtin_dwarf_cfa());
     atomic_store(&launcher.frame, (uint64_t)frame_of_state(PyThreadState_Get()));
-    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1), names);
+    return PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1), names);
+}
+
+PyObject *program_launcher(PyObject *self, PyObject *args)
+{
+    (void)self;
+    unsigned long long frame = launcher_frame(), cfa = atomic_load(&launcher.cfa);
+    PyObject *now = Py_BuildValue("KK", frame, cfa);
+    if (!now || !PyArg_ParseTuple(args, "|KK", &frame, &cfa)) {
+        Py_XDECREF(now);
+        return NULL;
+    }
     atomic_store(&launcher.frame, frame);
     atomic_store(&launcher.cfa, cfa);
-    return result;
+    return now;
 }

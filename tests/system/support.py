@@ -200,6 +200,19 @@ def looked(times=3):
     while looks() < before + times: time.sleep(0.001)
 '''
 
+# For a program: the files that code on this thread's stack is from.
+ON_STACK = r"""
+import ctypes, os
+class Place(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_char_p) for name in ("file", "base", "symbol", "address")]
+def on_stack():
+    c, place, found = ctypes.CDLL(None), Place(), (ctypes.c_void_p * 1000)()
+    n = c.backtrace(found, len(found))
+    places = [ctypes.c_void_p(each) for each in found[:n]]
+    files = {place.file for each in places if c.dladdr(each, ctypes.byref(place))}
+    return sorted(os.path.basename(os.fsdecode(file)) for file in files if file)
+"""
+
 # For a program: for how long this thread has waited for a processor (Linux: sched-stats.rst).
 DELAY = """
 def delay_ns():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import MODES
-from support import PATIENCE_S, Run, check_calls_shown
+from support import ON_STACK, PATIENCE_S, Run, check_calls_shown
 
 from pyhybrid.profile_file.profile import Profile
 
@@ -59,9 +59,9 @@ BY_MAIN = ("FileLoader.__init__", "_find_and_load", "_register_code", "_shutdown
 WAYS = ["script", "code", "stdin", "module", "submodule", "folder", "archive"]
 
 
-def arguments(folder: Path, way: str, end: str) -> list[str]:
+def arguments(folder: Path, way: str, end: str, text: str = PROGRAM) -> list[str]:
     """The program's part of the command line."""
-    text = PROGRAM.replace("END", end)
+    text = text.replace("END", end)
     package = folder / "package"
     package.mkdir()
     (package / "__init__.py").write_text("def early(): pass\nearly()\n")
@@ -210,6 +210,39 @@ def test_it_stops_at_the_program_in_every_generator_and_thread(
     profile = pyhybrid("job.py", check=False).profile()
     expected = {"<module>", "<lambda>", "A.__del__", "Thread._bootstrap"}
     assert {"<module>", "<lambda>"} <= roots(profile) <= {*expected, *BY_MAIN}
+
+
+SHOWS_ITS_STACK = f"""{ON_STACK}
+import atexit, sys
+def show(*_):
+    print(*on_stack(), flush=True)
+show()
+sorted([1], key=show)
+sys.excepthook = show
+atexit.register(show)
+END
+"""
+
+
+@pytest.mark.needs("plain_build")
+@pytest.mark.version
+@pytest.mark.parametrize("end", ["sys.exit(3)", "1 / 0", ""])
+@pytest.mark.parametrize("way", WAYS)
+def test_no_library_of_ours_lies_below_the_program(tmp_path: Path, way: str, end: str) -> None:
+    """Rust's standard library has room for four, whose debug information it reads but once."""
+    words = arguments(tmp_path, way, end, SHOWS_ITS_STACK)
+    (tmp_path / "input").write_text(SHOWS_ITS_STACK.replace("END", end))
+
+    def shown(*ours: str) -> tuple[int, str, str]:
+        command = [sys.executable, *ours, *words]
+        with open(tmp_path / "input") as file:
+            options = {"stdin": file, "capture_output": True, "text": True, "check": False}
+            done = subprocess.run(command, cwd=tmp_path, **options)
+        return done.returncode, done.stdout, done.stderr
+
+    bare = shown()
+    assert bare[1].count("libc.so.6") == (4 if end == "1 / 0" else 3)
+    assert shown("-m", "pyhybrid", "-q", "--c-calls", "--format", "folded") == bare
 
 
 def a_package(folder: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from pytest_support import PROGRAM, calls_by_test, names, run_pytest, suite
-from support import Run, environment, made_once
+from support import ON_STACK, Run, environment, made_once
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
@@ -128,6 +128,12 @@ def test_every_test_is_a_region_of_its_own_calls(whole: Path) -> None:
 def test_nothing_of_pytest_is_profiled(whole: Path) -> None:
     """But what tests call: of a failed comparison."""
     assert not names(whole / "out.pyhybrid") & {"pytest_pyfunc_call", "_multicall", "for_all"}
+
+
+@pytest.mark.needs("plain_build")
+def test_no_library_of_ours_lies_below_a_test(tmp_path: Path) -> None:
+    text = f"{ON_STACK}\ndef test_it(): assert not [f for f in on_stack() if '_native' in f]\n"
+    assert "1 passed" in run_pytest(suite(tmp_path, text), "--pyhybrid")
 
 
 def test_the_table(whole: Path) -> None:
