@@ -176,22 +176,24 @@ def is_chosen(item: pytest.Item) -> bool:
 
 
 # How long a test may take, and its set-up and its end, in seconds of a machine that does nothing
-# else.  Those that go on for as long as they are asked to (make fuzz, make stress) have that, too.
+# else; and in those of any.  What goes on for as long as it is asked to (make fuzz, make stress)
+# has that, too.
 ASKED_S = sum(float(os.environ.get(f"PYHYBRID_{name}_S", "0")) for name in ("FUZZ", "STRESS"))
-LIMIT_S, LONG_S, LOOK_S = 60 + ASKED_S, 600 + ASKED_S, 15
+LIMIT_S, LONG_S, MOST_S, LOOK_S = 60 + ASKED_S, 600 + ASKED_S, 1800 + ASKED_S, 15
 
 
 @contextlib.contextmanager
 def bounded(item: pytest.Item) -> Iterator[None]:
-    """Fails it where it does not end.  Seconds are longer on a machine that has more to do."""
+    """Fails it where it does not end.  Seconds are longer on a machine that has more to do: by the
+    square of that, since threads that wait for one another by spinning take so much longer."""
     why = [mark.args[0] for mark in item.iter_markers("long")]
     limit, used = LONG_S if why else LIMIT_S, 0.0
-    before = children()
+    before, end = children(), time.monotonic() + MOST_S
 
     def look(*_: object) -> None:
         nonlocal used
-        used += LOOK_S / max(1, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
-        if used >= limit:
+        used += LOOK_S / max(1, os.getloadavg()[0] / len(os.sched_getaffinity(0))) ** 2
+        if used >= limit or time.monotonic() >= end:
             signal.setitimer(signal.ITIMER_REAL, 0)
             its = children() - before
             stacks = [where_it_hangs(pid) for pid in its]
@@ -200,7 +202,7 @@ def bounded(item: pytest.Item) -> Iterator[None]:
                     os.kill(pid, signal.SIGKILL)
             signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)  # for what does not let it fail
             hint = "" if why else "; if it must, mark it `long`, and say why"
-            pytest.fail("\n".join([f"takes longer than {limit:.0f} s{hint}", *stacks]))
+            pytest.fail("\n".join([f"takes longer than {limit:.0f} s alone{hint}", *stacks]))
 
     handler = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)

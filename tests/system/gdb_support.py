@@ -13,9 +13,11 @@ from pathlib import Path
 def ask_gdb(of: list[object], *commands: str) -> str:
     line = ["gdb", "-batch", *(word for each in commands for word in ("-ex", each)), *map(str, of)]
     try:
-        return subprocess.run(line, capture_output=True, text=True, check=False).stdout
+        return subprocess.run(line, capture_output=True, text=True, timeout=120).stdout
     except FileNotFoundError:
         return "(no gdb here)"
+    except subprocess.TimeoutExpired:  # it reads all that a library like PyTorch's tells of itself
+        return "(gdb took too long)"
 
 
 def where_it_hangs(pid: int) -> str:
