@@ -196,6 +196,9 @@ def test_compiling_is_a_phase_of_steps(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long(
+    "PyTorch compiles four graphs with the C++ compiler, each in a process of its own"
+)
 @pytest.mark.needs("torch")
 def test_compiles_by_inductor(tmp_path: Path) -> None:
     program = (TARGETS / "tiny_compile.py", "inductor")

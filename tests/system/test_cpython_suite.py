@@ -96,11 +96,10 @@ if os.getpid() == main:
 
 
 LONG = ("threading", "asyncio")
+SLOW = [pytest.mark.slow, pytest.mark.long("so many of its tests wait, bare and profiled")]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(m, marks=pytest.mark.slow) if m in LONG else m for m in MODULES]
-)
+@pytest.mark.parametrize("name", [pytest.param(m, marks=SLOW) if m in LONG else m for m in MODULES])
 def test_outcomes(name: str, tmp_path: Path) -> None:
     runner = tmp_path / "runner.py"
     runner.write_text(RUNNER)

@@ -15,7 +15,11 @@ from support import Run
 
 from pyhybrid.profile_file.profile import Profile
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("torch")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long("trains with PyTorch, bare and profiled, in processes that import it"),
+    pytest.mark.needs("torch"),
+]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
 

@@ -153,7 +153,9 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.engine
 @pytest.mark.alone
-@pytest.mark.parametrize("n_moments", [3, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "n_moments", [3, pytest.param(40, marks=[pytest.mark.slow, pytest.mark.long("kills 40 runs")])]
+)
 def test_killed_at_any_moment(in_memory: Path, n_moments: int) -> None:
     """A tenth of a second of samples is lost at most, and of counts a second, or half its age, and
     that tenth: of the time in which the collector could have a processor."""

@@ -809,8 +809,11 @@ print('the last one', os.getcwd())
 """
 
 
+MANY_TIMES = [pytest.mark.slow, pytest.mark.long("two runs each time")]
+
+
 @pytest.mark.engine
-@pytest.mark.parametrize("n_times", [6, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_times", [6, pytest.param(20, marks=MANY_TIMES)])
 def test_executes_another_program(script: Same, n_times: int) -> None:
     """A pending SIGPROF would kill the next program: its handler is gone."""
     for _ in range(n_times):
@@ -832,7 +835,7 @@ def test_exec_that_fails(script: Same) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("n_times", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_times", [2, pytest.param(10, marks=MANY_TIMES)])
 def test_executes_from_a_thread(script: Same, n_times: int) -> None:
     for _ in range(n_times):
         script(

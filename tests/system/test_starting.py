@@ -70,7 +70,14 @@ MB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    "numbers", [DESCRIPTORS, pytest.param([*range(3, 41)], marks=pytest.mark.slow)], ids=len
+    "numbers",
+    [
+        DESCRIPTORS,
+        pytest.param(
+            [*range(3, 41)], marks=[pytest.mark.slow, pytest.mark.long("two runs for each number")]
+        ),
+    ],
+    ids=len,
 )
 def test_few_descriptors(compare: Callable[..., str], tmp_path: Path, numbers: list[int]) -> None:
     for n in numbers:
@@ -87,7 +94,10 @@ def test_few_descriptors(compare: Callable[..., str], tmp_path: Path, numbers: l
 # ASan maps terabytes.
 @pytest.mark.needs("plain_build")
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
-@pytest.mark.parametrize("steps", [4, pytest.param(32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "steps",
+    [4, pytest.param(32, marks=[pytest.mark.slow, pytest.mark.long("two runs for each step")])],
+)
 def test_little_memory(compare: Callable[..., str], tmp_path: Path, limit: str, steps: int) -> None:
     """From where the interpreter itself just starts."""
     which = getattr(resource, limit)
