@@ -110,7 +110,7 @@ static pid_t start_orphan(const char *path, char *const argv[], char *const envi
 typedef pid_t start_process(const char *, char *const[], char *const[], int, int);
 
 /* What `start` returns; -1 with an exception set. */
-static pid_t start(start_process *start, PyObject *args)
+static pid_t start(start_process *process, PyObject *args)
 {
     PyObject *argv_list, *environment_list;
     int lock, tells = false;
@@ -120,7 +120,7 @@ static pid_t start(start_process *start, PyObject *args)
         return -1;
     char **argv = strings(argv_list), **environment = argv ? strings(environment_list) : NULL;
     if (environment)
-        pid = start(argv[0], argv, environment, lock, tells);
+        pid = process(argv[0], argv, environment, lock, tells);
     PyMem_Free(argv);
     PyMem_Free(environment);
     if (pid < 0 && !PyErr_Occurred()) {
