@@ -215,7 +215,9 @@ def _facts(
         by_c = "" if s.c_calls is None else f", {s.c_calls:,} of {s.n_c_traced:,} C functions"
         but = " but what compilers call" if s.compiles and not s.compiler_calls else ""
         text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted{but}"
-        lines.append(fact("calls", text))
+        if s.unknown_calls:
+            text += f"; {s.unknown_calls:,} more calls are [unknown python]"
+        lines.append(fact("calls", text, bool(s.unknown_calls)))
     if s.waited:
         lines.append(fact("waited", _waited(s.waited)))
     lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.pseudo import UNKNOWN_PYTHON
 from pyhybrid.report.source_text import NOT_FOUND, Sources
 from pyhybrid.report.step_listing import StepSummary, step_summary
 from pyhybrid.views.call_tree.hot_paths import Hot
@@ -125,6 +126,7 @@ class Summary:
     own_weight_ns: int  # of what ran only because of the profiler: outside all shares
     calls: int | None  # of Python functions, counted exactly; null: not traced
     n_traced: int | None  # functions that were called
+    unknown_calls: int | None  # counted, of Python functions that are not told apart
     c_calls: int | None  # of C functions, by Python functions; null: not counted
     n_c_traced: int | None
     traced_ns: int | None  # self time of all traced functions together
@@ -183,6 +185,7 @@ def summarize(
     traced = function_calls(profile, with_callers=False)
     python = [f for frame, f in traced.items() if profile.frames[frame].kind == "python"]
     native = [f for frame, f in traced.items() if profile.frames[frame].kind == "native"]
+    unknown = [f for frame, f in traced.items() if profile.frames[frame].symbol == UNKNOWN_PYTHON]
     shown, imported = traced, hot.imported
     if not imports and profile.exact:
         exact, by_exact_time = exact_without_imports(profile)
@@ -196,6 +199,7 @@ def summarize(
     functions, paths, left_out = _hot(profile, hot, shown, min_time_ns, labels)
     lines, source_notes = _program_lines(profile)
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
+    n_c_calls = sum(f.calls for f in native) if meta.get("c_calls") else None
     call_cost_ns = meta.get("call_cost_ns")
     views = [COMPENSATED] if profile.compensated else []
     if decorated := meta.get("decorated"):
@@ -240,7 +244,8 @@ def summarize(
         own_weight_ns=profile.own_weight_ns,
         calls=sum(f.calls for f in python) if profile.exact else None,
         n_traced=sum(f.calls > 0 for f in python) if profile.exact else None,
-        c_calls=sum(f.calls for f in native) if meta.get("c_calls") else None,
+        unknown_calls=sum(f.calls for f in unknown) if profile.exact else None,
+        c_calls=n_c_calls,
         n_c_traced=sum(f.calls > 0 for f in native) if meta.get("c_calls") else None,
         traced_ns=sum(f.self_ns for f in traced.values()) if profile.exact else None,
         quality=stack_quality(profile),

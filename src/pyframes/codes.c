@@ -12,6 +12,7 @@
 #define GENERATION_BITS CODES_GENERATION_BITS
 #define GENERATION_MASK ((1ull << GENERATION_BITS) - 1)
 #define PROBES 64
+#define HALF (CODES_NUMBERS / 2)
 
 static uint32_t place(uint64_t address, uint32_t probe)
 {
@@ -98,8 +99,8 @@ static uint64_t mix_bytes(uint64_t hash, const unsigned char *p, size_t n)
 static uint32_t number_of(struct codes *c, uint64_t hash, bool *is_new)
 {
     *is_new = false;
-    for (uint32_t i = 0; i < PROBES; i++) {
-        uint32_t at = ((uint32_t)(hash >> (64 - CODES_NUMBER_BITS)) + i) % CODES_NUMBERS;
+    for (uint32_t i = 0; i < 2 * PROBES; i++) {
+        uint32_t at = ((uint32_t)(hash >> 40) + i % PROBES) % HALF + i / PROBES * HALF;
         uint64_t there = 0;
         if (!at)
             continue;

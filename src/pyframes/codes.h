@@ -11,7 +11,8 @@
  * Programs make the same functions again and again (exec, namedtuple, templates, compilers of graphs).  So beside its
  * id a code object has two numbers, of what it says, which stay when it dies: those of the same file, first line and
  * qualified name are one function; those that agree in their line table, too, have one number.  Both are places of hashes
- * in a second table, from which nothing is removed.
+ * in a second table, from which nothing is removed; its upper half is touched when the lower one is full.  So some 500,000
+ * functions are told apart; what is beyond is [unknown python].
  *
  * Context: all but the following are async-signal-safe and callable from any thread at once;
  * codes_forget needs the GIL; codes_new and codes_free ordinary context.
@@ -27,7 +28,7 @@
 #define CODES_SLOT_BITS 17
 #define CODES_SLOTS (1u << CODES_SLOT_BITS)
 #define CODES_GENERATION_BITS 19
-#define CODES_NUMBER_BITS 19
+#define CODES_NUMBER_BITS 20 /* as many as a function's word has (frame.h) */
 #define CODES_NUMBERS (1u << CODES_NUMBER_BITS)
 
 /* A slot: address >> 3 above the bits of its generation.  0: never used.  Address 0: the object is

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from example_profile import PERIOD_NS, PID, example, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
+from traces import UNKNOWN, Rows, trace
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli.export import Export
@@ -390,3 +391,14 @@ def test_short_cpp_names(name: str, short: str) -> None:
 )
 def test_short_files(file: str, short: str) -> None:
     assert shorten_file(file, "/home/me") == short
+
+
+def test_calls_of_functions_that_are_not_told_apart(tmp_path: Path) -> None:
+    rows: Rows = [(0, "main", {"calls": 1}), (1, "f", {"calls": 5}), (1, UNKNOWN, {"calls": 7})]
+    with trace(tmp_path, rows) as profile:
+        summary = summarize(profile, [], [])
+    assert (summary.calls, summary.n_traced, summary.unknown_calls) == (6, 2, 7)
+    stream = io.StringIO()
+    print_summary(summary, stream)
+    line = "calls    6 of 2 Python functions, all counted; 7 more calls are [unknown python]"
+    assert line in stream.getvalue().splitlines()

@@ -1,17 +1,18 @@
 """Traces made by hand: threads, each a list of (parent node, function, counts).
 
-Ticks are nanoseconds.  A function is a name: `[name]` is a region.
+Ticks are nanoseconds.  A function is a name: `[name]` is a region, but UNKNOWN.
 """
 
 from pathlib import Path
 from typing import Any
 
 from example_profile import fake_symbols
-from spool_writer import SpoolWriter, python, region
+from spool_writer import SpoolWriter, pseudo, python, region
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.profile_file.profile import Profile
 
+UNKNOWN = "[unknown python]"
 Rows = list[tuple[int, str, dict[str, int]]]
 
 
@@ -24,7 +25,9 @@ def trace(tmp_path: Path, *threads: Rows, **meta: Any) -> Profile:
         if name in words:
             continue
         number = len(words) + 1
-        if name.startswith("["):
+        if name == UNKNOWN:
+            words[name] = pseudo(4)
+        elif name.startswith("["):
             spool.region(number, name[1:-1])
             words[name] = region(number)
         else:
