@@ -25,7 +25,8 @@ PRAGMA user_version = 5;            -- the schema version
 -- native code gave: the views `counter` and `metadata`), unsampled_calls (nodes of native functions that called what led to
 -- Python also from places that no stack has).  call_cost_ns: what
 -- counting adds to a call, measured at start, call_cost_inside_ns: the part that is charged to the
--- function itself, not to its caller; null: not known.
+-- function itself, not to its caller; null: not known.  counting_more_ns: what calls from C code, new paths and new
+-- threads took beyond that, by those that were timed; absent: it was killed.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- value: JSON
 
 -- Counters that native code sampled (pyhybrid.h, PerfStubs), and facts that it told.

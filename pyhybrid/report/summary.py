@@ -140,7 +140,7 @@ class Summary:
     turns: int | None  # what events counted: calls, and generators' goings on
     call_cost_ns: float | None  # what counting one of them costs, measured at start
     waited: Waits | None  # of threads that ran Python, by exact times; null: hardly, or not known
-    counting_ns: int | None  # what counting took: turns times that, own_weight_ns if it is more
+    counting_ns: int | None  # what counting took: an estimate by that, own_weight_ns if it is more
     compensated: bool  # it is subtracted from exact times (--compensate)
     min_time_ns: int  # functions with a total below are left out (--min-time)
     left_out: int  # how many
@@ -258,7 +258,7 @@ def summarize(
         turns=turns,
         call_cost_ns=call_cost_ns,
         waited=all_waits(profile, N_FUNCTIONS),
-        counting_ns=_counting_ns(profile, turns, call_cost_ns, profile.own_weight_ns),
+        counting_ns=_counting_ns(profile, turns, n_c_calls or 0, profile.own_weight_ns),
         compensated=profile.compensated,
         min_time_ns=min_time_ns,
         left_out=left_out,
@@ -282,12 +282,19 @@ def summarize(
 
 
 def _counting_ns(
-    profile: Profile, turns: int | None, call_cost_ns: float | None, own_weight_ns: int
+    profile: Profile, turns: int | None, n_c_calls: int, own_weight_ns: int
 ) -> int | None:
-    """On a new path a call costs more than those that were measured: samples saw that."""
+    """Of a turn two events, as of a C function's call, of a line one; what some took beyond that.
+
+    What samples met of it is true, too: of a killed process nothing else tells of the latter.
+    """
+    call_cost_ns = profile.meta.get("call_cost_ns")
     if turns is None or not call_cost_ns:
         return None
-    return max(round(turns * call_cost_ns), own_weight_ns * (profile.meta.get("clock") == "cpu"))
+    n_lines = sum(row.hits for row in profile.lines)
+    more_ns = int(profile.meta.get("counting_more_ns") or 0)
+    counted_ns = round((turns + n_c_calls + n_lines / 2) * call_cost_ns) + more_ns
+    return max(counted_ns, own_weight_ns * (profile.meta.get("clock") == "cpu"))
 
 
 def _program_lines(profile: Profile) -> tuple[list[ProgramLine], list[str]]:

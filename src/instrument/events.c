@@ -243,8 +243,15 @@ static int calibrate(struct exact *x, PyObject *monitoring, struct call_cost *co
     if (start < 0 || end < 0 ||
         (x->counts && !sees_ours && calibrate_calls(x, monitoring, tool_id, start | end, cost)))
         return -1;
+    x->slow.usual = cost->usual_ticks;
     x->start_ticks = exact_ticks(x);
     return 0;
+}
+
+double instrument_more_ns(const struct exact *x)
+{
+    uint64_t ticks = exact_ticks(x) - x->origin_ticks, ns = clock_now_ns() - x->origin_ns;
+    return ticks && x->slow.ticks > 0 ? (double)x->slow.ticks * (double)ns / (double)ticks : 0;
 }
 
 int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, struct call_cost *cost)

@@ -12,6 +12,7 @@
 struct call_cost {
     double call_ns;   /* that counting adds to a call, or to a turn of a generator, in all */
     double inside_ns; /* the part of it that the callee's own time has; the rest is its caller's */
+    uint64_t usual_ticks; /* struct callback_times' */
 };
 
 /* Claims a tool id (4, else 3, else 2), measures what counting costs, and switches the events on, for
@@ -32,6 +33,10 @@ void instrument_forget_code(uint64_t code);
 
 /* Switches them off, ends what still runs, gives the id back.  Leaves no exception set. */
 void instrument_stop(void);
+
+/* What begins and ends took beyond the cost of a call (struct call_cost) each, in nanoseconds, so far: those from C code, of new
+ * paths, of new threads. */
+double instrument_more_ns(const struct exact *x);
 
 /* No events from now on, or again: functions that run then end, and begin anew as if profiling began.
  * resume: 0 or -1 with an exception set. */

@@ -1,14 +1,14 @@
 #include "native_path.h"
 
-#include <string.h>
-
+#include "compiler.h"
 #include "launcher.h"
 #include "map.h"
 #include "path_memo.h"
 #include "stack_bounds.h"
 
 #define DISTANCE_MAX (64ull << 20) /* between two eval loops: more is another stack */
-#define TRACE_MAX MEMO_WORDS
+#define NO_FUNCTION 1              /* struct path_step's start: that of none */
+#define STARTS_MAX 40 /* so many frames of a path are calls; those further in are functions */
 
 /* The eval loop that was called. */
 struct callee {
@@ -17,88 +17,130 @@ struct callee {
     struct unwind_regs caller; /* its caller's registers; pc 0: not known yet */
 };
 
-/* A walk that notes what it depends on. */
-struct trace {
-    uint64_t origin; /* E0 - 8 */
-    struct memo_word plain[MEMO_WORDS], relative[MEMO_RELATIVE];
-    uint32_t n_plain, n_relative;
-    uint64_t pcs[TRACE_MAX];
-    uint32_t n_pcs;
-};
-
-static uint64_t word_at(uint64_t address)
+/* AddressSanitizer would object to where another path had its words. */
+NO_ASAN static inline uint64_t word_at(uint64_t address)
 {
     return *(const uint64_t *)address;
 }
 
-static struct memo_word relative_to(uint64_t origin, uint64_t address, uint64_t value)
+/* Where the eval loop that was called saves its caller's rbp; 0: nowhere. */
+static uint64_t callee_bp_at(const struct callee *callee)
 {
-    return (struct memo_word){(uint32_t)((address - origin) / 8), value};
+    bool saves = callee->saved.bp_kind == SAVED_AT_CFA;
+    return saves ? callee->cfa + (uint64_t)(int64_t)callee->saved.bp_offset : 0;
 }
 
-static bool note_return_address(struct trace *tr, uint64_t address)
+/* How many steps of the trail, outermost first, are what they were: a walk that meets one of them would go on as it did. */
+NO_ASAN static uint32_t steps_that_hold(const struct path_trail *tr, const struct exact_thread *t,
+                                        const struct exact_node *parent, uint64_t e0)
 {
-    if (tr->n_plain == MEMO_WORDS || address < tr->origin)
-        return false;
-    tr->plain[tr->n_plain++] = relative_to(tr->origin, address, word_at(address));
-    return true;
-}
-
-static bool note_frame_pointer(struct trace *tr, uint64_t address)
-{
-    if (tr->n_relative == MEMO_RELATIVE || address < tr->origin)
-        return false;
-    tr->relative[tr->n_relative++] =
-        relative_to(tr->origin, address, word_at(address) - tr->origin);
-    return true;
-}
-
-/* Steps from E0 to the outer eval loop (unwind_stop_at) by plain rules only.  False: something else is needed. */
-static bool trace_walk(struct exact_thread *t, const struct callee *callee, struct trace *tr)
-{
-    uint64_t e0 = callee->cfa, sp = e0, bp = 0, bp_slot = 0;
-    if (callee->saved.bp_kind == SAVED_AT_CFA) {
-        bp_slot = e0 + (uint64_t)(int64_t)callee->saved.bp_offset;
-        bp = word_at(bp_slot);
+    if (tr->parent != parent || tr->thread != t->serial || tr->stop != t->unwind.stop_cfa ||
+        tr->epoch != t->unwind.epoch)
+        return 0;
+    uint32_t i;
+    for (i = 1; i < tr->n; i++) {
+        const struct path_step *s = &tr->step[i];
+        if (s->cfa <= e0 || word_at(s->cfa - 8) - 1 != s[-1].pc)
+            break;
+        if (s->restores_bp && word_at(s->bp_at) != s->bp)
+            return i + 1;
     }
-    tr->origin = bp_slot && bp_slot < e0 - 8 ? bp_slot : e0 - 8;
-    tr->n_plain = tr->n_relative = tr->n_pcs = 0;
-    if (!note_return_address(tr, e0 - 8))
-        return false;
-    uint64_t pc = word_at(e0 - 8) - 1;
-    while (tr->n_pcs < TRACE_MAX) {
-        struct cfi_rule r = unwind_rule(&t->unwind, pc);
-        uint64_t cfa = sp;
-        if (r.cfa_kind == CFA_RBP) {
-            if (!bp_slot || !note_frame_pointer(tr, bp_slot))
-                return false;
-            cfa = bp;
-        } else if (r.cfa_kind != CFA_RSP) {
-            return false;
-        }
-        cfa += (uint64_t)(int64_t)r.cfa_offset;
+    return i;
+}
+
+/* Steps from E0 to the outer eval loop (unwind_stop_at), or to one of the first `known` steps of a trail, by plain rules only.
+ * Returns how many steps it has put into `out`, the outer eval loop's among them, innermost first, and where it met the trail,
+ * 0: nowhere.  0: something else is needed. */
+static uint32_t walk(const struct unwind *u, const struct callee *callee,
+                     const struct path_trail *tr, uint32_t known, struct path_step *out,
+                     uint32_t *met)
+{
+    uint64_t sp = callee->cfa, bp_at = callee_bp_at(callee), bp = bp_at ? word_at(bp_at) : 0;
+    uint64_t pc = word_at(sp - 8) - 1;
+    uint32_t n = 0;
+    *met = 0;
+    while (n < EXACT_NATIVE_MAX) {
+        struct cfi_rule r = unwind_rule(u, pc);
+        struct path_step *s = &out[n++];
+        s->uses_bp = r.cfa_kind == CFA_RBP;
+        if (s->uses_bp ? !bp_at : r.cfa_kind != CFA_RSP)
+            return 0;
+        uint64_t cfa = (s->uses_bp ? bp : sp) + (uint64_t)(int64_t)r.cfa_offset;
         if (cfa <= sp || cfa & 7)
-            return false;
-        if (cfa >= t->unwind.stop_cfa)
-            return unwind_is_stop(&t->unwind, cfa);
-        tr->pcs[tr->n_pcs++] = pc;
-        if (r.bp_kind == SAVED_AT_RBP || !note_return_address(tr, cfa - 8))
-            return false;
+            return 0;
+        s->pc = pc;
+        s->cfa = cfa;
+        if (cfa >= u->stop_cfa) {
+            s->bp_at = s->bp = 0;
+            return unwind_is_stop(u, cfa) ? n : 0;
+        }
         uint64_t slot = cfa + (uint64_t)(int64_t)r.bp_offset;
-        if (r.bp_kind == SAVED_AT_CFA && slot >= sp) {
-            bp_slot = slot;
+        s->bp_at = r.bp_kind == SAVED_AT_CFA && slot >= sp ? slot : 0;
+        if (r.bp_kind == SAVED_AT_RBP)
+            return 0;
+        if (s->bp_at) {
+            bp_at = slot;
             bp = word_at(slot);
+        }
+        s->bp = bp;
+        while (known && tr->step[known - 1].cfa < cfa)
+            known--;
+        const struct path_step *there = &tr->step[known - 1];
+        if (known > 1 && there->cfa == cfa && there->pc == pc &&
+            (!there[-1].depends || there->bp == bp)) {
+            *met = known - 1;
+            return n;
         }
         pc = word_at(cfa - 8) - 1;
         sp = cfa;
     }
-    return false;
+    return 0;
 }
 
-static uint64_t function_start(uint64_t pc)
+static uint64_t function_start(const struct exact_thread *t, uint64_t pc)
 {
-    uint64_t start, end;
-    return cfi_function(pc, &start, &end) ? start : pc;
+    return unwind_function(&t->unwind, pc);
+}
+
+/* Is `pc` in the C function whose call `node` stands for?  What lies between that and its Python caller
+ * is how it was called. */
+static bool is_called(const struct exact_thread *t, const struct exact_node *node, uint64_t pc)
+{
+    return frame_tag(node->word) == PYH_TAG_C_CALL &&
+           frame_c_call(frame_native(function_start(t, pc))) == node->word;
+}
+
+/* The node of a path's frame.  It is that of the call, by which views find what was inlined there; but where C code recurses, of
+ * the function: else each way through the recursion would have nodes.  `path`: its first frame, outermost first; `i`: which. */
+static __attribute__((noinline)) struct exact_node *new_child(struct exact *x,
+                                                              struct exact_thread *t,
+                                                              struct exact_node *parent,
+                                                              struct path_step *path, uint32_t i)
+{
+    uint64_t pc = path[i].pc;
+    bool recurs = i >= STARTS_MAX;
+    for (uint32_t k = 0; k <= i && k < STARTS_MAX; k++)
+        if (!path[k].start)
+            path[k].start = pyframe_is_eval(x->layout, path[k].pc) ? NO_FUNCTION
+                                                                   : function_start(t, path[k].pc);
+    for (uint32_t k = 0; k < i && !recurs; k++)
+        recurs = path[k].start == path[i].start;
+    uint64_t start = i < STARTS_MAX ? path[i].start : function_start(t, pc);
+    struct exact_node *node = exact_child(x, t, parent, frame_native(recurs ? start : pc));
+    if (!exact_is_full(node) && node != parent)
+        exact_remember_child(t, parent, frame_native(pc), node);
+    return node;
+}
+
+static struct exact_node *native_child(struct exact *x, struct exact_thread *t,
+                                       struct exact_node *parent, struct path_step *path,
+                                       uint32_t i)
+{
+    /* An eval loop between two Python frames: its own frame is not there yet, or a shim's. */
+    if (pyframe_is_eval(x->layout, path[i].pc))
+        return parent;
+    struct exact_node *known = exact_known_child(t, parent, frame_native(path[i].pc));
+    return known ? known : new_child(x, t, parent, path, i);
 }
 
 /* The outermost of `n` frames below an eval loop may be part of it. */
@@ -107,113 +149,14 @@ static size_t without_handler(const struct exact *x, size_t n)
     return n - (n && x->layout->by_handlers);
 }
 
-/* Is `pc` in the C function whose call `node` stands for?  What lies between that and its Python caller
- * is how it was called. */
-static bool is_called(const struct exact_node *node, uint64_t pc)
-{
-    return frame_tag(node->word) == PYH_TAG_C_CALL &&
-           frame_c_call(frame_native(function_start(pc))) == node->word;
-}
-
-/* The node of the path's frame `i`, from the outermost.  It is that of the call, by which views find what was inlined there; but
- * where C code recurses, of the function: else each way through the recursion would have nodes.  `starts`: of the functions
- * further out. */
-static struct exact_node *native_child(struct exact *x, struct exact_thread *t,
-                                       struct exact_node *parent, uint64_t pc, uint64_t *starts,
-                                       uint32_t i)
-{
-    /* An eval loop between two Python frames: its own frame is not there yet, or a shim's. */
-    bool is_eval = pyframe_is_eval(x->layout, pc), recurs = i >= MEMO_STARTS;
-    uint64_t start = is_eval ? 0 : function_start(pc);
-    for (uint32_t k = 0; k < i && !recurs; k++)
-        recurs = starts[k] == start;
-    if (i < MEMO_STARTS)
-        starts[i] = start;
-    return is_eval ? parent : exact_child(x, t, parent, frame_native(recurs ? start : pc));
-}
-
 /* How many of the `n` frames that were walked lie below the outer eval loop. */
 static size_t below_outer(const struct exact *x, const struct exact_thread *t, size_t n)
 {
-    const struct native_frame *f = x->native;
+    const struct native_frame *f = x->paths->native;
     for (size_t i = 0; i < n && t->unwind.stop_cfa; i++)
         if (!f[i].flags && f[i].cfa >= t->unwind.stop_cfa)
             return i && !f[i - 1].flags && t->unwind.stop_slack ? without_handler(x, i) : i;
     return n;
-}
-
-/* The node of the `n` frames that were walked, below `node`. */
-static struct exact_node *walked_child(struct exact *x, struct exact_thread *t,
-                                       struct exact_node *node, size_t n)
-{
-    struct memo_path *last = x->path;
-    if (last->parent != node || last->thread != t->serial || last->epoch != t->unwind.epoch)
-        last->n = 0;
-    last->parent = node;
-    last->thread = t->serial;
-    last->epoch = t->unwind.epoch;
-    uint32_t at = 0;
-    while (n--) {
-        const struct native_frame *f = &x->native[n];
-        uint64_t pc = f->flags ? f->flags : f->pc;
-        if (at < last->n && last->step[at].pc == pc) {
-            node = last->step[at++].node;
-            continue;
-        }
-        if (f->flags) {
-            node = exact_child(
-                x, t, node,
-                frame_pseudo(f->flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP));
-            if (at < MEMO_STARTS)
-                last->start[at] = 0;
-        } else {
-            node = native_child(x, t, node, f->pc, last->start, at);
-        }
-        last->step[at].pc = pc;
-        last->step[at].node = node;
-        last->n = ++at;
-    }
-    return node;
-}
-
-/* The general way: whatever the sampler's walk would find. */
-static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
-                                    struct exact_node *node, struct callee *callee,
-                                    uint64_t outer_entry)
-{
-    struct unwind *u = &t->unwind;
-    unwind_refresh(u);
-    u->anchors = &outer_entry;
-    u->n_anchors = outer_entry != 0;
-    u->anchor_rule = &x->layout->anchor;
-    enum unwind_end end = UNWIND_TRUNCATED;
-    size_t n = 0;
-    if (callee->caller.pc || unwind_from_anchor(u, callee->cfa, &callee->caller))
-        n = unwind_walk(u, &callee->caller, x->native, EXACT_NATIVE_MAX, &end);
-    u->anchors = NULL;
-    u->n_anchors = 0;
-    n = below_outer(x, t, n);
-    for (size_t i = n; i--;)
-        if (!x->native[i].flags && is_called(node, x->native[i].pc)) {
-            n = i;
-            end = UNWIND_COMPLETE;
-            break;
-        }
-    if (end != UNWIND_COMPLETE)
-        node = exact_child(x, t, node, frame_pseudo(outer_entry ? PSEUDO_GAP : PSEUDO_TRUNCATED));
-    return walked_child(x, t, node, n);
-}
-
-/* Mostly all are the same: no branch but the loops'. */
-static bool same_words(const struct memo_entry *m, uint64_t origin)
-{
-    const uint64_t *stack = (const uint64_t *)origin;
-    uint64_t differences = 0;
-    for (uint32_t i = 0; i < m->n_plain; i++)
-        differences |= stack[m->plain[i].offset] ^ m->plain[i].value;
-    for (uint32_t i = 0; i < m->n_relative; i++)
-        differences |= (stack[m->relative[i].offset] - origin) ^ m->relative[i].value;
-    return !differences;
 }
 
 /* The eval loop that has `entry`, where its CFA is at no constant distance: stepped to from here. */
@@ -235,20 +178,211 @@ static __attribute__((noinline)) bool find_callee(struct exact *x, struct exact_
     return callee->cfa - entry <= PYFRAME_EVAL_MAX;
 }
 
-/* The set to put a new path into.  What was there before more were needed is walked again. */
+/* The general way: whatever the sampler's walk would find. */
+static struct exact_node *full_walk(struct exact *x, struct exact_thread *t,
+                                    struct exact_node *node, struct callee *callee,
+                                    uint64_t outer_entry)
+{
+    struct unwind *u = &t->unwind;
+    const struct native_frame *f = x->paths->native;
+    struct path_step *path = x->paths->none.step;
+    u->anchors = &outer_entry;
+    u->n_anchors = outer_entry != 0;
+    u->anchor_rule = &x->layout->anchor;
+    enum unwind_end end = UNWIND_TRUNCATED;
+    size_t n = 0;
+    if (callee->caller.pc || unwind_from_anchor(u, callee->cfa, &callee->caller))
+        n = unwind_walk(u, &callee->caller, x->paths->native, EXACT_NATIVE_MAX, &end);
+    u->anchors = NULL;
+    u->n_anchors = 0;
+    n = below_outer(x, t, n);
+    for (size_t i = n; i--;)
+        if (!f[i].flags && is_called(t, node, f[i].pc)) {
+            n = i;
+            end = UNWIND_COMPLETE;
+            break;
+        }
+    if (end != UNWIND_COMPLETE)
+        node = exact_child(x, t, node, frame_pseudo(outer_entry ? PSEUDO_GAP : PSEUDO_TRUNCATED));
+    for (uint32_t i = 0; n--; i++) {
+        bool is_gap = f[n].flags;
+        path[i] = (struct path_step){.pc = f[n].pc, .start = is_gap ? NO_FUNCTION : 0};
+        enum pseudo which = f[n].flags == NATIVE_GAP_SCANNED ? PSEUDO_BRIDGED : PSEUDO_GAP;
+        node = is_gap ? exact_child(x, t, node, frame_pseudo(which))
+                      : native_child(x, t, node, path, i);
+    }
+    return node;
+}
+
+/* Mostly all are the same: no branch but the loops'. */
+NO_ASAN static inline bool same_words(const struct memo_entry *m, uint64_t origin)
+{
+    const uint64_t *stack = (const uint64_t *)origin;
+    uint64_t differences = 0;
+    for (uint32_t i = 0; i < m->n_plain; i++)
+        differences |= stack[m->plain[i].offset] ^ m->plain[i].value;
+    for (uint32_t i = 0; i < m->n_relative; i++)
+        differences |= (stack[m->relative[i].offset] - origin) ^ m->relative[i].value;
+    return !differences;
+}
+
+static bool grow_memo(struct memo *m)
+{
+    uint32_t n = 4 * m->n_sets;
+    void *larger = n <= MEMO_SETS_MAX ? map_memory(n * sizeof *m->set) : NULL;
+    if (!larger)
+        return false;
+    if (m->n_sets > MEMO_SETS) /* the first ones came with the thread */
+        map_memory_free(m->set, m->n_sets * sizeof *m->set);
+    *m = (struct memo){.set = larger, .n_sets = n};
+    return true;
+}
+
+/* Where to put a new path, NULL: nowhere.  The larger the share of those that were replaced without having been met again, the
+ * fewer are kept.  What was there before more sets were needed is walked again. */
 static struct memo_entry *place_for(struct memo *m, uint64_t hash)
 {
-    bool grows = m->n_replaced >= 2 * m->n_sets && m->n_sets < MEMO_SETS_MAX;
-    uint32_t n = 4 * m->n_sets;
-    void *larger = grows ? map_memory(n * sizeof *m->set) : NULL;
-    if (larger) {
-        if (m->n_sets > MEMO_SETS) /* the first ones came with the thread */
-            map_memory_free(m->set, m->n_sets * sizeof *m->set);
-        *m = (struct memo){larger, n, 0};
+    struct memo_entry *way = m->set[hash % m->n_sets].way;
+    if (!way[0].parent || !way[1].parent)
+        return &way[way[0].parent != NULL];
+    if (m->n_skipped < m->skips) {
+        m->n_skipped++;
+        return NULL;
     }
-    struct memo_entry *set = m->set[hash % m->n_sets].way;
-    m->n_replaced += set[1].parent != NULL;
-    return set;
+    m->n_skipped = 0;
+    struct memo_entry *oldest = &way[way[0].was_met && !way[1].was_met];
+    if (!oldest->was_met) {
+        m->skips = m->skips < MEMO_SKIPS_MAX ? 2 * m->skips + 1 : m->skips;
+        return oldest;
+    }
+    m->skips /= 2;
+    if (++m->n_replaced >= 2 * m->n_sets && grow_memo(m))
+        return m->set[hash % m->n_sets].way;
+    way[0].was_met = way[1].was_met = false;
+    return oldest;
+}
+
+static struct memo_word relative_to(uint64_t origin, uint64_t address)
+{
+    return (struct memo_word){(uint32_t)((address - origin) / 8), word_at(address)};
+}
+
+/* Keeps a whole path of `n` steps, the first one the outer eval loop's, if it is short. */
+static void keep_path(struct memo *m, uint64_t hash, const struct exact_node *parent,
+                      uint64_t distance, const struct callee *callee, const struct path_step *step,
+                      uint32_t n, struct exact_node *node)
+{
+    uint64_t bp_at = callee_bp_at(callee), origin = callee->cfa - 8;
+    if (bp_at && bp_at < origin)
+        origin = bp_at;
+    uint32_t n_relative = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_relative += step[i].uses_bp;
+    struct memo_entry *e =
+        n <= MEMO_WORDS && n_relative <= MEMO_RELATIVE ? place_for(m, hash) : NULL;
+    if (!e)
+        return;
+    e->parent = parent;
+    e->distance = distance;
+    e->node = node;
+    e->reach = (uint32_t)(callee->cfa - origin);
+    e->was_met = false;
+    e->n_plain = n;
+    e->n_relative = n_relative;
+    struct memo_word *plain = e->plain, *relative = e->relative;
+    *plain++ = relative_to(origin, callee->cfa - 8);
+    for (uint32_t i = n; i--;) {
+        if (i)
+            *plain++ = relative_to(origin, step[i].cfa - 8);
+        if (step[i].uses_bp) {
+            *relative = relative_to(origin, bp_at);
+            relative++->value -= origin;
+        }
+        if (step[i].bp_at)
+            bp_at = step[i].bp_at;
+    }
+}
+
+/* The path by plain rules, which mostly do; NULL: they do not. */
+static __attribute__((noinline)) struct exact_node *
+walked_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
+            const struct callee *callee, uint64_t distance, uint64_t hash)
+{
+    const struct path_step *walked = x->paths->walk;
+    struct path_trail *tr = &x->paths->trail[map_hash((uint64_t)parent) % TRAILS];
+    uint32_t met, known = steps_that_hold(tr, t, parent, callee->cfa);
+    uint32_t n_new = walk(&t->unwind, callee, tr, known, x->paths->walk, &met);
+    uint32_t n_old = met ? met + 1 : 0, n = n_old + n_new - (met != 0);
+    if (!n_new || n > EXACT_NATIVE_MAX)
+        return NULL;
+    if (!met && n < TRAIL_LEAST)
+        tr = &x->paths->none;
+    struct path_step *step = tr->step;
+    uint32_t i = n_old;
+    for (uint32_t k = n - n_old; k--; i++) {
+        step[i] = walked[k];
+        step[i].start = 0;
+        step[i].depends = step[i].uses_bp || (i && !step[i].bp_at && step[i - 1].depends);
+        step[i].restores_bp = i && step[i].bp_at && step[i - 1].depends;
+    }
+    uint32_t least = (uint32_t)(n - without_handler(x, n - 1)), from = n_old;
+    if (n_old < tr->first || !met) {
+        tr->first = least;
+        from = 1;
+    }
+    for (i = from; i < n && tr->first == least && frame_tag(parent->word) == PYH_TAG_C_CALL; i++)
+        if (is_called(t, parent, step[i].pc))
+            tr->first = i + 1;
+    uint32_t first = tr->first;
+    struct exact_node *node = from > first ? step[from - 1].node : parent;
+    for (i = from > first ? from : first; i < n; i++)
+        node = step[i].node = native_child(x, t, node, &step[first], i - first);
+    tr->parent = parent;
+    tr->thread = t->serial;
+    tr->stop = t->unwind.stop_cfa;
+    tr->epoch = t->unwind.epoch;
+    tr->n = n;
+    keep_path(&t->memo, hash, parent, distance, callee, step, n, node);
+    return node;
+}
+
+/* What a memo knows a path by. */
+struct memo_key {
+    uint64_t distance, hash;
+};
+
+static ALWAYS_INLINE struct memo_key key_of(const struct exact_node *parent, uint64_t e0,
+                                            uint64_t stop, int16_t bp_offset)
+{
+    uint64_t distance = (stop - e0) | (uint64_t)(uint16_t)bp_offset << 48, ra = word_at(e0 - 8);
+    return (struct memo_key){
+        distance, map_hash((uint64_t)parent ^ distance << 48 ^ ra * 0x9e3779b97f4a7c15ull)};
+}
+
+static ALWAYS_INLINE struct exact_node *memo_find(const struct memo *m, struct memo_key key,
+                                                  const struct exact_node *parent, uint64_t e0)
+{
+    struct memo_entry *way = m->set[key.hash % m->n_sets].way;
+    for (int i = 0; i < 2; i++)
+        if (way[i].parent == parent && way[i].distance == key.distance &&
+            same_words(&way[i], e0 - way[i].reach)) {
+            way[i].was_met = true;
+            return way[i].node;
+        }
+    return NULL;
+}
+
+struct exact_node *native_path_known(const struct exact *x, const struct exact_thread *t,
+                                     const struct exact_node *parent, uint64_t entry,
+                                     uint64_t outer_entry)
+{
+    const struct anchor_rule *rule = &x->layout->anchor;
+    const struct unwind *u = &t->unwind;
+    uint64_t cfa = (uint64_t)rule->cfa, e0 = entry + cfa, stop = outer_entry + cfa;
+    if (!cfa || entry < u->stack_low || outer_entry <= entry || stop > u->stack_high ||
+        stop - e0 > DISTANCE_MAX)
+        return NULL;
+    return memo_find(&t->memo, key_of(parent, e0, stop, rule->saved.bp_offset), parent, e0);
 }
 
 struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
@@ -267,42 +401,14 @@ struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct e
     pyframe_stop_at(x->layout, u, outer_entry);
     if (!outer_entry)
         launcher_stop(u, entry);
-    uint64_t distance = u->stop_cfa - e0;
-    if (!outer_entry || u->stop_cfa <= e0 || distance > DISTANCE_MAX ||
-        u->stop_cfa > u->stack_high || entry < u->stack_low)
-        return full_walk(x, t, parent, &callee, outer_entry);
-    distance |= (uint64_t)(uint16_t)callee.saved.bp_offset << 48;
-    uint64_t ra = word_at(e0 - 8);
-    uint64_t hash = map_hash((uint64_t)parent ^ distance << 48 ^ ra * 0x9e3779b97f4a7c15ull);
-    struct memo *memo = &t->memo;
-    struct memo_entry *set = memo->set[hash % memo->n_sets].way;
-    for (int i = 0; i < 2; i++)
-        if (set[i].parent == parent && set[i].distance == distance &&
-            same_words(&set[i], e0 - set[i].reach))
-            return set[i].node;
-    struct trace tr;
     unwind_refresh(u);
-    if (!trace_walk(t, &callee, &tr))
-        return full_walk(x, t, parent, &callee, outer_entry);
-    struct exact_node *node = parent;
-    size_t n = without_handler(x, tr.n_pcs);
-    for (size_t i = n; i--;)
-        if (is_called(parent, tr.pcs[i])) {
-            n = i;
-            break;
-        }
-    uint64_t starts[MEMO_STARTS];
-    for (uint32_t i = 0; n--; i++)
-        node = native_child(x, t, node, tr.pcs[n], starts, i);
-    set = place_for(memo, hash);
-    set[1] = set[0];
-    set[0] = (struct memo_entry){.parent = parent,
-                                 .distance = distance,
-                                 .node = node,
-                                 .reach = (uint32_t)(e0 - tr.origin),
-                                 .n_plain = tr.n_plain,
-                                 .n_relative = tr.n_relative};
-    memcpy(set[0].plain, tr.plain, tr.n_plain * sizeof *tr.plain);
-    memcpy(set[0].relative, tr.relative, tr.n_relative * sizeof *tr.relative);
-    return node;
+    struct exact_node *node = NULL;
+    if (outer_entry && u->stop_cfa > e0 && u->stop_cfa - e0 <= DISTANCE_MAX &&
+        u->stop_cfa <= u->stack_high && entry >= u->stack_low) {
+        struct memo_key key = key_of(parent, e0, u->stop_cfa, callee.saved.bp_offset);
+        node = memo_find(&t->memo, key, parent, e0);
+        if (!node)
+            node = walked_path(x, t, parent, &callee, key.distance, key.hash);
+    }
+    return node ? node : full_walk(x, t, parent, &callee, outer_entry);
 }

@@ -12,4 +12,9 @@
 struct exact_node *native_path(struct exact *x, struct exact_thread *t, struct exact_node *parent,
                                uint64_t entry, uint64_t outer_entry);
 
+/* The same where the thread's memo has it; NULL: native_path is to find it. */
+struct exact_node *native_path_known(const struct exact *x, const struct exact_thread *t,
+                                     const struct exact_node *parent, uint64_t entry,
+                                     uint64_t outer_entry);
+
 #endif

@@ -134,14 +134,15 @@ bool shadow_is_same(const struct exact *x, const struct exact_thread *t, uint32_
 {
     for (;; i--) {
         const struct exact_frame *s = &t->stack[i];
-        if (s->frame != (uint64_t)f || (frame_tag(s->node->word) == PYH_TAG_FUNCTION &&
-                                        !exact_is_of(x, s->node, FRAME_CODE(f))))
+        bool is_function =
+            frame_tag(s->node->word) == PYH_TAG_FUNCTION && !(s->flags & EXACT_REGION);
+        if (s->frame != (uint64_t)f || (is_function && !exact_is_of(x, s->node, FRAME_CODE(f))))
             return false;
         if (s->flags & EXACT_NATIVE && i)
             continue; /* it may have outlived its function */
         if (s->flags & EXACT_RECORDED)
             return true;
-        if (frame_tag(s->node->word) == PYH_TAG_FUNCTION && !instances_same(t, s->node, f))
+        if (is_function && !instances_same(t, s->node, f))
             return false; /* it was not seen to begin */
         uint64_t entry;
         f = caller_of(f, &entry);
@@ -289,6 +290,28 @@ static ALWAYS_INLINE bool is_called_by_c_of(const struct exact_thread *t, const 
            (top->flags & (EXACT_RECORDED | EXACT_IN_C)) == EXACT_RECORDED;
 }
 
+#define TIMED_MAX 500000 /* ticks: more is another thread's or machine's */
+#define TIMED_LEAST 32   /* callbacks from one that is timed to the next, and up to twice as many */
+
+/* Is this callback timed?  0: it is not; else when it began. */
+static ALWAYS_INLINE uint64_t timed_from(struct exact *x)
+{
+    return LIKELY(--x->slow.until) ? 0 : exact_ticks(x);
+}
+
+static __attribute__((noinline)) void timed(struct exact *x, uint64_t from)
+{
+    struct callback_times *s = &x->slow;
+    uint64_t took = exact_ticks(x) - from;
+    if (took < TIMED_MAX) {
+        s->ticks += ((int64_t)took - (int64_t)s->usual) * s->stands_for;
+        s->stands_for = 0;
+    }
+    s->seed = s->seed * 6364136223846793005ull + 1442695040888963407ull;
+    s->until = s->all ? 1 : TIMED_LEAST + (uint32_t)(s->seed >> 32) % TIMED_LEAST;
+    s->stands_for += s->until;
+}
+
 /* Who hears that a watched function begins takes its time before that: the function begins anew. */
 static __attribute__((noinline)) void tell_begin(struct exact *x, uint64_t frame, uint64_t code)
 {
@@ -338,6 +361,43 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
     return true;
 }
 
+/* The same where C code called the function, which the top of the stack had called: a generator that a C function drives, a
+ * key of `sorted`. */
+static __attribute__((noinline)) bool begins_below_c(uint64_t code, bool is_call)
+{
+    struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
+    if (!LIKELY(x && x->plain && exact_mine.generation == x->generation))
+        return false;
+    struct exact_thread *t = exact_mine.thread;
+    const frame_t *f = frame_of_code(current_frame_at(current_state_offset), code);
+    uint32_t depth = t->depth;
+    if (!LIKELY(f && depth && depth != t->capacity && is_called_by_c_of(t, f) && !x->turns &&
+                !origins_moved(t) && !t->opaque && !regions_mine))
+        return false;
+    struct exact_frame *top = &t->stack[depth - 1];
+    uint64_t entry = (uint64_t)f->previous;
+    shadow_enter();
+    struct exact_node *parent = native_path_known(x, t, top->node, entry, top->entry);
+    struct exact_node *node = parent ? exact_hot_child(x, parent, code) : NULL;
+    if (!LIKELY(node && !turns_are_noted(x, node))) {
+        shadow_leave();
+        return false;
+    }
+    uint64_t from = timed_from(x);
+    t->started = true;
+    top[1].frame = (uint64_t)f;
+    top[1].entry = entry;
+    top[1].node = node;
+    top[1].flags = EXACT_RECORDED;
+    count(is_call ? &node->calls : &node->resumes, 1);
+    top[1].since = arch_ticks();
+    exact_set_depth(t, depth + 1);
+    shadow_leave();
+    if (!LIKELY(!from))
+        timed(x, from);
+    return true;
+}
+
 static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
@@ -350,6 +410,7 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
         shadow_leave();
         return again;
     }
+    uint64_t from = timed_from(x);
     /* A generator that yields while it is destroyed ends without an event, and its regions live on in a cycle. */
     if (is_call && regions_mine && is_generator((const PyCodeObject *)code))
         region_forget(x, f);
@@ -383,6 +444,8 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
             region_resume(x, t, f);
     }
     shadow_leave();
+    if (!LIKELY(!from))
+        timed(x, from);
     if (!LIKELY(!is_told))
         tell_begin(x, (uint64_t)f, code);
     return true;
@@ -492,6 +555,7 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
         shadow_leave();
         return false;
     }
+    uint64_t from = timed_from(x);
     struct exact_thread *t = shadow_record(x);
     bool awaited = false;
     if (LIKELY(t)) {
@@ -512,6 +576,8 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
         }
     }
     shadow_leave();
+    if (!LIKELY(!from))
+        timed(x, from);
     if (awaited)
         instances_are_loaded();
     return true;
@@ -532,8 +598,10 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
 
 PyObject *shadow_disable = Py_None;
 
-CALLBACK(shadow_on_start, begins_plainly(CODE, true), begin(CODE, true), true)
-CALLBACK(shadow_on_resume, begins_plainly(CODE, false), begin(CODE, false), true)
+CALLBACK(shadow_on_start, begins_plainly(CODE, true),
+         begins_below_c(CODE, true) || begin(CODE, true), true)
+CALLBACK(shadow_on_resume, begins_plainly(CODE, false),
+         begins_below_c(CODE, false) || begin(CODE, false), true)
 CALLBACK(shadow_on_throw, false, begin(CODE, false), false)
 CALLBACK(shadow_on_return, ends_plainly(CODE, RETURNED), end(CODE, RETURNED), true)
 CALLBACK(shadow_on_yield, ends_plainly(CODE, YIELDED), end(CODE, YIELDED), true)

@@ -225,7 +225,7 @@ PyDoc_STRVAR(
 
 static void write_last_meta(PyObject *describe, struct native_region_losses regions)
 {
-    PyObject *said = native_said(sampler_generation(), regions);
+    PyObject *said = native_said(sampler_generation(), regions, sampler_exact());
     PyObject *text = said ? PyObject_CallOneArg(describe, said) : NULL;
     if (text && PyBytes_Check(text))
         sampler_write(SPOOL_META, NULL, 0, PyBytes_AS_STRING(text),

@@ -76,7 +76,8 @@ static void take_metadata(void *arg, const char *name, const char *value)
     Py_XDECREF(text);
 }
 
-PyObject *native_said(uint32_t generation, struct native_region_losses losses)
+PyObject *native_said(uint32_t generation, struct native_region_losses losses,
+                      const struct exact *x)
 {
     struct said said = {PyList_New(0), PyDict_New()};
     native_region_values(generation, &(struct pyhybrid_values){take_counter, take_metadata, &said});
@@ -85,8 +86,10 @@ PyObject *native_said(uint32_t generation, struct native_region_losses losses)
         Py_XDECREF(said.metadata);
         return NULL;
     }
-    return Py_BuildValue("{sKsKsOsNsN}", "unplaced_regions", (unsigned long long)losses.n_unplaced,
-                         "unmatched_regions", (unsigned long long)losses.n_unmatched, "other_tools",
+    return Py_BuildValue("{sKsKsLsOsNsN}", "unplaced_regions",
+                         (unsigned long long)losses.n_unplaced, "unmatched_regions",
+                         (unsigned long long)losses.n_unmatched, "counting_more_ns",
+                         x ? (long long)instrument_more_ns(x) : 0, "other_tools",
                          monitoring_has_others() ? Py_True : Py_False, "counters", said.counters,
                          "metadata", said.metadata);
 }

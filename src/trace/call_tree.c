@@ -12,7 +12,6 @@
 
 #define FIRST_TABLE 256
 #define FIRST_CHILD_BITS 6
-#define CHILD_BITS_MAX 10
 #define FIRST_STACK 64
 
 _Atomic(struct exact *) exact_current;
@@ -60,12 +59,10 @@ struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
 {
     pthread_once(&thread_key_once, make_key);
     struct exact *x = map_memory(sizeof *x);
-    struct native_frame *native = map_memory(EXACT_NATIVE_MAX * sizeof *native);
-    struct memo_path *path = map_memory(sizeof *path);
-    if (!x || !native || !path) {
+    struct paths *paths = map_memory(sizeof *paths);
+    if (!x || !paths) {
         map_memory_free(x, sizeof *x);
-        map_memory_free(native, EXACT_NATIVE_MAX * sizeof *native);
-        map_memory_free(path, sizeof *path);
+        map_memory_free(paths, sizeof *paths);
         return NULL;
     }
     *x = (struct exact){.generation = ++generations,
@@ -75,8 +72,8 @@ struct exact *exact_new(struct codes *codes, const struct py_layout *layout,
                         .max_nodes =
                             max_nodes < EXACT_NODES_MAX / 2 ? max_nodes : EXACT_NODES_MAX / 2,
                         .use_tsc = arch_ticks_steady(),
-                        .native = native,
-                        .path = path};
+                        .paths = paths,
+                        .slow = {.until = 1, .stands_for = 1}};
     pthread_mutex_init(&x->lock, NULL);
     x->start_ticks = x->origin_ticks = exact_ticks(x);
     x->origin_ns = clock_now_ns();
@@ -94,8 +91,7 @@ void exact_free(struct exact *x)
     block_queue_clear(&x->new_codes);
     block_queue_clear(&x->code_facts);
     map_clear(&x->facts_told);
-    map_memory_free(x->native, EXACT_NATIVE_MAX * sizeof *x->native);
-    map_memory_free(x->path, sizeof *x->path);
+    map_memory_free(x->paths, sizeof *x->paths);
     open_calls_clear(&x->open);
     pthread_mutex_destroy(&x->lock);
     map_memory_free(x, sizeof *x);
@@ -181,7 +177,7 @@ static struct exact_thread *new_thread(struct exact *x)
     t->drained_bytes = sizeof block->drained;
     t->blocks = (struct exact_block *)block->blocks;
     t->blocks_bytes = sizeof block->blocks;
-    t->memo = (struct memo){block->memo, MEMO_SETS, 0};
+    t->memo = (struct memo){.set = block->memo, .n_sets = MEMO_SETS};
     t->events.last = t->events_ticks = x->start_ticks;
     origins_begin_thread(t);
     if (x->logs && !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
@@ -329,8 +325,7 @@ static bool grow_table(struct exact_thread *t)
     for (uint32_t id = 1; id <= n; id++)
         put(t, node_at(t, id));
     free_piece(t, old, ((size_t)old_mask + 1) * sizeof *old);
-    if (t->child_bits < CHILD_BITS_MAX)
-        grow_children(t);
+    grow_children(t);
     return true;
 }
 
@@ -409,13 +404,6 @@ uint64_t exact_intern_code(struct exact *x, uint64_t code)
     return id;
 }
 
-static struct exact_child *child_place(const struct exact_thread *t,
-                                       const struct exact_node *parent, uint64_t id)
-{
-    uint64_t hash = ((uint64_t)parent ^ id << 24) * 0x9e3779b97f4a7c15ull;
-    return &t->children[hash >> (64 - t->child_bits)];
-}
-
 /* The code object with this id is called there: so it will be again. */
 static struct exact_node *called(struct exact_node *parent, uint64_t code, uint64_t id,
                                  struct exact_node *n)
@@ -431,9 +419,9 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
                                      struct exact_node *parent, uint64_t code, uint64_t globals)
 {
     uint64_t id = codes_find(x->codes, code);
-    struct exact_child *c = child_place(t, parent, id);
-    if (id && c->parent == parent && c->id == id)
-        return called(parent, code, id, c->node);
+    struct exact_node *known = exact_known_child(t, parent, id);
+    if (id && known)
+        return called(parent, code, id, known);
     id = exact_intern_code(x, code);
     if (!id)
         return exact_child(x, t, parent, frame_pseudo(PSEUDO_UNKNOWN_PYTHON));
@@ -443,19 +431,18 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
     struct exact_node *n = exact_child(x, t, parent, word);
     if (marks & PYH_FUNCTION_OWN || n == parent || frame_key(n->word) != frame_key(word))
         return n; /* full, or ours: who finds it among those called last records it */
-    *child_place(t, parent, id) = (struct exact_child){parent, id, n}; /* it may have moved */
+    exact_remember_child(t, parent, id, n);
     return called(parent, code, id, n);
 }
 
 struct exact_node *exact_find_region(struct exact *x, struct exact_thread *t,
                                      struct exact_node *parent, uint64_t word)
 {
-    struct exact_child *c = child_place(t, parent, word);
-    if (c->parent == parent && c->id == word)
-        return c->node;
-    struct exact_node *n = exact_child(x, t, parent, word);
+    struct exact_node *n = exact_known_child(t, parent, word);
+    if (n)
+        return n;
+    n = exact_child(x, t, parent, word);
     if (n->word == word)
-        *child_place(t, parent, word) =
-            (struct exact_child){parent, word, n}; /* it may have moved */
+        exact_remember_child(t, parent, word, n);
     return n;
 }

@@ -93,11 +93,11 @@ static inline void exact_set_flags(struct exact_frame *f, uint64_t flags)
     __atomic_store_n(&f->flags, flags, __ATOMIC_RELEASE);
 }
 
-/* Python children that were called lately, of nodes that call more than two: direct-mapped, a quarter of `table` and
- * 2^10 at most. */
+/* Children that were found lately, of nodes that call more than two Python functions, or native ones: direct-mapped. */
 struct exact_child {
     const struct exact_node *parent;
-    uint64_t id; /* codes.h */
+    uint64_t
+        key; /* a code object's id (codes.h), or a word, which may not be the child's (native_path.c) */
     struct exact_node *node;
 };
 
@@ -139,7 +139,10 @@ struct spool_place;
 /* Native paths that were walked before (path_memo.h). */
 struct memo {
     struct memo_set *set;
-    uint32_t n_sets, n_replaced;
+    uint32_t n_sets;
+    uint32_t n_replaced; /* of those that were met again */
+    uint32_t skips,
+        n_skipped; /* new ones that are not kept, for each that is; since the last that was */
 };
 
 #define EXACT_NAME_MAX 64
@@ -213,8 +216,19 @@ struct exact_thread {
     bool is_folded; /* the drain's: its counters are there for good */
 };
 
+/* What begins and ends took that were not those of a call by the top of the stack, estimated: now and then one is timed, and
+ * stands for those since the last one. */
+struct callback_times {
+    uint32_t until, stands_for; /* the next one that is timed */
+    bool all;                   /* each is */
+    uint64_t seed;
+    uint64_t usual; /* ticks that one takes where it is that of such a call */
+    int64_t ticks;  /* that they took in all beyond this */
+};
+
 struct exact {
     uint32_t generation;
+    struct callback_times slow;
     struct codes *codes;
     const struct py_layout *layout;
     uint64_t main_stack_high;
@@ -244,9 +258,7 @@ struct exact {
                       const struct exact_node *parent, uint64_t word, uint64_t code,
                       uint64_t globals);
     _Atomic uint64_t serials;
-    struct native_frame
-        *native; /* the native frames between, EXACT_NATIVE_MAX: who has the GIL walks */
-    struct memo_path *path;
+    struct paths *paths; /* path_memo.h */
     _Atomic(struct exact_thread *) threads;
     pthread_mutex_t lock; /* of what walks along `threads`, against removal */
     uint32_t n_holds;     /* guarded by it: while there are any, threads that have ended stay */
@@ -290,6 +302,28 @@ struct exact_node *exact_find_python(struct exact *x, struct exact_thread *t,
                                      struct exact_node *parent, uint64_t code, uint64_t globals);
 struct exact_node *exact_child(struct exact *x, struct exact_thread *t, struct exact_node *parent,
                                uint64_t word);
+
+static inline struct exact_child *exact_child_place(const struct exact_thread *t,
+                                                    const struct exact_node *parent, uint64_t key)
+{
+    uint64_t hash = ((uint64_t)parent ^ key << 24) * 0x9e3779b97f4a7c15ull;
+    return &t->children[hash >> (64 - t->child_bits)];
+}
+
+/* The child that was found by that key lately; NULL: it is to be looked for. */
+static inline struct exact_node *exact_known_child(const struct exact_thread *t,
+                                                   const struct exact_node *parent, uint64_t key)
+{
+    const struct exact_child *c = exact_child_place(t, parent, key);
+    return c->parent == parent && c->key == key ? c->node : NULL;
+}
+
+/* It will be found by that key; not where the tree is full. */
+static inline void exact_remember_child(struct exact_thread *t, const struct exact_node *parent,
+                                        uint64_t key, struct exact_node *n)
+{
+    *exact_child_place(t, parent, key) = (struct exact_child){parent, key, n};
+}
 
 /* The child for a region that is likely to be met again there: remembered as those that are called. */
 struct exact_node *exact_find_region(struct exact *x, struct exact_thread *t,

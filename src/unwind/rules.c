@@ -7,7 +7,14 @@ struct row_slot {
         end; /* the first two as in struct rule_slot, for `start` */
 };
 
+#define FUNCTIONS 8192
+
+struct function_slot {
+    _Atomic uint64_t head, start; /* the first as in struct rule_slot, without kinds */
+};
+
 struct rule_slot rules_slots[RULES];
+static struct function_slot functions[FUNCTIONS];
 static struct row_slot rows[ROWS];
 
 #define LOAD(place) atomic_load_explicit(&(place), memory_order_relaxed)
@@ -80,10 +87,27 @@ __attribute__((noinline)) struct cfi_rule rules_find_row(uint32_t epoch, uint64_
     return row.rule;
 }
 
+uint64_t rules_function(uint32_t epoch, uint64_t pc)
+{
+    struct function_slot *slot = &functions[(pc ^ pc >> 12) % FUNCTIONS];
+    uint64_t start = LOAD(slot->start), head = LOAD(slot->head), end;
+    if (!(head ^ rules_scatter(start) ^ rules_key(epoch, pc)))
+        return start;
+    if (!cfi_function(pc, &start, &end))
+        start = pc;
+    if (!(pc >> RULES_ADDRESS_BITS)) {
+        STORE(slot->head, rules_key(epoch, pc) ^ rules_scatter(start));
+        STORE(slot->start, start);
+    }
+    return start;
+}
+
 void rules_clear(void)
 {
     for (uint32_t i = 0; i < RULES; i++)
         STORE(rules_slots[i].head, 0);
     for (uint32_t i = 0; i < ROWS; i++)
         STORE(rows[i].head, 0);
+    for (uint32_t i = 0; i < FUNCTIONS; i++)
+        STORE(functions[i].head, 0);
 }

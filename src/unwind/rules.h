@@ -1,4 +1,5 @@
-/* rules.h - the rules that were found before (cfi.h), by all threads: a rule depends on the address alone.
+/* rules.h - the rules, and where functions begin, that were found before (cfi.h), by all threads: both depend on the address
+ * alone.
  *
  * Where calls return to is met again and again, each address its own slot.  Where a thread is interrupted is hardly
  * ever met again, but the row of the unwind table around it is.
@@ -76,6 +77,9 @@ static ALWAYS_INLINE struct cfi_rule rules_find(uint32_t epoch, uint64_t pc, boo
         return rules_unpack(head, offsets);
     return rules_find_row(epoch, pc, is_return);
 }
+
+/* Where the function around `pc` begins; `pc` if there is no unwind information. */
+uint64_t rules_function(uint32_t epoch, uint64_t pc);
 
 /* From now on it is that of `pc`. */
 void rules_keep(uint32_t epoch, uint64_t pc, struct cfi_rule rule);

@@ -87,6 +87,11 @@ struct cfi_rule unwind_rule(const struct unwind *u, uint64_t pc)
     return rule.cfa_kind == CFA_NONE ? trampoline_rule(u, pc) : rule;
 }
 
+uint64_t unwind_function(const struct unwind *u, uint64_t pc)
+{
+    return rules_function(u->epoch, pc);
+}
+
 static ALWAYS_INLINE bool cfa_of(struct unwind *u, const struct cfi_rule *rule,
                                  const struct unwind_regs *r, uint64_t *cfa)
 {

@@ -68,6 +68,9 @@ bool unwind_step(struct unwind *u, struct unwind_regs *regs, uint64_t *cfa, enum
 /* The rule for `pc`, where a call was made. */
 struct cfi_rule unwind_rule(const struct unwind *u, uint64_t pc);
 
+/* Where the function around `pc`, where a call was made, begins; `pc` if there is no unwind information. */
+uint64_t unwind_function(const struct unwind *u, uint64_t pc);
+
 /* Libraries were loaded or unloaded: no rule that was found before holds, from the next unwind_refresh on, at the
  * beginning of a walk. */
 void unwind_forget_all(void);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from exact_support import MODES, check_exact, counts_below
-from support import TARGETS, Run
+from support import TARGETS, Run, build_extension
 
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.calls.function_calls import function_calls
@@ -55,3 +56,80 @@ def test_calls_and_callers(
     assert {key: dict(of.callers) for key, of in ours.items()} == {
         key: callers for key, (_, callers) in theirs.items()
     }
+
+
+# --- from deep native stacks --------------------------------------------------------------------
+
+SPINE, DEPTH, TIMES = 60, 6, 5
+
+DEEP = f"""
+import deep_calls
+def leaf():
+    pass
+def shallow():
+    deep_calls.walk(leaf, 0, 1)
+def main():
+    for _ in range({TIMES}):
+        deep_calls.walk(leaf, {SPINE}, {DEPTH})
+        shallow()
+main()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--c-calls",)])
+@pytest.mark.parametrize("mode", MODES)
+def test_each_place_of_a_deep_native_stack(
+    pyhybrid: Callable[..., Run], mode: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Paths below one Python function are mostly the same: each has its calls all the same."""
+    build_extension(tmp_path, "deep_calls")
+    environment = {"PYTHONPATH": str(tmp_path)}
+    run = pyhybrid("-q", "--mode", mode, *options, "-c", DEEP, env=environment)
+    profile = run.profile()
+    check_exact(profile)
+    nodes, frames = profile.nodes, profile.frames
+    found: Counter[tuple[str, ...]] = Counter()
+    for row in profile.exact:
+        names, at = [], row.node
+        while at:
+            names.append(frames[nodes.frame[at]].name)
+            at = nodes.parent[at]
+        if names[0] == "leaf":
+            turns = tuple(name for name in reversed(names) if name in ("left", "right"))
+            caller = next(name for name in names if name in ("main", "shallow"))
+            found[(caller, str(names.count("spine")), *turns)] += row.calls
+    expected = {
+        (caller, str(n + 1), *turns): TIMES
+        for caller, n, depth in (("main", SPINE, DEPTH), ("shallow", 0, 1))
+        for levels in range(depth + 1)
+        for turns in itertools.product(("left", "right"), repeat=levels)
+    }
+    assert found == expected
+
+
+def test_what_a_call_from_there_takes(tmp_path: Path) -> None:
+    """Not each frame of the stack is unwound anew: that would be hundreds of instructions each."""
+    build_extension(tmp_path, "deep_calls")
+    build_extension(tmp_path, "count_instructions", f"-I{TARGETS.parent / 'c'}")
+    (library,) = tmp_path.glob("count_instructions*")
+    program = f"""
+import ctypes, deep_calls, pyhybrid
+count = ctypes.PyDLL({str(library)!r}).count_instructions
+count.argtypes = [ctypes.py_object]
+def leaf():
+    pass
+def walk():
+    deep_calls.walk(leaf, {SPINE}, 1)
+def counted():
+    return min(count(walk) for _ in range(3))  # the first time its paths are new
+bare = counted()
+with pyhybrid.Profiler(mode="trace", formats=["folded"]):
+    traced = counted()
+print((traced - bare) / 3)
+"""
+    command = [sys.executable, "-P", "-c", program]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    assert 50 < float(done.stdout) < 10_000

@@ -142,6 +142,13 @@ def test_the_summary_says_what_counting_took(tmp_path: Path) -> None:
     assert line in stream.getvalue().splitlines()
 
 
+def test_what_some_callbacks_took_is_on_top(tmp_path: Path) -> None:
+    """Those below C code, and of new paths, are timed in the run."""
+    rows: Rows = [(0, "main", {"calls": 1}), (1, "gen", {"calls": 10**6 - 1})]
+    with trace(tmp_path, rows, call_cost_ns=30.0, counting_more_ns=170_000_000) as profile:
+        assert summarize(profile, [], []).counting_ns == 200_000_000
+
+
 def test_an_unknown_cost_is_not_guessed(tmp_path: Path) -> None:
     with trace(tmp_path, TREE) as profile:
         summary = summarize(profile, [], [])
