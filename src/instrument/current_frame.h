@@ -45,8 +45,7 @@ static inline frame_t *current_frame(void)
                                                           : frame_of_state(current_state_by_call());
 }
 
-/* It, if it runs `code`.  NULL: the event is not that of a frame.  C code may fire events (PyMonitoring_Fire..., as
- * Cython's modules do), also on a thread without any frame. */
+/* It, if it runs `code`.  NULL: the event is not that of a frame, but fired by C code. */
 static inline frame_t *frame_of_code(frame_t *f, uint64_t code)
 {
     return __builtin_expect(f && FRAME_CODE(f) == code, 1) ? f : NULL;

@@ -3,6 +3,7 @@
 #include "region_stack.h"
 
 #include "c_call_stack.h"
+#include "filter.h"
 #include "regions.h"
 #include "usage.h"
 
@@ -202,6 +203,51 @@ void region_pop_native(struct exact *x, uint64_t word, bool has_gil)
     region_end_left(x, t, now);
     t->without_gil = false;
     shadow_leave();
+}
+
+void region_push_fired(struct exact *x, struct exact_thread *t, const frame_t *f, uint64_t code,
+                       bool is_call)
+{
+    PyObject *globals = f ? f->f_globals : NULL;
+    if ((!x->all_events && !filter_selects(x, code, globals)) || !is_at(x, t, f) ||
+        (t->depth == t->capacity && !exact_grow_stack(t)))
+        return;
+    const struct exact_frame *below = t->depth ? &t->stack[t->depth - 1] : NULL;
+    struct exact_node *parent = below ? below->node : &t->root;
+    if (below && below->flags & EXACT_IN_C)
+        parent = t->c_calls[t->depth - 1].node;
+    struct exact_node *node = exact_python_child(x, t, parent, code, (uint64_t)globals);
+    struct exact_frame *s = &t->stack[t->depth];
+    *s = (struct exact_frame){.frame = f ? (uint64_t)f : REGION_OF_THREAD,
+                              .entry = below ? below->entry : 0,
+                              .node = node};
+    s->flags = EXACT_REGION | (node != parent && !exact_is_own(node) ? EXACT_RECORDED : 0);
+    if (s->flags & EXACT_RECORDED)
+        count(is_call ? &node->calls : &node->resumes, 1);
+    s->since = exact_ticks(x);
+    if (x->turns)
+        turns_begin(x, t, s, is_call);
+    exact_set_depth(t, t->depth + 1);
+}
+
+void region_pop_fired(struct exact *x, struct exact_thread *t, uint64_t code, enum ending how,
+                      uint64_t now)
+{
+    uint32_t i = t->depth;
+    while (i && !(exact_is_fired(&t->stack[i - 1]) && exact_is_of(x, t->stack[i - 1].node, code)))
+        i--;
+    if (!i)
+        return;
+    region_take_off(x, t, i, now);
+    struct exact_frame *s = &t->stack[i - 1];
+    if (how == RAISED && s->flags & EXACT_RECORDED)
+        atomic_fetch_add_explicit(&s->node->raised, 1, memory_order_relaxed);
+    if (how != YIELDED)
+        exact_set_flags(s, s->flags | EXACT_LEFT);
+    shadow_drop(x, t, now, how);
+    if (t->n_moving)
+        region_put_back(x, t, now);
+    region_end_left(x, t, now);
 }
 
 void region_enter(const frame_t *f, struct region_slot *slot)

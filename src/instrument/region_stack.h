@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "call_tree.h"
+#include "turns.h"
 
 struct _PyInterpreterFrame;
 struct region_slot;
@@ -38,6 +39,13 @@ void region_seed(struct exact *x, struct exact_thread *t, const struct _PyInterp
 bool region_push_native(struct exact *x, const struct _PyInterpreterFrame *f,
                         struct region_slot *slot, bool has_gil);
 void region_pop_native(struct exact *x, uint64_t word, bool has_gil);
+
+/* Code that is no frame's begins on `f`, the innermost frame (NULL: none runs), or goes on; or ends (an event that native code
+ * fires for it).  It stands in the stack as a region of that frame, and counts as a function. */
+void region_push_fired(struct exact *x, struct exact_thread *t, const struct _PyInterpreterFrame *f,
+                       uint64_t code, bool is_call);
+void region_pop_fired(struct exact *x, struct exact_thread *t, uint64_t code, enum ending how,
+                      uint64_t now);
 
 /* The stack gets as deep as `depth`: what stands higher has ended, but native regions, which go on (n_moving).  They stand
  * on the top again, which is known to run. */

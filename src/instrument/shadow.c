@@ -398,12 +398,46 @@ static __attribute__((noinline)) bool begins_below_c(uint64_t code, bool is_call
     return true;
 }
 
+/* An event of code that is not the innermost frame's: native code has fired it (PyMonitoring_Fire..., as Cython's modules do that
+ * are compiled for profiling; numba calls the callbacks itself), also on a thread without any frame.  NULL: it does not count. */
+static struct exact_thread *fired_on(struct exact *x, uint64_t code, const frame_t **f)
+{
+    if (!x)
+        return NULL;
+    for (*f = current_frame(); *f && FRAME_IS_ENTRY(*f);)
+        *f = (*f)->previous;
+    struct exact_thread *t = *f && FRAME_CODE(*f) == code ? NULL : shadow_record(x);
+    return t && !is_hidden(t, *f) ? t : NULL;
+}
+
+static __attribute__((noinline)) bool fired_begin(struct exact *x, uint64_t code, bool is_call)
+{
+    const frame_t *f;
+    shadow_enter();
+    struct exact_thread *t = fired_on(x, code, &f);
+    if (t)
+        region_push_fired(x, t, f, code, is_call);
+    shadow_leave();
+    return true;
+}
+
+static __attribute__((noinline)) bool fired_end(struct exact *x, uint64_t code, enum ending how)
+{
+    const frame_t *f;
+    shadow_enter();
+    struct exact_thread *t = fired_on(x, code, &f);
+    if (t)
+        region_pop_fired(x, t, code, how, exact_ticks(x));
+    shadow_leave();
+    return true;
+}
+
 static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
 {
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     const frame_t *f = counted_frame(x, code);
     if (!f)
-        return true;
+        return fired_begin(x, code, is_call);
     shadow_enter();
     if (!LIKELY(x->all_events) && shadow_left_out(x, f)) {
         bool again = names_a_thread(x, code) && shadow_record(x);
@@ -548,7 +582,7 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
     struct exact *x = atomic_load_explicit(&exact_current, memory_order_relaxed);
     const frame_t *f = counted_frame(x, code);
     if (!f)
-        return true;
+        return fired_end(x, code, how);
     uint64_t now = exact_ticks(x);
     shadow_enter();
     if (!LIKELY(x->all_events) && shadow_left_out(x, f)) {

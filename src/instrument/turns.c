@@ -67,7 +67,7 @@ static bool begin_watched(struct exact_thread *t, struct exact_frame *s, bool is
 static __attribute__((noinline)) bool note_begin(struct exact *x, struct exact_thread *t,
                                                  struct exact_frame *s, bool is_new)
 {
-    if (x->turns & TURNS_EMITTED && !t->without_gil)
+    if (x->turns & TURNS_EMITTED && !t->without_gil && !exact_is_fired(s))
         emit_begin(t, s, is_new);
     if (x->turns & TURNS_LOGGED) {
         if (t->log != x->log)
@@ -124,7 +124,7 @@ static __attribute__((noinline)) void note_end(struct exact *x, struct exact_thr
     uint32_t call = (uint32_t)(f->flags >> EXACT_CALL_SHIFT);
     if (f->flags & EXACT_REGION && !(f->flags & EXACT_LEFT) && how != CUT_OFF)
         how = YIELDED; /* it is where its function is */
-    if (x->turns & TURNS_EMITTED && !t->without_gil)
+    if (x->turns & TURNS_EMITTED && !t->without_gil && !exact_is_fired(f))
         emit_end(t, f, emitted[how]);
     if (x->turns & TURNS_LOGGED) {
         if (t->log != x->log)

@@ -56,7 +56,7 @@ struct exact_node {
 enum exact_frame_flags {
     EXACT_RECORDED = 1, /* its events come: it is timed, and its end is seen */
     EXACT_LINKED = 2,   /* `throw` went through it to the generator above: it ends with that one */
-    EXACT_REGION = 4,   /* a named region of the frame below it */
+    EXACT_REGION = 4,   /* a named region of the frame below it, or exact_is_fired */
     EXACT_KEPT =
         8, /* each call of it is kept or watched; its open call, if it has one, is in the upper half */
     EXACT_LEFT =
@@ -86,6 +86,12 @@ struct exact_frame {
     uint64_t since; /* ticks */
     uint64_t flags;
 };
+
+/* Is it a function that native code has fired the begin of, which has no frame?  It stands on the frame of another one. */
+static inline bool exact_is_fired(const struct exact_frame *f)
+{
+    return f->flags & EXACT_REGION && frame_tag(f->node->word) == PYH_TAG_FUNCTION;
+}
 
 /* EXACT_IN_C is set after what it stands for is written, and taken away after that is counted: the drain reads it. */
 static inline void exact_set_flags(struct exact_frame *f, uint64_t flags)

@@ -1,4 +1,5 @@
-"""Events of sys.monitoring that C code fires for code without a frame: they count as nothing."""
+"""Events of sys.monitoring that C code fires for code without a frame: functions of their own, as
+cProfile counts them."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ pytestmark = [
 ]
 
 PROGRAM = """
+import contextlib
 import fires_events
 
 def leaf():
@@ -27,6 +29,8 @@ def outer():
     for _ in range(50):
         fires_events.call(None)
         fires_events.call(leaf)
+    with contextlib.suppress(ZeroDivisionError):
+        fires_events.call(lambda: 1 / 0)
 
 for _ in range(3):
     outer()
@@ -51,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--mode", "trace", "--lines", "-t", "outer", "-t", "leaf"),
     ],
 )
-def test_they_are_no_calls(
+def test_they_are_calls(
     pyhybrid: Callable[..., Run], folder: Path, options: tuple[str, ...]
 ) -> None:
     environment = {"PYTHONPATH": str(folder)}
@@ -61,4 +65,13 @@ def test_they_are_no_calls(
     counts = {profile.frames[at].name: calls for at, calls in function_calls(profile).items()}
     assert (counts["outer"].calls, counts["outer"].seeded) == (3, 0)
     assert (counts["leaf"].calls, counts["leaf"].seeded) == (150, 0)
-    assert "fired" not in counts
+    if "-t" in options:
+        assert "fired" not in counts
+        return
+    fired = counts["fired"]
+    assert (fired.calls, fired.raised, fired.seeded) == (303 + 3, 3, 0)
+    assert fired.total_ns >= counts["leaf"].total_ns
+    names = {at: frame.name for at, frame in profile.frames.items()}
+    callers = {names[at]: tally.calls for at, tally in fired.callers.items() if at}
+    assert callers == {"call" if "--c-calls" in options else "outer": 303}  # and none on the thread
+    assert [names[at] for at in counts["leaf"].callers] == ["fired"]
