@@ -3,11 +3,21 @@
 #include <string.h>
 #include <sys/mman.h>
 
+static void *map_with(size_t bytes, int flags)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
 void *map_memory(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    return p == MAP_FAILED ? NULL : p;
+    return map_with(bytes, 0);
+}
+
+void *map_memory_filled(size_t bytes)
+{
+    return map_with(bytes, MAP_POPULATE);
 }
 
 void map_memory_free(void *p, size_t bytes)

@@ -38,6 +38,7 @@ static inline uint64_t map_hash(uint64_t x)
 
 /* Zeroed memory in whole pages; NULL if there is none. */
 void *map_memory(size_t bytes);
+void *map_memory_filled(size_t bytes); /* all pages are there: one system call, not a fault each */
 void map_memory_free(void *p, size_t bytes);
 
 #define MAP_PAGE 4096

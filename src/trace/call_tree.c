@@ -160,7 +160,7 @@ static void free_thread(struct exact_thread *t)
 
 static struct exact_thread *new_thread(struct exact *x)
 {
-    struct first_block *block = map_memory(sizeof *block);
+    struct first_block *block = map_memory_filled(sizeof *block);
     if (!block)
         return NULL;
     struct exact_thread *t = &block->thread;
