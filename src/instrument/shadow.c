@@ -376,14 +376,15 @@ static __attribute__((noinline)) bool begins_below_c(uint64_t code, bool is_call
         return false;
     struct exact_frame *top = &t->stack[depth - 1];
     uint64_t entry = (uint64_t)f->previous;
+    uint64_t from = timed_from(x);
     shadow_enter();
     struct exact_node *parent = native_path_known(x, t, top->node, entry, top->entry);
     struct exact_node *node = parent ? exact_hot_child(x, parent, code) : NULL;
     if (!LIKELY(node && !turns_are_noted(x, node))) {
         shadow_leave();
+        x->slow.until++; /* `begin` is timed instead */
         return false;
     }
-    uint64_t from = timed_from(x);
     t->started = true;
     top[1].frame = (uint64_t)f;
     top[1].entry = entry;

@@ -12,11 +12,16 @@
 #define GENERATION_BITS CODES_GENERATION_BITS
 #define GENERATION_MASK ((1ull << GENERATION_BITS) - 1)
 #define PROBES 64
-#define HALF (CODES_NUMBERS / 2)
+
+/* The place of a probe for `hash`, of which 32 bits count, in a table of `n`: first in its lower half. */
+static uint32_t place_in(uint32_t n, uint64_t hash, uint32_t probe)
+{
+    return ((uint32_t)hash + probe % PROBES) % (n / 2) + probe / PROBES * (n / 2);
+}
 
 static uint32_t place(uint64_t address, uint32_t probe)
 {
-    return (uint32_t)((address >> 4) * 0x9e3779b97f4a7c15ull >> (64 - SLOT_BITS)) + probe;
+    return place_in(SLOTS, (address >> 4) * 0x9e3779b97f4a7c15ull >> 40, probe);
 }
 
 static uint64_t key_of(uint64_t address)
@@ -44,8 +49,8 @@ void codes_free(struct codes *c)
 
 uint64_t codes_find(const struct codes *c, uint64_t address)
 {
-    for (uint32_t i = 0; i < PROBES; i++) {
-        uint32_t at = place(address, i) % SLOTS;
+    for (uint32_t i = 0; i < 2 * PROBES; i++) {
+        uint32_t at = place(address, i);
         uint64_t value = atomic_load_explicit(&c->slot[at], memory_order_acquire);
         if (!value)
             return 0;
@@ -58,8 +63,8 @@ uint64_t codes_find(const struct codes *c, uint64_t address)
 uint64_t codes_add(struct codes *c, uint64_t address, bool *added)
 {
     *added = false;
-    for (uint32_t i = 0; i < PROBES; i++) {
-        uint32_t at = place(address, i) % SLOTS;
+    for (uint32_t i = 0; i < 2 * PROBES; i++) {
+        uint32_t at = place(address, i);
         uint64_t value = atomic_load_explicit(&c->slot[at], memory_order_acquire);
         if ((value & ~GENERATION_MASK) == key_of(address))
             return id_of(at, value);
@@ -100,7 +105,7 @@ static uint32_t number_of(struct codes *c, uint64_t hash, bool *is_new)
 {
     *is_new = false;
     for (uint32_t i = 0; i < 2 * PROBES; i++) {
-        uint32_t at = ((uint32_t)(hash >> 40) + i % PROBES) % HALF + i / PROBES * HALF;
+        uint32_t at = place_in(CODES_NUMBERS, hash >> 40, i);
         uint64_t there = 0;
         if (!at)
             continue;
@@ -146,8 +151,8 @@ struct code_numbers codes_numbers(const struct codes *c, uint64_t id)
 
 void codes_forget(struct codes *c, uint64_t address)
 {
-    for (uint32_t i = 0; i < PROBES; i++) {
-        _Atomic uint64_t *slot = &c->slot[place(address, i) % SLOTS];
+    for (uint32_t i = 0; i < 2 * PROBES; i++) {
+        _Atomic uint64_t *slot = &c->slot[place(address, i)];
         uint64_t value = atomic_load_explicit(slot, memory_order_acquire);
         if (!value)
             return;

@@ -6,13 +6,13 @@
  * out when it dies, and the next one at that address gets another id.
  *
  * The table is one array of 64-bit slots, (address, generation) each, changed by compare-and-swap
- * only; an id is (slot, generation).
+ * only; an id is (slot, generation).  Its upper half is touched where the lower one is full.
  *
  * Programs make the same functions again and again (exec, namedtuple, templates, compilers of graphs).  So beside its
  * id a code object has two numbers, of what it says, which stay when it dies: those of the same file, first line and
  * qualified name are one function; those that agree in their line table, too, have one number.  Both are places of hashes
- * in a second table, from which nothing is removed; its upper half is touched when the lower one is full.  So some 500,000
- * functions are told apart; what is beyond is [unknown python].
+ * in a second table, from which nothing is removed, with two halves, too.  So some 500,000 functions are told apart, of 250,000 code
+ * objects at a time; what is beyond is [unknown python].
  *
  * Context: all but the following are async-signal-safe and callable from any thread at once;
  * codes_forget needs the GIL; codes_new and codes_free ordinary context.
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CODES_SLOT_BITS 17
+#define CODES_SLOT_BITS 18
 #define CODES_SLOTS (1u << CODES_SLOT_BITS)
 #define CODES_GENERATION_BITS 19
 #define CODES_NUMBER_BITS 20 /* as many as a function's word has (frame.h) */
