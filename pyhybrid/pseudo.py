@@ -23,6 +23,7 @@ BRIDGED = "bridged"  # code without unwind information was passed, verified; vie
 UNKNOWN_PYTHON = "unknown_python"
 TREE_FULL = "tree_full"
 IN_KERNEL = "kernel"
+SIGNALS_BLOCKED = "signals_blocked"  # of a thread: its name stands in the frame's
 # What runs only because of the profiler, or runs the program: outside all shares.
 OWN_WORK = "pyhybrid"
 
@@ -38,6 +39,7 @@ PSEUDO_FRAMES = {
     6: PseudoFrame("[tree full]", TREE_FULL),
     7: PseudoFrame("[pyhybrid]", OWN_WORK),
     8: PseudoFrame(KERNEL, IN_KERNEL),  # a frame of kind kernel, not pseudo (assemble/frames.py)
+    9: PseudoFrame("[signals blocked]", SIGNALS_BLOCKED),
 }
 
 # A native address in no module: code that a JIT compiler wrote into anonymous memory, and that no

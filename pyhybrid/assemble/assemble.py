@@ -202,6 +202,7 @@ def assembled_of(
         spool.meta["sources"] = sources
     spool.meta["kernel_lost"] = spool.end.n_kernel_lost if spool.end else 0
     spool.meta["kernel_mute"] = spool.end.n_mute if spool.end else 0
+    spool.meta["unaccounted_ns"] = max(0, spool.end.unaccounted_ns) if spool.end else 0
     spool.meta["kernel_text"] = symbolizer.kernel_text()
     spool.meta["kernel_build_id"] = symbolizer.kernel_build_id()
     spool.meta["unsampled_calls"] = unsampled_calls(forest, tree)

@@ -192,8 +192,13 @@ class Frames:
             self.rows.append(Frame(number, *columns))
         return number
 
-    def _pseudo(self, number: int) -> int:
+    def _thread_name(self, number: int) -> str:
+        thread = self._spool.threads.get(number)
+        return (thread and (thread.name or thread.comm)) or "?"
+
+    def _pseudo(self, number: int, of: str = "") -> int:
         name, symbol = pseudo_frame(number)
+        name += of
         return self._intern(
             PseudoFrame(name, symbol),
             *("pseudo", name, None, None, None, None, None, symbol, "pseudo"),
@@ -203,6 +208,9 @@ class Frames:
         """A pseudo-frame, or a region, which is one by its name."""
         number = word & 0xFFFFFFFF
         if word < REGION_LIMIT:
+            number, thread = number & 0xFF, number >> 8
+            if thread:
+                return self._pseudo(number, f" thread {self._thread_name(thread)}")
             named = pseudo_frame(number).symbol != IN_KERNEL
             return self._pseudo(number) if named else self._nameless_kernel()
         said = self._spool.regions.get(number, f"region {number}")

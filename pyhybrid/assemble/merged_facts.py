@@ -9,7 +9,7 @@ from pyhybrid.errors import PyhybridError
 # Figures of files that were measured otherwise cannot be added up.
 ALIKE = {"mode": "--mode", "clock": "--clock", "period_ns": "--hz"}
 SUMS = (
-    *("kernel_lost", "kernel_mute", "unplaced_regions", "unmatched_regions"),
+    *("kernel_lost", "kernel_mute", "unaccounted_ns", "unplaced_regions", "unmatched_regions"),
     "counting_more_ns",
 )
 MOST = ("throttled_ns", "throttled")  # of a container, which is the same one for all, mostly

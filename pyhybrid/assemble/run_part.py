@@ -64,7 +64,7 @@ def restrict(spool: Spool, marks: Marks) -> None:
     meta |= {"start_ns": begin_ns, "stop_ns": end_ns, "paused": False}
     meta["notes"] = [*meta.get("notes", ()), "a part of a run of `python -m pyhybrid`"]
     cpu_ns = sum(counters.cpu_ns for counters in spool.counters.values())
-    spool.end = End(end_ns, cpu_ns, 0, 0, 0, 0)
+    spool.end = End(end_ns, cpu_ns, 0, 0, 0, 0, 0)
 
 
 def _restrict_samples(spool: Spool, before: Spool, spans: Spans) -> None:

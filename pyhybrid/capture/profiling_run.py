@@ -280,6 +280,11 @@ class Profiling:
             say(f"{result['n_not_ready']} signals met an unknown thread")
         if result["signal_taken"] and self.settings.summary:
             say("the program took SIGPROF: sampling ended there")
+        if result["spare_signal"] and self.settings.summary:
+            say(
+                "the program took SIGPROF: sampled by timers from there on, "
+                f"with signal {result['spare_signal']}"
+            )
         if result["trap_lost"] and self.settings.summary:
             say(f"{result['trap_lost']}: sampled by perf_event from there on")
         return True

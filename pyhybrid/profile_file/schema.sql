@@ -12,7 +12,8 @@ PRAGMA user_version = 5;            -- the schema version
 -- What the profiled process said of itself (version, argv, clock, engine, hz, period_ns, ...) and of its
 -- host (machine.py), and
 -- from finishing: complete (false: it was killed), kernel_lost (ticks of which it is not known where
--- in the kernel they came), kernel_mute (clocks that could not say that), kernel_text ([start, end] of the
+-- in the kernel they came), kernel_mute (clocks that could not say that), unaccounted_ns (CPU time of the
+-- process, without ours, that no sample stands for, nor a lost or missed one), kernel_text ([start, end] of the
 -- kernel's code, or null), kernel_build_id, perf_map and jitdumps (files in which other runtimes named their code), n_cpus, notes,
 -- main_delay_ns (for how long the main thread was ready but had no processor), throttled and throttled_ns (how often and for how
 -- long the quota of its container held it back, all processors together),

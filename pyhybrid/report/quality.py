@@ -13,6 +13,7 @@ from pyhybrid.views.stack_quality import (
     gil_shares,
     hz_reached,
     stack_quality,
+    unaccounted_ns,
 )
 
 # Sources of a frame's name: schema.sql, `frame`.
@@ -57,6 +58,7 @@ class QualityReport:
     losses: dict[str, int]
     missed_weight_ns: int
     recorded_weight_ns: int
+    unaccounted_ns: int  # CPU time that no thread's samples stand for; 0: none, or not known
     stacks: dict[str, float]  # complete, re_anchored, gapped, truncated: shares of the weight
     gil: dict[str, float]
     named: float | None  # share of all native frames
@@ -96,6 +98,7 @@ def quality_report(profile: Profile) -> QualityReport:
         losses=dict(losses),
         missed_weight_ns=sum(t.missed_weight_ns for t in threads),
         recorded_weight_ns=sum(t.recorded_weight_ns for t in threads),
+        unaccounted_ns=unaccounted_ns(profile),
         stacks=stack_quality(profile),
         gil=gil_shares(profile),
         named=named_ns / weight_ns if weight_ns else None,
@@ -168,6 +171,7 @@ def quality_lines(report: QualityReport) -> list[str]:
         f"samples   {report.signals:,} signals, {report.recorded:,} recorded; "
         f"lost: {losses_text(report.losses)}",
         f"          {missed:.2%} of the time no signal stood for",
+        f"          {report.unaccounted_ns / 1e9:.2f} s of CPU time no thread's samples stand for",
         "stacks    " + shares_text(report.stacks),
         "GIL       " + shares_text(report.gil),
     ]

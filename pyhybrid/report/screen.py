@@ -53,6 +53,7 @@ FINDING_LINES = 2
 LEAST_DELAY, LEAST_DELAY_NS = 0.05, 50_000_000  # share of the wall-clock time, and time
 LEAST_END, LEAST_END_NS = 0.02, 20_000_000  # share of the CPU time, and time
 N_WAITED = 3
+UNACCOUNTED = 0.01  # of the CPU time: less in no sample is not worth a word
 PLACES = ("function", "caller", "holder", "place", "module", "most")  # in a finding's evidence
 FOLDERS = re.compile(r"[^\s()]*/(?=[^\s()/]+:\d)")  # of a file and its line
 MAX_NAME = 40  # of one frame in a path
@@ -312,8 +313,12 @@ def _clock(s: Summary) -> str:
 def _samples(s: Summary) -> str:
     missed = s.missed_weight_ns / 1e9
     time = "time" if s.clock == "wall" else "CPU time"
-    unseen = f"; {missed:.2f} s of {time} without a signal" if missed >= 0.01 else ""
-    return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {losses_text(s.losses)}{unseen}"
+    unseen = [f"{missed:.2f} s of {time} without a signal"] if missed >= 0.01 else []
+    if s.unaccounted_ns >= max(1e7, UNACCOUNTED * (s.cpu_ns or 0)):
+        of = "" if unseen else f" of {time}"
+        unseen.append(f"{s.unaccounted_ns / 1e9:.2f} s{of} in no sample")
+    rest = f"; {', '.join(unseen)}" if unseen else ""
+    return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {losses_text(s.losses)}{rest}"
 
 
 def _threads(s: Summary) -> str:

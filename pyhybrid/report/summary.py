@@ -8,7 +8,7 @@ from typing import Any
 
 from pyhybrid.assemble.kept_calls import function_durations
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import UNKNOWN_PYTHON
+from pyhybrid.pseudo import SIGNALS_BLOCKED, UNKNOWN_PYTHON
 from pyhybrid.report.source_text import NOT_FOUND, Sources
 from pyhybrid.report.step_listing import StepSummary, step_summary
 from pyhybrid.views.call_tree.hot_paths import Hot
@@ -27,6 +27,7 @@ from pyhybrid.views.stack_quality import (
     hz_reached,
     off_cpu_share,
     stack_quality,
+    unaccounted_ns,
 )
 from pyhybrid.views.training.compiles import Compiles, compiler_frames, compiles_of
 from pyhybrid.views.waits import Waits, all_waits
@@ -123,6 +124,7 @@ class Summary:
     losses: dict[str, int]  # samples, by reason
     recorded_weight_ns: int
     missed_weight_ns: int  # CPU time (or wall-clock time) that no signal stood for
+    unaccounted_ns: int  # CPU time that no thread's samples stand for; 0: none, or not known
     own_weight_ns: int  # of what ran only because of the profiler: outside all shares
     calls: int | None  # of Python functions, counted exactly; null: not traced
     n_traced: int | None  # functions that were called
@@ -241,6 +243,7 @@ def summarize(
         losses=losses,
         recorded_weight_ns=sum(t.recorded_weight_ns for t in threads),
         missed_weight_ns=sum(t.missed_weight_ns for t in threads),
+        unaccounted_ns=unaccounted_ns(profile),
         own_weight_ns=profile.own_weight_ns,
         calls=sum(f.calls for f in python) if profile.exact else None,
         n_traced=sum(f.calls > 0 for f in python) if profile.exact else None,
@@ -334,7 +337,12 @@ def _hot(
     min_time_ns: int,
     labels: dict[int, str],
 ) -> tuple[list[Function], list[Path], int]:
-    ranked = [each for each in hot.functions() if profile.frames[each.frame].kind != "pseudo"]
+    frames = profile.frames
+    ranked = [
+        each
+        for each in hot.functions()
+        if frames[each.frame].kind != "pseudo" or frames[each.frame].symbol == SIGNALS_BLOCKED
+    ]
     totals = {each.frame: each.total_ns for each in ranked}
     totals |= {frame: tally.total_ns for frame, tally in traced.items()}
     small = {frame for frame, total_ns in totals.items() if total_ns < min_time_ns}

@@ -7,7 +7,7 @@ multiple of 8; with REPLACED it is two halves, each HALF (length, check, round) 
 import struct
 
 MAGIC = b"PYHSPOOL"
-VERSION = 8
+VERSION = 9
 MARK = 0x6C6F6F70
 REPLACED = 1 << 31
 
@@ -36,7 +36,7 @@ SUMS_HEAD = struct.Struct("<II")
 SUM = struct.Struct("<IIQQQQ")
 MERGED_HEAD = struct.Struct("<Q")
 COUNTERS_HEAD = struct.Struct("<IIQQQQQ8Q8Q64I")
-END_HEAD = struct.Struct("<QQIIQI4x")
+END_HEAD = struct.Struct("<QQIIQI4xq")
 EXACT_THREAD_HEAD = struct.Struct("<II")
 EXACT_NODES_HEAD = struct.Struct("<IIII")
 EXACT_COUNTERS_HEAD = struct.Struct("<IIII")

@@ -148,7 +148,8 @@ class End(NamedTuple):
     """The profiler was stopped in order; `cpu_ns` is the process's while it ran.
 
     n_kernel_lost: ticks of which it is not known where in the kernel they came; n_mute: clocks
-    that could not say that.
+    that could not say that.  unaccounted_ns: CPU time that no sample stands for, lost and missed
+    ones among them; below 0: samples stand for more, by chance.
     """
 
     time_ns: int
@@ -157,6 +158,7 @@ class End(NamedTuple):
     n_spawned: int
     n_kernel_lost: int
     n_mute: int
+    unaccounted_ns: int
 
 
 @dataclass(slots=True)

@@ -61,6 +61,12 @@ def off_cpu_share(profile: Profile) -> float | None:
     return off / (sum(sampled.weight_ns for sampled in profile.sampled) or 1)
 
 
+def unaccounted_ns(profile: Profile) -> int:
+    """CPU time of the process that no thread's samples stand for, lost and missed ones among them;
+    0 where it is not known."""
+    return int(profile.meta.get("unaccounted_ns") or 0)
+
+
 def busy_threads(profile: Profile) -> list[Thread]:
     """Threads that ran long enough to tell their rate: 50 periods and 1 % of all CPU time."""
     threads = profile.threads.values()

@@ -13,7 +13,7 @@
  *                canonical: 60..47 module id (0: in no module), 46..0 address - module base
  *   PYTHON       raw:       60..24 number, 23..0 instruction offset
  *                canonical: 55..24 code index, 23..0 instruction offset
- *   PSEUDO       7..0 enum pseudo
+ *   PSEUDO       31..8 frame_blocked: a thread | 7..0 enum pseudo
  *   REGION       31..0 number of a named region (spool.h, SPOOL_REGION), 32 an object's (instance_table.h), 33 work that is
  *                done later for it (causes.h)
  *   C_CALL       as NATIVE: the start of a C function that a Python function called, by the events;
@@ -64,6 +64,7 @@ enum pseudo {
     PSEUDO_TREE_FULL,         /* the tree's bound was reached: what lies below is not told apart */
     PSEUDO_PYHYBRID, /* the sample met one of our own callbacks, or what runs the program (launcher.h) */
     PSEUDO_KERNEL, /* in a system call; where in the kernel is not known */
+    PSEUDO_SIGNALS_BLOCKED, /* the thread that frame_blocked names blocks the signal, so its stack is not known */
 };
 
 static inline uint64_t frame_native(uint64_t address)
@@ -101,6 +102,12 @@ static inline uint64_t frame_code_id(uint64_t word)
 static inline uint64_t frame_pseudo(enum pseudo which)
 {
     return PYH_TAG_PSEUDO << PYH_TAG_SHIFT | which;
+}
+
+/* Thread `index` of the spool blocks signals. */
+static inline uint64_t frame_blocked(uint32_t index)
+{
+    return frame_pseudo(PSEUDO_SIGNALS_BLOCKED) | (uint64_t)(index & 0xffffff) << 8;
 }
 
 static inline uint64_t frame_region(uint32_t number)

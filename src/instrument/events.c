@@ -138,7 +138,10 @@ static int register_all(PyObject *monitoring)
     return 0;
 }
 
-static bool meets; /* the one event of instrument_meet is on */
+void (*instrument_thread_begins)(void);
+
+static bool meets;               /* the one event of instrument_meet is on */
+static PyObject *first_function; /* of instrument_meet_thread: its code object; NULL: none */
 
 /* In this order: 3.12 and 3.13 leave events and callbacks live when an id is given back. */
 static void switch_off(PyObject *monitoring)
@@ -148,6 +151,9 @@ static void switch_off(PyObject *monitoring)
     if (meets && atomic_load(&instance_method))
         set_local(monitoring, atomic_load(&instance_method), NULL);
     meets = false;
+    if (first_function)
+        set_local(monitoring, (uint64_t)first_function, NULL);
+    Py_CLEAR(first_function);
     set_lines(monitoring, false);
     codes_free(with_lines);
     with_lines = NULL;
@@ -167,7 +173,10 @@ static PyObject *on_method(PyObject *self, PyObject *const *args, size_t n, PyOb
     (void)self;
     (void)n;
     (void)names;
-    if (meets) {
+    if (args[0] == first_function) {
+        if (instrument_thread_begins)
+            instrument_thread_begins();
+    } else if (meets) {
         shadow_enter();
         instances_meet((uint64_t)args[0]);
         shadow_leave();
@@ -177,15 +186,43 @@ static PyObject *on_method(PyObject *self, PyObject *const *args, size_t n, PyOb
 
 static struct callback method_begins = CALLBACK(on_method);
 
-int instrument_meet(void)
+/* For the events of single functions.  0 or -1. */
+static int claim_for_few(PyObject *monitoring)
 {
-    PyObject *monitoring = PySys_GetObject("monitoring");
+    if (tool_id >= 0 && (meets || first_function))
+        return 0;
     instrument_forget();
     if (!monitoring || PyType_Ready(&callback_type) || (tool_id = monitoring_claim(monitoring)) < 0)
         return -1;
     long bit = monitoring_event(monitoring, "PY_START");
-    if (bit < 0 || monitoring_call(monitoring, "register_callback", "(ilO)", tool_id, bit,
-                                   (PyObject *)&method_begins))
+    return bit < 0 ? -1
+                   : monitoring_call(monitoring, "register_callback", "(ilO)", tool_id, bit,
+                                     (PyObject *)&method_begins);
+}
+
+void instrument_meet_thread(PyObject *function)
+{
+    PyObject *error = PyErr_GetRaisedException();
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    PyObject *is = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : NULL;
+    PyObject *code = is && PyFunction_Check(is) ? PyFunction_GET_CODE(is) : NULL;
+    static bool refused; /* no id was free: it is not asked for again by each thread */
+    if (!first_function && !refused && code &&
+        !PyUnicode_CompareWithASCIIString(((PyCodeObject *)code)->co_qualname,
+                                          "Thread._bootstrap")) {
+        refused = claim_for_few(monitoring);
+        if (!refused) {
+            first_function = Py_NewRef(code);
+            set_local(monitoring, (uint64_t)code, "PY_START");
+        }
+    }
+    PyErr_SetRaisedException(error);
+}
+
+int instrument_meet(void)
+{
+    PyObject *monitoring = PySys_GetObject("monitoring");
+    if (claim_for_few(monitoring))
         return -1;
     current_frame_init();
     meets = true;

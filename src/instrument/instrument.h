@@ -26,6 +26,13 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls,
  * there (instances.h).  Until instrument_stop.  0, or -1 with an exception set: RuntimeError if no id is free. */
 int instrument_meet(void);
 
+/* Called by each thread with the first event that is counted, or (instrument_meet_thread) where it begins.  NULL: not. */
+extern void (*instrument_thread_begins)(void);
+
+/* Where nothing is counted: `function` is to be the first one of a thread.  If it is `threading`'s, one event is on from now on,
+ * where that begins.  Until instrument_stop.  No exceptions. */
+void instrument_meet_thread(PyObject *function);
+
 /* The code object at `code` has LINE events from now on; is about to be freed, or just made.  Not
  * with an exception set; they leave none. */
 void instrument_add_lines(uint64_t code);

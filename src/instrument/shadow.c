@@ -62,6 +62,8 @@ struct exact_thread *shadow_new_record(struct exact *x)
     x->plain = x->plain && current_state_offset;
     char name[EXACT_NAME_MAX];
     thread_name(name, sizeof name);
+    if (instrument_thread_begins)
+        instrument_thread_begins();
     return exact_add_thread(x, name);
 }
 

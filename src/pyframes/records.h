@@ -24,14 +24,19 @@ struct caller_note {
 
 enum ring_type { RING_SAMPLE = 1, RING_CODE, RING_HOLD };
 
+/* A sample of a young thread's (sampler/clocks/newborn.h): of one of whose end it will be known what it ran, or not. */
+enum tick_kind { NO_TICK, TICK_ALONE, TICK_SHARES };
+
 struct sample_record {
     struct ring_record head;
     uint64_t time_ns;
     uint32_t weight; /* sampling periods */
     uint32_t n_words;
     uint32_t cpu;
-    uint16_t gil;                   /* thread_state.h */
-    unsigned char waits, in_kernel; /* the signal came out of a system call that had not waited */
+    uint16_t gil; /* thread_state.h */
+    unsigned char waits,
+        in_kernel : 1;         /* the signal came out of a system call that had not waited */
+    unsigned char is_tick : 2; /* enum tick_kind: its weight is found when it is drained */
     /* What is further out than the words: a node of an exact tree.  NULL: nothing. */
     struct exact_thread *base_thread;
     uint64_t base_node;

@@ -262,12 +262,12 @@ static PyObject *stop(PyObject *self, PyObject *args)
         Py_RETURN_NONE;
     }
     process_hooks_unwatch_code(); /* now: codes could die before samples were read */
-    return Py_BuildValue("{sKsKsIsIsKsNszsisN}", "end_ns", (unsigned long long)result.end_ns,
-                         "process_cpu_ns", (unsigned long long)result.process_cpu_ns, "n_forked",
-                         result.n_forked, "n_spawned", result.n_spawned, "n_not_ready",
-                         (unsigned long long)result.n_not_ready, "signal_taken",
-                         PyBool_FromLong(result.signal_taken), "trap_lost", result.trap_lost,
-                         "write_error", result.write_error, "remarks", remarks);
+    return Py_BuildValue(
+        "{sKsKsIsIsKsNsiszsisN}", "end_ns", (unsigned long long)result.end_ns, "process_cpu_ns",
+        (unsigned long long)result.process_cpu_ns, "n_forked", result.n_forked, "n_spawned",
+        result.n_spawned, "n_not_ready", (unsigned long long)result.n_not_ready, "signal_taken",
+        PyBool_FromLong(result.signal_taken), "spare_signal", result.spare_signal, "trap_lost",
+        result.trap_lost, "write_error", result.write_error, "remarks", remarks);
 }
 
 PyDoc_STRVAR(hold_calls_doc,

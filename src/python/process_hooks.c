@@ -68,6 +68,9 @@ static int on_audit(const char *event, PyObject *args, void *data)
         if (program_begins_now())
             instrument_program_begins();
         return PyTuple_GET_SIZE(args) ? instances_code_runs(PyTuple_GET_ITEM(args, 0)) : 0;
+    } else if (!strncmp(event, "_thread.start_", strlen("_thread.start_"))) {
+        if (!sampler_exact() && PyTuple_GET_SIZE(args))
+            instrument_meet_thread(PyTuple_GET_ITEM(args, 0));
     } else if (strcmp(event, "os.exec")) {
         spawns_audit(event);
     } else if (!leave_by_exec(args)) {
@@ -83,6 +86,7 @@ int process_hooks_install(void (*in_child)(void))
     if (PySys_AddAuditHook(on_audit, NULL))
         return -1;
     tell_child = in_child;
+    instrument_thread_begins = sampler_thread_begins;
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     sampler_set_blocking(without_gil);
     sampler_set_look(emit_look);

@@ -22,7 +22,8 @@
 
 #define CHUNK 1024 /* stacks in one SPOOL_STACKS record */
 #define LONG_LIFE_NS 1000000000ull
-#define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
+#define TICKS_FEW 16 /* that many more are thought to have stood for a tick each */
+#define PATIENCE 50  /* passes that a sample waits for a code record of another ring */
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
 struct last_stack {
@@ -58,10 +59,14 @@ struct drain {
     const struct codes *codes; /* of the exact half */
     struct way_up way;
     struct stacks tree;
-    struct stacks kernel; /* the kernel's call chains alone, outermost first */
-    uint64_t until_ns;    /* samples up to here can be drained */
-    uint32_t n_flushed;   /* stacks that the spool has */
-    uint32_t epoch;       /* counts unloads: addresses may mean other libraries */
+    struct stacks kernel;                   /* the kernel's call chains alone, outermost first */
+    uint64_t tick_ns, period_ns, shared_ns; /* drain_set_ticks */
+    uint64_t n_sharing;                     /* ticks among which that is shared */
+    uint64_t tick_carry_ns; /* what the last tick was not given: less than a period */
+    uint64_t ticked_ns;
+    uint64_t until_ns;  /* samples up to here can be drained */
+    uint32_t n_flushed; /* stacks that the spool has */
+    uint32_t epoch;     /* counts unloads: addresses may mean other libraries */
     struct sample_segments segments;
     struct thread_folds folds;
     struct sample_scratch
@@ -329,6 +334,15 @@ bool drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uin
     return kernel_ticks_add(&t->drain->ticks, time_ns, id);
 }
 
+bool drain_program(struct drain *d, struct thread *t, uint64_t time_ns, uint64_t address)
+{
+    int full = 0;
+    if (!d->kernel.parent && stacks_init(&d->kernel, d->tree.max))
+        return false;
+    uint64_t word = canonical_word(d->words, frame_native(address));
+    return kernel_ticks_add(&t->drain->ticks, time_ns, stacks_child(&d->kernel, 0, word, &full));
+}
+
 void drain_samples_until(struct drain *d, uint64_t time_ns)
 {
     d->until_ns = time_ns;
@@ -373,19 +387,93 @@ static void put_ticks(struct drain *d, struct thread *t, const struct sample_rec
     kernel_ticks_drop(&own->ticks, &parts);
 }
 
+void drain_set_ticks(struct drain *d, uint64_t tick_ns, uint64_t period_ns, uint64_t shared_ns)
+{
+    d->shared_ns = shared_ns;
+    d->tick_ns = tick_ns;
+    d->period_ns = period_ns;
+}
+
+uint64_t drain_ticked_ns(const struct drain *d)
+{
+    return d->ticked_ns;
+}
+
+/* Fewer ticks meet threads than would by chance where processors are short: what waits for one gets it at a tick.  So where
+ * it is known what the threads ran, the ticks share that. */
+static uint64_t tick_ns(struct drain *d, enum tick_kind kind)
+{
+    if (kind != TICK_SHARES)
+        return d->tick_ns;
+    uint64_t each = (d->shared_ns + TICKS_FEW * d->tick_ns) / (++d->n_sharing + TICKS_FEW);
+    uint64_t least = d->tick_ns / 2, most = d->tick_ns * 2;
+    return each < least ? least : each > most ? most : each;
+}
+
+static uint32_t tick_weight(struct drain *d, const struct thread *t, enum tick_kind kind)
+{
+    uint64_t ns = (t->tick_ns ? t->tick_ns : tick_ns(d, kind)) + d->tick_carry_ns,
+             weight = ns / d->period_ns;
+    d->tick_carry_ns = ns % d->period_ns;
+    d->ticked_ns += weight * d->period_ns;
+    return (uint32_t)weight;
+}
+
+static void put_tick(struct drain *d, struct thread *t, const struct sample_record *r,
+                     uint32_t stack, uint32_t state)
+{
+    int full;
+    uint32_t weight = tick_weight(d, t, (enum tick_kind)r->is_tick);
+    if (!weight)
+        return;
+    if (r->in_kernel && !is_leaf(d, stack))
+        stack = stacks_child(&d->tree, stack, frame_pseudo(PSEUDO_KERNEL), &full);
+    put_sample(d, t, r->time_ns, weight, stack | state, r->cpu);
+    t->drain->n_repeated++;
+    t->drain->repeated_weight += weight;
+}
+
+void drain_blocked(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight)
+{
+    struct drain_thread *own = t->drain;
+    struct kernel_ticks *ticks = &own->ticks;
+    struct thread_fold *fold;
+    uint32_t row = drain_row(d, t, "", &fold), given = 0, cpu = 0;
+    int full;
+    uint32_t stack = stacks_child(&d->tree, 0, frame_blocked(row), &full);
+    for (size_t i = 0; i < ticks->n && weight; i++) {
+        uint32_t upto = (uint32_t)((uint64_t)weight * (i + 1) / ticks->n);
+        if (upto == given)
+            continue;
+        put_sample(d, t, ticks->of[i].time_ns, upto - given,
+                   in_kernel(d, stack, ticks->of[i].chain), cpu);
+        own->n_repeated++;
+        given = upto;
+    }
+    if (!ticks->n) {
+        put_sample(d, t, time_ns, weight, stack, cpu);
+        own->n_repeated++;
+    }
+    ticks->n = 0;
+    own->repeated_weight += weight;
+}
+
 static bool take_sample(struct drain *d, struct thread *t, const struct sample_record *r, bool last)
 {
     struct drain_thread *own = t->drain;
     uint32_t stack = intern(d, own, r, last || own->waited >= PATIENCE);
     if (!stack)
         return false;
-    put_ticks(d, t, r, stack, (uint32_t)r->gil << SPOOL_GIL_SHIFT | (r->waits ? SPOOL_WAITS : 0));
+    uint32_t state = (uint32_t)r->gil << SPOOL_GIL_SHIFT | (r->waits ? SPOOL_WAITS : 0);
+    (r->is_tick ? put_tick : put_ticks)(d, t, r, stack, state);
     return true;
 }
 
 /* Is it a sample of which the kernel may have more to say? */
-static bool is_too_new(const struct drain *d, const struct ring_record *r)
+static bool is_too_new(const struct drain *d, const struct thread *t, const struct ring_record *r)
 {
+    if (t->ticks_only && !t->has_ended) /* what they stand for is known when that ends */
+        return true;
     return r->type == RING_SAMPLE && ((const struct sample_record *)r)->time_ns > d->until_ns;
 }
 
@@ -393,7 +481,7 @@ bool drain_thread(struct drain *d, struct thread *t, bool last)
 {
     const struct ring_record *r;
     bool moved = false;
-    while ((r = ring_peek(&t->ring)) && !is_too_new(d, r)) {
+    while ((r = ring_peek(&t->ring)) && !is_too_new(d, t, r)) {
         if (r->type == RING_CODE) {
             canonical_take_code(d->words, (const struct code_record *)r);
         } else if (r->type == RING_HOLD) {

@@ -47,11 +47,23 @@ bool drain_thread(struct drain *d, struct thread *t, bool last);
  * a thread that moved may not come in order of time.  False: no memory. */
 bool drain_kernel(struct drain *d, struct thread *t, uint64_t time_ns, const uint64_t *chain,
                   size_t n);
+/* The same of one that was in the program, at this instruction, of a thread that drain_blocked is going to be called for.  Within a
+ * pass. */
+bool drain_program(struct drain *d, struct thread *t, uint64_t time_ns, uint64_t address);
 /* Later samples wait: what drain_kernel will say of them is not known yet. */
 void drain_samples_until(struct drain *d, uint64_t time_ns);
 
 /* The thread's last sample holds for `weight` periods more, up to `time_ns`: as one more sample. */
 void drain_repeat(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight);
+
+/* What the sample of a young thread's tick (sampler/clocks/newborn.h) stands for, and a period.  `shared_ns`: the time
+ * that young threads ran until now for which ticks alone stand, all of those that have ended. */
+void drain_set_ticks(struct drain *d, uint64_t tick_ns, uint64_t period_ns, uint64_t shared_ns);
+/* What all of them stood for. */
+uint64_t drain_ticked_ns(const struct drain *d);
+
+/* The thread ran for `weight` periods up to `time_ns` with the signal blocked: where, what its clock wrote (drain_kernel) tells. */
+void drain_blocked(struct drain *d, struct thread *t, uint64_t time_ns, uint32_t weight);
 
 /* Before and after a pass over all threads' rings.  drain_begin returns true if a library was
  * loaded or unloaded: what was known by address holds no more. */

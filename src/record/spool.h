@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 8
+#define SPOOL_VERSION 9
 #define SPOOL_MARK 0x6c6f6f70u /* "pool" */
 #define SPOOL_REPLACED 0x80000000u
 
@@ -246,6 +246,9 @@ struct spool_end {
     uint64_t n_kernel_lost;  /* ticks of which it is not known where in the kernel they came */
     uint32_t n_mute;         /* clocks that could not say that */
     uint32_t pad;
+    /* CPU time of the process, without ours, that no sample stands for, nor a lost or missed one; below 0: samples
+     * stand for more, by chance.  0: not known. */
+    int64_t unaccounted_ns;
 };
 
 /* The exact half.  Its records of threads have numbers of their own; nodes count from 1 in each thread, 0 is the

@@ -32,7 +32,7 @@ struct thread *registry_claim(struct registry *r, pid_t tid)
         return NULL;
     arch_syscall6(SYS_prctl, PR_GET_NAME, (long)t->comm, 0, 0, 0, 0);
     t->tid = tid;
-    t->claimed = true;
+    t->claimed = t->is_young = true;
     if (!atomic_compare_exchange_strong(&r->of_tid[tid], &theirs, t))
         t->tid = 0; /* the drain thread has just made one */
     t->next_claimed = atomic_load(&r->claimed);

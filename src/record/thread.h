@@ -112,6 +112,16 @@ struct thread {
     uint64_t rest_until_ns; /* by the clock sampled by: no sample before; 0: nothing is owed */
     bool is_urgent;         /* thread_is_urgent, after the last sample */
 
+    /* sampler/clocks/newborn.h: the handler's. */
+    _Atomic uint64_t
+        blocked_ns; /* of its CPU time: no sample stands for it any more, the collector has written it */
+    counter n_ticks;            /* samples of ticks before it had a clock of its own */
+    unsigned n_own;             /* samples of its own clock while it is young */
+    struct sample_record *held; /* the last tick's, not in the ring yet; NULL: none */
+    size_t held_bytes;
+    uint64_t held_cpu_ns; /* the thread's CPU clock then */
+    uint32_t held_told;   /* callers.n_told before it */
+
     /* asleep.h: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */
     uint64_t waits_since_ns, waits_cpu_ns;
@@ -129,6 +139,14 @@ struct thread {
     uint64_t missed_ns;     /* CPU time before that, if the thread is younger than the profile */
     uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;
+    /* thread_scan.h, thread_look_blocked: its signals and its CPU clock at the last look, and what was written. */
+    uint64_t looked_signals, looked_cpu_ns, blocked_weight;
+    bool is_blocked;
+    uint64_t ticked_ns; /* CPU time before base_cpu_ns that ticks stand for */
+    uint64_t tick_ns;   /* each of those that were before; 0: what ticks do in general */
+    bool is_young;      /* it began while the session ran */
+    bool ticks_only;    /* it has no clock but its ticks yet */
+    bool has_ended;
     bool has_event; /* a perf event of its own */
     bool has_exact; /* it is an exact half's thread, too */
     struct pace pace;
@@ -137,9 +155,9 @@ struct thread {
     uint32_t watched_sleeps;
     bool settled;       /* the clock stood still between two looks */
     uint64_t unseen_ns; /* time that no sample holds for */
-    void *cpu_timer;    /* by wall-clock time: what wakes it; the kernel's number */
+    int cpu_timer;      /* by wall-clock time: what wakes it; the kernel's number */
     bool has_cpu_timer;
-    void *timer; /* the kernel's number of its timer */
+    int timer; /* the kernel's number */
     unsigned char seen, has_timer;
     size_t mapping_bytes;
 };
@@ -153,6 +171,15 @@ static inline void thread_use_room(struct thread *t, const struct walk_room *roo
     t->chain.entries = room->entries;
     t->chain.anchors = room->anchors;
     t->chain.max_entries = room->max_entries;
+}
+
+/* What its samples stand for, and those that were lost, in periods. */
+static inline uint64_t thread_given_weight(struct thread *t)
+{
+    uint64_t given = counter_get(&t->counters.recorded_weight);
+    for (int i = 0; i < N_LOSSES; i++)
+        given += counter_get(&t->counters.lost_weight[i]);
+    return given;
 }
 
 /* Is its ring so full that it should be drained soon? */

@@ -54,19 +54,42 @@ static uint64_t counted_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
     if (!session_clock(s)->signal && atomic_load(&s->idle_since_ns))
         return 0; /* no signal tells what it spent then */
     uint64_t idle_ns = t->idle_rest_ns + counter_get(&t->counters.idle_ns);
-    uint64_t ns = cpu_ns - t->base_cpu_ns + t->missed_ns;
+    uint64_t ns = cpu_ns - t->base_cpu_ns + t->missed_ns + t->ticked_ns;
     return ns > idle_ns ? ns - idle_ns : 0;
+}
+
+/* Of the CPU time that counts what the thread's own clock is to stand for. */
+static uint64_t own_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
+{
+    uint64_t ns = t->ticks_only ? 0 : counted_ns(s, t, cpu_ns);
+    return ns > t->ticked_ns ? ns - t->ticked_ns : 0;
 }
 
 static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_ns)
 {
-    uint64_t period = atomic_load(&s->period_ns), given = counter_get(&t->counters.recorded_weight);
-    for (int i = 0; i < N_LOSSES; i++)
-        given += counter_get(&t->counters.lost_weight[i]);
+    uint64_t period = atomic_load(&s->period_ns);
+    uint64_t given = thread_given_weight(t) + t->blocked_weight;
     if (s->clock == CLOCK_WALL)
         return t->unseen_ns / period;
-    uint64_t spent = counted_ns(s, t, cpu_ns) / period;
+    uint64_t spent = own_ns(s, t, cpu_ns) / period;
     return session_clock(s)->signal && spent > given ? spent - given : 0;
+}
+
+uint64_t collector_given_ns(struct session *s, struct thread *t)
+{
+    return (thread_given_weight(t) + t->blocked_weight + missed_weight(s, t, engine_cpu_ns(s, t))) *
+           atomic_load(&s->period_ns);
+}
+
+int64_t session_unaccounted_ns(struct session *s)
+{
+    uint64_t ours = clock_read_ns(clock_of_thread(atomic_load(&s->collector_tid)));
+    uint64_t cpu = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - s->start_cpu_ns;
+    uint64_t known = ours - s->start_ours_ns + s->ended_ns;
+    uint32_t at = 0;
+    for (struct thread *t; (t = registry_next(&s->registry, &at));)
+        known += t->has_ended ? collector_given_ns(s, t) : own_ns(s, t, engine_cpu_ns(s, t));
+    return (int64_t)(cpu - known) - (int64_t)drain_ticked_ns(s->drain);
 }
 
 void collector_snapshot(struct session *s, struct thread *t)
@@ -88,10 +111,15 @@ static void keep_pace(struct session *s, struct thread *t)
         perf_clocks_set_period(s, t);
 }
 
-static void take_kernel(void *arg, pid_t tid, uint64_t time_ns, const uint64_t *chain, size_t n)
+static void take_kernel(void *arg, pid_t tid, uint64_t time_ns, uint64_t at, const uint64_t *chain,
+                        size_t n)
 {
     struct session *s = arg;
     struct thread *t = registry_find(&s->registry, tid);
+    if (t && t->index && t->is_blocked && !n && atomic_load(&s->state) != SESSION_STOPPING) {
+        drain_program(s->drain, t, time_ns, at);
+        return;
+    }
     if (!t || !t->index || !drain_kernel(s->drain, t, time_ns, chain, n))
         s->perf.kernel_lost++;
 }
@@ -113,6 +141,9 @@ static bool drain_all(struct session *s, bool last)
     if (libraries_update() || changed)
         unwind_forget_all();
     read_kernel(s);
+    if (s->clock == CLOCK_CPU && session_clock(s)->signal)
+        drain_set_ticks(s->drain, s->tick_ns, atomic_load(&s->period_ns),
+                        atomic_load(&s->newborns.shared_ns));
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         engine_cpu_ns(s, t); /* kept: when the thread has ended, its clock is gone */
         moved |= drain_thread(s->drain, t, last);
@@ -150,7 +181,7 @@ static bool ring_urgent(struct session *s)
 static void give_way_if_it_must(struct session *s, bool thorough)
 {
     const struct clock_ops *clock = session_clock(s);
-    const char *why = clock->must_leave ? clock->must_leave(s, thorough) : NULL;
+    const char *why = clock->must_leave && !s->signal_taken ? clock->must_leave(s, thorough) : NULL;
     if (!why)
         return;
     drain_all(s, false);
@@ -161,7 +192,7 @@ static void give_way_if_it_must(struct session *s, bool thorough)
 static void check_signal_owner(struct session *s)
 {
     const struct clock_ops *clock = session_clock(s);
-    if (clock->instead) {
+    if (clock->instead && !s->signal_taken) {
         give_way_if_it_must(s, false);
         return;
     }
@@ -223,8 +254,10 @@ static void tick(struct session *s, uint64_t now, struct done *done)
         perf_clocks_seek_closed(s);
         drain_all(s, false);
         session_each(s, snapshot_if_sampled);
-        if (!paused)
+        if (!paused) {
+            session_each(s, thread_look_blocked);
             session_each(s, thread_cover);
+        }
         give_way_if_it_must(s, true);
         if (now - done->counted >= snapshot_after(s, now)) {
             done->counted = now;
@@ -243,14 +276,15 @@ static void tick(struct session *s, uint64_t now, struct done *done)
     }
 }
 
-/* After this no SIGPROF of ours is pending; one that is still under way finds SESSION_STOPPING. */
+/* After this no signal of ours but SIGTRAP is pending; one that is still under way finds SESSION_STOPPING. */
 static void close_clocks(struct session *s)
 {
     engine_enable_all(s, false);
     read_kernel(s);
     engine_close_all(s);
-    if (session_clock(s)->signal == SIGPROF && !s->signal_taken)
-        signal_drop_pending(SIGPROF);
+    int signal = session_clock(s)->signal;
+    if (signal && signal != SIGTRAP && !s->signal_taken)
+        signal_drop_pending(signal);
 }
 
 /* May it look no more often than it drains?  What cannot wait nudges it. */
@@ -293,7 +327,8 @@ static void *collect(void *arg)
     drain_begin(s->drain);
     drain_exact(s->drain, &s->registry, false); /* the first reading of its clock */
     thread_scan(s);
-    if (session_clock(s)->is_inherited)
+    s->start_ours_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (session_clock(s)->signal)
         registry_stock(&s->registry, &s->limits);
     atomic_store(&s->ready, 1);
     pthread_cond_broadcast(&s->is_ready);
@@ -310,16 +345,21 @@ static void *collect(void *arg)
     }
     pthread_mutex_unlock(&session_lock);
     thread_scan(s);
+    session_each(s, thread_look_blocked);
+    session_each(s, thread_end_ticks);
     atomic_store(&s->state, SESSION_STOPPING);
     session_each(s, names_look_now);
     session_each(s, collector_snapshot); /* while all clocks can be read */
     close_clocks(s);
     wait_for_handlers();
+    newborns_close(&s->newborns);
     admit_claimed(s);
     while (drain_all(s, false))
         ;
     drain_all(s, true);
     session_each(s, asleep_end);
+    if (s->clock == CLOCK_CPU && session_clock(s)->signal && !atomic_load(&s->idle_since_ns))
+        s->unaccounted_ns = session_unaccounted_ns(s);
     drain_begin(s->drain);
     session_each(s, settle);
     session_each(s, collector_snapshot);

@@ -49,7 +49,7 @@ static struct thread *own_record(struct session *s)
         return mine.thread;
     pid_t tid = (pid_t)arch_syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
     mine.thread = registry_find(&s->registry, tid);
-    if (!mine.thread && session_clock(s)->is_inherited) {
+    if (!mine.thread && (session_clock(s)->is_inherited || newborn_has(&s->newborns, tid))) {
         mine.thread = registry_claim(&s->registry, tid);
         if (mine.thread)
             session_nudge(s); /* others may begin: the stock is small */
@@ -92,6 +92,30 @@ static bool was_blocked(const siginfo_t *info)
     return is_our_trap(info) && flags & 1 && !mine.forks;
 }
 
+/* Of a young thread (newborn.h) a sample stands for what it ran since the one before and no more: none is given ahead,
+ * since it may end at any time.  As if its clock had begun in the midst of a period. */
+static uint32_t weight_of_young(struct thread *t, uint64_t spent, uint64_t period)
+{
+    uint64_t owed = spent + (uint64_t)(t->carry_ns > 0 ? t->carry_ns : 0);
+    t->carry_ns = (int64_t)(owed % period);
+    return (uint32_t)(owed / period);
+}
+
+/* Counts a young thread's samples by its own clock. */
+static bool is_young(struct session *s, struct thread *t, uint64_t period)
+{
+    if (!t->is_young || t->n_own > NEWBORN_OWN_SAMPLES)
+        return false;
+    if (!t->n_own++) {
+        t->carry_ns = (int64_t)session_random((uint64_t)t->tid, period) - 1;
+        if (!newborn_has(&s->newborns, t->tid)) /* it runs no Python function */
+            newborn_begin(s, t->tid, false);
+    } else if (t->n_own > NEWBORN_OWN_SAMPLES) {
+        newborn_drop(&s->newborns, t->tid);
+    }
+    return true;
+}
+
 /* By a perf event, which tells of an overflow, not of how many there were (signals coalesce while the kernel
  * works for the thread): the thread's CPU clock does.  To read it is a system call, which would be a third of
  * a sample's cost, and after which the thread may have to wait for a processor. */
@@ -100,15 +124,17 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, const sigin
 {
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
     uint64_t since = now - t->sampled_ns;
+    bool young = is_young(s, t, period);
     t->sampled_ns = now;
-    if (!t->rest_until_ns &&
+    if (!young && !t->rest_until_ns &&
         weight_is_one(since, period, t->carry_ns, counter_get(&t->counters.n_unread))) {
         counter_add(&t->counters.n_unread, 1);
         t->carry_ns -= (int64_t)period;
         return 1;
     }
     *cpu = own_cpu_ns();
-    uint64_t spent = *cpu - t->cpu_ns;
+    uint64_t spent = *cpu - t->cpu_ns, blocked = atomic_exchange(&t->blocked_ns, 0);
+    spent = spent > blocked ? spent - blocked : 0;
     t->cpu_ns = *cpu;
     counter_set(&t->counters.n_unread, 0);
     counter_set(&t->counters.cpu_ns, *cpu);
@@ -116,7 +142,7 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, const sigin
         t->carry_ns = 0; /* nobody knows where the time was spent: it is missed */
         return 1;
     }
-    return weight_take(&t->carry_ns, spent, period);
+    return young ? weight_of_young(t, spent, period) : weight_take(&t->carry_ns, spent, period);
 }
 
 /* How many periods this sample, taken at `now`, stands for.  Timers count their overruns.  *cpu: the same
@@ -132,7 +158,9 @@ static uint32_t weight_of(struct session *s, struct thread *t, const siginfo_t *
     if (s->clock == CLOCK_CPU)
         counter_set(&t->counters.cpu_ns, *cpu);
     t->sampled_ns = now;
-    return 1 + (uint32_t)info->si_overrun;
+    uint64_t blocked = s->clock == CLOCK_CPU ? atomic_exchange(&t->blocked_ns, 0) : 0;
+    uint64_t weight = 1 + (uint64_t)info->si_overrun, less = blocked / atomic_load(&s->period_ns);
+    return (uint32_t)(weight > less ? weight - less : 0);
 }
 
 /* A handler that takes longer than the period would find the next signal pending at its end, and
@@ -353,6 +381,27 @@ static void tell_if_urgent(struct session *s, struct thread *t)
     t->is_urgent = urgent;
 }
 
+/* A tick's sample counts from now on: nobody else's clock stands for it. */
+static void count_held(struct thread *t)
+{
+    struct sample_record *held = t->held;
+    t->held = NULL;
+    ring_commit(&t->ring, held, t->held_bytes, RING_SAMPLE);
+}
+
+/* A sample of the thread's own clock stands for all since the one before. */
+static void settle_held(struct thread *t)
+{
+    if (!t->held)
+        return;
+    if (t->held_cpu_ns < t->cpu_ns) {
+        count_held(t);
+        return;
+    }
+    t->held = NULL;
+    t->callers.n_told = t->held_told;
+}
+
 static bool record(struct thread *t, struct sample_record *head, const struct exact_frame *top)
 {
     size_t words = head->n_words * sizeof(uint64_t);
@@ -373,8 +422,14 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     struct caller_note *note = (struct caller_note *)(r->words + head->n_words);
     for (uint32_t i = n_places - n_notes; i < n_places; i++)
         *note++ = t->callers.place[i].note;
+    t->held_told = t->callers.n_told;
     if (n_places)
         t->callers.n_told = n_places;
+    if (head->is_tick) {
+        t->held = r;
+        t->held_bytes = bytes;
+        return true;
+    }
     counter_add(&t->counters.recorded, 1);
     counter_add(&t->counters.recorded_weight, head->weight);
     ring_commit(&t->ring, r, bytes, RING_SAMPLE);
@@ -482,6 +537,40 @@ static void leave_out(struct session *s, struct thread *t, uint32_t weight, uint
     counter_add(&t->counters.idle_ns, counts_ns < ns ? ns - counts_ns : 0);
 }
 
+/* Of a young thread: it runs. */
+static void sample_at_tick(struct session *s, struct thread *t, ucontext_t *context, uint64_t start,
+                           enum tick_kind kind)
+{
+    if (atomic_load_explicit(&s->idle, memory_order_relaxed) ||
+        atomic_load_explicit(&s->calibrating, memory_order_relaxed))
+        return;
+    uint64_t cpu = own_cpu_ns();
+    if (t->held)
+        count_held(t);
+    if (cpu < t->rest_until_ns)
+        return;
+    const struct exact_frame *top;
+    size_t n = take_stack(s, t, context, &top);
+    struct sample_record head = {.time_ns = start, .n_words = (uint32_t)n, .is_tick = kind};
+    record_with_state(s, t, &head, context, top);
+    t->held_cpu_ns = cpu;
+    if (t->held && !session_clock(s)->is_inherited && !t->has_event && !t->has_timer) {
+        count_held(t);
+        counter_add(&t->n_ticks, 1);
+    }
+    tell_if_urgent(s, t);
+    count_time(t, clock_now_ns() - start);
+}
+
+static enum tick_kind tick_kind(const siginfo_t *info)
+{
+    if (info->si_code != SI_TIMER)
+        return NO_TICK;
+    if (info->si_ptr == (void *)NEWBORN_DATA)
+        return TICK_SHARES;
+    return info->si_ptr == (void *)(NEWBORN_DATA + 1) ? TICK_ALONE : NO_TICK;
+}
+
 static void sample(struct session *s, const siginfo_t *info, ucontext_t *context)
 {
     uint64_t start = clock_now_ns();
@@ -490,6 +579,11 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         atomic_fetch_add_explicit(&s->not_ready, 1, memory_order_relaxed);
         return;
     }
+    if (tick_kind(info)) {
+        sample_at_tick(s, t, context, start, tick_kind(info));
+        return;
+    }
+    settle_held(t);
     uint64_t cpu, since_cpu = counter_get(&t->counters.cpu_ns);
     uint32_t weight = weight_of(s, t, info, start, &cpu);
     if (atomic_load_explicit(&s->idle, memory_order_relaxed)) {
@@ -524,6 +618,8 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
 static int whose(struct session *s, int signal, const siginfo_t *info)
 {
     const struct clock_ops *clock = s ? session_clock(s) : NULL;
+    if (tick_kind(info))
+        return clock && clock->signal == signal;
     if (signal == SIGTRAP)
         return !is_our_trap(info) ? -1 : clock && clock->signal == SIGTRAP && !is_of_call(info);
     if (!clock)
@@ -551,7 +647,7 @@ void handler_on_signal(int signal, siginfo_t *info, void *context)
     int ours = whose(s, signal, info);
     if (ours > 0 && atomic_load(&s->state) == SESSION_RUNNING)
         sample(s, info, context);
-    if (s && signal == SIGTRAP && ours >= 0)
+    if (s && signal == SIGTRAP && ours >= 0 && !tick_kind(info))
         watch_call(s, context);
     atomic_fetch_sub(&handlers_running, 1);
     errno = saved_errno;

@@ -13,6 +13,37 @@
 #define EXEC_PAUSE_NS 50000000ull
 #define END_MAX_NS 5000000000ull
 
+static pthread_key_t thread_key;
+static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
+
+static void on_thread_end(void *unused)
+{
+    (void)unused;
+    atomic_fetch_add(&handlers_running, 1); /* the session stays meanwhile */
+    struct session *s = atomic_load(&session_current);
+    if (s)
+        newborn_end(s, (pid_t)syscall(SYS_gettid));
+    atomic_fetch_sub(&handlers_running, 1);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&thread_key, on_thread_end);
+}
+
+void sampler_thread_begins(void)
+{
+    pthread_once(&thread_key_once, make_key);
+    atomic_fetch_add(&handlers_running, 1);
+    struct session *s = atomic_load(&session_current);
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+    if (s && !registry_find(&s->registry, tid) && !*s->wall_threads) {
+        pthread_setspecific(thread_key, &thread_key);
+        newborn_begin(s, tid, true);
+    }
+    atomic_fetch_sub(&handlers_running, 1);
+}
+
 struct thread_name {
     int tid;
     const char *name;
@@ -81,6 +112,8 @@ void sampler_after_fork_child(void)
     atomic_store(&handlers_running, 0);
     if (signal_is_taken(SIGPROF))
         signal_give_back(SIGPROF);
+    if (s->spare_signal && signal_is_taken(s->spare_signal))
+        signal_give_back(s->spare_signal);
     if (signal_is_taken(SIGTRAP))
         signal_give_back(SIGTRAP);
     perf_clocks_abandon(s);

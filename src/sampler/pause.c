@@ -12,12 +12,18 @@
 
 #define IDLE_MAX_NS 20000000ull
 
+static uint64_t ours_ns(struct session *s)
+{
+    return clock_read_ns(clock_of_thread(atomic_load(&s->collector_tid)));
+}
+
 /* What the threads did since they were paused counts nowhere. */
 void session_skip_pause(struct session *s)
 {
     uint32_t at = 0;
     s->counted_from_ns = clock_now_ns();
     s->start_cpu_ns += clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - s->paused_cpu_ns;
+    s->start_ours_ns += ours_ns(s) - s->paused_ours_ns;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {
         uint64_t now = engine_cpu_ns(s, t);
         t->base_cpu_ns += now - t->paused_cpu_ns;
@@ -28,7 +34,7 @@ void session_skip_pause(struct session *s)
         counter_set(&t->counters.n_unread, 0);
         t->n_waits = 0;
         t->owed_ns = 0;
-        t->covered_cpu_ns = now;
+        t->covered_cpu_ns = t->looked_cpu_ns = now;
         pace_restart(&t->pace);
     }
     s->skips_new = true;
@@ -38,8 +44,10 @@ void session_skip_pause(struct session *s)
 
 void session_pause_until(struct session *s, uint64_t time_ns)
 {
-    if (time_ns == UINT64_MAX)
+    if (time_ns == UINT64_MAX) {
         s->paused_cpu_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+        s->paused_ours_ns = ours_ns(s);
+    }
     atomic_store(&s->paused_until_ns, time_ns);
     atomic_store(&s->state, SESSION_PAUSED);
     engine_enable_all(s, false);
@@ -55,6 +63,7 @@ void session_pause(struct session *s)
     wait_for_handlers(); /* they fall asleep no more */
     if (s->clock == CLOCK_WALL)
         engine_enable_all(s, false); /* one that woke may have set its timer again */
+    session_each(s, thread_end_ticks);
     collector_drain(s);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));) {

@@ -9,13 +9,15 @@
 
 #define N_KEPT 16 /* one that is being read is not written to for so many changes */
 
-static struct sigaction previous_prof, previous_trap[N_KEPT];
+static struct sigaction previous_prof, previous_spare, previous_trap[N_KEPT];
 static _Atomic unsigned n_changes;
 uint64_t previous_handler_watched_call;
 
 struct sigaction *previous_handler(int number)
 {
-    return number == SIGTRAP ? &previous_trap[atomic_load(&n_changes) % N_KEPT] : &previous_prof;
+    if (number == SIGTRAP)
+        return &previous_trap[atomic_load(&n_changes) % N_KEPT];
+    return number == SIGPROF ? &previous_prof : &previous_spare;
 }
 
 void previous_handler_pass_on(int number, siginfo_t *info, void *context)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <ucontext.h>
 
-/* What SIGPROF or SIGTRAP did before it was taken (signals.h), or is to do now.  Outlives the session: a SIGTRAP may
+/* What SIGPROF, SIGTRAP, or the one other signal that is ours, did before it was taken (signals.h), or is to do now.  Outlives the session: a SIGTRAP may
  * come after its end (sigtrap.h). */
 struct sigaction *previous_handler(int number);
 

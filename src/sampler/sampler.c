@@ -107,13 +107,22 @@ static const char *unlisted(const struct session *s)
     if (s->exact)
         return inherits ? "threads that had begun before, and run no Python function, are not seen"
                         : "threads that run no Python function are not seen";
-    return inherits ? "threads that had begun before are not seen" : "other threads are not seen";
+    return inherits ? "threads that had begun before are not seen"
+                    : "threads that had begun before, or not by `threading`, are not seen";
 }
 
 static void update_table(void *unused)
 {
     (void)unused;
     libraries_update();
+}
+
+/* Between two ticks of the kernel's (CONFIG_HZ): the coarse clock goes by them. */
+static uint64_t tick_ns(void)
+{
+    struct timespec tick;
+    long error = arch_syscall6(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick, 0, 0, 0, 0);
+    return error || tick.tv_sec ? 4000000 : (uint64_t)tick.tv_nsec;
 }
 
 static int prepare(struct session *s, struct sampler_options *o, struct sampler_info *info)
@@ -140,6 +149,8 @@ static int prepare(struct session *s, struct sampler_options *o, struct sampler_
         return error;
     }
     s->clock = o->clock;
+    s->newborns.of = map_memory(NEWBORN_MAX * sizeof *s->newborns.of);
+    s->tick_ns = tick_ns();
     s->looks = o->looks;
     if ((error = names_prepare(s, o)))
         return fail(info, error, "the names of threads");
@@ -183,6 +194,7 @@ static void dispose(struct session *s)
     registry_free(&s->registry);
     perf_clocks_free(&s->perf);
     trap_guards_free(&s->guards);
+    map_memory_free(s->newborns.of, NEWBORN_MAX * sizeof *s->newborns.of);
     drain_free(s->drain);
     exact_free(s->exact);
     spool_close(s->spool);
@@ -193,8 +205,9 @@ static void dispose(struct session *s)
 /* A SIGTRAP may still come to threads that are in a system call: its handler stays with them. */
 static void give_back_signals(struct session *s)
 {
-    if (session_clock(s)->signal == SIGPROF && !s->signal_taken && signal_is_taken(SIGPROF))
-        signal_give_back(SIGPROF);
+    int signal = session_clock(s)->signal;
+    if (signal && signal != SIGTRAP && !s->signal_taken && signal_is_taken(signal))
+        signal_give_back(signal);
     if (!s->holds_trap || !signal_is_taken(SIGTRAP))
         return;
     if (sigtrap_others_live(atomic_load(&s->collector_tid)))
@@ -301,13 +314,15 @@ int sampler_stop(sampler_namer *namer, struct sampler_result *result)
                                       .n_spawned = atomic_load(&s->n_spawned),
                                       .n_not_ready = atomic_load(&s->not_ready),
                                       .signal_taken = s->signal_taken,
+                                      .spare_signal = s->spare_signal,
                                       .trap_lost = s->trap_lost};
     struct spool_end end = {.time_ns = result->end_ns,
                             .process_cpu_ns = result->process_cpu_ns,
                             .n_forked = result->n_forked,
                             .n_spawned = result->n_spawned,
                             .n_kernel_lost = s->perf.kernel_lost,
-                            .n_mute = s->perf.n_mute};
+                            .n_mute = s->perf.n_mute,
+                            .unaccounted_ns = s->unaccounted_ns};
     spool_append(s->spool, SPOOL_END, &end, sizeof end, NULL, 0);
     result->write_error = spool_flush(s->spool);
     session_set(NULL);

@@ -63,8 +63,9 @@ struct sampler_info {
 struct sampler_result {
     uint64_t end_ns, process_cpu_ns; /* CPU time, without pauses; 0: not known (sampler_idle) */
     uint32_t n_forked, n_spawned;
-    uint64_t n_not_ready;  /* signals to threads that had no record: never seen so far */
-    int signal_taken;      /* the program took SIGPROF, sampling ended early */
+    uint64_t n_not_ready; /* signals to threads that had no record: never seen so far */
+    int signal_taken;     /* the program took SIGPROF, sampling ended early */
+    int spare_signal;     /* it did, and samples came by this signal from there on; 0: it did not */
     const char *trap_lost; /* why sigtrap gave way to SIGPROF; NULL: it did not */
     int write_error;       /* -errno of the spool's first failed write, or 0 */
 };
@@ -123,6 +124,10 @@ int sampler_post(uint32_t type, const void *head, uint32_t head_length, const vo
 /* `threading` calls the thread `name`, of `length` bytes: told to the spool, and by wall-clock time it may be
  * chosen for it. */
 void sampler_name_thread(int tid, const char *name, uint32_t length);
+
+/* The calling thread runs its first Python function: it has a clock from now on, if it began while the session ran
+ * (clocks/newborn.h).  Any thread; a few microseconds. */
+void sampler_thread_begins(void);
 
 /* Hooks: CPython's code watcher, fork (pthread_atfork; it `counts` unless it is part of what counts as a spawn),
  * exec (audit hook) and spawn (spawns.h). */

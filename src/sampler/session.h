@@ -21,6 +21,7 @@
 #include "clock_ops.h"
 #include "codes.h"
 #include "call_tree.h"
+#include "newborn.h"
 #include "own_fd.h"
 #include "perf_clocks.h"
 #include "sampler.h"
@@ -65,6 +66,8 @@ struct session {
     const char *trap_lost; /* why sigtrap gave way; NULL: it did not */
     struct perf_clocks perf;
     struct trap_guards guards;
+    struct newborns newborns;
+    uint64_t tick_ns;         /* the kernel's */
     bool guard_failed;        /* a thread that lives has none */
     uint64_t asked_period_ns; /* period_ns may be longer while a sample's cost is measured */
     pthread_t collector;
@@ -78,7 +81,10 @@ struct session {
     bool look_again;        /* for threads, whatever the list says */
     uint64_t scan_after_ns; /* the next list of threads */
     uint64_t start_ns, start_cpu_ns;
-    uint64_t paused_cpu_ns;   /* the process's CPU time when sampling was paused */
+    uint64_t paused_cpu_ns;                 /* the process's CPU time when sampling was paused */
+    uint64_t start_ours_ns, paused_ours_ns; /* the same two of the collector's */
+    int64_t unaccounted_ns;                 /* session_unaccounted_ns at the end; 0: not known */
+    uint64_t ended_ns;        /* what the clocks of threads that have ended stand for */
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
     uint64_t look_ns;         /* thread_names.h: the first thread's next look */
@@ -94,6 +100,7 @@ struct session {
     pid_t exec_tid;         /* the thread that is to exec, and its CPU clock then */
     uint64_t exec_cpu_ns;
     bool signal_taken; /* the program took our signal: sampling ended early */
+    int spare_signal;  /* it took SIGPROF, and samples come by this one; 0: it did not */
     int first_error;
 };
 
@@ -138,14 +145,23 @@ static inline void *session_waking(struct session *s)
     return (char *)s + 1;
 }
 
-/* Its first expiry, and the period from there on; 0: never.  Async-signal-safe.  0 or -errno. */
-static inline int session_set_timer(void *timer, uint64_t first_ns, uint64_t period_ns)
+/* 1 to `below`, each as likely, another one each time.  Async-signal-safe. */
+static inline uint64_t session_random(uint64_t seed, uint64_t below)
+{
+    uint64_t x = clock_now_ns() ^ seed << 32;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9; /* the finalizer of SplitMix64 */
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return 1 + (x ^ x >> 31) % below;
+}
+
+/* Its first expiry, and the period from there on; 0: never.  `timer`: the kernel's number.  Async-signal-safe.  0 or -errno. */
+static inline int session_set_timer(int timer, uint64_t first_ns, uint64_t period_ns)
 {
     struct itimerspec spec = {
         {(time_t)(period_ns / 1000000000), (long)(period_ns % 1000000000)},
         {(time_t)(first_ns / 1000000000), (long)(first_ns % 1000000000)},
     };
-    return (int)arch_syscall6(SYS_timer_settime, (long)timer, 0, (long)&spec, 0, 0, 0);
+    return (int)arch_syscall6(SYS_timer_settime, timer, 0, (long)&spec, 0, 0, 0);
 }
 
 /* The collector looks now, however quiet it was: a thread began, or a ring fills up.  Async-signal-safe. */
@@ -166,6 +182,10 @@ static inline const struct clock_ops *session_clock(const struct session *s)
 {
     return atomic_load(&s->clock_ops);
 }
+
+/* collector.c, under session_lock: CPU time of the process that no thread's clock stands for, nor the ticks of those
+ * that have ended (newborn.h). */
+int64_t session_unaccounted_ns(struct session *s);
 
 /* pause.c, under session_lock.  Until `time_ns`, or (UINT64_MAX) session_resume, no clock ticks: */
 void session_pause_until(struct session *s, uint64_t time_ns);
@@ -188,6 +208,8 @@ void collector_drain(struct session *s); /* the rings; */
 void collector_write(struct session *s); /* all that was measured, as of now */
 /* what the thread's counters say goes to the spool; */
 void collector_snapshot(struct session *s, struct thread *t);
+/* what its own clock's samples stand for, lost and missed ones, too; */
+uint64_t collector_given_ns(struct session *s, struct thread *t);
 /* its signals, with those that count nowhere, which are periods. */
 uint64_t collector_signals(struct session *s, struct thread *t);
 

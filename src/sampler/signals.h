@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* handler_on_signal handles `number` (SIGPROF or SIGTRAP) from now on. */
+/* handler_on_signal handles `number` from now on. */
 void signal_take(int number);
 
 /* Whether it still does: the program may have installed another handler. */

@@ -16,6 +16,13 @@ bool thread_lives(pid_t tid)
     return !syscall(SYS_tgkill, getpid(), tid, 0);
 }
 
+void share_among_ticks(struct thread *t, uint64_t cpu_ns)
+{
+    uint64_t n = counter_get(&t->n_ticks);
+    t->tick_ns = n ? cpu_ns / n : 0;
+    *(n ? &t->ticked_ns : &t->missed_ns) = cpu_ns;
+}
+
 bool admit(struct session *s, pid_t tid, pid_t listed)
 {
     uint64_t now = clock_now_ns();
@@ -35,12 +42,13 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
     /* A thread that a covered one created is covered from its begin; `cover` finds others. */
     bool covered = session_clock(s)->is_inherited && atomic_load(&s->ready) &&
                    (young || t->claimed || s->skips_new);
+    t->is_young |= young && !s->skips_new;
     if (covered && !s->skips_new)
         return true;
     t->base_cpu_ns = t->cpu_ns = t->covered_cpu_ns = clock_read_ns(clock_of_thread(tid));
-    t->paused_cpu_ns = t->base_cpu_ns;
+    t->paused_cpu_ns = t->looked_cpu_ns = t->base_cpu_ns;
     if (young && !s->skips_new)
-        t->missed_ns = t->base_cpu_ns;
+        share_among_ticks(t, t->base_cpu_ns);
     if (covered)
         return true;
     if (session_clock(s)->is_inherited) /* the event's count is that of all who inherit it */
@@ -49,6 +57,8 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
     /* One that has ended is EINVAL to timer_create; a main thread that has is listed as long as others live. */
     if (error && error != -ESRCH && !s->first_error && thread_lives(tid))
         s->first_error = error;
+    if (t->ticks_only)
+        t->base_cpu_ns = t->ticked_ns = t->missed_ns = t->tick_ns = 0;
     return true;
 }
 

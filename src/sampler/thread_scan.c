@@ -1,5 +1,9 @@
 #include "thread_scan.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "thread_registration.h"
@@ -21,9 +25,68 @@ static void retire(struct session *s, struct thread *t)
     asleep_end(s, t);
     drain_settle(s->drain, t);
     collector_snapshot(s, t);
+    s->ended_ns += collector_given_ns(s, t);
     engine_retire(s, t);
     drain_remove_thread(s->drain, t);
     registry_remove(&s->registry, t);
+}
+
+static bool is_in(const char *text, const char *set, int signal)
+{
+    const char *mask = strstr(text, set);
+    return mask && strtoull(mask + strlen(set), NULL, 16) >> (signal - 1) & 1;
+}
+
+/* Does it block our signal, of which one waits?  (pthread_create blocks all for a moment.)  By the kernel's word; false: that is
+ * not to be had. */
+static bool blocks_signal(struct session *s, const struct thread *t)
+{
+    char path[64], text[2048];
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", t->listed);
+    int fd = t->listed ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    int signal = session_clock(s)->signal;
+    return is_in(text, "\nSigPnd:", signal) && is_in(text, "\nSigBlk:", signal);
+}
+
+void thread_look_blocked(struct session *s, struct thread *t)
+{
+    uint64_t signals = collector_signals(s, t), cpu = t->last_cpu_ns;
+    uint64_t period = atomic_load(&s->period_ns);
+    if (!t->seen || s->clock == CLOCK_WALL || !session_clock(s)->signal)
+        return;
+    if (signals != t->looked_signals || cpu < t->looked_cpu_ns) {
+        t->looked_signals = signals;
+        t->looked_cpu_ns = cpu;
+        t->is_blocked = false;
+        return;
+    }
+    uint64_t ran = cpu - t->looked_cpu_ns;
+    if (!t->is_blocked && ran < COVER_NS + 8 * period)
+        return;
+    t->is_blocked = blocks_signal(s, t);
+    uint64_t weight = t->is_blocked ? ran / period : 0;
+    if (!weight)
+        return;
+    atomic_fetch_add(&t->blocked_ns, weight * period);
+    t->blocked_weight += weight;
+    t->looked_cpu_ns += weight * period;
+    drain_blocked(s->drain, t, clock_now_ns(), (uint32_t)weight);
+}
+
+void thread_end_ticks(struct session *s, struct thread *t)
+{
+    uint64_t cpu = t->ticks_only ? clock_read_ns(clock_of_thread(t->tid)) : 0;
+    if (!cpu)
+        return;
+    newborn_drop(&s->newborns, t->tid);
+    share_among_ticks(t, cpu);
+    t->base_cpu_ns = t->cpu_ns = t->last_cpu_ns = t->looked_cpu_ns = cpu;
+    t->ticks_only = false;
+    engine_open(s, t);
 }
 
 void thread_cover(struct session *s, struct thread *t)
@@ -32,6 +95,11 @@ void thread_cover(struct session *s, struct thread *t)
     uint64_t cpu = t->last_cpu_ns;
     if (t->has_event || t->has_timer || !t->seen)
         return;
+    if (t->ticks_only) {
+        if (cpu >= NEWBORN_TICKS * s->tick_ns)
+            thread_end_ticks(s, t);
+        return;
+    }
     if (signals != t->covered_signals || !t->covered_cpu_ns) {
         t->covered_signals = signals;
         t->covered_cpu_ns = cpu;
@@ -65,6 +133,18 @@ static void see(void *session, pid_t tid, pid_t listed)
         t->listed = listed;
 }
 
+/* What came last of it was a tick: no clock stands for that any more. */
+static void end(struct session *s, struct thread *t)
+{
+    (void)s;
+    if (t->seen || t->has_ended || thread_lives(t->tid))
+        return;
+    t->has_ended = true;
+    if (t->held)
+        ring_commit(&t->ring, t->held, t->held_bytes, RING_SAMPLE);
+    t->held = NULL;
+}
+
 static void see_if_alive(struct session *s, struct thread *t)
 {
     (void)s;
@@ -87,6 +167,7 @@ void thread_scan(struct session *s)
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         t->seen = 0;
     s->look_again = false;
+    newborns_sweep(&s->newborns);
     bool complete = task_list_read(&s->tasks, see, s);
     admit_claimed(s);
     if (!complete)
@@ -95,6 +176,7 @@ void thread_scan(struct session *s)
         return;
     s->look_again = true; /* it may have to wait */
     s->changed_ns = clock_now_ns();
+    session_each(s, end);
     collector_drain(s);
     session_each(s, retire);
 }
@@ -102,7 +184,7 @@ void thread_scan(struct session *s)
 /* Where there are thousands of threads it takes milliseconds: it is not to take more than one in ten. */
 void thread_scan_in_turn(struct session *s, uint64_t now)
 {
-    if (session_clock(s)->is_inherited) {
+    if (session_clock(s)->signal) {
         admit_claimed(s);
         registry_stock(&s->registry, &s->limits);
     }

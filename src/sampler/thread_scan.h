@@ -20,4 +20,10 @@ void thread_scan_in_turn(struct session *s, uint64_t now);
  * whose creator's event is gone, or for which there was no clock to be had. */
 void thread_cover(struct session *s, struct thread *t);
 
+/* A thread that has but its ticks gets a clock of its own. */
+void thread_end_ticks(struct session *s, struct thread *t);
+
+/* What a thread that blocks our signal ran since the last look is written as such (drain_blocked). */
+void thread_look_blocked(struct session *s, struct thread *t);
+
 #endif

@@ -43,11 +43,13 @@ static void write_record(uint32_t type, const uint64_t *words, size_t n)
     write_bytes(words, 8 * n);
 }
 
+#define AT 0x401000 /* the instruction */
+
 static void write_sample(uint32_t tid, uint64_t time_ns, const uint64_t *chain, size_t n)
 {
-    uint64_t words[3 + 300] = {(uint64_t)tid << 32 | 1, time_ns, n};
-    memcpy(words + 3, chain, 8 * n);
-    write_record(PERF_RECORD_SAMPLE, words, 3 + n);
+    uint64_t words[4 + 300] = {AT, (uint64_t)tid << 32 | 1, time_ns, n};
+    memcpy(words + 4, chain, 8 * n);
+    write_record(PERF_RECORD_SAMPLE, words, 4 + n);
 }
 
 struct taken {
@@ -56,8 +58,10 @@ struct taken {
     uint64_t time_ns, chain[512];
 };
 
-static void take(void *arg, pid_t tid, uint64_t time_ns, const uint64_t *chain, size_t n)
+static void take(void *arg, pid_t tid, uint64_t time_ns, uint64_t at, const uint64_t *chain,
+                 size_t n)
 {
+    assert_int_equal(at, AT);
     struct taken *t = arg;
     assert_true(time_ns > t->time_ns);
     t->records++;
@@ -121,12 +125,12 @@ static void what_does_not_fit_is_skipped(void **state)
 {
     (void)state;
     struct taken t = {0};
-    uint64_t many[511] = {0}, claims[] = {1ull << 32, 1, 1000, 43, 44};
-    write_record(PERF_RECORD_SAMPLE, claims, 5); /* as many addresses as there are */
+    uint64_t many[511] = {0}, claims[] = {AT, 1ull << 32, 1, 1000, 43, 44};
+    write_record(PERF_RECORD_SAMPLE, claims, 6); /* as many addresses as there are */
     kernel_ring_read(&ring, take, &t);
     assert_int_equal(t.n, 2);
     write_record(PERF_RECORD_THROTTLE, many, 3);
-    write_record(PERF_RECORD_SAMPLE, many, 2); /* too short to be one */
+    write_record(PERF_RECORD_SAMPLE, many, 3); /* too short to be one */
     kernel_ring_read(&ring, take, &t);
     assert_int_equal(t.records, 1);
     struct perf_event_header endless = {.type = PERF_RECORD_SAMPLE};

@@ -131,7 +131,7 @@ static void structures_have_no_hidden_padding(void **state)
     assert_int_equal(sizeof(struct spool_samples), 24);
     assert_int_equal(sizeof(struct spool_weight), 8);
     assert_int_equal(sizeof(struct spool_counters), 48 + 128 + 4 * SPOOL_HISTOGRAM);
-    assert_int_equal(sizeof(struct spool_end), 40);
+    assert_int_equal(sizeof(struct spool_end), 48);
     assert_true(N_LOSSES <= 8);
 }
 

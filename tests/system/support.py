@@ -158,6 +158,14 @@ def build_extension(folder: Path, name: str, *options: str) -> None:
     subprocess.run([*command, TARGETS / f"{name}.c"], check=True)
 
 
+def native_threads(folder: Path) -> Path:
+    """The library tests/targets/short_threads.c."""
+    library = folder / "libshort_threads.so"
+    command = ["gcc", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-o", library]
+    subprocess.run([*command, TARGETS / "short_threads.c"], check=True)
+    return library
+
+
 # Is CPython's own JIT on (3.14+, PYTHON_JIT=1)?
 JIT = hasattr(sys, "_jit") and sys._jit.is_enabled()
 

@@ -18,6 +18,7 @@ from support import (
     check_losses,
     covered_ns,
     long_enough,
+    native_threads,
     paths,
 )
 
@@ -128,9 +129,13 @@ def test_threads_that_begin_and_end(pyhybrid: Callable[..., Run]) -> None:
         "for i in range(500):\n"
         "    t = threading.Thread(target=work); t.start(); t.join()\n"
     )
-    run = pyhybrid("--format", "folded", "-c", code)
-    check_invariants(run.profile())
-    covered(run)
+    profile = pyhybrid("--format", "folded", "-c", code).profile()
+    check_invariants(profile)
+    # A tick's sample stands for more than its thread ran: all of them have what all ran.
+    threads = profile.threads.values()
+    known_ns = sum(covered_ns(profile, t) for t in threads) + profile.meta["unaccounted_ns"]
+    cpu_ns = profile.process.cpu_ns or 0
+    assert 0.8 * cpu_ns < known_ns < 1.02 * cpu_ns  # without the collector's
 
 
 ENGINES = [
@@ -141,22 +146,35 @@ ENGINES = [
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_thread_that_blocks_the_signal_is_missed_and_accounted_for(
-    pyhybrid: Callable[..., Run], engine: str
+def test_a_thread_that_blocks_signals_has_its_row(
+    tmp_path: Path, pyhybrid: Callable[..., Run], engine: str
 ) -> None:
+    """Python's or native; beside one that does not block them, in shares of all."""
+    library = native_threads(tmp_path)
     code = (
-        "import signal, threading, time\n"
-        "def work():\n"
-        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF, signal.SIGTRAP])\n"
+        "import ctypes, signal, threading, time\n"
+        "def burn():\n"
         "    end = time.thread_time() + 0.5\n"
         "    while time.thread_time() < end: pass\n"
-        "t = threading.Thread(target=work); t.start(); t.join()\n"
+        "def blocks():\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())\n"
+        "    burn()\n"
+        "for t in (threading.Thread(target=blocks, name='waxes'), threading.Thread(target=burn)):\n"
+        "    t.start(); t.join()\n"
+        f"ctypes.CDLL({str(library)!r}).in_blocked_thread(b'wanes', ctypes.c_long(500_000))\n"
     )
     run = pyhybrid("--engine", engine, "--format", "folded", "-c", code)
-    check_invariants(run.profile())
+    profile = run.profile()
+    check_invariants(profile)
     covered(run)
-    assert max(t.missed_weight_ns for t in run.profile().threads.values()) > 400_000_000
-    assert "without a signal" in run.result.stderr
+    for name in ("waxes", "wanes"):
+        row = f"[signals blocked] thread {name}"
+        assert row in run.result.stderr
+        (thread,) = (t for t in profile.threads.values() if t.name == name)
+        assert 0.42e9 <= thread.recorded_weight_ns <= 0.52e9, thread
+        assert row in {names[0] for _, _, names in paths(profile)}
+    if profile.meta["kernel_frames"]:  # the clock wrote where it came
+        assert any("burn_native" in names for _, _, names in paths(profile))
 
 
 @pytest.mark.once
@@ -215,3 +233,43 @@ def test_others_have_the_processor(pyhybrid: Callable[..., Run], clock: str) -> 
     assert lost_ns <= 0.1 * thread.recorded_weight_ns
     if clock == "wall":
         assert lost_ns + thread.recorded_weight_ns + thread.missed_weight_ns > 1.9e9
+
+
+CLOSES_ALL = """
+import os, resource
+for fd in range(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0]):
+    try: os.close(fd)
+    except OSError: pass
+"""
+TAKES_SIGNALS = """
+import signal
+for each in signal.SIGTRAP, signal.SIGPROF:
+    signal.signal(each, lambda number, frame: None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        (CLOSES_ALL, ""),  # as daemons do
+        (TAKES_SIGNALS, "pyhybrid: the program took SIGPROF: sampled by timers from there on"),
+    ],
+)
+def test_sampling_goes_on_when_the_program_takes_what_it_needs(
+    pyhybrid: Callable[..., Run], does: str, said: str
+) -> None:
+    code = (
+        "import time\n"
+        "def burn():\n"
+        "    end = time.thread_time() + 1\n"
+        "    while time.thread_time() < end: pass\n"
+        f"{does}\n"
+        "burn()\n"
+    )
+    run = pyhybrid("--format", "folded", "-c", code)
+    profile = run.profile()
+    assert profile.meta["complete"]
+    assert "is not complete" not in run.result.stderr
+    assert said in run.result.stderr
+    (main,) = profile.threads.values()
+    assert main.recorded_weight_ns > 0.7e9

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import LINUX, PATIENCE_S
+from support import LINUX, PATIENCE_S, Run, native_threads
+
+from pyhybrid.views.findings import findings
 
 pytestmark = pytest.mark.engine
 
@@ -315,3 +319,95 @@ def test_memory_of_a_thread(tmp_path: Path, engine: str) -> None:
 def test_there_is_no_bound_of_threads(tmp_path: Path) -> None:
     _, threads = run(tmp_path, ALIVE, "hybrid", "timer", 4200)
     assert threads == 4201
+
+
+SHORT = """
+    import json, sys, threading, time
+    import pyhybrid
+    from pyhybrid import Profiler
+    engine, mode = sys.argv[1:3]
+    lengths, each = map(json.loads, sys.argv[3:])
+    spent = {}
+    def burn(name, seconds):
+        begun = now = time.thread_time()
+        while now < begun + seconds: now = time.thread_time()
+        spent[name] = spent.get(name, 0) + now - begun
+    def function_of(name):
+        space = {"burn": burn}
+        exec(f"def {name}(seconds): burn({name!r}, seconds)", space)
+        return space[name]
+    functions = {ms: function_of(f"of_{n}") for n, ms in enumerate(lengths)}
+    background = function_of("background")
+    with Profiler(engine=engine, mode=mode) as p:
+        background(each)
+        for ms, function in functions.items():
+            for _ in range(int(each / ms * 1000)):
+                thread = threading.Thread(target=function, args=(ms / 1000,))
+                thread.start()
+                thread.join()
+    profile, found = p.profile, dict.fromkeys(spent, 0)
+    for row in profile.sampled:
+        node = profile.stacks.node[row.stack]
+        while node:
+            name = profile.frames[profile.nodes.frame[node]].name
+            if name in found:
+                found[name] += row.weight_ns / 1e9
+                break
+            node = profile.nodes.parent[node]
+    threads = profile.threads.values()
+    known = sum(t.recorded_weight_ns + t.missed_weight_ns for t in threads)
+    known += sum(loss.weight_ns for loss in profile.losses)
+    totals = known, profile.meta["unaccounted_ns"], profile.process.cpu_ns
+    print(json.dumps([spent, found, *(ns / 1e9 for ns in totals)]))
+"""
+
+
+ALL_LENGTHS = (0.1, 0.2, 0.4, 1, 2, 10)
+
+
+@pytest.mark.parametrize(
+    ("engine", "mode", "lengths", "seconds", "points"),
+    [
+        ("auto", "hybrid", (0.4,), 1.2, 8),
+        pytest.param("timer", "sample", (0.4,), 1.2, 8, marks=pytest.mark.once),
+        *(
+            pytest.param(engine, mode, ALL_LENGTHS, 4, 5, marks=[pytest.mark.slow, *marks])
+            for engine, marks in (
+                ("auto", ()),
+                ("timer", ()),
+                ("perf_event", (pytest.mark.needs("root"),)),
+            )
+            for mode in ("hybrid", "sample")
+        ),
+    ],
+)
+def test_threads_have_their_share_however_short_they_are(
+    tmp_path: Path, engine: str, mode: str, lengths: tuple[float, ...], seconds: float, points: int
+) -> None:
+    """Beside a function of a thread that lives on; `points`: five standard errors of a share."""
+    spent, found, known, unaccounted, process = run(
+        tmp_path, SHORT, engine, mode, json.dumps(lengths), seconds
+    )
+    assert abs(found["background"] / spent["background"] - 1) < 0.1
+    for name in spent.keys() - {"background"}:
+        true, sampled = (
+            100 * each[name] / (each[name] + each["background"]) for each in (spent, found)
+        )
+        assert abs(sampled - true) < points, (name, true, sampled, spent, found)
+    # What no sample stands for is known, but for what the collector took.
+    assert 0.7 * process < known + unaccounted < 1.02 * process
+
+
+def test_short_threads_that_no_tick_can_meet_are_said(
+    tmp_path: Path, pyhybrid: Callable[..., Run]
+) -> None:
+    """Of native code, too short for a clock: the summary has their CPU time, and a finding."""
+    library = native_threads(tmp_path)
+    code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).in_threads(1200, 300))"
+    run = pyhybrid("--mode", "sample", "--format", "folded", "-c", code)
+    profile = run.profile()
+    missing_ns = profile.meta["unaccounted_ns"]
+    assert 0.25e9 < missing_ns < (profile.process.cpu_ns or 0)
+    assert re.search(r"samples .* s of CPU time .*in no sample\n", run.result.stderr)
+    assert "[signals blocked]" not in run.result.stderr  # pthread_create does so for a moment
+    assert any(found.rule == "unaccounted" for found in findings(profile))

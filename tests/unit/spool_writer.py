@@ -271,7 +271,7 @@ class SpoolWriter:
 
     def end(self, time_ns: int = 3_000_000_000, cpu_ns: int = 1_500_000_000) -> None:
         """END: stopped in order, two children forked and one spawned."""
-        self.record(form.END, form.END_HEAD.pack(time_ns, cpu_ns, 2, 1, 0, 0))
+        self.record(form.END, form.END_HEAD.pack(time_ns, cpu_ns, 2, 1, 0, 0, 0))
 
     def save(self, path: Any) -> str:
         """Write the file; returns its path as str."""

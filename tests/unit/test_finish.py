@@ -188,7 +188,10 @@ def test_pseudo_frames_and_unknown_codes(finished: Finished) -> None:
     writer = SpoolWriter()
     writer.meta()
     writer.thread(1, 1, "python")
-    stacks = [writer.stack(pseudo(n)) for n in range(1, 10)] + [writer.stack(python(77, 1)), 0]
+    stacks = [writer.stack(pseudo(n)) for n in (*range(1, 11), 9 | 1 << 8)] + [
+        writer.stack(python(77, 1)),
+        0,
+    ]
     writer.stacks()
     writer.samples(1, stacks)
     assert paths(finished(writer)) == {
@@ -200,7 +203,9 @@ def test_pseudo_frames_and_unknown_codes(finished: Finished) -> None:
         "[tree full]": 1,
         "[pyhybrid]": 1,
         "[kernel]": 1,
-        "[pseudo 9]": 1,
+        "[signals blocked]": 1,
+        "[signals blocked] thread python": 1,
+        "[pseudo 10]": 1,
     }
 
 

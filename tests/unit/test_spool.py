@@ -34,7 +34,7 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     assert read.functions[native(2, 0x3010)] == native(2, 0x3000)
     assert read.counters[1].lost[:3] == (2, 1, 0)
     assert read.counters[1].handler_ns[16] == 10
-    assert read.end == records.End(3_000_000_000, 1_500_000_000, 2, 1, 0, 0)
+    assert read.end == records.End(3_000_000_000, 1_500_000_000, 2, 1, 0, 0, 0)
     assert [len(chunk.place) for chunk in read.chunks] == [10, 2]
     assert list(read.chunks[0].weights) == [1, 4]
 

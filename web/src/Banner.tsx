@@ -39,12 +39,13 @@ function sampled({ summary: s, meta }: Profile): Fact[] {
   const slow = s.hz_reached !== null && s.hz !== null && s.hz_reached < 0.9 * s.hz;
   const few = s.recorded < 200;
   const unseen = s.missed_weight_ns > 0.02 * (s.recorded_weight_ns + s.missed_weight_ns);
+  const unaccounted = s.unaccounted_ns > 0.01 * (s.cpu_ns ?? 0);
   const found: Fact[] = [
     {
       name: "samples",
       value: `${s.recorded ? count(s.recorded) : "none"}${lost ? `, ${count(lost)} lost` : ""}${few && s.recorded ? ": few" : ""}`,
-      help: `${count(s.signals)} signals; lost: ${reasons.join(", ") || "none"}; ${time(s.missed_weight_ns)} without a signal${few ? "; shares of few samples are rough" : ""}`,
-      amber: few || unseen || lost > 0.01 * s.signals,
+      help: `${count(s.signals)} signals; lost: ${reasons.join(", ") || "none"}; ${time(s.missed_weight_ns)} without a signal${unaccounted ? `; ${time(s.unaccounted_ns)} in no thread's samples` : ""}${few ? "; shares of few samples are rough" : ""}`,
+      amber: few || unseen || unaccounted || lost > 0.01 * s.signals,
     },
     {
       name: "rate",

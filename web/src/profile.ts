@@ -52,6 +52,7 @@ export interface Summary {
   losses: Record<string, number>;
   recorded_weight_ns: number;
   missed_weight_ns: number;
+  unaccounted_ns: number;
   own_weight_ns: number;
   calls: number | null;
   n_traced: number | null;

@@ -17,7 +17,7 @@ from pyhybrid.views.call_tree.imports import Imports
 from pyhybrid.views.call_tree.spinning import pools, spinning
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.labels import short_time, shorten_native
-from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality
+from pyhybrid.views.stack_quality import GAPPED, TRUNCATED, stack_quality, unaccounted_ns
 from pyhybrid.views.waits import ThreadWaits, wait_label, waits_of
 
 # 1: code that calls what it is given, 2: what it is looked for below, 3: code without a name, which
@@ -327,6 +327,12 @@ def lost(measured: Measured, _: dict[str, Any]) -> Evidence:
     return {"share": share, "signals": signals, "reasons": ", ".join(reasons)}
 
 
+def unaccounted(measured: Measured, _: dict[str, Any]) -> Evidence:
+    """CPU time of the process that no thread's samples stand for."""
+    ns, cpu_ns = unaccounted_ns(measured.profile), measured.profile.process.cpu_ns
+    return {"share": ns / cpu_ns, "seconds": ns / 1e9} if cpu_ns else None
+
+
 def broken(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Stacks that are not whole."""
     shares = stack_quality(measured.profile)
@@ -346,5 +352,6 @@ MEASURES: dict[str, Callable[[Measured, dict[str, Any]], Evidence]] = {
     "throttled": throttled,
     "waiting": waiting,
     "lost": lost,
+    "unaccounted": unaccounted,
     "broken": broken,
 }

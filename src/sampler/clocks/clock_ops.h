@@ -15,7 +15,7 @@ struct thread;
 
 struct clock_ops {
     enum sampler_engine engine;
-    int signal; /* SIGPROF or SIGTRAP; 0: it sends none, and nothing is sampled */
+    int signal; /* SIGPROF, SIGTRAP, or one that the program has no use for; 0: it sends none, and nothing is sampled */
     bool
         is_inherited; /* threads that a covered one creates have it from their first instruction on */
     bool
@@ -40,5 +40,11 @@ struct clock_ops {
 
 extern const struct clock_ops clock_none, clock_timer, clock_monotonic, clock_perf_event,
     clock_sigtrap;
+
+/* Timers where SIGPROF is the program's: `signal` is found when they are needed (engine_give_way). */
+extern struct clock_ops clock_timer_spare, clock_monotonic_spare;
+
+/* must_leave, of what samples by SIGPROF. */
+const char *timers_must_leave(struct session *s, bool thorough);
 
 #endif

@@ -6,6 +6,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -182,6 +183,7 @@ void engine_set_period(struct session *s, struct thread *t)
 void engine_enable_all(struct session *s, bool enable)
 {
     session_clock(s)->enable_all(s, enable);
+    newborns_enable(s, enable);
 }
 
 void engine_close_all(struct session *s)
@@ -193,13 +195,33 @@ void engine_close_all(struct session *s)
     trap_guards_close(&s->guards);
 }
 
+/* A signal that nobody handles: the kernel queues those of the real-time signals, but of a timer's one at most. */
+static int spare_signal(void)
+{
+    for (int number = SIGRTMAX - 1; number >= SIGRTMIN; number--)
+        if (signal_is_free(number))
+            return number;
+    return 0;
+}
+
 void engine_give_way(struct session *s, const char *why)
 {
     engine_close_all(s);
-    s->trap_lost = why;
     const struct clock_ops *instead = session_clock(s)->instead;
+    if (session_clock(s)->signal == SIGTRAP)
+        s->trap_lost = why;
+    else
+        s->spare_signal = clock_timer_spare.signal = clock_monotonic_spare.signal = spare_signal();
+    s->signal_taken = !instead->signal;
+    if (s->signal_taken) {
+        wait_for_handlers();
+        newborns_close(&s->newborns);
+        return;
+    }
     signal_take(instead->signal);
     atomic_store(&s->clock_ops, instead);
+    wait_for_handlers(); /* from here on a thread that begins gets the other signal */
+    newborns_close(&s->newborns);
     uint32_t at = 0;
     for (struct thread *t; (t = registry_next(&s->registry, &at));)
         engine_open(s, t);

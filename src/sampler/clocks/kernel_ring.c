@@ -25,8 +25,10 @@ void kernel_ring_unmap(struct kernel_ring *r)
     *r = (struct kernel_ring){0};
 }
 
-struct sample_body { /* PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN */
+struct
+    sample_body { /* PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN */
     struct perf_event_header head;
+    uint64_t at;
     uint32_t pid, tid;
     uint64_t time_ns;
     uint64_t n;
@@ -77,9 +79,10 @@ uint64_t kernel_ring_read(struct kernel_ring *r, kernel_ring_take take, void *ar
         if (bytes <= sizeof record) {
             copy(&record, data, size, at, bytes);
             size_t max = (bytes - sizeof record.head) / sizeof(uint64_t);
-            if (record.head.type == PERF_RECORD_SAMPLE && max >= 3)
-                take(arg, (pid_t)record.sample.tid, record.sample.time_ns, record.sample.chain,
-                     without_marks(record.sample.chain, record.sample.n, max - 3));
+            if (record.head.type == PERF_RECORD_SAMPLE && max >= 4)
+                take(arg, (pid_t)record.sample.tid, record.sample.time_ns, record.sample.at,
+                     record.sample.chain,
+                     without_marks(record.sample.chain, record.sample.n, max - 4));
             else if (record.head.type == PERF_RECORD_LOST)
                 lost += record.lost.lost;
         }

@@ -24,9 +24,9 @@ struct kernel_ring {
 void kernel_ring_map(struct kernel_ring *r, int fd, size_t size);
 void kernel_ring_unmap(struct kernel_ring *r);
 
-/* A record: the thread, CLOCK_MONOTONIC, and addresses, innermost first; none: it was in the program. */
-typedef void (*kernel_ring_take)(void *arg, pid_t tid, uint64_t time_ns, const uint64_t *chain,
-                                 size_t n);
+/* A record: the thread, CLOCK_MONOTONIC, the instruction, and addresses, innermost first; none: it was in the program. */
+typedef void (*kernel_ring_take)(void *arg, pid_t tid, uint64_t time_ns, uint64_t at,
+                                 const uint64_t *chain, size_t n);
 
 /* Takes all that is there.  Returns how many records are lost: the kernel found no room. */
 uint64_t kernel_ring_read(struct kernel_ring *r, kernel_ring_take take, void *arg);

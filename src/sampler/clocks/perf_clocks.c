@@ -110,6 +110,7 @@ static int open_one(struct session *s, struct thread *t, int cpu, bool with_ring
     p->n_mute += p->kernel_frames && !has_ring;
     p->of[p->n++] = c;
     t->has_event = true;
+    t->ticks_only = false;
     return 0;
 }
 
@@ -299,6 +300,8 @@ static void enable_all_of_both(struct session *s, bool enable)
 
 const struct clock_ops clock_perf_event = {.engine = ENGINE_PERF_EVENT,
                                            .signal = SIGPROF,
+                                           .instead = &clock_timer_spare,
+                                           .must_leave = timers_must_leave,
                                            .by_descriptor = true,
                                            .keeps_pace = true,
                                            .knows_kernel = true,

@@ -52,7 +52,8 @@ int perf_event_open(const struct perf_event_wish *wish)
         all.words[SIG_DATA_WORD] = wish->call ? SIGTRAP_CALL_DATA : SIGTRAP_DATA;
     }
     if (wish->samples) {
-        attr->sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+        attr->sample_type =
+            PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
         attr->exclude_callchain_user = 1;
         attr->use_clockid = 1;
         attr->clockid = CLOCK_MONOTONIC;

@@ -1,11 +1,13 @@
 #include "timers.h"
 
 #include <errno.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "clock.h"
 #include "clock_ops.h"
 #include "session.h"
+#include "signals.h"
 #include "thread_names.h"
 
 #ifndef sigev_notify_thread_id
@@ -16,35 +18,43 @@
  * fewer samples than periods, none if it lives shorter than that; and threads would be sampled in step. */
 static int arm(const struct session *s, struct thread *t)
 {
-    uint64_t period_ns = atomic_load(&s->period_ns), x = clock_now_ns() ^ (uint64_t)t->tid << 32;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9; /* the finalizer of SplitMix64 */
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return session_set_timer(t->timer, 1 + (x ^ x >> 31) % period_ns, period_ns);
+    uint64_t period_ns = atomic_load(&s->period_ns);
+    return session_set_timer(t->timer, session_random((uint64_t)t->tid, period_ns), period_ns);
 }
 
-static int create_timer(void *value, pid_t tid, clockid_t clock, void **timer)
+static int create_timer(int signal, void *value, pid_t tid, clockid_t clock, int *timer)
 {
-    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = signal};
     event.sigev_value.sival_ptr = value;
     event.sigev_notify_thread_id = tid;
-    int created; /* the kernel's number of it */
-    long error = arch_syscall6(SYS_timer_create, clock, (long)&event, (long)&created, 0, 0, 0);
-    if (!error)
-        *timer = (void *)(intptr_t)created;
-    return (int)error;
+    return (int)arch_syscall6(SYS_timer_create, clock, (long)&event, (long)timer, 0, 0, 0);
 }
 
 int timers_open(struct session *s, struct thread *t)
 {
     clockid_t cpu = clock_of_thread(t->tid);
     bool wall = s->clock == CLOCK_WALL;
+    int signal = session_clock(s)->signal;
     if (wall && !names_choose(s, t))
         return 0;
-    int error = create_timer(s, t->tid, wall ? CLOCK_MONOTONIC : cpu, &t->timer);
+    t->ticks_only = !wall && newborn_has(&s->newborns, t->tid) &&
+                    clock_read_ns(cpu) < NEWBORN_TICKS * s->tick_ns;
+    if (t->ticks_only)
+        return 0;
+    int born = newborn_take(&s->newborns, t->tid);
+    if (wall && born >= 0) {
+        t->timer = born;
+        t->has_timer = 1;
+        t->has_cpu_timer = !create_timer(signal, session_waking(s), t->tid, cpu, &t->cpu_timer);
+        return 0;
+    }
+    if (born >= 0)
+        arch_syscall6(SYS_timer_delete, born, 0, 0, 0, 0, 0);
+    int error = create_timer(signal, s, t->tid, wall ? CLOCK_MONOTONIC : cpu, &t->timer);
     if (error)
         return error;
     t->has_timer = 1;
-    t->has_cpu_timer = wall && !create_timer(session_waking(s), t->tid, cpu, &t->cpu_timer);
+    t->has_cpu_timer = wall && !create_timer(signal, session_waking(s), t->tid, cpu, &t->cpu_timer);
     return arm(s, t);
 }
 
@@ -52,9 +62,9 @@ void timers_close(struct session *s, struct thread *t)
 {
     (void)s;
     if (t->has_timer)
-        arch_syscall6(SYS_timer_delete, (long)t->timer, 0, 0, 0, 0, 0);
+        arch_syscall6(SYS_timer_delete, t->timer, 0, 0, 0, 0, 0);
     if (t->has_cpu_timer)
-        arch_syscall6(SYS_timer_delete, (long)t->cpu_timer, 0, 0, 0, 0, 0);
+        arch_syscall6(SYS_timer_delete, t->cpu_timer, 0, 0, 0, 0, 0);
     t->has_timer = 0;
     t->has_cpu_timer = false;
 }
@@ -78,9 +88,21 @@ void timers_enable_all(struct session *s, bool enable)
     }
 }
 
-#define BY_TIMERS                                                                                  \
-    .signal = SIGPROF, .is_tick_bound = true, .open = timers_open, .close = timers_close,          \
-    .retire = timers_close, .set_period = timers_set_period, .enable_all = timers_enable_all
+const char *timers_must_leave(struct session *s, bool thorough)
+{
+    (void)s;
+    (void)thorough;
+    return signal_is_taken(SIGPROF) ? NULL : "the program handles SIGPROF";
+}
 
-const struct clock_ops clock_timer = {.engine = ENGINE_TIMER, BY_TIMERS};
-const struct clock_ops clock_monotonic = {.engine = ENGINE_MONOTONIC, BY_TIMERS};
+#define BY_TIMERS                                                                                  \
+    .is_tick_bound = true, .open = timers_open, .close = timers_close, .retire = timers_close,     \
+    .set_period = timers_set_period, .enable_all = timers_enable_all
+#define BY_SIGPROF .signal = SIGPROF, .must_leave = timers_must_leave
+
+struct clock_ops clock_timer_spare = {.engine = ENGINE_TIMER, BY_TIMERS};
+struct clock_ops clock_monotonic_spare = {.engine = ENGINE_MONOTONIC, BY_TIMERS};
+const struct clock_ops clock_timer = {
+    .engine = ENGINE_TIMER, BY_TIMERS, BY_SIGPROF, .instead = &clock_timer_spare};
+const struct clock_ops clock_monotonic = {
+    .engine = ENGINE_MONOTONIC, BY_TIMERS, BY_SIGPROF, .instead = &clock_monotonic_spare};

@@ -1,0 +1,74 @@
+/* newborn.h - a clock for the first milliseconds of a thread that began while a session runs.
+ *
+ * A thread that ends before its own clock has expired once would never be sampled: an inherited event
+ * (sigtrap.h) expires after a whole period, and without inheritance the collector has to see the thread first.  So a
+ * thread that begins arms a timer on its own CPU clock, which the kernel looks at in its ticks.  A tick
+ * that finds the thread running has nothing to do with when the thread began, so ticks meet threads in
+ * proportion to their CPU time, however short they are.
+ *
+ * A tick's sample counts if the time is nobody's else: a sample of the thread's own clock stands for the time since the
+ * one before, and a tick in there is dropped; what comes after the last of them, until the thread ends, the tick
+ * has.  So it is held back until the one or the other is known (handler.c).  It stands for the time between two ticks, or
+ * for its part of the time that such threads were found to have run when they ended.  After a few samples of its own clock a
+ * thread has no need of ticks any more, and its timer goes.
+ *
+ * By wall-clock time the timer is the thread's own clock, with a first period of any length, and the collector takes it over.
+ *
+ * A timer belongs to the process, and stays when its thread has ended: each has its place here until the collector
+ * finds that.
+ *
+ * Context: newborn_begin, newborn_end and newborn_drop are async-signal-safe and wait for nobody; the rest is for the collector,
+ * or under the session's lock.
+ */
+#ifndef PYH_NEWBORN_H
+#define PYH_NEWBORN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct session;
+
+#define NEWBORN_MAX 1024 /* threads that begin within two looks of the collector, and are young */
+#define NEWBORN_TICKS 8  /* where its own clock is tick-bound, too: after so many it gets that */
+#define NEWBORN_OWN_SAMPLES 8 /* of its own clock, by which a thread is young no more */
+/* What a tick's signal brings along, in whichever session: "pyhytick". */
+#define NEWBORN_DATA 0x707968797469636bull
+
+struct newborn {
+    _Atomic pid_t tid; /* 0: the place is free; -1: it changes hands */
+    int timer;         /* the kernel's number */
+    bool has_end;      /* newborn_end is going to be called */
+    uint64_t begun_cpu_ns;
+};
+
+struct newborns {
+    struct newborn *of; /* NEWBORN_MAX; NULL: none are kept */
+    _Atomic int n;
+    _Atomic uint64_t shared_ns; /* newborn_end */
+};
+
+/* The calling thread, whose number is `tid`, has begun.  Without a place, or a timer, it has its own clock alone.
+ * `has_end`: newborn_end comes. */
+void newborn_begin(struct session *s, pid_t tid, bool has_end);
+
+/* The calling thread ends: what it ran, but for what its own clock's samples stand for, is the ticks'. */
+void newborn_end(struct session *s, pid_t tid);
+
+/* Ends its timer. */
+void newborn_drop(struct newborns *n, pid_t tid);
+
+bool newborn_has(struct newborns *n, pid_t tid);
+
+/* The thread's timer, which is the caller's from now on; -1: it has none. */
+int newborn_take(struct newborns *n, pid_t tid);
+
+/* Ends the timers of threads that have ended. */
+void newborns_sweep(struct newborns *n);
+/* The session pauses, or goes on. */
+void newborns_enable(struct session *s, bool enable);
+/* Ends all timers.  No thread begins any more that could add one. */
+void newborns_close(struct newborns *n);
+
+#endif
