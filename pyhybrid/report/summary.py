@@ -291,13 +291,13 @@ def _counting_ns(
 
     What samples met of it is true, too: of a killed process nothing else tells of the latter.
     """
-    call_cost_ns = profile.meta.get("call_cost_ns")
+    call_cost_ns = float(profile.meta.get("call_cost_ns") or 0)
     if turns is None or not call_cost_ns:
         return None
     n_lines = sum(row.hits for row in profile.lines)
     more_ns = int(profile.meta.get("counting_more_ns") or 0)
     counted_ns = round((turns + n_c_calls + n_lines / 2) * call_cost_ns) + more_ns
-    return max(counted_ns, own_weight_ns * (profile.meta.get("clock") == "cpu"))
+    return max(counted_ns, own_weight_ns if profile.meta.get("clock") == "cpu" else 0)
 
 
 def _program_lines(profile: Profile) -> tuple[list[ProgramLine], list[str]]:

@@ -22,8 +22,8 @@
 
 #define CHUNK 1024 /* stacks in one SPOOL_STACKS record */
 #define LONG_LIFE_NS 1000000000ull
-#define TICKS_FEW 16 /* that many more are thought to have stood for a tick each */
-#define PATIENCE 50  /* passes that a sample waits for a code record of another ring */
+#define TICKS_FEW 4 /* that many more are thought to have stood for a tick each */
+#define PATIENCE 50 /* passes that a sample waits for a code record of another ring */
 
 /* The last sample's stack, root first: the next one mostly shares its outer part. */
 struct last_stack {
