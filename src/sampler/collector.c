@@ -62,7 +62,8 @@ static uint64_t counted_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
 static uint64_t own_ns(struct session *s, struct thread *t, uint64_t cpu_ns)
 {
     uint64_t ns = t->ticks_only ? 0 : counted_ns(s, t, cpu_ns);
-    return ns > t->ticked_ns ? ns - t->ticked_ns : 0;
+    uint64_t ticked = t->ticked_ns + counter_get(&t->young_ns);
+    return ns > ticked ? ns - ticked : 0;
 }
 
 static uint64_t missed_weight(struct session *s, struct thread *t, uint64_t cpu_ns)

@@ -92,30 +92,6 @@ static bool was_blocked(const siginfo_t *info)
     return is_our_trap(info) && flags & 1 && !mine.forks;
 }
 
-/* Of a young thread (newborn.h) a sample stands for what it ran since the one before and no more: none is given ahead,
- * since it may end at any time.  As if its clock had begun in the midst of a period. */
-static uint32_t weight_of_young(struct thread *t, uint64_t spent, uint64_t period)
-{
-    uint64_t owed = spent + (uint64_t)(t->carry_ns > 0 ? t->carry_ns : 0);
-    t->carry_ns = (int64_t)(owed % period);
-    return (uint32_t)(owed / period);
-}
-
-/* Counts a young thread's samples by its own clock. */
-static bool is_young(struct session *s, struct thread *t, uint64_t period)
-{
-    if (!t->is_young || t->n_own > NEWBORN_OWN_SAMPLES)
-        return false;
-    if (!t->n_own++) {
-        t->carry_ns = (int64_t)session_random((uint64_t)t->tid, period) - 1;
-        if (!newborn_has(&s->newborns, t->tid)) /* it runs no Python function */
-            newborn_begin(s, t->tid, false);
-    } else if (t->n_own > NEWBORN_OWN_SAMPLES) {
-        newborn_drop(&s->newborns, t->tid);
-    }
-    return true;
-}
-
 /* By a perf event, which tells of an overflow, not of how many there were (signals coalesce while the kernel
  * works for the thread): the thread's CPU clock does.  To read it is a system call, which would be a third of
  * a sample's cost, and after which the thread may have to wait for a processor. */
@@ -124,9 +100,8 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, const sigin
 {
     uint64_t period = atomic_load_explicit(&s->period_ns, memory_order_relaxed);
     uint64_t since = now - t->sampled_ns;
-    bool young = is_young(s, t, period);
     t->sampled_ns = now;
-    if (!young && !t->rest_until_ns &&
+    if (!t->rest_until_ns &&
         weight_is_one(since, period, t->carry_ns, counter_get(&t->counters.n_unread))) {
         counter_add(&t->counters.n_unread, 1);
         t->carry_ns -= (int64_t)period;
@@ -142,7 +117,7 @@ static uint32_t weight_by_clock(struct session *s, struct thread *t, const sigin
         t->carry_ns = 0; /* nobody knows where the time was spent: it is missed */
         return 1;
     }
-    return young ? weight_of_young(t, spent, period) : weight_take(&t->carry_ns, spent, period);
+    return weight_take(&t->carry_ns, spent, period);
 }
 
 /* How many periods this sample, taken at `now`, stands for.  Timers count their overruns.  *cpu: the same
@@ -381,27 +356,6 @@ static void tell_if_urgent(struct session *s, struct thread *t)
     t->is_urgent = urgent;
 }
 
-/* A tick's sample counts from now on: nobody else's clock stands for it. */
-static void count_held(struct thread *t)
-{
-    struct sample_record *held = t->held;
-    t->held = NULL;
-    ring_commit(&t->ring, held, t->held_bytes, RING_SAMPLE);
-}
-
-/* A sample of the thread's own clock stands for all since the one before. */
-static void settle_held(struct thread *t)
-{
-    if (!t->held)
-        return;
-    if (t->held_cpu_ns < t->cpu_ns) {
-        count_held(t);
-        return;
-    }
-    t->held = NULL;
-    t->callers.n_told = t->held_told;
-}
-
 static bool record(struct thread *t, struct sample_record *head, const struct exact_frame *top)
 {
     size_t words = head->n_words * sizeof(uint64_t);
@@ -422,16 +376,12 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     struct caller_note *note = (struct caller_note *)(r->words + head->n_words);
     for (uint32_t i = n_places - n_notes; i < n_places; i++)
         *note++ = t->callers.place[i].note;
-    t->held_told = t->callers.n_told;
     if (n_places)
         t->callers.n_told = n_places;
-    if (head->is_tick) {
-        t->held = r;
-        t->held_bytes = bytes;
-        return true;
+    if (!head->is_tick) { /* its weight the drain knows */
+        counter_add(&t->counters.recorded, 1);
+        counter_add(&t->counters.recorded_weight, head->weight);
     }
-    counter_add(&t->counters.recorded, 1);
-    counter_add(&t->counters.recorded_weight, head->weight);
     ring_commit(&t->ring, r, bytes, RING_SAMPLE);
     return true;
 }
@@ -537,29 +487,52 @@ static void leave_out(struct session *s, struct thread *t, uint32_t weight, uint
     counter_add(&t->counters.idle_ns, counts_ns < ns ? ns - counts_ns : 0);
 }
 
-/* Of a young thread: it runs. */
+/* A young thread runs (newborn.h).  One that comes late, when its own clock has taken over, is nobody's. */
 static void sample_at_tick(struct session *s, struct thread *t, ucontext_t *context, uint64_t start,
                            enum tick_kind kind)
 {
     if (atomic_load_explicit(&s->idle, memory_order_relaxed) ||
-        atomic_load_explicit(&s->calibrating, memory_order_relaxed))
-        return;
-    uint64_t cpu = own_cpu_ns();
-    if (t->held)
-        count_held(t);
-    if (cpu < t->rest_until_ns)
+        atomic_load_explicit(&s->calibrating, memory_order_relaxed) ||
+        !newborn_has(&s->newborns, t->tid) || own_cpu_ns() < t->rest_until_ns)
         return;
     const struct exact_frame *top;
     size_t n = take_stack(s, t, context, &top);
     struct sample_record head = {.time_ns = start, .n_words = (uint32_t)n, .is_tick = kind};
     record_with_state(s, t, &head, context, top);
-    t->held_cpu_ns = cpu;
-    if (t->held && !session_clock(s)->is_inherited && !t->has_event && !t->has_timer) {
-        count_held(t);
-        counter_add(&t->n_ticks, 1);
-    }
+    counter_add(&t->n_ticks, 1);
     tell_if_urgent(s, t);
     count_time(t, clock_now_ns() - start);
+}
+
+/* Have ticks the say, not this signal of the thread's own clock?  When its own clock takes over, what it is to have of the period that
+ * the thread ends in, it has from the begin: as if it had begun in the midst of a period. */
+static bool has_ticks_alone(struct session *s, struct thread *t)
+{
+    if (!t->is_young || s->clock != CLOCK_CPU)
+        return false;
+    uint64_t period = atomic_load(&s->period_ns);
+    int64_t phase = (int64_t)session_random((uint64_t)t->tid, period) - 1;
+    if (!session_clock(s)->is_inherited || !newborn_has(&s->newborns, t->tid)) {
+        t->is_young = false;
+        t->carry_ns = phase;
+        if (!session_clock(s)->is_inherited || !newborn_begin(s, t->tid, false))
+            return false;
+        t->is_young = true; /* it runs no Python function: from here on it has ticks */
+        t->carry_ns -= (int64_t)period / 2;
+        return false;
+    }
+    uint64_t cpu = own_cpu_ns(), begun = newborn_begun_ns(&s->newborns, t->tid);
+    bool idle = atomic_load_explicit(&s->idle, memory_order_relaxed);
+    counter_set(&t->counters.cpu_ns, cpu);
+    counter_set(&t->young_ns, cpu - (t->cpu_ns > begun ? t->cpu_ns : begun));
+    if (idle || cpu >= NEWBORN_FEW_TICKS * s->tick_ns) {
+        newborn_end(s, t->tid, cpu);
+        t->is_young = false;
+        t->cpu_ns = cpu;
+        t->sampled_ns = 0;
+        t->carry_ns = phase;
+    }
+    return !idle;
 }
 
 static enum tick_kind tick_kind(const siginfo_t *info)
@@ -583,7 +556,10 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         sample_at_tick(s, t, context, start, tick_kind(info));
         return;
     }
-    settle_held(t);
+    if (has_ticks_alone(s, t)) {
+        counter_add(&t->counters.signals, 1);
+        return;
+    }
     uint64_t cpu, since_cpu = counter_get(&t->counters.cpu_ns);
     uint32_t weight = weight_of(s, t, info, start, &cpu);
     if (atomic_load_explicit(&s->idle, memory_order_relaxed)) {

@@ -133,16 +133,11 @@ static void see(void *session, pid_t tid, pid_t listed)
         t->listed = listed;
 }
 
-/* What came last of it was a tick: no clock stands for that any more. */
 static void end(struct session *s, struct thread *t)
 {
     (void)s;
-    if (t->seen || t->has_ended || thread_lives(t->tid))
-        return;
-    t->has_ended = true;
-    if (t->held)
-        ring_commit(&t->ring, t->held, t->held_bytes, RING_SAMPLE);
-    t->held = NULL;
+    if (!t->seen && !t->has_ended)
+        t->has_ended = !thread_lives(t->tid);
 }
 
 static void see_if_alive(struct session *s, struct thread *t)

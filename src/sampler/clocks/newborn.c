@@ -31,6 +31,12 @@ bool newborn_has(struct newborns *n, pid_t tid)
     return atomic_load_explicit(&n->n, memory_order_relaxed) && find(n, tid, tid);
 }
 
+uint64_t newborn_begun_ns(struct newborns *n, pid_t tid)
+{
+    struct newborn *b = newborn_has(n, tid) ? find(n, tid, tid) : NULL;
+    return b ? b->begun_cpu_ns : 0;
+}
+
 int newborn_take(struct newborns *n, pid_t tid)
 {
     struct newborn *b = newborn_has(n, tid) ? find(n, tid, tid) : NULL;
@@ -58,16 +64,16 @@ static void arm(const struct session *s, int timer, uint64_t seed)
         session_set_timer(timer, 1, AT_EACH_TICK);
 }
 
-void newborn_begin(struct session *s, pid_t tid, bool has_end)
+bool newborn_begin(struct session *s, pid_t tid, bool has_end)
 {
     struct newborns *n = &s->newborns;
     const struct clock_ops *clock = session_clock(s);
     bool wall = s->clock == CLOCK_WALL;
     if (!n->of || !clock->signal || s->signal_taken || atomic_load(&s->state) != SESSION_RUNNING)
-        return;
+        return false;
     struct newborn *b = find(n, tid, 0);
     if (!b || !atomic_compare_exchange_strong(&b->tid, &(pid_t){0}, -1))
-        return;
+        return false;
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = clock->signal};
     event.sigev_value.sival_ptr = wall ? (void *)s : (void *)(NEWBORN_DATA + !has_end);
     event.sigev_notify_thread_id = tid;
@@ -76,7 +82,7 @@ void newborn_begin(struct session *s, pid_t tid, bool has_end)
                                (long)&event, (long)&timer, 0, 0, 0);
     if (error) {
         atomic_store(&b->tid, 0);
-        return;
+        return false;
     }
     b->timer = timer;
     b->has_end = has_end;
@@ -84,25 +90,19 @@ void newborn_begin(struct session *s, pid_t tid, bool has_end)
     atomic_fetch_add(&n->n, 1);
     atomic_store(&b->tid, tid);
     arm(s, timer, (uint64_t)tid);
+    return true;
 }
 
-void newborn_end(struct session *s, pid_t tid)
+void newborn_end(struct session *s, pid_t tid, uint64_t cpu_ns)
 {
     struct newborns *n = &s->newborns;
     struct newborn *b = newborn_has(n, tid) ? find(n, tid, tid) : NULL;
     if (!b)
         return;
-    bool counts = b->has_end && s->clock == CLOCK_CPU;
-    uint64_t begun = b->begun_cpu_ns, ran = 0;
+    uint64_t ran = b->has_end && cpu_ns > b->begun_cpu_ns ? cpu_ns - b->begun_cpu_ns : 0;
     newborn_drop(n, tid);
-    if (counts)
-        ran = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
-    struct thread *t = counts ? registry_find(&s->registry, tid) : NULL;
-    uint64_t own = t ? thread_given_weight(t) * atomic_load(&s->period_ns) : 0;
-    if (t && !t->ticks_only)
-        own += t->ticked_ns + t->missed_ns;
-    if (ran > own && ran - own < YOUNG_MAX_NS)
-        atomic_fetch_add(&n->shared_ns, ran - own);
+    if (s->clock == CLOCK_CPU && ran < YOUNG_MAX_NS)
+        atomic_fetch_add(&n->shared_ns, ran);
 }
 
 static bool has_ended(pid_t tid)

@@ -110,7 +110,6 @@ static int open_one(struct session *s, struct thread *t, int cpu, bool with_ring
     p->n_mute += p->kernel_frames && !has_ring;
     p->of[p->n++] = c;
     t->has_event = true;
-    t->ticks_only = false;
     return 0;
 }
 
