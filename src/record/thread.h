@@ -115,9 +115,14 @@ struct thread {
     /* sampler/clocks/newborn.h: the handler's. */
     _Atomic uint64_t
         blocked_ns; /* of its CPU time: no sample stands for it any more, the collector has written it */
-    counter n_ticks;  /* samples of ticks */
-    counter young_ns; /* of its CPU time what ticks stand for, though its own clock runs */
-    bool is_young;    /* it began while the session ran, and its own clock has not taken over */
+    counter n_ticks;            /* samples of ticks */
+    counter young_ns;           /* CPU time before its own clock took over, for which ticks stand */
+    bool is_young;              /* it began while the session ran */
+    unsigned n_own;             /* samples of its own clock while it is young */
+    struct sample_record *held; /* the last tick's, not in the ring yet; NULL: none */
+    size_t held_bytes;
+    uint64_t held_cpu_ns; /* the thread's CPU clock then */
+    uint32_t held_told;   /* callers.n_told before it */
 
     /* asleep.h: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */

@@ -101,8 +101,8 @@ void collector_snapshot(struct session *s, struct thread *t)
 
 uint64_t collector_signals(struct session *s, struct thread *t)
 {
-    return counter_get(&t->counters.signals) +
-           counter_get(&t->counters.idle_ns) / atomic_load(&s->period_ns);
+    uint64_t uncounted_ns = counter_get(&t->counters.idle_ns) + counter_get(&t->young_ns);
+    return counter_get(&t->counters.signals) + uncounted_ns / atomic_load(&s->period_ns);
 }
 
 static void keep_pace(struct session *s, struct thread *t)

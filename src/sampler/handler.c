@@ -356,6 +356,23 @@ static void tell_if_urgent(struct session *s, struct thread *t)
     t->is_urgent = urgent;
 }
 
+/* A tick's sample counts from now on: nobody else's clock stands for it. */
+static void count_held(struct thread *t)
+{
+    struct sample_record *held = t->held;
+    t->held = NULL;
+    ring_commit(&t->ring, held, t->held_bytes, RING_SAMPLE);
+}
+
+/* A sample of the thread's own clock stands for all since the one before. */
+static void settle_held(struct thread *t)
+{
+    if (!t->held)
+        return;
+    t->held = NULL;
+    t->callers.n_told = t->held_told;
+}
+
 static bool record(struct thread *t, struct sample_record *head, const struct exact_frame *top)
 {
     size_t words = head->n_words * sizeof(uint64_t);
@@ -376,8 +393,14 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     struct caller_note *note = (struct caller_note *)(r->words + head->n_words);
     for (uint32_t i = n_places - n_notes; i < n_places; i++)
         *note++ = t->callers.place[i].note;
+    t->held_told = t->callers.n_told;
     if (n_places)
         t->callers.n_told = n_places;
+    if (head->is_tick && t->n_own) {
+        t->held = r;
+        t->held_bytes = bytes;
+        return true;
+    }
     if (!head->is_tick) { /* its weight the drain knows */
         counter_add(&t->counters.recorded, 1);
         counter_add(&t->counters.recorded_weight, head->weight);
@@ -495,44 +518,46 @@ static void sample_at_tick(struct session *s, struct thread *t, ucontext_t *cont
         atomic_load_explicit(&s->calibrating, memory_order_relaxed) ||
         !newborn_has(&s->newborns, t->tid) || own_cpu_ns() < t->rest_until_ns)
         return;
+    if (t->held)
+        count_held(t);
     const struct exact_frame *top;
     size_t n = take_stack(s, t, context, &top);
     struct sample_record head = {.time_ns = start, .n_words = (uint32_t)n, .is_tick = kind};
+    t->held_cpu_ns = own_cpu_ns();
     record_with_state(s, t, &head, context, top);
     counter_add(&t->n_ticks, 1);
     tell_if_urgent(s, t);
     count_time(t, clock_now_ns() - start);
 }
 
-/* Have ticks the say, not this signal of the thread's own clock?  When its own clock takes over, what it is to have of the period that
- * the thread ends in, it has from the begin: as if it had begun in the midst of a period. */
-static bool has_ticks_alone(struct session *s, struct thread *t)
+/* Is it a young thread's first signal of its own clock, up to which ticks stand for its time?  From there on its own clock does, but
+ * for the time after its last signal: of each thread a little more or less, as if it had begun in the midst of a period. */
+static bool takes_over(struct session *s, struct thread *t)
 {
-    if (!t->is_young || s->clock != CLOCK_CPU)
+    if (!t->is_young || session_clock(s)->is_tick_bound ||
+        atomic_load_explicit(&s->idle, memory_order_relaxed))
         return false;
-    uint64_t period = atomic_load(&s->period_ns);
-    int64_t phase = (int64_t)session_random((uint64_t)t->tid, period) - 1;
-    if (!session_clock(s)->is_inherited || !newborn_has(&s->newborns, t->tid)) {
-        t->is_young = false;
-        t->carry_ns = phase;
-        if (!session_clock(s)->is_inherited || !newborn_begin(s, t->tid, false))
-            return false;
-        t->is_young = true; /* it runs no Python function: from here on it has ticks */
-        t->carry_ns -= (int64_t)period / 2;
+    int64_t period = (int64_t)atomic_load(&s->period_ns);
+    t->sampled_ns = 0; /* each one looks at the clock */
+    settle_held(t);
+    if (t->n_own++) {
+        t->is_young = t->n_own <= NEWBORN_OWN_SAMPLES && newborn_has(&s->newborns, t->tid);
+        if (!t->is_young) {
+            newborn_drop(&s->newborns, t->tid);
+            t->carry_ns += period / 2; /* of the period that it ends in */
+        }
         return false;
     }
-    uint64_t cpu = own_cpu_ns(), begun = newborn_begun_ns(&s->newborns, t->tid);
-    bool idle = atomic_load_explicit(&s->idle, memory_order_relaxed);
+    t->carry_ns = (int64_t)session_random((uint64_t)t->tid, (uint64_t)period) - 1 - period / 2;
+    if (!newborn_has(&s->newborns, t->tid)) { /* it runs no Python function */
+        newborn_begin(s, t->tid, false);
+        return false;
+    }
+    uint64_t cpu = own_cpu_ns();
     counter_set(&t->counters.cpu_ns, cpu);
-    counter_set(&t->young_ns, cpu - (t->cpu_ns > begun ? t->cpu_ns : begun));
-    if (idle || cpu >= NEWBORN_FEW_TICKS * s->tick_ns) {
-        newborn_end(s, t->tid, cpu);
-        t->is_young = false;
-        t->cpu_ns = cpu;
-        t->sampled_ns = 0;
-        t->carry_ns = phase;
-    }
-    return !idle;
+    counter_set(&t->young_ns, newborn_share(s, t->tid, t->cpu_ns, cpu));
+    t->cpu_ns = cpu;
+    return true;
 }
 
 static enum tick_kind tick_kind(const siginfo_t *info)
@@ -556,10 +581,8 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         sample_at_tick(s, t, context, start, tick_kind(info));
         return;
     }
-    if (has_ticks_alone(s, t)) {
-        counter_add(&t->counters.signals, 1);
+    if (takes_over(s, t))
         return;
-    }
     uint64_t cpu, since_cpu = counter_get(&t->counters.cpu_ns);
     uint32_t weight = weight_of(s, t, info, start, &cpu);
     if (atomic_load_explicit(&s->idle, memory_order_relaxed)) {

@@ -22,7 +22,7 @@ static void on_thread_end(void *unused)
     atomic_fetch_add(&handlers_running, 1); /* the session stays meanwhile */
     struct session *s = atomic_load(&session_current);
     if (s)
-        newborn_end(s, (pid_t)syscall(SYS_gettid), clock_read_ns(CLOCK_THREAD_CPUTIME_ID));
+        newborn_end(s, (pid_t)syscall(SYS_gettid));
     atomic_fetch_sub(&handlers_running, 1);
 }
 

@@ -45,7 +45,9 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
     t->is_young |= young && !s->skips_new;
     if (covered && !s->skips_new)
         return true;
-    t->base_cpu_ns = t->cpu_ns = t->covered_cpu_ns = clock_read_ns(clock_of_thread(tid));
+    bool ticked = young && !s->skips_new && newborn_has(&s->newborns, tid);
+    if (!ticked || session_clock(s)->is_tick_bound)
+        t->base_cpu_ns = t->cpu_ns = t->covered_cpu_ns = clock_read_ns(clock_of_thread(tid));
     t->paused_cpu_ns = t->looked_cpu_ns = t->base_cpu_ns;
     if (young && !s->skips_new)
         share_among_ticks(t, t->base_cpu_ns);

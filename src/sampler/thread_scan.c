@@ -52,11 +52,24 @@ static bool blocks_signal(struct session *s, const struct thread *t)
     return is_in(text, "\nSigPnd:", signal) && is_in(text, "\nSigBlk:", signal);
 }
 
+/* Nobody else tells of what it ran until `cpu_ns`, by its CPU clock. */
+static void write_blocked(struct session *s, struct thread *t, uint64_t cpu_ns)
+{
+    uint64_t period = atomic_load(&s->period_ns);
+    uint64_t weight = cpu_ns > t->looked_cpu_ns ? (cpu_ns - t->looked_cpu_ns) / period : 0;
+    if (!weight)
+        return;
+    atomic_fetch_add(&t->blocked_ns, weight * period);
+    t->blocked_weight += weight;
+    t->looked_cpu_ns += weight * period;
+    drain_blocked(s->drain, t, clock_now_ns(), (uint32_t)weight);
+}
+
 void thread_look_blocked(struct session *s, struct thread *t)
 {
     uint64_t signals = collector_signals(s, t), cpu = t->last_cpu_ns;
     uint64_t period = atomic_load(&s->period_ns);
-    if (!t->seen || s->clock == CLOCK_WALL || !session_clock(s)->signal)
+    if (!t->seen || t->ticks_only || s->clock == CLOCK_WALL || !session_clock(s)->signal)
         return;
     if (signals != t->looked_signals || cpu < t->looked_cpu_ns) {
         t->looked_signals = signals;
@@ -68,13 +81,8 @@ void thread_look_blocked(struct session *s, struct thread *t)
     if (!t->is_blocked && ran < COVER_NS + 8 * period)
         return;
     t->is_blocked = blocks_signal(s, t);
-    uint64_t weight = t->is_blocked ? ran / period : 0;
-    if (!weight)
-        return;
-    atomic_fetch_add(&t->blocked_ns, weight * period);
-    t->blocked_weight += weight;
-    t->looked_cpu_ns += weight * period;
-    drain_blocked(s->drain, t, clock_now_ns(), (uint32_t)weight);
+    if (t->is_blocked)
+        write_blocked(s, t, cpu);
 }
 
 void thread_end_ticks(struct session *s, struct thread *t)
@@ -133,11 +141,17 @@ static void see(void *session, pid_t tid, pid_t listed)
         t->listed = listed;
 }
 
+/* What came last of it was a tick: no clock stands for that any more. */
 static void end(struct session *s, struct thread *t)
 {
-    (void)s;
-    if (!t->seen && !t->has_ended)
-        t->has_ended = !thread_lives(t->tid);
+    if (t->seen || t->has_ended || thread_lives(t->tid))
+        return;
+    t->has_ended = true;
+    if (t->is_blocked)
+        write_blocked(s, t, engine_cpu_ns(s, t));
+    if (t->held)
+        ring_commit(&t->ring, t->held, t->held_bytes, RING_SAMPLE);
+    t->held = NULL;
 }
 
 static void see_if_alive(struct session *s, struct thread *t)

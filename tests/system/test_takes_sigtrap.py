@@ -216,7 +216,8 @@ def test_signals_of_breakpoints_do_not_come_to_children(
             os._exit(0)
         assert os.wait()[1] == 0
         asks = "import signal; print(signal.SIGTRAP in signal.sigpending())"
-        print(subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True).stdout)
+        done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True)
+        print(done.stdout, flush=True)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTRAP])
         signal.signal(signal.SIGUSR1, print)  # one is pending from here on
         os.execv(sys.executable, [sys.executable, "-c", asks])

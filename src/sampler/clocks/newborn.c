@@ -31,12 +31,6 @@ bool newborn_has(struct newborns *n, pid_t tid)
     return atomic_load_explicit(&n->n, memory_order_relaxed) && find(n, tid, tid);
 }
 
-uint64_t newborn_begun_ns(struct newborns *n, pid_t tid)
-{
-    struct newborn *b = newborn_has(n, tid) ? find(n, tid, tid) : NULL;
-    return b ? b->begun_cpu_ns : 0;
-}
-
 int newborn_take(struct newborns *n, pid_t tid)
 {
     struct newborn *b = newborn_has(n, tid) ? find(n, tid, tid) : NULL;
@@ -93,16 +87,29 @@ bool newborn_begin(struct session *s, pid_t tid, bool has_end)
     return true;
 }
 
-void newborn_end(struct session *s, pid_t tid, uint64_t cpu_ns)
+uint64_t newborn_share(struct session *s, pid_t tid, uint64_t from_ns, uint64_t cpu_ns)
 {
     struct newborns *n = &s->newborns;
     struct newborn *b = newborn_has(n, tid) ? find(n, tid, tid) : NULL;
-    if (!b)
+    if (!b || !b->has_end || s->clock != CLOCK_CPU)
+        return 0;
+    uint64_t from = b->begun_cpu_ns > from_ns ? b->begun_cpu_ns : from_ns;
+    uint64_t ran = cpu_ns > from && cpu_ns - from < YOUNG_MAX_NS ? cpu_ns - from : 0;
+    atomic_fetch_add(&n->shared_ns, ran);
+    return ran;
+}
+
+void newborn_end(struct session *s, pid_t tid)
+{
+    struct thread *t = registry_find(&s->registry, tid);
+    uint64_t cpu = clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t ran = newborn_share(s, tid, t && t->n_own ? t->cpu_ns : 0, cpu);
+    newborn_drop(&s->newborns, tid);
+    if (!t || s->clock != CLOCK_CPU)
         return;
-    uint64_t ran = b->has_end && cpu_ns > b->begun_cpu_ns ? cpu_ns - b->begun_cpu_ns : 0;
-    newborn_drop(n, tid);
-    if (s->clock == CLOCK_CPU && ran < YOUNG_MAX_NS)
-        atomic_fetch_add(&n->shared_ns, ran);
+    counter_add(&t->young_ns, ran);
+    counter_set(&t->counters.cpu_ns, cpu);
+    counter_set(&t->counters.n_unread, 0);
 }
 
 static bool has_ended(pid_t tid)

@@ -6,21 +6,20 @@
  * that finds the thread running has nothing to do with when the thread began, so ticks meet threads in
  * proportion to their CPU time, however short they are.
  *
- * A young thread has ticks alone.  Its own clock would come in the same place of each thread, a period after the begin, and stand
- * for what came before: of threads of a period, for what they take to begin.  When it has run for a few ticks its own clock takes
- * over, which may run by then (inherited: its signals are dropped until then) or is opened.
+ * Up to the first signal of its own clock a thread has ticks alone: that comes in the same place of each thread, a period after its
+ * begin, and would stand for what it takes to begin.  From there on each sample of its own clock stands for the time since the one
+ * before, and a tick in there is dropped; what comes after the last of them, until the thread ends, the tick has.  So it is held back
+ * until the one or the other is known (handler.c).  After a few samples of its own clock a thread has no need of ticks any more, and its
+ * timer goes.  Where the own clock is bound to ticks itself a thread has ticks alone until it ran for some.
  *
- * A native thread tells of itself by the first sample of its own clock.  From there on it has ticks, too.
- *
- * A tick's sample stands for the time between two ticks, or for its part of the time that such threads were found to have run when
- * they ended.
+ * A tick's sample stands for the time between two ticks, or for its part of the time that such threads were found to have run.
  *
  * By wall-clock time the timer is the thread's own clock, with a first period of any length, and the collector takes it over.
  *
  * A timer belongs to the process, and stays when its thread has ended: each has its place here until the collector
  * finds that.
  *
- * Context: newborn_begin, newborn_begun_ns, newborn_end and newborn_drop are async-signal-safe and wait for nobody; the rest is for the collector,
+ * Context: newborn_begin, newborn_share, newborn_end and newborn_drop are async-signal-safe and wait for nobody; the rest is for the collector,
  * or under the session's lock.
  */
 #ifndef PYH_NEWBORN_H
@@ -34,8 +33,8 @@
 struct session;
 
 #define NEWBORN_MAX 1024 /* threads that begin within two looks of the collector, and are young */
-#define NEWBORN_TICKS 8  /* where clocks are not inherited: after so many it gets its own */
-#define NEWBORN_FEW_TICKS 2 /* where they are: after so many that one counts */
+#define NEWBORN_TICKS 8  /* where its own clock is tick-bound, too: after so many it gets that */
+#define NEWBORN_OWN_SAMPLES 8 /* of its own clock, by which a thread is young no more */
 /* What a tick's signal brings along, in whichever session: "pyhytick". */
 #define NEWBORN_DATA 0x707968797469636bull
 
@@ -56,16 +55,18 @@ struct newborns {
  * `has_end`: newborn_end comes. */
 bool newborn_begin(struct session *s, pid_t tid, bool has_end);
 
-/* The calling thread ends, or its own clock takes over: what it ran until then, by `cpu_ns`, its CPU clock, is the ticks'. */
-void newborn_end(struct session *s, pid_t tid, uint64_t cpu_ns);
+/* What the calling thread ran, from `from_ns` or its begin to `cpu_ns` by its CPU clock, is the ticks': that long it is; 0: it is
+ * not known. */
+uint64_t newborn_share(struct session *s, pid_t tid, uint64_t from_ns, uint64_t cpu_ns);
+
+/* The calling thread ends, young or not: what it ran is known from here on, and if it is young the ticks have what it ran since the
+ * last sample of its own clock. */
+void newborn_end(struct session *s, pid_t tid);
 
 /* Ends its timer. */
 void newborn_drop(struct newborns *n, pid_t tid);
 
 bool newborn_has(struct newborns *n, pid_t tid);
-
-/* The calling thread's CPU time before its first Python function, for which nothing is to stand but what meets it; 0: not known. */
-uint64_t newborn_begun_ns(struct newborns *n, pid_t tid);
 
 /* The thread's timer, which is the caller's from now on; -1: it has none. */
 int newborn_take(struct newborns *n, pid_t tid);

@@ -37,6 +37,10 @@ int timers_open(struct session *s, struct thread *t)
     int signal = session_clock(s)->signal;
     if (wall && !names_choose(s, t))
         return 0;
+    t->ticks_only = !wall && newborn_has(&s->newborns, t->tid) &&
+                    clock_read_ns(cpu) < NEWBORN_TICKS * s->tick_ns;
+    if (t->ticks_only)
+        return 0;
     int born = newborn_take(&s->newborns, t->tid);
     if (wall && born >= 0) {
         t->timer = born;
