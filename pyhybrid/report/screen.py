@@ -313,10 +313,11 @@ def _clock(s: Summary) -> str:
 def _samples(s: Summary) -> str:
     missed = s.missed_weight_ns / 1e9
     time = "time" if s.clock == "wall" else "CPU time"
-    unseen = [f"{missed:.2f} s of {time} without a signal"] if missed >= 0.01 else []
+    parts = [(missed, "without a signal")] if missed >= 0.01 else []
     if s.unaccounted_ns >= max(1e7, UNACCOUNTED * (s.cpu_ns or 0)):
-        of = "" if unseen else f" of {time}"
-        unseen.append(f"{s.unaccounted_ns / 1e9:.2f} s{of} in no sample")
+        parts.append((s.unaccounted_ns / 1e9, "in no sample"))
+    of = f" of {time}" if len(parts) == 1 else ""  # else it is too long for a line
+    unseen = [f"{seconds:.2f} s{of} {what}" for seconds, what in parts]
     rest = f"; {', '.join(unseen)}" if unseen else ""
     return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {losses_text(s.losses)}{rest}"
 
