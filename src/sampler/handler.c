@@ -516,7 +516,8 @@ static void sample_at_tick(struct session *s, struct thread *t, ucontext_t *cont
 {
     if (atomic_load_explicit(&s->idle, memory_order_relaxed) ||
         atomic_load_explicit(&s->calibrating, memory_order_relaxed) ||
-        !newborn_has(&s->newborns, t->tid) || own_cpu_ns() < t->rest_until_ns)
+        !newborn_has(&s->newborns, t->tid) || (t->n_own && !t->is_young) ||
+        own_cpu_ns() < t->rest_until_ns)
         return;
     if (t->held)
         count_held(t);
@@ -539,7 +540,6 @@ static bool takes_over(struct session *s, struct thread *t)
         return false;
     int64_t period = (int64_t)atomic_load(&s->period_ns);
     t->sampled_ns = 0; /* each one looks at the clock */
-    settle_held(t);
     if (t->n_own++) {
         t->is_young = t->n_own <= NEWBORN_OWN_SAMPLES && newborn_has(&s->newborns, t->tid);
         if (!t->is_young) {
@@ -581,6 +581,7 @@ static void sample(struct session *s, const siginfo_t *info, ucontext_t *context
         sample_at_tick(s, t, context, start, tick_kind(info));
         return;
     }
+    settle_held(t); /* before anything is written: it lies where that comes */
     if (takes_over(s, t))
         return;
     uint64_t cpu, since_cpu = counter_get(&t->counters.cpu_ns);

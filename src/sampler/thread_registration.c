@@ -42,7 +42,8 @@ bool admit(struct session *s, pid_t tid, pid_t listed)
     /* A thread that a covered one created is covered from its begin; `cover` finds others. */
     bool covered = session_clock(s)->is_inherited && atomic_load(&s->ready) &&
                    (young || t->claimed || s->skips_new);
-    t->is_young |= young && !s->skips_new;
+    if (!t->claimed) /* else its handler knows, and may have found it old */
+        t->is_young = young && !s->skips_new;
     if (covered && !s->skips_new)
         return true;
     bool ticked = young && !s->skips_new && newborn_has(&s->newborns, tid);

@@ -412,3 +412,38 @@ def test_short_threads_that_no_tick_can_meet_are_said(
     assert re.search(r"samples .*lost: none;.* s (of CPU time )?in no sample\n", run.result.stderr)
     assert "[signals blocked]" not in run.result.stderr  # pthread_create does so for a moment
     assert any(found.rule == "unaccounted" for found in findings(profile))
+
+
+PAUSES = """
+    import json, sys, threading, time
+    from pyhybrid import Profiler
+    def work(ms, number):
+        name, space = f"a_function_with_a_name_of_its_own_{number}", {"time": time}
+        exec(f"def {name}(end):\\n    while time.thread_time() < end: sum(range(50))\\n", space)
+        space[name](ms / 1000)
+    engine, mode = sys.argv[1:]
+    p = Profiler(engine=engine, mode=mode, hz=9999, formats=())
+    p.start()
+    for first in range(0, 600, 6):
+        threads = [threading.Thread(target=work, args=(ms, first + ms)) for ms in range(1, 7)]
+        for thread in threads: thread.start()
+        p.pause()
+        p.resume()
+        for thread in threads: thread.join()
+    p.stop()
+    threads = p.profile.threads.values()
+    lost = sum(loss.samples for loss in p.profile.losses)
+    found = {frame.name for frame in p.profile.frames.values()}
+    known = sum(f"a_function_with_a_name_of_its_own_{n}" in found for n in range(1, 601))
+    unknown = sum(t.signals for t in threads) - sum(t.recorded for t in threads) - lost
+    print(json.dumps([unknown, known]))
+"""
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "sample"])
+@pytest.mark.parametrize("engine", ["auto", "timer"])
+def test_pauses_while_threads_are_young(tmp_path: Path, engine: str, mode: str) -> None:
+    """A tick's sample that is held back lies where the thread's next record comes."""
+    unknown, known = run(tmp_path, PAUSES, engine, mode)
+    assert unknown == 0
+    assert known > 300  # of 600 functions that ran for 1 to 6 ms
