@@ -94,8 +94,9 @@ class Program:
         from pyhybrid import _native
 
         if self.kind in ("script", "-"):
+            path = None if self.kind == "-" else os.fsencode(self.target)
             begin()
-            file = _native.ProgramFile(None if self.kind == "-" else os.fsencode(self.target))
+            file = _native.ProgramFile(path)
             # `filter` asks for its truth value: it runs.  At -1 without an exception, filter ends.
             succeeded = next(filter(None, [file, True]), False)
             _native.end_file(file, not succeeded)
