@@ -282,10 +282,10 @@ def _cost(s: Summary) -> str:
     parts = []
     if s.sample_cost_ns and s.overhead is not None:
         parts.append(f"{s.sample_cost_ns / 1e3:.0f} us a sample, {s.overhead:.1%} of the CPU time")
-    p50, p99 = (s.handler_median_ns or 0) / 1e3, (s.handler_p99_ns or 0) / 1e3
-    parts.append(f"handler median {p50:.1f} us, p99 {p99:.1f} us")
     if s.own_weight_ns:
         parts.append(f"[pyhybrid] {s.own_weight_ns / s.recorded_weight_ns:.1%}")
+    p50, p99 = (s.handler_median_ns or 0) / 1e3, (s.handler_p99_ns or 0) / 1e3
+    parts.append(f"handler median {p50:.1f} us, p99 {p99:.1f} us")
     return "; ".join(parts)
 
 
