@@ -3,6 +3,8 @@
 What makes it is imported only for that: a file is read without.
 """
 
+import os
+
 from pyhybrid.profile_file.database import begin_of, filled
 from pyhybrid.profile_file.long_tables import LongTables
 from pyhybrid.profile_file.profile import Profile
@@ -10,13 +12,16 @@ from pyhybrid.spool.layout import MAGIC
 from pyhybrid.symbols.resolve import Demangle, Loader
 
 
-def open_profile(path: str, symbols: tuple[Loader, Demangle] | None = None) -> Profile:
+def open_profile(
+    path: str | os.PathLike[str], symbols: tuple[Loader, Demangle] | None = None
+) -> Profile:
     """Open a profile file, or the `.part` of a run that was killed; `symbols` replaces the native
     lookup for that.
 
     Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of another
     version than this program's.
     """
+    path = os.fspath(path)
     if not begin_of(path).startswith(MAGIC):
         return Profile.open(path)
     from pyhybrid.assemble.assemble import assemble
