@@ -76,7 +76,7 @@ def check_sums(profile: Profile) -> int:
     for loss in profile.losses:
         lost[loss.thread] = lost.get(loss.thread, 0) + loss.samples
     counted: dict[int, int] = {}
-    for row in profile.sampled:
+    for row in profile.recorded:
         counted[row.thread] = counted.get(row.thread, 0) + row.samples
     for thread in profile.threads.values():
         assert thread.signals == thread.recorded + lost.get(thread.id, 0)

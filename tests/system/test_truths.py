@@ -123,4 +123,5 @@ def test_raised(truth: Truth) -> None:
 def test_threads_that_live_for_a_moment(truth: Truth) -> None:
     profile, _ = truth("storm")
     assert calls(profile, "storm.<locals>.brief") == calls(profile, "after") == 200
-    assert len({row.thread for row in of_function(profile, "after")}) == 200
+    rows = {row.thread for row in of_function(profile, "after")}  # one for those beyond the 64th
+    assert sum(profile.threads[row].n_threads for row in rows) == 200
