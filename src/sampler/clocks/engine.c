@@ -162,11 +162,7 @@ int engine_probe(struct session *s, const struct sampler_options *options,
 
 int engine_open(struct session *s, struct thread *t)
 {
-    const struct clock_ops *clock = session_clock(s);
-    bool young = s->clock == CLOCK_CPU && clock->signal && !clock->is_inherited &&
-                 newborn_has(&s->newborns, t->tid);
-    t->ticks_only = young && clock_read_ns(clock_of_thread(t->tid)) < NEWBORN_TICKS * s->tick_ns;
-    return s->signal_taken || t->ticks_only ? 0 : clock->open(s, t);
+    return s->signal_taken ? 0 : session_clock(s)->open(s, t);
 }
 
 void engine_close(struct session *s, struct thread *t)
