@@ -308,7 +308,7 @@ def test_threads_of_a_pause(tmp_path: Path) -> None:
             assert weight(ends) < noticed + 0.05, (weight(ends), noticed)
             low, high = (0.18, 0.24) if resumed else (0, 0.01)
             assert low <= weight(across) <= high, weight(across)
-            for t in p.profile.threads.values():  # a young thread's tick stands for more than it ran
+            for t in p.profile.threads.values():  # a tick may stand for more than it ran
                 assert abs(covered_ns(p.profile, t) - (t.cpu_ns or 0)) < 4e6 + 4e6, t
     """)
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}  # where `support` is
