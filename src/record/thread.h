@@ -121,8 +121,7 @@ struct thread {
     unsigned n_own;             /* samples of its own clock while it is young */
     struct sample_record *held; /* the last tick's, not in the ring yet; NULL: none */
     size_t held_bytes;
-    uint64_t held_cpu_ns; /* the thread's CPU clock then */
-    uint32_t held_told;   /* callers.n_told before it */
+    uint32_t held_told; /* callers.n_told before it */
 
     /* asleep.h: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */

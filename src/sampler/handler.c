@@ -524,7 +524,6 @@ static void sample_at_tick(struct session *s, struct thread *t, ucontext_t *cont
     const struct exact_frame *top;
     size_t n = take_stack(s, t, context, &top);
     struct sample_record head = {.time_ns = start, .n_words = (uint32_t)n, .is_tick = kind};
-    t->held_cpu_ns = own_cpu_ns();
     record_with_state(s, t, &head, context, top);
     counter_add(&t->n_ticks, 1);
     tell_if_urgent(s, t);
