@@ -274,7 +274,8 @@ class Profile:
         """Those that are the profiler's own work, which is outside all shares."""
         own = {f.id for f in self.frames.values() if f.kind == "pseudo" and f.symbol == OWN_WORK}
         node_of, frame_of = self.stacks.node, self.nodes.frame
-        return frozenset(each for each in self.recorded_stacks if frame_of[node_of[each]] in own)
+        with damage_in(self.path):  # a sample of no stack, or a stack of no node
+            return frozenset(each for each in self.recorded_stacks if frame_of[node_of[each]] in own)
 
     @cached_property
     def sampled(self) -> list[Sampled]:

@@ -326,15 +326,16 @@ def check_losses(profile: Profile, slow: bool = False) -> None:
     assert slow or late <= 0.05 * signals, profile.losses
 
 
-_LOST_OF_SELECTION = re.compile(
+_OF_A_BUSY_MACHINE = re.compile(
     r"of these threads [\d,]+ samples were lost in all, it is not known when"
+    r"|threads ran for only .* there: `--clock wall` records where they wait, too"
 )
 
 
-def without_loss_note(lines: list[str]) -> list[str]:
-    """What a view of some samples prints, without the note of lost ones: a busy machine makes some
-    samples late."""
-    return [line for line in lines if not _LOST_OF_SELECTION.fullmatch(line)]
+def without_busy_notes(lines: list[str]) -> list[str]:
+    """What a view of some samples prints of a program that does not wait, without what is true of it
+    on a busy machine, which makes some samples late, and threads wait for a processor."""
+    return [line for line in lines if not _OF_A_BUSY_MACHINE.fullmatch(line)]
 
 
 def check_invariants(profile: Profile) -> None:

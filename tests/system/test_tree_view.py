@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Run, without_loss_note
+from support import Run, without_busy_notes
 
 pytestmark = pytest.mark.once
 
@@ -35,7 +35,7 @@ def lines_of(
     """name -> (depth, the figures before it); `note` stands above them."""
     text = pyhybrid("report", "--tree", *options).result.stdout.splitlines()
     head = [line.split() for line in text].index(["total", "calls", "samples", "function"])
-    assert without_loss_note(text[:head]) == [note] * bool(note)
+    assert without_busy_notes(text[:head]) == [note] * bool(note)
     found = {}
     for line in text[head + 1 :]:
         figures, rest = line[:33], line[33:]
