@@ -56,6 +56,7 @@ from pyhybrid.profile_file.timeline import parts, times
 from pyhybrid.pseudo import OWN_WORK
 
 _BATCH = 1000  # rows: they are still in the processor's cache when they become columns
+_FRAMES_MAX = 1 << 28  # far more than functions are told apart
 
 _T = TypeVar("_T")
 
@@ -240,7 +241,10 @@ class Profile:
     def frames(self) -> dict[int, Frame]:
         """The functions by id."""
         rows = self.query(f"SELECT {_names(Frame, 'inlined')} FROM frame ORDER BY id")
-        return {row[0]: Frame(*row) for row in rows}
+        frames = {row[0]: Frame(*row) for row in rows}
+        if max(frames, default=0) > _FRAMES_MAX:  # views have a byte for each number
+            self._damaged("a function's number")
+        return frames
 
     @_table
     def nodes(self) -> Nodes:
@@ -275,7 +279,9 @@ class Profile:
         own = {f.id for f in self.frames.values() if f.kind == "pseudo" and f.symbol == OWN_WORK}
         node_of, frame_of = self.stacks.node, self.nodes.frame
         with damage_in(self.path):  # a sample of no stack, or a stack of no node
-            return frozenset(each for each in self.recorded_stacks if frame_of[node_of[each]] in own)
+            return frozenset(
+                each for each in self.recorded_stacks if frame_of[node_of[each]] in own
+            )
 
     @cached_property
     def sampled(self) -> list[Sampled]:

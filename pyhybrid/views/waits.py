@@ -78,11 +78,12 @@ def waits_of(profile: Profile) -> list[ThreadWaits]:
     samples_see_it = meta.get("clock") == "wall" and meta.get("mode") != "trace"
     if profile.is_part or samples_see_it or not exact:
         return []
-    n_threads = max(profile.threads, default=0) + 1
-    total_ns = add_up(exact.thread, exact.self_ns, n_threads)
+    group, first = pairs(exact.thread, exact.thread)
+    sums = add_up(group, exact.self_ns, len(first))
+    total_ns = Counter({exact.thread[row]: ns for row, ns in zip(first, sums, strict=True)})
     cpu_ns = {t: each.cpu_ns for t, each in profile.threads.items() if each.cpu_ns is not None}
     waited_ns = sum(max(0, total_ns[thread] - ns) for thread, ns in cpu_ns.items())
-    if waited_ns < max(LEAST_NS, LEAST_SHARE * sum(total_ns)):
+    if waited_ns < max(LEAST_NS, LEAST_SHARE * total_ns.total()):
         return []
     found = _Threads(profile, total_ns, cpu_ns).all()
     return sorted(found, key=lambda each: -each.waited_ns)
@@ -91,7 +92,7 @@ def waits_of(profile: Profile) -> list[ThreadWaits]:
 class _Threads:
     """The columns that the threads' waits are made of."""
 
-    def __init__(self, profile: Profile, total_ns: memoryview, cpu_ns: dict[int, int]) -> None:
+    def __init__(self, profile: Profile, total_ns: Counter[int], cpu_ns: dict[int, int]) -> None:
         self._profile, self._total_ns, self._cpu_ns = profile, total_ns, cpu_ns
         nodes, exact = profile.nodes, profile.exact
         self._states = _states(profile)
