@@ -333,8 +333,8 @@ _OF_A_BUSY_MACHINE = re.compile(
 
 
 def without_busy_notes(lines: list[str]) -> list[str]:
-    """What a view of some samples prints of a program that does not wait, without what is true of it
-    on a busy machine, which makes some samples late, and threads wait for a processor."""
+    """What a view of some samples prints of a program that does not wait, without what a busy
+    machine brings: some samples come late, and threads wait for a processor."""
     return [line for line in lines if not _OF_A_BUSY_MACHINE.fullmatch(line)]
 
 
