@@ -446,4 +446,4 @@ def test_pauses_while_threads_are_young(tmp_path: Path, engine: str, mode: str) 
     """A tick's sample that is held back lies where the thread's next record comes."""
     unknown, known = run(tmp_path, PAUSES, engine, mode)
     assert unknown == 0
-    assert known > 300  # of 600 functions that ran for 1 to 6 ms
+    assert known > 150  # of 600 functions that ran for 1 to 6 ms, where ticks alone are 4 ms apart
