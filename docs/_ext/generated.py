@@ -1,7 +1,7 @@
-"""Pages that are made from the source: options from the parsers, tables from schema.sql.
+"""Pages that are made from the source: options from the parsers, tables from tables.py.
 
 ```{options} run          the options of `pyhybrid`, or of a subcommand
-```{schema}               schema.sql, a section for each table and view
+```{schema}               the profile file, a section for each table and view
 ```{formats}              the exporters
 ```{map}                  the source, one line a file (scripts/map.py)
 """
@@ -20,9 +20,10 @@ from sphinx.application import Sphinx
 from pyhybrid.cli import SUBCOMMANDS
 from pyhybrid.cli.run import make_parser
 from pyhybrid.exporters import EXPORTERS
+from pyhybrid.profile_file import tables
+from pyhybrid.profile_file.schema import TABLES, views
 
 CLONE = Path(__file__).parents[2]
-SCHEMA = next((CLONE / "pyhybrid").rglob("schema.sql"))
 _OBJECT = re.compile(r"CREATE (TABLE|VIEW) (\w+)")
 
 
@@ -89,15 +90,24 @@ def statements(sql: str) -> Iterator[tuple[list[str], list[str]]]:
             comment.append("")
 
 
-def schema_lines(sql: str) -> list[str]:
-    """A section for each table and view: what its comment says, then its declaration."""
-    lines = ["## Conventions", ""]
-    for comment, code in statements(sql):
+def schema_lines() -> list[str]:
+    """A section for each table and view: what it is, then its declaration."""
+    lines = ["## Conventions", "", *_escaped(tables.__doc__ or ""), ""]
+    for name, row in TABLES.items():
+        table = row.table
+        lines += [f"## `{name}`", "", *_escaped(table.doc), ""]
+        lines += ["```sql", *table.create.splitlines(), "```", ""]
+    for comment, code in statements(views()):
         if found := _OBJECT.match(code[0]):
             lines += [f"## `{found[2]}`", ""]
-        lines += [re.sub(r"([*_<\[])", r"\\\1", line) for line in comment]
+        lines += _escaped("\n".join(comment))
         lines += ["", "```sql", *code, "```", ""]
     return lines
+
+
+def _escaped(text: str) -> list[str]:
+    """Lines of a docstring or comment as Markdown."""
+    return [re.sub(r"([*_<\[])", r"\\\1", line.strip()) for line in text.splitlines()]
 
 
 def format_lines() -> list[str]:
@@ -138,7 +148,7 @@ class Schema(Generated):
 
     def make(self) -> list[str]:
         """The lines."""
-        return schema_lines(SCHEMA.read_text())
+        return schema_lines()
 
 
 class Formats(Generated):

@@ -35,7 +35,6 @@ from pyhybrid.assemble.source_files import source_files
 from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.long_tables import MadeTables
 from pyhybrid.profile_file.tables import OBJECT, Backward, Line, Module
 from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
@@ -57,7 +56,7 @@ _NAMED = {
 class Assembled:
     """What a spool says, with names and as a tree: all that goes into the tables."""
 
-    tables: MadeTables
+    parts: writer.Made
     _spool: Spool
     _frames: Frames
     _threads: dict[int, ThreadSamples]
@@ -70,7 +69,7 @@ class Assembled:
     def write(self, database: sqlite3.Connection) -> None:
         """Fill the empty `database`.  Raises sqlite3.Error where it cannot be written."""
         spool, ticks, nodes = self._spool, self._ticks, self._nodes
-        writer.write(database, spool, self._frames, self.tables, self._threads, self._lines)
+        writer.write(database, spool, self._frames, self.parts, self._threads, self._lines)
         call_writer.write_backward(database, self._backward)
         call_writer.write_calls(database, self._kept)
         drop_short(database, spool.meta.get("slower_than", []))
@@ -86,13 +85,13 @@ def assemble(
     database: sqlite3.Connection,
     spool_path: str,
     symbols: tuple[Loader, Demangle] | None = None,
-) -> MadeTables:
+) -> writer.Made:
     """Read the spool at `spool_path` and fill the empty `database`: see `assembled`; returns what
     need not be read back.  Raises sqlite3.Error, too.
     """
     made = assembled(spool_path, symbols)
     made.write(database)
-    return made.tables
+    return made.parts
 
 
 def assembled(
@@ -208,17 +207,17 @@ def assembled_of(
     spool.meta["unsampled_calls"] = unsampled_calls(forest, tree)
     spool.meta["complete"] = spool.end is not None
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
-    tables = MadeTables(
-        tree.node_table(),
-        tree.stack_table(spool, frames),
-        exact,
-        frames.table(),
-        {key: json.loads(json.dumps(value)) for key, value in spool.meta.items()},
-        dict(_modules(spool)),
-        frozenset(sampled),
-    )
+    parts: writer.Made = {
+        "nodes": tree.node_table(),
+        "stacks": tree.stack_table(spool, frames),
+        "exact": exact,
+        "frames": frames.table(),
+        "meta": {key: json.loads(json.dumps(value)) for key, value in spool.meta.items()},
+        "modules": dict(_modules(spool)),
+        "recorded_stacks": frozenset(sampled),
+    }
     backward = list(backward_rows(spool, nodes))
-    return Assembled(tables, spool, frames, threads, ticks, nodes, lines, backward, kept)
+    return Assembled(parts, spool, frames, threads, ticks, nodes, lines, backward, kept)
 
 
 def _modules(spool: Spool) -> Iterable[tuple[int, Module]]:

@@ -1,4 +1,4 @@
-"""Writes single calls, and what is known of their times, into the tables of schema.sql."""
+"""Writes single calls, and what is known of their times, into the tables of a profile file."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -6,7 +6,16 @@ from collections.abc import Iterable
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.assemble.insertion import PROCESS, clean, insert, insert_columns
 from pyhybrid.assemble.kept_calls import PARTIAL, RAISED, WEIGHT_SHIFT, KeptCalls
-from pyhybrid.profile_file.tables import Backward
+from pyhybrid.profile_file.tables import (
+    Backward,
+    Call,
+    CallTime,
+    ClockPair,
+    EventLog,
+    EventNode,
+    Turn,
+    WatchedCall,
+)
 from pyhybrid.spool.records import Spool
 
 _DELTAS = (
@@ -34,7 +43,7 @@ def _whole_calls(thread: int) -> str:
 def write_backward(database: sqlite3.Connection, rows: Iterable[Backward]) -> None:
     """Add the work of autograd nodes."""
     database.execute("BEGIN")
-    insert(database, "backward", ((PROCESS, *r[:2], clean(r.name), *r[3:]) for r in rows))
+    insert(database, Backward, (row._replace(name=clean(row.name)) for row in rows))
     database.execute("COMMIT")
 
 
@@ -43,10 +52,10 @@ def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:
     insert_columns(database, ((_whole_calls(of.thread), "", of[1:]) for of in kept.whole))
     insert_columns(database, ((_USAGE, "", each) for each in kept.usage))
     database.execute("BEGIN")
-    insert(database, "call", ((call.id, PROCESS, *call[1:]) for call in kept.calls))
+    insert(database, Call, kept.calls)
     database.executemany("UPDATE call SET attributes = ? WHERE id = ?", kept.attributes)
-    insert(database, "turn", ((PROCESS, *turn) for turn in kept.turns))
-    insert(database, "call_time", ((PROCESS, *row) for row in kept.times))
+    insert(database, Turn, kept.turns)
+    insert(database, CallTime, kept.times)
     database.execute("COMMIT")
 
 
@@ -61,14 +70,14 @@ def write_watched(
             (thread, of_thread[node], ticks.time(since), ticks.time(until), *cpu_ns, raised)
             for since, until, *cpu_ns, node, raised in calls
         )
-        insert(database, "watched_call", rows)
+        insert(database, WatchedCall, rows)
     database.execute("COMMIT")
 
 
 def write_clock_pairs(database: sqlite3.Connection, spool: Spool, ticks: Ticks) -> None:
     """Add when it was what time of day."""
     database.execute("BEGIN")
-    insert(database, "clock_pair", ((ticks.time(at), unix) for at, unix in spool.clock_pairs))
+    insert(database, ClockPair, ((ticks.time(at), unix) for at, unix in spool.clock_pairs))
     database.execute("COMMIT")
 
 
@@ -84,8 +93,7 @@ def write_events(
     for each in spool.events:
         row = (threads[each.thread], ticks.time(each.first_ticks), ticks.multiply / ticks.divide)
         rest = (len(each.words), each.n_dropped, bytes(each.words))
-        insert(database, "event_log", [(PROCESS, *row, *rest)])
+        insert(database, EventLog, [(*row, *rest)])
     logged = {each.thread for each in spool.events}
-    rows = ((PROCESS, threads[i], nodes[i].tobytes()) for i in sorted(logged))
-    insert(database, "event_node", rows)
+    insert(database, EventNode, ((threads[i], nodes[i].tobytes()) for i in sorted(logged)))
     database.execute("COMMIT")

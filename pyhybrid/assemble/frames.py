@@ -6,7 +6,6 @@ one, and without a module the start alone, an absolute address; kernel = its fun
 pseudo = its kind.  Frame ids count from 1.
 """
 
-import dataclasses
 import re
 from collections.abc import Hashable
 from typing import Any
@@ -70,7 +69,7 @@ def _named_by_python(row: Frame, name: str) -> Frame:
     """With this name, if what it has is weaker: an object's name is no symbol of the function."""
     if row.source not in _WEAK_SOURCES:
         return row
-    return dataclasses.replace(row, name=name, symbol=None, source="method table")
+    return row._replace(name=name, symbol=None, source="method table")
 
 
 def native_words(forest: Forest) -> set[int]:
@@ -138,7 +137,7 @@ class Frames:
         for row in self.rows:
             name, file = clean(row.name), clean(row.file)
             is_clean = name is row.name and file is row.file
-            table[row.id] = row if is_clean else dataclasses.replace(row, name=name, file=file)
+            table[row.id] = row if is_clean else row._replace(name=name, file=file)
         return table
 
     def add_pseudo(self, word: int) -> None:
@@ -159,7 +158,7 @@ class Frames:
             if name is None:
                 continue
             named = _named_by_python(row, name)
-            self.rows[i] = dataclasses.replace(named, python_name=name)
+            self.rows[i] = named._replace(python_name=name)
 
     def _name_c_functions(self) -> None:
         """What the program's end did not tell (it was killed): a C function of a stripped

@@ -13,9 +13,10 @@ from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.assemble.gpu_placing import Placed, place
 from pyhybrid.assemble.gpu_trace import GpuTrace, Launch, Piece, Wait, Work, graph_name
 from pyhybrid.frameworks import torch
-from pyhybrid.profile_file.event_log import decoded
+from pyhybrid.profile_file.database import File
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Event
+from pyhybrid.profile_file.timeline import events_of
 from pyhybrid.spool.records import Spool
 
 _LAUNCH, _WORK = 5, 6  # numbers of each: torch_gpu.py
@@ -26,7 +27,7 @@ def add(
     database: sqlite3.Connection, spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]
 ) -> Placed:
     """Into the tables, which have all else but the events; `nodes` are those of exact_half.py."""
-    profile = Profile(spool.path, database)  # type: ignore[arg-type]  # no columns are read of it
+    profile = Profile(spool.path, File(spool.path, database))
     placed = place(profile, _trace(spool, ticks, nodes), _events(spool, ticks, nodes))
     database.execute("BEGIN")
     placed.write(database)
@@ -59,7 +60,7 @@ def _events(spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]) -> Iterato
     tick_ns = ticks.multiply / ticks.divide
     for each in sorted(spool.events, key=lambda each: (each.thread, each.first_ticks)):
         where = spool.exact_threads[each.thread], ticks.time(each.first_ticks), tick_ns
-        yield from decoded(each.words, *where, nodes[each.thread])
+        yield from events_of(each.words, *where, nodes[each.thread])
 
 
 def _trace(spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]) -> GpuTrace:

@@ -20,9 +20,10 @@ from heapq import nlargest
 from typing import Any
 
 from pyhybrid.assemble.gpu_trace import GpuTrace, Operator, Piece
+from pyhybrid.assemble.insertion import insert
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.schema import create_table
+from pyhybrid.profile_file.schema import Row
 from pyhybrid.profile_file.tables import Event, GpuActivity, GpuWait, GpuWindow, GpuWork
 
 MAX_ACTIVITIES = 200_000  # single ones that are kept: the longest; all are in the sums
@@ -51,18 +52,16 @@ class Placed:
     def write(self, database: sqlite3.Connection) -> None:
         """Into a profile's tables, in the place of what is there: a file that an older version
         wrote has others, or none.  Raises sqlite3.Error."""
-        tables: dict[str, list[Any]] = {
-            "gpu": self.work,
-            "gpu_activity": self.activities,
-            "gpu_wait": self.waits,
-            "gpu_window": self.windows,
+        tables: dict[type[Row], list[Any]] = {
+            GpuWork: self.work,
+            GpuActivity: self.activities,
+            GpuWait: self.waits,
+            GpuWindow: self.windows,
         }
-        for table, rows in tables.items():
-            database.execute(f"DROP TABLE IF EXISTS {table}")
-            database.execute(create_table(table))
-            if rows:
-                values = ",".join("?" * len(rows[0]))
-                database.executemany(f"INSERT INTO {table} VALUES ({values})", rows)
+        for row, rows in tables.items():
+            database.execute(f"DROP TABLE IF EXISTS {row.table.name}")
+            database.execute(row.table.create)
+            insert(database, row, rows)
 
 
 def place(profile: Profile, trace: GpuTrace, events: Iterable[Event] = ()) -> Placed:

@@ -1,5 +1,6 @@
-"""How rows come into the tables of schema.sql: a few of any values, or many of numbers."""
+"""How rows come into the tables of a profile file: a few of any values, or many of numbers."""
 
+import json
 import os
 import sqlite3
 from collections.abc import Buffer, Iterable, Sequence
@@ -7,6 +8,7 @@ from itertools import batched, chain
 from typing import Any
 
 from pyhybrid._profile import ROWS_AT_ONCE, open_database, write_columns
+from pyhybrid.profile_file.schema import Row
 
 PROCESS = 1  # one spool is one process
 _LIMIT = 1 << 63
@@ -20,16 +22,30 @@ def clean[Text: (str, str | None)](text: Text) -> Text:
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
-def insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
-    """Rows with a value for each column of the table; in the transaction that is open."""
+def insert(
+    database: sqlite3.Connection,
+    table: type[Row],
+    rows: Iterable[tuple[Any, ...]],
+    process: int = PROCESS,
+) -> None:
+    """Rows with a value for each field that is a column; in the transaction that is open."""
+    insert_into, row = table.table.insert(process)
+    if texts := table.table.of_kind("Json"):
+        rows = (_as_json(each, texts) for each in rows)
     for some in batched(rows, ROWS_AT_ONCE):
-        row = f"({','.join('?' * len(some[0]))})"
-        sql = f"INSERT INTO {table} VALUES {','.join([row] * len(some))}"
+        sql = insert_into + ",".join([row] * len(some))
         values = tuple(chain.from_iterable(some))
         try:
             database.execute(sql, values)
         except OverflowError:  # a product of figures that are each possible
             database.execute(sql, tuple(map(_fitting, values)))
+
+
+def _as_json(row: tuple[Any, ...], texts: list[int]) -> tuple[Any, ...]:
+    values = list(row)
+    for at in texts:
+        values[at] = json.dumps(values[at])
+    return tuple(values)
 
 
 def _fitting(value: Any) -> Any:

@@ -4,7 +4,6 @@ From the spool (src/trace/kept_calls.h) to the tables `call`, `turn` and `call_t
 over these by function.  There may be a million calls: those of one turn, nearly all, are columns.
 """
 
-import json
 import struct
 from array import array
 from collections import defaultdict
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyhybrid._profile import call_rows, call_usage, take
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.profile_file.quantiles import value_at
-from pyhybrid.profile_file.tables import Call, Turn
+from pyhybrid.profile_file.tables import Call, CallTime, Turn
 from pyhybrid.spool.attributes import as_json
 from pyhybrid.spool.records import Spool
 
@@ -53,7 +52,7 @@ class KeptCalls:
     turns: list[Turn] = field(default_factory=list)
     usage: list[tuple[memoryview, ...]] = field(default_factory=list)  # columns, a row each turn
     attributes: list[tuple[str, int]] = field(default_factory=list)  # JSON, of call
-    times: list[tuple[int, int, int, int, int, str]] = field(default_factory=list)
+    times: list[CallTime] = field(default_factory=list)
 
 
 class _Turn(NamedTuple):
@@ -182,8 +181,8 @@ def _add_times(
         of_path = times[threads[thread], nodes[thread][node]]
         of_path.add(n, ticks.span(total), ticks.span(most), histogram)
     for key, each in sorted(times.items()):
-        rows = json.dumps(sorted(each.histogram.items()))
-        kept.times.append((*key, each.calls, each.total_ns, each.max_ns, rows))
+        rows = sorted(each.histogram.items())
+        kept.times.append(CallTime(*key, each.calls, each.total_ns, each.max_ns, rows))
 
 
 @dataclass(slots=True)

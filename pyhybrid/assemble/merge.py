@@ -12,6 +12,7 @@ from contextlib import closing
 from itertools import count
 from typing import Any
 
+from pyhybrid.assemble.insertion import insert
 from pyhybrid.assemble.merged_facts import check_alike, merged_meta, single_facts
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.assemble.shared_paths import Part, SharedPaths
@@ -20,12 +21,21 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.exact_table import recursive_nodes
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.schema import Column, Row
+from pyhybrid.profile_file.tables import (
+    Frame,
+    Meta,
+    Module,
+    Node,
+    RecursiveNode,
+    Segment,
+    Stack,
+)
 from pyhybrid.spool.layout import STACK_MASK
 
 # What is made of all files, not copied row by row.
-SHARED = ("module", "segment", "frame", "node", "stack", "recursive_node", "meta")
+SHARED = (Module, Segment, Frame, Node, Stack, RecursiveNode, Meta)
 TIMES = ("start_ns", "stop_ns")  # of `meta`
-POINTS = ("start_ns", "end_ns", "begin_ns", "first_ns", "last_ns", "launch_ns")
 
 type _Change = Callable[[Any], Any]
 
@@ -37,7 +47,9 @@ def merge(paths: Sequence[str], output: str) -> None:
     """
     try:
         with closing(sqlite3.connect(output, isolation_level=None)) as database:
-            database.executescript(f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{schema.TEXT}")
+            database.executescript(
+                f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{schema.create_all()}"
+            )
             database.execute("BEGIN")
             _merge(database, paths)
             database.execute("COMMIT")
@@ -48,7 +60,7 @@ def merge(paths: Sequence[str], output: str) -> None:
 def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
     shared = SharedPaths()
     metas: list[dict[str, Any]] = []
-    tables = [name for (name,) in database.execute(_TABLES) if name not in SHARED]
+    tables = [row for row in schema.TABLES.values() if row not in SHARED]
     for path in paths:
         with open_profile(path) as profile, damage_in(path):
             if profile.query("PRAGMA user_version") != [(schema.VERSION,)]:
@@ -80,9 +92,7 @@ def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
 
 
 _LATER = "UPDATE process_meta SET value = value + ? WHERE key IN (?, ?) AND process > ?"
-_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _COLUMNS = "SELECT name FROM pragma_table_info(?)"
-_REFERENCES = 'SELECT "table", "from" FROM pragma_foreign_key_list(?)'
 
 
 def _later_ns(first: dict[str, Any], meta: dict[str, Any]) -> int:
@@ -95,44 +105,40 @@ def _later_ns(first: dict[str, Any], meta: dict[str, Any]) -> int:
 
 
 class _Changes:
-    """How the values of a file's columns become those of the new one.
+    """How the values of a file's columns become those of the new one, by what they refer to.
 
     `shift`: what is added to the numbers of rows that no other file has, by table.
     """
 
     def __init__(
-        self, database: sqlite3.Connection, tables: list[str], part: Part, later_ns: int
+        self, database: sqlite3.Connection, tables: list[type[Row]], part: Part, later_ns: int
     ) -> None:
         self.shift: dict[str, int] = {}
-        for table in tables:
-            if ("id",) in database.execute(_COLUMNS, (table,)).fetchall():
-                ((last,),) = database.execute(f"SELECT ifnull(max(id), 0) FROM {table}")
-                self.shift[table] = last
-        self._refers = {
-            (table, column): of
-            for table in tables
-            for of, column in database.execute(_REFERENCES, (table,))
-        }
+        for row in tables:
+            name = row.table.name
+            if row.table.columns[0].kind == "Id":
+                ((last,),) = database.execute(f"SELECT ifnull(max(id), 0) FROM {name}")
+                self.shift[name] = last
         self._part, self._later_ns = part, later_ns
 
-    def of(self, table: str, column: str) -> _Change | None:
+    def of(self, column: Column) -> _Change | None:
         """None: it stays."""
-        part = self._part
-        of = table if column == "id" else self._refers.get((table, column), column)
-        if of in self.shift:
-            return self._shifted(of)
-        if of in ("frame", "stack"):
-            ids: Any = getattr(part, of)
-            return lambda number: number and ids[number]
-        if (table, column) == ("event_node", "node"):
+        part, to = self._part, column.refers
+        if column.kind == "Time":
+            return self._later if self._later_ns else None
+        if column.kind == "NodeIds":
             return lambda blob: array("I", map(part.node.__getitem__, array("I", blob))).tobytes()
-        if column == "node":
-            return part.node.__getitem__
-        if column == "place":
+        if column.kind == "Places":
             return self._places
-        if column in POINTS and self._later_ns:
-            return lambda ns: ns and ns + self._later_ns
-        return None
+        if to is None:
+            return None
+        if to in self.shift:
+            return self._shifted(to)
+        ids: Any = getattr(part, to)
+        return lambda number: number and ids[number]
+
+    def _later(self, ns: int | None) -> int | None:
+        return ns and ns + self._later_ns
 
     def _shifted(self, table: str) -> _Change:
         by = self.shift[table]
@@ -146,45 +152,40 @@ class _Changes:
         ).tobytes()
 
 
-def _copy(database: sqlite3.Connection, profile: Profile, table: str, changes: _Changes) -> None:
-    known = {name for (name,) in database.execute(_COLUMNS, (table,))}
-    columns = [name for (name,) in profile.query(_COLUMNS, table) if name in known]
+def _copy(
+    database: sqlite3.Connection, profile: Profile, row: type[Row], changes: _Changes
+) -> None:
+    table = row.table
+    has = {name for (name,) in profile.query(_COLUMNS, table.name)}
+    columns = [column for column in table.columns if column.name in has]
     if not columns:
         return
-    names = ", ".join(columns)
-    by_column = [(at, changes.of(table, name)) for at, name in enumerate(columns)]
-    rows: Iterable[Sequence[Any]] = profile.query(f"SELECT {names} FROM {table}")
+    names = ", ".join(column.name for column in columns)
+    rows: Iterable[Sequence[Any]] = profile.query(f"SELECT {names} FROM {table.name}")
     values = list(zip(*rows, strict=True))
     if not values:
         return
-    changed = [map(change, values[at]) if change else values[at] for at, change in by_column]
-    # What is told of a function is the same in all files that tell of it.
-    once = " OR IGNORE" if table in ("code", "c_function") else ""
-    sql = f"INSERT{once} INTO {table} ({names}) VALUES ({','.join('?' * len(columns))})"
+    changed = [
+        map(change, column) if (change := changes.of(of)) else column
+        for of, column in zip(columns, values, strict=True)
+    ]
+    # What is known of a function is the same in all files that know of it.
+    once = " OR IGNORE" if table.describes else ""
+    parameters = ",".join("?" * len(columns))
+    sql = f"INSERT{once} INTO {table.name} ({names}) VALUES ({parameters})"
     database.executemany(sql, zip(*changed, strict=True))
 
 
 def _write_shared(database: sqlite3.Connection, shared: SharedPaths) -> None:
-    rows: Iterable[tuple[Any, ...]]
+    n_stored = len(Module.table.stored)
+    insert(database, Module, (row[:n_stored] for row in shared.modules))
     for each in shared.modules:
-        row = each.id, each.path, each.build_id, each.base, each.load_ns, each.unload_ns
-        database.execute("INSERT INTO module VALUES (?,?,?,?,?,?)", row)
-        rows = ((each.id, *segment) for segment in each.segments)
-        database.executemany("INSERT INTO segment VALUES (?,?,?,?,?)", rows)
-    rows = (
-        (
-            *(f.id, f.kind, f.name, f.file, f.line),
-            *(f.module, f.address, f.size, f.symbol, f.source, f.python_name),
-        )
-        for f in shared.frames
-    )
-    database.executemany("INSERT INTO frame VALUES (?,?,?,?,?,?,?,?,?,?,?)", rows)
+        insert(database, Segment, ((each.id, *segment) for segment in each.segments))
+    n_stored = len(Frame.table.stored)
+    insert(database, Frame, (row[:n_stored] for row in shared.frames))
     nodes, stacks = shared.nodes, shared.stacks
-    rows = zip(count(1), nodes.parent[1:], nodes.frame[1:], strict=False)
-    database.executemany("INSERT INTO node VALUES (?,?,?)", rows)
+    insert(database, Node, zip(count(1), *(column[1:] for column in nodes), strict=False))
     counted = array("I", (n for (n,) in database.execute("SELECT DISTINCT node FROM exact")))
     recursive = recursive_nodes(nodes, {f.id: f for f in shared.frames}, counted)
-    database.executemany("INSERT INTO recursive_node VALUES (?)", zip(recursive))
-    columns = (stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line)
-    rows = zip(count(1), *(column[1:] for column in columns), strict=False)
-    database.executemany("INSERT INTO stack VALUES (?,?,?,?,?,?)", rows)
+    insert(database, RecursiveNode, zip(recursive))
+    insert(database, Stack, zip(count(1), *(column[1:] for column in stacks), strict=False))

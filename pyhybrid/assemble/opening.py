@@ -4,9 +4,9 @@ What makes it is imported only for that: a file is read without.
 """
 
 import os
+from typing import Any
 
-from pyhybrid.profile_file.database import begin_of, filled
-from pyhybrid.profile_file.long_tables import LongTables
+from pyhybrid.profile_file.database import File, begin_of, filled
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.spool.layout import MAGIC
 from pyhybrid.symbols.resolve import Demangle, Loader
@@ -26,6 +26,6 @@ def open_profile(
         return Profile.open(path)
     from pyhybrid.assemble.assemble import assemble
 
-    made: list[LongTables] = []
-    database = filled(path, ":memory:", lambda empty: made.append(assemble(empty, path, symbols)))
-    return Profile(path, database, *made)
+    made: dict[str, Any] = {}
+    database = filled(path, ":memory:", lambda empty: made.update(assemble(empty, path, symbols)))
+    return Profile(path, File(path, database), **made)

@@ -11,7 +11,6 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import replace
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
@@ -80,10 +79,10 @@ class Part:
                     for start, size, offset, flags in module.segments
                 ]
                 known = shared.module_ids[key] = len(shared.modules) + 1
-                moved = replace(module, id=known, base=module.base + by, segments=segments)
+                moved = module._replace(id=known, base=module.base + by, segments=segments)
                 shared.modules.append(moved)
             else:
-                _live_longer(shared.modules[known - 1], module)
+                shared.modules[known - 1] = _live_longer(shared.modules[known - 1], module)
             self._moved[module.id] = shared.modules[known - 1].base - module.base
             self._begins += [(*span, module.id) for span in spans]
             yield module.id, known
@@ -93,14 +92,14 @@ class Part:
         shared = self._shared
         taken: set[int] = set()
         for frame in self._profile.frames.values():
-            row = replace(frame, module=frame.module and self.module[frame.module])
+            row = frame._replace(module=frame.module and self.module[frame.module])
             key = _what(row)
             known = shared.frame_ids.get(key)
             if known is None or known in taken:
                 known = shared.frame_ids[key] = len(shared.frames) + 1
-                shared.frames.append(replace(row, id=known))
+                shared.frames.append(row._replace(id=known))
             elif row.python_name and not shared.frames[known - 1].python_name:
-                shared.frames[known - 1] = replace(row, id=known)
+                shared.frames[known - 1] = row._replace(id=known)
             taken.add(known)
             yield frame.id, known
 
@@ -120,8 +119,7 @@ class Part:
         ids, rows, stacks = self._shared.stack_ids, self._shared.stacks, self._profile.stacks
         taken: set[int] = set()
         found = array("I", [0])
-        columns = (stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line)
-        each = zip(*columns, strict=True)
+        each = zip(*stacks, strict=True)
         next(each)
         for parent, node, address, offset, line in each:
             frame = self._profile.frames[self._profile.nodes.frame[node]]
@@ -131,7 +129,7 @@ class Part:
             known = ids.get(row)
             if known is None or known in taken:
                 known = ids[row] = len(rows.parent)
-                for column, value in zip(_columns(rows), row, strict=True):
+                for column, value in zip(rows, row, strict=True):
                     column.append(value)
             taken.add(known)
             found.append(known)
@@ -151,19 +149,12 @@ class Part:
         return usual
 
 
-def _columns(stacks: Stacks) -> tuple[list[int | None], ...]:
-    columns: tuple[list[int | None], ...]
-    columns = stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line  # type: ignore[assignment]
-    return columns
-
-
-def _live_longer(module: Module, other: Module) -> None:
+def _live_longer(module: Module, other: Module) -> Module:
     """Of two loads of one the time in which either was there."""
-    module.load_ns = min(module.load_ns, other.load_ns)
-    if module.unload_ns is not None and other.unload_ns is not None:
-        module.unload_ns = max(module.unload_ns, other.unload_ns)
-    else:
-        module.unload_ns = None
+    ends = [end for end in (module.unload_ns, other.unload_ns) if end is not None]
+    return module._replace(
+        load_ns=min(module.load_ns, other.load_ns), unload_ns=max(ends) if len(ends) == 2 else None
+    )
 
 
 def _what(frame: Frame) -> Hashable:

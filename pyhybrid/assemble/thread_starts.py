@@ -5,7 +5,6 @@ function.  `__libc_start_main`, which has a name, calls `__libc_start_call_main`
 (glibc 2.34 and newer: sysdeps/nptl/libc_start_call_main.h, nptl/pthread_create.c.)
 """
 
-import dataclasses
 import os
 from itertools import islice
 
@@ -32,7 +31,7 @@ def name_starts(spool: Spool, frames: Frames) -> None:
         (role, *others) = found
         if role and not others:
             row = frames.rows[frame - 1]
-            frames.rows[frame - 1] = dataclasses.replace(row, name=role, symbol=role, source=SOURCE)
+            frames.rows[frame - 1] = row._replace(name=role, symbol=role, source=SOURCE)
 
 
 def _nameless(spool: Spool, frames: Frames) -> set[int]:

@@ -1,16 +1,13 @@
-"""Writes a finished spool into the tables of schema.sql.
+"""Writes a finished spool into the tables of a profile file.
 
 Rows are put together by C iterators (zip, map) wherever there are many of them.  Weights become
 nanoseconds here: the spool counts sampling periods.
 """
 
-import json
 import sqlite3
 from array import array
 from collections.abc import Iterator
-from dataclasses import fields
 from itertools import count
-from operator import attrgetter
 from typing import Any
 
 from pyhybrid.assemble.frames import Frames
@@ -18,23 +15,43 @@ from pyhybrid.assemble.insertion import PROCESS, clean, insert, insert_columns
 from pyhybrid.assemble.sample_counts import ThreadSamples
 from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.exact_table import recursive_nodes
-from pyhybrid.profile_file.long_tables import LongTables
-from pyhybrid.profile_file.tables import Frame, Line, gil_name, stack_of, waits
+from pyhybrid.profile_file.tables import (
+    CFunction,
+    Code,
+    Exact,
+    Frame,
+    Line,
+    Loss,
+    Meta,
+    Module,
+    Node,
+    Process,
+    RecursiveNode,
+    Sampled,
+    Segment,
+    Stack,
+    Timeline,
+    gil_name,
+    stack_of,
+    waits,
+)
+from pyhybrid.profile_file.tables import Thread as ThreadRow
 from pyhybrid.pseudo import loss_name
 from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
+
+type Made = dict[str, Any]  # what is made of a spool: a Profile's attributes, by name
 
 NO_COUNTERS = Counters(0, 0, 0, 0, 0, (), (), ())
 
 
 def _process_row(spool: Spool) -> tuple[Any, ...]:
     meta, end = spool.meta, spool.end
-    argv = meta.get("argv")
     ends = (end.time_ns, end.cpu_ns or None, end.n_forked, end.n_spawned) if end else (None,) * 4
     return (
         PROCESS,
         meta.get("pid", spool.pid),
         clean(meta.get("executable")),
-        None if argv is None else json.dumps(argv),
+        meta.get("argv") or [],
         meta.get("start_ns"),
         *ends,
     )
@@ -72,23 +89,22 @@ def _write_threads(
         periods = taken.periods()
         row = _thread_row(number, thread, taken, counters, spool.end is not None)
         weights = (sum(periods.values()) * period, counters.missed_weight * period)
-        insert(database, "thread", [(*row, *weights, json.dumps(counters.handler_ns))])
+        insert(database, ThreadRow, [(*row, *weights, counters.handler_ns)])
         losses = zip(count(), counters.lost, counters.lost_weight, strict=False)
         insert(
             database,
-            "loss",
+            Loss,
             [
-                (PROCESS, number, loss_name(reason), samples, weight * period)
+                (number, loss_name(reason), samples, weight * period)
                 for reason, samples, weight in losses
                 if samples or weight
             ],
         )
         insert(
             database,
-            "sampled",
+            Sampled,
             (
                 (
-                    PROCESS,
                     number,
                     stack_of(place),
                     gil_name(place),
@@ -101,9 +117,9 @@ def _write_threads(
         )
     insert(
         database,
-        "timeline",
+        Timeline,
         (
-            (PROCESS, chunk.thread, chunk.first_ns, len(chunk.place), *_arrays(chunk))
+            (chunk.thread, chunk.first_ns, len(chunk.place), *_arrays(chunk))
             for chunk in spool.chunks
         ),
     )
@@ -116,18 +132,16 @@ def _arrays(chunk: Chunk) -> tuple[bytes, ...]:
 def _write_modules(database: sqlite3.Connection, spool: Spool) -> None:
     for module in spool.modules.values():
         row = (module.id, clean(module.path), module.build_id or None)
-        insert(database, "module", [(*row, module.base, module.load_ns, module.unload_ns)])
-        insert(database, "segment", ((module.id, *each) for each in module.segments))
+        insert(database, Module, [(*row, module.base, module.load_ns, module.unload_ns)])
+        insert(database, Segment, ((module.id, *each) for each in module.segments))
 
 
-def _write_tree(database: sqlite3.Connection, long: LongTables) -> None:
-    in_file = attrgetter(*(each.name for each in fields(Frame) if each.name != "inlined"))
-    insert(database, "frame", map(in_file, long.frames.values()))
-    stacks = long.stacks
-    columns = (stacks.parent, stacks.node, stacks.address, stacks.offset, stacks.line)
-    rows = zip(count(), *columns, strict=False)
+def _write_tree(database: sqlite3.Connection, made: Made) -> None:
+    n_stored = len(Frame.table.stored)
+    insert(database, Frame, (row[:n_stored] for row in made["frames"].values()))
+    rows = zip(count(), *made["stacks"], strict=False)
     next(rows)
-    insert(database, "stack", rows)
+    insert(database, Stack, rows)
 
 
 def _code_rows(spool: Spool, frames: Frames) -> Iterator[tuple[Any, ...]]:
@@ -137,7 +151,7 @@ def _code_rows(spool: Spool, frames: Frames) -> Iterator[tuple[Any, ...]]:
         if frame.kind != "python" or not facts:
             continue
         texts = facts.name, facts.module, f"{facts.module}.{facts.qualname}", facts.file
-        names = json.dumps(facts.arguments), json.dumps(facts.other_locals)
+        names = facts.arguments, facts.other_locals
         row = *map(clean, texts), facts.first_line, *names, facts.stack_size
         yield (frame.id, *row)
 
@@ -146,32 +160,32 @@ def write(
     database: sqlite3.Connection,
     spool: Spool,
     frames: Frames,
-    long: LongTables,
+    made: Made,
     threads: dict[int, ThreadSamples],
     lines: list[Line],
 ) -> None:
     """Fill the empty `database`: one transaction, no journal (the caller renames it when whole)."""
-    database.executescript(f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{schema.TEXT}")
+    empty_file = f"PRAGMA journal_mode=OFF;PRAGMA synchronous=OFF;{schema.create_all()}"
+    database.executescript(empty_file)
     database.execute("BEGIN")
-    meta = ((key, json.dumps(value)) for key, value in sorted(spool.meta.items()))
-    insert(database, "meta", meta)
-    insert(database, "process", [_process_row(spool)])
+    insert(database, Meta, sorted(spool.meta.items()))
+    insert(database, Process, [_process_row(spool)])
     _write_modules(database, spool)
-    _write_tree(database, long)
+    _write_tree(database, made)
     _write_threads(database, spool, threads)
-    insert(database, "line", ((PROCESS, *row) for row in lines))
-    insert(database, "code", _code_rows(spool, frames))
+    insert(database, Line, lines)
+    insert(database, Code, _code_rows(spool, frames))
     names = ((frame, name) for frame, some in frames.c_names.items() for name in sorted(some))
-    insert(database, "c_function", ((frame, clean(name)) for frame, name in names))
+    insert(database, CFunction, ((frame, clean(name)) for frame, name in names))
     database.execute("COMMIT")
-    ids = array("I", range(1, len(long.nodes.parent)))
-    nodes = (ids, long.nodes.parent[1:], long.nodes.frame[1:])
-    recursive = recursive_nodes(long.nodes, long.frames, long.exact.node)
+    nodes, exact = made["nodes"], made["exact"]
+    ids = array("I", range(1, len(nodes.parent)))
+    recursive = recursive_nodes(nodes, made["frames"], exact.node)
     insert_columns(
         database,
         (
-            ("INSERT INTO node VALUES ", "(?,?,?)", nodes),
-            ("INSERT INTO exact VALUES ", f"({PROCESS},?,?,?,?,?,?,?,?)", long.exact.columns),
-            ("INSERT INTO recursive_node VALUES ", "(?)", (recursive,)),
+            (*Node.table.insert(PROCESS), (ids, nodes.parent[1:], nodes.frame[1:])),
+            (*Exact.table.insert(PROCESS), exact.columns),
+            (*RecursiveNode.table.insert(PROCESS), (recursive,)),
         ),
     )

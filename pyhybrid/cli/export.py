@@ -122,7 +122,7 @@ class Export:
         with open_profile(args) as opened, damage_in(args.file):
             prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
             if args.compensate:
-                compensate(opened)
+                opened = compensate(opened)
                 say(COMPENSATED)
             profile, notes = in_source, _ = choose(opened, choice_of(args))
             if not AS_RECORDED.issuperset(args.format):

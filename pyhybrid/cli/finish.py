@@ -17,6 +17,7 @@ from getopt import GetoptError, getopt
 
 from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_spool
 from pyhybrid.assemble.run_part import Marks
+from pyhybrid.assemble.writer import Made
 from pyhybrid.capture.finisher import EXPORT_FAILED, UNTIL_END
 from pyhybrid.cli.forked_work import ForkedWork
 from pyhybrid.cli.name_prefetch import NamePrefetch
@@ -24,7 +25,6 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.destination import export_to
-from pyhybrid.profile_file.long_tables import LongTables, MadeTables
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary, print_written
 from pyhybrid.report.summary import Summary, summarize
@@ -93,7 +93,7 @@ def make(
     prefix: str,
     symbols: tuple[Loader, Demangle] | None = None,
     marks: Marks = (),
-) -> tuple[str, MadeTables]:
+) -> tuple[str, Made]:
     """Write `PREFIX.pyhybrid` from the spool, and return its path and what is known of it, which
     need not be read again; the spool stays.
 
@@ -101,7 +101,7 @@ def make(
     """
     made, path = assembled(spool_path, symbols, marks), prefix + SUFFIX
     _write(made, spool_path, path, os.getpid())
-    return path, made.tables
+    return path, made.parts
 
 
 def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
@@ -116,9 +116,7 @@ def _write(made: Assembled, spool_path: str, path: str, process: int) -> None:
             raise PyhybridError(f"{spool_path}: damaged: {error}") from error
 
 
-def make_with_inlined(
-    spool_path: str, prefix: str, marks: Marks = ()
-) -> tuple[MadeTables, InSource]:
+def make_with_inlined(spool_path: str, prefix: str, marks: Marks = ()) -> tuple[Made, InSource]:
     """As `make`; names are sought, debug information is read, and the file is written beside the
     rest."""
     path, process = prefix + SUFFIX, os.getpid()
@@ -126,7 +124,7 @@ def make_with_inlined(
     is_long = _is_long(spool_path)
     with NamePrefetch(recorded.spool, recorded.forest, limit, is_long) as prefetch:
         made = assembled_of(recorded, prefetch.symbols, prefetch.kernel)
-        tables, kept = made.tables, [made]
+        parts, kept = made.parts, [made]
         del made, recorded
 
         def write() -> None:
@@ -135,14 +133,14 @@ def make_with_inlined(
 
         with ForkedWork(write, is_long) as written:
             kept.clear()  # the spool: it is the fork's now
-            profile = Profile.being_written(path, tables, written.value)
+            profile = Profile.being_written(path, written.value, **parts)
             in_source = with_inlined(profile, reader=prefetch.reader, limit_bytes=limit)
             written.value()
-    return tables, in_source
+    return parts, in_source
 
 
 # Of some exports: the files, notes, and what is to be said of those that failed, with exit codes.
-_Made = tuple[list[str], list[str], list[tuple[str, int]]]
+_Exported = tuple[list[str], list[str], list[tuple[str, int]]]
 
 
 def export(
@@ -150,13 +148,13 @@ def export(
     prefix: str,
     formats: list[str],
     summary: bool,
-    long: LongTables | None = None,
+    parts: Made | None = None,
     in_source: InSource | None = None,
     ending: Ending | None = None,
 ) -> int:
     """Write the exports of the profile at `path`, and print the summary on stderr if asked to.
 
-    `long` are tables of it, and `in_source` is it with inlined functions, if they are known;
+    `parts` are what is known of it, and `in_source` is it with inlined functions, if that is known;
     `ending` is asked before the summary is printed.
     An export that fails is a line on stderr; the others are still made.  Those that need no debug
     information, the others, and the summary are made beside each other; the summary does not wait
@@ -164,11 +162,11 @@ def export(
     """
     with ExitStack() as stack:
         if in_source is None:
-            opened = stack.enter_context(Profile.open(path, long=long))
+            opened = stack.enter_context(Profile.open(path, **parts or {}))
             in_source = opened, []
             if _needs_debug_info(formats, summary):
                 in_source = with_inlined(opened, limit_bytes=LARGE_DEBUG_INFO_BYTES)
-        return _export_beside(path, prefix, formats, summary, long, in_source, ending)
+        return _export_beside(path, prefix, formats, summary, parts, in_source, ending)
 
 
 def _is_long(path: str) -> bool:
@@ -184,7 +182,7 @@ def _export_beside(
     prefix: str,
     formats: list[str],
     summary: bool,
-    long: LongTables | None,
+    parts: Made | None,
     in_source: InSource,
     ending: Ending | None,
 ) -> int:
@@ -194,13 +192,12 @@ def _export_beside(
     shown: Summary | None = None
     is_long, can_wait = _is_long(path), os.path.getsize(path) >= WAITED_FOR_BYTES
 
-    def first() -> _Made:
-        with Profile.open(path, long=long) as recorded_alone:
+    def first() -> _Exported:
+        with Profile.open(path, **parts or {}) as recorded_alone:
             return _export(recorded_alone, prefix, as_recorded)
 
-    def second() -> _Made:
+    def second() -> _Exported:
         with profile.opened_anew() as anew:
-            FoldedTree.share(profile, anew)
             return _export(anew, prefix, others)
 
     if others and summary:
@@ -233,7 +230,7 @@ def _export_beside(
     return failures[-1][1] if failures else 0
 
 
-def _export(profile: Profile, prefix: str, formats: list[str]) -> _Made:
+def _export(profile: Profile, prefix: str, formats: list[str]) -> _Exported:
     paths: list[str] = []
     notes: list[str] = []
     failures: list[tuple[str, int]] = []
@@ -284,12 +281,12 @@ def main(argv: list[str] | None = None) -> int:
         path, kept = prefix + SUFFIX, spool
         in_source: InSource | None = None
         if _needs_debug_info(formats, summary):
-            long, in_source = make_with_inlined(spool, prefix, marks)
+            parts, in_source = make_with_inlined(spool, prefix, marks)
         else:
-            _, long = make(spool, prefix, marks=marks)
+            _, parts = make(spool, prefix, marks=marks)
         kept = ""
         try:
-            failed = export(path, prefix, formats, summary, long, in_source, ending)
+            failed = export(path, prefix, formats, summary, parts, in_source, ending)
             if ending:
                 ending.note(path)
         except KeyboardInterrupt:

@@ -189,7 +189,7 @@ def _expression(text: str) -> str:
 
 def _print(profile: Profile, args: argparse.Namespace) -> None:
     if args.compensate:
-        compensate(profile)
+        profile = compensate(profile)
     selected, notes = choose(profile, choice_of(args))
     if args.quality:
         report = quality_report(selected)
@@ -242,9 +242,9 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
     if args.html:
         _write_page(selected, notes, args)
     elif args.lines and not args.json:
-        if selected.is_part and not selected.places:
+        if selected.view.by_time and not selected.places:
             raise UsageError("lines are not kept by time: --lines goes with --thread only")
-        if selected.is_part and profile.lines:
+        if selected.view.by_time and profile.lines:
             notes.append("Python lines are not kept by time: left out")
         write_lines(notes, sys.stdout)
         print_lines(selected, sys.stdout)

@@ -77,7 +77,7 @@ class Callgrind(Exporter):
 
     def _views(self, profile: Profile) -> Iterator[str]:
         """What was done to the figures."""
-        if profile.compensated:
+        if profile.view.compensated:
             yield COMPENSATED
         if self.min_time_ns:
             yield f"functions below {short_time(self.min_time_ns)} are part of their callers"

@@ -92,7 +92,9 @@ class _Trace:
             us = microseconds(edge.time_ns + self._shift_ns)
             begins, usage = edge.how in BEGINS, events.usage(edge)
             yield events.begin(edge, us) if begins else events.end(edge, us)
-            resident = usage and (usage.resident_begin if begins else usage.resident_end)
+            if usage is None:
+                continue
+            resident = usage.resident_begin if begins else usage.resident_end
             if resident is not None:
                 pid = self._profile.pid_of(edge.thread)
                 yield self._counter("resident memory", pid, us, {"bytes": resident})

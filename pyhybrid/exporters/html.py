@@ -64,7 +64,7 @@ class Html(Exporter):
             "start_unix_ns": str(profile.meta.get("start_unix_ns") or ""),
             "host": str(profile.meta.get("hostname") or ""),
             "cpu": str(profile.meta.get("cpu") or ""),
-            "is_part": profile.is_part,
+            "is_part": profile.view.by_time,
             "tick_ns": TICK_NS,
             "exact_unit_ns": unit_ns,
             "threads": _threads(profile, n_samples, n_exact),

@@ -1,1 +1,1 @@
-"""The profile file: schema.sql, and its tables in Python."""
+"""The profile file: its tables, and what is read of them."""

@@ -1,15 +1,24 @@
-"""The SQLite database behind an opened profile."""
+"""The SQLite database behind an opened profile.
 
+No process forks while a thread of ours is in SQLite, which has locks for its memory and caches that
+all databases share.  In the child of a fork those that another thread holds stay held for ever, and
+whatever uses SQLite there would hang, were it only a Profile that dies (sqlite.org, "How To Corrupt
+An SQLite Database File", 2.6).
+"""
+
+import json
 import os
 import sqlite3
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NoReturn, cast
 
-from pyhybrid._profile import open_database
+from pyhybrid._profile import open_database, read_columns
 from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file import schema
-from pyhybrid.profile_file.fork_guard import in_sqlite
+from pyhybrid.profile_file.schema import APPLICATION_ID, OLDEST, TABLES, VERSION, Row
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s
@@ -18,6 +27,61 @@ STEPS_AT_ONCE = 1_000_000  # of SQLite's machine, between two looks at how many 
 LEAST_STEPS, STEPS_A_BYTE = 100_000_000, 64  # of a query: a second, and ten times what any needs
 # What SQLite raises: also where an integer has more than its 63 bits, and where a text is none.
 DAMAGED = (sqlite3.Error, OverflowError, UnicodeDecodeError)
+_BATCH = 1000  # rows: they are still in the processor's cache when they become columns
+FORK_WAIT_S = 1.0  # a fork does not wait longer
+
+
+class _InSqlite:
+    """`with in_sqlite:` around whatever calls SQLite; a thread may nest it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._forking = threading.local()
+        self._abandoned: list[sqlite3.Connection] = []
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        while self._abandoned:
+            with suppress(sqlite3.ProgrammingError):  # it could not be opened
+                self._abandoned.pop().close()
+        self._lock.release()
+
+    def abandon(self, database: sqlite3.Connection) -> None:
+        """Close it; where another thread is inside, that one does, or who comes next.
+
+        So it can be called by the garbage collector, anywhere in the program: it never waits.
+        """
+        self._abandoned.append(database)
+        if self._lock.acquire(blocking=False):
+            self.__exit__()
+
+    def before_fork(self) -> None:
+        self._forking.holds = self._lock.acquire(timeout=FORK_WAIT_S)
+
+    def after_in_parent(self) -> None:
+        if getattr(self._forking, "holds", False):
+            self._lock.release()
+
+    def after_in_child(self) -> None:
+        if getattr(self._forking, "holds", False):
+            self._lock.release()
+        else:  # who held it is not here
+            self._lock = threading.RLock()
+
+
+in_sqlite = _InSqlite()
+os.register_at_fork(
+    before=in_sqlite.before_fork,
+    after_in_parent=in_sqlite.after_in_parent,
+    after_in_child=in_sqlite.after_in_child,
+)
 
 
 class _Steps:
@@ -61,36 +125,74 @@ class Database(sqlite3.Connection):
         inside.abandon(self)
 
 
-class OpenedLater:
-    """What a profile uses of a database that is opened when it is first used."""
+class File:
+    """A profile file, opened when it is first used, or before: see `open_file` and `filled`.
 
-    def __init__(self, opened: Callable[[], Database]) -> None:
+    Every method raises PyhybridError where the file is damaged.
+    """
+
+    def __init__(self, path: str, opened: sqlite3.Connection | Callable[[], Database]) -> None:
+        """`path` is what messages name; of a connection that is no Database no columns are read."""
+        self.path = path
         self._opened = opened
-        self._database: Database | None = None
-
-    def execute(self, sql: str, arguments: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """As of the database."""
-        return self._used().execute(sql, arguments)
 
     @property
-    def columns(self) -> Any:
-        """As of the database."""
-        return self._used().columns
-
-    @property
-    def most_steps(self) -> int:
-        """As of the database."""
-        return self._used().most_steps
+    def _database(self) -> Database:
+        if not isinstance(self._opened, sqlite3.Connection):
+            self._opened = self._opened()
+        return cast(Database, self._opened)
 
     def close(self) -> None:
-        """Close what was opened."""
-        if self._database:
-            self._database.close()
+        """Close it; what was read stays."""
+        if isinstance(self._opened, sqlite3.Connection):
+            with in_sqlite:
+                self._opened.close()
 
-    def _used(self) -> Database:
-        if not self._database:
-            self._database = self._opened()
-        return self._database
+    def rows(self, sql: str, *arguments: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of an SQL query."""
+        try:
+            with in_sqlite:
+                cursor = self._database.execute(sql, arguments)
+                rows = cursor.fetchmany(_BATCH)
+            while rows:
+                yield from rows
+                with in_sqlite:
+                    rows = cursor.fetchmany(_BATCH)
+        except DAMAGED as error:
+            self.damaged(one_line(error), error)
+
+    def columns(self, sql: str, kinds: str) -> tuple[memoryview, ...]:
+        """All rows of an SQL query, as columns (_profile.read_columns)."""
+        database = self._database
+        try:
+            with in_sqlite:
+                return read_columns(database.columns, sql, kinds, database.most_steps)
+        except (OSError, ValueError) as error:
+            self.damaged(one_line(error), error)
+
+    def select(self, row: type[Row]) -> str:
+        """The query for a table's rows, with their fields in order; "": the file has no such table.
+
+        What stands for columns that older files lack is in it.
+        """
+        table = row.table
+        has = {name for (name,) in self.rows("SELECT name FROM pragma_table_info(?)", table.name)}
+        if not has:
+            return ""
+        columns = [name if name in has else table.absent.get(name, name) for name in table.stored]
+        order = f" ORDER BY {table.ordered_by}" if table.ordered_by else ""
+        return f"SELECT {', '.join(columns)} FROM {table.name}{order}"
+
+    def json(self, text: str) -> Any:
+        """The value of a column of that kind."""
+        try:
+            return json.loads(text)
+        except (ValueError, TypeError) as error:
+            self.damaged("broken JSON", error)
+
+    def damaged(self, what: str, error: BaseException | None = None) -> NoReturn:
+        """Raise PyhybridError."""
+        raise PyhybridError(f"{self.path}: damaged: {what}") from error
 
 
 def open_file(path: str, is_new: bool = False) -> Database:
@@ -149,14 +251,14 @@ def _check(path: str, database: Database, whole_below: int) -> None:
     # No damage makes a value longer than its file.
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(size, MAX_VALUE_BYTES))
     database.bound_steps(size)
-    if database.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+    if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise PyhybridError(f"{path}: an SQLite database, but not a pyhybrid profile")
     version = database.execute("PRAGMA user_version").fetchone()[0]
-    if not schema.OLDEST <= version <= schema.VERSION:
-        age = "a newer" if version > schema.VERSION else "an older"
+    if not OLDEST <= version <= VERSION:
+        age = "a newer" if version > VERSION else "an older"
         raise PyhybridError(
             f"{path}: schema version {version}, written by {age} pyhybrid "
-            f"(this one reads {schema.VERSION})"
+            f"(this one reads {VERSION})"
         )
     if whole_below:
         _check_tables(path, database)
@@ -175,7 +277,7 @@ def _check_tables(path: str, database: Database) -> None:
     kinds = database.execute("SELECT name, type FROM pragma_table_list WHERE schema = 'main'")
     hidden = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden"
     for name, kind in kinds.fetchall():
-        if name in schema.TABLES and kind != "table":
+        if name in TABLES and kind != "table":
             raise PyhybridError(f"{path}: damaged: {name} is a {kind}, and no table")
-        if name in schema.TABLES and database.execute(hidden, (name,)).fetchone():
+        if name in TABLES and database.execute(hidden, (name,)).fetchone():
             raise PyhybridError(f"{path}: damaged: {name} has columns that are worked out")

@@ -1,9 +1,9 @@
-"""The call tree as a pandas DataFrame, where pandas is installed."""
+"""The call tree, or a table, as a pandas DataFrame, where pandas is installed."""
 
 from typing import TYPE_CHECKING, Any
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.tables import Exact
+from pyhybrid.profile_file.tables import TABLES, Exact
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file.profile import Profile
@@ -11,12 +11,22 @@ if TYPE_CHECKING:
 _OF_EVENTS = ["calls", "resumes", "raised", "exact_total_ns", "exact_self_ns"]
 
 
-def data_frame(profile: "Profile") -> Any:
-    """A row for each call path: see `Profile.to_pandas`."""
+def data_frame(profile: "Profile", table: str | None) -> Any:
+    """A row for each call path, or of a table: see `Profile.to_pandas`."""
     try:
         import pandas
     except ImportError:
         raise PyhybridError("to_pandas() needs pandas, which is not installed") from None
+    if table is None:
+        return _tree(profile, pandas)
+    if table not in TABLES:
+        raise PyhybridError(f"no table {table!r}; there are: {', '.join(TABLES)}")
+    row = TABLES[table]
+    rows = profile.recorded if table == "sampled" else profile[row]
+    return pandas.DataFrame(list(map(tuple, rows)), columns=list(row._fields)).convert_dtypes()
+
+
+def _tree(profile: "Profile", pandas: Any) -> Any:
     nodes, frames, modules = profile.nodes, profile.frames, profile.modules
     ids = range(1, len(nodes.parent))
     rows = [frames[nodes.frame[node]] for node in ids]

@@ -1,37 +1,32 @@
-"""A profile, opened: the tables of schema.sql as dataclasses and columns.
+"""A profile: the tables that tables.py declares, of a file, or made from those of another profile.
 
-`Profile.open` takes a finished file (`.pyhybrid`) or a spool (`.pyhybrid.part`), which it finishes
-in memory.  Tables are read when first asked for, each whole: those that are small as dataclasses,
-those that are long (nodes, stacks, samples) as columns.  Times are CLOCK_MONOTONIC nanoseconds,
-weights nanoseconds of the sampling clock.
+`Profile.open` opens a finished file (`.pyhybrid`); `open_profile` of assemble/opening.py also the
+spool of a killed run (`.pyhybrid.part`), which it finishes in memory.  Tables are read when first
+asked for, each whole: those that are small as rows, those that are long (nodes, stacks, samples) as
+columns.
 """
 
-import json
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import fields
 from functools import cached_property, wraps
 from importlib import import_module
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from pyhybrid._profile import nearest, read_columns
-from pyhybrid.damage import damage_in, one_line
-from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.database import DAMAGED, Database, OpenedLater, open_file
+from pyhybrid._profile import nearest
+from pyhybrid.damage import damage_in
+from pyhybrid.profile_file.database import File, open_file
 from pyhybrid.profile_file.dataframe import data_frame
-from pyhybrid.profile_file.event_log import events
 from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.fork_guard import in_sqlite
-from pyhybrid.profile_file.long_tables import LongTables, MadeTables
+from pyhybrid.profile_file.schema import Record, Row
 from pyhybrid.profile_file.tables import (
     Backward,
     Call,
     CallTime,
     Chunk,
+    ClockPair,
     Code,
     Event,
+    EventLog,
     Exact,
     Frame,
     GpuActivity,
@@ -40,11 +35,15 @@ from pyhybrid.profile_file.tables import (
     GpuWork,
     Line,
     Loss,
+    Meta,
     Module,
+    Node,
     Nodes,
     Place,
     Process,
     Sampled,
+    Segment,
+    Stack,
     Stacks,
     Thread,
     Turn,
@@ -52,88 +51,159 @@ from pyhybrid.profile_file.tables import (
     WatchedCall,
     stacks_of,
 )
-from pyhybrid.profile_file.timeline import parts, times
+from pyhybrid.profile_file.timeline import GAP, KINDS, events_of, parts, times
 from pyhybrid.pseudo import OWN_WORK
 
-_BATCH = 1000  # rows: they are still in the processor's cache when they become columns
 _FRAMES_MAX = 1 << 28  # far more than functions are told apart
 
-_T = TypeVar("_T")
+
+class View(Record):
+    """What a profile shows of what was recorded.
+
+    by_time: of its samples those of some times or states alone: figures that are sums of whole
+    threads are not known of these.  compensated: the cost of counting is subtracted from its exact
+    times.  all_frames: the profile with the same samples and all their frames, where this one has
+    Python frames or native ones alone.
+    """
+
+    by_time: bool = False
+    compensated: bool = False
+    all_frames: "Profile | None" = None
 
 
-def _table(read: "Callable[[Profile], _T]") -> "cached_property[_T]":
-    """A table, read once.  What its rows should not make possible is damage."""
+type Narrow = Callable[[type[Row], Sequence[Any]], Sequence[Any]]
+
+
+def _part[Made](read: "Callable[[Profile], Made]") -> "cached_property[Made]":
+    """A part of a profile that its file has: of a profile made from another one, that one's.
+
+    What the file's rows should not make possible is damage.
+    """
 
     @wraps(read)
-    def checked(profile: "Profile") -> _T:
+    def made(profile: "Profile") -> Made:
+        if profile._base is not None:
+            of_base: Made = getattr(profile._base, read.__name__)
+            return of_base
         with damage_in(profile.path):
             return read(profile)
 
-    return cached_property(checked)
+    return cached_property(made)
 
 
-def _names(row: type, *not_stored: str) -> str:
-    """The columns of a table, in the order of its dataclass: files of an older schema have more."""
-    return ", ".join(each.name for each in fields(row) if each.name not in not_stored)
+def _rows[R: Row](row: type[R], doc: str) -> "cached_property[Sequence[R]]":
+    """The rows of a table, as an attribute."""
+
+    def rows(profile: "Profile") -> Sequence[R]:
+        return profile[row]
+
+    rows.__doc__ = doc
+    return cached_property(rows)
 
 
 class Profile:
-    """One profile file.  Every method raises PyhybridError where the file is damaged.
+    """A profile, which never changes.  Every method raises PyhybridError where its file is damaged.
 
-    Any thread may use it.
+    Any thread may use it.  `profile[Turn]` are the rows of a table, of the class that declares it
+    (profile_file/tables.py); what is asked for most is an attribute, too.
     """
 
-    compensated = False  # `exact` is what compensate.compensate made of it
-    is_part = False  # only some of the threads' samples are in it (choose.Selection)
-    # Of native stack rows the function and the calls inlined into it, outermost first, where debug
-    # information is used (inlined.with_inlined).
-    places: Mapping[int, list[Place]] = MappingProxyType({})
+    path: str  # as it was opened: for messages
+    view: View
 
-    @property
-    def with_all_frames(self) -> "Profile":
-        """The same samples, where a view leaves out frames (choose.Selection)."""
-        return self
+    def __init__(self, path: str, file: File, **made: Any) -> None:
+        """Use `Profile.open`.  `made`: attributes that are known, and need not be read."""
+        self.__dict__.update(path=path, view=View(), _file=file, _base=None, _narrow=None)
+        self.__dict__.update(_read={}, _parts={}, **made)
 
-    def __init__(
-        self, path: str, database: Database | OpenedLater, long: LongTables | None = None
-    ) -> None:
-        """Use `Profile.open`."""
-        self.path = path
-        self._database = database
-        if long:
-            self.nodes, self.stacks, self.exact = long.nodes, long.stacks, long.exact
-            self.frames = long.frames
-        if isinstance(long, MadeTables):
-            self.meta, self.modules = long.meta, long.modules
-            self.recorded_stacks = long.recorded_stacks
+    _file: File
+    _base: "Profile | None"
+    _narrow: Narrow | None
+    _read: dict[type[Row], Sequence[Any]]
+    _parts: dict[Callable[["Profile"], Any], Any]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Raises AttributeError: see `replaced`."""
+        raise AttributeError("a profile cannot be changed")
 
     @classmethod
-    def open(cls, path: str, long: LongTables | None = None) -> "Profile":
+    def open(cls, path: str, **made: Any) -> "Profile":
         """Open a profile file.  (`pyhybrid.open` also reads what a killed run left.)
 
-        `long` are tables of the file, where they are known: it was just written.
+        `made` are attributes, where they are known: it was just written.
         Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of
         another version than this program's.
         """
-        return cls(path, open_file(path, is_new=long is not None), long)
+        return cls(path, File(path, open_file(path, is_new=bool(made))), **made)
 
     @classmethod
-    def being_written(cls, path: str, made: MadeTables, wait: Callable[[], object]) -> "Profile":
-        """The profile of a file that is not whole yet; what is asked of it but the tables `made` is
+    def being_written(cls, path: str, wait: Callable[[], object], **made: Any) -> "Profile":
+        """The profile of a file that is not whole yet; what is asked of it but what is `made` is
         known after `wait()`, which raises PyhybridError where no file comes.
         """
 
-        def written() -> Database:
+        def written() -> Any:
             wait()
             return open_file(path, is_new=True)
 
-        return cls(path, OpenedLater(written), made)
+        return cls(path, File(path, written), **made)
 
     def opened_anew(self) -> "Profile":
         """The same by a database of its own, for a fork of the process."""
-        anew = copy(self)
-        anew._database = open_file(self.path, is_new=True)
+        return self._of_file(File(self.path, open_file(self.path, is_new=True)))
+
+    def _of_file(self, file: File) -> "Profile":
+        anew = object.__new__(Profile)
+        base = self._base and self._base._of_file(file)
+        anew.__dict__.update(self.__dict__ | {"_file": file, "_base": base})
         return anew
+
+    def replaced(
+        self,
+        rows: Mapping[type[Row], Sequence[Any]] | None = None,
+        narrow: Narrow | None = None,
+        view: View | None = None,
+        **made: Any,
+    ) -> "Profile":
+        """A profile with other `rows` of some tables, and other attributes that are no rows
+        (`frames`, `nodes`, `stacks`, `exact`, `meta`, ...); all else is this one's.
+
+        `narrow` gives what is left of the rows of a table.
+        """
+        new = Profile(self.path, self._file, **made)
+        new.__dict__.update(_base=self, _narrow=narrow, view=view or self.view)
+        new._read.update(rows or {})
+        return new
+
+    def once[Made](self, make: "Callable[[Profile], Made]") -> Made:
+        """What `make` makes of this profile, made once."""
+        if make not in self._parts:
+            self._parts[make] = make(self)
+        made: Made = self._parts[make]
+        return made
+
+    def __getitem__[R: Row](self, row: type[R]) -> Sequence[R]:
+        """The rows of a table, in its order; none where the file is older than the table."""
+        if row not in self._read:
+            if self._base is not None:
+                of_base = self._base[row]
+                self._read[row] = self._narrow(row, of_base) if self._narrow else of_base
+            else:
+                with damage_in(self.path):
+                    self._read[row] = list(self._rows_of(row))
+        return self._read[row]
+
+    def _rows_of[R: Row](self, row: type[R]) -> Iterator[R]:
+        sql = self._file.select(row)
+        texts, json = row.table.of_kind("Json"), self._file.json
+        lacks = tuple(map(row._defaults.get, row._fields[len(row.table.stored) :]))
+        for values in self._file.rows(sql) if sql else ():
+            if texts:
+                known = list(values)
+                for at in texts:
+                    known[at] = None if known[at] is None else json(known[at])
+                values = tuple(known)
+            yield row._make(values + lacks)
 
     def __repr__(self) -> str:
         return f"<profile {self.path}>"
@@ -146,8 +216,7 @@ class Profile:
 
     def close(self) -> None:
         """Close the file; what was read stays."""
-        with in_sqlite:
-            self._database.close()
+        self._file.close()
 
     def __enter__(self) -> "Profile":
         return self
@@ -156,56 +225,36 @@ class Profile:
         self.close()
 
     def query(self, sql: str, *arguments: Any) -> list[tuple[Any, ...]]:
-        """All rows of an SQL query."""
-        return [row for rows in self._batches(sql, *arguments) for row in rows]
+        """All rows of an SQL query: of the file, whatever was chosen of it."""
+        return list(self._file.rows(sql, *arguments))
 
-    def _batches(self, sql: str, *arguments: Any) -> Iterator[list[tuple[Any, ...]]]:
-        """The same, some rows at a time."""
-        try:
-            with in_sqlite:
-                cursor = self._database.execute(sql, arguments)
-                rows = cursor.fetchmany(_BATCH)
-            while rows:
-                yield rows
-                with in_sqlite:
-                    rows = cursor.fetchmany(_BATCH)
-        except DAMAGED as error:
-            raise PyhybridError(f"{self.path}: damaged: {one_line(error)}") from error
-
-    @_table
+    @_part
     def meta(self) -> dict[str, Any]:
-        """What the profiled process said of itself, and finishing added (schema.sql, `meta`)."""
-        return {key: self._json(value) for key, value in self.query("SELECT key, value FROM meta")}
+        """What the profiled process recorded of itself, and finishing added (tables.py, Meta)."""
+        return {row.key: row.value for row in self._rows_of(Meta)}
 
     @property
     def period_ns(self) -> int:
         """The weight of one sample that stands for one period."""
         with damage_in(self.path):
-            return int(self.meta.get("period_ns", 0)) or self._damaged("no period")
+            return int(self.meta.get("period_ns", 0)) or self._file.damaged("no period")
 
-    @_table
+    @cached_property
     def processes(self) -> dict[int, Process]:
         """The processes by id: one, unless the file was merged of several."""
-        processes = {}
-        for number, pid, executable, argv, *rest in self.query("SELECT * FROM process ORDER BY id"):
-            row = Process(number, pid, executable, self._json(argv or "[]"), *rest)
-            processes[number] = row
-        return processes or self._damaged("no process")
+        rows = (row if row.argv is not None else row._replace(argv=[]) for row in self[Process])
+        return {row.id: row for row in rows} or self._file.damaged("no process")
 
-    @_table
+    @cached_property
     def process(self) -> Process:
         """The process; where there are several the first, with the times and sums of all."""
         first, *others = self.processes.values()
         return first.with_(others) if others else first
 
-    @_table
+    @cached_property
     def threads(self) -> dict[int, Thread]:
         """The threads by id, in the order in which they were seen."""
-        threads = {}
-        for row in self.query("SELECT * FROM thread ORDER BY id"):
-            columns: list[Any] = [row[0], *row[2:-1], self._json(row[-1]), row[1]]
-            threads[row[0]] = Thread(*columns)
-        return threads
+        return {row.id: row for row in self[Thread]}
 
     def pid_of(self, thread: int) -> int:
         """The process that this thread is of."""
@@ -216,61 +265,64 @@ class Profile:
         name = self.threads[thread].name
         return name if len(self.processes) == 1 else f"{name} of {self.pid_of(thread)}"
 
-    @_table
-    def losses(self) -> list[Loss]:
-        """Signals that were not recorded."""
-        sql = "SELECT thread, reason, samples, weight_ns FROM loss ORDER BY thread, reason"
-        return [Loss(*row) for row in self.query(sql)]
+    losses = _rows(Loss, "Signals that were not recorded.")
 
-    @_table
+    @_part
     def modules(self) -> dict[int, Module]:
         """The loaded ELF files by id."""
-        modules = {}
-        for row in self.query(f"SELECT {_names(Module, 'segments')} FROM module ORDER BY id"):
-            columns: list[Any] = [*row, []]
-            modules[row[0]] = Module(*columns)
-        sql = "SELECT module, start, size, file_offset, flags FROM segment ORDER BY module, start"
-        for number, *segment in self.query(sql):
-            start, size, file_offset, flags = segment
+        sql = self._file.select(Module)
+        modules = {row[0]: Module._make((*row, [])) for row in self._file.rows(sql)}
+        for number, *segment in self[Segment]:
             if number not in modules:
-                self._damaged("a segment of no module")
-            modules[number].segments.append((start, size, file_offset, flags))
+                self._file.damaged("a segment of no module")
+            modules[number].segments.append(tuple(segment))
         return modules
 
-    @_table
+    @_part
     def frames(self) -> dict[int, Frame]:
         """The functions by id."""
-        rows = self.query(f"SELECT {_names(Frame, 'inlined')} FROM frame ORDER BY id")
-        frames = {row[0]: Frame(*row) for row in rows}
+        frames = {row.id: row for row in self._rows_of(Frame)}
         if max(frames, default=0) > _FRAMES_MAX:  # views have a byte for each number
-            self._damaged("a function's number")
+            self._file.damaged("a function's number")
         return frames
 
-    @_table
+    @_part
     def nodes(self) -> Nodes:
         """The call tree, function by function."""
-        columns = self._columns("SELECT parent, frame FROM node ORDER BY id", "II")
+        columns = self._file.columns("SELECT parent, frame FROM node ORDER BY id", "II")
         nodes = Nodes(*(array("I", [0]) for _ in columns))
-        for column, values in zip((nodes.parent, nodes.frame), columns, strict=True):
+        for column, values in zip(nodes, columns, strict=True):
             column.frombytes(values.cast("B"))
-        self._check_tree("node", nodes.parent)
+        self._check_tree(Node, nodes.parent)
         return nodes
 
-    @_table
+    @_part
     def stacks(self) -> Stacks:
         """The call paths, address by address."""
-        return Stacks(*self._tree("stack", "parent", "node", "address", "offset", "line"))
+        lists: list[list[Any]] = []
+        for values in zip(*self._file.rows(self._file.select(Stack)), strict=True):
+            lists.append([0, *values])
+        _, *columns = lists or [[0] for _ in Stack._fields]
+        types = set().union(*(map(type, column) for column in columns))
+        parents = columns[0]
+        if not types <= {int, type(None)} or None in parents or min(parents) < 0:
+            self._file.damaged("the table stack is no tree")
+        self._check_tree(Stack, parents)
+        return Stacks(*columns)
 
-    @_table
-    def recorded(self) -> list[Sampled]:
-        """Self samples and weight by thread, stack and what the thread was about."""
-        columns = "thread, stack, gil, waits, samples, weight_ns"
-        rows = self.query(f"SELECT {columns} FROM sampled ORDER BY thread, stack, gil, waits")
-        return [Sampled(*row) for row in rows]
+    @_part
+    def places(self) -> Mapping[int, list[Place]]:
+        """Of native rows of `stacks` the function and the calls inlined into it, outermost first,
+        where debug information is used (inlined.with_inlined)."""
+        return {}
+
+    recorded = _rows(Sampled, "Self samples and weight by thread, stack and its state.")
 
     @cached_property
     def recorded_stacks(self) -> frozenset[int]:
         """The rows of `stacks` that samples ended in."""
+        if self._base is not None and not self._narrow and Sampled not in self._read:
+            return self._base.recorded_stacks
         return frozenset(row.stack for row in self.recorded)
 
     @cached_property
@@ -298,124 +350,44 @@ class Profile:
         """The weight of the profiler's own work."""
         return sum(row.weight_ns for row in self.recorded if row.stack in self.own_stacks)
 
-    @_table
+    @_part
     def exact(self) -> ExactTable:
         """Calls and times by thread and node, from events; empty if there were none."""
         table = ExactTable()
-        sql = f"SELECT {', '.join(Exact._fields)} FROM exact ORDER BY process, thread, node"
-        table.add(list(self._columns(sql, "IIqqqqqq")))
+        table.add(list(self._file.columns(self._file.select(Exact), "IIqqqqqq")))
         return table
 
-    @_table
-    def backward(self) -> list[Backward]:
-        """Calls and times of autograd nodes, by the call path that made them."""
-        columns = ", ".join(Backward._fields)
-        sql = f"SELECT {columns} FROM backward ORDER BY thread, node, name"
-        return [Backward(*row) for row in self.query(sql)] if self._has("backward") else []
+    backward = _rows(Backward, "Calls and times of autograd nodes, by the path that made them.")
+    calls = _rows(Call, "Single calls of chosen functions and of regions, by begin.")
+    watched_calls = _rows(WatchedCall, "Single calls of a framework's functions.")
+    gpu = _rows(GpuWork, "Work of a GPU below the calls that launched it; node 0: below none.")
+    gpu_activities = _rows(GpuActivity, "Single kernels and copies, by begin.")
+    gpu_waits = _rows(GpuWait, "Waits for a GPU below the calls that waited.")
+    gpu_windows = _rows(GpuWindow, "When the GPU's work was recorded, in order of time.")
+    turns = _rows(Turn, "The turns of those calls that have several.")
+    call_times = _rows(CallTime, "How long the calls of these paths took.")
+    lines = _rows(Line, "Hits and times of chosen functions' lines (--lines).")
 
-    def _has(self, table: str) -> bool:
-        """Is it in the file?  Tables of schema.OLDEST always are."""
-        return bool(self.query("SELECT 1 FROM sqlite_schema WHERE name = ?", table))
-
-    @_table
-    def calls(self) -> list[Call]:
-        """Single calls of the functions chosen with -t and --keep, and of regions, by begin."""
-        columns = ", ".join(Call._fields)
-        if not self._has("code"):
-            columns = columns.replace("parent, weight", "NULL, 1")
-        return [Call(*row) for row in self.query(f"SELECT {columns} FROM call ORDER BY begin_ns")]
-
-    @_table
-    def watched_calls(self) -> list[WatchedCall]:
-        """Single calls of a framework's functions, of which training/steps.py makes steps."""
-        columns = ", ".join(WatchedCall._fields)
-        sql = f"SELECT {columns} FROM watched_call ORDER BY thread, begin_ns, end_ns DESC"
-        return [WatchedCall(*row) for row in self.query(sql)] if self._has("watched_call") else []
-
-    @_table
-    def gpu(self) -> list[GpuWork]:
-        """Work of a GPU below the calls that launched it, if it is known; node 0: below none."""
-        columns = ", ".join(("rowid", *GpuWork._fields[1:]))
-        sql = f"SELECT {columns} FROM gpu ORDER BY rowid"
-        return [GpuWork(*row) for row in self.query(sql)] if self._has("gpu") else []
-
-    @_table
-    def gpu_activities(self) -> list[GpuActivity]:
-        """Single kernels and copies, by begin: the longest ones, if there are very many."""
-        sql = "SELECT work, begin_ns, end_ns, launch_ns FROM gpu_activity ORDER BY begin_ns, rowid"
-        return [GpuActivity(*row) for row in self.query(sql)] if self._has("gpu_activity") else []
-
-    @_table
-    def gpu_waits(self) -> list[GpuWait]:
-        """Waits for a GPU below the calls that waited."""
-        sql = "SELECT node, name, calls, ns FROM gpu_wait"
-        return [GpuWait(*row) for row in self.query(sql)] if self._has("gpu_wait") else []
-
-    @_table
+    @cached_property
     def clock_pairs(self) -> list[tuple[int, int]]:
         """Moments by the profile's time and that of the day, in order: one a second, where single
-        events were told of; else the begin and the end, as far as they are known."""
-        sql = "SELECT time_ns, unix_ns FROM clock_pair ORDER BY time_ns"
-        pairs = self.query(sql) if self._has("clock_pair") else []
+        events were recorded; else the begin and the end, as far as they are known."""
         ends = (("start_ns", "start_unix_ns"), ("stop_ns", "stop_unix_ns"))
         known = [(self.meta[a], self.meta[b]) for a, b in ends if a in self.meta and b in self.meta]
-        return [(int(a), int(b)) for a, b in pairs or known]
+        with damage_in(self.path):
+            return [(int(a), int(b)) for a, b in self[ClockPair] or known]
 
-    @_table
-    def gpu_windows(self) -> list[GpuWindow]:
-        """When the GPU's work was recorded, in order of time."""
-        sql = "SELECT begin_ns, end_ns FROM gpu_window ORDER BY begin_ns"
-        return [GpuWindow(*row) for row in self.query(sql)] if self._has("gpu_window") else []
-
-    @_table
+    @cached_property
     def codes(self) -> dict[int, Code]:
-        """What is told of the functions whose calls are kept, by frame."""
-        codes = {}
-        rows = self.query(f"SELECT {_names(Code)} FROM code") if self._has("code") else ()
-        for *facts, arguments, other_locals, stack_size in rows:
-            names = self._json(arguments), self._json(other_locals)
-            columns: list[Any] = [*facts, *names, stack_size]
-            codes[facts[0]] = Code(*columns)
-        return codes
+        """What is known of the functions whose calls are kept, by frame."""
+        return {row.frame: row for row in self[Code]}
 
-    @_table
+    @cached_property
     def usage(self) -> dict[int, Usage]:
         """What kept calls used (--usage), by call."""
-        columns = ", ".join(Usage._fields)
-        if not self.query("SELECT 1 FROM pragma_table_info('usage') WHERE name = 'cpu_ns'"):
-            columns = columns.replace("cpu_ns", "user_ns + system_ns")
-        rows = self.query(f"SELECT {columns} FROM usage") if self._has("usage") else ()
-        return {row[0]: Usage(*row) for row in rows}
+        return {row.call: row for row in self[Usage]}
 
-    @_table
-    def turns(self) -> list[Turn]:
-        """The turns of those calls that have several."""
-        sql = "SELECT call, thread, begin_ns, end_ns FROM turn ORDER BY begin_ns"
-        return [Turn(*row) for row in self.query(sql)]
-
-    @_table
-    def call_times(self) -> list[CallTime]:
-        """How long the calls of these paths took; durations.function_durations adds them up."""
-        sql = "SELECT thread, node, calls, total_ns, max_ns, histogram FROM call_time"
-        rows = []
-        for row in self.query(sql):
-            columns: list[Any] = [*row[:-1], list(map(tuple, self._json(row[-1])))]
-            rows.append(CallTime(*columns))
-        return rows
-
-    def events(self) -> Iterator[Event]:
-        """Every begin and end of a Python function (--events), thread by thread, by time."""
-        return events(self)
-
-    @_table
-    def lines(self) -> list[Line]:
-        """Hits and times of chosen functions' lines; empty where none were recorded (--lines)."""
-        if not self.meta.get("lines"):
-            return []
-        columns = "thread, node, line, hits, total_ns"
-        return [Line(*row) for row in self.query(f"SELECT {columns} FROM line ORDER BY 1, 2, 3")]
-
-    @_table
+    @_part
     def c_names(self) -> dict[int, str]:
         """The names by which Python calls C functions, by frame, of calls that were counted.
 
@@ -424,26 +396,50 @@ class Profile:
         sql = "SELECT frame, min(name) FROM c_function GROUP BY frame HAVING count(*) = 1"
         return dict(self.query(sql)) if self.meta.get("c_calls") else {}
 
-    def to_pandas(self) -> Any:
+    def events(self) -> Iterator[Event]:
+        """Every begin and end of a Python function (--events), thread by thread, by time."""
+        sql = "SELECT thread, node FROM event_node"
+        nodes = {thread: array("I", blob) for thread, blob in self._file.rows(sql)}
+        order = f"SELECT rowid, thread FROM event_log ORDER BY {EventLog.table.ordered_by}"
+        sql = "SELECT first_ns, tick_ns, n_dropped, events FROM event_log WHERE rowid = ?"
+        for part, thread in self.query(order):  # one at a time: they are long
+            if thread not in self.threads:
+                continue
+            with damage_in(self.path):
+                ((first_ns, tick_ns, n_dropped, blob),) = self._file.rows(sql, part)
+                yield from events_of(array("Q", blob), thread, first_ns, tick_ns, nodes[thread])
+            if n_dropped:
+                yield Event(thread, first_ns, KINDS[GAP], n_dropped)
+
+    def to_pandas(self, table: str | None = None) -> Any:
         """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.
 
         Columns: parent, kind, name, file, line, module; of samples: samples, weight_ns (self
         figures); of events: calls, resumes, raised, exact_total_ns, exact_self_ns (NA where nothing
-        was counted).  Raises PyhybridError where pandas is not installed.
+        was counted).  With the name of a `table` the rows of that one, a column a field.
+        Raises PyhybridError where pandas is not installed, or there is no such table.
         """
-        return data_frame(self)
+        return data_frame(self, table)
+
+    @_part
+    def chunks(self) -> Callable[[], Iterator[Chunk]]:
+        """What `timeline` calls."""
+        return self._chunks
 
     def timeline(self) -> Iterator[Chunk]:
         """Every sample, the profiler's own work, too, in chunks by thread and time."""
+        return self.chunks()
+
+    def _chunks(self) -> Iterator[Chunk]:
         columns = "thread, first_ns, dt_ns, place, weight, cpu"
         sql = f"SELECT {columns} FROM timeline ORDER BY thread, first_ns, rowid"
-        for thread, first_ns, *blobs in (row for rows in self._batches(sql) for row in rows):
+        for thread, first_ns, *blobs in self._file.rows(sql):
             with damage_in(self.path):
                 dt_ns, place, *pairs = (array("I", blob) for blob in blobs)
                 weights, cpus = (dict(zip(each[::2], each[1::2], strict=True)) for each in pairs)
                 known = self.recorded_stacks.issuperset(stacks_of(set(place)))
                 if not known or max((*weights, *cpus), default=-1) >= len(place):
-                    self._damaged("a sample that is not there")
+                    self._file.damaged("a sample that is not there")
             yield Chunk(thread, first_ns, dt_ns, place, weights, cpus)
 
     def program_timeline(self) -> Iterator[Chunk]:
@@ -453,21 +449,9 @@ class Profile:
             at = [i for i, stack in enumerate(stacks_of(chunk.place)) if stack not in own]
             yield from parts(chunk, times(chunk) if len(at) < len(chunk.place) else at, at)
 
-    def _tree(self, table: str, *columns: str) -> list[list[Any]]:
-        lists: list[list[Any]] = [[] for _ in columns]
-        for rows in self._batches(f"SELECT {', '.join(columns)} FROM {table} ORDER BY id"):
-            for column, values in zip(lists, zip(*rows, strict=True), strict=True):
-                column += values
-        types = set().union(*(map(type, column) for column in lists))
-        if not types <= {int, type(None)} or None in lists[0] or min(lists[0], default=0) < 0:
-            self._damaged(f"the table {table} is no tree")
-        for column in lists:
-            column.insert(0, 0)
-        self._check_tree(table, lists[0])
-        return lists
-
-    def _check_tree(self, table: str, parents: Sequence[int]) -> None:
+    def _check_tree(self, row: type[Row], parents: Sequence[int]) -> None:
         """Rows are numbered from 1 on, and come after their parents; row 0 is the root."""
+        table = row.table.name
         (ids,) = self.query(f"SELECT count(id), min(id), max(id) FROM {table}")
         last = len(parents) - 1
         try:
@@ -476,21 +460,14 @@ class Profile:
         except (ValueError, OverflowError):
             is_tree = False
         if not is_tree:
-            self._damaged(f"the table {table} is no tree")
+            self._file.damaged(f"the table {table} is no tree")
 
-    def _columns(self, sql: str, kinds: str) -> tuple[memoryview, ...]:
-        """All rows of an SQL query, as columns (_profile.read_columns)."""
-        try:
-            with in_sqlite:
-                return read_columns(self._database.columns, sql, kinds, self._database.most_steps)
-        except (OSError, ValueError) as error:
-            raise PyhybridError(f"{self.path}: damaged: {one_line(error)}") from error
 
-    def _json(self, text: str) -> Any:
-        try:
-            return json.loads(text)
-        except (ValueError, TypeError):
-            self._damaged("broken JSON")
+def made_once[Made](make: Callable[[Profile], Made]) -> Callable[[Profile], Made]:
+    """The function, of which each profile keeps what it made."""
 
-    def _damaged(self, what: str) -> Any:
-        raise PyhybridError(f"{self.path}: damaged: {what}")
+    @wraps(make)
+    def of(profile: Profile) -> Made:
+        return profile.once(make)
+
+    return of

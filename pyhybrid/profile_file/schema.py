@@ -1,26 +1,270 @@
-"""The schema of a profile file, schema.sql, and what a file says that has it."""
+"""How the tables of a profile file are declared: a class for each, in tables.py, a field for each
+column.  SQL, reading, merging, selecting and the page of the schema follow from that.
 
-import re
+A field's annotation is its kind: what SQLite has there, and what it refers to.  Rows are tuples,
+whose classes are made without `exec`: the end of every run imports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 from pyhybrid.package_text import text_beside
 
-TEXT = text_beside(__file__, "schema.sql")
+try:  # what collections.namedtuple uses: twice as fast as a property
+    from _collections import _tuplegetter as _field  # type: ignore[import-not-found]
+except ImportError:
+
+    def _field(at: int, doc: str) -> Any:
+        return property(itemgetter(at), doc=doc)
 
 
-def _pragma(name: str) -> int:
-    found = re.search(rf"^PRAGMA {name} = (\w+);", TEXT, re.MULTILINE)
-    assert found
-    return int(found[1], 0)
+APPLICATION_ID = 0x50594842  # "PYHB"
+VERSION = 5
+OLDEST = 3  # that is read: what its tables lack is declared with them
+
+# Kinds of columns that are integers and refer to a row of a table: of another one or, as `Id`, to
+# their own.  ...OrZero: 0 is no row.
+type Id = int
+type ProcessId = int
+type ThreadId = int
+type ThreadOrZero = int
+type ModuleId = int
+type FrameId = int
+type NodeId = int
+type NodeOrZero = int
+type StackId = int
+type CallId = int
+type WorkId = int
+type Time = int  # when: nanoseconds of CLOCK_MONOTONIC
+type Json[Value] = Value  # as text
+type NodeIds = bytes  # uint32 each
+type Places = bytes  # of samples: uint32 each, with a stack's id (STACK_MASK)
+
+_REFERS = {
+    "ProcessId": "process",
+    "ThreadId": "thread",
+    "ThreadOrZero": "thread",
+    "ModuleId": "module",
+    "FrameId": "frame",
+    "NodeId": "node",
+    "NodeOrZero": "node",
+    "NodeIds": "node",
+    "StackId": "stack",
+    "Places": "stack",
+    "CallId": "call",
+    "WorkId": "gpu",
+}
+_SQL = {"str": "TEXT", "Json": "TEXT", "float": "REAL"} | dict.fromkeys(
+    ("bytes", "NodeIds", "Places"), "BLOB"
+)
+_WIDTH = 100
 
 
-def create_table(name: str) -> str:
-    """The statement that makes a table."""
-    found = re.search(rf"^CREATE TABLE {name} \(.*?\);", TEXT, re.MULTILINE | re.DOTALL)
-    assert found
-    return found[0]
+class Column(NamedTuple):
+    """A column; `kind` is a name above or a type's, `refers` the table of the rows it means."""
+
+    name: str
+    kind: str
+    may_be_null: bool
+    refers: str | None
+
+    @property
+    def sql(self) -> str:
+        """Its declaration."""
+        words = [self.name, _SQL.get(self.kind, "INTEGER")]
+        if self.kind == "Id":
+            words.append("PRIMARY KEY")
+        elif not self.may_be_null:
+            words.append("NOT NULL")
+        if self.kind.endswith("Id") and self.refers and self.kind != "Id":
+            words.append(f"REFERENCES {self.refers}")
+        return " ".join(words)
 
 
-TABLES = frozenset(re.findall(r"^CREATE TABLE (\w+) \(", TEXT, re.MULTILINE))  # that are read
-APPLICATION_ID = _pragma("application_id")
-VERSION = _pragma("user_version")
-OLDEST = 3  # that is read: Profile says what it lacks
+class Table(NamedTuple):
+    """A table: `fields` are those of its rows in Python, `columns` all in the file.
+
+    `key`: the columns that tell rows apart, unless that is an id.  `ordered_by`: how rows are read.
+    `describes`: its rows say what something is, whoever does it; those of others are figures of
+    processes, threads or times.  `absent`: what stands for columns that older files lack.
+    """
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    fields: tuple[str, ...]
+    key: tuple[str, ...]
+    ordered_by: str
+    describes: bool
+    absent: Mapping[str, str]
+    indexed_by: str
+
+    @property
+    def create(self) -> str:
+        """The SQL statement that makes it."""
+        parts = [column.sql for column in self.columns]
+        if self.key:
+            parts.append(f"PRIMARY KEY ({', '.join(self.key)})")
+        lines = [f"CREATE TABLE {self.name} ("]
+        for number, part in enumerate(parts):
+            text = part + (")" if number == len(parts) - 1 else ",")
+            if number and len(lines[-1]) + len(text) < _WIDTH:
+                lines[-1] += " " + text
+            else:
+                lines.append("    " + text)
+        text = "\n".join(lines) + " WITHOUT ROWID" * bool(self.key) + ";"
+        if self.indexed_by:
+            index = f"{self.name}_in_order ON {self.name} ({self.indexed_by})"
+            text += f"\nCREATE INDEX {index};"
+        return text
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Those of the rows' fields that are columns."""
+        names = {column.name for column in self.columns}
+        return tuple(field for field in self.fields if field in names)
+
+    def insert(self, process: int) -> tuple[str, str]:
+        """The `INSERT` of rows in the order of `fields`: what stands before the values of a row,
+        and these, as parameters, `process` in between where a table has it and its rows do not."""
+        of_rows = set(self.stored)
+        values = ("?" if each.name in of_rows else str(process) for each in self.columns)
+        return f"INSERT INTO {self.name} VALUES ", f"({','.join(values)})"
+
+    def of_kind(self, *kinds: str) -> list[int]:
+        """Where in a row fields of these kinds are."""
+        known = {column.name: column.kind for column in self.columns}
+        return [at for at, name in enumerate(self.fields) if known.get(name) in kinds]
+
+    def that_refer(self, to: str) -> list[int]:
+        """Where in a row fields are that refer to rows of the table `to`, one each."""
+        known = {column.name: column for column in self.columns}
+        return [
+            at
+            for at, name in enumerate(self.fields)
+            if name in known
+            and known[name].refers == to
+            and known[name].kind.endswith(("Id", "OrZero"))
+        ]
+
+
+TABLES: dict[str, type[Row]] = {}  # by name, in the order of the file
+
+
+def _column(table: str, name: str, annotation: str) -> Column:
+    kind, _, null = annotation.partition(" | ")
+    kind = kind.partition("[")[0]
+    return Column(name, kind, null == "None", table if kind == "Id" else _REFERS.get(kind))
+
+
+@dataclass_transform(frozen_default=True)
+class _Fields(type):
+    """Makes the class of a record: its fields are in the tuple."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **how: Any
+    ) -> _Fields:
+        """`how`: of Row's subclasses."""
+        kinds: dict[str, str] = {} if bases == (tuple,) else space.get("__annotations__", {})
+        space["_defaults"] = {field: space.pop(field) for field in kinds if field in space}
+        space["_fields"] = tuple(kinds)
+        space |= {field: _field(at, kind) for at, (field, kind) in enumerate(kinds.items())}
+        return super().__new__(cls, name, bases, space | {"__slots__": ()}, **how)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], **_: Any) -> None:
+        super().__init__(name, bases, space)
+
+
+class Record(tuple[Any, ...], metaclass=_Fields):
+    """A tuple of the fields that a subclass names with their kinds."""
+
+    _fields: ClassVar[tuple[str, ...]]
+    _defaults: ClassVar[dict[str, Any]]
+
+    def __new__(cls, *values: Any, **named: Any) -> Self:
+        """Of its fields, in order or by name.  Raises TypeError."""
+        if len(values) != len(cls._fields):
+            rest = cls._fields[len(values) :]
+            known = cls._defaults | named
+            if not rest or not named.keys() <= set(rest) or not known.keys() >= set(rest):
+                raise TypeError(f"{cls.__name__} has the fields {', '.join(cls._fields)}")
+            values += tuple(known[field] for field in rest)
+        return tuple.__new__(cls, values)
+
+    @classmethod
+    def _make(cls, values: Iterable[Any]) -> Self:
+        """Of all fields."""
+        return tuple.__new__(cls, values)
+
+    def _replace(self, **changed: Any) -> Self:
+        """One that differs in these fields."""
+        fields = zip(self._fields, self, strict=True)
+        made = tuple.__new__(type(self), [changed.pop(field, value) for field, value in fields])
+        if changed:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(changed)}")
+        return made
+
+    def _asdict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return dict(zip(self._fields, self, strict=True))
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        fields = (f"{field}={value!r}" for field, value in self._asdict().items())
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+
+class Row(Record):
+    """A row of a table, which a subclass declares; so does it the rest:
+
+    table: the table's name, unless it is the class's.  key: the columns of its primary key.
+    ordered_by: the order of rows that are read.  of_process: the file has a column `process`, which
+    the row's thread or call tells.  describes, absent: see Table.  not_stored: fields that are no
+    columns.  indexed_by: the columns of an index.
+    """
+
+    table: ClassVar[Table]
+
+    def __init_subclass__(
+        cls,
+        table: str = "",
+        key: str = "",
+        ordered_by: str = "",
+        of_process: bool = False,
+        describes: bool = False,
+        absent: Mapping[str, str] | None = None,
+        not_stored: tuple[str, ...] = (),
+        indexed_by: str = "",
+    ) -> None:
+        """Declare the table."""
+        words = "".join(f"_{c.lower()}" if c.isupper() else c for c in cls.__name__)
+        name = table or words[1:]
+        kinds = cls.__annotations__
+        columns = [_column(name, f, kind) for f, kind in kinds.items() if f not in not_stored]
+        if of_process:
+            at = 1 if columns[0].kind == "Id" else 0
+            columns.insert(at, _column(name, "process", "ProcessId"))
+        cls.table = Table(
+            *(name, cls.__doc__ or "", tuple(columns), cls._fields, tuple(key.split())),
+            *(ordered_by, describes, absent or {}, indexed_by),
+        )
+        TABLES[name] = cls
+
+
+def views() -> str:
+    """The SQL of the views: the questions that come first."""
+    return text_beside(__file__, "views.sql")
+
+
+def create_all() -> str:
+    """The SQL statements that make an empty file's tables and views."""
+    from pyhybrid.profile_file import tables  # which declares them
+
+    pragmas = f"PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {VERSION};"
+    made = (row.table.create for row in tables.TABLES.values())
+    return "\n".join([pragmas, *made, views()])

@@ -1,14 +1,41 @@
-"""Rows of a profile file, as dataclasses: schema.sql in Python.
+"""The tables of a profile file, PREFIX.pyhybrid, which is one SQLite database.
 
-Times are CLOCK_MONOTONIC nanoseconds, weights nanoseconds of the sampling clock, addresses absolute
-unless a field says otherwise.
+Times are CLOCK_MONOTONIC nanoseconds; weights are nanoseconds of the sampling clock; addresses
+are absolute unless a field says otherwise. Ids are unique in the file. What something is, several
+processes may share: module, frame, node, stack, and what is known of frames have no process, so
+that a function or a call path is one row, however many processes run it. Figures are those of a
+process: thread, sampled, exact, call, line, timeline and the like carry it.
+
+An exact time (counted by events) that stands in one row with sampled ones, in `report --json`, a
+data frame or a page, has the prefix `exact_`: exact_self_ns beside self_ns. A table of one half
+needs none, nor do calls, of which samples know nothing.
 """
+
+from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
 
+from pyhybrid.profile_file.schema import TABLES as TABLES
+from pyhybrid.profile_file.schema import (
+    CallId,
+    FrameId,
+    Id,
+    Json,
+    ModuleId,
+    NodeId,
+    NodeIds,
+    NodeOrZero,
+    Places,
+    ProcessId,
+    Record,
+    Row,
+    StackId,
+    ThreadId,
+    ThreadOrZero,
+    Time,
+    WorkId,
+)
 from pyhybrid.pseudo import TIMES
 from pyhybrid.spool.layout import GIL_SHIFT, STACK_MASK, WAITS
 
@@ -18,21 +45,52 @@ BACKWARD = "backward"  # of one that stands above the backward work for such an 
 GIL = ("neither", "held", "waiting", "neither")  # what a thread has to do with the GIL, by number
 
 
-@dataclass(slots=True)
-class Process:
-    """A profiled process; `end_ns` None: it was killed, and so is what only the end tells."""
+class Meta(Row, key="key"):
+    """What the profiled process recorded of itself (version, argv, clock, engine, hz, period_ns,
+    ...) and of its host (machine.py), and what finishing added.
 
-    id: int
+    complete: false where it was killed. kernel_lost: ticks of which it is not known where in the
+    kernel they came. kernel_mute: clocks that could not say that. unaccounted_ns: CPU time of the
+    process, without ours, that no sample stands for, nor a lost or missed one. kernel_text:
+    [start, end] of the kernel's code, or null. kernel_build_id. perf_map and jitdumps: files in
+    which other runtimes named their code. n_cpus. notes. main_delay_ns: for how long the main
+    thread was ready but had no processor. throttled and throttled_ns: how often and for how long
+    the quota of its container held it back, all processors together. cells: of a notebook, what
+    their functions have as their file, by the file that IPython named for it. decorated:
+    functions during whose calls alone anything counted; none: no such limit. unplaced_regions and
+    unmatched_regions: pushes by native code that could not be counted; pops of what was not open.
+    end_cpu_ns: CPU time of the process after the end of profiling, until it waited for its
+    profile. sources: of the program's own files the `hash` of the text at the end, and `stale`,
+    the lines that ran when it was another one. other_tools: was there one of sys.monitoring,
+    sys.settrace or sys.setprofile? counters and metadata: what native code gave (the views
+    `counter` and `metadata`). unsampled_calls: nodes of native functions that called what led to
+    Python also from places that no stack has. call_cost_ns: what counting adds to a call,
+    measured at start. call_cost_inside_ns: the part that is charged to the function itself, not
+    to its caller; null: not known. counting_more_ns: what calls from C code, new paths and new
+    threads took beyond that, by those that were timed; absent: it was killed.
+    """
+
+    key: str
+    value: Json[object]
+
+
+class Process(Row, ordered_by="id"):
+    """A profiled process; argv: a list.
+
+    end_ns is null where it was killed, and so is what only the end tells.
+    """
+
+    id: Id
     pid: int
     executable: str | None
-    argv: list[str]
-    start_ns: int | None
-    end_ns: int | None
+    argv: Json[list[str]]
+    start_ns: Time | None
+    end_ns: Time | None
     cpu_ns: int | None
     n_forked: int | None
     n_spawned: int | None
 
-    def with_(self, others: "Sequence[Process]") -> "Process":
+    def with_(self, others: Sequence[Process]) -> Process:
         """This one, from the first's begin to the last's end; of sums those that are known."""
         all_of_them = (self, *others)
         begins = [each.start_ns for each in all_of_them if each.start_ns is not None]
@@ -42,8 +100,7 @@ class Process:
             known = [n for each in all_of_them if (n := getattr(each, name)) is not None]
             return sum(known) if known else None
 
-        return replace(
-            self,
+        return self._replace(
             start_ns=min(begins, default=None),
             end_ns=max(ends) if len(ends) == len(all_of_them) else None,
             cpu_ns=total("cpu_ns"),
@@ -52,28 +109,36 @@ class Process:
         )
 
 
-@dataclass(slots=True)
-class Thread:
-    """A thread; signals == recorded + the samples of its losses.
+class ProcessMeta(Row, key="process key"):
+    """What each process recorded of itself that `meta` does not have of all, where the file is of
+    several processes (`pyhybrid merge`)."""
 
-    `first_ns` and `last_ns` are the times of its first and last sample; `handler_ns` is the
-    histogram of src/record/spool.h, SPOOL_HISTOGRAM.
+    process: ProcessId
+    key: str
+    value: Json[object]
+
+
+class Thread(Row, ordered_by="id"):
+    """A thread; name: threading's, else comm. signals = recorded + the samples of its losses.
+
+    first_ns and last_ns: when its first and its last sample were taken. handler_ns: the histogram
+    of the handler's time (src/record/spool.h, SPOOL_HISTOGRAM).
     """
 
-    id: int
+    id: Id
+    process: ProcessId
     tid: int
     name: str
     comm: str
-    start_ns: int
-    first_ns: int | None
-    last_ns: int | None
+    start_ns: Time
+    first_ns: Time | None
+    last_ns: Time | None
     cpu_ns: int | None
     signals: int
     recorded: int
     recorded_weight_ns: int
     missed_weight_ns: int
-    handler_ns: list[int]
-    process: int
+    handler_ns: Json[list[int]]
 
     @property
     def n_threads(self) -> int:
@@ -82,39 +147,62 @@ class Thread:
         return int(n.replace(",", "")) if of and self.tid >= FOLDED_TID else 1
 
 
-@dataclass(slots=True)
-class Loss:
+class Loss(Row, of_process=True, ordered_by="thread, reason"):
     """Samples of a thread that were not recorded, by reason (pseudo.py)."""
 
-    thread: int
+    thread: ThreadId
     reason: str
     samples: int
     weight_ns: int
 
 
-@dataclass(slots=True)
-class Module:
-    """A loaded ELF file; `segments`: (start, size, file offset, `PF_*` flags), absolute."""
+class Module(Row, ordered_by="id", describes=True, not_stored=("segments",)):
+    """A loaded ELF file."""
 
-    id: int
+    id: Id
     path: str
     build_id: str | None
     base: int
-    load_ns: int
-    unload_ns: int | None
-    segments: list[tuple[int, int, int, int]]
+    load_ns: Time
+    unload_ns: Time | None
+    segments: list[tuple[int, int, int, int]]  # start, size, file offset, flags: absolute
 
 
-@dataclass(slots=True)
-class Frame:
-    """A function; kind: python, native, kernel, pseudo or region.  The fields are schema.sql's."""
+class Segment(Row, describes=True, ordered_by="module, start"):
+    """Where a module is: its program headers PT_LOAD; `flags` are theirs (PF_*)."""
 
-    id: int
+    module: ModuleId
+    start: int
+    size: int
+    file_offset: int
+    flags: int
+
+
+class Frame(Row, ordered_by="id", describes=True, not_stored=("inlined",)):
+    """A function. kind: python, native, kernel, pseudo, or region (pyhybrid.region; an object: a
+    PyTorch module of a model, whose name is its path; or the backward work for one). Python
+    functions are one by (name, file, line), native ones by (module's path and build-id, address),
+    code in no module by address.
+
+    name: the qualname, demangled symbol, or [pseudo]. file, line: of Python functions the file
+    and the first line; of the kernel `file` is its module. module: of native ones; null: code in
+    no module (a JIT compiler's). address, size: of native ones the function's start, relative to
+    the module; without a module, and of the kernel, absolute (64 bits with sign). symbol: of
+    native ones and the kernel the name as it stands in the table; exported data: an object's name
+    and the place in it (slot_names.py); pseudo: which, as a word (pseudo.py); an object: its
+    class; backward work: the path of the object. source: code, symtab, debug file, debugdata,
+    dynsym, plt, exported data, method table, role (thread_starts.py), fde, jit map, jitdump
+    (jit.py), kallsyms, none, pseudo, region; object: of an object's region; backward.
+    python_name: by which Python reaches a native function (torch._C._nn.linear), by the
+    interpreter's method tables at the program's end.
+    """
+
+    id: Id
     kind: str
     name: str
     file: str | None
     line: int | None
-    module: int | None
+    module: ModuleId | None
     address: int | None
     size: int | None
     symbol: str | None
@@ -134,54 +222,67 @@ class Frame:
 
     @property
     def is_nameless(self) -> bool:
-        """Native code of which neither a symbol nor the interpreter tells a name."""
+        """Native code of which neither a symbol nor the interpreter knows a name."""
         return self.kind == "native" and self.symbol is None and self.python_name is None
 
 
-@dataclass(slots=True)
-class Nodes:
-    """Call paths by function, indexed by node id; 0 is the root, parents have smaller ids."""
+class Node(Row, ordered_by="id", describes=True):
+    """A call path, function by function. Parents have smaller ids; parent 0 is the root."""
 
-    parent: "array[int]"
-    frame: "array[int]"
-
-
-@dataclass(slots=True)
-class Stacks:
-    """Call paths by address, indexed by stack id; 0 is the root, parents have smaller ids."""
-
-    parent: list[int]
-    node: list[int]
-    address: list[int | None]
-    offset: list[int | None]
-    line: list[int | None]
+    id: Id
+    parent: NodeOrZero
+    frame: FrameId
 
 
-class Place(NamedTuple):
-    """Where in the source a frame of a stack row is; line 0: not known."""
+class Stack(Row, ordered_by="id", describes=True):
+    """A call path, address by address; node is its projection. Rows that stand for no frame of a
+    call (assemble/call_tree.py, "Phantoms") are nobody's parent.
 
-    frame: int
-    file: str | None
-    line: int
+    address: of native code and the kernel, absolute (64 bits with sign). offset: of Python code,
+    the instruction's in code units. line: of Python code.
+    """
+
+    id: Id
+    parent: int
+    node: NodeId
+    address: int | None
+    offset: int | None
+    line: int | None
 
 
-@dataclass(slots=True)
-class Sampled:
-    """What a thread was sampled in: self figures.  The fields are schema.sql's."""
+class Sampled(
+    Row,
+    of_process=True,
+    key="process thread stack gil waits",
+    ordered_by="thread, stack, gil, waits",
+):
+    """Self figures of samples; inclusive ones are derived.
 
-    thread: int
-    stack: int
+    gil: 'held', 'waiting' (the thread slept until it would get the GIL) or 'neither'. waits: 1
+    where the thread was off the CPU, which wall-clock time sees.
+    """
+
+    thread: ThreadId
+    stack: StackId
     gil: str
     waits: int
     samples: int
     weight_ns: int
 
 
-class Exact(NamedTuple):
-    """What events counted of a path on a thread: the table `exact` without its process."""
+class Exact(Row, of_process=True, key="process thread node", ordered_by="process, thread, node"):
+    """What the events of sys.monitoring counted of Python functions, path by path, and with
+    --c-calls of C functions that Python functions called (native nodes, children of their
+    callers'); never added to samples.
 
-    thread: int
-    node: int
+    total_ns: wall time (by the TSC) of all activations of the path. self_ns: without what they
+    called. A generator that is suspended is charged nothing; resumes are its later turns. All
+    times include what counting took. seeded: activations that had begun before profiling did,
+    timed from its start.
+    """
+
+    thread: ThreadId
+    node: NodeId
     calls: int
     resumes: int
     raised: int
@@ -190,89 +291,67 @@ class Exact(NamedTuple):
     self_ns: int
 
 
-class Backward(NamedTuple):
-    """Work of the backward pass for a path: the table `backward`; thread, node 0: not known
-    for which."""
+class RecursiveNode(Row, describes=True):
+    """The nodes of `exact` whose function is on their path already: what calls take there is part
+    of an outer one's total_ns."""
 
-    thread: int
-    node: int
+    node: Id
+
+
+class Backward(
+    Row, of_process=True, key="process thread node name", ordered_by="thread, node, name"
+):
+    """The backward pass of PyTorch: how often autograd nodes ran, and how long, by the call path
+    that made them, on the thread that did; name: the autograd node's (AddmmBackward0).
+
+    self_ns is wall time without the nodes that ran within (of a checkpoint); on a GPU it is that
+    of launching. thread, node 0: of nodes of which it is not known, and of those that accumulate
+    gradients, which no call makes.
+    """
+
+    thread: ThreadOrZero
+    node: NodeOrZero
     name: str
     calls: int
     self_ns: int
 
 
-class Call(NamedTuple):
-    """A call that was kept: the table `call` without its process; `attributes` are JSON.
+class Call(Row, of_process=True, ordered_by="begin_ns", absent={"parent": "NULL", "weight": "1"}):
+    """Single calls of the functions chosen with -t and --keep, and of regions.
 
-    `parent`: the call that was kept around it; `weight`: how many calls it stands for.
+    A generator's or coroutine's call lies between its first begin and its last end, in several
+    turns, and busy_ns is the time of these. state: returned, raised, or partial (it began before
+    profiling did, or went on after it). attributes: JSON, a region's, or a call's arguments, as
+    texts. parent: the innermost call in this table that it began in, on the same thread. weight:
+    how many calls it stands for. 1: itself; all are in the file, or it is one of the slowest of
+    its path. More (a power of two): beyond --max-calls it is one of a uniform sample of all
+    others, so that sums of weights are estimates of what happened; call_time has the exact
+    figures.
     """
 
-    id: int
-    thread: int
-    node: int
-    begin_ns: int
-    end_ns: int
+    id: Id
+    thread: ThreadId
+    node: NodeId
+    begin_ns: Time
+    end_ns: Time
     busy_ns: int
     state: str
     attributes: str | None
-    parent: int | None
+    parent: CallId | None
     weight: int
 
 
-class WatchedCall(NamedTuple):
-    """A call of a framework's function: the table `watched_call`."""
+class Usage(Row, of_process=True, key="process call", absent={"cpu_ns": "user_ns + system_ns"}):
+    """What a kept call used, with --usage; null: not asked for.
 
-    thread: int
-    node: int
-    begin_ns: int
-    end_ns: int
-    cpu_begin_ns: int
-    cpu_end_ns: int
-    raised: int
+    Of its thread: CPU time so far when it began and when it ended, and what it used itself, in
+    all its turns: CPU time, page faults, context switches; and user and system time, which the
+    kernel counts by its ticks (1 to 10 ms), so of short calls only sums over many mean something.
+    Of the process, all threads together: CPU time meanwhile, and its resident memory, in bytes,
+    when the call began and when it ended.
+    """
 
-
-class GpuWork(NamedTuple):
-    """Work of a GPU, by the call that launched it: the table `gpu`."""
-
-    id: int
-    node: int
-    backward: int
-    name: str
-    device: int
-    stream: int
-    launches: int
-    ns: int
-
-
-class GpuActivity(NamedTuple):
-    """A kernel, copy or fill: the table `gpu_activity`; `launch_ns` None: it is not known."""
-
-    work: int
-    begin_ns: int
-    end_ns: int
-    launch_ns: int | None
-
-
-class GpuWait(NamedTuple):
-    """Waits for a GPU, by the call that waited: the table `gpu_wait`."""
-
-    node: int
-    name: str
-    calls: int
-    ns: int
-
-
-class GpuWindow(NamedTuple):
-    """When a GPU's work was recorded: the table `gpu_window`."""
-
-    begin_ns: int
-    end_ns: int
-
-
-class Usage(NamedTuple):
-    """What a kept call used: the table `usage` without its process; None: not asked for."""
-
-    call: int
+    call: CallId
     cpu_begin_ns: int | None
     cpu_end_ns: int | None
     cpu_ns: int | None
@@ -287,42 +366,213 @@ class Usage(NamedTuple):
     resident_end: int | None
 
 
-@dataclass(slots=True)
-class Code:
-    """What is told of a function whose calls are kept; `path` is module.qualname."""
+class Code(Row, key="frame", describes=True):
+    """What is known of a function whose calls are kept.
 
-    frame: int
+    function: its name, module: `__name__` where it runs, path: module.qualname.
+    """
+
+    frame: FrameId
     function: str
     module: str
     path: str
     file: str
     line: int
-    arguments: list[str]
-    other_locals: list[str]
+    arguments: Json[list[str]]
+    other_locals: Json[list[str]]
     stack_size: int
 
 
-class Turn(NamedTuple):
-    """A turn of a call that has several."""
+class Turn(Row, of_process=True, ordered_by="begin_ns"):
+    """The turns of calls that have several."""
 
-    call: int
-    thread: int
-    begin_ns: int
-    end_ns: int
+    call: CallId
+    thread: ThreadId
+    begin_ns: Time
+    end_ns: Time
 
 
-class CallTime(NamedTuple):
-    """Durations of a path's calls on a thread; `histogram`: (from_ns, calls)."""
+class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC"):
+    """Single calls of a framework's functions (frameworks/torch.toml, --no-steps), and of those
+    of the program that they call back, by which the steps of a training are known.
 
-    thread: int
-    node: int
+    cpu_begin_ns, cpu_end_ns: the thread's CPU time so far.  raised: 1 where it ended by an
+    exception.
+    """
+
+    thread: ThreadId
+    node: NodeId
+    begin_ns: Time
+    end_ns: Time
+    cpu_begin_ns: int
+    cpu_end_ns: int
+    raised: int
+
+
+class GpuWork(Row, table="gpu", ordered_by="rowid", absent={"id": "rowid"}):
+    """Work of a GPU that calls launched: sums by call path; node 0: below no call that is known.
+
+    name: the kernel's, or what was copied; after [graph]: what a CUDA graph replayed.
+    backward: 1: the backward pass of what the call did in the forward pass.
+    """
+
+    id: Id
+    node: NodeOrZero
+    backward: int
+    name: str
+    device: int
+    stream: int
+    launches: int
+    ns: int
+
+
+class GpuActivity(Row, ordered_by="begin_ns, rowid"):
+    """When each kernel and copy ran on the GPU, and when it was launched (null: not known): the
+    longest 200,000; the others are in the sums alone."""
+
+    work: WorkId
+    begin_ns: Time
+    end_ns: Time
+    launch_ns: Time | None
+
+
+class GpuWait(Row):
+    """Calls of CUDA that waited for a GPU, by the call path that made them (node 0: not known):
+    wall-clock time."""
+
+    node: NodeOrZero
+    name: str
+    calls: int
+    ns: int
+
+
+class ClockPair(Row, ordered_by="time_ns", describes=True):
+    """The profile's time and that of the day (CLOCK_REALTIME), which the system puts right
+    slowly, at the same moment: one pair a second, with --events and --gpu."""
+
+    time_ns: Time
+    unix_ns: int
+
+
+class GpuWindow(Row, ordered_by="begin_ns"):
+    """When the work of the GPU was recorded: of other times nothing is known."""
+
+    begin_ns: Time
+    end_ns: Time
+
+
+class CallTime(Row, of_process=True, key="process thread node"):
+    """How long the calls of such a path took, all that began and ended while profiling ran.
+
+    histogram: a list of [from_ns, calls].
+    """
+
+    thread: ThreadId
+    node: NodeId
     calls: int
     total_ns: int
     max_ns: int
-    histogram: list[tuple[int, int]]
+    histogram: Json[list[tuple[int, int]]]
 
 
-class Event(NamedTuple):
+class EventLog(Row, of_process=True, ordered_by="thread, first_ns, rowid"):
+    """Every begin and end of a Python function or region in order of time (--events).
+
+    events: an array of uint64, whose fields are src/trace/event_log.h's; a step of time is
+    tick_ns.
+    """
+
+    thread: ThreadId
+    first_ns: Time
+    tick_ns: float
+    n: int
+    n_dropped: int
+    events: bytes
+
+
+class EventNode(Row, of_process=True):
+    """What the events of a thread call node i: the i-th uint32."""
+
+    thread: ThreadId
+    node: NodeIds
+
+
+class Line(Row, of_process=True, key="process thread node line", ordered_by="thread, node, line"):
+    """The lines of the functions chosen with --lines, path by path (node: the function's).
+
+    hits: LINE events, the times that the line was begun (once for a loop that is all on it).
+    total_ns: wall time from each to the same activation's next one, or to its end or suspension,
+    with all that the line calls: where a function calls itself, its inner activations are part of
+    the outer line's time. hits 0: a generator was resumed, or a function found running, on it.
+    """
+
+    thread: ThreadId
+    node: NodeId
+    line: int
+    hits: int
+    total_ns: int
+
+
+class CFunction(Row, key="frame name", describes=True):
+    """With --c-calls: the names by which Python calls a C function, as cProfile writes them;
+    several where functions share their code."""
+
+    frame: FrameId
+    name: str
+
+
+class Timeline(
+    Row, of_process=True, ordered_by="thread, first_ns, rowid", indexed_by="thread, first_ns"
+):
+    """Each sample in order of time: dt_ns and place are arrays of n little-endian uint32.
+
+    weight: an array of (uint32 index, uint32 periods) for the samples whose weight is not one
+    period. cpu: one of (uint32 index, uint32 CPU) for the first sample and those on another CPU
+    than the one before. A place is stack | gil << 28 | waits << 30, with gil 0: neither, 1: held,
+    2: waiting. Where the timeline was bounded (--max-timeline), a thread's first row has the
+    older samples: each place once, with all their weight, without times (first_ns is that of the
+    first one) or CPU (4294967295). The index spares sorting all samples for that order.
+    """
+
+    thread: ThreadId
+    first_ns: Time
+    n: int
+    dt_ns: bytes
+    place: Places
+    weight: bytes
+    cpu: bytes
+
+
+class Nodes(Record):
+    """Call paths by function, indexed by node id; 0 is the root, parents have smaller ids."""
+
+    parent: array[int]
+    frame: array[int]
+
+
+class Place(Record):
+    """Where in the source a frame of a stack row is; line 0: not known."""
+
+    frame: int
+    file: str | None
+    line: int
+
+
+class Stacks(Record):
+    """Call paths by address, indexed by stack id; 0 is the root, parents have smaller ids.
+
+    places: of native rows the function and the calls inlined into it, outermost first, where
+    debug information is used (inlined.with_inlined).
+    """
+
+    parent: list[int]
+    node: list[int]
+    address: list[int | None]
+    offset: list[int | None]
+    line: list[int | None]
+
+
+class Event(Record):
     """A begin or an end.
 
     kind: call, resume, return, yield, raise; or gap: `node` events are missing here.
@@ -334,29 +584,18 @@ class Event(NamedTuple):
     node: int
 
 
-class Line(NamedTuple):
-    """A line of a function on a path, on a thread: the table `line` without its process."""
-
-    thread: int
-    node: int
-    line: int
-    hits: int
-    total_ns: int
-
-
-@dataclass(slots=True)
-class Chunk:
+class Chunk(Record):
     """Samples of one thread in order of time: uint32[n] each, and the weights that are not one.
 
-    A sample's time is `first_ns` + the sum of `dt_ns` up to and including it.  Its place says the
-    stack (`stack_of`), what the thread had to do with the GIL (`gil_name`), and whether it was off
-    the CPU (`waits`).
+    A sample's time is `first_ns` + the sum of `dt_ns` up to and including it. Its place says the
+    stack (`stack_of`), what the thread had to do with the GIL (`gil_name`), and whether it was
+    off the CPU (`waits`).
     """
 
     thread: int
     first_ns: int
-    dt_ns: "array[int]"
-    place: "array[int]"
+    dt_ns: array[int]
+    place: array[int]
     weights: dict[int, int]  # index -> periods
     cpus: dict[int, int]  # index -> CPU, which holds until the next one
 

@@ -1,15 +1,19 @@
-"""The samples of chunks, and parts of chunks: what lies within some time, or at some indices."""
+"""What a profile has in order of time: samples in chunks, and parts of chunks; its event log."""
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from pyhybrid.profile_file.tables import Chunk, gil_name
+from pyhybrid.profile_file.tables import Chunk, Event, gil_name
 
 Spans = list[tuple[int, int]]  # begins and ends, in nanoseconds
 
 APART = 3  # periods
+# src/trace/event_log.h
+KINDS = ("call", "resume", "return", "yield", "raise", "time", "gap")
+TIME, GAP = 5, 6
+STEP_MASK, KIND_SHIFT, VALUE_SHIFT, STEP_BITS = 0xFFFFFFFF, 32, 35, 32
 _MAX_STEP_NS = (1 << 32) - 1
 
 
@@ -73,3 +77,18 @@ def parts(chunk: Chunk, at_ns: list[int], kept: Sequence[int]) -> Iterator[Chunk
         changes = {i: cpu for i, cpu in enumerate(on) if not i or on[i - 1] != cpu}
         places = array("I", (chunk.place[at] for at in part))
         yield Chunk(chunk.thread, at_ns[part[0]], array("I", [0, *steps]), places, weights, changes)
+
+
+def events_of(
+    words: Iterable[int], thread: int, first_ns: int, tick_ns: float, nodes: Sequence[int]
+) -> Iterator[Event]:
+    """The events of a part of a thread's event log; its node i is `nodes[i]`."""
+    ticks = 0
+    for word in words:
+        ticks += word & STEP_MASK
+        kind, value = word >> KIND_SHIFT & 7, word >> VALUE_SHIFT
+        if kind == TIME:
+            ticks += value << STEP_BITS
+            continue
+        node = value if kind == GAP else nodes[value]
+        yield Event(thread, first_ns + round(ticks * tick_ns), KINDS[kind], node)

@@ -16,7 +16,7 @@ from pyhybrid.views.stack_quality import (
     unaccounted_ns,
 )
 
-# Sources of a frame's name: schema.sql, `frame`.
+# Sources of a frame's name: tables.py, Frame.
 NAMED = (
     *("symtab", "debug file", "debugdata", "dynsym", "plt"),
     *("exported data", "method table", "role"),
@@ -139,7 +139,7 @@ def _modules(profile: Profile) -> list[ModuleNames]:
 def _interval(profile: Profile) -> dict[str, float]:
     seen = dict.fromkeys((thread.id for thread in busy_threads(profile)), 0)
     steps: list[int] = []
-    for chunk in () if profile.is_part else profile.timeline():
+    for chunk in () if profile.view.by_time else profile.timeline():
         if seen.get(chunk.thread, MAX_CHUNKS) < MAX_CHUNKS:
             seen[chunk.thread] += 1
             steps += (step for at, step in enumerate(chunk.dt_ns) if at and at not in chunk.weights)

@@ -203,7 +203,7 @@ def summarize(
     turns = sum(f.turns for f in traced.values()) if profile.exact else None
     n_c_calls = sum(f.calls for f in native) if meta.get("c_calls") else None
     call_cost_ns = meta.get("call_cost_ns")
-    views = [COMPENSATED] if profile.compensated else []
+    views = [COMPENSATED] if profile.view.compensated else []
     if decorated := meta.get("decorated"):
         more = f" and {len(decorated) - 5} more" if len(decorated) > 5 else ""
         views.append(f"only while decorated functions ran: {', '.join(decorated[:5])}{more}")
@@ -262,7 +262,7 @@ def summarize(
         call_cost_ns=call_cost_ns,
         waited=all_waits(profile, N_FUNCTIONS),
         counting_ns=_counting_ns(profile, turns, n_c_calls or 0, profile.own_weight_ns),
-        compensated=profile.compensated,
+        compensated=profile.view.compensated,
         min_time_ns=min_time_ns,
         left_out=left_out,
         findings=findings(profile),

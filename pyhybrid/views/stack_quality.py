@@ -28,7 +28,7 @@ _WORSE = bytes(max(above, rank) for above in range(len(QUALITIES)) for rank in r
 
 def stack_quality(profile: Profile) -> dict[str, float]:
     """The share (0..1) of the recorded weight whose stacks are of each quality."""
-    profile = profile.with_all_frames
+    profile = profile.view.all_frames or profile
     nodes = profile.nodes
     ranks = {
         frame.id: QUALITIES.index(_OF_PSEUDO.get(frame.symbol or "", COMPLETE))
@@ -86,7 +86,7 @@ def hz_reached(profile: Profile) -> float | None:
     The seconds are the kernel's CPU time of these threads, or, with a wall clock, the time from
     their first to their last sample.
     """
-    if profile.is_part:
+    if profile.view.by_time:
         return None
     if profile.meta.get("clock") == "wall":
         threads = [t for t in profile.threads.values() if t.recorded > 1]

@@ -20,12 +20,11 @@ from functools import cache
 from pyhybrid._profile import add_up, descend, mark, nearest, pairs, rows_from, take
 from pyhybrid.name_patterns import NamePatterns
 from pyhybrid.package_text import table_beside
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.profile import Profile, made_once
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.views.call_tree.imports import Imports, import_frames
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.lines.program_lines import program_frames
-from pyhybrid.views.profile_cache import cached_by_profile
 
 LEAST_NS = 100_000_000  # less is of no interest
 LEAST_SHARE = 0.05  # of the time of all threads
@@ -70,13 +69,13 @@ class ThreadWaits:
     functions: Counter[int] = field(default_factory=Counter)
 
 
-@cached_by_profile
+@made_once
 def waits_of(profile: Profile) -> list[ThreadWaits]:
     """The threads that waited, most first; none where that is not known: the clock sees waits
     itself, there are no exact times, or only a part of the samples is looked at."""
     meta, exact = profile.meta, profile.exact
     samples_see_it = meta.get("clock") == "wall" and meta.get("mode") != "trace"
-    if profile.is_part or samples_see_it or not exact:
+    if profile.view.by_time or samples_see_it or not exact:
         return []
     group, first = pairs(exact.thread, exact.thread)
     sums = add_up(group, exact.self_ns, len(first))

@@ -4,7 +4,7 @@
  * (https://sqlite.org/c3ref/intro.html); all short tables are read and written by Python's module.
  *
  * Context: any thread of the finishing process or of a reader, without the GIL, one at a time for a database: readers within
- * fork_guard.py's lock.  Functions return 0, -ENOMEM, -EIO (sqlite_columns_message says what), or -EINVAL where a value is no
+ * database.py's lock (in_sqlite).  Functions return 0, -ENOMEM, -EIO (sqlite_columns_message says what), or -EINVAL where a value is no
  * whole number of its column's kind.
  */
 #ifndef PYH_SQLITE_COLUMNS_H

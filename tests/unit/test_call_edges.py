@@ -104,12 +104,12 @@ def profile(tmp_path: Path) -> Profile:
     """main calls f twice, for 100 ns each."""
     rows = [(0, "main", {"calls": 1, "ticks": 900}), (1, "f", {"calls": 2, "ticks": 200})]
     made = trace(tmp_path, rows, hostname="node7", pid=4242)
-    made.calls = [
+    calls = [
         kept(1, 1, 1_000_000_000, 1_000_000_900),
         kept(2, 2, 1_000_000_000, 1_000_000_100),
         kept(3, 2, 1_000_000_200, 1_000_000_300),
     ]
-    return made
+    return made.replaced({Call: calls})
 
 
 def write_pfw(profile: Profile, monkeypatch: pytest.MonkeyPatch, options: str) -> tuple[Any, Any]:
@@ -158,13 +158,14 @@ def test_options_that_are_not_there(
         " caliper-enable of PERFFLOW_OPTIONS alone"
     ]
     assert write_pfw(profile, monkeypatch, "log-enable=False")[0] is None
-    profile.calls[1] = profile.calls[1]._replace(weight=8)
+    first, second, third = profile.calls
+    profile = profile.replaced({Call: [first, second._replace(weight=8), third]})
     _, notes = write_pfw(profile, monkeypatch, f"log-dir={tmp_path}")
     assert [note.partition(" lacks")[2] for note in notes] == [
         " about 7 calls that were not kept (--max-calls)"
     ]
     with pytest.raises(UsageError, match="log-event is one of verbose, compact"):
         write_pfw(profile, monkeypatch, "log-event=x")
-    profile.calls = []
+    profile = profile.replaced({Call: []})
     with pytest.raises(PyhybridError, match="no single calls"):
         write_pfw(profile, monkeypatch, f"log-dir={tmp_path}")

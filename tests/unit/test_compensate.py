@@ -28,9 +28,7 @@ TREE: Rows = [
 
 def compensated(tmp_path: Path, *threads: Rows, **meta: Any) -> Profile:
     """The trace, compensated."""
-    profile = trace(tmp_path, *threads, **{**COST, **meta})
-    compensate(profile)
-    return profile
+    return compensate(trace(tmp_path, *threads, **{**COST, **meta}))
 
 
 def check_sums(profile: Profile) -> None:
@@ -100,9 +98,7 @@ def test_what_had_begun_before_and_regions_cost_nothing_themselves(tmp_path: Pat
 
 def test_once_is_enough(tmp_path: Path) -> None:
     with compensated(tmp_path, TREE) as profile:
-        once = times(profile)
-        compensate(profile)
-        assert times(profile) == once
+        assert times(compensate(profile)) == times(profile)
 
 
 def test_views_are_marked(tmp_path: Path) -> None:

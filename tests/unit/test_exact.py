@@ -1,9 +1,7 @@
 """The exact half of a spool: times, threads and nodes, joined with the sampled half."""
 
 import io
-import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -157,13 +155,13 @@ def test_tables_are_those_of_the_file_in_its_order(tmp_path: Path) -> None:
     spool.stacks()
     spool.samples(1, sampled)
     spool.end()
-    path, long = make(spool.save(tmp_path / "x.part"), str(tmp_path / "x"), fake_symbols())
+    path, made = make(spool.save(tmp_path / "x.part"), str(tmp_path / "x"), fake_symbols())
     with Profile.open(path) as profile:
-        for table in fields(long):
-            assert getattr(profile, table.name) == getattr(long, table.name)
+        for name, part in made.items():
+            assert getattr(profile, name) == part, name
         assert list(profile.modules) == [1, 2, 3]
         assert len(profile.sampled_stacks) == 2
-    assert [(row.thread, row.calls) for row in long.exact] == [(1, 100)] * 2 + [(2, 200)] * 2
+    assert [(row.thread, row.calls) for row in made["exact"]] == [(1, 100)] * 2 + [(2, 200)] * 2
 
 
 def test_a_thread_is_one_however_late_it_was_seen(opened: Opened) -> None:
@@ -316,7 +314,6 @@ def test_the_table_can_be_queried(opened: Opened) -> None:
     recursive(spool)
     spool.end()
     profile = opened(spool)
-    assert isinstance(profile._database, sqlite3.Connection)
     assert profile.query("SELECT sum(calls) FROM exact") == [(12,)]
 
 

@@ -154,15 +154,15 @@ def test_what_had_begun_before_has_a_cost_but_no_call(tmp_path: Path) -> None:
 def test_frames_that_pstats_cannot_tell_apart_are_summed(tmp_path: Path) -> None:
     rows = [(0, A, {"calls": 1, "ticks": 5}), (0, TWIN, {"calls": 2, "ticks": 7})]
     with trace(tmp_path, rows) as profile:
-        for frame in profile.frames.values():
-            frame.line = 10
-        assert stats(profile, tmp_path)[A][:2] == (3, 3)
+        frames = {at: frame._replace(line=10) for at, frame in profile.frames.items()}
+        assert stats(profile.replaced(frames=frames), tmp_path)[A][:2] == (3, 3)
 
 
 def test_strange_names(tmp_path: Path) -> None:
-    with trace(tmp_path, [(0, A, {"calls": 1, "ticks": 5})]) as profile:
-        for frame in profile.frames.values():
-            frame.name, frame.file, frame.line = "(1) od\nd\udc80", None, None
+    odd = {"name": "(1) od\nd\udc80", "file": None, "line": None}
+    with trace(tmp_path, [(0, A, {"calls": 1, "ticks": 5})]) as plain:
+        frames = {at: frame._replace(**odd) for at, frame in plain.frames.items()}
+        profile = plain.replaced(frames=frames)
         ((key, _),) = PStats().stats(profile).items()
         assert key == ("~", 0, "(1) od\nd\\udc80")
         assert callgrind(profile)[0] == {"???:[threads]": 0, "???:(1) od d\udc80": 5}

@@ -253,11 +253,14 @@ def test_a_gpu_that_idles(tmp_path: Path, busy: float, found: bool) -> None:
     end_ns = begin_ns + n * step_ns
     busy_ns = round(busy * (end_ns - begin_ns))
     with open_profile(str(spool.save(tmp_path / "x.part")), fake_symbols()) as profile:
-        profile.gpu = [GpuWork(1, 0, 0, "kernel", 0, 7, 2, 2 * busy_ns)]
-        profile.gpu_windows = [GpuWindow(begin_ns, end_ns)]
         ran = begin_ns, begin_ns + busy_ns, begin_ns
-        profile.gpu_activities = [GpuActivity(1, *ran), GpuActivity(1, *ran)]
-        idle = [each for each in findings(profile) if each.rule == "idle GPU"]
+        of_gpu = {
+            GpuWork: [GpuWork(1, 0, 0, "kernel", 0, 7, 2, 2 * busy_ns)],
+            GpuWindow: [GpuWindow(begin_ns, end_ns)],
+            GpuActivity: [GpuActivity(1, *ran), GpuActivity(1, *ran)],
+        }
+        with_gpu = profile.replaced(of_gpu)
+        idle = [each for each in findings(with_gpu) if each.rule == "idle GPU"]
         assert bool(idle) == found
         if idle:
             assert idle[0].share == pytest.approx(1 - busy)

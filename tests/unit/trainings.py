@@ -89,12 +89,12 @@ class Training:
         spool.end(now, cpu)
         profile = open_profile(spool.save(file), fake_symbols())
         nodes = self._nodes(profile)
-        profile.watched_calls = [WatchedCall(1, nodes[path], *each, 0) for path, *each in watched]
-        profile.backward = [
+        calls = [WatchedCall(1, nodes[path], *each, 0) for path, *each in watched]
+        passes = [
             Backward(1, nodes["main", *path.split("/")], "AddmmBackward0", 1, ms * MS)
             for path, ms in backward
         ]
-        return profile
+        return profile.replaced({WatchedCall: calls, Backward: passes})
 
     def _words(self, spool: SpoolWriter, names: list[str]) -> dict[str, int]:
         words, table = {}, bytes([0x80 | 13 << 3 | 7, LINE << 1])

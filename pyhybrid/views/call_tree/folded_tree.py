@@ -12,7 +12,6 @@ import os
 from array import array
 from collections.abc import Iterator
 from functools import cache
-from weakref import WeakKeyDictionary
 
 from pyhybrid._profile import descend, inclusive, paths, take
 from pyhybrid.frameworks import ipython, torch
@@ -113,15 +112,7 @@ class FoldedTree:
     @classmethod
     def of(cls, profile: Profile, all_frames: bool = False) -> "FoldedTree":
         """The profile's, made once: views and exporters share it."""
-        made = _made.setdefault(profile, {})
-        if all_frames not in made:
-            made[all_frames] = cls(profile, all_frames)
-        return made[all_frames]
-
-    @classmethod
-    def share(cls, profile: Profile, same: Profile) -> None:
-        """Those of `profile` are those of `same`, too, whose tables are the same."""
-        _made[same] = _made.setdefault(profile, {})
+        return profile.once(_with_all_frames if all_frames else cls)
 
     def path(self, node: int) -> list[int]:
         """The frame ids from the root to a folded node."""
@@ -133,7 +124,10 @@ class FoldedTree:
 
 
 INSIDE = bytes([0, 1, *bytes(254)]) + b"\1" * 256  # steps: once marked, everything below is
-_made: WeakKeyDictionary[Profile, dict[bool, FoldedTree]] = WeakKeyDictionary()
+
+
+def _with_all_frames(profile: Profile) -> FoldedTree:
+    return FoldedTree(profile, all_frames=True)
 
 
 # From the root down: 0 nothing is shown yet, 1 within what calls a cell, 2 the program.  A node's

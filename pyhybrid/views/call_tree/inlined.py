@@ -14,18 +14,17 @@ Left as they are:
   figures hang below it, too, else nobody knows which part of them does.
 """
 
-import copy
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import count
-from typing import TypeVar
+from typing import Any
 
 from pyhybrid._profile import descend, inclusive, mark, rows_from, take
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call, CallTime, Exact, Frame, Line, Module, Nodes, Place
+from pyhybrid.profile_file.schema import Row
+from pyhybrid.profile_file.tables import Call, CallTime, Frame, Line, Module, Nodes, Place
 from pyhybrid.symbols.resolve import Demangle
 from pyhybrid.symbols.source_positions import (
     DebugFiles,
@@ -40,7 +39,7 @@ from pyhybrid.views.call_tree.folded_tree import IN_RUNS, INSIDE, NATIVE, WRAPPE
 SOURCE = "debug info"  # of a frame's name
 WITH_PLACES = NATIVE, WRAPPER, *IN_RUNS  # in a wrapper lies what it wraps
 
-_Row = TypeVar("_Row", Exact, Call, CallTime, Line)
+FIGURES = (Call, CallTime, Line)  # of nodes that were counted, beside `exact`
 
 
 def with_inlined(
@@ -169,6 +168,12 @@ def _covering(modules: list[Module], address: int) -> Module | None:
     return None
 
 
+def _at_nodes(row: type[Row], rows: Sequence[Row], moved: Sequence[int]) -> list[Row]:
+    """The rows, of these nodes in the place of theirs."""
+    (at,) = row.table.that_refer("node")
+    return [row._make((*each[:at], moved[each[at]], *each[at + 1 :])) for each in rows]
+
+
 class _Expansion:
     """The profile's tables with the positions in them."""
 
@@ -196,17 +201,19 @@ class _Expansion:
     def profile(self) -> Profile:
         """A profile of its own, with the rest of the tables as they are."""
         self._declare()
-        expanded = copy.copy(self._profile)
-        expanded.stacks = replace(self._profile.stacks, node=self._node_of_rows())
+        profile, stacks = self._profile, self._profile.stacks
+        stacks = stacks._replace(node=self._node_of_rows())
+        made: dict[str, Any] = {"stacks": stacks, "nodes": self._nodes, "frames": self._frames}
+        rows: dict[type[Row], Sequence[Row]] = {}
         if self._above_exact:
-            self._move_figures(expanded)
-        expanded.nodes, expanded.frames = self._nodes, self._frames
-        expanded.places = self._places
-        return expanded
+            moved = self._moved()
+            made["exact"] = profile.exact.at_nodes(moved)
+            rows = {row: _at_nodes(row, profile[row], moved) for row in FIGURES}
+        return profile.replaced(rows, places=self._places, **made)
 
-    def _move_figures(self, expanded: Profile) -> None:
-        """Hang what was counted below the chains that samples have there."""
-        nodes, profile = self._profile.nodes, self._profile
+    def _moved(self) -> list[int]:
+        """Each node's, where what was counted hangs below the chains that samples have there."""
+        nodes = self._profile.nodes
         moved = list(range(len(nodes.parent)))
         here = mark(array("I", self._above_exact), len(moved))
         for node in rows_from(descend(nodes.parent, here, INSIDE), 1):
@@ -216,14 +223,7 @@ class _Expansion:
             row = self._above_exact.get(node)
             if row is not None:
                 moved[node] = self._expand(row, moved[node], self._positions[row])
-
-        def rows(of_file: Iterable[_Row]) -> list[_Row]:
-            return [row._replace(node=moved[row.node]) for row in of_file]
-
-        expanded.exact = profile.exact.at_nodes(moved)
-        expanded.calls = rows(profile.calls)
-        expanded.call_times = rows(profile.call_times)
-        expanded.lines = rows(profile.lines)
+        return moved
 
     def _declare(self) -> None:
         """Where the functions are declared, and names for those that no symbol has named."""
@@ -237,8 +237,8 @@ class _Expansion:
             if functions or frame.address is None:  # all without a known start are one frame
                 continue
             if frame.symbol is None and name and frame.source != "method table":
-                frame = replace(frame, name=self._demangle(name), symbol=name, source=SOURCE)
-            self._frames[number] = replace(frame, file=file, line=line or None)
+                frame = frame._replace(name=self._demangle(name), symbol=name, source=SOURCE)
+            self._frames[number] = frame._replace(file=file, line=line or None)
 
     def _node_of_rows(self) -> list[int]:
         """Each row's node: the innermost of the chain that stands for it."""

@@ -14,13 +14,13 @@ from pyhybrid.profile_file.profile import Profile
 COMPENSATED = "compensated: the estimated cost of counting is subtracted from exact times"
 
 
-def compensate(profile: Profile) -> None:
-    """Subtract it from `profile.exact`, once, for all views of the profile that are made from now.
+def compensate(profile: Profile) -> Profile:
+    """The profile with it subtracted from `exact`, once.
 
-    The file is not changed.  Raises PyhybridError where the cost is not known.
+    Raises PyhybridError where the cost is not known.
     """
-    if profile.compensated:
-        return
+    if profile.view.compensated:
+        return profile
     if not profile.exact:
         raise PyhybridError(f"{profile.path}: no calls were traced (--mode trace or hybrid)")
     call_ns, inside_ns = (profile.meta.get(f"call_cost{part}_ns") for part in ("", "_inside"))
@@ -28,8 +28,9 @@ def compensate(profile: Profile) -> None:
         raise PyhybridError(
             f"{profile.path}: what counting cost was not measured there: it cannot be compensated"
         )
-    profile.exact = _less(profile, call_ns, inside_ns)
-    profile.compensated = True
+    return profile.replaced(
+        view=profile.view._replace(compensated=True), exact=_less(profile, call_ns, inside_ns)
+    )
 
 
 def _less(profile: Profile, call_ns: float, inside_ns: float) -> ExactTable:

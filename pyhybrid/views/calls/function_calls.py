@@ -1,6 +1,6 @@
 """Exact figures by function: calls, times and callers, all threads together.
 
-Views over the table `exact` (schema.sql), whose rows are paths.  A function's total counts its
+Views over the table `exact` (tables.py), whose rows are paths.  A function's total counts its
 outermost activations only, so that recursion does not inflate it; its callers are the nearest
 Python functions above, whatever C lies between, or C functions whose calls were counted
 (--c-calls).
@@ -167,6 +167,10 @@ def traced_calls(profile: Profile, min_time_ns: int = 0) -> dict[int, FunctionCa
     """The same; raises PyhybridError where nothing was traced."""
     functions = function_calls(profile, min_time_ns)
     if not functions:
-        why = "exact figures are not kept by time" if profile.is_part else "--mode trace or hybrid"
+        why = (
+            "exact figures are not kept by time"
+            if profile.view.by_time
+            else "--mode trace or hybrid"
+        )
         raise PyhybridError(f"{profile.path}: no calls were traced ({why})")
     return functions

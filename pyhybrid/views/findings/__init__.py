@@ -50,7 +50,7 @@ def findings(profile: Profile) -> list[Finding]:
 
     Of a part of the samples nothing is said: shares of it mean something else.
     """
-    if profile.is_part:
+    if profile.view.by_time:
         return []
     measured = Measured(profile)
     time = "CPU time" if profile.meta.get("clock") == "cpu" else "time of all threads"

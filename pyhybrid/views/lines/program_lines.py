@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pyhybrid._profile import take
 from pyhybrid.frameworks.torch import is_generated
 from pyhybrid.name_patterns import is_librarys
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.profile import Profile, made_once
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
-from pyhybrid.views.profile_cache import cached_by_profile
 
 
 @dataclass(slots=True)
@@ -35,7 +34,7 @@ def program_files(profile: Profile) -> set[str]:
     return {f for f in files if f in cells or not (is_librarys(f) or is_generated(f))}
 
 
-@cached_by_profile
+@made_once
 def program_frames(profile: Profile) -> frozenset[int]:
     """The Python functions of the program itself."""
     files, frames = program_files(profile), profile.frames.values()

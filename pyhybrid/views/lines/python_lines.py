@@ -1,6 +1,6 @@
 """Lines of chosen functions: hits and times, all threads and paths together.
 
-A view over the table `line` (schema.sql, which says what they mean).
+A view over the table `line` (tables.py, which says what they mean).
 """
 
 from collections import defaultdict

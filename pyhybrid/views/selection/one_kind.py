@@ -2,12 +2,12 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
 
 from pyhybrid import pseudo
+from pyhybrid._profile import nearest
 from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Nodes, Stacks
+from pyhybrid.profile_file.tables import Nodes
 
 PYTHON_ONLY, NATIVE_ONLY = "python", "native"
 
@@ -28,14 +28,11 @@ class OneKind:
         nodes, stacks = profile.nodes, profile.stacks
         self.keeps_node = [frame in kept for frame in nodes.frame]
         keeps_row = [self.keeps_node[node] for node in stacks.node]
-        of_node = _nearest(nodes.parent, self.keeps_node)
-        self.of_stack = _nearest(stacks.parent, keeps_row)
+        of_node = nearest(nodes.parent, bytes(self.keeps_node))
+        self.of_stack = nearest(array("I", stacks.parent), bytes(keeps_row))
         self._parents = nodes.parent
         self.nodes = Nodes(array("I", map(of_node.__getitem__, nodes.parent)), nodes.frame)
-        self.stacks = Stacks(
-            [self.of_stack[parent] for parent in stacks.parent],
-            *(stacks.node, stacks.address, stacks.offset, stacks.line),
-        )
+        self.stacks = stacks._replace(parent=[self.of_stack[parent] for parent in stacks.parent])
 
     def python_rows(self, rows: ExactTable) -> ExactTable:
         """The rows of what is kept, with the self time of calls of C functions that are not."""
@@ -52,11 +49,3 @@ class OneKind:
             for row in rows
             if (row.thread, row.node) in kept
         )
-
-
-def _nearest(parents: Sequence[int], keeps: list[bool]) -> list[int]:
-    """For each node of a tree the nearest one that is kept: itself, one further out, or 0."""
-    nearest = [0]
-    for number in range(1, len(parents)):
-        nearest.append(number if keeps[number] else nearest[parents[number]])
-    return nearest

@@ -3,16 +3,20 @@ native."""
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from typing import Any
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.long_tables import LongTables
+from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.schema import Row
 from pyhybrid.profile_file.tables import (
+    Backward,
+    CallTime,
     Chunk,
+    Line,
     Process,
     Sampled,
     Thread,
@@ -64,9 +68,8 @@ def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
     notes: list[str] = []
     if choice.processes:
         processes = chosen_processes(profile, choice.processes)
-        of_them = {t for t, thread in profile.threads.items() if thread.process in processes}
         if processes != profile.processes:
-            profile = Selection(profile, Choice(), of_them, None, processes)
+            profile = _of_processes(profile, processes)
         pids = sorted({process.pid for process in processes.values()})
         notes.append(f"only process{'es' * (len(pids) > 1)} " + ", ".join(map(str, pids)))
         choice = replace(choice, processes=[])
@@ -94,158 +97,173 @@ def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
         notes.append(f"only samples of threads whose part in the GIL is: {choice.gil}")
     if choice.off_cpu is not None:
         notes.append(f"only samples {'off' if choice.off_cpu else 'on'} the CPU")
-    selection = Selection(profile, choice, threads, spans)
+    selection = _of_samples(profile, choice, threads, spans)
     if choice.slower_than and spans is not None and not choice.by_state:
         notes += _waited_note(selection, spans)
     lost = sum(loss.samples for loss in profile.losses if loss.thread in threads)
-    if selection.is_part and lost:
+    if selection.view.by_time and lost:
         notes.append(f"of these threads {lost:,} samples were lost in all, it is not known when")
     if choice.frames:
+        whole, selection = selection, of_kind(selection, choice.frames)
         what = "Python functions" if choice.frames == PYTHON_ONLY else "native code"
-        notes.append(f"only {what}{selection.frameless_note()}")
+        notes.append(f"only {what}{_frameless_note(whole, selection)}")
     return selection, notes
 
 
-class Selection(Profile):
-    """A profile with some of its samples and frames."""
+def of_threads(profile: Profile, threads: Collection[int]) -> Profile:
+    """The profile of these threads alone.
 
-    def __init__(
-        self,
-        profile: Profile,
-        choice: Choice,
-        threads: set[int],
-        spans: dict[int, Spans] | None,
-        processes: dict[int, Process] | None = None,
-    ) -> None:
-        """Of `threads`, and within `spans` of each (None: always).
+    Rows of which the thread is not known are left out, where other threads are.
+    """
+    processes = {profile.threads[thread].process for thread in threads}
 
-        `processes`: of these alone; `threads` are all of theirs.
-        """
-        # Not only the file's: views have made some of the tables (inlined functions).
-        long = LongTables(profile.nodes, profile.stacks, profile.exact, profile.frames)
-        self.__dict__ |= profile.__dict__
-        for made in ("recorded", "recorded_stacks", "own_stacks", "sampled", "sampled_stacks"):
-            self.__dict__.pop(made, None)
-        super().__init__(profile.path, profile._database, long)
-        self._profile, self._choice, self._spans = profile, choice, spans
-        self._rows = OneKind(profile, choice.frames) if choice.frames else None
-        if self._rows:
-            self.nodes, self.stacks = self._rows.nodes, self._rows.stacks
-            self.places = {}
-        self.is_part = profile.is_part or spans is not None or choice.by_state
-        by_time = self.is_part or choice.frames == NATIVE_ONLY
-        self.exact = profile.exact.of_threads(set() if by_time else threads)
-        if self._rows and not by_time:
-            self.exact = self._rows.python_rows(self.exact)
-        self.calls = [call for call in profile.calls if call.thread in threads]
-        self.watched_calls = [call for call in profile.watched_calls if call.thread in threads]
-        is_all = len(threads) == len(profile.threads)  # of some rows the thread is not known
-        backward = [row for row in profile.backward if is_all or row.thread in threads]
-        self.backward = [] if by_time else backward
-        # Of which thread it is, is not kept.
-        self.gpu, self.gpu_activities, self.gpu_waits, self.gpu_windows = [], [], [], []
-        self.turns = [turn for turn in profile.turns if turn.thread in threads]
-        self.call_times = [each for each in profile.call_times if each.thread in threads]
-        self.lines = [] if by_time else [line for line in profile.lines if line.thread in threads]
-        # When a signal was lost is not known.
-        lost = [] if self.is_part else [loss for loss in profile.losses if loss.thread in threads]
-        self.losses = lost
-        chosen = {key: thread for key, thread in profile.threads.items() if key in threads}
-        self.threads = chosen
-        if by_time or choice.frames:
-            rows: dict[int, list[Sampled]] = defaultdict(list)
-            for row in self.recorded:
-                rows[row.thread].append(row)
-            n_lost = Counter[int]()
-            for loss in lost:
-                n_lost[loss.thread] += loss.samples
-            self.threads = {
-                key: _restricted(each, rows[key], n_lost[key]) for key, each in chosen.items()
-            }
-        if processes:
-            self.processes, self.meta = processes, meta_of(profile, list(processes))
-            first, *others = processes.values()
-            self.process = first.with_(others)
-        elif self.is_part or len(chosen) < len(profile.threads):
-            cpu_ns = sum(thread.cpu_ns or 0 for thread in self.threads.values())
-            self.process = replace(profile.process, cpu_ns=cpu_ns or None)
+    def narrow(row: type[Row], rows: Sequence[Any]) -> Sequence[Any]:
+        table = row.table
+        if table.describes:
+            return rows
+        if row is Thread:
+            return [each for each in rows if each.id in threads]
+        if row is Process:
+            return rows
+        if of_thread := table.that_refer("thread"):
+            (at,) = of_thread
+            known = {0, *threads} if len(threads) == len(profile.threads) else threads
+            return [each for each in rows if each[at] in known]
+        if of_call := table.that_refer("call"):
+            calls = {call.id for call in profile.calls if call.thread in threads}
+            return [each for each in rows if each[of_call[0]] in calls]
+        if of_process := table.that_refer("process"):
+            return [each for each in rows if each[of_process[0]] in processes]
+        return []
 
-    @cached_property
-    def recorded(self) -> list[Sampled]:
-        """Self samples and weight, as the profile's."""
-        counted: Counter[tuple[int, int, str, int]] = Counter()
-        weights: Counter[tuple[int, int, str, int]] = Counter()
-        for row in self._recorded_rows():
-            stack = self._rows.of_stack[row.stack] if self._rows else row.stack
-            if stack:
-                key = (row.thread, stack, row.gil, row.waits)
-                counted[key] += row.samples
-                weights[key] += row.weight_ns
-        return [Sampled(*key, counted[key], weights[key]) for key in sorted(counted)]
+    def chunks() -> Iterator[Chunk]:
+        return (chunk for chunk in profile.timeline() if chunk.thread in threads)
 
-    def _recorded_rows(self) -> Iterable[Sampled]:
-        if self._spans is None:
-            return (
-                row
-                for row in self._profile.recorded
-                if row.thread in self.threads and self._wants(row.gil, row.waits)
-            )
-        period_ns = self._profile.period_ns
-        return (
+    exact = profile.exact.of_threads(threads)
+    return profile.replaced(narrow=narrow, exact=exact, chunks=chunks)
+
+
+def _of_processes(profile: Profile, processes: dict[int, Process]) -> Profile:
+    """Of a merged profile what a profile of these processes alone would have."""
+    threads = {t for t, thread in profile.threads.items() if thread.process in processes}
+    rows: dict[type[Row], Sequence[Any]] = {Process: list(processes.values())}
+    meta = meta_of(profile, list(processes))
+    return of_threads(profile, threads).replaced(rows, meta=meta)
+
+
+def _of_samples(
+    profile: Profile, choice: Choice, threads: set[int], spans: dict[int, Spans] | None
+) -> Profile:
+    """Of `threads`, within `spans` of each (None: always), and in the states that are chosen."""
+    chosen = of_threads(profile, threads)
+    is_whole = len(threads) == len(profile.threads)
+    if spans is None and not choice.by_state:
+        return chosen if is_whole else _with_cpu_time(chosen)
+
+    def wants(gil: str, off_cpu: int) -> bool:
+        return choice.gil in (None, gil) and choice.off_cpu in (None, bool(off_cpu))
+
+    def chunks() -> Iterator[Chunk]:
+        for chunk in profile.timeline():
+            if chunk.thread not in threads:
+                continue
+            at_ns = times(chunk)
+            kept: Sequence[int] = range(len(at_ns))
+            if spans is not None:
+                kept = within(at_ns, spans.get(chunk.thread, []))
+            if choice.by_state:
+                places = chunk.place
+                kept = [at for at in kept if wants(gil_name(places[at]), waits(places[at]))]
+            yield from parts(chunk, at_ns, kept)
+
+    period_ns = profile.period_ns
+    if spans is None:
+        recorded = [row for row in chosen.recorded if wants(row.gil, row.waits)]
+    else:
+        recorded = _counted(
             Sampled(
                 *(chunk.thread, stack_of(place), gil_name(place), waits(place)),
                 *(1, chunk.weights.get(at, 1) * period_ns),
             )
-            for chunk in self._chunks()
+            for chunk in chunks()
             for at, place in enumerate(chunk.place)
         )
 
-    @property
-    def with_all_frames(self) -> Profile:
-        """The same samples, with all their frames."""
-        if self._rows is None:
-            return self
-        choice = replace(self._choice, frames=None)
-        return Selection(self._profile, choice, set(self.threads), self._spans)
+    def narrow(row: type[Row], rows: Sequence[Any]) -> Sequence[Any]:
+        """Sums of whole threads are not known of a part of their time."""
+        table = row.table
+        if table.describes or not table.that_refer("thread") or table.of_kind("Time"):
+            return rows
+        return [] if row not in KEPT_SUMS else rows
 
-    def timeline(self) -> Iterator[Chunk]:
-        """Those samples, in chunks by thread and time."""
-        for chunk in self._chunks():
-            if self._rows is None:
-                yield chunk
-                continue
-            of_stack = self._rows.of_stack
+    rows: dict[type[Row], Sequence[Any]] = {Sampled: recorded}
+    rows |= {Thread: _restricted(chosen, recorded, lost=False)}
+    view = profile.view._replace(by_time=True)
+    part = chosen.replaced(rows, narrow, view, exact=ExactTable(), chunks=chunks)
+    return _with_cpu_time(part)
+
+
+# Sums of calls: `report calls` has them whole, whatever samples are chosen.
+KEPT_SUMS = (CallTime,)
+
+
+def of_kind(profile: Profile, frames: str) -> Profile:
+    """The profile with Python frames alone, or native ones (PYTHON_ONLY, NATIVE_ONLY)."""
+    kind = OneKind(profile, frames)
+    of_stack = kind.of_stack
+
+    def moved() -> Iterator[Sampled]:
+        for row in profile.recorded:
+            if stack := of_stack[row.stack]:
+                yield row._replace(stack=stack)
+
+    def chunks() -> Iterator[Chunk]:
+        for chunk in profile.timeline():
             kept = [at for at, place in enumerate(chunk.place) if of_stack[stack_of(place)]]
             for part in parts(chunk, times(chunk), kept):
                 places = (
                     place - stack_of(place) + of_stack[stack_of(place)] for place in part.place
                 )
-                yield replace(part, place=array("I", places))
+                yield part._replace(place=array("I", places))
 
-    def frameless_note(self) -> str:
-        """What to say of samples that have no frame that is shown."""
-        total = sum(row.weight_ns for row in self._recorded_rows())
-        left = total - sum(row.weight_ns for row in self.recorded)
-        return f"; {left / total:.1%} of the samples have none" if total and left else ""
-
-    def _chunks(self) -> Iterator[Chunk]:
-        for chunk in self._profile.timeline():
-            if chunk.thread not in self.threads:
-                continue
-            at_ns = times(chunk)
-            kept: Sequence[int] = range(len(at_ns))
-            if self._spans is not None:
-                kept = within(at_ns, self._spans.get(chunk.thread, []))
-            if self._choice.by_state:
-                places = chunk.place
-                kept = [at for at in kept if self._wants(gil_name(places[at]), waits(places[at]))]
-            yield from parts(chunk, at_ns, kept)
-
-    def _wants(self, gil: str, off_cpu: int) -> bool:
-        return self._choice.gil in (None, gil) and self._choice.off_cpu in (None, bool(off_cpu))
+    recorded = _counted(moved())
+    rows: dict[type[Row], Sequence[Any]] = {Sampled: recorded}
+    rows[Thread] = _restricted(profile, recorded, lost=True)
+    exact = ExactTable()
+    if frames == NATIVE_ONLY:
+        rows |= {Line: [], Backward: []}
+    elif not profile.view.by_time:
+        exact = kind.python_rows(profile.exact)
+    made = {"nodes": kind.nodes, "stacks": kind.stacks, "places": {}, "process": profile.process}
+    view = profile.view._replace(all_frames=profile)
+    return profile.replaced(rows, None, view, exact=exact, chunks=chunks, **made)
 
 
-def _waited_note(selection: Selection, spans: dict[int, Spans]) -> list[str]:
+def _counted(rows: Iterable[Sampled]) -> list[Sampled]:
+    """One row for all that have the same place."""
+    counted: Counter[tuple[int, int, str, int]] = Counter()
+    weights: Counter[tuple[int, int, str, int]] = Counter()
+    for thread, stack, gil, off_cpu, samples, weight_ns in rows:
+        key = (thread, stack, gil, off_cpu)
+        counted[key] += samples
+        weights[key] += weight_ns
+    return [Sampled(*key, counted[key], weights[key]) for key in sorted(counted)]
+
+
+def _with_cpu_time(profile: Profile) -> Profile:
+    """Its process's CPU time is that of its threads."""
+    cpu_ns = sum(thread.cpu_ns or 0 for thread in profile.threads.values())
+    return profile.replaced(process=profile.process._replace(cpu_ns=cpu_ns or None))
+
+
+def _frameless_note(whole: Profile, shown: Profile) -> str:
+    """What to say of samples that have no frame that is shown."""
+    total = sum(row.weight_ns for row in whole.recorded)
+    left = total - sum(row.weight_ns for row in shown.recorded)
+    return f"; {left / total:.1%} of the samples have none" if total and left else ""
+
+
+def _waited_note(selection: Profile, spans: dict[int, Spans]) -> list[str]:
     """Where the threads hardly ran in the calls that were chosen: that samples cannot say why."""
     if selection.meta.get("mode") == "trace":
         return ["a trace has no samples (record with --mode hybrid)"]
@@ -259,17 +277,30 @@ def _waited_note(selection: Selection, spans: dict[int, Spans]) -> list[str]:
     return [f"threads ran for only {times} there: `--clock wall` records where they wait, too"]
 
 
-def _restricted(thread: Thread, rows: list[Sampled], lost: int) -> Thread:
-    recorded = sum(row.samples for row in rows)
-    weight_ns = sum(row.weight_ns for row in rows)
-    return replace(
-        thread,
-        signals=recorded + lost,
-        recorded=recorded,
-        recorded_weight_ns=weight_ns,
-        missed_weight_ns=0,
-        cpu_ns=sum(row.weight_ns for row in rows if not row.waits),
-    )
+def _restricted(profile: Profile, recorded: Iterable[Sampled], lost: bool) -> list[Thread]:
+    """The threads with the figures of what is `recorded` alone.
+
+    lost: their losses are still known; when one was is not.
+    """
+    of_thread: defaultdict[int, list[Sampled]] = defaultdict(list)
+    for row in recorded:
+        of_thread[row.thread].append(row)
+    n_lost = Counter[int]()
+    for loss in profile.losses if lost else ():
+        n_lost[loss.thread] += loss.samples
+    restricted = []
+    for thread in profile[Thread]:
+        rows = of_thread[thread.id]
+        n = sum(row.samples for row in rows)
+        one = thread._replace(
+            signals=n + n_lost[thread.id],
+            recorded=n,
+            recorded_weight_ns=sum(row.weight_ns for row in rows),
+            missed_weight_ns=0,
+            cpu_ns=sum(row.weight_ns for row in rows if not row.waits),
+        )
+        restricted.append(one)
+    return restricted
 
 
 def _threads(profile: Profile, patterns: list[str]) -> set[int]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyhybrid.frameworks.torch import is_compiler
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.profile import Profile, made_once
 from pyhybrid.views.call_tree.node_weights import NodeWeights
 from pyhybrid.views.calls.function_calls import function_calls
-from pyhybrid.views.profile_cache import cached_by_profile
 
 Key = tuple[str, int, str]
 _STACK, _REMARK = "User stack trace:", " # "  # how texts go on that PyTorch writes
@@ -65,7 +64,7 @@ class Compiles:
     is_cut: bool
 
 
-@cached_by_profile
+@made_once
 def compiles_of(profile: Profile) -> Compiles | None:
     """What is known of them; None: there were none."""
     start_ns = profile.process.start_ns or 0

@@ -4,8 +4,7 @@ made again.
 
 from collections.abc import Iterable
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.views.profile_cache import cached_by_profile
+from pyhybrid.profile_file.profile import Profile, made_once
 from pyhybrid.views.training.compiles import Compile, compiles_of
 from pyhybrid.views.training.phases import COMPILE
 from pyhybrid.views.training.steps import Step, steps_of
@@ -32,7 +31,7 @@ class StepTime:
         self.steps_ns = all_ns - max(0, compiling_ns - self.again_ns)
 
 
-@cached_by_profile
+@made_once
 def step_time(profile: Profile) -> StepTime:
     """The profile's."""
     return StepTime(profile)

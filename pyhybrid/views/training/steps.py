@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.profile_file.profile import Profile, made_once
 from pyhybrid.profile_file.timeline import Spans
-from pyhybrid.views.profile_cache import cached_by_profile
 from pyhybrid.views.training.phases import (
     BACKWARD,
     DATA,
@@ -67,7 +66,7 @@ class Steps:
     n_lacking: int
 
 
-@cached_by_profile
+@made_once
 def steps_of(profile: Profile) -> Steps | None:
     """The steps; None: there are none."""
     steps: list[Step] = []

@@ -66,7 +66,7 @@ def handler(folder: Path) -> dict[str, float]:
     said = run(profiled("report", "--quality", "out.pyhybrid", "--json"), folder).stdout
     report = json.loads(said)
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
-        nodes = profile.with_all_frames.nodes
+        nodes = (profile.view.all_frames or profile).nodes
         most = max(profile.sampled, key=lambda sampled: sampled.weight_ns)
         node, frames = profile.stacks.node[most.stack], 0
         while node:
