@@ -46,7 +46,7 @@ stress: ## signals at 10 kHz in the midst of what takes locks, for minutes (DURA
 fuzz: ## readers of ELF files, perf maps, jitdumps and spools over damaged ones, a minute each (DURATION=)
 	@scripts/fuzz.sh
 
-bench: ## measure, write docs/bench/*.json and the tables in docs/benchmarks.md (PAIRS=, ARGS=)
+bench: ## measure, keep the figures in bench/; ARGS=--tables writes docs/benchmarks.md of them (PAIRS=)
 	@scripts/bench.sh
 
 bench-peers: ## the same programs under other profilers (PAIRS=)

@@ -14,7 +14,7 @@ release = version = pyhybrid.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["bench", "_ext"]
+exclude_patterns = ["_ext"]
 nitpicky = False  # types of the standard library are not linked: that needs the network
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3

@@ -46,7 +46,7 @@ class Row:
 
 @dataclass
 class Figure:
-    """A table: its file docs/bench/NAME.json, its rows, and the raw rounds behind them."""
+    """A table: its file bench/NAME-PYTHON.json, its rows, and the raw rounds behind them."""
 
     name: str
     title: str

@@ -2,8 +2,8 @@
 
     python tests/bench/peers.py [-n PAIRS]
 
-Every round runs each program bare and under every profiler that starts here, in turn.  Written are
-docs/bench/peers-PYTHON.json and the table in docs/benchmarks.md:
+Every round runs each program bare and under every profiler that starts here, in turn.  The figures
+lie in bench/peers-PYTHON.json, and are printed as the table of docs/benchmarks.md:
 
     slowdown    of the program itself, to its last line, over bare: CPU time / wall time
     samples     recorded, and per second of the program's CPU time
@@ -245,8 +245,8 @@ def main() -> None:
         "columns": measure(options.pairs),
         **machine.describe(ROOT),
     }
-    tables.store(ROOT / "docs", result)
-    tables.write(ROOT / "docs")
+    tables.store(ROOT, result)
+    print(tables.table([result]))
 
 
 if __name__ == "__main__":

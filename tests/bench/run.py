@@ -1,10 +1,10 @@
-"""make bench: measure, write docs/bench/NAME-PYTHON.json, and from these the tables in
-docs/benchmarks.md, which have a column for each interpreter.  The raw rounds lie in
-bench/, which git ignores.
+"""make bench: measure, print the figures, and keep them in bench/NAME-PYTHON.json, which git
+ignores.  For a release the tables in docs/benchmarks.md are written of these, with a column for
+each interpreter that was measured.
 
     python tests/bench/run.py                       everything, 15 pairs
     python tests/bench/run.py -n 3 training         a quick look at one group
-    python tests/bench/run.py --tables              only write the tables again
+    python tests/bench/run.py --tables              measure nothing, write the tables
 
 Run it alone on the machine.  A group of figures is a file in figures/ with a function `measure`.
 """
@@ -29,14 +29,18 @@ GROUPS = sorted(path.stem for path in (Path(__file__).parent / "figures").glob("
 
 
 def save(figure: Figure, pairs: int, where: dict[str, object]) -> None:
-    path = tables.store(ROOT / "docs", {**figure.as_json(), "pairs": pairs, **where})
+    path = tables.store(ROOT, {**figure.as_json(), "pairs": pairs, **where})
     print(f"wrote {path.relative_to(ROOT)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="measure the figures that the docs state")
     parser.add_argument("-n", "--pairs", type=int, default=15, help="rounds (default: 15)")
-    parser.add_argument("--tables", action="store_true", help="measure nothing")
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="measure nothing, write the tables of docs/benchmarks.md",
+    )
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
     options = parser.parse_args()
     if unknown := set(options.groups) - set(GROUPS):
@@ -51,7 +55,8 @@ def main() -> None:
             for row in figure.rows:
                 print(f"  {row}", flush=True)
             save(figure, options.pairs, where)
-    tables.write(ROOT / "docs")
+    if options.tables:
+        tables.write(ROOT)
 
 
 if __name__ == "__main__":

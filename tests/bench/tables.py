@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, from docs/bench/*.json, between markers."""
+"""The tables of docs/benchmarks.md, from bench/*.json, between markers."""
 
 from __future__ import annotations
 
@@ -90,31 +90,25 @@ def read_all(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def store(docs: Path, result: Mapping[str, Any]) -> Path:
-    """What its table is made of, in docs/bench/NAME-PYTHON.json; its raw rounds, of which there may
-    be hundreds, in bench/NAME-PYTHON.json, a line each: git ignores these."""
+def store(root: Path, result: Mapping[str, Any]) -> Path:
+    """A figure with its raw rounds, of which there may be hundreds, a line each, in
+    bench/NAME-PYTHON.json, which git ignores: docs/benchmarks.md has the tables."""
     python = ".".join(result["machine"]["python"].split(".")[:2])
-    name = f"{result['name']}-{python}.json"
     figures = {key: value for key, value in result.items() if key != "raw"}
-    path = saved(docs / "bench" / name, json.dumps(figures, indent=1))
-    if "raw" in result:
-        where = {key: result[key] for key in ("name", "commit", "date", "machine")}
-        rounds = ",\n  ".join(json.dumps(each) for each in result["raw"])
-        text = json.dumps({**where, "raw": []}).replace("[]", f"[\n  {rounds}\n ]")
-        saved(docs.parent / "bench" / name, text)
-    return path
-
-
-def saved(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({**figures, "raw": []}, indent=1)
+    rounds = ",\n  ".join(json.dumps(each) for each in result.get("raw", ()))
+    if rounds:
+        text = text.replace('"raw": []', f'"raw": [\n  {rounds}\n ]')
+    path = root / "bench" / f"{result['name']}-{python}.json"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text + "\n")
     return path
 
 
-def write(docs: Path) -> None:
-    """Fill the places of the figures in benchmarks.md, where each has one."""
-    figures = read_all(docs / "bench")
-    page = docs / "benchmarks.md"
+def write(root: Path) -> None:
+    """Fill the places of the figures that bench/ has in benchmarks.md, where each has one."""
+    figures = read_all(root / "bench")
+    page = root / "docs" / "benchmarks.md"
     text = page.read_text()
     for name in sorted(figures):
         if START.format(name) not in text:
