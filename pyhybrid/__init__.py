@@ -1,8 +1,9 @@
 """pyhybrid: one call tree for Python and the native code below it.
 
-From within a program: `Profiler`, `enable`, `disable` (capture/api.py); `region` (src/instrument/
-region.h); `@profile` and `write_profile` (capture/decorator.py, capture/shared_profile.py); `open`
-reads a profile.  From native code: `get_include`, `get_library` (capture/native_api.py).
+From within a program: `Profiler`, `enable`, `disable` (capture/api.py); `region`
+(src/instrument/region.h); `@profile` and `write_profile` (capture/decorator.py,
+capture/shared_profile.py); `load` reads a profile (loading.py).  From native code: `get_include`,
+`get_library` (capture/native_api.py).
 
 PYTEST_DONT_REWRITE: to pytest, whose plugin is in here, though there is nothing to assert.
 """
@@ -13,7 +14,6 @@ import sys
 TYPE_CHECKING = False  # without `typing`, which takes a megabyte: there may be none
 if TYPE_CHECKING:
     from pyhybrid._native import region as region
-    from pyhybrid.assemble.opening import open_profile
     from pyhybrid.capture.api import Profiler as Profiler
     from pyhybrid.capture.api import disable as disable
     from pyhybrid.capture.api import enable as enable
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from pyhybrid.capture.native_api import get_include as get_include
     from pyhybrid.capture.native_api import get_library as get_library
     from pyhybrid.capture.shared_profile import write_profile as write_profile
+    from pyhybrid.loading import Profile as Profile
+    from pyhybrid.loading import load as load
     from pyhybrid.notebook.magic import load_ipython_extension as load_ipython_extension
 
-    open = open_profile
+    open = load
 
 __version__ = "0.1.0"
 
@@ -36,13 +38,15 @@ if not any(name.startswith("_native.c") for name in os.listdir(__path__[0])):
     ]
 
 _API = {  # name: where it is
+    "Profile": "loading.Profile",
     "Profiler": "capture.api.Profiler",
     "disable": "capture.api.disable",
     "enable": "capture.api.enable",
     "get_include": "capture.native_api.get_include",
     "get_library": "capture.native_api.get_library",
     "load_ipython_extension": "notebook.magic.load_ipython_extension",
-    "open": "assemble.opening.open_profile",
+    "load": "loading.load",
+    "open": "loading.load",
     "profile": "capture.decorator.profile",
     # Where a run is, nothing has to be imported: a fork meanwhile leaves the child a module's lock
     # that nobody gives back.

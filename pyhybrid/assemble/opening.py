@@ -13,19 +13,21 @@ from pyhybrid.symbols.resolve import Demangle, Loader
 
 
 def open_profile(
-    path: str | os.PathLike[str], symbols: tuple[Loader, Demangle] | None = None
+    path: str | os.PathLike[str],
+    symbols: tuple[Loader, Demangle] | None = None,
+    kind: type[Profile] = Profile,
 ) -> Profile:
-    """Open a profile file, or the `.part` of a run that was killed; `symbols` replaces the native
-    lookup for that.
+    """Open a profile file, or the `.part` of a run that was killed, as a profile of this `kind`;
+    `symbols` replaces the native lookup for that.
 
     Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of another
     version than this program's.
     """
     path = os.fspath(path)
     if not begin_of(path).startswith(MAGIC):
-        return Profile.open(path)
+        return kind.open(path)
     from pyhybrid.assemble.assemble import assemble
 
     made: dict[str, Any] = {}
     database = filled(path, ":memory:", lambda empty: made.update(assemble(empty, path, symbols)))
-    return Profile(path, File(path, database), **made)
+    return kind(path, File(path, database), **made)

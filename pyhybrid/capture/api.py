@@ -156,7 +156,7 @@ class Profiler:
             path = profiling.finish()
             if path is not None and opens:
                 # What reads profiles is no part of capture: it comes into the process only here.
-                self._profile = pyhybrid.open(path)
+                self._profile = pyhybrid.load(path)
         finally:
             for folder in (self._folder, getattr(profiling, "folder", None)):
                 if folder:

@@ -9,8 +9,7 @@ columns.
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
-from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 from pyhybrid._profile import nearest
 from pyhybrid.damage import damage_in
@@ -127,8 +126,8 @@ class Profile:
         raise AttributeError("a profile cannot be changed")
 
     @classmethod
-    def open(cls, path: str, **made: Any) -> "Profile":
-        """Open a profile file.  (`pyhybrid.open` also reads what a killed run left.)
+    def open(cls, path: str, **made: Any) -> Self:
+        """Open a profile file.  (`pyhybrid.load` also reads what a killed run left.)
 
         `made` are attributes, where they are known: it was just written.
         Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of
@@ -137,7 +136,7 @@ class Profile:
         return cls(path, File(path, open_file(path, is_new=bool(made))), **made)
 
     @classmethod
-    def being_written(cls, path: str, wait: Callable[[], object], **made: Any) -> "Profile":
+    def being_written(cls, path: str, wait: Callable[[], object], **made: Any) -> Self:
         """The profile of a file that is not whole yet; what is asked of it but what is `made` is
         known after `wait()`, which raises PyhybridError where no file comes.
         """
@@ -148,12 +147,12 @@ class Profile:
 
         return cls(path, File(path, written), **made)
 
-    def opened_anew(self) -> "Profile":
+    def opened_anew(self) -> Self:
         """The same by a database of its own, for a fork of the process."""
         return self._of_file(File(self.path, open_file(self.path, is_new=True)))
 
-    def _of_file(self, file: File) -> "Profile":
-        anew = object.__new__(Profile)
+    def _of_file(self, file: File) -> Self:
+        anew = object.__new__(type(self))
         base = self._base and self._base._of_file(file)
         anew.__dict__.update(self.__dict__ | {"_file": file, "_base": base})
         return anew
@@ -164,13 +163,13 @@ class Profile:
         narrow: Narrow | None = None,
         view: View | None = None,
         **made: Any,
-    ) -> "Profile":
+    ) -> Self:
         """A profile with other `rows` of some tables, and other attributes that are no rows
         (`frames`, `nodes`, `stacks`, `exact`, `meta`, ...); all else is this one's.
 
         `narrow` gives what is left of the rows of a table.
         """
-        new = Profile(self.path, self._file, **made)
+        new = type(self)(self.path, self._file, **made)
         new.__dict__.update(_base=self, _narrow=narrow, view=view or self.view)
         new._read.update(rows or {})
         return new
@@ -207,12 +206,6 @@ class Profile:
 
     def __repr__(self) -> str:
         return f"<profile {self.path}>"
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the page."""
-        # By its name: it is above this room.
-        shown: str = import_module("pyhybrid.notebook.page").html_of(self)
-        return shown
 
     def close(self) -> None:
         """Close the file; what was read stays."""

@@ -19,7 +19,7 @@ def write_pages(paths: list[str], folder: str) -> Iterator[str]:
     for path in paths:
         name = os.path.basename(path).removesuffix(".pyhybrid") + ".html"
         try:
-            with pyhybrid.open(path) as profile:
+            with pyhybrid.load(path) as profile:
                 output = export_to(Html(), profile, os.path.join(folder, name))
         except PyhybridError as error:
             yield f"no page: {error}"

@@ -81,4 +81,4 @@ class TestProfile:
         """The profile, opened.  Raises PyhybridError where there is none (yet)."""
         if self.path is None:
             raise PyhybridError(self._why)
-        return pyhybrid.open(self.path)
+        return pyhybrid.load(self.path)

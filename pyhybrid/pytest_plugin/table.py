@@ -29,7 +29,7 @@ def test_table(paths: list[str], tests: set[str]) -> Iterator[str]:
     figures: dict[str, Figures] = {}
     for path in paths:
         try:
-            with pyhybrid.open(path) as profile:
+            with pyhybrid.load(path) as profile:
                 _add(figures, profile, tests)
         except PyhybridError as error:
             yield str(error)

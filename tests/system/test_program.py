@@ -794,7 +794,7 @@ def test_closes_all_descriptors(script: Same, tmp_path: Path) -> None:
     """As daemons do.  We go on in our own file, and never write into the program's."""
     done = script(CLOSES_ALL)
     assert done.stdout.splitlines()[0].endswith(" []")  # no file has grown
-    with pyhybrid.open(tmp_path / "profile" / "out.pyhybrid") as profile:
+    with pyhybrid.load(tmp_path / "profile" / "out.pyhybrid") as profile:
         assert profile.meta["complete"]
         assert (profile.process.cpu_ns or 0) > 1.6e9  # of the whole run
 

@@ -10,6 +10,7 @@ import pytest
 from example_profile import PATHS, PERIOD_NS, PID, SAMPLES, TORCH, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter, native
 
+import pyhybrid
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli import main
 from pyhybrid.cli.finish import finish
@@ -374,3 +375,26 @@ def test_names_of_the_method_tables(tmp_path: Path, names: list[str], shown: str
     assert of_frame[0x5000] == (by_python if shown else by_vtable)
     assert of_frame[0x1000][1::2] == ("symtab", shown)
     assert of_frame[0x2000][1::2] == ("debugdata", None)
+
+
+def test_what_programs_read(tmp_path: Path) -> None:
+    """pyhybrid.load: reports and exports of a profile, as the command line makes them."""
+    path = finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
+    with pyhybrid.load(Path(path)) as profile:
+        assert isinstance(profile, pyhybrid.Profile)
+        assert "samples" in profile.report()
+        assert "step (workload.py:10)" in profile.tree()
+        first, *_ = functions = profile.functions()
+        assert (first.calls, first.self_ns) == (None, max(f.self_ns for f in functions))
+        assert sum(f.samples for f in functions) == SAMPLES - 1  # which is all plumbing
+        for method in (profile.steps, profile.model):
+            with pytest.raises(PyhybridError, match="no "):
+                method()
+        target = tmp_path / "a.folded"
+        assert profile.export("folded", target) == str(target)
+        assert target.read_text() == (GOLDEN / "example.folded").read_text()
+        assert "iframe" in profile._repr_html_() or "href" in profile._repr_html_()
+        with pytest.raises(UsageError, match="no format 'nothing'; there are: "):
+            profile.export("nothing", target)
+        part = profile.replaced(meta={**profile.meta, "notes": []})
+        assert isinstance(part, pyhybrid.Profile)

@@ -67,7 +67,7 @@ def measure(pairs: int) -> list[Figure]:
 def paths(pairs: int) -> Figure:
     """What becomes of a run of a million call paths, its spool finished again and again."""
     formats = [word for name in FORMATS for word in ("-f", name)]
-    open_it = "import pyhybrid; pyhybrid.open('out.pyhybrid')"
+    open_it = "import pyhybrid; pyhybrid.load('out.pyhybrid')"
     commands = {
         "end": ["-m", "pyhybrid.cli.finish", "--keep", "--summary", *formats, "kept", "out"],
         "report": ["-m", "pyhybrid", "report", "out.pyhybrid"],

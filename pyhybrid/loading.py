@@ -1,0 +1,124 @@
+"""What a program that reads profiles uses: `pyhybrid.load`, and the `Profile` that it returns."""
+
+import io
+import os
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from pyhybrid.assemble.opening import open_profile
+from pyhybrid.errors import UsageError
+from pyhybrid.profile_file import profile as tables
+
+if TYPE_CHECKING:
+    from pyhybrid.report.step_listing import StepReport
+    from pyhybrid.views.training.model import ModelFigures
+
+
+class Function(NamedTuple):
+    """A function of the profile, with what was counted of it and what was sampled.
+
+    `frame` is its number, for `profile.frames`.  calls, exact_total_ns, exact_self_ns: by events,
+    wall-clock time; None where nothing counted it.  samples, total_ns, self_ns: by samples, in
+    nanoseconds of the sampling clock; recursion counts once.
+    """
+
+    frame: int
+    name: str
+    file: str | None
+    line: int | None
+    calls: int | None = None
+    exact_total_ns: int | None = None
+    exact_self_ns: int | None = None
+    samples: int = 0
+    total_ns: int = 0
+    self_ns: int = 0
+
+
+class Profile(tables.Profile):
+    """A profile: its tables (see the attributes), and what `pyhybrid report` shows of them.
+
+    Every method raises PyhybridError where the file is damaged.
+    """
+
+    def report(self) -> str:
+        """The summary, as `pyhybrid report` prints it."""
+        from pyhybrid.report.screen import print_summary
+        from pyhybrid.report.summary import summarize
+
+        text = io.StringIO()
+        print_summary(summarize(self, [], []), text)
+        return text.getvalue()
+
+    def tree(self, min_time_ns: int = 0) -> str:
+        """The call tree as text, as `report --tree` prints it; `min_time_ns` as of its --min-time,
+        in nanoseconds."""
+        from pyhybrid.report.tree import tree_lines
+
+        return "\n".join(tree_lines(self, min_time_ns)) + "\n"
+
+    def functions(self) -> list[Function]:
+        """The functions, those first in which most samples ended, then by exact self time."""
+        from pyhybrid.views.call_tree.hot_paths import Hot
+        from pyhybrid.views.calls.function_calls import function_calls
+
+        hot = {each.frame: each for each in Hot(self).functions()}
+        counted = function_calls(self)
+        found = []
+        for number in hot.keys() | counted.keys():
+            frame, sampled, exact = self.frames[number], hot.get(number), counted.get(number)
+            function = Function(number, frame.name, frame.file, frame.line)
+            if exact:
+                function = function._replace(
+                    calls=exact.calls, exact_total_ns=exact.total_ns, exact_self_ns=exact.self_ns
+                )
+            if sampled:
+                function = function._replace(
+                    samples=sampled.samples, total_ns=sampled.total_ns, self_ns=sampled.self_ns
+                )
+            found.append(function)
+        return sorted(found, key=lambda f: (-f.self_ns, -(f.exact_self_ns or 0), f.frame))
+
+    def steps(self, n_slowest: int | None = None) -> "StepReport":
+        """The steps of a training by phases, as `report --steps`.
+
+        Raises PyhybridError where the profile has none.
+        """
+        from pyhybrid.report.step_listing import step_report
+
+        return step_report(self, n_slowest)
+
+    def model(self, by_class: bool = False) -> "ModelFigures":
+        """The modules of a PyTorch model, as `report --modules`; `modules` are the ELF files.
+
+        Raises PyhybridError where the profile has none.
+        """
+        from pyhybrid.views.training.model import model_figures
+
+        return model_figures(self, by_class)
+
+    def export(self, format: str, path: str | os.PathLike[str]) -> str:
+        """Write it as another format (`pyhybrid export -f`); returns where.
+
+        Raises UsageError for a format that is none, PyhybridError where it cannot be written.
+        """
+        from pyhybrid.exporters import EXPORTERS
+        from pyhybrid.exporters.destination import export_to
+
+        if format not in EXPORTERS:
+            raise UsageError(f"no format {format!r}; there are: {', '.join(EXPORTERS)}")
+        output = export_to(EXPORTERS[format](), self, os.fspath(path))
+        return output.path or os.fspath(path)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page."""
+        from pyhybrid.notebook.page import html_of
+
+        return html_of(self)
+
+
+def load(path: str | os.PathLike[str]) -> Profile:
+    """Open a profile file, or the `.part` of a run that was killed.
+
+    Raises PyhybridError, in one line, where the file is missing, not ours, damaged, or of another
+    version than this program's.
+    """
+    return cast(Profile, open_profile(path, kind=Profile))
