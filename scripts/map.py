@@ -1,8 +1,9 @@
 """The map of the source: one line a file, which is the first sentence of the file's own head.
 
 python scripts/map.py           print it, as Markdown
-python scripts/map.py --check   name the files without a head, and those that are not there though
-                                pages for who works here name them, and fail if there are any
+python scripts/map.py --check   name the files without a head, those that are not there though pages
+                                for who works here name them, what comments name in a module and is
+                                not there, and unit tests of no module; fail if there are any
 """
 
 import re
@@ -15,6 +16,17 @@ CLONE = Path(__file__).parents[1]
 ROOMS = ("src", "pyhybrid", "scripts", "examples")
 _COLUMNS = 150
 _PYTHONS = re.compile(r"Python\.h|pycore_")  # headers of CPython's
+_NAMED = re.compile(r"(?<![\w./`-])([a-z_]+)\.([A-Za-z_]\w*)\b(?!\.(?:py|c|h)\b)")
+_OTHERS = {"torch", "numpy", "pandas", "pytest", "pyhybrid", "module", "pkg", "_profile", "_native"}
+_SUFFIXES = {
+    *("py", "c", "h", "ts", "js", "css", "html", "toml", "sql", "json", "so", "txt", "gz", "pb"),
+    *("pyhybrid", "part", "folded", "pstats", "data", "map"),
+    "kptr_restrict",  # of the kernel
+}
+_SUBJECTS = {  # of unit tests that try several modules at once
+    *("bare", "docs", "exact_exporters", "min_time", "old_profiles", "perf_records"),
+    *("training_findings", "viewer_exports"),
+}
 
 
 def files() -> list[Path]:
@@ -87,6 +99,52 @@ def missing() -> list[tuple[str, str]]:
     return [each for each in found if not _PYTHONS.match(each[1])]
 
 
+def python_text(path: Path) -> tuple[str, list[tuple[int, str]]]:
+    """A Python file's code without its comments and docstrings; these, with their lines."""
+    text = (CLONE / path).read_text()
+    prose: list[tuple[int, str]] = []
+
+    def taken(found: re.Match[str]) -> str:
+        prose.append((text.count("\n", 0, found.start()) + 1, found[0]))
+        return "\n" * found[0].count("\n")
+
+    code = re.sub(r'^ *r?"""(?:.|\n)*?"""|(?<=\s)#[^\n]*', taken, text, flags=re.MULTILINE)
+    return code, prose
+
+
+def stale() -> list[str]:
+    """Names of ours in comments and docstrings, `module.name`, of which there is no such module or
+    no such name in it."""
+    texts = {path: python_text(path) for path in files() if path.suffix == ".py"}
+    modules: dict[str, str] = {}
+    for path, (code, _) in texts.items():
+        modules[path.stem] = modules.get(path.stem, "") + code
+    found = []
+    for path, (_, prose) in texts.items():
+        for line, text in prose if path.parts[0] == "pyhybrid" else ():
+            for named in _NAMED.finditer(text):
+                module, name = named.groups()
+                known = modules.get(module)
+                if module in sys.stdlib_module_names or module in _OTHERS or name in _SUFFIXES:
+                    continue
+                if known is None and not (name[0].isupper() or "_" in name):
+                    continue  # an attribute, a file
+                if known is None or not re.search(rf"\b{name}\b", known):
+                    found.append(f"{path}:{line}: there is no {named[0]}")
+    return found
+
+
+def tests_of_nothing() -> list[str]:
+    """Unit tests that bear no module's name, nor one of a subject of several."""
+    known = {path.stem for path in files()} | {path.parent.name for path in files()}
+    tests = (CLONE / "tests" / "unit").glob("test_*.py")
+    return [
+        f"{path.relative_to(CLONE)}: there is no module {name}"
+        for path in sorted(tests)
+        if (name := path.stem.removeprefix("test_")) not in known | _SUBJECTS
+    ]
+
+
 def main() -> int:
     """Print or check; returns the exit code."""
     if "--check" not in sys.argv:
@@ -98,7 +156,9 @@ def main() -> int:
     gone = missing()
     for page, name in gone:
         print(f"{page}: there is no file {name}")
-    return 1 if bare or gone else 0
+    names = stale() + tests_of_nothing()
+    print("\n".join(names), end="\n" * bool(names))
+    return 1 if bare or gone or names else 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ MAX_WEIGHT = UNKNOWN_CPU = (1 << 32) - 1
 class ThreadSamples:
     """What one thread's chunks add up to.
 
-    `samples` counts by place (spool_rows.Chunk): stack row, and what the thread was about.
+    `samples` counts by place (records.Chunk): stack row, and what the thread was about.
     `first_ns` and `last_ns` are the times of the first and the last sample, None where there is
     none.
     """

@@ -44,7 +44,7 @@ from pyhybrid.views.training.operators import operators_of
 class Report:
     """Prints the summary, the tree, the lines, the steps and the like, or the quality on stdout.
 
-    The keys of --json: summary.Summary; with --quality quality_report.QualityReport;
+    The keys of --json: summary.Summary; with --quality quality.QualityReport;
     with --modules model.ModelFigures; with --ops operators.Operators;
     with --steps step_listing.StepReport; with --compiles compiles.Compiles.
     """

@@ -37,9 +37,10 @@ N_FUNCTIONS, N_PATHS, N_LINES = 50, 10, 50
 
 @dataclass(slots=True)
 class Function:
-    """A function: see hot.HotFunction for the three weights.
+    """A function: see hot_paths.HotFunction for the three weights.
 
-    The last four, of functions that were traced: calls.FunctionCalls; null where they were not.
+    The last four, of functions that were traced: function_calls.FunctionCalls; null where they
+    were not.
     """
 
     name: str  # as in folded stacks: `qualname (file:line)`, or the demangled symbol

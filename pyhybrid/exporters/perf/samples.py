@@ -1,6 +1,6 @@
 """The SAMPLE records of perf.data: what the clock sampled, and exact self times as samples.
 
-The two are events of their own (perf_format.Event), told apart by their place in the file's list.
+The two are events of their own (layout.Event), told apart by their place in the file's list.
 A sample's period is nanoseconds of its event: the weight of the sampling clock, or the exact self
 time of a call path on a thread, which is one sample.
 

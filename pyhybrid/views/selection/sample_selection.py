@@ -36,7 +36,7 @@ class Choice:
     """What is wanted; as it is made, everything.
 
     `processes`: pids or names (process_selection.py), `threads`: names, kernel names or tids, as
-    patterns of the shell.  `gil`: one of rows.GIL.  `off_cpu`: only samples off the CPU, or only
+    patterns of the shell.  `gil`: one of tables.GIL.  `off_cpu`: only samples off the CPU, or only
     those on it.  Times count from the start.
     """
 
