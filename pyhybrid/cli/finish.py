@@ -26,8 +26,6 @@ from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.screen import print_summary, print_written
-from pyhybrid.report.summary import Summary, summarize
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
@@ -189,6 +187,9 @@ def _export_beside(
     profile, source_notes = in_source
     as_recorded = [name for name in formats if name in AS_RECORDED]
     others = [name for name in formats if name not in AS_RECORDED]
+    if summary:  # what shows it takes a third of the time to import
+        from pyhybrid.report.screen import print_summary, print_written
+        from pyhybrid.report.summary import Summary, summarize
     shown: Summary | None = None
     is_long, can_wait = _is_long(path), os.path.getsize(path) >= WAITED_FOR_BYTES
 
