@@ -113,11 +113,12 @@ class Profile:
     def __init__(self, path: str, file: File, **made: Any) -> None:
         """Use `Profile.open`.  `made`: attributes that are known, and need not be read."""
         self.__dict__.update(path=path, view=View(), _file=file, _base=None, _narrow=None)
-        self.__dict__.update(_read={}, _parts={}, **made)
+        self.__dict__.update(_chunks=None, _read={}, _parts={}, **made)
 
     _file: File
     _base: "Profile | None"
     _narrow: Narrow | None
+    _chunks: Callable[[], Iterator[Chunk]] | None
     _read: dict[type[Row], Sequence[Any]]
     _parts: dict[Callable[["Profile"], Any], Any]
 
@@ -162,15 +163,16 @@ class Profile:
         rows: Mapping[type[Row], Sequence[Any]] | None = None,
         narrow: Narrow | None = None,
         view: View | None = None,
+        chunks: Callable[[], Iterator[Chunk]] | None = None,
         **made: Any,
     ) -> Self:
         """A profile with other `rows` of some tables, and other attributes that are no rows
         (`frames`, `nodes`, `stacks`, `exact`, `meta`, ...); all else is this one's.
 
-        `narrow` gives what is left of the rows of a table.
+        `narrow` gives what is left of the rows of a table, `chunks` the timeline.
         """
         new = type(self)(self.path, self._file, **made)
-        new.__dict__.update(_base=self, _narrow=narrow, view=view or self.view)
+        new.__dict__.update(_base=self, _narrow=narrow, _chunks=chunks, view=view or self.view)
         new._read.update(rows or {})
         return new
 
@@ -414,16 +416,14 @@ class Profile:
         """
         return data_frame(self, table)
 
-    @_part
-    def chunks(self) -> Callable[[], Iterator[Chunk]]:
-        """What `timeline` calls."""
-        return self._chunks
-
     def timeline(self) -> Iterator[Chunk]:
         """Every sample, the profiler's own work, too, in chunks by thread and time."""
-        return self.chunks()
-
-    def _chunks(self) -> Iterator[Chunk]:
+        if self._chunks is not None:
+            yield from self._chunks()
+            return
+        if self._base is not None:
+            yield from self._base.timeline()
+            return
         columns = "thread, first_ns, dt_ns, place, weight, cpu"
         sql = f"SELECT {columns} FROM timeline ORDER BY thread, first_ns, rowid"
         for thread, first_ns, *blobs in self._file.rows(sql):
