@@ -17,8 +17,10 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
-from pyhybrid.cli import SUBCOMMANDS
-from pyhybrid.cli.run import make_parser
+from pyhybrid.capture.options import GROUPS
+from pyhybrid.capture.options import Options as AllOptions
+from pyhybrid.cli import command
+from pyhybrid.cli.help_text import explained, spelled
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.profile_file import tables
 from pyhybrid.profile_file.schema import TABLES, views
@@ -27,15 +29,10 @@ CLONE = Path(__file__).parents[2]
 _OBJECT = re.compile(r"CREATE (TABLE|VIEW) (\w+)")
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """The parser of `run`, or of a subcommand."""
-    if command == "run":
-        return make_parser()
-    from importlib import import_module
-
-    module = SUBCOMMANDS[command]
-    parser = argparse.ArgumentParser(prog=f"pyhybrid {command}", add_help=False)
-    getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())().prepare_parser(parser)
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of a subcommand."""
+    parser = argparse.ArgumentParser(prog=f"pyhybrid {name}", add_help=False)
+    command(name).prepare_parser(parser)
     return parser
 
 
@@ -60,6 +57,23 @@ def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     return [action for each in made for action in each.shown]
 
 
+def run_lines() -> list[str]:
+    """A definition list of the options of a run for each group of them."""
+    lines: list[str] = []
+    for group in GROUPS:
+        lines += [f"**{group[:1].upper()}{group[1:]}**", ""]
+        for each in AllOptions.options.values():
+            if each.group == group and each.flags and each.help is not None:
+                lines += definition(spelled(each), explained(each))
+    return lines
+
+
+def definition(heading: str, text: str) -> list[str]:
+    """One option, with its argument, and its help."""
+    text = re.sub(r"(?<![\w`-])(--?[a-z][a-z-]*)", r"`\1`", text)
+    return [f"`{heading}`", f": {text[:1].upper()}{text[1:]}.".replace("..", "."), ""]
+
+
 def option_lines(parser: argparse.ArgumentParser) -> list[str]:
     """A definition list: each option with its argument, then its help."""
     lines: list[str] = []
@@ -68,9 +82,7 @@ def option_lines(parser: argparse.ArgumentParser) -> list[str]:
         takes = "" if action.nargs == 0 or not value else f" {value}"
         names = action.option_strings or [str(action.metavar or action.dest)]
         text = " ".join((action.help or "").split()) % {"default": action.default}
-        text = re.sub(r"(?<![\w`-])(--?[a-z][a-z-]*)", r"`\1`", text)
-        heading = ", ".join(names) + (takes if action.option_strings else "")
-        lines += [f"`{heading}`", f": {text[:1].upper()}{text[1:]}.".replace("..", "."), ""]
+        lines += definition(", ".join(names) + (takes if action.option_strings else ""), text)
     return lines
 
 
@@ -140,7 +152,8 @@ class Options(Generated):
 
     def make(self) -> list[str]:
         """The lines."""
-        return option_lines(parser_of(self.arguments[0]))
+        name = self.arguments[0]
+        return run_lines() if name == "run" else option_lines(parser_of(name))
 
 
 class Schema(Generated):

@@ -46,7 +46,7 @@ from pyhybrid.symbols.resolve import Demangle, KernelTable, Loader, Symbolizer
 _NAMED = {
     "-t": "functions",
     "--keep": "keep",
-    "--args": "args",
+    "--arguments": "args",
     "--usage": "usage_of",
     "[[function]]": "function_tables",
 }

@@ -41,18 +41,18 @@ def notes(meta: dict[str, Any]) -> Iterator[str]:
         return
     told = meta.get("gpu", {})
     if told.get("failed"):
-        yield f"--gpu: recording ended: {told['failed']}"
+        yield f"--torch gpu: recording ended: {told['failed']}"
     elif not told:
-        yield "--gpu: the program has not imported PyTorch"
+        yield "--torch gpu: the program has not imported PyTorch"
     elif not told["cuda"]:
-        yield "--gpu: this PyTorch is built without CUDA"
+        yield "--torch gpu: this PyTorch is built without CUDA"
     elif not told["steps"]:
-        yield "--gpu: no step of a training was seen, and no call of a model"
+        yield "--torch gpu: no step of a training was seen, and no call of a model"
     elif not told["used"]:
-        yield "--gpu: the program used no GPU"
+        yield "--torch gpu: the program used no GPU"
     if n := told.get("aside"):
         windows = "1 window" if n == 1 else f"{n} windows"
-        yield f"--gpu: {windows} made way for the program's own torch.profiler"
+        yield f"--torch gpu: {windows} made way for the program's own torch.profiler"
 
 
 def _events(spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]) -> Iterator[Event]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate
 
 from pyhybrid.capture.option_fields import Declared, Option
 from pyhybrid.capture.option_kinds import Choice
+from pyhybrid.capture.option_lists import Words
 
 if TYPE_CHECKING:
     import inspect
@@ -58,6 +59,6 @@ def _keyword(found: re.Match[str], by_flag: dict[str, Option]) -> str:
     each = by_flag.get(flag)
     if each is None:
         return found[0]
-    if value and isinstance(each.kind, Choice) and value in each.kind.known:
+    if value and isinstance(each.kind, Choice | Words) and value in each.kind.known:
         return f'`{each.name}="{value}"`'
     return f"`{each.name}`" + (f" {value}" if value else "")

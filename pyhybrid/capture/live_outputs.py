@@ -65,14 +65,14 @@ class LiveOutputs:
         """Those by which other systems' instrumentation finds us; they stay, for it calls on."""
         folder = os.path.dirname(self._native.__file__)
         for name, variable in TOOLS.items():
-            if not getattr(self._settings, name):
+            if name not in self._settings.regions:
                 continue
             path = f"{folder}/libpyhybrid_tool_{name}.so"
             try:
                 if not variable:
                     self._native.open_tool(os.fsencode(path))
                 elif (os.environ.get(variable) or path) != path:
-                    say(f"--{name}: what {variable} names is told, and pyhybrid is not")
+                    say(f"--regions {name}: what {variable} names is told, and pyhybrid is not")
                 else:  # they load it; the program's own `os.environ` stays as it is
                     os.putenv(variable, path)
             except OSError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyhybrid import __version__
 from pyhybrid.capture.options import USAGE_KIND
-from pyhybrid.capture.settings import Settings
+from pyhybrid.capture.settings import GPU, Settings
 
 ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
 
@@ -42,7 +42,7 @@ def describe(
         "call_cost_inside_ns": round(started["call_cost_inside_ns"], 2) if call_cost_ns else None,
         "functions": list(settings.functions),
         "keep": list(settings.keep),
-        "args": list(settings.args),
+        "args": list(settings.arguments),
         "usage": list(settings.usage),
         "paused": settings.paused,
         "usage_of": [name for _, name in USAGE_KIND.of_functions(settings.usage)],
@@ -51,9 +51,9 @@ def describe(
         "lines": settings.lines,
         "decorated": list(settings.decorated),
         "c_calls": settings.c_calls,
-        "compiler_calls": settings.compiler_calls,
-        "gpu_steps": settings.gpu_steps if settings.gpu else None,
-        "events_by_window": settings.gpu and not settings.events,
+        "compiler_calls": "compilers" in settings.of_torch,
+        "gpu_steps": settings.of_torch.get(GPU),
+        "events_by_window": GPU in settings.of_torch and not settings.events,
         "c_calls_inexact": _c_calls_inexact(settings),
         "start_ns": started["start_ns"],
         "start_unix_ns": unix_ns - (now_ns - started["start_ns"]),

@@ -22,16 +22,22 @@ _SAME = object()
 
 
 class Option:
-    """One option; its `name` is that of the field that it is written to."""
+    """One option; its `name` is that of the field that it is written to.
+
+    `group`: under which heading `--help-all` has it.  `brief`: its help in few words, for `--help`,
+    which shows only those that have one.
+    """
 
     name: str
 
     def __init__(
         self,
         *flags: str,
+        group: str,
         kind: Kind,
         default: object,
         help: str | None,
+        brief: str = "",
         metavar: str | None = None,
         modes: tuple[str, ...] = MODES,
         native: str | None = None,
@@ -40,6 +46,7 @@ class Option:
         in_files: bool = True,
     ) -> None:
         self.flags, self.kind, self.metavar = flags, kind, metavar
+        self.group, self.brief = group, brief
         self.help, self.keyword_help = help, keyword_help
         self.default, self.modes, self.native = default, modes, native
         self.at_command_line = default if at_command_line is _SAME else at_command_line
@@ -60,9 +67,11 @@ class Option:
         return (long or [self.name])[0] if self._in_files else ""
 
 
-def option(*flags: str, kind: Kind, default: object, help: str | None, **more: Any) -> Any:
+def option(
+    *flags: str, group: str, kind: Kind, default: object, help: str | None, **more: Any
+) -> Any:
     """An Option, to type checkers a value of its field's type."""
-    return Option(*flags, kind=kind, default=default, help=help, **more)
+    return Option(*flags, group=group, kind=kind, default=default, help=help, **more)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option,))

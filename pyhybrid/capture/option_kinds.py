@@ -20,8 +20,12 @@ _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 class Kind:
     """Any text, or none."""
 
-    takes_value = True
+    takes_value = True  # and the next word is it, where `=` does not stand before it
     repeatable = False
+
+    def taken(self, value: Any) -> Any:
+        """The value that a program's may be another spelling of.  Raises ValueError."""
+        return value
 
     def parse(self, text: str) -> Any:
         """The value that a word of the command line stands for.  Raises ValueError."""
@@ -185,6 +189,45 @@ class Seconds(Duration):
     def to_native(self, value: float | None) -> int:
         """As Kind."""
         return round((value or 0) * 1e9)
+
+
+class Log(Seconds):
+    """None (False), all (True), or what is of the last so many seconds: `--log`, `--log=10s`.
+
+    C gets whether there is one; the time is `last_ns`.
+    """
+
+    takes_value = False
+
+    def taken(self, value: Any) -> Any:
+        """As Kind: a time may be a text."""
+        return self.parse(value) if isinstance(value, str) else value
+
+    def parse(self, text: str) -> float | bool:
+        """As Seconds; nothing stands for all."""
+        return super().parse(text) if text else True
+
+    def from_file(self, value: Any) -> float | bool:
+        """As Kind."""
+        return value if isinstance(value, bool) else super().from_file(value or "0")
+
+    def to_file(self, value: Any) -> Any:
+        """As Kind."""
+        return value if isinstance(value, bool) else super().to_file(value)
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        if not isinstance(value, bool):
+            super().check(said, value)
+
+    def to_native(self, value: Any) -> bool:
+        """As Kind."""
+        return bool(value)
+
+    @staticmethod
+    def last_ns(value: float | bool) -> int:
+        """0: there is no bound."""
+        return 0 if isinstance(value, bool) else round(value * 1e9)
 
 
 class Size(Number):

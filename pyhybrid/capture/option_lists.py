@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from pyhybrid.capture.option_kinds import Kind, check_known
+from pyhybrid.capture.option_kinds import Kind, Part, check_known
 from pyhybrid.errors import UsageError
 
 TYPE_CHECKING = False  # as in pyhybrid
@@ -23,6 +23,10 @@ class Names(Kind):
 
     def __init__(self, noun: str = "", known: Iterable[str] = ()) -> None:
         self.noun, self.known = noun, known
+
+    def taken(self, value: Any) -> Any:
+        """As Kind: a text is one word."""
+        return [value] if isinstance(value, str) else value
 
     def from_file(self, value: Any) -> list[str]:
         """As Kind."""
@@ -42,6 +46,60 @@ class Names(Kind):
                 raise UsageError(f"{said}: the name is empty")
             if self.known:
                 check_known(self.noun, each, self.known)
+
+
+class Words(Names):
+    """The same, also several in one with commas between: `modules,steps`."""
+
+    def taken(self, value: Any) -> Any:
+        """As Kind."""
+        return [word for each in super().taken(value) or () for word in each.split(",")]
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        super().check(said, self.taken(value))
+
+
+class TorchWords(Words):
+    """What is recorded of PyTorch: `modules` and `steps`, unless there is a `no-` before them, and
+    of the others what is named; these need counts of calls.
+    """
+
+    usual, counted, gpu_steps = ("modules", "steps"), ("gpu", "shapes", "compilers"), "10/100"
+
+    def __init__(self) -> None:
+        known = (*self.usual, *self.counted, *(f"no-{each}" for each in self.usual))
+        super().__init__("word of PyTorch", known)
+
+    def check(self, said: str, value: Any) -> None:
+        """As Kind."""
+        names = []
+        for word in self.taken(value):
+            name, equals, part = word.partition("=")
+            if equals and name == "gpu":
+                Part().check(f"{said} gpu", part)
+            names.append(name if name == "gpu" else word)
+        super().check(said, names)
+
+    def chosen(self, value: Iterable[str]) -> dict[str, str]:
+        """Each that is recorded, and what stands behind its `=`; the last word on one wins."""
+        found = dict.fromkeys(self.usual, "")
+        for word in value:
+            name, _, argument = word.partition("=")
+            if name.startswith("no-"):
+                found.pop(name.removeprefix("no-"), None)
+            else:
+                found[name] = argument or (self.gpu_steps if name == "gpu" else "")
+        return found
+
+    def without_counts(self, value: Iterable[str]) -> list[str]:
+        """What of it needs no counts of calls."""
+        words = self.taken(value)
+        return [each for each in words if each.partition("=")[0] not in self.counted]
+
+    def to_native(self, value: Iterable[str]) -> bool:
+        """As Kind: are there windows of time, in which the GPU's work is recorded?"""
+        return "gpu" in self.chosen(value)
 
 
 class BitNames(Names):

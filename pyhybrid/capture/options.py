@@ -9,11 +9,13 @@ To add an option write a field:
     c_calls: bool = option(
         "--c-calls",                  # its flags; none: it is no option of the command line.  Files
                                       # know it by the long one, or else by the field's name
+        group=FUNCTIONS,              # its heading in --help-all
         kind=Flag(),                  # how it is read and checked (option_kinds.py, _lists)
         default=False,                # and `at_command_line=`, where it is another one there
         modes=COUNTING,               # with others it is refused; left out: it goes with all
         native="c_calls",             # the argument of _native.start (src/python/start_options.c)
         help="count and time calls of C functions, too",  # None: not shown
+        brief="count C functions, too",  # only of the few that most people use: --help shows it
     )                                 # `keyword_help=` where Profiler's documentation says more
 
 in `ProfilerOptions`, or in `Options` if the command line alone has it; `settings.c_calls` is its
@@ -30,21 +32,32 @@ from pyhybrid.capture.option_kinds import (
     Duration,
     Flag,
     Kind,
+    Log,
     Number,
-    Part,
     PowerOfTwo,
     Rate,
-    Seconds,
     Size,
     Switch,
 )
-from pyhybrid.capture.option_lists import BitNames, BitNamesOf, Names, Patterns, Sinks, Tables
+from pyhybrid.capture.option_lists import (
+    BitNames,
+    BitNamesOf,
+    Names,
+    Patterns,
+    Sinks,
+    Tables,
+    TorchWords,
+    Words,
+)
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+RECORDING, FUNCTIONS, CALLS_OF = "recording", "which functions", "single calls"
+TORCH, LIVE, NATIVE, LIMITS = "PyTorch", "live outputs", "native libraries", "limits"
+GROUPS = (RECORDING, FUNCTIONS, CALLS_OF, TORCH, LIVE, NATIVE, LIMITS)
 CLOCKS = {"cpu": 0, "wall": 1}  # enum sampler_clock
 ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}  # enum sampler_engine
 SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
@@ -54,9 +67,10 @@ VIEWERS = ("html", "pprof", "firefox", "speedscope", "chrome", "cpuprofile", "pf
 FURTHER_FORMATS = ("pstats", "callgrind", "lttng", *VIEWERS)
 ALL_FORMATS = (*FORMATS, *FURTHER_FORMATS)  # the classes are in exporters/
 TRACY, TRACY_LINES = "tracy", "tracy:lines"
+ANNOUNCE = "print:announce"
 PERFSTUBS = "perfstubs"
 SINKS = ("print", "usdt", "lttng", TRACY, PERFSTUBS)  # src/emit
-# src/capi; each is an option, too.  The variable by which libraries find it, or all symbols.
+# src/capi: what --regions knows.  The variable by which libraries find it; None: by its symbols.
 TOOLS = {PERFSTUBS: None, "itt": "INTEL_LIBITTNOTIFY64", "nvtx": "NVTX_INJECTION64_PATH"}
 USAGE = {"cpu": 1, "memory": 2, "process": 4}  # enum usage_kinds
 EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
@@ -68,12 +82,13 @@ FUNCTION_TABLES = Tables(  # `[[function]]`
     {
         "name": Kind(),
         "lines": Flag(),
-        "args": Flag(),
+        "arguments": Flag(),
         "usage": BitNames("usage", USAGE),
         "slower_than": Duration(),
     }
 )
 USAGE_KIND = BitNamesOf("usage", USAGE)
+TORCH_KIND = TorchWords()
 
 
 class ProfilerOptions(Declared):
@@ -81,39 +96,48 @@ class ProfilerOptions(Declared):
 
     config: Sequence[str] = option(
         "--config",
+        group=RECORDING,
         kind=Names(),
         default=(),
         metavar="FILE",
         in_files=False,
-        help="options from this file, too (TOML, JSON or YAML), instead of the one that "
+        help="read options from this file, too (TOML, JSON or YAML), instead of the one that "
         "PYHYBRID_CONFIG names; those of the command line win",
         keyword_help="options from this file, or these, too (TOML, JSON or YAML); keywords win",
     )
+    mode: str = option(
+        "--mode",
+        group=RECORDING,
+        kind=Choice("mode", MODES),
+        default="hybrid",
+        metavar="MODE",
+        brief="sample stacks, trace calls, or hybrid: both (default)",
+        help="sample stacks, trace every call of a Python function, or both in one tree: hybrid "
+        "(default); none: only what --emit does",
+    )
+    clock: str = option(
+        "--clock",
+        group=RECORDING,
+        kind=Choice("clock", CLOCKS),
+        default="cpu",
+        native="clock",
+        brief="CPU time, or wall-clock time with all waiting",
+        help="sample CPU time (default), or wall-clock time, waiting included",
+    )
     hz: int = option(
         "--hz",
+        group=RECORDING,
         kind=Rate(1, 1_000_000_000),
         default=999,
         metavar="N",
         native="period_ns",
+        brief="samples per second (default: %(default)s)",
         help="samples per second of CPU time (--clock wall: of time) of each thread; above 1000 as "
         "many as take a fifth of a core (default: %(default)s)",
     )
-    mode: str = option(
-        "--mode",
-        kind=Choice("mode", MODES),
-        default="hybrid",
-        help="sample stacks, trace every call of a Python function, or both in one tree (default); "
-        "none: only what --emit does",
-    )
-    clock: str = option(
-        "--clock",
-        kind=Choice("clock", CLOCKS),
-        default="cpu",
-        native="clock",
-        help="sample CPU time (default), or wall-clock time, waiting included",
-    )
     wall_threads: Sequence[str] = option(
         "--wall-thread",
+        group=RECORDING,
         kind=Patterns(longest=200, room=1000),  # SAMPLER_PATTERNS_MAX
         default=(),
         metavar="NAME",
@@ -124,13 +148,15 @@ class ProfilerOptions(Declared):
     )
     engine: str = option(
         "--engine",
+        group=RECORDING,
         kind=Choice("engine", ENGINES),
         default="auto",
         native="engine",
-        help="what drives the CPU clock (--clock wall has its own)",
+        help="what gives the signals of the CPU clock; auto takes the best that works here",
     )
     kernel: bool | None = option(
         "--kernel",
+        group=RECORDING,
         kind=Switch(),
         default=None,
         native="kernel_frames",
@@ -140,9 +166,11 @@ class ProfilerOptions(Declared):
     output: str | None = option(
         "-o",
         "--output",
+        group=RECORDING,
         kind=Kind(),
         default=None,
         metavar="PREFIX",
+        brief="how all files' names begin (default: out)",
         help="what the names of all files begin with; a folder that is not there is made "
         "(default: out; perf.data is PREFIX.perf.data then)",
         keyword_help="what the names of all files begin with (PREFIX.pyhybrid and the `formats`); "
@@ -150,258 +178,230 @@ class ProfilerOptions(Declared):
     )
     formats: Sequence[str] | None = option(
         "--format",
+        group=RECORDING,
         kind=Names("format", ALL_FORMATS),
         default=(),
         at_command_line=None,
         metavar="NAME",
-        help=f"export this format instead of the default ones ({', '.join(FORMATS)}; with --mode "
+        brief="write this format: html, pprof, firefox, ... (by default "
+        f"{', '.join(FORMATS)}); repeatable",
+        help=f"write this format instead of the default ones ({', '.join(FORMATS)}; with --mode "
         f"trace folded, and with -q none): also {', '.join(FURTHER_FORMATS)}",
         keyword_help="also export these, by their names on the command line",
     )
     include: Sequence[str] = option(
         "--include",
+        group=FUNCTIONS,
         kind=Names(),
         default=(),
         metavar="REGEX",
         modes=CALLS,
+        brief="trace only functions with it in their name, module or file; repeatable",
         help="trace only functions whose qualified name, module or file it is found in; "
         "`stdlib` and `site-packages` stand for those files",
     )
     exclude: Sequence[str] = option(
         "--exclude",
+        group=FUNCTIONS,
         kind=Names(),
         default=(),
         metavar="REGEX",
         modes=CALLS,
+        brief="trace none of these; repeatable",
         help="trace none of these",
     )
     functions: Sequence[str] = option(
         "-t",
         "--function",
+        group=FUNCTIONS,
         kind=Names(),
         default=(),
         metavar="NAME",
         modes=CALLS,
+        brief="trace only this function, keep its calls; repeatable",
         help="trace only this function (its qualified name, module.qualname, file.py:qualname, or "
         "a pattern of the shell for these: `Model.*`), and keep its single calls (with --lines "
         "only where --keep asks for them)",
     )
     keep: Sequence[str] = option(
         "--keep",
+        group=CALLS_OF,
         kind=Names(),
         default=(),
         metavar="NAME",
         modes=COUNTING,
+        brief="keep each call of this one, trace all; repeatable",
         help="keep the single calls of this function (as -t names it), each with its times, its "
         "thread and how it ended, and trace all others as ever",
     )
     usage: Sequence[str] = option(
         "--usage",
+        group=CALLS_OF,
         kind=USAGE_KIND,
         default=(),
         metavar="NAMES[:FUNCTION]",
         modes=COUNTING,
         native="usage",
-        help="what each call that is kept used: cpu, its thread's user and system time, faults and "
+        help="measure what each kept call used: cpu, its thread's user and system time, faults and "
         "context switches; memory, the process's at begin and end; process, its CPU time; or "
-        "several, like cpu,memory; or what those of one function used, which are kept: cpu:train",
+        "several, like cpu,memory; or what the calls of one function used, which are kept: "
+        "cpu:train",
     )
-    args: Sequence[str] = option(
-        "--args",
+    arguments: Sequence[str] = option(
+        "--arguments",
+        group=CALLS_OF,
         kind=Names(),
         default=(),
         metavar="NAME",
         modes=COUNTING,
-        help="keep the single calls of this function, each with its arguments, as far as their "
-        "exact types tell them in short: `5`, `'text'`, `<list of 3>`, `<Tensor>`",
+        help="keep each call of this function with its arguments, shortened: what their exact "
+        "types tell, like `5`, `'text'`, `<list of 3>`, `<Tensor>`",
     )
     function_settings: Sequence[Mapping[str, Any]] = option(
+        group=CALLS_OF,
         kind=FUNCTION_TABLES,
         default=(),
         modes=COUNTING,
         in_files=False,  # config_file.py: their key is that of `functions`
         help="settings of single functions, of which each has a `name` and its single calls kept: "
-        "`lines` and `args`, true or false, `usage`, and `slower_than`, `50ms`, which keeps no "
-        "shorter ones",
+        "`lines` and `arguments`, true or false, `usage`, and `slower_than`, `50ms`, which keeps "
+        "no shorter ones",
     )
     max_calls: int = option(
         "--max-calls",
+        group=LIMITS,
         kind=Number(1, 50_000_000),
         default=1 << 20,
         metavar="N",
         modes=COUNTING,
         native="max_calls",
-        help="so many single calls are kept all (32 bytes each); of more the slowest of each path "
+        help="keep all of so many single calls (32 bytes each); of more the slowest of each path "
         "and a sample of the others (default: %(default)s)",
     )
     include_timers: Sequence[str] | None = option(
+        group=FUNCTIONS,
         kind=Names(),
         default=None,
         modes=CALLS,
         help="patterns of functions' bare names: trace only these (a key of PerfStubs' filters)",
     )
     exclude_timers: Sequence[str] | None = option(
+        group=FUNCTIONS,
         kind=Names(),
         default=None,
         modes=CALLS,
         help="patterns of functions' bare names: trace none of these",
     )
     include_files: Sequence[str] | None = option(
+        group=FUNCTIONS,
         kind=Names(),
         default=None,
         modes=CALLS,
         help="patterns of their files: trace only functions in these",
     )
     exclude_files: Sequence[str] | None = option(
+        group=FUNCTIONS,
         kind=Names(),
         default=None,
         modes=CALLS,
         help="patterns of their files: trace no functions in these",
     )
-    events: bool = option(
+    events: bool | float = option(
         "--events",
-        kind=Flag(),
+        group=CALLS_OF,
+        kind=Log(),
         default=False,
-        modes=COUNTING,
-        native="events",
-        help="log every begin and end of a function or region, too (8 bytes each)",
-    )
-    last_events: float | None = option(
-        "--last-events",
-        kind=Seconds(),
-        default=None,
         metavar="TIME",
         modes=COUNTING,
-        native="keep_events_ns",
-        help="log them, but keep only those of the last TIME (10s)",
-        keyword_help="log them, but keep only those of so many seconds, the last ones",
+        native="events",
+        help="log every begin and end of a function or region, too (8 bytes each); --events=10s "
+        "keeps only those of the last 10 seconds",
+        keyword_help="log every begin and end of a function or region, too: True (8 bytes each), "
+        "or a number of seconds, the last ones, of which they are kept",
     )
     lines: bool = option(
         "--lines",
         "-l",
+        group=FUNCTIONS,
         kind=Flag(),
         default=False,
         modes=CALLS,
         native="lines",
+        brief="count and time lines of what -t, --include choose",
         help="count and time each line of the functions that -t and --include choose, with -p of "
         "all unless some are chosen; --emit tracy tells of them, too, with --mode none as with -p",
     )
     c_calls: bool = option(
         "--c-calls",
+        group=FUNCTIONS,
         kind=Flag(),
         default=False,
         modes=COUNTING,
         native="c_calls",
+        brief="count and time calls of C functions, too",
         help="count and time calls of C functions, too",
+    )
+    torch: Sequence[str] = option(
+        "--torch",
+        group=TORCH,
+        kind=TORCH_KIND,
+        default=(),
+        metavar="WORDS",
+        native="event_windows",
+        brief="more of PyTorch: gpu, shapes, compilers",
+        help="what to record of PyTorch, words with commas between: modules, as frames of the tree "
+        "(LM.layers.2.mlp), and steps, by single calls of optimizers, data loaders and the like, "
+        "are there unless no-modules, no-steps say otherwise; gpu, what a GPU does, below the "
+        "calls that launched it, of 10 of each 100 steps (gpu=10/100; of a model's calls where "
+        "nothing is trained); shapes, with which operators are called, by one call in a hundred; "
+        "compilers, to count what torch.compile's compilers call, which otherwise is only sampled",
     )
     emit: Sequence[str] = option(
         "--emit",
+        group=LIVE,
         kind=Sinks("live output", SINKS),
         default=(),
         metavar="NAME[:ARG]",
         modes=CALLS,
-        help="tell of calls while they happen, too: print[:FILE], a line for each, or "
-        "print:tree[:FILE], with times; usdt, probes for bpftrace and perf; lttng; "
-        "tracy[:LIBRARY], zones; perfstubs[:LIBRARY], timers of a tool; --mode none makes no "
-        "profile besides",
-    )
-    announce: bool = option(
-        "--announce",
-        kind=Flag(),
-        default=False,
-        modes=CALLS,
-        help="print a line when a function that -t or --keep names is called, and one when it ends "
-        "(--emit print:announce)",
+        brief="tell of calls as they happen, to: print, usdt, lttng, tracy, perfstubs",
+        help="tell of calls while they happen, too: print[:FILE], a line for each; "
+        "print:tree[:FILE], with times; print:announce[:FILE], for functions that -t or --keep "
+        "name; usdt, probes for bpftrace and perf; lttng; tracy[:LIBRARY], zones; "
+        "perfstubs[:LIBRARY], timers of a tool; --mode none makes no profile besides",
     )
     emit_value: str = option(
         "--emit-value",
+        group=LIVE,
         kind=Choice("emit_value", EMIT_VALUES),
         default="text",
         help="what --emit tells of returned and yielded values: nothing, what the exact type tells "
         "(default), or repr(), which runs the program's code and may take long",
     )
-    perfstubs: bool = option(
-        "--perfstubs",
-        kind=Flag(),
-        default=False,
-        help="timers, counters and metadata of libraries with PerfStubs inside (ADIOS2, PETSc): "
-        "timers are frames of the tree",
-    )
-    itt: bool = option(
-        "--itt",
-        kind=Flag(),
-        default=False,
-        help="tasks of libraries that tell them to Intel's ITT (PyTorch, oneDNN, OpenVINO) are "
-        "frames of the tree",
-    )
-    nvtx: bool = option(
-        "--nvtx",
-        kind=Flag(),
-        default=False,
-        help="ranges of NVTX, pushed and popped (PyTorch for CUDA, RAPIDS, nvtx.annotate), are "
-        "frames of the tree",
-    )
-    modules: bool = option(
-        "--no-modules",
-        kind=Flag(value=False),
-        default=True,
-        help="PyTorch's modules are no frames of the tree (LM.layers.2.mlp)",
-        keyword_help="PyTorch's modules are frames of the tree",
-    )
-    steps: bool = option(
-        "--no-steps",
-        kind=Flag(value=False),
-        default=True,
-        help="keep no single calls of PyTorch's optimizers, data loaders and the like, by which "
-        "`report --steps` tells the steps of a training",
-        keyword_help="keep the single calls of PyTorch's optimizers, data loaders and the like, by "
-        "which the steps of a training are told",
-    )
-    gpu: bool = option(
-        "--gpu",
-        kind=Flag(),
-        default=False,
-        modes=COUNTING,
-        native="event_windows",
-        help="what a GPU does for PyTorch, below the calls that launched it: torch.profiler's CUDA "
-        "activities, in windows of some steps",
-    )
-    gpu_steps: str = option(
-        "--gpu-steps",
-        kind=Part(),
-        default="10/100",
-        metavar="N/M",
-        modes=COUNTING,
-        help="with --gpu: N of each M steps of a training, or of a model's calls where nothing is "
-        "trained (default: %(default)s)",
-    )
-    shapes: bool = option(
-        "--shapes",
-        kind=Flag(),
-        default=False,
-        modes=COUNTING,
-        help="with which shapes PyTorch's operators are called, by one call in a hundred "
-        "(`report --ops`)",
-        keyword_help="note with which shapes operators of PyTorch are called, by one in a hundred",
-    )
-    compiler_calls: bool = option(
-        "--compiler-calls",
-        kind=Flag(),
-        default=False,
-        modes=COUNTING,
-        help="count what torch.compile's compilers call, too, which otherwise is only sampled",
+    regions: Sequence[str] = option(
+        "--regions",
+        group=NATIVE,
+        kind=Words("source of regions", TOOLS),
+        default=(),
+        metavar="NAMES",
+        help="what native libraries tell of themselves, as frames of the tree, names with commas "
+        "between: perfstubs, timers, counters and metadata of PerfStubs (ADIOS2, PETSc); itt, "
+        "tasks of Intel's ITT (PyTorch, oneDNN, OpenVINO); nvtx, ranges of NVTX, pushed and popped "
+        "(PyTorch for CUDA, RAPIDS, nvtx.annotate)",
     )
     summary: bool = option(
         "-q",
         "--quiet",
+        group=RECORDING,
         kind=Flag(value=False),
         default=False,
         at_command_line=True,
+        brief="print no summary",
         help="print no summary",
         keyword_help="print one on stderr at the end",
     )
     max_depth: int = option(
         "--max-depth",
+        group=LIMITS,
         kind=Number(1, 1 << 16),
         default=2048,
         metavar="N",
@@ -410,6 +410,7 @@ class ProfilerOptions(Declared):
     )
     max_nodes: int = option(
         "--max-nodes",
+        group=LIMITS,
         kind=Number(1, 100_000_000),
         default=2_000_000,
         metavar="N",
@@ -418,6 +419,7 @@ class ProfilerOptions(Declared):
     )
     max_timeline: int = option(
         "--max-timeline",
+        group=LIMITS,
         kind=Size(128 << 10, 1 << 60),
         default=0,
         metavar="SIZE",
@@ -434,6 +436,7 @@ class Options(ProfilerOptions):
 
     no_config: bool = option(
         "--no-config",
+        group=RECORDING,
         kind=Flag(),
         default=False,
         in_files=False,
@@ -442,12 +445,15 @@ class Options(ProfilerOptions):
     paused: bool = option(
         "-p",
         "--paused",
+        group=RECORDING,
         kind=Flag(),
         default=False,
+        brief="begin when the program calls pyhybrid.enable()",
         help="profile nothing until the program calls pyhybrid.enable()",
     )
     tracy: str | None = option(
         "--tracy",
+        group=LIVE,
         kind=Kind(),
         default=None,
         metavar="FILE",
@@ -455,16 +461,9 @@ class Options(ProfilerOptions):
         help="capture what --emit tracy tells into this file, by the capture program of Tracy's "
         "that is found",
     )
-    tracy_library: str | None = option(
-        "--tracy-library",
-        kind=Kind(),
-        default=None,
-        metavar="PATH",
-        modes=CALLS,
-        help="the Tracy client for it: --emit tracy:PATH",
-    )
     perf_trampoline: bool = option(
         "--perf-trampoline",
+        group=RECORDING,
         kind=Flag(),
         default=False,
         help="switch on CPython's own names and stacks for a `perf record` that runs around this; "
@@ -472,15 +471,25 @@ class Options(ProfilerOptions):
     )
     strict: bool = option(
         "--strict",
+        group=RECORDING,
         kind=Flag(),
         default=False,
-        help="where it cannot be profiled as asked do not run the program at all",
+        help="refuse to run the program if it cannot be profiled as asked",
     )
     unwinder: str = option(
-        "--unwinder", kind=Choice("unwinder", UNWINDERS), default="own", help=None
+        "--unwinder",
+        group=RECORDING,
+        kind=Choice("unwinder", UNWINDERS),
+        default="own",
+        help=None,
     )
     ring_bytes: int = option(
-        "--ring-bytes", kind=PowerOfTwo(0, 1 << 30), default=0, native="ring_bytes", help=None
+        "--ring-bytes",
+        group=LIMITS,
+        kind=PowerOfTwo(0, 1 << 30),
+        default=0,
+        native="ring_bytes",
+        help=None,
     )
 
 

@@ -20,7 +20,7 @@ from pyhybrid.capture.notebook_cells import notebook_cells
 from pyhybrid.capture.option_kinds import Part
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder, remove_folders
 from pyhybrid.capture.processor_waits import ProcessorWaits
-from pyhybrid.capture.settings import Settings
+from pyhybrid.capture.settings import GPU, Settings
 from pyhybrid.capture.std_streams import keep_whole, release, say
 from pyhybrid.clock_pair import clock_pair
 from pyhybrid.errors import PyhybridError, UsageError
@@ -160,9 +160,10 @@ class Profiling:
         from pyhybrid.frameworks import watching
 
         with contextlib.suppress(Exception):  # it is profiled without their terms
-            asked = self.settings
-            gpu = Part.numbers(asked.gpu_steps) if asked.gpu else None
-            wanted = asked.modules, asked.steps, asked.compiler_calls, asked.shapes, gpu
+            asked = self.settings.of_torch
+            gpu = Part.numbers(asked[GPU]) if GPU in asked else None
+            words = "modules", "steps", "compilers", "shapes"
+            wanted = *(word in asked for word in words), gpu
             watching.watch(self.native, *wanted)
 
     def _pause_frameworks(self) -> None:

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyhybrid.capture.option_fields import Option
+from pyhybrid.capture.option_kinds import Log
 from pyhybrid.capture.option_lists import Sinks
 from pyhybrid.capture.options import (
+    ANNOUNCE,
     CALLS,
+    COUNTING,
     FORMATS,
     FUNCTION_TABLES,
     PERFSTUBS,
     SAMPLING,
     TIMER_KEYS,
+    TORCH_KIND,
     TRACY,
     TRACY_LINES,
     USAGE,
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from pyhybrid.capture.named_functions import Named
     from pyhybrid.capture.trace_filter import Filter
 
+GPU, STEPS = "gpu", "steps"  # of PyTorch
 EVERYTHING = ""  # a pattern that is found everywhere
 
 
@@ -42,34 +47,38 @@ class Settings(Options):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
+        for name, each in self.options.items():
+            try:
+                setattr(self, name, each.kind.taken(getattr(self, name)))
+            except ValueError as error:
+                raise UsageError(f"{self.said(each)}: {error}") from None
         if self.formats is None:
             of_calls = ("folded",) if self.summary else ()  # perf reads samples
             self.formats = FORMATS if self.mode in SAMPLING else of_calls
         if self.mode == "none":
             self.formats, self.summary = (), False  # there is no profile
         self._emit_to_tracy()
-        if self.announce:
-            self.emit = [*self.emit, "print:announce"]
         for name, each in self.options.items():
             each.kind.check(self.said(each), getattr(self, name))
+        self.of_torch = TORCH_KIND.chosen(self.torch)
         self._check_together()
-        self.events = self.events or self.last_events is not None
         self.lines = self.lines and self.counts  # sinks know already
         self.sinks = Sinks.split(self.emit)
         self.decorated: dict[str, None] = {}  # functions: nothing counts but while they run
         self.filter = self._filter()
-        if self.gpu and self.filter is not None:
-            raise UsageError(f"{self.said(self.options['gpu'])} needs all calls: no filters")
+        if GPU in self.of_torch and self.filter is not None:
+            said = self.said(self.options["torch"])
+            raise UsageError(f"{said} {GPU} needs all calls: no filters")
         tables = list(FUNCTION_TABLES.parsed(FUNCTION_TABLES.from_file(self.function_settings)))
         named = {each: [t["name"] for t in tables if t.get(each)] for each in FUNCTION_TABLES.keys}
         kind = FUNCTION_TABLES.keys["usage"]
         usage = [*USAGE_KIND.of_functions(self.usage)]
         usage += [(kind.to_native(t["usage"]), t["name"]) for t in tables if t.get("usage")]
         chosen = () if self.lines else self.functions  # for their lines
-        kept = (*chosen, *self.keep, *self.args, *named["name"])
+        kept = (*chosen, *self.keep, *self.arguments, *named["name"])
         self.kept = _named(*kept, *(name for _, name in usage))
         self.usage_of = _by_bit(usage)
-        self.arguments_of = _named(*self.args, *named["args"])
+        self.arguments_of = _named(*self.arguments, *named["arguments"])
         self.lines_of = None if self.lines else _named(*named["lines"])
         self.lines = self.lines or self.lines_of is not None
         self.slower_than = [[t["name"], t["slower_than"]] for t in tables if t.get("slower_than")]
@@ -94,9 +103,7 @@ class Settings(Options):
         """First of all, where there is an option for it: it is the one that takes a while."""
         own = [each for each in self.emit if each.partition(":")[0] == TRACY]
         others = [each for each in self.emit if each not in own]
-        if self.tracy_library is not None:
-            own.append(f"{TRACY}:{self.tracy_library}")
-        elif self.tracy is not None and not own:
+        if self.tracy is not None and not own:
             own.append(TRACY)
         if self.lines:
             own = [each.replace(TRACY, TRACY_LINES, 1) for each in own]
@@ -112,19 +119,21 @@ class Settings(Options):
         if self.wall_threads and (self.clock != "wall" or self.mode not in SAMPLING):
             raise UsageError(f"{said['wall_threads']} chooses what {said['clock']} wall samples")
         for name, each in self.options.items():
-            if self.mode not in each.modes and getattr(self, name) not in (each.default, []):
-                *others, last = each.modes
-                modes = f"{', '.join(others)} or {last}"
-                raise UsageError(f"{said[name]} needs {said['mode']} {modes}, not {self.mode}")
-        if self.announce and not (self.functions or self.keep):
+            if getattr(self, name) not in (each.default, []):
+                self._check_mode(said[name], each.modes)
+        for word in TORCH_KIND.counted:
+            if word in self.of_torch:
+                self._check_mode(f"{said['torch']} {word}", COUNTING)
+        if self._announces() and not (self.functions or self.keep):
             chosen = f"{said['functions']}, {said['keep']}"
-            raise UsageError(f"{said['announce']} is of chosen functions: name some ({chosen})")
+            announce = f"{said['emit']} {ANNOUNCE}"
+            raise UsageError(f"{announce} is of chosen functions: name some ({chosen})")
         if self.clock == "wall" and self.engine != "auto":
             raise UsageError(
                 f"{said['engine']} is for the CPU clock: {said['clock']} wall has its own"
             )
-        if self.gpu and not self.steps:
-            raise UsageError(f"{said['gpu']} counts steps: not with {said['steps']}")
+        if GPU in self.of_torch and STEPS not in self.of_torch:
+            raise UsageError(f"{said['torch']} {GPU} counts steps: not with no-{STEPS}")
         if self.mode == "none" and not self.emit:
             raise UsageError(f"the mode none is for live outputs alone: name one ({said['emit']})")
         if self.lines and not self.counts and TRACY not in dict(Sinks.split(self.emit)):
@@ -136,6 +145,15 @@ class Settings(Options):
             raise UsageError(
                 f"{said['lines']} are counted of chosen functions: name some ({chosen})"
             )
+
+    def _check_mode(self, said: str, modes: tuple[str, ...]) -> None:
+        if self.mode not in modes:
+            *others, last = modes
+            mode = self.said(self.options["mode"])
+            raise UsageError(f"{said} needs {mode} {', '.join(others)} or {last}, not {self.mode}")
+
+    def _announces(self) -> bool:
+        return any(f"{each}:".startswith(f"{ANNOUNCE}:") for each in self.emit)
 
     @property
     def samples(self) -> bool:
@@ -159,12 +177,13 @@ class Settings(Options):
         return self.mode != "none"
 
     def native(self) -> dict[str, Any]:
-        """The arguments of `_native.start` that are one option's value each."""
-        return {
+        """The arguments of `_native.start` that are one option's value each, or part of one."""
+        found = {
             each.native: each.kind.to_native(getattr(self, name))
             for name, each in self.options.items()
             if each.native
         }
+        return {**found, "keep_events_ns": Log.last_ns(self.events)}
 
 
 def _named(*names: str) -> "Named | None":

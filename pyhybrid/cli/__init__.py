@@ -15,10 +15,25 @@ from pyhybrid.terminal_text import say
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
-    from typing import Never
+    from typing import Never, Protocol
 
     from pyhybrid.capture.run_program import Program
+
+    class Command(Protocol):
+        """A subcommand; its docstring is what its --help says first."""
+
+        name: str
+        words: str  # behind its name, for --help
+        help: str
+
+        def prepare_parser(self, parser: ArgumentParser) -> None:
+            """Declare the arguments."""
+
+        def run(self, args: Namespace) -> int:
+            """Do it; returns the exit code.  Raises PyhybridError."""
+
 
 # Their modules.
 SUBCOMMANDS = {
@@ -33,9 +48,17 @@ SUBCOMMANDS = {
 }
 
 
+def command(name: str) -> "Command":
+    """The subcommand of that name."""
+    from importlib import import_module
+
+    module = SUBCOMMANDS[name]
+    made: Command = getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())()
+    return made
+
+
 def _subcommand(name: str, arguments: list[str]) -> int:
     import gc
-    from importlib import import_module
     from io import TextIOWrapper
 
     from pyhybrid.cli.parser import Parser
@@ -44,13 +67,12 @@ def _subcommand(name: str, arguments: list[str]) -> int:
         raise PyhybridError("standard output is closed")
     if isinstance(sys.stdout, TextIOWrapper):  # whatever names hold, and whatever it can show
         sys.stdout.reconfigure(errors="backslashreplace")
-    module = SUBCOMMANDS[name]
-    command = getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())()
-    parser = Parser(prog=f"pyhybrid {name}", description=command.__doc__)
-    command.prepare_parser(parser)
+    found = command(name)
+    parser = Parser(prog=f"pyhybrid {name}", description=found.__doc__)
+    found.prepare_parser(parser)
     gc.disable()  # among a profile's rows it takes up to half the time, and finds nothing
     try:
-        code: int = command.run(parser.parse_args(arguments))
+        code = found.run(parser.parse_args(arguments))
         sys.stdout.flush()
     except OSError as error:  # all files' errors are PyhybridErrors
         import os

@@ -29,7 +29,8 @@ class Compare:
     """
 
     name = "compare-cprofile"
-    help = "compare calls and times with cProfile's"
+    words = "script.py"
+    help = "run a program under cProfile, too, and compare"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""

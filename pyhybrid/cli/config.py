@@ -25,11 +25,13 @@ _COLUMN = 40  # of the remarks
 
 class Config:
     """Prints the configuration files that a run here would read, and with --show all options, as a
-    TOML file with a remark where each value is from.  Options of a run are taken into account.
+    TOML file with a remark where each value is from.  It takes the options of a run, too
+    (`pyhybrid --help-all`).
     """
 
     name = "config"
-    help = "print which options are in force, and where from"
+    words = "[options]"
+    help = "print which options are in force, and why"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""

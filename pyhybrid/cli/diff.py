@@ -27,10 +27,11 @@ class Diff:
     what is noise.
 
     The exit code is 1 where a limit of --fail-if is exceeded for certain, 2 where these files
-    cannot tell.  The keys of --json: run_comparison.Comparison, and `limits`.
+    cannot tell.
     """
 
     name = "diff"
+    words = "BEFORE AFTER"
     help = "compare runs, with errors"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

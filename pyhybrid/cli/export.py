@@ -34,6 +34,7 @@ class Export:
     """Writes one or more formats; each goes where its readers look for it, unless -o says."""
 
     name = "export"
+    words = "-f NAME [FILE]"
     help = "write a profile in another format"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

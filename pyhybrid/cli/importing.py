@@ -18,7 +18,8 @@ class Importing:
     """
 
     name = "import"
-    help = "put the GPU's work of a trace into a profile"
+    words = "kineto TRACE [FILE]"
+    help = "put a trace's GPU work into a profile"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""

@@ -17,6 +17,7 @@ class Merge:
     """
 
     name = "merge"
+    words = "-o OUT FILE..."
     help = "make one profile of several"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:

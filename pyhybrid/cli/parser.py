@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyhybrid.capture.option_fields import Option
-from pyhybrid.capture.option_kinds import Choice, Duration, Flag, Kind, Switch
+from pyhybrid.capture.option_kinds import Choice, Duration, Flag, Kind, Log, Switch
 from pyhybrid.capture.option_lists import Names
 from pyhybrid.errors import UsageError
 
@@ -46,7 +46,9 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's; of an option that there is not the error names the nearest one."""
-        known, others = super().parse_known_args(args, namespace)
+        # What may have a value has it behind a `=`: the next word is the program's.
+        words = [f"{each}=" if self._may_have_value(each) else each for each in args]
+        known, others = super().parse_known_args(words, namespace)
         for wrong in others:
             if wrong.startswith("--"):
                 from difflib import get_close_matches
@@ -55,6 +57,10 @@ class Parser(argparse.ArgumentParser):
                 near = get_close_matches(name, self._option_string_actions, n=1, cutoff=0.7)
                 self.error(f"there is no option {name}" + "".join(f": {n}?" for n in near))
         return known, others
+
+    def _may_have_value(self, word: str) -> bool:
+        action = self._option_string_actions.get(word)
+        return action is not None and action.nargs == argparse.OPTIONAL
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """Raise UsageError instead of printing the usage."""
@@ -81,22 +87,14 @@ def add_options(
 ) -> None:
     """Declare those that have flags; each one's value is an attribute of its name then.
 
-    Without `defaults` only those are that are given.
+    Without `defaults` only those are that are given.  Their help is help_text.py's.
     """
     for each in options:
         if each.flags:
             how = {"default": each.at_command_line, **_of_kind(each)}
             if not defaults:
                 how["default"] = argparse.SUPPRESS
-            parser.add_argument(*each.flags, dest=each.name, help=shown(each), **how)
-
-
-def shown(option: Option) -> str:
-    """Its help."""
-    if option.help is None:
-        return argparse.SUPPRESS
-    text = option.help.replace("%(default)s", str(option.at_command_line))
-    return text + ("; repeatable" if option.kind.repeatable else "")
+            parser.add_argument(*each.flags, dest=each.name, help=argparse.SUPPRESS, **how)
 
 
 def _of_kind(option: Option) -> dict[str, Any]:
@@ -106,8 +104,10 @@ def _of_kind(option: Option) -> dict[str, Any]:
             return {"action": "store_const", "const": kind.value}
         case Switch():
             return {"action": argparse.BooleanOptionalAction}
+        case Log():
+            return {"nargs": argparse.OPTIONAL, "type": word(kind), "metavar": option.metavar}
         case Choice():
-            return {"choices": list(kind.known)}
+            return {"choices": list(kind.known), "metavar": option.metavar}
         case Names():
             values: Any = option.at_command_line
             default = None if values is None else list(values)

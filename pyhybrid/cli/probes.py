@@ -31,7 +31,8 @@ class Probes:
     """Prints the library that has the USDT probes, and each probe with its arguments."""
 
     name = "probes"
-    help = "print the USDT probes of programs that run with --emit usdt"
+    words = ""
+    help = "print the USDT probes of --emit usdt"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""

@@ -42,14 +42,10 @@ from pyhybrid.views.training.operators import operators_of
 
 
 class Report:
-    """Prints the summary, the tree, the lines, the steps and the like, or the quality on stdout.
-
-    The keys of --json: summary.Summary; with --quality quality.QualityReport;
-    with --modules model.ModelFigures; with --ops operators.Operators;
-    with --steps step_listing.StepReport; with --compiles compiles.Compiles.
-    """
+    """Prints the summary, the tree, the lines, the steps and the like, or the quality on stdout."""
 
     name = "report"
+    words = "[VIEW] [FILE]"
     help = "print the summary of a profile"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
@@ -189,7 +185,7 @@ def _expression(text: str) -> str:
 
 def _print(profile: Profile, args: argparse.Namespace) -> None:
     if args.compensate:
-        profile = compensate(profile)
+        compensate(profile)
     selected, notes = choose(profile, choice_of(args))
     if args.quality:
         report = quality_report(selected)
@@ -242,9 +238,9 @@ def _print(profile: Profile, args: argparse.Namespace) -> None:
     if args.html:
         _write_page(selected, notes, args)
     elif args.lines and not args.json:
-        if selected.view.by_time and not selected.places:
+        if selected.is_part and not selected.places:
             raise UsageError("lines are not kept by time: --lines goes with --thread only")
-        if selected.view.by_time and profile.lines:
+        if selected.is_part and profile.lines:
             notes.append("Python lines are not kept by time: left out")
         write_lines(notes, sys.stdout)
         print_lines(selected, sys.stdout)

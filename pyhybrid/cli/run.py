@@ -17,36 +17,30 @@ from pyhybrid.cli.without_profile import run_bare, split
 from pyhybrid.errors import UsageError
 from pyhybrid.terminal_text import say
 
-USAGE = """\
-python -m pyhybrid [options] script.py [args...]
-       python -m pyhybrid [options] -m module [args...]
-       python -m pyhybrid [options] -c code [args...]
-       python -m pyhybrid [options] command [args...]
-       python -m pyhybrid report [FILE]          print the summary of a profile again
-       python -m pyhybrid export [FILE] -f NAME  write it in another format
-       python -m pyhybrid compare-cprofile [options] script.py [args...]
-       python -m pyhybrid config [options]       print which options are in force
-       python -m pyhybrid probes"""
 
-DESCRIPTION = "Profile a Python program: Python and native frames of all threads in one call tree."
+class RunParser(Parser):
+    """Its `--help` fits a screen; `--help-all` has all options."""
 
-EPILOG = """\
-Without options: out.pyhybrid, out.folded, perf.data and /tmp/perf-PID.map are written when the
-program ends, and a summary is printed on stderr.  Then `perf report`, or
-`flamegraph.pl out.folded > flame.svg`."""
+    def format_help(self) -> str:
+        """The few that most people use."""
+        from pyhybrid.cli.help_text import brief_help
+
+        return brief_help()
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, *_: Any) -> None:
+        from pyhybrid.cli.help_text import full_help
+
+        print(full_help(), end="")
+        sys.exit()
 
 
 def make_parser(*, defaults: bool = True) -> Parser:
     """Of the words before the program; without `defaults` it tells what they give alone."""
-    parser = Parser(
-        prog="pyhybrid",
-        usage=USAGE,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = RunParser(prog="pyhybrid", allow_abbrev=False)
     add_options(parser, Options.options.values(), defaults=defaults)
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"pyhybrid {__version__}")
     return parser
 

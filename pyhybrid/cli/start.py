@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.capture.options import Options
+from pyhybrid.capture.options import COUNTING, TORCH_KIND, Options
 from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.resource_limits import check_room
 from pyhybrid.capture.settings import CommandLineSettings
@@ -11,10 +11,13 @@ from pyhybrid.errors import OutputError, PyhybridError, UsageError
 from pyhybrid.terminal_text import say
 
 
-def _mode_alone(mode: str) -> dict[str, Any]:
+def _mode_alone(asked: dict[str, Any], mode: str) -> dict[str, Any]:
     """This mode, without the options that do not go with it."""
     others = (each for each in Options.options.values() if mode not in each.modes)
-    return {"mode": mode, **{each.name: each.default for each in others}}
+    less = {each.name: each.default for each in others}
+    if mode not in COUNTING:
+        less["torch"] = TORCH_KIND.without_counts(asked["torch"])
+    return {"mode": mode, **less}
 
 
 def begin(asked: dict[str, Any], argv: list[str]) -> Profiling | None:
@@ -61,5 +64,5 @@ def _less(asked: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     if asked["engine"] != "auto":
         yield {"engine": "auto"}, "another engine drives the samples"
     if asked["mode"] == "hybrid":
-        yield _mode_alone("trace"), "calls are counted, nothing is sampled"
-        yield _mode_alone("sample"), "stacks are sampled, calls are not counted"
+        yield _mode_alone(asked, "trace"), "calls are counted, nothing is sampled"
+        yield _mode_alone(asked, "sample"), "stacks are sampled, calls are not counted"

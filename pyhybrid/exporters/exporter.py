@@ -27,7 +27,7 @@ class Exporter:
         With `limit_bytes` the formats that are written unasked (options.FORMATS) keep below it, by
         being coarser.  All others somebody named: they are whole.  Their size has the bounds of
         what they tell of: paths (--max-nodes), samples in time (--max-timeline), calls
-        (--max-calls, --last-events).  Returns what is to be said of the file: what follows its
+        (--max-calls, --events).  Returns what is to be said of the file: what follows its
         name.
         """
         raise NotImplementedError

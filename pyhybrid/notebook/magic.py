@@ -14,6 +14,7 @@ from typing import Any
 
 from pyhybrid.capture.api import Profiler
 from pyhybrid.capture.options import ProfilerOptions
+from pyhybrid.cli.help_text import option_lines
 from pyhybrid.cli.parser import Parser, add_options
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.profile_file.profile import Profile
@@ -82,12 +83,14 @@ async def _profile(shell: Any, words: list[str], text: str) -> Profile | None:
     return profile
 
 
+class _MagicParser(Parser):
+    def format_help(self) -> str:
+        lines = option_lines(ProfilerOptions.options.values())
+        return "\n".join(["%%pyhybrid [options], or %pyhybrid [options] STATEMENT", "", *lines])
+
+
 def _parser() -> Parser:
-    parser = Parser(
-        prog="pyhybrid",
-        usage="%%pyhybrid [options], or %pyhybrid [options] STATEMENT".replace("%", "%%"),
-        allow_abbrev=False,
-    )
+    parser = _MagicParser(prog="pyhybrid", allow_abbrev=False)
     add_options(parser, ProfilerOptions.options.values(), defaults=False)
     return parser
 

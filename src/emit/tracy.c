@@ -402,7 +402,7 @@ static void remark(char *said, size_t bytes)
     if (!atomic_load(&ready))
         snprintf(said, bytes,
                  "the live output tracy: no Tracy client was loaded: name one "
-                 "(--tracy-library LIBRARY)");
+                 "(--emit tracy:LIBRARY)");
     else if (n_other)
         snprintf(
             said, bytes,

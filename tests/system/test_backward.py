@@ -83,7 +83,7 @@ def test_gradients_are_accumulated_for_the_module_that_used_them(
 
 @pytest.mark.slow
 def test_compiled_regions_are_linked(tmp_path: Path, torch_process: TorchProcess) -> None:
-    printed(tmp_path, "-q", "--mode", "trace", "--compiler-calls", PROGRAM, "compiled")
+    printed(tmp_path, "-q", "--mode", "trace", "--torch", "compilers", PROGRAM, "compiled")
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         found = linked(profile)
         assert any("Compiled" in name for _, name in found)

@@ -111,7 +111,7 @@ def test_each_compile_is_told(tmp_path: Path) -> None:
 
 
 def test_calls_of_compilers_are_counted_if_asked(tmp_path: Path) -> None:
-    command(tmp_path, "-q", "--mode", "trace", "--compiler-calls", LIKE_TORCH)
+    command(tmp_path, "-q", "--mode", "trace", "--torch", "compilers", LIKE_TORCH)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         found = calls(profile)
         assert found[COMPILER] == COMPILES + 1

@@ -200,7 +200,7 @@ def test_no_client_at_all(pyhybrid: Callable[..., Run]) -> None:
     """The program may load one, so this is known at its end."""
     result = pyhybrid(*NONE, "--emit", "tracy", "-c", "print('ran')").result
     assert result.stdout == "ran\n"
-    assert "no Tracy client was loaded: name one (--tracy-library LIBRARY)" in result.stderr
+    assert "no Tracy client was loaded: name one (--emit tracy:LIBRARY)" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -212,9 +212,14 @@ def test_nobody_listens(pyhybrid: Callable[..., Run]) -> None:
     assert not result.stderr
 
 
+def library(path: object) -> tuple[str, str]:
+    """Options that tell a client of this library."""
+    return "--emit", f"tracy:{path}"
+
+
 def tracy(file: str, *arguments: object) -> tuple[object, ...]:
     """Options that capture into a file, from a client that is loaded at once."""
-    return ("--tracy", file, "--tracy-library", client(), *arguments)
+    return ("--tracy", file, *library(client()), *arguments)
 
 
 def test_a_file(pyhybrid: Callable[..., Run]) -> None:
@@ -257,7 +262,7 @@ def test_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(LINES)
     with capturing(tmp_path / "t.tracy") as (captured, environment):
-        emit = ("--tracy-library", client(), "-l", "-t", "work", "-t", "numbers")
+        emit = (*library(client()), "-l", "-t", "work", "-t", "numbers")
         run = pyhybrid("--mode", "trace", "--events", *emit, program, env=environment)
     profile = run.profile()
     hits = sum(row.hits for row in profile.lines)
@@ -272,7 +277,7 @@ def test_lines_of_everything(pyhybrid: Callable[..., Run], tmp_path: Path) -> No
     program = tmp_path / "program.py"
     program.write_text(MARKED)
     with capturing(tmp_path / "t.tracy") as (captured, environment):
-        pyhybrid("-p", "-l", *NONE, "--tracy-library", client(), program, env=environment)
+        pyhybrid("-p", "-l", *NONE, *library(client()), program, env=environment)
     names = captured.names()
     assert b"program.py:3" in names
     assert b"program.py:4" in names
@@ -301,7 +306,7 @@ def test_as_tracys_own_module(pyhybrid: Callable[..., Run], tmp_path: Path) -> N
     program = tmp_path / "program.py"
     program.write_text(MARKED)
     with capturing(tmp_path / "t.tracy") as (captured, environment):
-        pyhybrid("-p", *NONE, "--tracy-library", client(), program, env=environment)
+        pyhybrid("-p", *NONE, *library(client()), program, env=environment)
     names = captured.names()
     assert captured.zones == 3  # the module's goes on in between
     for name in (b"function_under_test", b"child"):
@@ -326,7 +331,7 @@ def test_a_marked_test(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     module = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
     with capturing(tmp_path / "t.tracy") as (captured, environment):
         environment["PYTEST_ADDOPTS"] = NO_PLUGINS
-        run = pyhybrid("-p", *NONE, "--tracy-library", client(), *module, env=environment)
+        run = pyhybrid("-p", *NONE, *library(client()), *module, env=environment)
     assert "2 passed" in run.result.stdout
     names = captured.names()
     for name in (b"marked", b"child", b"test_it.py::test_one"):
@@ -421,8 +426,8 @@ def bad_captures() -> list[tuple[tuple[object, ...], dict[str, str], str]]:
     """Options, environment, and what is said."""
     if folder() is None:
         return []
-    other = ("--tracy", "t.tracy", "--tracy-library", other_client())
-    bare = ("--tracy", "t.tracy", "--tracy-library", "libm.so.6")
+    other = ("--tracy", "t.tracy", *library(other_client()))
+    bare = ("--tracy", "t.tracy", *library("libm.so.6"))
     return [
         (other, {}, "incompatible protocol version"),
         (bare, {}, "libm.so.6: it is no Tracy client"),
@@ -474,7 +479,7 @@ def test_no_capture_program(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
     """None beside the client, on PATH or in a package."""
     alone = tmp_path / "client.so"
     alone.symlink_to(client())
-    program = ("--tracy", "t.tracy", "--tracy-library", alone, "-c", "print('ran')")
+    program = ("--tracy", "t.tracy", *library(alone), "-c", "print('ran')")
     code = (
         "import os, sys\n"
         "sys.path = [each for each in sys.path if not os.path.isdir(each + '/iree')]\n"

@@ -115,7 +115,7 @@ while time.monotonic() < end:
 
 
 def test_the_last_ones_only(pyhybrid: Callable[..., Run]) -> None:
-    options = ("--mode", "trace", "--last-events", "500ms", "--format", "folded")
+    options = ("--mode", "trace", "--events=500ms", "--format", "folded")
     profile = pyhybrid(*options, "-c", LONG).profile()
     frames, nodes = profile.frames, profile.nodes.frame
     events = [
@@ -161,8 +161,8 @@ os.sched_setscheduler(collector, os.SCHED_OTHER, os.sched_param(0))
 def test_bad_options(pyhybrid: Callable[..., Run]) -> None:
     for options, reason in (
         (("--mode", "sample", "--events"), "--events needs --mode hybrid or trace"),
-        (("--last-events", "often"), "is not a time"),
-        (("--last-events", "0s"), "--last-events must be"),
+        (("--events=often",), "is not a time"),
+        (("--events=0s",), "--events must be"),
     ):
         result = pyhybrid(*options, "-c", "1", check=False).result
         assert result.returncode == 2

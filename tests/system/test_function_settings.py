@@ -1,4 +1,4 @@
-"""Functions with settings of their own: `[[function]]` of configuration files, `--args`."""
+"""Functions with settings of their own: `[[function]]` of configuration files, `--arguments`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def configured(folder: Path, *tables: dict[str, Any]) -> tuple[str, ...]:
 @pytest.mark.version
 def test_arguments(pyhybrid: Callable[..., Run], program: Path) -> None:
     names = ("Model.forward", "every", "many", "no_arguments", "counted", "waits", "raises")
-    of_file = configured(program, *({"name": name, "args": True} for name in names))
+    of_file = configured(program, *({"name": name, "arguments": True} for name in names))
     found = calls(pyhybrid(*TRACE, *of_file, "program.py"))
     forward = {"self": "<Model>", "x": "1", "scale": "1.5", "rest": "<tuple of 2>"}
     assert found[0] == ("Model.forward", {**forward, "more": "<dict of 1>"})
@@ -117,8 +117,8 @@ def test_arguments(pyhybrid: Callable[..., Run], program: Path) -> None:
 
 
 def test_arguments_by_the_command_line(pyhybrid: Callable[..., Run], program: Path) -> None:
-    run = pyhybrid(*TRACE, "--args", "rais*", "--keep", "recursive", "--max-calls", "3",
-                   "--args", "every", "program.py")  # fmt: skip
+    run = pyhybrid(*TRACE, "--arguments", "rais*", "--keep", "recursive", "--max-calls", "3",
+                   "--arguments", "every", "program.py")  # fmt: skip
     found = calls(run)
     assert [name for name, _ in found[:2]] == ["every", "every"] and found[0][1]["b"] == "True"
     assert found[2] == ("raises", {"kind": "<type>", "text": "'text'"})
@@ -128,11 +128,11 @@ def test_arguments_by_the_command_line(pyhybrid: Callable[..., Run], program: Pa
 def test_beyond_the_bound_calls_have_no_arguments(
     pyhybrid: Callable[..., Run], program: Path
 ) -> None:
-    found = calls(pyhybrid(*TRACE, "--args", "recursive", "--max-calls", "2", "program.py"))
+    found = calls(pyhybrid(*TRACE, "--arguments", "recursive", "--max-calls", "2", "program.py"))
     # All four begin before the first one ends.
     assert [arguments for _, arguments in found] == [{"n": f"{n}"} for n in (3, 2, 1, 0)]
     (program / "program.py").write_text("def f(n): pass\nfor n in range(100): f(n)\n")
-    found = calls(pyhybrid(*TRACE, "--args", "f", "--max-calls", "7", "program.py"))
+    found = calls(pyhybrid(*TRACE, "--arguments", "f", "--max-calls", "7", "program.py"))
     told = [arguments for _, arguments in found if arguments]
     assert told == [{"n": f"{n}"} for n in range(7)]
 
@@ -166,7 +166,7 @@ def test_only_slow_calls(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     )
     of_file = configured(
         tmp_path,
-        *({"name": "outer"}, {"name": "inner", "args": True}),
+        *({"name": "outer"}, {"name": "inner", "arguments": True}),
         *({"name": "middle", "slower_than": "1500ms"}, {"name": "waits", "slower_than": "600s"}),
     )
     run = pyhybrid(*TRACE[:-1], *of_file, "--usage", "cpu", "program.py")
@@ -259,17 +259,20 @@ def test_what_is_no_usage(pyhybrid: Callable[..., Run], program: Path) -> None:
 
 
 def test_names_that_never_ran(pyhybrid: Callable[..., Run], program: Path) -> None:
-    of_file = configured(program, {"name": "nowhere", "args": True}, {"name": "recursive"})
-    profile = pyhybrid(*TRACE, *of_file, "--args", "nobody", "program.py").profile()
+    of_file = configured(program, {"name": "nowhere", "arguments": True}, {"name": "recursive"})
+    profile = pyhybrid(*TRACE, *of_file, "--arguments", "nobody", "program.py").profile()
     said = [note for note in profile.meta["notes"] if note.endswith("no function of this name ran")]
-    assert [note.partition(":")[0] for note in said] == ["--args nobody", "[[function]] nowhere"]
+    assert [note.partition(":")[0] for note in said] == [
+        "--arguments nobody",
+        "[[function]] nowhere",
+    ]
 
 
 def test_from_within_a_program(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import pyhybrid\n"
         "def f(n): pass\n"
-        "settings = [{'name': 'f', 'args': True}]\n"
+        "settings = [{'name': 'f', 'arguments': True}]\n"
         "with pyhybrid.Profiler(mode='trace', function_settings=settings) as p:\n"
         "    f(7)\n"
         "print([call.attributes for call in p.profile.calls])\n"

@@ -1,4 +1,4 @@
-"""`--gpu`: work of a GPU in windows of steps, from torch.profiler as the program runs.
+"""`--torch gpu`: work of a GPU in windows of steps, from torch.profiler as the program runs.
 
 No GPU is there: targets/gpu_steps.py makes CUDA events of the operators of the CPU.
 """
@@ -20,11 +20,14 @@ OWN = {"Net.fc1": (1, 2), "Net.fc2": (1, 2), "Net": (1, 1)}
 FORWARD = {name: (forward, 0) for name, (forward, _) in OWN.items()}
 
 
+GPU = "--torch gpu"
+
+
 def run(
     torch_process: TorchProcess, folder: Path, options: str, *words: str
 ) -> tuple[Profile, str]:
     """The profile of a run, and what it printed."""
-    asked = ("-q", "--mode", "trace", "--gpu", *options.split(), TARGETS / "gpu_steps.py", *words)
+    asked = ("-q", "--mode", "trace", *(options or GPU).split(), TARGETS / "gpu_steps.py", *words)
     said = torch_process.profiled(folder, *asked)
     return Profile.open(str(folder / OUT)), said
 
@@ -53,7 +56,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A training: the first window is from its third step on, the second one from the eighth on."""
 
     def make(folder: Path) -> None:
-        options = ("-q", "--mode", "trace", "--gpu", "--gpu-steps", "3/5")
+        options = ("-q", "--mode", "trace", "--torch", "gpu=3/5")
         done = command(folder, *options, TARGETS / "gpu_steps.py", "steps=9")
         (folder / "said").write_text(done.stdout)
 
@@ -96,20 +99,20 @@ def test_clocks_are_paired_while_the_program_runs(trained: tuple[Path, str]) -> 
 @pytest.mark.needs("torch")
 def test_the_programs_own_profiler_goes_first(torch_process: TorchProcess, tmp_path: Path) -> None:
     """Its own one begins while ours runs, has all that it asked for, and ours goes on later."""
-    options = "--gpu-steps 2/4", "steps=9", "own=4,4", "closure", "accumulate"
+    options = "--torch gpu=2/4", "steps=9", "own=4,4", "closure", "accumulate"
     profile, said = run(torch_process, tmp_path, *options)
     assert said.splitlines() == ["window: 16", "own: 16", "window: 32"]
     with profile:
         assert by_module(profile) == times(6, OWN)
-        (note,) = (each for each in profile.meta["notes"] if "--gpu" in each)
-        assert note == "--gpu: 1 window made way for the program's own torch.profiler"
+        (note,) = (each for each in profile.meta["notes"] if "--torch gpu" in each)
+        assert note == "--torch gpu: 1 window made way for the program's own torch.profiler"
 
 
 @pytest.mark.needs("torch")
 def test_calls_of_a_model_are_steps_where_nothing_is_trained(
     torch_process: TorchProcess, tmp_path: Path
 ) -> None:
-    options = "--gpu-steps 4/4 --events", "infer", "steps=6"
+    options = "--torch gpu=4/4 --events", "infer", "steps=6"
     profile, said = run(torch_process, tmp_path, *options)
     assert said.splitlines() == ["window: 12", "window: 6"]
     with profile:
@@ -122,23 +125,23 @@ def test_without_a_gpu_a_note_says_so(torch_process: TorchProcess, tmp_path: Pat
     profile, said = run(torch_process, tmp_path, "", "unused", "steps=3")
     assert not said
     with profile:
-        assert "--gpu: the program used no GPU" in profile.meta["notes"]
+        assert "--torch gpu: the program used no GPU" in profile.meta["notes"]
         assert (profile.gpu, profile.gpu_windows) == ([], [])
 
 
 def test_without_pytorch_a_note_says_so(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("def f(): pass\nf()\n")
-    done = command(tmp_path, "--mode", "trace", "--gpu", "program.py")
-    assert "--gpu: the program has not imported PyTorch" in done.stderr
+    done = command(tmp_path, "--mode", "trace", "--torch", "gpu", "program.py")
+    assert "--torch gpu: the program has not imported PyTorch" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--gpu", "-t", "f"), "--gpu needs all calls: no filters"),
-        (("--gpu", "--no-steps"), "--gpu counts steps: not with --no-steps"),
-        (("--gpu", "--gpu-steps", "2/1"), "so many of each so many, like 10/100"),
-        (("--gpu", "--mode", "sample"), "--gpu needs --mode hybrid or trace"),
+        (("--torch", "gpu", "-t", "f"), "--torch gpu needs all calls: no filters"),
+        (("--torch", "gpu,no-steps"), "--torch gpu counts steps: not with no-steps"),
+        (("--torch", "gpu=2/1"), "so many of each so many, like 10/100"),
+        (("--torch", "gpu", "--mode", "sample"), "--torch gpu needs --mode hybrid or trace"),
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, options: tuple[str, ...], said: str) -> None:

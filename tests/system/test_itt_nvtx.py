@@ -1,4 +1,4 @@
-"""`--itt`, `--nvtx`: what PyTorch and others tell to ITT and NVTX are frames of the tree."""
+"""`--regions itt,nvtx`: what PyTorch and others tell to ITT and NVTX are frames of the tree."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tasks(run: Run, program: Path) -> collections.Counter[tuple[str, str]]:
 @pytest.mark.needs("torch")
 def test_operators_and_ranges(pyhybrid: Callable[..., Run]) -> None:
     """A range that a wrapper in Python pushes is its caller's."""
-    found = tasks(pyhybrid("--mode", "trace", "--itt", ITT), ITT)
+    found = tasks(pyhybrid("--mode", "trace", "--regions", "itt", ITT), ITT)
     assert found["train", "step"] == found["train", "alone"] == 7
     assert found["step", "aten::linear"] == 7
     assert found["aten::linear", "aten::addmm"] == 7
@@ -47,7 +47,7 @@ def test_operators_and_ranges(pyhybrid: Callable[..., Run]) -> None:
 @pytest.mark.needs("torch")
 def test_operators_and_ranges_of_nvtx(pyhybrid: Callable[..., Run]) -> None:
     """Their names are without numbers; what PyTorch hears of depths is what it hears of no tool."""
-    run = pyhybrid("--mode", "trace", "--nvtx", NVTX_TORCH)
+    run = pyhybrid("--mode", "trace", "--regions", "nvtx", NVTX_TORCH)
     found = tasks(run, NVTX_TORCH)
     assert found["train", "step"] == found["train", "alone"] == 7
     assert found["step", "aten::linear"] == 7
@@ -59,7 +59,7 @@ def test_operators_and_ranges_of_nvtx(pyhybrid: Callable[..., Run]) -> None:
 @pytest.mark.version
 @pytest.mark.needs("nvtx")
 def test_ranges_of_a_package(pyhybrid: Callable[..., Run]) -> None:
-    found = tasks(pyhybrid("--mode", "trace", "--nvtx", NVTX), NVTX)
+    found = tasks(pyhybrid("--mode", "trace", "--regions", "nvtx", NVTX), NVTX)
     assert found == {
         ("work", "block"): 10,
         ("block", "decorated"): 10,
@@ -71,8 +71,8 @@ def test_ranges_of_a_package(pyhybrid: Callable[..., Run]) -> None:
 def test_another_collector_stays(pyhybrid: Callable[..., Run]) -> None:
     programs = f"import runpy\nfor each in {[str(ITT), str(NVTX_TORCH)]}: runpy.run_path(each)"
     others = dict.fromkeys(("INTEL_LIBITTNOTIFY64", "NVTX_INJECTION64_PATH"), "/no/such.so")
-    run = pyhybrid("--mode", "trace", "--itt", "--nvtx", "-c", programs, env=others)
+    run = pyhybrid("--mode", "trace", "--regions", "itt,nvtx", "-c", programs, env=others)
     assert not tasks(run, ITT)
-    for option, variable in zip(("--itt", "--nvtx"), others, strict=True):
+    for option, variable in zip(("--regions itt", "--regions nvtx"), others, strict=True):
         said = f"{option}: what {variable} names is told, and pyhybrid is not"
         assert said in run.result.stderr

@@ -365,7 +365,7 @@ def test_what_is_of_no_use_is_said(pyhybrid: Callable[..., Run], program: Path) 
 
 def test_calls_are_announced(pyhybrid: Callable[..., Run], program: Path) -> None:
     chosen = ("--keep", "bad", "--keep", "Model.*", "--keep", "numbers")
-    run = pyhybrid("-q", "--mode", "trace", *chosen, "--announce", program)
+    run = pyhybrid("-q", "--mode", "trace", *chosen, "--emit", "print:announce", program)
     lines = [line for line in run.result.stdout.splitlines() if line.startswith("Function ")]
 
     def told(name: str, *events: str) -> list[str]:
@@ -376,9 +376,9 @@ def test_calls_are_announced(pyhybrid: Callable[..., Run], program: Path) -> Non
         *told("bad", "call", "exception"),
         *(told("Model.forward", "call", "return") + told("Model.backward", "call", "return")) * 5,
     ]
-    wrong = pyhybrid("--announce", program, check=False).result
+    wrong = pyhybrid("--emit", "print:announce", program, check=False).result
     assert wrong.returncode == 2
-    assert "--announce is of chosen functions: name some (-t, --keep)" in wrong.stderr
+    assert "--emit print:announce is of chosen functions: name some (-t, --keep)" in wrong.stderr
 
 
 def test_they_are_announced_while_the_program_runs(tmp_path: Path) -> None:
@@ -387,7 +387,19 @@ def test_they_are_announced_while_the_program_runs(tmp_path: Path) -> None:
         def step(): return sys.stdin.read(1)
         step()
     """
-    command = ["-m", "pyhybrid", "-q", "--mode", "none", "-t", "step", "--announce", "-c", script]
+    command = [
+        "-m",
+        "pyhybrid",
+        "-q",
+        "--mode",
+        "none",
+        "-t",
+        "step",
+        "--emit",
+        "print:announce",
+        "-c",
+        script,
+    ]
     with subprocess.Popen(
         [sys.executable, "-P", *command],
         cwd=tmp_path,

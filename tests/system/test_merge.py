@@ -55,7 +55,7 @@ OPTIONS = (
         "--events",
         "--c-calls",
     ),
-    *("--lines", "--include", "__main__", "--args", "Model.forward", "-q"),
+    *("--lines", "--include", "__main__", "--arguments", "Model.forward", "-q"),
 )
 SHARED = {
     "module",

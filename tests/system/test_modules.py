@@ -229,7 +229,7 @@ def test_the_program_is_the_same(folder: Path, sampled: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.needs("torch")
 def test_without_modules(tmp_path: Path) -> None:
-    command(tmp_path, "-q", "--mode", "trace", "--no-modules", PROGRAM)
+    command(tmp_path, "-q", "--mode", "trace", "--torch", "no-modules", PROGRAM)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         frames = profile.frames.values()
         assert not any(frame.is_object for frame in frames)

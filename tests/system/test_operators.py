@@ -102,7 +102,9 @@ def test_shapes_of_calls(tmp_path: Path, torch_process: TorchProcess) -> None:
     program = tmp_path / "program.py"
     program.write_text(SHAPED)
     # They need no samples.
-    torch_process.profiled(tmp_path, "-q", "--format", "folded", "--hz", "1", "--shapes", program)
+    torch_process.profiled(
+        tmp_path, "-q", "--format", "folded", "--hz", "1", "--torch", "shapes", program
+    )
     shapes = said(tmp_path)["shapes"]
     calls = {(each["operator"], each["shapes"]): each["calls"] for each in shapes}
     # One in 100 of 20,000 was looked at, at random: within 7 standard errors.
@@ -120,7 +122,7 @@ def test_shapes_of_calls(tmp_path: Path, torch_process: TorchProcess) -> None:
 def test_without_shapes(folder: Path, tmp_path: Path) -> None:
     assert not said(folder)["shapes"]
     (tmp_path / "program.py").write_text("def f(): pass\nimport torch\nf()\n")
-    done = command(tmp_path, "-t", "f", "--shapes", "program.py")
+    done = command(tmp_path, "-t", "f", "--torch", "shapes", "program.py")
     assert "shapes of operators are not noted: nothing tells when" in done.stderr
 
 

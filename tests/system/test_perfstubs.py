@@ -52,7 +52,9 @@ def test_counts_are_those_of_another_tool(
         [sys.executable, PROGRAM, alone], check=True, env=environment, stdout=subprocess.DEVNULL
     )
     _, expected = counted(tmp_path / "counts")
-    run = pyhybrid("--mode", "trace", "--perfstubs", "--include", "adios.py", PROGRAM, tmp_path)
+    run = pyhybrid(
+        "--mode", "trace", "--regions", "perfstubs", "--include", "adios.py", PROGRAM, tmp_path
+    )
     profile = run.profile()
     check_invariants(profile)
     check_exact(profile)
@@ -64,7 +66,7 @@ def test_counts_are_those_of_another_tool(
 @pytest.mark.engine
 def test_where_they_stand(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Below the functions that called ADIOS2, with its native frames below them."""
-    profile = pyhybrid("--hz", 5000, "--perfstubs", PROGRAM, tmp_path).profile()
+    profile = pyhybrid("--hz", 5000, "--regions", "perfstubs", PROGRAM, tmp_path).profile()
     nodes, frames = profile.nodes, profile.frames
     found = set()
     for row in profile.exact:
@@ -121,7 +123,7 @@ held.ps_stop_current_()
 
 @pytest.mark.version
 def test_without_the_gil_and_counters(pyhybrid: Callable[..., Run]) -> None:
-    run = pyhybrid("--mode", "trace", "--perfstubs", "-c", WITHOUT_GIL)
+    run = pyhybrid("--mode", "trace", "--regions", "perfstubs", "-c", WITHOUT_GIL)
     profile = run.profile()
     assert timers(profile) == {"held": 9000, "released": 15_000, "by name": 1, "phase [7]": 1}
     assert "counter  bytes: 3 values, sum 9, mean 3, from 1 to 6" in run.result.stderr
@@ -151,7 +153,7 @@ def timers(p):
 
 seen = []
 for i in range(2):  # stopped, and started again
-    with Profiler(mode="trace", perfstubs=True, include=["adios.py"], output=f"p{i}") as p:
+    with Profiler(mode="trace", regions="perfstubs", include=["adios.py"], output=f"p{i}") as p:
         adios.save(f"{sys.argv[1]}/late{i}.bp", 5)
         pid = os.fork()
         if not pid:

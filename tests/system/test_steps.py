@@ -426,7 +426,7 @@ import sys; sys.path.insert(0, {str(TARGETS)!r})
 from training_loops import *
 plain(Loop())
 """
-    run = pyhybrid("-q", "--format", "folded", "--no-steps", "-c", script)
+    run = pyhybrid("-q", "--format", "folded", "--torch", "no-steps", "-c", script)
     assert run.profile().watched_calls == []
     done = command(run.folder, "report", "--steps", check=False)
     assert done.returncode == 1

@@ -20,8 +20,8 @@ from pyhybrid import Profiler
 from pyhybrid.capture import config_file
 from pyhybrid.capture.config_file import Configuration, known, of_command_line, read, with_files
 from pyhybrid.capture.option_fields import Option
-from pyhybrid.capture.option_kinds import Choice, Flag, Number, Part, Seconds, Switch
-from pyhybrid.capture.option_lists import Names, Sinks
+from pyhybrid.capture.option_kinds import Choice, Flag, Log, Number, Switch
+from pyhybrid.capture.option_lists import Names, Sinks, TorchWords
 from pyhybrid.capture.options import FUNCTION_TABLES, Options, ProfilerOptions
 from pyhybrid.capture.settings import Settings
 from pyhybrid.cli import main
@@ -43,11 +43,12 @@ def values(option: Option) -> some.SearchStrategy[Any]:
             return some.integers(low, high) if option.name != "ring_bytes" else some.just(65536)
         case Choice(known=names):
             return some.sampled_from(list(names))
-        case Part():
+        case Log():
+            return some.booleans() | some.integers(1, 999_999_999).map(lambda n: f"{n}ms")
+        case TorchWords(known=names):
             part = some.integers(1, 999)
-            return some.builds(lambda n, more: f"{n}/{n + more}", part, some.integers(0, 9999))
-        case Seconds():
-            return some.integers(1, 999_999_999).map(lambda n: f"{n}ms")
+            gpu = some.builds(lambda n, more: f"gpu={n}/{n + more}", part, some.integers(0, 9999))
+            return some.lists(some.sampled_from(list(names)) | gpu, max_size=3)
         case Sinks():
             return some.lists(some.sampled_from(["print", "print:tree"]), max_size=1)
         case Names(known=names) if names:
@@ -67,7 +68,7 @@ FUNCTIONS = some.lists(
         {"name": NAMES},
         optional={
             "lines": some.booleans(),
-            "args": some.booleans(),
+            "arguments": some.booleans(),
             "usage": some.lists(
                 some.sampled_from(["cpu", "memory", "process"]), min_size=1, unique=True
             ),
@@ -130,7 +131,7 @@ def test_all_forms_say_the_same(tmp_path_factory: pytest.TempPathFactory, keys: 
         of_file = found[0][option.name]
         written = option.kind.to_file(of_file)  # and what is written is read as the same
         assert option.kind.from_file(written) == of_file
-        if not isinstance(option.kind, Seconds):
+        if not isinstance(option.kind, Log):
             assert written == value
 
 
@@ -177,12 +178,12 @@ def test_what_is_wrong_in_a_table_is_one_line(
     assert str(raised.value).startswith("a.toml: ")
 
 
-WORDS = "--hz 7 -t f -t g --last-events 1.5s --no-kernel --c-calls -o x --max-depth 9 -q"
+WORDS = "--hz 7 -t f -t g --events=1.5s --no-kernel --c-calls -o x --max-depth 9 -q"
 
 
 def test_a_file_and_the_command_line_agree(folder: Path) -> None:
     (folder / "a.toml").write_text(
-        'hz = 7\nfunction = ["f", "g"]\nlast-events = "1.5s"\nkernel = false\nc-calls = true\n'
+        'hz = 7\nfunction = ["f", "g"]\nevents = "1.5s"\nkernel = false\nc-calls = true\n'
         'output = "x"\nmax-depth = 9\nquiet = true\n'
     )
     words = vars(make_parser(defaults=False).parse_args(WORDS.split()))
@@ -202,6 +203,8 @@ def words_of(option: Option, value: Any) -> list[str]:
             return [flag] * value
         case Switch():
             return [flag if value else f"--no-{flag[2:]}"]
+        case Log() if isinstance(value, bool):
+            return [flag] * value
     each = value if isinstance(value, list) else [value]
     # With `=`, since a value may begin with a dash.
     return [f"{flag}={text}" for text in each]
@@ -299,7 +302,7 @@ def test_a_parser_is_imported_only_for_a_table(folder: Path) -> None:
         ("a.toml", "[function]\nname = 'f'", "function is a list of tables: [[function]] in TOML"),
         ("a.toml", "[tool.pyhybrid]\nhz = 5", "a.toml: options stand at the top level, not in a"),
         ("a.toml", "[[function]]\nname = 5", "a.toml: function: name: 5 is not a text"),
-        ("a.toml", "[[function]]\nname = 'f'\narg = true", "'arg': the nearest one is 'args'"),
+        ("a.toml", "[[function]]\nname = 'f'\nargument = true", "'argument': the nearest one is"),
         ("a.toml", "[[function]]\nname = 'f'\nslower_than = 5", "slower_than: 5 is not a text"),
         ("a.toml", "function = [5]", "a.toml: function: [5] is neither a text nor a list"),
         ("a.json", '{"fromat": []}', "the nearest one is 'format'"),
@@ -313,8 +316,8 @@ def test_a_parser_is_imported_only_for_a_table(folder: Path) -> None:
         ("a.toml", "format = ['pdf']", "unknown format 'pdf'"),
         ("a.toml", "quiet = 1", "a.toml: quiet: 1 is neither true nor false"),
         ("a.toml", "include = [1]", "a.toml: include: [1] is neither a text nor a list of texts"),
-        ("a.toml", "last-events = 5", "a.toml: last-events: 5 is not a text"),
-        ("a.toml", "last-events = '5'", "'5' is not a time"),
+        ("a.toml", "events = 5", "a.toml: events: 5 is not a text"),
+        ("a.toml", "events = '5'", "'5' is not a time"),
         ("a.toml", "ring-bytes = 3", "ring-bytes must be a power of two"),
         ("a.toml", "hz = ", "a.toml is not valid TOML: Invalid value (at end of document)"),
         ("a.toml", b"\xff", "a.toml is not valid TOML"),
@@ -374,7 +377,7 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "pyproject.toml").write_text("[tool.pyhybrid]\nhz = 5\nmax-depth = 7")
-    (folder / "b.yaml").write_text("last-events: 1500ms\nquiet: true\n")
+    (folder / "b.yaml").write_text("events: 1500ms\nquiet: true\n")
     assert shown(capsys) == f"{folder}/pyproject.toml\n"
     assert shown(capsys, "--no-config") == "no configuration file\n"
     lines = shown(capsys, "--show", "--config", "b.yaml", "--hz", "8", "--no-kernel").splitlines()
@@ -382,11 +385,11 @@ def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[:2] == [f"# {folder}/pyproject.toml", "# b.yaml"]
     assert remarks["hz"] == remarks["kernel"] == "command line"
     assert remarks["max-depth"] == f"{folder}/pyproject.toml"
-    assert remarks["last-events"] == remarks["quiet"] == "b.yaml"
+    assert remarks["events"] == remarks["quiet"] == "b.yaml"
     assert remarks["mode"] == "default"
     assert [line for line in lines if line.startswith("# output =")]
     keys = tomllib.loads("\n".join(lines))
-    assert (keys["hz"], keys["last-events"], keys["quiet"]) == (8, "1.5s", True)
+    assert (keys["hz"], keys["events"], keys["quiet"]) == (8, "1.5s", True)
 
 
 @settings(max_examples=50)

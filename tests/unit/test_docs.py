@@ -3,13 +3,13 @@
 import argparse
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from pyhybrid.capture.config_file import Configuration, read
 from pyhybrid.cli import SUBCOMMANDS
+from pyhybrid.cli import command as command_of
 from pyhybrid.cli.parser import Parser
 from pyhybrid.cli.run import make_parser
 from pyhybrid.cli.without_profile import split
@@ -31,9 +31,8 @@ def commands() -> list[str]:
 
 
 def parser_of(subcommand: str) -> argparse.ArgumentParser:
-    module = SUBCOMMANDS[subcommand]
     parser = Parser(prog=subcommand)
-    getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())().prepare_parser(parser)
+    command_of(subcommand).prepare_parser(parser)
     return parser
 
 

@@ -1,13 +1,19 @@
 """The table of options: command line, API and settings are made from it, and say the same."""
 
 import inspect
+import re
+from typing import Any
 
 import pytest
 
 from pyhybrid import Profiler
-from pyhybrid.capture.options import Options, ProfilerOptions
+from pyhybrid.capture.options import GROUPS, Options, ProfilerOptions
 from pyhybrid.capture.settings import CommandLineSettings, Settings
+from pyhybrid.cli import SUBCOMMANDS, command
+from pyhybrid.cli.help_text import spelled
+from pyhybrid.cli.parser import Parser
 from pyhybrid.cli.run import make_parser
+from pyhybrid.cli.without_profile import split
 from pyhybrid.errors import UsageError
 
 
@@ -38,12 +44,12 @@ def test_what_is_written_unasked(words: str, formats: tuple[str, ...]) -> None:
 
 
 def test_the_command_line_and_keywords_agree() -> None:
-    words = "--hz 7 -t f -t g --last-events 1.5s --no-kernel --c-calls -o x --max-depth 9 -q"
+    words = "--hz 7 -t f -t g --events=1.5s --no-kernel --c-calls -o x --max-depth 9 -q"
     asked = make_parser().parse_args([*words.split(), "--format", "folded"])
     program = Settings(
         hz=7,
         functions=["f", "g"],
-        last_events=1.5,
+        events=1.5,
         kernel=False,
         c_calls=True,
         output="x",
@@ -61,6 +67,96 @@ def test_the_command_line_and_keywords_agree() -> None:
     }
     for name in ("output", "summary", "functions", "formats"):
         assert getattr(of_words, name) == getattr(program, name)
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ("", {"modules": "", "steps": ""}),
+        ("gpu,shapes", {"modules": "", "steps": "", "gpu": "10/100", "shapes": ""}),
+        ("gpu=1/2,no-modules", {"steps": "", "gpu": "1/2"}),
+        ("no-steps,no-modules,modules,compilers", {"modules": "", "compilers": ""}),
+    ],
+)
+def test_words_of_pytorch(words: str, chosen: dict[str, str]) -> None:
+    """All spellings say the same."""
+    flags = [f"--torch={each}" for each in words.split(",") if each]
+    of_flags = CommandLineSettings(**vars(make_parser().parse_args(flags)))
+    spelled = [words, words.split(",")] if words else [()]
+    for each in (*(Settings(torch=each) for each in spelled), of_flags):
+        assert each.of_torch == chosen
+        assert each.native()["event_windows"] is ("gpu" in chosen)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"torch": "gpus"}, "unknown word of PyTorch 'gpus': there are modules, steps, gpu"),
+        ({"torch": "shapes=3"}, "unknown word of PyTorch 'shapes=3'"),
+        ({"torch": "gpu=3"}, "torch gpu is so many of each so many, like 10/100, not '3'"),
+        ({"torch": "gpu,no-steps"}, "torch gpu counts steps: not with no-steps"),
+        ({"torch": "compilers", "mode": "sample"}, "torch compilers needs mode hybrid or trace"),
+        ({"regions": "itt,nvtxt"}, "unknown source of regions 'nvtxt': there are perfstubs, itt"),
+        ({"events": "soon"}, "events: 'soon' is not a time"),
+        ({"events": 0}, "events must be more than 0 seconds"),
+        ({"emit": "print:announce"}, "emit print:announce is of chosen functions: name some"),
+    ],
+)
+def test_what_does_not_go(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        Settings(**given)
+
+
+@pytest.mark.parametrize("events", [False, True, 10.0, "10s", "1.5ms"])
+def test_events(events: bool | float | str) -> None:
+    native = Settings(events=events).native()
+    last_ns = {10.0: 10**10, "10s": 10**10, "1.5ms": 1_500_000}.get(events, 0)
+    assert (native["events"], native["keep_events_ns"]) == (events is not False, last_ns)
+
+
+def test_what_may_have_a_value_does_not_take_the_next_word() -> None:
+    assert split(["--events", "script.py", "-x"]) == (["--events"], ["script.py", "-x"])
+    parser = make_parser(defaults=False)
+    parser.add_argument("script")
+    assert vars(parser.parse_args(["--events", "f.py"])) == {"events": True, "script": "f.py"}
+    assert vars(parser.parse_args(["--events=2s", "f.py"])) == {"events": 2.0, "script": "f.py"}
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+def test_help_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = make_parser().format_help().splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 80
+    for name in SUBCOMMANDS:
+        assert [line for line in lines if line.startswith(f"  {name} ")]
+    brief = [each for each in Options.options.values() if each.brief]
+    assert len(brief) == 15
+    for each in brief:
+        assert [line for line in lines if line.startswith(f"  {spelled(each)}")]
+
+
+def test_all_help_has_all_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        make_parser().parse_args(["--help-all"])
+    lines = capsys.readouterr().out.splitlines()
+    at = {group: lines.index(f"{group}:") for group in GROUPS}
+    assert list(at.values()) == sorted(at.values())
+    ends = [*at.values(), len(lines)]
+    for each in Options.options.values():
+        if each.flags and each.help:
+            row = lines.index(f"  {spelled(each)}")
+            assert at[each.group] < row < ends[GROUPS.index(each.group) + 1]
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_help_has_no_names_of_ours(name: str) -> None:
+    found = command(name)
+    parser = Parser(prog=name, description=found.__doc__)
+    found.prepare_parser(parser)
+    assert not re.search(r"\b[a-z_]+\.[A-Z]\w*[a-z]", parser.format_help())
 
 
 def test_profiler_says_what_it_takes() -> None:

@@ -76,7 +76,7 @@ def model_figures(profile: Profile, by_class: bool = False) -> ModelFigures:
     if not objects:
         raise PyhybridError(
             f"{profile.path}: no modules of PyTorch were called "
-            "(they are frames unless --no-modules says otherwise)"
+            "(they are frames unless `--torch no-modules` says otherwise)"
         )
     groups = _groups(objects.values(), (lambda f: str(f.symbol)) if by_class else lambda f: f.name)
     sums, gpu = _Sums(profile, groups), _gpu(profile, groups)

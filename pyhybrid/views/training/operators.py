@@ -80,7 +80,7 @@ class Operators:
 
     operators: list[OperatorFigures]
     backward_nodes: list[BackwardNode]
-    shapes: list[ShapeCalls]  # with --shapes: those with most calls first
+    shapes: list[ShapeCalls]  # with --torch shapes: those with most calls first
     weight_ns: int
     operator_weight_ns: int
     step_weight_ns: int

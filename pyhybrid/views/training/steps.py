@@ -92,7 +92,7 @@ def find_steps(profile: Profile) -> Steps:
     if not found:
         why = "no optimizer ran"
         if not profile.watched_calls:
-            why = "--mode hybrid or trace tells them, of PyTorch, without --no-steps or a filter"
+            why = "--mode hybrid or trace tells them, of PyTorch, without a filter or no-steps"
         raise PyhybridError(f"{profile.path}: no steps of a training ({why})")
     return found
 

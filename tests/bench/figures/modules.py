@@ -1,8 +1,8 @@
 """What PyTorch's own terms cost: a module's call, any call, an autograd node, a step of a training;
 and what a step adds to the file.
 
-Beyond hybrid mode without them (--no-modules, --no-steps), in processes of one side each that begin
-as forks of one which has imported PyTorch (workloads/modules.py).
+Beyond hybrid mode without them (--torch no-modules,no-steps), in processes of one side each that
+begin as forks of one which has imported PyTorch (workloads/modules.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def measure(pairs: int) -> list[Figure]:
     hybrid = [each["hybrid"]["step"] / each["bare"]["step"] for each in rounds]
     rows = [
         row("a module's call, beyond hybrid mode", "ns", beyond("module"), "<= 250"),
-        row("any Python call, beyond --no-modules", "ns", beyond("call"), "<= 1"),
+        row("any Python call, beyond --torch no-modules", "ns", beyond("call"), "<= 1"),
         row("an autograd node that runs", "ns", beyond("node"), "<= 200"),
         row("the same, of an empty callback of PyTorch's, beyond bare", "ns", callback),
         row("the same without links", "ns", [each["hybrid"]["node"] for each in rounds]),

@@ -117,7 +117,7 @@ SIDES = {
     "trace": lambda folder: profiler(folder, mode="trace"),
     "hybrid": lambda folder: profiler(folder, mode="hybrid"),
     "not selected": lambda folder: profiler(folder, mode="trace", functions=["absent"]),
-    "events": lambda folder: profiler(folder, mode="trace", last_events=1.0),
+    "events": lambda folder: profiler(folder, mode="trace", events=1.0),
     "cProfile": lambda folder: by_cprofile(),
     "empty callbacks": lambda folder: by_callback(callbacks.nothing),
     "clock only": lambda folder: by_callback(callbacks.clock),

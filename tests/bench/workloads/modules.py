@@ -131,7 +131,7 @@ def figures():
 SIDES = {
     "bare": None,
     "callback": None,
-    "hybrid": {"modules": False, "steps": False},
+    "hybrid": {"torch": "no-modules,no-steps"},
     "all": {},
 }
 
