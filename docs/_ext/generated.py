@@ -1,6 +1,6 @@
 """Pages that are made from the source: options from the parsers, tables from tables.py.
 
-```{options} run          the options of `pyhybrid`, or of a subcommand
+```{options} run          the options of `pyhybrid`, or of a subcommand, or of a view
 ```{schema}               the profile file, a section for each table and view
 ```{formats}              the exporters
 ```{map}                  the source, one line a file (scripts/map.py)
@@ -21,6 +21,7 @@ from pyhybrid.capture.options import GROUPS
 from pyhybrid.capture.options import Options as AllOptions
 from pyhybrid.cli import command
 from pyhybrid.cli.help_text import explained, spelled
+from pyhybrid.cli.report_views import VIEWS
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.profile_file import tables
 from pyhybrid.profile_file.schema import TABLES, views
@@ -30,9 +31,10 @@ _OBJECT = re.compile(r"CREATE (TABLE|VIEW) (\w+)")
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """The parser of a subcommand."""
+    """The parser of a subcommand, or of a view: `report tree`."""
+    first, _, view = name.partition(" ")
     parser = argparse.ArgumentParser(prog=f"pyhybrid {name}", add_help=False)
-    command(name).prepare_parser(parser)
+    (VIEWS[view]() if view else command(first)).prepare_parser(parser)
     return parser
 
 
@@ -149,6 +151,7 @@ class Options(Generated):
     """The options of one command."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def make(self) -> list[str]:
         """The lines."""

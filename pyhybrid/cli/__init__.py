@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # Their modules.
 SUBCOMMANDS = {
     "report": "report",
+    "page": "page",
     "export": "export",
     "diff": "diff",
     "compare-cprofile": "compare",
@@ -68,6 +69,11 @@ def _subcommand(name: str, arguments: list[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):  # whatever names hold, and whatever it can show
         sys.stdout.reconfigure(errors="backslashreplace")
     found = command(name)
+    if name == "report":
+        from pyhybrid.cli.report import Report
+
+        found, arguments = Report().view(arguments)
+        name = name if found.name == name else f"{name} {found.name}"
     parser = Parser(prog=f"pyhybrid {name}", description=found.__doc__)
     found.prepare_parser(parser)
     gc.disable()  # among a profile's rows it takes up to half the time, and finds nothing

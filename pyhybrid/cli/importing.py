@@ -13,7 +13,7 @@ from pyhybrid.terminal_text import say
 
 class Importing:
     """Puts what a trace of torch.profiler's says of the GPU below the calls of a profile of the
-    same run, made with --events, instead of what an earlier import put there.  `report --modules`
+    same run, made with --events, instead of what an earlier import put there.  `report modules`
     shows it.
     """
 

@@ -1,279 +1,90 @@
-"""`pyhybrid report`: the summary of a profile, again, or its lines."""
+"""`pyhybrid report [VIEW] [FILE]`: which view is meant, and where there is none, why."""
 
 import argparse
-import json
-import re
-import sys
-from dataclasses import asdict
-from pathlib import Path
+import os
+from collections.abc import Iterator
+from functools import cache
 
-from pyhybrid.capture.option_kinds import Number
-from pyhybrid.cli.parser import DURATION, word
-from pyhybrid.cli.selection_options import (
-    add_debug_info,
-    add_file,
-    add_no_source,
-    add_selection,
-    choice_of,
-    open_profile,
-    with_debug_info,
-)
-from pyhybrid.damage import damage_in
-from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.report.calls import calls_json, calls_lines
-from pyhybrid.report.compile_listing import compile_lines
-from pyhybrid.report.line_listing import print_lines
-from pyhybrid.report.model_listing import model_lines
-from pyhybrid.report.operator_listing import operator_lines
-from pyhybrid.report.quality import quality_lines, quality_report
-from pyhybrid.report.screen import print_report
-from pyhybrid.report.step_listing import step_lines, step_report
-from pyhybrid.report.summary import as_json, summarize
-from pyhybrid.report.terminal import MIN_HEIGHT
-from pyhybrid.report.tree import CallTree, tree_lines
-from pyhybrid.terminal_text import say, write_lines
-from pyhybrid.views.calls.compensate import compensate
-from pyhybrid.views.labels import Labels
-from pyhybrid.views.selection.sample_selection import choose
-from pyhybrid.views.training.compiles import compiles_of
-from pyhybrid.views.training.model import model_figures
-from pyhybrid.views.training.operators import operators_of
+from pyhybrid.cli.parser import Parser
+from pyhybrid.cli.report_views import VIEWS, Summary, View
+from pyhybrid.errors import UsageError
 
 
-class Report:
-    """Prints the summary, the tree, the lines, the steps and the like, or the quality on stdout."""
+class Report(Summary):
+    """Prints a view of a profile on stdout: the summary, where none is named."""
 
     name = "report"
     words = "[VIEW] [FILE]"
-    help = "print the summary of a profile"
+    help = "print the summary of a profile, or a view of it"
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        add_file(parser)
-        parser.add_argument("--json", action="store_true", help="as JSON; not --tree")
-        view = parser.add_mutually_exclusive_group()
-        view.add_argument(
-            "--tree", action="store_true", help="the call tree instead: calls, times and samples"
-        )
-        view.add_argument(
-            "--quality",
-            action="store_true",
-            help="instead: what was lost, stacks, names by library, the handler, the clock; --json",
-        )
-        view.add_argument(
-            "--lines",
-            action="store_true",
-            help="the lines that a run with --lines recorded, and the hottest ones of native code "
-            "with debug information",
-        )
-        view.add_argument(
-            "--calls",
-            action="store_true",
-            help="the functions and regions whose single calls were kept (--keep, -t), with sums "
-            "and percentiles; --json: each call",
-        )
-        view.add_argument(
-            "--html",
-            action="store_true",
-            help="write a page for a browser instead (PREFIX.html; -o)",
-        )
-        view.add_argument(
-            "--modules",
-            action="store_true",
-            help="instead: a PyTorch model's modules: calls, time of the forward pass, samples; "
-            "--json",
-        )
-        view.add_argument(
-            "--ops",
-            action="store_true",
-            help="instead: PyTorch's operators: samples by phase, module and line; --json",
-        )
-        view.add_argument(
-            "--steps",
-            action="store_true",
-            help="instead: the steps of a training with PyTorch: what their phases took, and why "
-            "the slowest were slow; --json: each step",
-        )
-        view.add_argument(
-            "--compiles",
-            action="store_true",
-            help="instead: what torch.compile compiled, how long that took, and why again; --json",
-        )
-        parser.add_argument(
-            "--by-class", action="store_true", help="--modules: all of a class as one"
-        )
-        parser.add_argument(
-            "--match",
-            type=_expression,
-            metavar="REGEX",
-            help="--ops: only operators whose names match, each by module and line",
-        )
-        parser.add_argument(
-            "--slowest",
-            type=word(Number(1, 1 << 31)),
-            metavar="N",
-            help="--calls: show the N slowest calls of each function; --json: these alone; "
-            "--steps: the N slowest steps",
-        )
-        parser.add_argument("-o", "--output", metavar="OUT", help="--html: where to write")
-        parser.add_argument("--open", action="store_true", help="--html: open it in the browser")
-        add_no_source(parser)
-        parser.add_argument(
-            "--all-frames", action="store_true", help="show plumbing and nameless functions, too"
-        )
-        parser.add_argument(
-            "--full-names",
-            action="store_true",
-            help="--tree: native names with parameters and generic arguments",
-        )
-        parser.add_argument(
-            "--imports", action="store_true", help="what import statements run, too; --json has it"
-        )
-        parser.add_argument(
-            "--height",
-            type=word(Number(MIN_HEIGHT, 10_000)),
-            metavar="LINES",
-            help="how long it may be (default: as high as the terminal, 23 to 50)",
-        )
-        add_selection(parser)
-        add_debug_info(parser)
-        parser.add_argument(
-            "--compensate",
-            action="store_true",
-            help="exact times less the estimated cost of counting",
-        )
-        parser.add_argument(
-            "--min-time",
-            type=DURATION,
-            default=0,
-            metavar="TIME",
-            help="leave out functions whose total is less, like 1ms or 500us",
-        )
+        """The summary's; the help has all views."""
+        super().prepare_parser(parser)
+        parser.usage = "pyhybrid report [VIEW] [options] [FILE]"
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        views = "\n".join(f"  {name:<10}{each.help}" for name, each in VIEWS.items())
+        parser.epilog = f"views (each has a --help):\n{views}"
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Print; returns the exit code.  Raises PyhybridError."""
-        if args.by_class and not args.modules:
-            raise UsageError("--by-class goes with --modules")
-        if args.tree and args.json:
-            raise UsageError("the call tree is not given as JSON: --tree goes without --json")
-        if args.html and (args.json or args.full_names or args.min_time):
-            raise UsageError("--html goes without --json, --full-names, --min-time")
-        if (args.output or args.open or args.no_source) and not args.html:
-            raise UsageError("-o, --open and --no-source are for --html")
-        if args.match and not args.ops:
-            raise UsageError("--match goes with --ops")
-        of_training = args.modules, args.ops, args.steps, args.compiles
-        others = args.tree, args.quality, args.lines, args.calls, *of_training
-        if args.height and (args.json or any(others)):
-            raise UsageError("--height is for the summary")
-        if args.slowest and not (args.calls or args.steps):
-            raise UsageError("--slowest is for --calls and --steps")
-        with open_profile(args) as profile, damage_in(args.file):
-            _print(profile, args)
-        return 0
+    def view(self, words: list[str]) -> tuple[View, list[str]]:
+        """The view that they ask for, and the words without its name.  Raises UsageError.
+
+        The first word that is no option names it, or else a file: `./steps` is one.
+        """
+        named = list(_named(words))
+        name = words[named[0]] if named else ""
+        view = VIEWS[name]() if name in VIEWS else self
+        if name in VIEWS:
+            words = [*words[: named[0]], *words[named[0] + 1 :]]
+        elif named:
+            _check_file(name)
+            if len(named) > 1 and words[named[1]] in VIEWS:
+                raise UsageError(f"the view comes first: report {words[named[1]]} {name}")
+        _check_options(view, words)
+        return view, words
 
 
-def _expression(text: str) -> str:
-    """A regular expression.  Raises ArgumentTypeError."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
-    return text
+def _named(words: list[str]) -> Iterator[int]:
+    """Where the words are that are no options, nor their values, nor behind `--`."""
+    with_values = {
+        flag
+        for view in VIEWS.values()
+        for flag, action in _actions(view).items()
+        if action.nargs != 0
+    }
+    is_value = False
+    for at, each in enumerate(words):
+        if each == "--":
+            return
+        if not is_value and not each.startswith("-"):
+            yield at
+        is_value = not is_value and each in with_values
 
 
-def _print(profile: Profile, args: argparse.Namespace) -> None:
-    if args.compensate:
-        compensate(profile)
-    selected, notes = choose(profile, choice_of(args))
-    if args.quality:
-        report = quality_report(selected)
-        if args.json:
-            print(json.dumps(asdict(report), indent=2))
-        else:
-            write_lines([*notes, *quality_lines(report)], sys.stdout)
+@cache
+def _actions(view: type[View]) -> dict[str, argparse.Action]:
+    parser = Parser(prog=view.name)
+    view().prepare_parser(parser)
+    return parser._option_string_actions
+
+
+def _check_file(name: str) -> None:
+    """What is no file, and does not look like one, is a view that is misspelled."""
+    if os.sep in name or "." in name or os.path.lexists(name):
         return
-    if args.calls:
-        if args.json:
-            sys.stdout.writelines(calls_json(selected, args.slowest))
-        else:
-            write_lines([*notes, *calls_lines(selected, args.slowest)], sys.stdout)
-        return
-    if args.compiles:
-        found = compiles_of(selected)
-        if not found:
-            raise PyhybridError(f"{profile.path}: nothing was compiled by torch.compile")
-        if args.json:
-            print(json.dumps(asdict(found), indent=2))
-        else:
-            write_lines([*notes, *compile_lines(found)], sys.stdout)
-        return
-    if args.modules:
-        model = model_figures(selected, args.by_class)
-        if args.json:
-            print(json.dumps(asdict(model), indent=2))
-        else:
-            if chosen := selected.meta.get("functions"):
-                of = ", ".join(chosen)
-                notes = [*notes, f"calls and times are those of what -t chose alone: {of}"]
-            write_lines([*notes, *model_lines(model, args.by_class)], sys.stdout)
-        return
-    if args.ops:
-        operators = operators_of(selected, args.match or "")
-        if args.json:
-            print(json.dumps(asdict(operators), indent=2))
-        else:
-            write_lines([*notes, *operator_lines(operators, bool(args.match))], sys.stdout)
-        return
-    if args.steps:
-        steps = step_report(selected, args.slowest)
-        if args.json:
-            print(json.dumps(asdict(steps), indent=2))
-        else:
-            write_lines([*notes, *step_lines(steps)], sys.stdout)
-        return
-    selected, more = with_debug_info(selected, args)
-    notes += more
-    if args.html:
-        _write_page(selected, notes, args)
-    elif args.lines and not args.json:
-        if selected.is_part and not selected.places:
-            raise UsageError("lines are not kept by time: --lines goes with --thread only")
-        if selected.is_part and profile.lines:
-            notes.append("Python lines are not kept by time: left out")
-        write_lines(notes, sys.stdout)
-        print_lines(selected, sys.stdout)
-    elif args.tree:
-        how = args.min_time, args.all_frames, args.full_names, args.imports
-        write_lines([*notes, *tree_lines(selected, *how)], sys.stdout)
-    else:
-        imports = args.imports or args.all_frames
-        summary = summarize(
-            selected, [], notes, args.min_time, args.all_frames, args.json or imports
-        )
-        if args.json:
-            json.dump(as_json(summary), sys.stdout, indent=2)
-            print()
-        else:
-            labels = Labels(selected, False, args.all_frames).of_frame
-            tree = CallTree(selected, labels, args.min_time, args.all_frames, imports)
-            print_report(summary, tree, sys.stdout, args.height)
+    from difflib import get_close_matches
+
+    near = "".join(f": {each}?" for each in get_close_matches(name, VIEWS, n=1))
+    raise UsageError(f"there is no file and no view {name!r}{near} (views: {', '.join(VIEWS)})")
 
 
-def _write_page(profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
-    import webbrowser
-
-    from pyhybrid.exporters.destination import export_to
-    from pyhybrid.exporters.html import Html
-
-    page = Html()
-    page.notes, page.with_source = notes, not args.no_source
-    page.all_frames = args.all_frames
-    prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
-    path = args.output or prefix + page.suffix
-    output = export_to(page, profile, path, in_place=bool(args.output))
-    for line in [*notes, f"wrote {output.path}", *output.notes]:
-        say(line)
-    if args.open:
-        webbrowser.open(Path(path).absolute().as_uri())
+def _check_options(view: View, words: list[str]) -> None:
+    """Raises UsageError for what is an option of other views, or was meant as a view."""
+    own = _actions(type(view))
+    for each in words[: words.index("--") if "--" in words else None]:
+        flag = each.partition("=")[0]
+        if flag in own or not flag.startswith("-"):
+            continue
+        if flag.removeprefix("--") in VIEWS:
+            raise UsageError(f"a view is a word without dashes: report {flag.removeprefix('--')}")
+        if others := [name for name, other in VIEWS.items() if flag in _actions(other)]:
+            raise UsageError(f"{flag} goes with report {', '.join(others)}")

@@ -1,4 +1,4 @@
-"""What `report` and `export` share: the file, and the options that choose samples and frames."""
+"""What `report`, `page` and `export` share: the file, and which samples and frames of it."""
 
 import argparse
 import os
@@ -159,10 +159,19 @@ def with_debug_info(profile: Profile, args: argparse.Namespace) -> tuple[Profile
     return profile, notes + servers.notes
 
 
+def add_compensate(parser: argparse.ArgumentParser) -> None:
+    """The option of what shows exact times."""
+    parser.add_argument(
+        "--compensate",
+        action="store_true",
+        help="exact times less the estimated cost of counting",
+    )
+
+
 def add_no_source(parser: argparse.ArgumentParser) -> None:
     """The option of the page."""
     parser.add_argument(
-        "--no-source", action="store_true", help="html: without the program's source text"
+        "--no-source", action="store_true", help="a page without the program's source text"
     )
 
 

@@ -1,4 +1,4 @@
-"""`pyhybrid report --calls`: chosen functions, and each call of theirs.
+"""`pyhybrid report calls`: chosen functions, and each call of theirs.
 
 As JSON the form of a tracer that wraps functions with psutil around them: `functions`, `results`
 and `metadata` by function; with thread, serial, parent and more in each call.  Times are seconds,

@@ -1,4 +1,4 @@
-"""`report --compiles`: what torch.compile compiled, a line for each, and why again."""
+"""`report compiles`: what torch.compile compiled, a line for each, and why again."""
 
 from collections.abc import Iterator
 

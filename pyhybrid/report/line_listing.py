@@ -1,5 +1,6 @@
 """Lines as a listing, a part for each function: source, and hits and time or shares of samples."""
 
+from dataclasses import dataclass
 from typing import TextIO
 
 from pyhybrid.errors import PyhybridError
@@ -16,14 +17,18 @@ _HEAD = f"{'line':>6} {'hits':>11} {'time ms':>12} {'us per hit':>12} {'time':>6
 _NATIVE_HEAD = f"{'line':>6} {'self':>7} {'total':>7}  source"
 
 
-def print_lines(profile: Profile, stream: TextIO) -> None:
-    """Print them on `stream`.  Raises PyhybridError where none are known."""
-    folder = str(profile.meta.get("cwd") or "")
-    sources = Sources(profile.meta)
-    recorded, native = function_lines(profile), native_lines(profile)
-    lines = [line for each in recorded for line in _function(each, folder, sources)]
-    lines += [line for each in native for line in _native(each, folder, sources)]
-    if not lines:
+@dataclass(slots=True)
+class LineReport:
+    """What `report lines --json` prints: lines that were counted, and shares of the samples."""
+
+    functions: list[FunctionLines]
+    native: list[NativeFunctionLines]
+
+
+def line_figures(profile: Profile) -> LineReport:
+    """All lines that are known.  Raises PyhybridError where none are."""
+    found = LineReport(function_lines(profile), native_lines(profile))
+    if not (found.functions or found.native):
         native_code = "code with debug information was sampled"
         if profile.places:
             least = f"{LEAST_SHARE:.1%} of the samples as its own"
@@ -31,6 +36,15 @@ def print_lines(profile: Profile, stream: TextIO) -> None:
         raise PyhybridError(
             f"{profile.path}: no lines were recorded (--lines -t NAME), and no native {native_code}"
         )
+    return found
+
+
+def print_lines(profile: Profile, stream: TextIO) -> None:
+    """Print them on `stream`.  Raises PyhybridError where none are known."""
+    folder = str(profile.meta.get("cwd") or "")
+    sources, found = Sources(profile.meta), line_figures(profile)
+    lines = [line for each in found.functions for line in _function(each, folder, sources)]
+    lines += [line for each in found.native for line in _native(each, folder, sources)]
     show(lambda columns: lines[:-1], stream)
 
 

@@ -1,4 +1,4 @@
-"""`report --modules`: a model as a tree of its modules, the largest first."""
+"""`report modules`: a model as a tree of its modules, the largest first."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`report --ops`: the operators of PyTorch, those with most samples of their own first."""
+"""`report ops`: the operators of PyTorch, those with most samples of their own first."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""`pyhybrid report --quality`: how far a profile can be trusted, and where it is thin."""
+"""`pyhybrid report quality`: how far a profile can be trusted, and where it is thin."""
 
 import os
 from collections import Counter
@@ -42,7 +42,7 @@ class ModuleNames:
 
 @dataclass(slots=True)
 class QualityReport:
-    """The keys of `pyhybrid report --quality --json`; null where it is not known."""
+    """The keys of `pyhybrid report quality --json`; null where it is not known."""
 
     file: str
     engine: str

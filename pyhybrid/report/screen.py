@@ -140,7 +140,7 @@ def _lines(functions: list[FunctionLines], file: str) -> str:
     n = sum(len(function.lines) for function in functions)
     folder, name = os.path.split(file)
     shown = name if folder in ("", _working_directory()) else file
-    command = "pyhybrid report --lines" + (f" {shown}" if shown != "out.pyhybrid" else "")
+    command = "pyhybrid report lines" + (f" {shown}" if shown != "out.pyhybrid" else "")
     return f"{n} of {len(functions)} functions: `{command}` shows them"
 
 
@@ -223,9 +223,9 @@ def _facts(
         lines.append(fact("waited", _waited(s.waited)))
     lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
     if s.steps:
-        lines.append(fact("steps", f"{steps_text(s.steps)}: `pyhybrid report --steps`"))
+        lines.append(fact("steps", f"{steps_text(s.steps)}: `pyhybrid report steps`"))
     if s.compiles:
-        text = f"{took_text(s.compiles)}: `pyhybrid report --compiles`"
+        text = f"{took_text(s.compiles)}: `pyhybrid report compiles`"
         lines.append(fact("compile", text, bool(s.compiles.again)))
     if s.gpu:
         lines.append(fact("GPU", _gpu(s.gpu)))

@@ -1,4 +1,4 @@
-"""`report --steps`: the steps of a training, their phases, and why the slowest were slow."""
+"""`report steps`: the steps of a training, their phases, and why the slowest were slow."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

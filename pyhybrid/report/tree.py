@@ -8,6 +8,7 @@ frames that only call one another is one line, and so is what import statements 
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import eq
 from typing import NamedTuple
@@ -24,6 +25,37 @@ LEAST_SHARE = 0.01  # of all samples, or of all time where there are none
 MAX_LINES = 200
 STEP = "  "
 MAX_DEPTH, ROOMY = 10, 100  # where it has to fit into a screen: steps; columns with room for them
+
+
+@dataclass(slots=True)
+class TreeNode:
+    """A function at a place in the tree, below the node at `parent` of the list; None: outermost.
+
+    Weights and times are inclusive; `calls` and `exact_total_ns`: None where nothing was counted.
+    """
+
+    parent: int | None
+    depth: int
+    function: str
+    kind: str
+    calls: int | None
+    exact_total_ns: int | None
+    weight_ns: int
+    gpu_ns: int
+
+
+@dataclass(slots=True)
+class TreeFigures:
+    """What `report tree --json` prints: parents before their children, the heaviest first.
+
+    `weight_ns`: of all samples; what is below `least_weight_ns`, and below `least_time_ns` of exact
+    time, is left out.
+    """
+
+    weight_ns: int
+    least_weight_ns: int
+    least_time_ns: int
+    nodes: list[TreeNode]
 
 
 class Row(NamedTuple):
@@ -51,6 +83,18 @@ def tree_lines(
     gpu = "    on GPU      itself" * view.has_gpu
     yield f"     total       calls  samples{gpu}  function"
     yield from view.lines()
+
+
+def tree_figures(
+    profile: Profile,
+    min_time_ns: int = 0,
+    all_frames: bool = False,
+    full_names: bool = False,
+    imports: bool = False,
+) -> TreeFigures:
+    """The same as figures: a node a function, however it is called."""
+    labels = Labels(profile, full_names, all_frames).of_frame
+    return CallTree(profile, labels, min_time_ns, all_frames, imports or all_frames).figures()
 
 
 class CallTree:
@@ -130,6 +174,31 @@ class CallTree:
             rows.append(row)
             todo += chosen[row.nodes[-1]][::-1]
         return rows, bool(heap)
+
+    def figures(self) -> TreeFigures:
+        """All that is large."""
+        nodes: list[TreeNode] = []
+        todo: list[tuple[int, int | None, int]] = [(each, None, 0) for each in self._shown(0)[::-1]]
+        while todo:
+            node, parent, depth = todo.pop()
+            frame = self._tree.frame[node]
+            calls, total_ns = self._calls[node], self._totals[node]
+            is_counted = bool(calls or total_ns)
+            nodes.append(
+                TreeNode(
+                    *(parent, depth),
+                    self.imported(Row(depth, 0, [node])) or self._labels[frame],
+                    self._frames[frame].kind,
+                    calls if is_counted else None,
+                    total_ns if is_counted else None,
+                    *(self._weights[node], self._gpu[node]),
+                )
+            )
+            if node not in self._importing:
+                here = len(nodes) - 1
+                todo += [(each, here, depth + 1) for each in self._shown(node)[::-1]]
+        least = self._least_weight_ns, self._least_time_ns
+        return TreeFigures(self._weight_ns, *least, nodes)
 
     def lines(self) -> Iterator[str]:
         """All that is large."""

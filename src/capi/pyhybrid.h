@@ -18,7 +18,7 @@
  *
  * Context: any thread, with or without Python's GIL, which is neither taken nor waited for; not in signal handlers.
  * Without the GIL, where Python functions run on the thread, the innermost one must be one that is profiled: else the
- * region is not counted, which `report --quality` tells.  Live outputs hear of regions only with the GIL.
+ * region is not counted, which `report quality` tells.  Live outputs hear of regions only with the GIL.
  *
  * The functions are in libpyhybrid.so, which lies beside the package's other files: pyhybrid.get_library() is its path,
  * pyhybrid.get_include() this file's folder.

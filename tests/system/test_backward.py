@@ -1,4 +1,4 @@
-"""PyTorch's backward work by the calls that made it: the table, frames, `report --modules`."""
+"""PyTorch's backward work by the calls that made it: the table, frames, `report modules`."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ def test_the_layer_with_a_slow_backward_pass(tmp_path: Path, torch_process: Torc
     program = tmp_path / "slow.py"
     program.write_text(SLOW)
     n = int(torch_process.profiled(tmp_path, "-q", "--format", "folded", program))
-    said = json.loads(printed(tmp_path, "report", "--modules", "--json", "out.pyhybrid"))
+    said = json.loads(printed(tmp_path, "report", "modules", "--json", "out.pyhybrid"))
     backward = {each["name"]: each["exact_own_backward_ns"] for each in said["modules"]}
     assert max(backward, key=lambda name: backward[name]) == "Sequential.1"
     assert sum(backward.values()) + said["exact_other_backward_ns"] == said["exact_backward_ns"]
-    lines = printed(tmp_path, "report", "--modules", "out.pyhybrid").splitlines()
+    lines = printed(tmp_path, "report", "modules", "out.pyhybrid").splitlines()
     assert any(line.startswith("backward pass: ") for line in lines)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         calls = linked(profile)

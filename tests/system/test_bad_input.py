@@ -34,7 +34,10 @@ USAGE = {
     "hz negative": (["--hz", "-5", "-c", "1"], "--hz"),
     "unknown option": (["--frobnicate", "-c", "1"], "frobnicate"),
     "a misspelled option": (["--kep", "f", "-c", "1"], "no option --kep: --keep? (see"),
-    "a misspelled option of a report": (["report", "--calz"], "no option --calz: --calls?"),
+    "a misspelled option of a report": (
+        ["report", "calls", "--slowst"],
+        "no option --slowst: --slowest?",
+    ),
     "an empty name": (["--keep", "", "-c", "1"], "--keep: the name is empty"),
     "a profile merged with itself": (["merge", "x", "./x", "-o", "y"], "is named twice"),
     "option without value": (["--hz"], "--hz"),
@@ -47,8 +50,14 @@ USAGE = {
     "mode": (["--mode", "fast", "-c", "1"], "fast"),
     "-m without a name": (["-m"], "-m"),
     "export without format": (["export", "out.pyhybrid"], "-f"),
-    "two views": (["report", "--lines", "--tree"], "not allowed"),
-    "the tree as JSON": (["report", "--tree", "--json"], "--json"),
+    "a misspelled view": (["report", "stpes"], "no file and no view 'stpes': steps? (views: summ"),
+    "no view": (["report", "everything"], "no view 'everything' (views: summary, tree, lines"),
+    "a view as an option": (["report", "--steps"], "a word without dashes: report steps"),
+    "a view behind the file": (["report", "out.pyhybrid", "tree"], "first: report tree out.py"),
+    "two views": (["report", "lines", "tree", "out.pyhybrid"], "unrecognized arguments: out"),
+    "an option of other views": (["report", "tree", "--slowest", "3"], "goes with report calls, s"),
+    "an option of another view": (["report", "--by-class"], "--by-class goes with report modules"),
+    "a height of JSON": (["report", "--height", "30", "--json"], "--height is for text"),
     "names of another format": (["export", "-f", "perf", "--all-frames"], "is for folded and html"),
     "export in an unknown format": (["export", "-f", "pdf"], "pdf"),
 }
@@ -130,7 +139,7 @@ def test_bad_profile_files(pyhybrid: Callable[..., Run], tmp_path: Path, what: s
     pyhybrid("-q", "--format", "folded", "-c", "sum(range(10**6))")
     (tmp_path / "out.pyhybrid").rename(tmp_path / "good")
     BAD_FILES[what](tmp_path / "bad")
-    one_line(pyhybrid("report", "bad", check=False), 1, "bad")
+    one_line(pyhybrid("report", "./bad", check=False), 1, "bad")
     one_line(pyhybrid("export", "bad", "-f", "folded", check=False), 1, "bad")
 
 

@@ -82,7 +82,7 @@ def test_what_a_compiler_calls_is_not_counted(tmp_path: Path, options: tuple[str
 
 def test_each_compile_is_told(tmp_path: Path) -> None:
     command(tmp_path, "-q", "--mode", "trace", LIKE_TORCH)
-    said = json.loads(command(tmp_path, "report", "--compiles", "--json", "out.pyhybrid").stdout)
+    said = json.loads(command(tmp_path, "report", "compiles", "--json", "out.pyhybrid").stdout)
     facts = ("name", "number", "of", "reason")
     names = [tuple(each[fact] for fact in facts) for each in said["compiles"]]
     assert names == [
@@ -102,7 +102,7 @@ def test_each_compile_is_told(tmp_path: Path) -> None:
         slack_ns = 1_000_000  # of two clocks, and of one that ticks in microseconds
         assert call.begin_ns - slack_ns <= begin_ns
         assert begin_ns + told["took_ns"] <= call.end_ns + slack_ns
-    text = command(tmp_path, "report", "--compiles", "out.pyhybrid").stdout
+    text = command(tmp_path, "report", "compiles", "out.pyhybrid").stdout
     assert text.startswith("torch.compile: 4 compiles of 3 functions, ")
     assert ", recompiled because it is another kind\n" in text
     summary = command(tmp_path, "report", "out.pyhybrid").stdout
@@ -123,7 +123,7 @@ def test_calls_of_compilers_are_counted_if_asked(tmp_path: Path) -> None:
 def test_nothing_was_compiled(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print(1)\n")
     command(tmp_path, "-q", "--mode", "trace", "program.py")
-    done = command(tmp_path, "report", "--compiles", check=False)
+    done = command(tmp_path, "report", "compiles", check=False)
     assert done.returncode == 1
     assert "nothing was compiled" in done.stderr
 
@@ -139,7 +139,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess
 
 @pytest.mark.needs("torch")
 def test_compiles_of_pytorch(folder: Path) -> None:
-    said = json.loads(command(folder, "report", "--compiles", "--json", "out.pyhybrid").stdout)
+    said = json.loads(command(folder, "report", "compiles", "--json", "out.pyhybrid").stdout)
     told = [(each["name"], each["number"], each["of"]) for each in said["compiles"]]
     assert told == [("Net.forward", 1, 2), ("Net.forward", 2, 2)]
     first, second = said["compiles"]
@@ -167,9 +167,9 @@ def test_compiles_of_pytorch(folder: Path) -> None:
 @pytest.mark.needs("torch")
 def test_compiling_is_a_phase_of_steps(folder: Path) -> None:
     """It is in no other one, and a step that took long for it says what was compiled, and why."""
-    told = json.loads(command(folder, "report", "--steps", "--json", "out.pyhybrid").stdout)
+    told = json.loads(command(folder, "report", "steps", "--json", "out.pyhybrid").stdout)
     compiled = {each["number"]: each["phases"].get("compile", 0) for each in told["steps"]}
-    said = json.loads(command(folder, "report", "--compiles", "--json", "out.pyhybrid").stdout)
+    said = json.loads(command(folder, "report", "compiles", "--json", "out.pyhybrid").stdout)
     slack_ns = 1_000_000  # of two clocks, and of one that ticks in microseconds
     again = said["compiles"][1]
     assert [number for number, ns in compiled.items() if ns] == [0, AGAIN]
@@ -204,7 +204,7 @@ def test_compiles_by_inductor(tmp_path: Path) -> None:
     program = (TARGETS / "tiny_compile.py", "inductor")
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     command(tmp_path, "-q", *program, **cache)
-    said = json.loads(command(tmp_path, "report", "--compiles", "--json", "out.pyhybrid").stdout)
+    said = json.loads(command(tmp_path, "report", "compiles", "--json", "out.pyhybrid").stdout)
     told = [(each["backward"], each["number"]) for each in said["compiles"]]
     assert sorted(told) == [(False, 1), (False, 2), (True, 1), (True, 2)]
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:

@@ -358,7 +358,7 @@ def test_a_program_that_changes_its_root_folder(
     assert spool.exists()
 
 
-@pytest.mark.parametrize("view", [("--json",), ("--tree",), ()])
+@pytest.mark.parametrize("view", [("--json",), ("tree",), ()])
 def test_a_report_on_a_closed_output(
     pyhybrid: Callable[..., Run], tmp_path: Path, view: tuple[str, ...]
 ) -> None:
@@ -379,7 +379,7 @@ def test_a_report_of_names_that_cannot_be_shown(
     program = f"def {name}():\n for i in range(3): sum(range(10**6))\n{name}()"
     pyhybrid("-q", "--format", "folded", "-c", program, os.fsdecode(b"\xff"))
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    for view in ([], ["--tree"]):
+    for view in ([], ["tree"]):
         command = [sys.executable, "-P", "-m", "pyhybrid", "report", *view]
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, check=False

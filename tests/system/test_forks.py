@@ -25,8 +25,8 @@ work()
 PROFILE = "out.pyhybrid"
 COMMANDS = [
     ("report",),
-    ("report", "--tree", PROFILE),
-    ("report", "--html"),
+    ("report", "tree", PROFILE),
+    ("page", "--no-open"),
     ("report", "none.pyhybrid"),
     ("report", "--no-such-option"),
     ("export", "-f", "folded", "-f", "callgrind"),

@@ -235,7 +235,7 @@ def test_usage_of_some_functions(pyhybrid: Callable[..., Run], program: Path, wa
         "waits": set(),
     }
     assert usage_by_name(run) == expected
-    lines = pyhybrid("report", run.path(), "--calls").result.stdout.splitlines()
+    lines = pyhybrid("report", "calls", run.path()).result.stdout.splitlines()
     ends = lines.index("")
     width = {line.split("  ")[-1].split()[0]: len(line.split()) for line in lines[1:ends]}
     assert width["recursive"] == width["waits"] + 5  # with units of times

@@ -133,7 +133,7 @@ def test_what_each_thread_launched(folder: Path) -> None:
 @pytest.mark.needs("viewers", "chromium")
 def test_the_page_has_a_lane_a_stream(folder: Path, tmp_path: Path, browse: Browser) -> None:
     page = tmp_path / "page.html"
-    command(folder, "report", "--html", "-o", page)
+    command(folder, "page", "--no-open", "-o", page)
     steps = """
         const lanes = await page.locator(".lanes.gpu .lane").all();
         return await Promise.all(

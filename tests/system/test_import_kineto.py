@@ -61,14 +61,14 @@ def test_kernels_are_below_their_modules(folder: Path) -> None:
 
 @pytest.mark.needs("torch")
 def test_modules_have_their_time_on_the_gpu(folder: Path) -> None:
-    done = command(folder, "report", "--modules", "--json", "out.pyhybrid")
+    done = command(folder, "report", "modules", "--json", "out.pyhybrid")
     told = {each["name"]: each for each in json.loads(done.stdout)["modules"]}
     of_all = [sum(n) for n in zip(*OWN.values(), strict=True)]
     for name, expected in {**OWN, "Net": of_all}.items():
         replayed_ns = N_REPLAYED * KERNEL_NS * (name != "Net.fc2")
         found = told[name]["gpu_ns"] - replayed_ns, told[name]["gpu_backward_ns"]
         assert found == tuple(n * N_STEPS * KERNEL_NS for n in expected), name
-    assert "GPU forward" in command(folder, "report", "--modules", "out.pyhybrid").stdout
+    assert "GPU forward" in command(folder, "report", "modules", "out.pyhybrid").stdout
 
 
 @pytest.mark.needs("torch")
@@ -91,7 +91,7 @@ def frames_of(profile: Profile, node: int) -> list[int]:
 
 @pytest.mark.needs("torch")
 def test_the_tree_has_a_column(folder: Path) -> None:
-    head, *lines = command(folder, "report", "--tree", "--min-time", "10us").stdout.splitlines()
+    head, *lines = command(folder, "report", "tree", "--min-time", "10us").stdout.splitlines()
     assert head.split()[3:6] == ["on", "GPU", "itself"]
     (module,) = (line for line in lines if line.endswith("Net.fc2 [Linear]"))
     assert f"{sum(OWN['Net.fc2']) * N_STEPS * KERNEL_NS // US} us" in module
@@ -104,7 +104,7 @@ def test_the_tree_has_a_column(folder: Path) -> None:
 @pytest.mark.needs("torch")
 def test_kernels_are_lines_of_the_tree(folder: Path) -> None:
     """Below the function that launched them: launches, time, and which pass."""
-    _, *tree = command(folder, "report", "--tree", "--min-time", "10us").stdout.splitlines()
+    _, *tree = command(folder, "report", "tree", "--min-time", "10us").stdout.splitlines()
     found: dict[str, dict[str, list[str]]] = {}
     module = ""
     for line in tree:
@@ -128,7 +128,7 @@ def test_kernels_are_lines_of_the_tree(folder: Path) -> None:
 
 @pytest.mark.needs("torch")
 def test_steps_have_the_time_of_what_they_launched(folder: Path) -> None:
-    told = json.loads(command(folder, "report", "--steps", "--json").stdout)
+    told = json.loads(command(folder, "report", "steps", "--json").stdout)
     forward, backward = (sum(each) * KERNEL_NS for each in zip(*OWN.values(), strict=True))
     assert told["gpu_steps"] == told["n_steps"] == N_STEPS
     medians = {name: each["gpu_median_ns"] for name, each in told["phases"].items()}
@@ -137,7 +137,7 @@ def test_steps_have_the_time_of_what_they_launched(folder: Path) -> None:
     first, *others = (step["gpu"] for step in told["steps"])
     assert {each["step"] for each in others} == {forward + backward}
     assert first["forward"] == forward + N_REPLAYED * KERNEL_NS
-    assert "on GPU" in command(folder, "report", "--steps").stdout
+    assert "on GPU" in command(folder, "report", "steps").stdout
 
 
 @pytest.mark.needs("torch")
@@ -159,7 +159,7 @@ def test_the_page_has_it_by_function_and_in_time(
     folder: Path, tmp_path: Path, browse: Browser
 ) -> None:
     page = tmp_path / "page.html"
-    command(folder, "report", "--html", "-o", page)
+    command(folder, "page", "--no-open", "-o", page)
     steps = """
         const lanes = page.locator(".lanes.gpu canvas");
         await lanes.scrollIntoViewIfNeeded();

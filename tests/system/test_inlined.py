@@ -127,15 +127,15 @@ def test_views_show_functions_and_lines(
     build(tmp_path)
     run = profile(pyhybrid, mode)
     assert "innermost_[i] (innermost.h:10, libinlined.so)" in run.result.stderr
-    tree = pyhybrid("report", "--tree").result.stdout
+    tree = pyhybrid("report", "tree").result.stdout
     assert "innermost_[i] (innermost.h:10)" in tree
-    assert "[i]" not in pyhybrid("report", "--tree", "--no-inlines").result.stdout
+    assert "[i]" not in pyhybrid("report", "tree", "--no-inlines").result.stdout
 
     hottest = json.loads(pyhybrid("report", "--json").result.stdout)["functions"][0]
     assert hottest["name"] == "innermost_[i]"
     assert hottest["declared_at"] == f"{tmp_path}/innermost.h:10"
 
-    text = pyhybrid("report", "--lines").result.stdout
+    text = pyhybrid("report", "lines").result.stdout
     assert text.startswith("innermost_[i] (innermost.h)")
     lines = [line.split() for line in text.split("\n\n")[0].splitlines()[2:]]
     assert {int(line[0]) for line in lines} <= set(range(10, 17))
@@ -172,7 +172,7 @@ def test_what_calls_python_has_the_chain(
     sampled = {"twice_[i];call_it_[i]", "other_[i]"}
     assert above("from_both", "both") == (sampled if mode == "sample" else {""})
     if mode == "hybrid":
-        tree = pyhybrid("report", "--tree").result.stdout
+        tree = pyhybrid("report", "tree").result.stdout
         (line,) = (line.split() for line in tree.splitlines() if "from_drive" in line)
         assert line[2] == "2"  # calls
 
@@ -180,8 +180,8 @@ def test_what_calls_python_has_the_chain(
 def test_a_time_window_has_native_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     build(tmp_path)
     pyhybrid("--mode", "hybrid", "--lines", "-t", "work", "-c", PROGRAM)
-    assert "\nwork (" in "\n" + pyhybrid("report", "--lines").result.stdout
-    text = pyhybrid("report", "--lines", "--from", "1ns").result.stdout
+    assert "\nwork (" in "\n" + pyhybrid("report", "lines").result.stdout
+    text = pyhybrid("report", "lines", "--from", "1ns").result.stdout
     assert "innermost_[i]" in text
     assert "\nPython lines are not kept by time: left out\n" in text
     assert "\nwork (" not in text
@@ -224,7 +224,7 @@ def test_large_debug_information_is_left_to_the_report(
     assert mostly(chains(run.path("out.folded")), PLAIN)
     note = "libinlined.so: its debug information is large: `pyhybrid report` reads it"
     assert note in run.result.stderr
-    tree = pyhybrid("report", "--tree").result.stdout
+    tree = pyhybrid("report", "tree").result.stdout
     assert "is large" not in tree
     assert "innermost_[i] (innermost.h:10)" in tree
 
@@ -319,7 +319,7 @@ def test_debuginfod_is_asked_on_request_only(
         "no_proxy": "127.0.0.1",
     }
     run = pyhybrid("--mode", "sample", "-c", PROGRAM, env=env)
-    for view in ("--tree", "--quality", "--json"):
+    for view in ("tree", "quality", "--json"):
         pyhybrid("report", view, env=env)
     pyhybrid("export", "-f", "folded", env=env)
     assert server.asked == []
@@ -330,7 +330,7 @@ def test_debuginfod_is_asked_on_request_only(
     assert "pyhybrid: asking debuginfod for libinlined.so ...\n" in said
     assert mostly(chains(run.path("out.folded")), CHAIN)
     asked = len(server.asked)
-    tree = pyhybrid("report", "--tree", "--debuginfod", env=env).result.stdout
+    tree = pyhybrid("report", "tree", "--debuginfod", env=env).result.stdout
     assert "innermost_[i] (innermost.h:10)" in tree
     assert request not in server.asked[asked:]  # it is kept
 

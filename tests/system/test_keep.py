@@ -277,7 +277,7 @@ def test_calls_are_reported(pyhybrid: Callable[..., Run], program: Path) -> None
     options = ("--keep", "fact", "--keep", "bad", "--keep", "*.raw_decode")
     run = pyhybrid("--mode", "trace", *options, "--usage", "cpu,memory", program)
     profile = run.profile()
-    told = json.loads(pyhybrid("report", run.path(), "--calls", "--json").result.stdout)
+    told = json.loads(pyhybrid("report", "calls", run.path(), "--json").result.stdout)
     assert set(told["functions"]) == {"fact", "bad", "JSONDecoder.raw_decode"}
     assert told["counted"] == {"fact": 10, "bad": 1, "JSONDecoder.raw_decode": 1}
     assert {name: len(calls) for name, calls in told["results"].items()} == told["counted"]
@@ -307,7 +307,7 @@ def test_calls_are_reported(pyhybrid: Callable[..., Run], program: Path) -> None
     }
     assert set(metadata) >= {"lineno", "filename"}
 
-    slow = ("report", run.path(), "--calls", "--slowest", 2)
+    slow = ("report", "calls", run.path(), "--slowest", 2)
     few = json.loads(pyhybrid(*slow, "--json").result.stdout)["results"]["fact"]
     longest = sorted(told["results"]["fact"], key=lambda each: -each["time_elapsed"])[:2]
     assert sorted(each["serial"] for each in few) == sorted(each["serial"] for each in longest)
@@ -338,19 +338,19 @@ def test_calls_are_reported(pyhybrid: Callable[..., Run], program: Path) -> None
 
 def test_reports_of_calls_that_are_not_there(pyhybrid: Callable[..., Run], program: Path) -> None:
     run = pyhybrid("--mode", "trace", "--keep", "other", "--max-calls", 100, program)
-    lines = pyhybrid("report", run.path(), "--calls").result.stdout.splitlines()
+    lines = pyhybrid("report", "calls", run.path()).result.stdout.splitlines()
     assert lines[1].split()[0] == "1,000"
     run = pyhybrid("--mode", "trace", "--keep", "forward", "--keep", "os:x", program)
-    told = pyhybrid("report", run.path(), "--calls").result.stdout
+    told = pyhybrid("report", "calls", run.path()).result.stdout
     assert told == "no single calls: no function that forward, os:x names was called\n"
     assert run.profile().meta["notes"] == [
         "--keep forward: no function of this name ran, but Model.forward did: '*.forward'",
         "--keep os:x: no function of this name ran",
     ]
     run = pyhybrid("--mode", "trace", program)
-    told = pyhybrid("report", run.path(), "--calls").result.stdout
+    told = pyhybrid("report", "calls", run.path()).result.stdout
     assert told == "no single calls were kept: choose functions with --keep NAME, or with -t NAME\n"
-    empty = json.loads(pyhybrid("report", run.path(), "--calls", "--json").result.stdout)
+    empty = json.loads(pyhybrid("report", "calls", run.path(), "--json").result.stdout)
     assert empty == {"functions": [], "counted": {}, "results": {}, "metadata": {}}
     wrong = pyhybrid("report", run.path(), "--slowest", 3, check=False).result
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

@@ -308,5 +308,5 @@ def test_few_descriptors(tmp_path: Path, engine: str, files: int, threads: int) 
 def test_wanted_and_not_to_be_had(pyhybrid: Callable[..., Run], mode: str) -> None:
     run = pyhybrid("--kernel", "--engine", "timer", "--mode", mode, "-c", "sum(range(10**6))")
     assert "no frames of the kernel: this clock does not know them" in run.result.stderr
-    quality = pyhybrid("report", "--quality", cwd=run.folder)
+    quality = pyhybrid("report", "quality", cwd=run.folder)
     assert "no frames of it: this clock does not know them" in quality.result.stdout

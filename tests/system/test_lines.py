@@ -695,8 +695,8 @@ def test_the_report(lined: Lined, pyhybrid: Callable[..., Run], tmp_path: Path) 
         *("-t", "work"),
     )
     last = run.result.stderr.splitlines()[-1]
-    assert last == "lines    4 of 1 functions: `pyhybrid report --lines` shows them"
-    out = pyhybrid("report", "--lines").result.stdout.splitlines()
+    assert last == "lines    4 of 1 functions: `pyhybrid report lines` shows them"
+    out = pyhybrid("report", "lines").result.stdout.splitlines()
     assert out[0].startswith("work (program.py:2)  1 call, ")
     rows = takewhile(bool, out[2:])  # a listing of native code may come after it
     assert [(row[:18].split(), row[53:]) for row in rows] == [
@@ -716,7 +716,7 @@ def test_the_report(lined: Lined, pyhybrid: Callable[..., Run], tmp_path: Path) 
         (7, 1),
     ]
     (tmp_path / "program.py").unlink()
-    out = pyhybrid("report", "--lines").result.stdout.splitlines()
+    out = pyhybrid("report", "lines").result.stdout.splitlines()
     assert out[0].endswith("; source not found")
     assert [row[:18].split() for row in takewhile(bool, out[2:])] == [
         ["3", "1"],
@@ -729,7 +729,7 @@ def test_the_report(lined: Lined, pyhybrid: Callable[..., Run], tmp_path: Path) 
 def test_the_report_of_a_run_without(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--mode", "trace", "-t", "handles", LINED)
     assert not any(line.startswith("lines") for line in run.result.stderr.splitlines())
-    result = pyhybrid("report", "--lines", check=False).result
+    result = pyhybrid("report", "lines", check=False).result
     assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
     assert "no lines were recorded" in result.stderr
     assert json.loads(pyhybrid("report", "--json").result.stdout)["lines"] is None
@@ -749,7 +749,7 @@ while os.path.getsize(part) == size:
 """
     program += f"{LOOKS}looked()\nos.kill(os.getpid(), 9)\n"  # with all that it was to write then
     pyhybrid("--mode", "trace", "--lines", "-t", "work", "-c", program, check=False)
-    out = pyhybrid("report", "--lines", "out.pyhybrid.part").result.stdout
+    out = pyhybrid("report", "lines", "out.pyhybrid.part").result.stdout
     assert re.search(r"^ +4 +1,001 ", out, re.MULTILINE), out
 
 

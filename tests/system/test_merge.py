@@ -184,7 +184,7 @@ def test_reports_are_of_all(folder: Path) -> None:
         assert calls == sum(parts), function
     said = printed(folder, "report", "all.pyhybrid")
     assert "of 2 processes: " in said
-    for view, shown in (("--tree", "work"), ("--lines", "leaf"), ("--calls", "Model.forward")):
+    for view, shown in (("tree", "work"), ("lines", "leaf"), ("calls", "Model.forward")):
         assert shown in printed(folder, "report", view, "all.pyhybrid")
 
 
@@ -219,7 +219,7 @@ def test_one_process_of_a_merged_profile_is_as_before(folder: Path, name: str) -
     assert tables[0] == tables[1]
     calls = []
     for words in (alone, chosen):
-        told = json.loads(printed(folder, "report", "--calls", "--json", *words))
+        told = json.loads(printed(folder, "report", "calls", "--json", *words))
         for rows in told["results"].values():
             for row in rows:
                 del row["serial"], row["parent"]
@@ -232,7 +232,7 @@ def test_processes_by_name(folder: Path, profiles: list[Profile]) -> None:
 
     def shown(*names: object) -> set[object]:
         options = [word for name in names for word in ("--process", name)]
-        told = json.loads(printed(folder, "report", "--calls", "--json", *options, "all.pyhybrid"))
+        told = json.loads(printed(folder, "report", "calls", "--json", *options, "all.pyhybrid"))
         return {row["pid"] for rows in told["results"].values() for row in rows}
 
     assert shown("*program.py 40") == {pids[1]}

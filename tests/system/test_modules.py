@@ -1,4 +1,4 @@
-"""Modules of a PyTorch model as frames: their paths, calls and times; `report --modules`."""
+"""Modules of a PyTorch model as frames: their paths, calls and times; `report modules`."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_by_samples_alone(sampled: Path) -> None:
             rest = iter(names)
             way = [root, f"{root}.layers.2", f"{root}.layers.2.fc", "Linear.forward", "spin"]
             assert all(name in rest for name in way)
-    said = command(sampled, "report", "--modules", "out.pyhybrid").stdout.splitlines()
+    said = command(sampled, "report", "modules", "out.pyhybrid").stdout.splitlines()
     assert said[0].startswith("most of its own: Net.layers.2.fc [Linear] ")
     assert said[2].split() == ["samples", "native", "module"]
 
@@ -175,7 +175,7 @@ def test_without_a_tool_id(torch_process: TorchProcess, tmp_path: Path) -> None:
 
 @pytest.mark.needs("torch")
 def test_the_slow_layer_is_named_first(folder: Path) -> None:
-    lines = command(folder, "report", "--modules", "out.pyhybrid").stdout.splitlines()
+    lines = command(folder, "report", "modules", "out.pyhybrid").stdout.splitlines()
     assert lines[0].startswith("most of its own: Net.layers.2.fc [Linear] ")
     rows = [line.split("  ")[-1].strip() for line in lines]
     at = rows.index("Net [Net]")
@@ -183,9 +183,9 @@ def test_the_slow_layer_is_named_first(folder: Path) -> None:
     (total, own, calls), (n,) = _figures(lines[at + 2]), (N_CALLS,)
     assert int(calls) == n
     assert float(own) >= float(total) * 0.99 >= 0.06 * n * 0.99
-    by_class = command(folder, "report", "--modules", "--by-class", "out.pyhybrid").stdout
+    by_class = command(folder, "report", "modules", "--by-class", "out.pyhybrid").stdout
     assert by_class.startswith("most of its own: Linear, ")
-    said = json.loads(command(folder, "report", "--modules", "--json", "out.pyhybrid").stdout)
+    said = json.loads(command(folder, "report", "modules", "--json", "out.pyhybrid").stdout)
     assert "Net.layers.2.fc" in {each["name"] for each in said["modules"]}
     found = json.loads(command(folder, "report", "--json", "out.pyhybrid").stdout)["findings"]
     (finding,) = (each for each in found if each["rule"] == "layer")
@@ -229,7 +229,9 @@ def test_the_program_is_the_same(folder: Path, sampled: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.needs("torch")
 def test_without_modules(tmp_path: Path) -> None:
-    command(tmp_path, "-q", "--mode", "trace", "--torch", "no-modules", PROGRAM)
+    command(
+        tmp_path, "-q", "--mode", "trace", "--format", "folded", "--torch", "no-modules", PROGRAM
+    )
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
         frames = profile.frames.values()
         assert not any(frame.is_object for frame in frames)
@@ -259,7 +261,7 @@ def test_chosen_functions_are_below_their_modules(
     torch_process.profiled(tmp_path, "-q", "--mode", "trace", "-t", "Linear.forward", PROGRAM)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as chosen:
         assert _calls_below_modules(chosen) == _calls_below_modules(profile)
-    first, second, *_ = command(tmp_path, "report", "--modules", "out.pyhybrid").stdout.splitlines()
+    first, second, *_ = command(tmp_path, "report", "modules", "out.pyhybrid").stdout.splitlines()
     assert first == "calls and times are those of what -t chose alone: Linear.forward"
     assert second.split()[-1] == "module"
 
@@ -325,6 +327,6 @@ def test_without_the_framework_nothing_is_loaded(
         "print([name for name in sys.modules if 'frameworks.' in name or name == 'tomllib'])\n"
     )
     assert pyhybrid("-q", program).result.stdout == "['pyhybrid.frameworks.watching']\n"
-    asked = pyhybrid("report", "--modules", "out.pyhybrid", check=False).result
+    asked = pyhybrid("report", "modules", "out.pyhybrid", check=False).result
     assert asked.returncode == 1
     assert "no modules of PyTorch were called" in asked.stderr

@@ -1,4 +1,4 @@
-"""PyTorch's operators, told by the frames that they have; `report --ops`."""
+"""PyTorch's operators, told by the frames that they have; `report ops`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess
 
 @functools.cache
 def said(folder: Path, *options: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(printed(folder, "report", "--ops", "--json", *options))
+    found: dict[str, Any] = json.loads(printed(folder, "report", "ops", "--json", *options))
     return found
 
 
@@ -37,7 +37,7 @@ def test_most_of_a_step_is_below_an_operator(folder: Path) -> None:
     found = said(folder)
     share = found["step_operator_weight_ns"] / found["step_weight_ns"]
     assert share >= 0.9
-    lines = printed(folder, "report", "--ops").splitlines()
+    lines = printed(folder, "report", "ops").splitlines()
     assert lines[0] == f"{share:.1%} of the samples in steps are below an operator"
     own = sum(each["own_weight_ns"] for each in found["operators"])
     assert own == found["operator_weight_ns"]
@@ -115,7 +115,7 @@ def test_shapes_of_calls(tmp_path: Path, torch_process: TorchProcess) -> None:
     ):
         assert 10_000 < calls[key] < 30_000, key
     assert all(each["calls"] == 100 * each["looked_at"] for each in shapes)
-    lines = printed(tmp_path, "report", "--ops", "--match", "mm").splitlines()
+    lines = printed(tmp_path, "report", "ops", "--match", "mm").splitlines()
     assert any(line.endswith("  aten::mm: float64[3, 5], float64[5, 7]") for line in lines)
 
 
@@ -127,7 +127,7 @@ def test_without_shapes(folder: Path, tmp_path: Path) -> None:
 
 
 def test_some_of_them(folder: Path) -> None:
-    some = printed(folder, "report", "--ops", "--match", "^gelu").splitlines()
+    some = printed(folder, "report", "ops", "--match", "^gelu").splitlines()
     assert any("100.0%" in line and line.endswith(" in backward") for line in some)
     assert {"gelu", "gelu_backward"} == {
         each["name"] for each in said(folder, "--match", "^gelu")["operators"]
@@ -135,4 +135,4 @@ def test_some_of_them(folder: Path) -> None:
     first = said(folder, "--to", "100s")
     assert first["operators"] and not first["backward_nodes"]  # these are not kept by time
     for options in (["--match", "("], ["--match", "nothing"], ["--python-only"]):
-        assert command(folder, "report", "--ops", *options, check=False).returncode
+        assert command(folder, "report", "ops", *options, check=False).returncode

@@ -32,7 +32,7 @@ OURS = ("[pyhybrid]", "shadow_on_", "_on_line", "c_calls_on_", "call_instrumenta
 
 def texts_of(run: Run) -> Iterator[tuple[str, str]]:
     """Everything that is made of the profile, as text."""
-    for options in ((), ("--tree",), ("--tree", "--all-frames"), ("--quality",)):
+    for options in ((), ("tree",), ("tree", "--all-frames"), ("quality",)):
         yield " ".join(options), printed(run.folder, "report", *options)
     for name in FORMATS:
         command(run.folder, "export", "-f", name, "-o", f"exported.{name}")

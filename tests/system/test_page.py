@@ -27,8 +27,8 @@ def here(tmp_path_factory: pytest.TempPathFactory, perfed: Path) -> Path:
 
     def make(folder: Path) -> None:
         (folder / "out.pyhybrid").hardlink_to(perfed / "out.pyhybrid")
-        record(folder, "report", "--html")
-        record(folder, "report", "--html", "--no-inlines", "-o", "no-inlines.html")
+        record(folder, "page", "--no-open")
+        record(folder, "page", "--no-open", "--no-inlines", "-o", "no-inlines.html")
 
     return made_once(tmp_path_factory, "page-perfed", make)
 
@@ -394,7 +394,7 @@ def test_source_text_can_be_left_out(hostile: Path, tmp_path: Path, browse: Brow
     assert marker in data_of(hostile / "out.html")
     assert b"holds" not in data_of(hostile / "out.html")
     out = tmp_path / "without.html"
-    record(hostile, "report", "--html", "--no-source", "-o", str(out))
+    record(hostile, "page", "--no-open", "--no-source", "-o", str(out))
     assert marker not in data_of(out)
     assert "source text" not in browse(out, "return await page.locator('.facts').textContent();")
     told = browse(hostile / "out.html", "return await page.locator('.facts').textContent();")
@@ -497,7 +497,7 @@ def test_processes(tmp_path: Path, browse: Browser) -> None:
     for name, n in (("a", 30_000), ("b", 60_000)):
         record(tmp_path, "-q", "--format", "folded", "-o", name, "sums.py", n)
     record(tmp_path, "merge", "a.pyhybrid", "b.pyhybrid", "-o", "out")
-    record(tmp_path, "report", "--html")
+    record(tmp_path, "page", "--no-open")
     steps = """
         const options = await page.locator('.process option').allTextContents();
         const shown = [];

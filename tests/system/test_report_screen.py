@@ -185,7 +185,7 @@ def test_of_a_long_note_a_small_screen_has_both_ends(
     assert "x" * 120 in "".join(each[9:] for each in large.splitlines())
 
 
-@pytest.mark.parametrize("view", ["--tree", "--json", "--quality"])
+@pytest.mark.parametrize("view", ["tree", "quality"])
 def test_height_is_of_the_summary(pyhybrid: Callable[..., Run], view: str) -> None:
     run = pyhybrid("report", view, "--height", "30", check=False)
-    assert "--height is for the summary" in run.result.stderr
+    assert "--height goes with report summary" in run.result.stderr

@@ -1,4 +1,4 @@
-"""Steps of a training and their phases, of loops as people write them; `report --steps`."""
+"""Steps of a training and their phases, of loops as people write them; `report steps`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_closure_is_not_the_optimizers(steps: dict[str, list[Step]]) -> None:
 
 
 def test_report(folder: Path) -> None:
-    text = printed(folder, "report", "--steps")
+    text = printed(folder, "report", "steps")
     lines = text.splitlines()
     n = sum(STEPS.values())
     assert lines[0].startswith(f"{n} steps of a training: median ")
@@ -139,7 +139,7 @@ def test_report(folder: Path) -> None:
         "step", "data", "forward", "backward", "optimizer", "zero_grad", "checkpoint", "other",
     ]  # fmt: skip
     assert [line.split()[0] for line in lines[2:6]] == ["median", "p95", "share", "on"]
-    report = json.loads(printed(folder, "report", "--steps", "--json", "--slowest", "3"))
+    report = json.loads(printed(folder, "report", "steps", "--json", "--slowest", "3"))
     assert report["n_steps"] == len(report["steps"]) == n
     assert len(report["slowest"]) == 3
     assert report["n_lacking"] == 0
@@ -154,7 +154,7 @@ def test_diff_with_itself(folder: Path) -> None:
     """As many steps, and no phase differs."""
     file = "out.pyhybrid"
     told = json.loads(printed(folder, "diff", "--json", file, file))["steps"]
-    report = json.loads(printed(folder, "report", "--steps", "--json"))
+    report = json.loads(printed(folder, "report", "steps", "--json"))
     n, figures = report["n_steps"], report["phases"]
     assert [each["name"] for each in told] == ["total", "cpu", *(p for p in figures if p != "step")]
     assert all(each["n_steps"] == [[n], [n]] for each in told)
@@ -213,7 +213,7 @@ def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path, browse: 
 
 
 def test_one_thread(folder: Path) -> None:
-    report = json.loads(printed(folder, "report", "--steps", "--json", "--thread", "same_batch"))
+    report = json.loads(printed(folder, "report", "steps", "--json", "--thread", "same_batch"))
     assert report["n_steps"] == 20
 
 
@@ -222,8 +222,8 @@ def test_one_thread(folder: Path) -> None:
 def test_the_pages_row_of_steps(folder: Path, tmp_path: Path, browse: Browser) -> None:
     """It has the report's steps; a click, keys and the list of the slowest zoom to one, which the
     address keeps."""
-    printed(folder, "report", "--html", "-o", tmp_path / "out.html")
-    report = json.loads(printed(folder, "report", "--steps", "--json"))
+    printed(folder, "page", "--no-open", "-o", tmp_path / "out.html")
+    report = json.loads(printed(folder, "report", "steps", "--json"))
     look = """
         const row = page.locator('.steps canvas');
         const told = async () => page.locator('.steps .told > span').first().textContent();
@@ -331,7 +331,7 @@ for step, batch in enumerate(loop.loader):
 def test_the_slowest_and_why(torch_process: TorchProcess, tmp_path: Path) -> None:
     program = PLANTED.format(targets=str(TARGETS))
     torch_process.profiled(tmp_path, "-q", "--format", "folded", "-c", program)
-    report: dict[str, Any] = json.loads(printed(tmp_path, "report", "--steps", "--json"))
+    report: dict[str, Any] = json.loads(printed(tmp_path, "report", "steps", "--json"))
     assert report["n_steps"] == 40
     slowest = {each["number"]: each for each in report["slowest"]}
     batch, waited, hook, helped = (slowest[step] for step in (20, 30, 33, 36))
@@ -356,7 +356,7 @@ def test_the_slowest_and_why(torch_process: TorchProcess, tmp_path: Path) -> Non
     assert report["helped_ns"] > 750 * MS
     own_cpu_ns = report["steps"][36]["phases_cpu"]["backward"]
     assert own_cpu_ns < 500 * MS
-    lines = printed(tmp_path, "report", "--steps").splitlines()
+    lines = printed(tmp_path, "report", "steps").splitlines()
     assert any("in backward's own threads" in line for line in lines)
     (waited_line,) = (line for line in lines if line.startswith("  step 30:"))
     assert "data +" in waited_line
@@ -428,7 +428,7 @@ plain(Loop())
 """
     run = pyhybrid("-q", "--format", "folded", "--torch", "no-steps", "-c", script)
     assert run.profile().watched_calls == []
-    done = command(run.folder, "report", "--steps", check=False)
+    done = command(run.folder, "report", "steps", check=False)
     assert done.returncode == 1
     assert "no steps of a training" in done.stderr
     keeping = ("--keep", "plain", "--max-calls", "1", "--usage", "cpu")

@@ -25,12 +25,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(folder: Path, *options: str) -> Any:
-    return json.loads(printed(folder, "report", "--json", *options))
+    return json.loads(printed(folder, "report", *options, "--json"))
 
 
 def test_their_steps(folder: Path) -> None:
     """As many as there were, each with its phases; what is planted is named."""
-    told = report(folder, "--steps")
+    told = report(folder, "steps")
     assert told["n_steps"] == 2 * N_STEPS
     assert told["n_lacking"] == 0
     of_lightning, of_accelerate = told["steps"][:N_STEPS], told["steps"][N_STEPS:]
@@ -64,12 +64,12 @@ def test_the_first_screen(folder: Path) -> None:
     screen = printed(folder, "report").splitlines()
     (line,) = (line for line in screen if line.startswith("steps "))
     assert line.startswith(f"steps    {2 * N_STEPS} of a training, median ")
-    assert line.endswith("`pyhybrid report --steps`")
+    assert line.endswith("`pyhybrid report steps`")
 
 
 def test_their_layers(folder: Path) -> None:
     """The layer that takes most is the planted one; the compiled model is known by its class."""
-    modules = {each["name"]: each for each in report(folder, "--modules")["modules"]}
+    modules = {each["name"]: each for each in report(folder, "modules")["modules"]}
     of_lightning = [each for each in modules.values() if each["name"].startswith("Net")]
     assert {each["calls"] for each in of_lightning} == {N_STEPS}
     assert {each["of_class"] for each in of_lightning} == {"Net", "Linear", "SlowLayer"}
@@ -77,5 +77,5 @@ def test_their_layers(folder: Path) -> None:
     assert (slowest["name"], slowest["of_class"]) == ("Net.middle", "SlowLayer")
     assert all(each["exact_backward_ns"] > 0 for each in of_lightning)
     assert modules["Compiled"]["calls"] == N_STEPS
-    compiles = report(folder, "--compiles")["compiles"]
+    compiles = report(folder, "compiles")["compiles"]
     assert [each["of"] for each in compiles if not each["backward"]] == [1]  # once, never again

@@ -1,4 +1,4 @@
-"""`report --tree`: both halves in one tree, as text."""
+"""`report tree`: both halves in one tree, as text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lines_of(
     pyhybrid: Callable[..., Run], *options: str, note: str = ""
 ) -> dict[str, tuple[int, str]]:
     """name -> (depth, the figures before it); `note` stands above them."""
-    text = pyhybrid("report", "--tree", *options).result.stdout.splitlines()
+    text = pyhybrid("report", "tree", *options).result.stdout.splitlines()
     head = [line.split() for line in text].index(["total", "calls", "samples", "function"])
     assert without_busy_notes(text[:head]) == [note] * bool(note)
     found = {}
@@ -84,7 +84,7 @@ def test_imports_are_one_line(pyhybrid: Callable[..., Run], tmp_path: Path) -> N
     environment = {"PYTHONPATH": str(tmp_path)}
     pyhybrid("--format", "folded", "--mode", "trace", "-c", program, env=environment)
     folded, whole = (
-        pyhybrid("report", "--tree", *options).result.stdout for options in ((), ("--imports",))
+        pyhybrid("report", "tree", *options).result.stdout for options in ((), ("--imports",))
     )
     (line,) = (line for line in folded.splitlines() if "[import slow_module]" in line)
     assert line.endswith("(lines with --imports: 1)")

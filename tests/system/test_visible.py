@@ -38,10 +38,10 @@ with pyhybrid.region(ODD, key=ODD): g()
 
 VIEWS = (
     ("report",),
-    ("report", "--tree"),
-    ("report", "--tree", "--all-frames", "--full-names"),
-    ("report", "--quality"),
-    ("report", "--lines"),
+    ("report", "tree"),
+    ("report", "tree", "--all-frames", "--full-names"),
+    ("report", "quality"),
+    ("report", "lines"),
     ("report", "--thread", "no\x1b[2J\nsuch"),
     ("report", "no\x1b[31m\nfile"),
     ("export", "-f", "folded", "-o", "fol\x1b[31m\nder/x"),
@@ -89,9 +89,9 @@ def test_views_and_messages(odd: tuple[Path, str], view: tuple[str, ...]) -> Non
     if done.returncode:
         assert done.stderr.startswith("pyhybrid: ")
         assert done.stderr.count("\n") == 1
-    if "--lines" in view:
+    if "lines" in view:
         assert r"        n = 1   # of the source, too: \x0c\x1b[2J\u202e" in done.stdout
-    if "--tree" in view:
+    if "tree" in view:
         rows = done.stdout.splitlines()
         assert rows[0].split() == ["total", "calls", "samples", "function"]
         assert all(TREE_ROW.match(row) for row in rows[1:]), rows

@@ -1,8 +1,9 @@
 """The commands and the Python in README.md and docs/ are real: options are known, code compiles."""
 
-import argparse
 import re
 import shlex
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,16 @@ from pyhybrid.capture.config_file import Configuration, read
 from pyhybrid.cli import SUBCOMMANDS
 from pyhybrid.cli import command as command_of
 from pyhybrid.cli.parser import Parser
+from pyhybrid.cli.report import Report
 from pyhybrid.cli.run import make_parser
 from pyhybrid.cli.without_profile import split
+from pyhybrid.views import findings
 
 CLONE = Path(__file__).parents[2]
 PAGES = [CLONE / "README.md", *sorted((CLONE / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PLACEHOLDER = re.compile(r"\[|\||\.\.\.|(?:^| )(?:[A-Z]+|--slower-than)$|[A-Z]{4}")
+INLINE = re.compile(r"`([^`\n]+)`")
 COMMAND = re.compile(r"^(?:python -m )?pyhybrid (?!python )([^\n]*)", re.MULTILINE)
 
 
@@ -25,15 +30,20 @@ def blocks(page: Path, *languages: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    shown = [text for page in PAGES for text in blocks(page, "sh", "")]
-    found = [line for text in shown for line in COMMAND.findall(text)]
-    return sorted({line for line in found if "[options]" not in line})
-
-
-def parser_of(subcommand: str) -> argparse.ArgumentParser:
-    parser = Parser(prog=subcommand)
-    command_of(subcommand).prepare_parser(parser)
-    return parser
+    """Those in blocks, in the text (whole ones, and `report ...`), and those that findings name;
+    without placeholders.
+    """
+    found = [line for p in PAGES for text in blocks(p, "sh", "") for line in COMMAND.findall(text)]
+    for page in PAGES:
+        for text in INLINE.findall(BLOCK.sub("", page.read_text())):
+            whole = COMMAND.match(text)
+            words = whole[1] if whole else text
+            if words.split()[0] in ("report", "page") or (whole and " " in words):
+                found.append(words)
+    rules = tomllib.loads(files(findings).joinpath("findings.toml").read_text())["rule"]
+    found += [line for each in rules for line in COMMAND.findall(each["command"])]
+    single = {part for line in found for part in re.split(r" && (?:python -m pyhybrid )?| >", line)}
+    return sorted(line for line in single if not PLACEHOLDER.search(line))
 
 
 def test_there_are_commands() -> None:
@@ -42,9 +52,14 @@ def test_there_are_commands() -> None:
 
 @pytest.mark.parametrize("command", commands())
 def test_options_are_known(command: str) -> None:
-    words = shlex.split(command.split(" >")[0], comments=True)
+    words = shlex.split(command, comments=True)
     if words[0] in SUBCOMMANDS:
-        parser_of(words[0]).parse_args(words[1:])
+        found = command_of(words[0])
+        if isinstance(found, Report):
+            found, words[1:] = found.view(words[1:])
+        parser = Parser(prog=words[0])
+        found.prepare_parser(parser)
+        parser.parse_args(words[1:])
         return
     ours, program = split(words)
     make_parser().parse_args(ours)

@@ -296,7 +296,7 @@ def recompiled(place: str = PLACE, because: str = BECAUSE) -> Finding:
     """As findings.toml words it."""
     evidence = {"function": place, "because": because}
     text = f"{AGAIN} {place}{because}"
-    return Finding("recompiles", text, "pyhybrid report --compiles", 0.35, evidence)
+    return Finding("recompiles", text, "pyhybrid report compiles", 0.35, evidence)
 
 
 @pytest.fixture

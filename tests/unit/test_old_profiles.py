@@ -50,10 +50,10 @@ def digest(data: bytes) -> str:
 PLAIN = "--no-inlines"  # no debug information of this machine
 REPORTS = [
     ("--json", PLAIN),
-    ("--tree", PLAIN),
-    ("--tree", "--all-frames", "--full-names", PLAIN),
-    ("--quality",),
-    ("--lines", PLAIN),
+    ("tree", PLAIN),
+    ("tree", "--all-frames", "--full-names", PLAIN),
+    ("quality",),
+    ("lines", PLAIN),
     ("--python-only", PLAIN),
     ("--native-only", "--json", PLAIN),
     ("--thread", "worker-*", "--gil", "held", "--json", PLAIN),
@@ -87,7 +87,7 @@ def outputs(name: str) -> str:
             contextlib.redirect_stdout(io.StringIO()) as shown,
             contextlib.redirect_stderr(io.StringIO()) as said,
         ):
-            code = run("report", name, *options)
+            code = run("report", *options, name)
         parts.append(f"# report {' '.join(options)}: {code}\n{shown.getvalue()}{said.getvalue()}")
     for (kind, *options), readable in EXPORTS:
         with contextlib.redirect_stderr(io.StringIO()):

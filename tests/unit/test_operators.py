@@ -1,4 +1,4 @@
-"""Operators of PyTorch on hand-made paths: own and total, phases, callers; `report --ops`."""
+"""Operators of PyTorch on hand-made paths: own and total, phases, callers; `report ops`."""
 
 from __future__ import annotations
 

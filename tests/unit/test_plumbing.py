@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spool_writer import SpoolWriter, c_call, native, python
 
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.cli.report import Report
+from pyhybrid.cli.report_views import Tree
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.tree import tree_lines
@@ -281,7 +281,7 @@ def test_report_takes_the_options() -> None:
     import argparse
 
     parser = argparse.ArgumentParser()
-    Report().prepare_parser(parser)
-    args = parser.parse_args(["--tree", "--all-frames", "--full-names"])
+    Tree().prepare_parser(parser)
+    args = parser.parse_args(["--all-frames", "--full-names"])
     assert args.all_frames
     assert args.full_names

@@ -246,15 +246,18 @@ def test_export_says_what_is_damaged_in_one_line(
     assert not (tmp_path / "perf.data").exists()
 
 
-@pytest.mark.parametrize("view", [[], ["--tree"], ["--quality"], ["--lines"], ["--json"]])
+@pytest.mark.parametrize(
+    "view",
+    ["--no-inlines", "tree --no-inlines", "quality", "lines --no-inlines", "--json --no-inlines"],
+)
 def test_report_says_what_is_damaged_in_one_line(
-    tmp_path: Path, view: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, view: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "out.pyhybrid"
     finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
     database(path, "UPDATE sampled SET stack = stack + (1 << 40)")
     with pytest.raises(SystemExit) as ended:
-        main(["report", *view, "--no-inlines", str(path)])
+        main(["report", *view.split(), str(path)])
     assert ended.value.code == 1
     said = capsys.readouterr()
     assert said.err.startswith(f"pyhybrid: {path}: damaged: ")

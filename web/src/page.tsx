@@ -30,7 +30,7 @@ declare global {
     ready?: boolean;
     /** The table as it is shown, for a console. */
     functions?: () => Record<string, string | number | null>[];
-    /** The steps of a training, as `report --steps --json` has them. */
+    /** The steps of a training, as `report steps --json` has them. */
     steps?: () => ReturnType<typeof stepsAsRecords>;
     /** The lines of the program, all of them. */
     programLines?: () => ProgramLine[];

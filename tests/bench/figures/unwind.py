@@ -63,7 +63,7 @@ def in_training(folder: Path, both: str) -> dict[str, float]:
 def handler(folder: Path) -> dict[str, float]:
     options = ["--mode", "sample", "--hz", "999", "--format", "folded"]
     run(profiled(str(WORKLOADS / "sixty.py"), "6", options=options), folder)
-    said = run(profiled("report", "--quality", "out.pyhybrid", "--json"), folder).stdout
+    said = run(profiled("report", "quality", "out.pyhybrid", "--json"), folder).stdout
     report = json.loads(said)
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         nodes = (profile.view.all_frames or profile).nodes

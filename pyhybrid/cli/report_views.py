@@ -1,0 +1,402 @@
+"""The views of `pyhybrid report`: each has its own options, and prints itself as text or as JSON.
+
+What JSON has is on docs/reference/json.md, and stays so.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyhybrid.capture.option_kinds import Number
+from pyhybrid.cli.parser import DURATION, word
+from pyhybrid.cli.selection_options import (
+    add_compensate,
+    add_debug_info,
+    add_file,
+    add_selection,
+    choice_of,
+    open_profile,
+    with_debug_info,
+)
+from pyhybrid.damage import damage_in
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.profile_file.profile import Profile
+from pyhybrid.report import screen, summary, tree
+from pyhybrid.report.calls import calls_json, calls_lines
+from pyhybrid.report.compile_listing import compile_lines
+from pyhybrid.report.line_listing import line_figures, print_lines
+from pyhybrid.report.model_listing import model_lines
+from pyhybrid.report.operator_listing import operator_lines
+from pyhybrid.report.quality import quality_lines, quality_report
+from pyhybrid.report.step_listing import step_lines, step_report
+from pyhybrid.report.terminal import MIN_HEIGHT
+from pyhybrid.terminal_text import write_lines
+from pyhybrid.views.calls.compensate import compensate
+from pyhybrid.views.findings import Finding, findings
+from pyhybrid.views.labels import Labels
+from pyhybrid.views.selection.sample_selection import choose
+from pyhybrid.views.training.compiles import compiles_of
+from pyhybrid.views.training.model import model_figures
+from pyhybrid.views.training.operators import operators_of
+
+
+class View:
+    """One of them; its docstring is what its --help says first."""
+
+    name: str
+    words = "[FILE]"
+    help: str
+    selects = True  # has the options that choose samples
+    has_exact_times = False  # which --compensate corrects
+    has_native_lines = False  # by debug information
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        add_file(parser)
+        parser.add_argument("--json", action="store_true", help="as JSON")
+        self.add_options(parser)
+        if self.has_exact_times:
+            add_compensate(parser)
+        if self.has_native_lines:
+            add_debug_info(parser)
+        if self.selects:
+            add_selection(parser)
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Declare those that it has alone."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print it; returns the exit code.  Raises PyhybridError."""
+        with open_profile(args) as profile, damage_in(args.file):
+            shown, notes = profile, list[str]()
+            if self.has_exact_times and args.compensate:
+                shown = compensate(shown)
+            if self.selects:
+                shown, notes = choose(shown, choice_of(args))
+            if self.has_native_lines:
+                shown, more = with_debug_info(shown, args)
+                notes = [*notes, *more]
+            if args.json:
+                self.print_json(shown, notes, args)
+            else:
+                self.print_text(shown, notes, args)
+        return 0
+
+    def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """On stdout; `notes` say what of the profile is shown."""
+        json.dump(asdict(self.figures(profile, args)), sys.stdout, indent=2)
+        print()
+
+    def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """On stdout, after the notes."""
+        write_lines([*notes, *self.lines(self.figures(profile, args), args)], sys.stdout)
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """What is shown, a dataclass.  Raises PyhybridError where there is nothing."""
+        raise NotImplementedError
+
+    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+        """That as text."""
+        raise NotImplementedError
+
+
+class Summary(View):
+    """Prints what was measured, how well, what stands out, and where the time went."""
+
+    name = "summary"
+    help = "what was measured, how well, and where the time went; also without a VIEW"
+    has_exact_times = has_native_lines = True
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """As View."""
+        add_frames(parser)
+        parser.add_argument(
+            "--height",
+            type=word(Number(MIN_HEIGHT, 10_000)),
+            metavar="LINES",
+            help="how long it may be (default: as high as the terminal, 23 to 50)",
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """As View."""
+        if args.height and args.json:
+            raise UsageError("--height is for text: not with --json")
+        return super().run(args)
+
+    def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """As View; with what import statements run, too."""
+        found = self._summary(profile, notes, args, imports=True)
+        json.dump(summary.as_json(found), sys.stdout, indent=2)
+        print()
+
+    def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """As View; the notes are lines of it."""
+        imports = args.imports or args.all_frames
+        labels = Labels(profile, False, args.all_frames).of_frame
+        paths = tree.CallTree(profile, labels, args.min_time, args.all_frames, imports)
+        found = self._summary(profile, notes, args, imports=imports)
+        screen.print_report(found, paths, sys.stdout, args.height)
+
+    def _summary(
+        self, profile: Profile, notes: list[str], args: argparse.Namespace, *, imports: bool
+    ) -> summary.Summary:
+        return summary.summarize(profile, [], notes, args.min_time, args.all_frames, imports)
+
+
+class Tree(View):
+    """Prints the call tree: exact calls and times beside the samples, all threads together."""
+
+    name = "tree"
+    help = "the call tree: calls, times and samples"
+    has_exact_times = has_native_lines = True
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """As View."""
+        add_frames(parser)
+        parser.add_argument(
+            "--full-names",
+            action="store_true",
+            help="native names with parameters and generic arguments",
+        )
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> tree.TreeFigures:
+        """As View."""
+        return tree.tree_figures(profile, *self._how(args))
+
+    def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """As View."""
+        write_lines([*notes, *tree.tree_lines(profile, *self._how(args))], sys.stdout)
+
+    def _how(self, args: argparse.Namespace) -> tuple[int, bool, bool, bool]:
+        return args.min_time, args.all_frames, args.full_names, args.imports
+
+
+class Lines(View):
+    """Prints the lines that a run with --lines recorded, and the hottest ones of native code with
+    debug information.
+    """
+
+    name = "lines"
+    help = "lines that a run with --lines recorded, and hot ones of native code"
+    has_native_lines = True
+
+    def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """As View."""
+        notes = self._left_out(profile, notes)
+        write_lines(notes, sys.stdout)
+        print_lines(profile, sys.stdout)
+
+    def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """As View."""
+        self._left_out(profile, notes)
+        super().print_json(profile, notes, args)
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """As View."""
+        return line_figures(profile)
+
+    def _left_out(self, profile: Profile, notes: list[str]) -> list[str]:
+        if not profile.view.by_time:
+            return notes
+        if not profile.places:
+            raise UsageError("lines are not kept by time: only --thread chooses some of them")
+        recorded = bool(profile.meta.get("lines"))
+        return [*notes, *["Python lines are not kept by time: left out"] * recorded]
+
+
+class Calls(View):
+    """Prints the functions and regions whose single calls were kept (--keep, -t), with sums and
+    percentiles; as JSON each call.
+    """
+
+    name = "calls"
+    help = "functions whose single calls were kept: sums and percentiles; as JSON each call"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """As View."""
+        add_slowest(parser, "the N slowest calls of each function, too; --json: these alone")
+
+    def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """As View."""
+        sys.stdout.writelines(calls_json(profile, args.slowest))
+
+    def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """As View."""
+        write_lines([*notes, *calls_lines(profile, args.slowest)], sys.stdout)
+
+
+class Modules(View):
+    """Prints the modules of a PyTorch model: calls, time of the forward and the backward pass, and
+    samples.
+    """
+
+    name = "modules"
+    help = "a PyTorch model's modules: calls, time of both passes, samples"
+    has_exact_times = True
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """As View."""
+        parser.add_argument("--by-class", action="store_true", help="all of a class as one")
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """As View."""
+        return model_figures(profile, args.by_class)
+
+    def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
+        """As View."""
+        if chosen := profile.meta.get("functions"):
+            notes = [*notes, f"calls and times are those of what -t chose: {', '.join(chosen)}"]
+        super().print_text(profile, notes, args)
+
+    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+        """As View."""
+        return model_lines(figures, args.by_class)
+
+
+class Operators(View):
+    """Prints PyTorch's operators: their samples by phase, module and line."""
+
+    name = "ops"
+    help = "PyTorch's operators: samples by phase, module and line"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """As View."""
+        parser.add_argument(
+            "--match",
+            type=_expression,
+            default="",
+            metavar="REGEX",
+            help="only operators whose names match, each by module and line",
+        )
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """As View."""
+        return operators_of(profile, args.match)
+
+    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+        """As View."""
+        return operator_lines(figures, bool(args.match))
+
+
+class Steps(View):
+    """Prints the steps of a training with PyTorch: what their phases took, and why the slowest were
+    slow.
+    """
+
+    name = "steps"
+    help = "a training's steps: what their phases took, and why the slowest were slow"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """As View."""
+        add_slowest(parser, "so many of the slowest steps (default: 5)")
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """As View."""
+        return step_report(profile, args.slowest)
+
+    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+        """As View."""
+        return step_lines(figures)
+
+
+class Compiles(View):
+    """Prints what torch.compile compiled, how long that took, and why it was made again."""
+
+    name = "compiles"
+    help = "what torch.compile compiled, how long that took, and why again"
+    has_exact_times = True
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """As View."""
+        found = compiles_of(profile)
+        if not found:
+            raise PyhybridError(f"{profile.path}: nothing was compiled by torch.compile")
+        return found
+
+    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+        """As View."""
+        return compile_lines(figures)
+
+
+class Quality(View):
+    """Prints how far the profile can be trusted: what was lost, stacks, names by library, the
+    signal handler and the clock.
+    """
+
+    name = "quality"
+    help = "how far to trust it: losses, stacks, names by library, the clock"
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
+        """As View."""
+        return quality_report(profile)
+
+    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+        """As View."""
+        return quality_lines(figures)
+
+
+@dataclass(slots=True)
+class Found:
+    """What `report findings --json` prints."""
+
+    findings: list[Finding]
+
+
+class Findings(View):
+    """Prints what stands out in the profile, at most five sentences, what is about most first, each
+    with the command that shows more.
+    """
+
+    name = "findings"
+    help = "what stands out, in words, each with the command that shows more"
+    selects = False  # shares of a part of the samples mean something else
+    has_exact_times = True
+
+    def figures(self, profile: Profile, args: argparse.Namespace) -> Found:
+        """As View."""
+        return Found(findings(profile))
+
+    def lines(self, figures: Found, args: argparse.Namespace) -> Iterable[str]:
+        """As View."""
+        if not figures.findings:
+            yield "nothing stands out"
+        for each in figures.findings:
+            yield each.text
+            yield f"    {each.command}"
+
+
+def add_frames(parser: argparse.ArgumentParser) -> None:
+    """What of the call tree is shown."""
+    parser.add_argument(
+        "--all-frames", action="store_true", help="show plumbing and nameless functions, too"
+    )
+    parser.add_argument("--imports", action="store_true", help="what import statements run, too")
+    parser.add_argument(
+        "--min-time",
+        type=DURATION,
+        default=0,
+        metavar="TIME",
+        help="leave out functions whose total is less, like 1ms or 500us",
+    )
+
+
+def add_slowest(parser: argparse.ArgumentParser, help: str) -> None:
+    """How many of the slowest are shown."""
+    parser.add_argument("--slowest", type=word(Number(1, 1 << 31)), metavar="N", help=help)
+
+
+def _expression(text: str) -> str:
+    """A regular expression.  Raises ArgumentTypeError."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+_ALL = (Summary, Tree, Lines, Calls, Modules, Operators, Steps, Compiles, Quality, Findings)
+VIEWS: dict[str, type[View]] = {each.name: each for each in _ALL}
