@@ -49,7 +49,7 @@ class Profile(tables.Profile):
         return text.getvalue()
 
     def tree(self, min_time_ns: int = 0) -> str:
-        """The call tree as text, as `report --tree` prints it; `min_time_ns` as of its --min-time,
+        """The call tree as text, as `report tree` prints it; `min_time_ns` as of its --min-time,
         in nanoseconds."""
         from pyhybrid.report.tree import tree_lines
 
@@ -78,7 +78,7 @@ class Profile(tables.Profile):
         return sorted(found, key=lambda f: (-f.self_ns, -(f.exact_self_ns or 0), f.frame))
 
     def steps(self, n_slowest: int | None = None) -> "StepReport":
-        """The steps of a training by phases, as `report --steps`.
+        """The steps of a training by phases, as `report steps`.
 
         Raises PyhybridError where the profile has none.
         """
@@ -87,7 +87,7 @@ class Profile(tables.Profile):
         return step_report(self, n_slowest)
 
     def model(self, by_class: bool = False) -> "ModelFigures":
-        """The modules of a PyTorch model, as `report --modules`; `modules` are the ELF files.
+        """The modules of a PyTorch model, as `report modules`; `modules` are the ELF files.
 
         Raises PyhybridError where the profile has none.
         """

@@ -162,9 +162,9 @@ class Profiling:
         with contextlib.suppress(Exception):  # it is profiled without their terms
             asked = self.settings.of_torch
             gpu = Part.numbers(asked[GPU]) if GPU in asked else None
-            words = "modules", "steps", "compilers", "shapes"
-            wanted = *(word in asked for word in words), gpu
-            watching.watch(self.native, *wanted)
+            modules, steps = "modules" in asked, "steps" in asked
+            compilers, shapes = "compilers" in asked, "shapes" in asked
+            watching.watch(self.native, modules, steps, compilers, shapes, gpu)
 
     def _pause_frameworks(self) -> None:
         watching = sys.modules.get("pyhybrid.frameworks.watching")

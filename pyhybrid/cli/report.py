@@ -46,10 +46,7 @@ class Report(Summary):
 def _named(words: list[str]) -> Iterator[int]:
     """Where the words are that are no options, nor their values, nor behind `--`."""
     with_values = {
-        flag
-        for view in VIEWS.values()
-        for flag, action in _actions(view).items()
-        if action.nargs != 0
+        flag for view in VIEWS for flag, action in _actions(view).items() if action.nargs != 0
     }
     is_value = False
     for at, each in enumerate(words):
@@ -61,9 +58,9 @@ def _named(words: list[str]) -> Iterator[int]:
 
 
 @cache
-def _actions(view: type[View]) -> dict[str, argparse.Action]:
-    parser = Parser(prog=view.name)
-    view().prepare_parser(parser)
+def _actions(view: str) -> dict[str, argparse.Action]:
+    parser = Parser(prog=view)
+    VIEWS[view]().prepare_parser(parser)
     return parser._option_string_actions
 
 
@@ -79,12 +76,12 @@ def _check_file(name: str) -> None:
 
 def _check_options(view: View, words: list[str]) -> None:
     """Raises UsageError for what is an option of other views, or was meant as a view."""
-    own = _actions(type(view))
+    own = _actions(view.name)
     for each in words[: words.index("--") if "--" in words else None]:
         flag = each.partition("=")[0]
         if flag in own or not flag.startswith("-"):
             continue
         if flag.removeprefix("--") in VIEWS:
             raise UsageError(f"a view is a word without dashes: report {flag.removeprefix('--')}")
-        if others := [name for name, other in VIEWS.items() if flag in _actions(other)]:
+        if others := [name for name in VIEWS if flag in _actions(name)]:
             raise UsageError(f"{flag} goes with report {', '.join(others)}")

@@ -393,8 +393,8 @@ class Turn(Row, of_process=True, ordered_by="begin_ns"):
 
 
 class WatchedCall(Row, ordered_by="thread, begin_ns, end_ns DESC"):
-    """Single calls of a framework's functions (frameworks/torch.toml, --no-steps), and of those
-    of the program that they call back, by which the steps of a training are known.
+    """Single calls of a framework's functions (frameworks/torch.toml, --torch no-steps), and of
+    those of the program that they call back, by which the steps of a training are known.
 
     cpu_begin_ns, cpu_end_ns: the thread's CPU time so far.  raised: 1 where it ended by an
     exception.
@@ -448,7 +448,7 @@ class GpuWait(Row):
 
 class ClockPair(Row, ordered_by="time_ns", describes=True):
     """The profile's time and that of the day (CLOCK_REALTIME), which the system puts right
-    slowly, at the same moment: one pair a second, with --events and --gpu."""
+    slowly, at the same moment: one pair a second, with --events and --torch gpu."""
 
     time_ns: Time
     unix_ns: int

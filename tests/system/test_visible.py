@@ -77,7 +77,8 @@ def test_the_end_of_a_run(odd: tuple[Path, str]) -> None:
     _, said = odd
     check(said)
     assert r"q\x1b[2J';\nROW" in said
-    assert len(said.splitlines()) <= 24
+    late = said.count("\nwrote ") - 1  # on a busy machine exports follow the summary, in a line
+    assert len(said.splitlines()) <= 24 + late
 
 
 @pytest.mark.parametrize("view", VIEWS)
