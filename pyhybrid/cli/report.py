@@ -76,7 +76,7 @@ def _check_file(name: str) -> None:
 
 def _check_options(view: View, words: list[str]) -> None:
     """Raises UsageError for what is an option of other views, or was meant as a view."""
-    own = _actions(view.name)
+    own = _actions(view.name if view.name in VIEWS else Summary.name)
     for each in words[: words.index("--") if "--" in words else None]:
         flag = each.partition("=")[0]
         if flag in own or not flag.startswith("-"):
