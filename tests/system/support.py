@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 from fork_support import Forks
+from json_page import check_report
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli import SUBCOMMANDS
@@ -100,7 +101,10 @@ def in_fork(
 ) -> subprocess.CompletedProcess[str] | None:
     """Runs a subcommand there as `python -P -m pyhybrid` would; None: this is to be run by that."""
     if views and arguments and arguments[0] in SUBCOMMANDS and views.start_alike(environment):
-        return views.run(folder, "pyhybrid", *arguments, environment=environment, timeout=timeout)
+        done = views.run(folder, "pyhybrid", *arguments, environment=environment, timeout=timeout)
+        if arguments[0] == "report" and not done.returncode:
+            check_report([str(each) for each in arguments], done.stdout)
+        return done
     return None
 
 

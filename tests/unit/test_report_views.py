@@ -1,0 +1,134 @@
+"""What `report VIEW --json` prints is what docs/reference/json.md says; words are told apart."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from json_page import PAGE, check, check_report, objects
+from test_old_profiles import NAMES, run, unpack
+
+from pyhybrid.cli.report import Report
+from pyhybrid.cli.report_views import VIEWS
+from pyhybrid.errors import UsageError
+
+SMALL = ("summary", "tree", "lines", "calls", "quality", "findings")
+
+
+def printed(*words: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        code = run("report", *words)
+    return shown.getvalue() if not code else ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_is_as_the_page_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what a training has, the tests with PyTorch see that."""
+    monkeypatch.chdir(tmp_path)
+    path, n = unpack(name), 0
+    for view in SMALL:
+        words = [view, "--json", *(["--no-inlines"] if view in ("summary", "tree") else []), path]
+        if text := printed(*words):
+            check_report(words, text)
+            n += 1
+    assert n >= 4
+
+
+def test_the_page_has_all_views() -> None:
+    assert objects().keys() >= VIEWS.keys()
+    links = re.findall(r"\]\(#([\w-]+)\)", PAGE.read_text())
+    assert {each.removeprefix("report-").replace("-", " ") for each in links} <= objects().keys()
+
+
+def changed(document: dict[str, Any], *path: Any) -> dict[str, Any]:
+    """With a text in the place of what is there."""
+    anew: Any = copy.deepcopy(document)
+    at = anew
+    for each in path[:-1]:
+        at = at[each]
+    at[path[-1]] = "x" if not isinstance(at[path[-1]], str) else 1
+    return dict(anew)
+
+
+def test_what_differs_from_the_page_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = json.loads(printed("--json", "--no-inlines", unpack("hybrid")))
+    check(document, "summary", "")
+    wrong = [
+        changed(document, "hz"),
+        changed(document, "quality", "complete"),
+        changed(document, "functions", 0, "name"),
+        document | {"mode": None},
+        document | {"more": 1},
+        {key: value for key, value in document.items() if key != "paths"},
+    ]
+    for each in wrong:
+        with pytest.raises(AssertionError):
+            check(each, "summary", "")
+
+
+def test_the_tree_as_json_is_that_of_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a line for each frame they have the same functions, figures and depths."""
+    monkeypatch.chdir(tmp_path)
+    words = ("tree", "--all-frames", "--no-inlines", "--min-time", "20ms", unpack("hybrid"))
+    _, *lines = printed(*words).splitlines()
+    told = json.loads(printed(*words, "--json"))
+    nodes = told["nodes"]
+    assert len(lines) == len(nodes) > 10
+    for line, node in zip(lines, nodes, strict=True):
+        found = re.match(r"(.{10})  (.{10})  (.{7})  ((?:  )*)(\S.*)", line)
+        assert found
+        time, calls, share, indent, name = found.groups()
+        assert len(indent) == 2 * node["depth"]
+        assert name.startswith(node["function"])
+        assert share.strip() == f"{node['weight_ns'] / told['weight_ns']:.1%}"
+        assert (calls.strip() or None) == (
+            f"{node['calls']:,}" if node["calls"] is not None else None
+        )
+        if node["exact_total_ns"] is not None:
+            assert time == f"{node['exact_total_ns'] / 1e9:8.3f} s"
+        above = node["parent"]
+        assert node["depth"] == (nodes[above]["depth"] + 1 if above is not None else 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "view", "rest"),
+    [
+        ("", "report", ""),
+        ("--json", "report", "--json"),
+        ("a.pyhybrid", "report", "a.pyhybrid"),
+        ("steps", "steps", ""),
+        ("steps steps", "steps", "steps"),
+        ("--json steps a.pyhybrid", "steps", "--json a.pyhybrid"),
+        ("--thread tree tree", "tree", "--thread tree"),
+        ("--thread=tree a.pyhybrid", "report", "--thread=tree a.pyhybrid"),
+        ("./steps", "report", "./steps"),
+        ("-- steps", "report", "-- steps"),
+        ("nothing.part --json", "report", "nothing.part --json"),
+    ],
+)
+def test_which_view_is_meant(words: str, view: str, rest: str) -> None:
+    found, left = Report().view(words.split())
+    assert (found.name, left) == (view, rest.split())
+
+
+def test_a_file_without_an_extension_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="there is no file and no view 'profile'"):
+        Report().view(["profile"])
+    (tmp_path / "profile").touch()
+    assert Report().view(["profile"])[1] == ["profile"]
