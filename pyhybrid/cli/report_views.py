@@ -249,7 +249,10 @@ class Modules(View):
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View."""
         if chosen := profile.meta.get("functions"):
-            notes = [*notes, f"calls and times are those of what -t chose: {', '.join(chosen)}"]
+            notes = [
+                *notes,
+                f"calls and times are those of what -t chose alone: {', '.join(chosen)}",
+            ]
         super().print_text(profile, notes, args)
 
     def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
