@@ -257,7 +257,7 @@ def summarize(
         off_cpu=off_cpu_share(profile),
         handler_median_ns=cost.quantile_ns(0.5),
         handler_p99_ns=cost.quantile_ns(0.99),
-        sample_cost_ns=meta.get("cost_ns") or None,
+        sample_cost_ns=round(meta.get("cost_ns", 0)) or None,  # a merged profile's is a mean
         overhead=cost.overhead(),
         turns=turns,
         call_cost_ns=call_cost_ns,
