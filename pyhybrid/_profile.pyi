@@ -14,6 +14,50 @@ Uint32 = memoryview  # cast to "I"
 Int64 = memoryview  # cast to "q"
 Uint8 = memoryview  # cast to "B"
 
+# What the headers of src/ declare (constants.c).  A frame's word (src/base/frame.h), the spool
+# (src/record/spool.h), kept calls (src/trace/kept_calls.h).
+NATIVE_LIMIT: int
+PSEUDO_LIMIT: int
+REGION_LIMIT: int
+C_CALL_LIMIT: int
+LINE_LIMIT: int
+KERNEL_LIMIT: int
+REGION_OBJECT: int
+REGION_CAUSE: int
+ADDRESS_BITS: int
+ADDRESS_MASK: int
+OFFSET_BITS: int
+OFFSET_MASK: int
+OFFSET_UNKNOWN: int
+PSEUDO_TRUNCATED: int
+PSEUDO_UNKNOWN_PYTHON: int
+SPOOL_VERSION: int
+SPOOL_MARK: int
+SPOOL_REPLACED: int
+SPOOL_LOSSES: int
+STACK_MASK: int
+GIL_SHIFT: int
+WAITS: int
+NAME_COMM: int
+NAME_THREADING: int
+ATTRIBUTE_NONE: int
+ATTRIBUTE_FALSE: int
+ATTRIBUTE_TRUE: int
+ATTRIBUTE_INT: int
+ATTRIBUTE_FLOAT: int
+ATTRIBUTE_TEXT: int
+ATTRIBUTE_OTHER: int
+CALL_ENDED: int
+CALL_RAISED: int
+CALL_PARTIAL: int
+CALL_FIRST: int
+CALLS_BUCKETS: int
+CALLS_FIRST: int
+CALLS_OCTAVE: int
+SPOOL_MAGIC: str
+SPOOL_TYPES: dict[str, int]  # of records, by their name in enum spool_type
+SPOOL_STRUCTS: dict[str, str]  # formats of the module `struct`, by the struct's name in C
+
 def pairs(a: Buffer, b: Buffer) -> tuple[Uint32, Uint32]:
     """Number the distinct pairs of two uint32 columns: (group by row, first row by group)."""
 

@@ -20,17 +20,19 @@ from collections.abc import Sequence
 from itertools import islice
 from operator import or_
 
-from pyhybrid._profile import paths, shift, take
-from pyhybrid.assemble.forest import Forest
-from pyhybrid.assemble.frames import Frames
-from pyhybrid.profile_file.tables import Nodes, Stacks
-from pyhybrid.spool.frame_words import (
+from pyhybrid._profile import (
     C_CALL_LIMIT,
     LINE_LIMIT,
     NATIVE_LIMIT,
     PSEUDO_LIMIT,
     REGION_LIMIT,
+    paths,
+    shift,
+    take,
 )
+from pyhybrid.assemble.forest import Forest
+from pyhybrid.assemble.frames import Frames
+from pyhybrid.profile_file.tables import Nodes, Stacks
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import is_plumbing
 

@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Iterable
 
+from pyhybrid._profile import CALL_PARTIAL, CALL_RAISED
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.assemble.insertion import PROCESS, clean, insert, insert_columns
-from pyhybrid.assemble.kept_calls import PARTIAL, RAISED, WEIGHT_SHIFT, KeptCalls
+from pyhybrid.assemble.kept_calls import WEIGHT_SHIFT, KeptCalls
 from pyhybrid.profile_file.tables import (
     Backward,
     Call,
@@ -33,7 +34,7 @@ _USAGE = (
 
 def _whole_calls(thread: int) -> str:
     """Parameters: id, node, begin_ns, end_ns, info, parent."""
-    state = f"CASE WHEN ?5 & {PARTIAL} THEN 'partial' WHEN ?5 & {RAISED} THEN 'raised'"
+    state = f"CASE WHEN ?5 & {CALL_PARTIAL} THEN 'partial' WHEN ?5 & {CALL_RAISED} THEN 'raised'"
     return (
         f"INSERT INTO call VALUES (?1,{PROCESS},{thread},?2,?3,?4,?4 - ?3,"
         f"{state} ELSE 'returned' END,NULL,nullif(?6, 0),1 << (?5 >> {WEIGHT_SHIFT}))"

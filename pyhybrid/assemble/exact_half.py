@@ -15,13 +15,12 @@ from operator import add
 from typing import Any
 
 from pyhybrid import _profile
-from pyhybrid._profile import mark, pairs, rows_from, take
+from pyhybrid._profile import LINE_LIMIT, NATIVE_LIMIT, mark, pairs, rows_from, take
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.tables import Backward, Exact, Line
-from pyhybrid.spool import layout as form
-from pyhybrid.spool.frame_words import LINE_LIMIT, NATIVE_LIMIT
+from pyhybrid.spool.layout import EXACT_COUNT
 from pyhybrid.spool.records import Spool
 
 _MOST_CALLS = 1 << 50  # a month of nothing else
@@ -88,10 +87,10 @@ def exact_table(
 def _drop_impossible(counts: bytearray, ticks: Ticks) -> int:
     """Zeros in place of rows of a thread that cannot be: calls of a path do not run beside one
     another, so none took longer than the run.  Returns how many there were."""
-    size, most = form.EXACT_COUNT.size, ticks.most
+    size, most = EXACT_COUNT.size, ticks.most
     n = 0
     for at in range(0, len(counts), size):
-        _, _, calls, resumes, total, since = form.EXACT_COUNT.unpack_from(counts, at)
+        _, _, calls, resumes, total, since = EXACT_COUNT.unpack_from(counts, at)
         if total > most or since > ticks.last + most or max(calls, resumes) > _MOST_CALLS:
             counts[at : at + size] = bytes(size)
             n += 1
@@ -145,8 +144,8 @@ def line_rows(spool: Spool, forest: Forest, tree: Tree) -> Iterator[Line]:
     for index, rows in forest.exact.items():
         records: dict[tuple[int, int], list[int]] = {}
         for row in compress(range(rows.start, rows.stop), marked[rows]):
-            at = (row - rows.start) * form.EXACT_COUNT.size
-            _, _, calls, _, n_ticks, _ = figures = form.EXACT_COUNT.unpack_from(
+            at = (row - rows.start) * EXACT_COUNT.size
+            _, _, calls, _, n_ticks, _ = figures = EXACT_COUNT.unpack_from(
                 spool.exact_counts[index], at
             )
             if any(figures):

@@ -6,8 +6,7 @@ A frame word is a number here, that of a distinct one.
 
 from array import array
 
-from pyhybrid._profile import distinct, shift
-from pyhybrid.spool.frame_words import C_CALL_LIMIT, LINE_LIMIT
+from pyhybrid._profile import C_CALL_LIMIT, LINE_LIMIT, distinct, shift
 from pyhybrid.spool.records import Spool
 
 

@@ -10,15 +10,10 @@ import re
 from collections.abc import Hashable
 from typing import Any
 
-from pyhybrid.assemble.forest import Forest
-from pyhybrid.assemble.insertion import clean
-from pyhybrid.assemble.line_table import LineTable
-from pyhybrid.profile_file.tables import BACKWARD, OBJECT, Frame
-from pyhybrid.pseudo import IN_KERNEL, KERNEL, UNKNOWN_PYTHON, PseudoFrame, pseudo_frame
-from pyhybrid.spool.frame_words import (
+from pyhybrid._profile import (
+    ADDRESS_BITS,
+    ADDRESS_MASK,
     C_CALL_LIMIT,
-    CODE_MASK,
-    KERNEL_ADDRESS_MASK,
     KERNEL_LIMIT,
     LINE_LIMIT,
     NATIVE_LIMIT,
@@ -26,15 +21,20 @@ from pyhybrid.spool.frame_words import (
     OFFSET_MASK,
     OFFSET_UNKNOWN,
     PSEUDO_LIMIT,
+    PSEUDO_UNKNOWN_PYTHON,
     REGION_CAUSE,
     REGION_LIMIT,
     REGION_OBJECT,
 )
+from pyhybrid.assemble.forest import Forest
+from pyhybrid.assemble.insertion import clean
+from pyhybrid.assemble.line_table import LineTable
+from pyhybrid.profile_file.tables import BACKWARD, OBJECT, Frame
+from pyhybrid.pseudo import IN_KERNEL, KERNEL, PseudoFrame, pseudo_frame
 from pyhybrid.spool.records import Code, Spool
 from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.symbols.resolve import (
-    ADDRESS_BITS,
-    ADDRESS_MASK,
+    KERNEL_ADDRESS_MASK,
     NativeFunction,
     Symbolizer,
     kernel_address,
@@ -43,7 +43,7 @@ from pyhybrid.symbols.resolve import (
 _C_FUNCTION = re.compile(r"<built-in method (\S+)>")
 _C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
 _WEAK_SOURCES = frozenset(("fde", "exported data"))  # Python's own name of a function is better
-_UNKNOWN_PYTHON = next(n for n in range(1, 9) if pseudo_frame(n).symbol == UNKNOWN_PYTHON)
+_CODE_MASK = (1 << 32) - 1  # of a Python word: its code record
 
 
 MAX_SHARED = 8  # names of a function; one that has more is a dispatcher (method_names.h)
@@ -118,8 +118,8 @@ class Frames:
         self._native(symbolizer, native_words(forest))
         self._name_by_python()
         for word in in_python:
-            code = spool.codes.get(word >> OFFSET_BITS & CODE_MASK)
-            self.frame[word] = self._code(code) if code else self._pseudo(_UNKNOWN_PYTHON)
+            code = spool.codes.get(word >> OFFSET_BITS & _CODE_MASK)
+            self.frame[word] = self._code(code) if code else self._pseudo(PSEUDO_UNKNOWN_PYTHON)
         for word in sorted(word for word in words if PSEUDO_LIMIT <= word < KERNEL_LIMIT):
             self.frame[word] = self._constant(word)
         self._kernel(symbolizer, sorted(word for word in words if word >= KERNEL_LIMIT))
@@ -181,8 +181,8 @@ class Frames:
             return self.frame[word]
         if word >= PSEUDO_LIMIT:
             return self._constant(word)
-        code = self._spool.codes.get(word >> OFFSET_BITS & CODE_MASK)
-        return self._code(code) if code else self._pseudo(_UNKNOWN_PYTHON)
+        code = self._spool.codes.get(word >> OFFSET_BITS & _CODE_MASK)
+        return self._code(code) if code else self._pseudo(PSEUDO_UNKNOWN_PYTHON)
 
     def _intern(self, key: Hashable, *columns: Any) -> int:
         number = self._ids.get(key)
@@ -272,7 +272,7 @@ class Frames:
         """Where in their code Python words are."""
         tables: dict[int, LineTable] = {}
         for word in words:
-            index, offset = word >> OFFSET_BITS & CODE_MASK, word & OFFSET_MASK
+            index, offset = word >> OFFSET_BITS & _CODE_MASK, word & OFFSET_MASK
             code = self._spool.codes.get(index)
             if code is None or offset == OFFSET_UNKNOWN:
                 continue

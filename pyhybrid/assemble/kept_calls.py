@@ -10,7 +10,17 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyhybrid._profile import call_rows, call_usage, take
+from pyhybrid._profile import (
+    CALL_ENDED,
+    CALL_FIRST,
+    CALL_PARTIAL,
+    CALL_RAISED,
+    CALLS_FIRST,
+    CALLS_OCTAVE,
+    call_rows,
+    call_usage,
+    take,
+)
 from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.profile_file.quantiles import value_at
 from pyhybrid.profile_file.tables import Call, CallTime, Turn
@@ -20,15 +30,13 @@ from pyhybrid.spool.records import Spool
 if TYPE_CHECKING:
     from pyhybrid.profile_file.profile import Profile
 
-FIRST_TURN, ENDED, RAISED, PARTIAL = 8, 1, 2, 4  # src/trace/kept_calls.h, enum call_flags
 WEIGHT_SHIFT = 16  # of `info`, as call_rows gives it
-FIRST, PARTS = 6, 8  # CALLS_FIRST, CALLS_OCTAVE
 
 
 def bucket_begin(bucket: int) -> int:
     """Where a bucket of src/trace/kept_calls.h begins, in ticks."""
-    octave, part = divmod(bucket, PARTS)
-    return ((PARTS + part) << (FIRST + octave)) // PARTS if bucket else 0
+    octave, part = divmod(bucket, CALLS_OCTAVE)
+    return ((CALLS_OCTAVE + part) << (CALLS_FIRST + octave)) // CALLS_OCTAVE if bucket else 0
 
 
 class WholeCalls(NamedTuple):
@@ -150,9 +158,9 @@ def kept_calls(
 
 def _several(turns: list[_Turn], first: dict[int, int]) -> Call:
     begin, last = turns[0], turns[-1]
-    state = "raised" if last.info & RAISED else "returned"
-    is_whole = begin.info & FIRST_TURN and last.info & ENDED
-    if not is_whole or any(turn.info & PARTIAL for turn in turns):
+    state = "raised" if last.info & CALL_RAISED else "returned"
+    is_whole = begin.info & CALL_FIRST and last.info & CALL_ENDED
+    if not is_whole or any(turn.info & CALL_PARTIAL for turn in turns):
         state = "partial"
     return Call(
         begin.row,
@@ -213,7 +221,7 @@ class Durations:
         found = value_at(
             q * self.calls,
             (
-                (begin, min(end, begin + begin // PARTS, self.max_ns), self.histogram[begin])
+                (begin, min(end, begin + begin // CALLS_OCTAVE, self.max_ns), self.histogram[begin])
                 for begin, end in zip(begins, [*begins[1:], self.max_ns], strict=True)
             ),
         )

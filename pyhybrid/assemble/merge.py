@@ -12,6 +12,7 @@ from contextlib import closing
 from itertools import count
 from typing import Any
 
+from pyhybrid._profile import STACK_MASK
 from pyhybrid.assemble.insertion import insert
 from pyhybrid.assemble.merged_facts import check_alike, merged_meta, single_facts
 from pyhybrid.assemble.opening import open_profile
@@ -31,7 +32,6 @@ from pyhybrid.profile_file.tables import (
     Segment,
     Stack,
 )
-from pyhybrid.spool.layout import STACK_MASK
 
 # What is made of all files, not copied row by row.
 SHARED = (Module, Segment, Frame, Node, Stack, RecursiveNode, Meta)

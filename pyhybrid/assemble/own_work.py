@@ -18,11 +18,10 @@ import os
 from array import array
 from itertools import repeat
 
-from pyhybrid._profile import descend, inclusive, rows_from, take
+from pyhybrid._profile import PSEUDO_LIMIT, descend, inclusive, rows_from, take
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.pseudo import OWN_WORK, PSEUDO_FRAMES
-from pyhybrid.spool.frame_words import PSEUDO_LIMIT
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import (
     is_instrumentation,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 
 from pyhybrid.profile_file.timeline import Spans
-from pyhybrid.spool import layout as form
 from pyhybrid.spool import reader as spools
+from pyhybrid.spool.layout import EXACT_COUNT
 from pyhybrid.spool.records import Chunk, Counters, End, Spool, Sum
 
 Marks = Sequence[tuple[int, str]]  # begins and ends in turn: when, and the spool as it was
@@ -142,7 +142,7 @@ class _Sum:
         return Counters(signals, recorded, weight, missed, cpu_ns, *lists)
 
 
-_WORDS = form.EXACT_COUNT.size // 8  # raised and seeded, calls, resumes, total_ticks, since_ticks
+_WORDS = EXACT_COUNT.size // 8  # raised and seeded, calls, resumes, total_ticks, since_ticks
 _HALF = 32
 
 

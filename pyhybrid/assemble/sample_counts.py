@@ -7,8 +7,7 @@ Python loop.
 from array import array
 from collections import Counter
 
-from pyhybrid.spool.frame_words import PSEUDO_LIMIT
-from pyhybrid.spool.layout import STACK_MASK
+from pyhybrid._profile import PSEUDO_LIMIT, STACK_MASK
 from pyhybrid.spool.records import Chunk, Spool, Sum
 
 MAX_WEIGHT = UNKNOWN_CPU = (1 << 32) - 1

@@ -12,10 +12,10 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator
 
+from pyhybrid._profile import STACK_MASK
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, Module, Nodes, Stacks
-from pyhybrid.spool.layout import STACK_MASK
 
 ROOM = 1 << 44  # from here on up no process has anything: programs are further up, or far below
 PAGE = 1 << 21

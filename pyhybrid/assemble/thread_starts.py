@@ -8,8 +8,8 @@ function.  `__libc_start_main`, which has a name, calls `__libc_start_call_main`
 import os
 from itertools import islice
 
+from pyhybrid._profile import NATIVE_LIMIT
 from pyhybrid.assemble.frames import Frames
-from pyhybrid.spool.frame_words import NATIVE_LIMIT
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import starts_threads
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
+from pyhybrid._profile import GIL_SHIFT, STACK_MASK, WAITS
 from pyhybrid.profile_file.schema import TABLES as TABLES
 from pyhybrid.profile_file.schema import (
     CallId,
@@ -37,7 +38,6 @@ from pyhybrid.profile_file.schema import (
     WorkId,
 )
 from pyhybrid.pseudo import TIMES
-from pyhybrid.spool.layout import GIL_SHIFT, STACK_MASK, WAITS
 
 FOLDED_TID = 1 << 22  # and more: no thread of the system has these
 OBJECT = "object"  # the source of a frame that is an object with a path: a module of a model

@@ -4,7 +4,17 @@ import json
 import math
 from collections.abc import Iterator
 
-from pyhybrid.spool import layout as form
+from pyhybrid._profile import (
+    ATTRIBUTE_FALSE,
+    ATTRIBUTE_FLOAT,
+    ATTRIBUTE_INT,
+    ATTRIBUTE_NONE,
+    ATTRIBUTE_OTHER,
+    ATTRIBUTE_TRUE,
+)
+from pyhybrid.spool.layout import STRUCT
+
+_FIELD = STRUCT["spool_attribute"]
 
 
 def as_json(fields: memoryview) -> str:
@@ -14,8 +24,8 @@ def as_json(fields: memoryview) -> str:
 
 def _values(fields: memoryview) -> Iterator[tuple[str, object]]:
     while fields:
-        kind, key_length, value_length = form.ATTRIBUTE.unpack_from(fields)
-        key_at, value_at = form.ATTRIBUTE.size, form.ATTRIBUTE.size + key_length
+        kind, key_length, value_length = _FIELD.unpack_from(fields)
+        key_at, value_at = _FIELD.size, _FIELD.size + key_length
         end = value_at + value_length
         if end > len(fields):
             raise ValueError("an attribute that is cut off")
@@ -28,14 +38,14 @@ def _text(text: memoryview) -> str:
 
 
 def _value(kind: int, text: str) -> object:
-    if kind == form.ATTRIBUTE_INT:
+    if kind == ATTRIBUTE_INT:
         return int(text)
-    if kind == form.ATTRIBUTE_FLOAT:
+    if kind == ATTRIBUTE_FLOAT:
         number = float(text)
         return number if math.isfinite(number) else text  # which JSON has no words for
-    if kind == form.ATTRIBUTE_OTHER:
+    if kind == ATTRIBUTE_OTHER:
         return f"<{text}>"
     return _CONSTANTS.get(kind, text)
 
 
-_CONSTANTS = {form.ATTRIBUTE_NONE: None, form.ATTRIBUTE_FALSE: False, form.ATTRIBUTE_TRUE: True}
+_CONSTANTS = {ATTRIBUTE_NONE: None, ATTRIBUTE_FALSE: False, ATTRIBUTE_TRUE: True}

@@ -12,8 +12,15 @@ from itertools import accumulate, count, pairwise
 from operator import lt
 from typing import Any
 
-from pyhybrid.spool import layout as form
-from pyhybrid.spool.frame_words import PSEUDO_LIMIT
+from pyhybrid._profile import (
+    CALLS_BUCKETS,
+    NAME_COMM,
+    NAME_THREADING,
+    PSEUDO_LIMIT,
+    PSEUDO_TRUNCATED,
+    SPOOL_LOSSES,
+)
+from pyhybrid.spool.layout import ADDRESS_LIMIT, EXACT_COUNT, STRUCT, TYPE
 from pyhybrid.spool.records import (
     CallTimes,
     Chunk,
@@ -30,8 +37,28 @@ from pyhybrid.spool.records import (
     Thread,
 )
 
+_SEGMENT = STRUCT["spool_segment"]
 _LONGEST_GAP = 1 << 20  # rows of a tree in damaged records
-_TRUNCATED = PSEUDO_LIMIT | 1
+_TRUNCATED = PSEUDO_LIMIT | PSEUDO_TRUNCATED
+
+type Head = tuple[Any, ...]  # the fields of the struct that a record begins with
+DECODERS: dict[int, Callable[[Spool, memoryview], None]] = {}  # by kind of record
+
+
+def _record(kind: str, head: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decoder of records of this kind, which begin with the struct `head`: of its fields and what
+    follows."""
+
+    def decoder(decode: Callable[..., None]) -> Callable[..., None]:
+        if form := STRUCT.get(head):
+            DECODERS[TYPE[kind]] = lambda spool, body: decode(
+                spool, form.unpack_from(body), body[form.size :]
+            )
+        else:
+            DECODERS[TYPE[kind]] = lambda spool, body: decode(spool, (), body)
+        return decode
+
+    return decoder
 
 
 # A time of 146 years, in nanoseconds, and more of anything than there can be: with some such in a
@@ -53,35 +80,37 @@ def _name(text: memoryview) -> str:
         return str(text, "utf-8", "replace")
 
 
-def _module(spool: Spool, body: memoryview) -> None:
-    number, n_segments, base, load_ns, n_id, n_path = form.MODULE_HEAD.unpack_from(body)
-    at = form.MODULE_HEAD.size + n_segments * form.SEGMENT.size
-    segments = list(form.SEGMENT.iter_unpack(body[form.MODULE_HEAD.size : at]))
-    if max(base, *(start + size for start, size, *_ in segments), 0) > form.ADDRESS_LIMIT:
+@_record("MODULE", "spool_module")
+def _module(spool: Spool, head: Head, rest: memoryview) -> None:
+    number, n_segments, base, load_ns, n_id, n_path = head
+    at = n_segments * _SEGMENT.size
+    segments = list(_SEGMENT.iter_unpack(rest[:at]))
+    if max(base, *(start + size for start, size, *_ in segments), 0) > ADDRESS_LIMIT:
         raise ValueError("a module beyond all addresses")
-    path = os.fsdecode(bytes(body[at + n_id : at + n_id + n_path]))
+    path = os.fsdecode(bytes(rest[at + n_id : at + n_id + n_path]))
     (load_ns,) = _possible(spool, load_ns)
     spool.modules[number] = Module(
-        number, base, load_ns, None, body[at : at + n_id].hex(), path, segments
+        number, base, load_ns, None, rest[at : at + n_id].hex(), path, segments
     )
 
 
-def _code(spool: Spool, body: memoryview) -> None:
-    index, first_line, first_traceable, n_name, n_file, n_table = form.CODE_HEAD.unpack_from(body)
-    file_at = form.CODE_HEAD.size + n_name
-    table_at = file_at + n_file
+@_record("CODE", "spool_code")
+def _code(spool: Spool, head: Head, rest: memoryview) -> None:
+    index, first_line, first_traceable, n_name, n_file, n_table = head
+    table_at = n_name + n_file
     spool.codes[index] = Code(
         first_line,
         first_traceable,
-        _name(body[form.CODE_HEAD.size : file_at]),
-        _name(body[file_at:table_at]),
-        bytes(body[table_at : table_at + n_table]),
+        _name(rest[:n_name]),
+        _name(rest[n_name:table_at]),
+        bytes(rest[table_at : table_at + n_table]),
     )
 
 
-def _code_facts(spool: Spool, body: memoryview) -> None:
-    line, stack_size, n_arguments, _ = form.CODE_FACTS_HEAD.unpack_from(body)
-    parts = bytes(body[form.CODE_FACTS_HEAD.size :]).split(b"\0")
+@_record("CODE_FACTS", "spool_code_facts")
+def _code_facts(spool: Spool, head: Head, rest: memoryview) -> None:
+    line, stack_size, n_arguments, _length = head
+    parts = bytes(rest).split(b"\0")
     texts = [_name(memoryview(each)) for each in parts]
     qualname, file, module, name, *variables, _ = texts
     spool.code_facts.append(
@@ -98,45 +127,50 @@ def _code_facts(spool: Spool, body: memoryview) -> None:
     )
 
 
-def _thread(spool: Spool, body: memoryview) -> None:
-    index, tid, start_ns, _, raw = form.THREAD_HEAD.unpack_from(body)
+@_record("THREAD", "spool_thread")
+def _thread(spool: Spool, head: Head, _: memoryview) -> None:
+    index, tid, start_ns, _first_seen_ns, raw = head
     (start_ns,) = _possible(spool, start_ns)
     comm = raw.split(b"\0")[0].decode("utf-8", "replace")
     spool.threads[index] = Thread(tid, start_ns, comm, comm)
 
 
-def _thread_name(spool: Spool, body: memoryview) -> None:
-    index, source = form.THREAD_NAME_HEAD.unpack_from(body)
+@_record("THREAD_NAME", "spool_thread_name")
+def _thread_name(spool: Spool, head: Head, rest: memoryview) -> None:
+    index, source = head
     thread = spool.threads.get(index)
-    name = _name(body[form.THREAD_NAME_HEAD.size :])
+    name = _name(rest)
     if thread is None or not name:
         return
-    if source == form.NAME_COMM:
+    if source == NAME_COMM:
         thread.comm = name
     if source >= thread.name_source:
         thread.name, thread.name_source = name, source
 
 
-def _folded(spool: Spool, body: memoryview) -> None:
-    index, _, n_threads = form.FOLDED_BODY.unpack_from(body)
+@_record("FOLDED", "spool_folded")
+def _folded(spool: Spool, head: Head, _: memoryview) -> None:
+    index, n_threads = head
     if index not in spool.threads:
         raise ValueError("several threads that are not there")
     spool.folded[index] = n_threads
 
 
-def _stacks(spool: Spool, body: memoryview) -> None:
-    first_id, n = form.STACKS_HEAD.unpack_from(body)
-    _take_tree(spool.parents, spool.words, body[form.STACKS_HEAD.size :], first_id, n)
+@_record("STACKS", "spool_stacks")
+def _stacks(spool: Spool, head: Head, rest: memoryview) -> None:
+    first_id, n = head
+    _take_tree(spool.parents, spool.words, rest, first_id, n)
 
 
-def _samples(spool: Spool, body: memoryview) -> None:
-    thread, n, n_weights, n_cpus, first_ns = form.SAMPLES_HEAD.unpack_from(body)
+@_record("SAMPLES", "spool_samples")
+def _samples(spool: Spool, head: Head, rest: memoryview) -> None:
+    thread, n, n_weights, n_cpus, first_ns = head
     (first_ns,) = _possible(spool, first_ns)
     sizes = (4 * n, 4 * n, 8 * n_weights, 8 * n_cpus)
-    ends = list(accumulate(sizes, initial=form.SAMPLES_HEAD.size))
-    if ends[-1] > len(body):
+    ends = list(accumulate(sizes, initial=0))
+    if ends[-1] > len(rest):
         raise ValueError("samples without their arrays")
-    dt_ns, places, weights, cpus = (body[a:b].cast("I") for a, b in pairwise(ends))
+    dt_ns, places, weights, cpus = (rest[a:b].cast("I") for a, b in pairwise(ends))
     chunk = Chunk(thread, first_ns, dt_ns, places, weights, cpus)
     for pairs in (chunk.weights, chunk.cpus):
         indices = pairs[::2].tolist()
@@ -148,65 +182,75 @@ def _samples(spool: Spool, body: memoryview) -> None:
         spool.chunks.append(chunk)
 
 
-def _sums(spool: Spool, body: memoryview) -> None:
-    n, _ = form.SUMS_HEAD.unpack_from(body)
-    rows = body[form.SUMS_HEAD.size :]
-    if len(rows) != n * form.SUM.size:
+@_record("SUMS", "spool_sums")
+def _sums(spool: Spool, head: Head, rest: memoryview) -> None:
+    (n,) = head
+    row = STRUCT["spool_sum"]
+    if len(rest) != n * row.size:
         raise ValueError("sums that are cut off")
-    spool.sums += (Sum(*_possible(spool, *row)) for row in form.SUM.iter_unpack(rows))
+    spool.sums += (Sum(*_possible(spool, *each)) for each in row.iter_unpack(rest))
 
 
-def _counters(spool: Spool, body: memoryview) -> None:
-    thread, n_losses, *figures = form.COUNTERS_HEAD.unpack_from(body)
-    rest = _possible(spool, *figures)
-    account, lost, lost_weight, handler_ns = rest[:5], rest[5:13], rest[13:21], rest[21:]
+@_record("COUNTERS", "spool_counters")
+def _counters(spool: Spool, head: Head, rest: memoryview) -> None:
+    thread, n_losses, *figures = head
+    account, by_kind = _possible(spool, *figures[:5]), _possible(spool, *figures[5:])
+    lost, lost_weight = by_kind[:SPOOL_LOSSES], by_kind[SPOOL_LOSSES : 2 * SPOOL_LOSSES]
+    handler_ns = by_kind[2 * SPOOL_LOSSES :]
     tuples = (tuple(lost[:n_losses]), tuple(lost_weight[:n_losses]), tuple(handler_ns))
     columns: list[Any] = [*account, *tuples]
     spool.counters[thread] = Counters(*columns)
 
 
-def _exact_thread(spool: Spool, body: memoryview) -> None:
-    index, number = form.EXACT_THREAD_HEAD.unpack_from(body)
-    name = _name(body[form.EXACT_THREAD_HEAD.size :])
+@_record("EXACT_THREAD", "spool_exact_thread")
+def _exact_thread(spool: Spool, head: Head, rest: memoryview) -> None:
+    index, number = head
+    name = _name(rest)
     thread = spool.threads.get(number)
     if thread is None or thread.has_events:
         raise ValueError("events of a thread that is not there")
     thread.has_events = True
-    if name and thread.name_source < form.NAME_THREADING:
-        thread.name, thread.name_source = name, form.NAME_THREADING
+    if name and thread.name_source < NAME_THREADING:
+        thread.name, thread.name_source = name, NAME_THREADING
     spool.exact_threads[index] = number
     spool.exact_parents[index] = array("I", [0])
     spool.exact_words[index] = array("Q", [0])
 
 
-def _exact_nodes(spool: Spool, body: memoryview) -> None:
-    thread, first_id, n, _ = form.EXACT_NODES_HEAD.unpack_from(body)
+@_record("EXACT_NODES", "spool_exact_nodes")
+def _exact_nodes(spool: Spool, head: Head, rest: memoryview) -> None:
+    thread, first_id, n = head
     all_parents, all_words = spool.exact_parents[thread], spool.exact_words[thread]
-    _take_tree(all_parents, all_words, body[form.EXACT_NODES_HEAD.size :], first_id, n)
+    _take_tree(all_parents, all_words, rest, first_id, n)
 
 
-def _exact_counters(spool: Spool, body: memoryview) -> None:
-    thread, first_id, n, _ = form.EXACT_COUNTERS_HEAD.unpack_from(body)
+@_record("EXACT_COUNTERS", "spool_exact_counters")
+def _exact_counters(spool: Spool, head: Head, rest: memoryview) -> None:
+    thread, first_id, n = head
     if thread not in spool.exact_threads:
         raise ValueError("counts without their thread")
-    begin = form.EXACT_COUNTERS_HEAD.size
-    rows = body[begin : begin + n * form.EXACT_COUNT.size]
-    if len(rows) % form.EXACT_COUNT.size:
+    rows = rest[: n * EXACT_COUNT.size]
+    if len(rows) % EXACT_COUNT.size:
         raise ValueError("counts that are cut off")
     spool.counted.append((thread, first_id, rows))
 
 
-def _events(spool: Spool, body: memoryview) -> None:
-    thread, n, first_ticks, last_ticks, n_dropped = form.EVENTS_HEAD.unpack_from(body)
-    words = body[form.EVENTS_HEAD.size :].cast("Q")
+@_record("EVENTS", "spool_events")
+def _events(spool: Spool, head: Head, rest: memoryview) -> None:
+    thread, n, first_ticks, last_ticks, n_dropped = head
+    words = rest.cast("Q")
     if len(words) != n or thread not in spool.exact_threads:
         raise ValueError("events without their thread")
     spool.events.append(Events(thread, first_ticks, last_ticks, n_dropped, words))
 
 
-def _call_times(spool: Spool, body: memoryview) -> None:
-    thread, node, n, total, most, lost, *buckets = form.CALL_TIMES_BODY.unpack_from(body)
-    n, total, most, lost = _possible(spool, n, total, most, lost)
+@_record("CALL_TIMES", "spool_call_times")
+def _call_times(spool: Spool, head: Head, rest: memoryview) -> None:
+    thread, node = head[:2]
+    n, total, most, lost = _possible(spool, *head[2:])
+    buckets = rest.cast("I")
+    if len(buckets) != CALLS_BUCKETS:
+        raise ValueError("times of calls that are cut off")
     spool.call_times[thread, node] = CallTimes(thread, node, n, total, most, lost, tuple(buckets))
 
 
@@ -230,140 +274,118 @@ def _take_tree(
     all_words.frombytes(words)
 
 
-def _functions(spool: Spool, body: memoryview) -> None:
+@_record("FUNCTIONS")
+def _functions(spool: Spool, _: Head, body: memoryview) -> None:
     pairs = body[: len(body) // 16 * 16].cast("Q")
     spool.functions.update(zip(pairs[::2], pairs[1::2], strict=True))
 
 
-def _module_end(spool: Spool, body: memoryview) -> None:
-    number, _, unload_ns = form.MODULE_END_HEAD.unpack_from(body)
+@_record("MODULE_END", "spool_module_end")
+def _module_end(spool: Spool, head: Head, _: memoryview) -> None:
+    number, unload_ns = head
     (spool.modules[number].unload_ns,) = _possible(spool, unload_ns)
 
 
-def _meta(spool: Spool, body: memoryview) -> None:
+@_record("META")
+def _meta(spool: Spool, _: Head, body: memoryview) -> None:
     spool.meta.update(json.loads(bytes(body)))
 
 
-def _region(spool: Spool, body: memoryview) -> None:
-    number, _ = form.REGION_HEAD.unpack_from(body)
-    spool.regions[number] = _name(body[form.REGION_HEAD.size :])
+@_record("REGION", "spool_region")
+def _region(spool: Spool, head: Head, rest: memoryview) -> None:
+    (number,) = head
+    spool.regions[number] = _name(rest)
 
 
-def _c_function(spool: Spool, body: memoryview) -> None:
-    (address,) = form.C_FUNCTION_HEAD.unpack_from(body)
-    name = _name(body[form.C_FUNCTION_HEAD.size :])
+@_record("C_FUNCTION", "spool_c_function")
+def _c_function(spool: Spool, head: Head, rest: memoryview) -> None:
+    (address,) = head
+    name = _name(rest)
     spool.c_functions.setdefault(address, set()).add(name)
 
 
-def _function_name(spool: Spool, body: memoryview) -> None:
-    (start,) = form.FUNCTION_NAME_HEAD.unpack_from(body)
-    name = _name(body[form.FUNCTION_NAME_HEAD.size :])
+@_record("FUNCTION_NAME", "spool_function_name")
+def _function_name(spool: Spool, head: Head, rest: memoryview) -> None:
+    (start,) = head
+    name = _name(rest)
     spool.function_names.setdefault(start, set()).add(name)
 
 
-def _clock(spool: Spool, body: memoryview) -> None:
-    first_ticks, first_ns, ticks, time_ns = form.CLOCK_HEAD.unpack_from(body)
+@_record("CLOCK", "spool_clock")
+def _clock(spool: Spool, head: Head, _: memoryview) -> None:
+    first_ticks, first_ns, ticks, time_ns = head
     first_ns, time_ns = _possible(spool, first_ns, time_ns)
     spool.clocks = [(first_ticks, first_ns), (ticks, time_ns)]
 
 
-def _of_calls(spool: Spool, body: memoryview) -> tuple[int, memoryview]:
-    """The thread, and what follows."""
-    (thread,) = form.CALLS_HEAD.unpack_from(body)
+@_record("CALLS", "spool_calls")
+def _calls(spool: Spool, head: Head, turns: memoryview) -> None:
+    spool.calls.setdefault(_thread_of_calls(spool, head), []).append(turns)
+
+
+@_record("WATCHED", "spool_calls")
+def _watched(spool: Spool, head: Head, rows: memoryview) -> None:
+    calls = STRUCT["watched_call"].iter_unpack(rows)
+    spool.watched.setdefault(_thread_of_calls(spool, head), []).extend(calls)
+
+
+def _thread_of_calls(spool: Spool, head: Head) -> int:
+    thread: int = head[0]
     if thread not in spool.exact_threads:
         raise ValueError("calls without their thread")
-    return thread, body[form.CALLS_HEAD.size :]
+    return thread
 
 
-def _calls(spool: Spool, body: memoryview) -> None:
-    thread, turns = _of_calls(spool, body)
-    spool.calls.setdefault(thread, []).append(turns)
+@_record("SAMPLE_SEGMENT", "spool_segment_head")
+def _sample_segment(spool: Spool, head: Head, rest: memoryview) -> None:
+    (number,) = head
+    spool.segments[number] = rest
 
 
-def _watched(spool: Spool, body: memoryview) -> None:
-    thread, rows = _of_calls(spool, body)
-    spool.watched.setdefault(thread, []).extend(form.WATCHED_CALL.iter_unpack(rows))
+@_record("MERGED", "spool_merged")
+def _merged(spool: Spool, head: Head, _: memoryview) -> None:
+    (spool.merged_before,) = head
 
 
-def _sample_segment(spool: Spool, body: memoryview) -> None:
-    (number,) = form.SAMPLE_SEGMENT_HEAD.unpack_from(body)
-    spool.segments[number] = body
+@_record("LATER", "spool_later")
+def _later(spool: Spool, head: Head, rest: memoryview) -> None:
+    (n,) = head
+    row = STRUCT["later_sum"]
+    spool.later += map(Later._make, row.iter_unpack(rest[: n * row.size]))
 
 
-def _merged(spool: Spool, body: memoryview) -> None:
-    (spool.merged_before,) = form.MERGED_HEAD.unpack_from(body)
+@_record("LATER_NAME", "spool_later_name")
+def _later_name(spool: Spool, head: Head, rest: memoryview) -> None:
+    (number,) = head
+    spool.later_names[number] = _name(rest)
 
 
-def _later(spool: Spool, body: memoryview) -> None:
-    n, _ = form.LATER_HEAD.unpack_from(body)
-    rows = body[form.LATER_HEAD.size :][: n * form.LATER_SUM.size]
-    spool.later += map(Later._make, form.LATER_SUM.iter_unpack(rows))
+@_record("LATER_TURNS")
+def _later_turns(spool: Spool, _: Head, body: memoryview) -> None:
+    row = STRUCT["later_turn"]
+    whole = len(body) // row.size * row.size
+    spool.later_turns += map(LaterTurn._make, row.iter_unpack(body[:whole]))
 
 
-def _later_name(spool: Spool, body: memoryview) -> None:
-    number, _ = form.LATER_NAME_HEAD.unpack_from(body)
-    spool.later_names[number] = _name(body[form.LATER_NAME_HEAD.size :])
-
-
-def _later_turns(spool: Spool, body: memoryview) -> None:
-    rows = body[: len(body) // form.LATER_TURN.size * form.LATER_TURN.size]
-    spool.later_turns += map(LaterTurn._make, form.LATER_TURN.iter_unpack(rows))
-
-
-def _thread_handle(spool: Spool, body: memoryview) -> None:
-    index, handle = form.THREAD_HANDLE_BODY.unpack_from(body)
+@_record("THREAD_HANDLE", "spool_thread_handle")
+def _thread_handle(spool: Spool, head: Head, _: memoryview) -> None:
+    index, handle = head
     spool.thread_handles[index] = handle
 
 
-def _clock_pair(spool: Spool, body: memoryview) -> None:
-    ticks, unix_ns = form.CLOCK_PAIR_BODY.unpack_from(body)
+@_record("CLOCK_PAIR", "spool_clock_pair")
+def _clock_pair(spool: Spool, head: Head, _: memoryview) -> None:
+    ticks, unix_ns = head
     spool.clock_pairs.append((ticks, *_possible(spool, unix_ns)))
 
 
-def _device_work(spool: Spool, body: memoryview) -> None:
-    length, _ = form.DEVICE_WORK_HEAD.unpack_from(body)
-    end = form.DEVICE_WORK_HEAD.size + length
-    text = json.loads(bytes(body[form.DEVICE_WORK_HEAD.size : end]))
-    spool.device_work.append((text, body[(end + 7) // 8 * 8 :].cast("q")))
+@_record("DEVICE_WORK", "spool_device_work")
+def _device_work(spool: Spool, head: Head, rest: memoryview) -> None:
+    (length,) = head
+    text = json.loads(bytes(rest[:length]))
+    spool.device_work.append((text, rest[(length + 7) // 8 * 8 :].cast("q")))
 
 
-def _end(spool: Spool, body: memoryview) -> None:
-    spool.end = End(*_possible(spool, *form.END_HEAD.unpack_from(body)))
-
-
-# By kind of record; others are passed over.
-DECODERS: dict[int, Callable[[Spool, memoryview], None]] = {
-    form.SAMPLES: _samples,
-    form.STACKS: _stacks,
-    form.CODE: _code,
-    form.FUNCTIONS: _functions,
-    form.COUNTERS: _counters,
-    form.MODULE: _module,
-    form.MODULE_END: _module_end,
-    form.THREAD: _thread,
-    form.THREAD_NAME: _thread_name,
-    form.META: _meta,
-    form.EXACT_THREAD: _exact_thread,
-    form.EXACT_NODES: _exact_nodes,
-    form.EXACT_COUNTERS: _exact_counters,
-    form.REGION: _region,
-    form.C_FUNCTION: _c_function,
-    form.FUNCTION_NAME: _function_name,
-    form.CLOCK: _clock,
-    form.EVENTS: _events,
-    form.CALLS: _calls,
-    form.WATCHED: _watched,
-    form.CODE_FACTS: _code_facts,
-    form.CALL_TIMES: _call_times,
-    form.SAMPLE_SEGMENT: _sample_segment,
-    form.SUMS: _sums,
-    form.MERGED: _merged,
-    form.LATER: _later,
-    form.LATER_NAME: _later_name,
-    form.LATER_TURNS: _later_turns,
-    form.THREAD_HANDLE: _thread_handle,
-    form.CLOCK_PAIR: _clock_pair,
-    form.DEVICE_WORK: _device_work,
-    form.FOLDED: _folded,
-    form.END: _end,
-}
+@_record("END", "spool_end")
+def _end(spool: Spool, head: Head, _: memoryview) -> None:
+    spool.end = End(*_possible(spool, *head))

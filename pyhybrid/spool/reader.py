@@ -9,12 +9,12 @@ import os
 import struct
 from collections.abc import Iterable
 
-from pyhybrid._profile import exact_counts
+from pyhybrid._profile import NAME_COMM, NAME_THREADING, SPOOL_VERSION, exact_counts
 from pyhybrid.errors import PyhybridError
 from pyhybrid.pseudo import TIMES
-from pyhybrid.spool import layout as form
 from pyhybrid.spool.decoders import DECODERS
 from pyhybrid.spool.framing import Damage, Record, records, records_of_segment
+from pyhybrid.spool.layout import EXACT_COUNT, HEADER, MAGIC
 from pyhybrid.spool.records import MAIN_THREAD, Chunk, Spool
 from pyhybrid.spool.sample_order import in_order
 
@@ -22,9 +22,7 @@ from pyhybrid.spool.sample_order import in_order
 def _keep_whole(spool: Spool) -> None:
     """Counts may be written before their nodes: what has none at the end is dropped."""
     known = {thread: len(words) for thread, words in spool.exact_words.items()}
-    spool.exact_counts = {
-        thread: bytearray(n * form.EXACT_COUNT.size) for thread, n in known.items()
-    }
+    spool.exact_counts = {thread: bytearray(n * EXACT_COUNT.size) for thread, n in known.items()}
     for thread, first_id, rows in spool.counted:
         spool.n_damaged += exact_counts(spool.exact_counts[thread], first_id, rows)
     spool.counted.clear()
@@ -47,7 +45,7 @@ def _merge_folded(spool: Spool) -> None:
     """Rows of several threads: by their name, and their samples in order of time."""
     for index, n_threads in spool.folded.items():
         thread = spool.threads[index]
-        thread.name, thread.name_source = f"{thread.name}{TIMES}{n_threads:,}", form.NAME_THREADING
+        thread.name, thread.name_source = f"{thread.name}{TIMES}{n_threads:,}", NAME_THREADING
     chunks = [each for each in spool.chunks if each.thread not in spool.folded]
     folded: dict[int, list[Chunk]] = {}
     for each in spool.chunks:
@@ -76,7 +74,7 @@ def _name_main_thread(spool: Spool) -> None:
     """As `threading` calls it, whether the program imports that or not, unless it named it so or,
     since the run began, for the kernel."""
     for thread in spool.threads.values():
-        is_named = thread.name_source != form.NAME_COMM
+        is_named = thread.name_source != NAME_COMM
         is_as_it_began = spool.meta.get("comm") in (None, thread.comm)
         if thread.tid == spool.pid and not is_named and is_as_it_began:
             thread.name = MAIN_THREAD
@@ -93,16 +91,16 @@ def read(path: str) -> Spool:
         with open(path, "rb") as file:
             data = file.read()
             # The last thing that is written, so it is read last: the run may go on meanwhile.
-            head = os.pread(file.fileno(), form.HEADER.size, 0).ljust(form.HEADER.size, b"\0")
+            head = os.pread(file.fileno(), HEADER.size, 0).ljust(HEADER.size, b"\0")
     except OSError as error:
         raise PyhybridError(f"cannot read {path}: {error.strerror}") from error
-    if not head.startswith(form.MAGIC):
+    if not head.startswith(MAGIC):
         raise PyhybridError(f"{path}: not a pyhybrid spool")
-    _, version, pid, committed = form.HEADER.unpack(head)
-    if version != form.VERSION:
-        age = "a newer" if version > form.VERSION else "an older"
+    _, version, pid, committed = HEADER.unpack(head)
+    if version != SPOOL_VERSION:
+        age = "a newer" if version > SPOOL_VERSION else "an older"
         raise PyhybridError(
-            f"{path}: written by {age} pyhybrid: spool version {version}, not {form.VERSION}"
+            f"{path}: written by {age} pyhybrid: spool version {version}, not {SPOOL_VERSION}"
         )
     spool = Spool(path, pid)
     _take(spool, records(data, committed))

@@ -61,7 +61,7 @@ class Thread:
 class Chunk:
     """Samples of one thread in order of time: `dt_ns` and `place` are uint32[n] views.
 
-    A place is a stack's id and what the thread was about (layout.STACK_MASK).  `weights` is
+    A place is a stack's id and what the thread was about (STACK_MASK).  `weights` is
     uint32[2 * n_weights]: (index, periods) of the samples that stand for more or less than one
     period; `cpus` the same, (index, CPU) of the first sample and of those on another CPU.
     `samples`: how many each one stands for, where they are sums; else it is empty.

@@ -12,12 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyhybrid.spool.frame_words import KERNEL_ADDRESS_MASK, KERNEL_LIMIT, NATIVE_LIMIT
+from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK, KERNEL_LIMIT, NATIVE_LIMIT
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.kernel import KernelFunction
 from pyhybrid.symbols.resolve import (
-    ADDRESS_BITS,
-    ADDRESS_MASK,
+    KERNEL_ADDRESS_MASK,
     Symbol,
     kernel_address,
     open_kernel,

@@ -23,6 +23,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
+from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.pseudo import JIT
@@ -34,8 +35,7 @@ from pyhybrid.symbols.jit import read_jit_functions
 from pyhybrid.symbols.kernel import KernelFunction, KernelSymbols, kernel_build_id
 from pyhybrid.symbols.slot_names import slot_name
 
-ADDRESS_BITS = 47
-ADDRESS_MASK = (1 << ADDRESS_BITS) - 1
+KERNEL_ADDRESS_MASK = (1 << 64) - 1
 
 
 def kernel_address(word: int) -> int:

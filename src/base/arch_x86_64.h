@@ -17,6 +17,9 @@
 #error "this file is for x86-64"
 #endif
 
+#define ARCH_USER_BITS                                                                             \
+    47 /* of an address of a program's (5-level paging gives more only who asks for it) */
+
 enum dwarf_reg { DW_RBX = 3, DW_RBP = 6, DW_RSP = 7, DW_R10 = 10, DW_RA = 16 };
 
 struct unwind_regs {

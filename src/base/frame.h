@@ -9,8 +9,8 @@
  *              a Python frame is (index of a CODE record, offset).
  *
  *   bits 63..61  tag
- *   NATIVE       raw:       46..0 address
- *                canonical: 60..47 module id (0: in no module), 46..0 address - module base
+ *   NATIVE       raw:       47..0 address
+ *                canonical: 60..48 module id (0: in no module), 47..0 address - module base
  *   PYTHON       raw:       60..24 number, 23..0 instruction offset
  *                canonical: 55..24 code index, 23..0 instruction offset
  *   PSEUDO       31..8 frame_blocked: a thread | 7..0 enum pseudo
@@ -22,7 +22,7 @@
  *   FUNCTION     raw, in the exact half's trees: 60..24 id of the code object that was called last there, 23 is it
  *                one of ours, which has no figures, 22 are its single calls kept, 21 are they watched, 20 is it told of
  *                those of the program that it calls (watch_list.h), 19..0 the function's number
- *   KERNEL       46..0 of an address of the kernel, whose upper bits are ones
+ *   KERNEL       47..0 of an address of the kernel, whose upper bits are ones
  *
  * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for the
  * innermost frame and for frames that a signal interrupted, the calling one (return address - 1)
@@ -46,9 +46,9 @@
 #define PYH_TAG_KERNEL 6ull
 #define PYH_TAG_FUNCTION 7ull
 
-#define PYH_ADDR_BITS 47
+#define PYH_ADDR_BITS 48
 #define PYH_ADDR_MASK ((1ull << PYH_ADDR_BITS) - 1)
-#define PYH_MODULE_MAX ((1u << 14) - 1)
+#define PYH_MODULE_MAX ((1u << 13) - 1)
 #define PYH_OFFSET_BITS 24
 #define PYH_OFFSET_MASK ((1ull << PYH_OFFSET_BITS) - 1)
 #define PYH_OFFSET_UNKNOWN PYH_OFFSET_MASK /* the function is known, where it is in it is not */

@@ -46,12 +46,12 @@ bool memread_probe(uint64_t address)
     char byte;
     if (!probe_works)
         return memread(&byte, address, 1);
-    return address >= PAGE && address < 1ull << 47 && page_readable(address);
+    return address >= PAGE && address < 1ull << ARCH_USER_BITS && page_readable(address);
 }
 
 bool memread(void *to, uint64_t address, size_t n)
 {
-    if (address < PAGE || address + n < address || address + n > 1ull << 47)
+    if (address < PAGE || address + n < address || address + n > 1ull << ARCH_USER_BITS)
         return false;
     if (!self_pid)
         return copy_probed(to, address, n);

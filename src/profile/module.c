@@ -7,6 +7,7 @@
 #include "arguments.h"
 #include "call_rows.h"
 #include "columns.h"
+#include "constants.h"
 #include "database.h"
 #include "exact_rows.h"
 #include "line_table.h"
@@ -241,7 +242,9 @@ static PyMethodDef functions[] = {
 
 static int add_constants(PyObject *module)
 {
-    return PyModule_AddIntConstant(module, "ROWS_AT_ONCE", SQLITE_ROWS_AT_ONCE);
+    return PyModule_AddIntConstant(module, "ROWS_AT_ONCE", SQLITE_ROWS_AT_ONCE)
+               ? -1
+               : constants_add(module);
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define SPOOL_MAGIC "PYHSPOOL"
-#define SPOOL_VERSION 9
+#define SPOOL_VERSION 10
 #define SPOOL_MARK 0x6c6f6f70u /* "pool" */
 #define SPOOL_REPLACED 0x80000000u
 
@@ -222,6 +222,7 @@ enum loss { /* why a signal was not recorded; names stand in pyhybrid/pseudo.py 
             N_LOSSES
 };
 
+#define SPOOL_LOSSES 8     /* kinds that there is room for */
 #define SPOOL_HISTOGRAM 64 /* bucket 4p+q: from 64 ns * 2^p * (1 + q/4) up; the last one is open */
 
 struct spool_counters {
@@ -233,8 +234,8 @@ struct spool_counters {
     uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, signals
                                blocked for ever; by wall-clock time: just after a long wait), in periods */
     uint64_t cpu_ns;        /* the kernel's CPU time for the thread, as last read */
-    uint64_t lost[8];
-    uint64_t lost_weight[8];
+    uint64_t lost[SPOOL_LOSSES];
+    uint64_t lost_weight[SPOOL_LOSSES];
     uint32_t handler_ns[SPOOL_HISTOGRAM];
 };
 

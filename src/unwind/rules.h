@@ -22,9 +22,9 @@
 
 #define RULES 16384
 
-#define RULES_EPOCHS 256 /* after as many, they begin anew (rules_clear) */
+#define RULES_EPOCHS 128 /* after as many, they begin anew (rules_clear) */
 
-/* 46..0 the address and 54..47 the epoch, exclusive-or the offsets, scattered; 58..55 cfa_kind; 60..59 bp_kind;
+/* 47..0 the address and 54..48 the epoch, exclusive-or the offsets, scattered; 58..55 cfa_kind; 60..59 bp_kind;
  * 62..61 bx_kind; 63 is_no_trampoline. */
 struct rule_slot {
     _Atomic uint64_t head;
@@ -33,7 +33,7 @@ struct rule_slot {
 extern struct rule_slot rules_slots[RULES];
 
 #define RULES_KEY_BITS 55
-#define RULES_ADDRESS_BITS 47
+#define RULES_ADDRESS_BITS 48
 
 static ALWAYS_INLINE uint64_t rules_key(uint32_t epoch, uint64_t pc)
 {

@@ -203,7 +203,7 @@ static bool lands(struct unwind *u, struct unwind_regs r, uint64_t target, int *
 /* Can `ra` be a return address?  It follows a call, and its caller can be unwound. */
 static bool is_return_address(struct unwind *u, uint64_t ra)
 {
-    if (ra < 4096 || ra >> 47)
+    if (ra < 4096 || ra >> ARCH_USER_BITS)
         return false;
     uint8_t kind = find_rule(u, ra - 1, false).cfa_kind;
     return kind != CFA_NONE && kind != CFA_SIGNAL && kind != CFA_PLT && cfi_is_mapped(ra - 8) &&
@@ -236,7 +236,7 @@ static bool may_jump_on(struct unwind *u, uint64_t callee)
 static uint64_t known_callee(struct unwind *u, uint64_t ra)
 {
     uint64_t callee = arch_direct_callee((const unsigned char *)ra);
-    if (!callee || callee >> 47)
+    if (!callee || callee >> ARCH_USER_BITS)
         return 0;
     uint8_t kind = find_rule(u, callee, false).cfa_kind;
     bool is_known = kind != CFA_NONE && kind != CFA_PLT && cfi_is_mapped(callee) &&

@@ -10,9 +10,9 @@ from example_profile import example, fake_symbols
 from mutate import Pieces
 from spool_writer import SpoolWriter, c_call, call_turn, kernel, native, pseudo, python, region
 
+from pyhybrid._profile import ATTRIBUTE_FLOAT, ATTRIBUTE_INT, GIL_SHIFT, LINE_LIMIT, WAITS
 from pyhybrid.cli.finish import finish
 from pyhybrid.spool import layout as form
-from pyhybrid.spool.frame_words import LINE_LIMIT
 
 CODE = 0x7E0000000000
 PID = 4242
@@ -47,9 +47,9 @@ def jitdumps() -> list[Pieces]:
 
 
 ATTRIBUTES = (
-    form.ATTRIBUTE.pack(form.ATTRIBUTE_INT, 4, 1)
+    form.STRUCT["spool_attribute"].pack(ATTRIBUTE_INT, 4, 1)
     + b"step3"
-    + form.ATTRIBUTE.pack(form.ATTRIBUTE_FLOAT, 5, 3)
+    + form.STRUCT["spool_attribute"].pack(ATTRIBUTE_FLOAT, 5, 3)
     + b"rationan"
 )
 
@@ -60,7 +60,7 @@ def _every_record() -> SpoolWriter:
     spool.meta(mode="hybrid", events=True, functions=["work"], wall_threads=["loader-*"])
     spool.module(1, "/lib/libfoo.so", 0x7F0000000000)
     spool.module(2, "/lib/libfoo.so", 0x7F1000000000, build_id=b"")
-    spool.record(form.MODULE_END, form.MODULE_END_HEAD.pack(2, 0, 2 * 10**9))
+    spool.record(form.TYPE["MODULE_END"], form.STRUCT["spool_module_end"].pack(2, 2 * 10**9))
     for index, name in enumerate(("main", "work", "<lambda>", "Class.method"), 1):
         spool.code(
             index, name, f"/home/me/{name[:1]}.py", 10 * index, table=b"\xd7\x00\x00\xe7\x02"
@@ -76,9 +76,12 @@ def _every_record() -> SpoolWriter:
             count = {"calls": 11 - node, "ticks": 10**6 // node, "seeded": node % 2}
             spool.exact_counts(index, {"node": node, **count})
         words = struct.pack("<6Q", *(n << 35 | n % 5 << 32 | n for n in range(1, 7)))
-        spool.record(form.EVENTS, form.EVENTS_HEAD.pack(index, 6, 1000, 4000, 3) + words)
-        times = form.CALL_TIMES_BODY.pack(index, 2, 3, 600, 300, 1, *([1, 2] + [0] * 318))
-        spool.replaced(form.CALL_TIMES, times)
+        spool.record(
+            form.TYPE["EVENTS"], form.STRUCT["spool_events"].pack(index, 6, 1000, 4000, 3) + words
+        )
+        times = form.STRUCT["spool_call_times"].pack(index, 2, 3, 600, 300, 1)
+        times += struct.pack("<320I", 1, 2, *[0] * 318)
+        spool.replaced(form.TYPE["CALL_TIMES"], times)
         usage = struct.pack("<2I6Q4I", 7, 0, 100, 900, 50, 990, 4096, 8192, 3, 0, 1, 2)
         spool.calls(
             index,
@@ -89,11 +92,17 @@ def _every_record() -> SpoolWriter:
             call_turn(4000, 4500, node=2, flags=1, serial=1),
             call_turn(5000, 6000, node=4, serial=2),
         )
-        watched = (form.WATCHED_CALL.pack(n, n + 50, n, n + 40, n % 4, 0) for n in (1000, 2000))
-        spool.record(form.WATCHED, form.CALLS_HEAD.pack(index) + b"".join(watched))
+        watched = (
+            form.STRUCT["watched_call"].pack(n, n + 50, n, n + 40, n % 4, 0) for n in (1000, 2000)
+        )
+        spool.record(
+            form.TYPE["WATCHED"], form.STRUCT["spool_calls"].pack(index) + b"".join(watched)
+        )
         spool.counters(index, 4, 5, lost=(1, 2), cpu_ns=5_000_000)
     facts = b"work\0/home/me/w.py\0module\0work\0x\0y\0z\0"
-    spool.record(form.CODE_FACTS, form.CODE_FACTS_HEAD.pack(20, 3, 2, len(facts)) + facts)
+    spool.record(
+        form.TYPE["CODE_FACTS"], form.STRUCT["spool_code_facts"].pack(20, 3, 2, len(facts)) + facts
+    )
     spool.region(1, "epoch")
     spool.c_function(0x7F0000000100, "math.sin")
     spool.function_name(native(1, 0x20), "torch._C.linear")
@@ -104,18 +113,16 @@ def _every_record() -> SpoolWriter:
     spool.functions({native(1, 0x28): native(1, 0x20), native(1, 0x110): native(1, 0x100)})
     spool.stacks()
     for thread in (1, 2):
-        states = [
-            row | gil << form.GIL_SHIFT | form.WAITS * gil for gil, row in enumerate(inner[:2])
-        ]
+        states = [row | gil << GIL_SHIFT | WAITS * gil for gil, row in enumerate(inner[:2])]
         spool.samples(thread, [*inner, 0, *states], weights=[(1, 4)], cpus=[(0, 0), (3, 1)])
     spool.samples(2, inner[:3], first_ns=2_000_500_000, cpus=[(0, 1), (2, 0)])
-    spool.replaced(form.FOLDED, form.FOLDED_BODY.pack(2, 0, 1234))
+    spool.replaced(form.TYPE["FOLDED"], form.STRUCT["spool_folded"].pack(2, 1234))
     segment = SpoolWriter()
     segment.samples(1, [inner[0], inner[1]], 30)
     spool.segment(2, segment)
-    sums = form.SUM.pack(1, inner[0], 10, 12, 1_000, 2_000)
-    spool.replaced(form.SUMS, form.SUMS_HEAD.pack(1, 0) + sums)
-    spool.replaced(form.MERGED, form.MERGED_HEAD.pack(2))
+    sums = form.STRUCT["spool_sum"].pack(1, inner[0], 10, 12, 1_000, 2_000)
+    spool.replaced(form.TYPE["SUMS"], form.STRUCT["spool_sums"].pack(1) + sums)
+    spool.replaced(form.TYPE["MERGED"], form.STRUCT["spool_merged"].pack(2))
     spool.clock(1000, 10**9)
     spool.clock(9000, 2 * 10**9)
     spool.end()

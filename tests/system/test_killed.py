@@ -120,12 +120,14 @@ def test_a_steady_program_adds_its_samples_alone(
         assert isinstance(record, framing.Record)
         n[record.kind] += 1
         n[-record.kind] += len(record.body)
-    assert n[form.CLOCK] == 1
-    assert n[form.EXACT_COUNTERS] <= 10
-    assert 20 * 4_000 < n[-form.EXACT_COUNTERS] < 50 * 4_500
-    assert n[form.COUNTERS] == n[form.THREAD]
-    of_chunks = (form.SAMPLES_HEAD.size + 8) * n[form.SAMPLES]  # one each time the collector looks
-    assert n[-form.SAMPLES] < 3 * 12_000 + of_chunks
+    assert n[form.TYPE["CLOCK"]] == 1
+    assert n[form.TYPE["EXACT_COUNTERS"]] <= 10
+    assert 20 * 4_000 < n[-form.TYPE["EXACT_COUNTERS"]] < 50 * 4_500
+    assert n[form.TYPE["COUNTERS"]] == n[form.TYPE["THREAD"]]
+    of_chunks = (form.STRUCT["spool_samples"].size + 8) * n[
+        form.TYPE["SAMPLES"]
+    ]  # one each time the collector looks
+    assert n[-form.TYPE["SAMPLES"]] < 3 * 12_000 + of_chunks
 
 
 COUNTS = """

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import adler32
 
-from pyhybrid.spool import layout as form
-from pyhybrid.spool.frame_words import (
+from pyhybrid._profile import (
+    ADDRESS_BITS,
+    ADDRESS_MASK,
     C_CALL_LIMIT,
     KERNEL_LIMIT,
     NATIVE_LIMIT,
@@ -15,8 +16,12 @@ from pyhybrid.spool.frame_words import (
     PSEUDO_LIMIT,
     REGION_LIMIT,
     REGION_OBJECT,
+    SPOOL_LOSSES,
+    SPOOL_MARK,
+    SPOOL_REPLACED,
+    SPOOL_VERSION,
 )
-from pyhybrid.symbols.resolve import ADDRESS_BITS, ADDRESS_MASK
+from pyhybrid.spool import layout as form
 
 META = {
     "version": "0.1.0",
@@ -77,14 +82,14 @@ def call_turn(
     since: int, until: int, node: int = 1, flags: int = 9, serial: int = 0, more: bytes = b""
 ) -> bytes:
     """As src/trace/kept_calls.h has it; flags 9: the first and last one."""
-    head = struct.pack("<QQIIHHI", since, until, node, serial, flags, 0, len(more))
+    head = form.STRUCT["call_turn"].pack(since, until, node, serial, flags, 0, len(more))
     return head + more.ljust(-(-len(more) // 8) * 8, b"\0")
 
 
 class SpoolWriter:
     """A spool in the making: `data` is the file so far, `boundaries` where each record ends."""
 
-    def __init__(self, pid: int = 4242, version: int = form.VERSION) -> None:
+    def __init__(self, pid: int = 4242, version: int = SPOOL_VERSION) -> None:
         self.data = bytearray(form.HEADER.pack(form.MAGIC, version, pid, 1))
         self.boundaries = [len(self.data)]
         self._rows: dict[tuple[int, int], int] = {}
@@ -104,17 +109,17 @@ class SpoolWriter:
         number = struct.pack("<Q", 1)
         half = length + struct.pack("<I", adler32(length + number + body)) + number + body
         half += bytes(-len(body) % 8)
-        head = struct.pack("<II", kind | form.REPLACED, 2 * len(half))
+        head = struct.pack("<II", kind | SPOOL_REPLACED, 2 * len(half))
         self._append(head, adler32(head), half + bytes(len(half)))
 
     def _append(self, head: bytes, check: int, body: bytes) -> None:
-        mark = struct.pack("<II", form.MARK, check)
+        mark = struct.pack("<II", SPOOL_MARK, check)
         self.data += mark + head + body + bytes(-len(body) % 8)
         self.boundaries.append(len(self.data))
 
     def meta(self, **keys: Any) -> None:
         """META, overriding `keys` of the usual ones."""
-        self.record(form.META, json.dumps(META | keys).encode())
+        self.record(form.TYPE["META"], json.dumps(META | keys).encode())
 
     def module(
         self,
@@ -126,9 +131,9 @@ class SpoolWriter:
     ) -> None:
         """A module of one executable segment, `size` bytes from `base`."""
         raw = path.encode()
-        head = form.MODULE_HEAD.pack(number, 1, base, 0, len(build_id), len(raw))
-        segment = form.SEGMENT.pack(base, size, 0, 5)
-        self.record(form.MODULE, head + segment + build_id + raw)
+        head = form.STRUCT["spool_module"].pack(number, 1, base, 0, len(build_id), len(raw))
+        segment = form.STRUCT["spool_segment"].pack(base, size, 0, 5)
+        self.record(form.TYPE["MODULE"], head + segment + build_id + raw)
 
     def code(
         self,
@@ -142,19 +147,19 @@ class SpoolWriter:
         """A code object."""
         name, path = (text.encode("utf-8", "surrogatepass") for text in (qualname, file))
         lengths = (len(name), len(path), len(table))
-        head = form.CODE_HEAD.pack(index, first_line, first_traceable, *lengths)
-        self.record(form.CODE, head + name + path + table)
+        head = form.STRUCT["spool_code"].pack(index, first_line, first_traceable, *lengths)
+        self.record(form.TYPE["CODE"], head + name + path + table)
 
     def thread(
         self, index: int, tid: int, comm: str, name: str = "", first_ns: int = 10**9
     ) -> None:
         """A thread, and its name by threading."""
-        head = form.THREAD_HEAD.pack(index, tid, first_ns, first_ns, comm.encode())
-        self.record(form.THREAD, head)
+        head = form.STRUCT["spool_thread"].pack(index, tid, first_ns, first_ns, comm.encode())
+        self.record(form.TYPE["THREAD"], head)
         self._threads[tid] = index
         self._newest = max(self._newest, index)
         if name:
-            self.record(form.THREAD_NAME, struct.pack("<II", index, 1) + name.encode())
+            self.record(form.TYPE["THREAD_NAME"], struct.pack("<II", index, 1) + name.encode())
 
     def stack(self, *words: int) -> int:
         """The id of the stack with these words, root first; new rows go out with `stacks`."""
@@ -173,13 +178,15 @@ class SpoolWriter:
         first = len(self._rows) - n + 1
         parents = struct.pack(f"<{n}I", *(parent for parent, _ in self._pending))
         words = struct.pack(f"<{n}Q", *(word for _, word in self._pending))
-        head = form.STACKS_HEAD.pack(first, n)
-        self.record(form.STACKS, head + parents + bytes(-len(parents) % 8) + words)
+        head = form.STRUCT["spool_stacks"].pack(first, n)
+        self.record(form.TYPE["STACKS"], head + parents + bytes(-len(parents) % 8) + words)
         self._pending.clear()
 
     def functions(self, starts: dict[int, int]) -> None:
         """FUNCTIONS: word -> start word."""
-        self.record(form.FUNCTIONS, b"".join(struct.pack("<QQ", *each) for each in starts.items()))
+        self.record(
+            form.TYPE["FUNCTIONS"], b"".join(struct.pack("<QQ", *each) for each in starts.items())
+        )
 
     def samples(
         self,
@@ -192,16 +199,16 @@ class SpoolWriter:
     ) -> None:
         """A chunk of samples, `dt_ns` apart; a stack's upper bits: what the thread was about."""
         n, weights, cpus = len(stacks), list(weights), list(cpus)
-        head = form.SAMPLES_HEAD.pack(thread, n, len(weights), len(cpus), first_ns)
+        head = form.STRUCT["spool_samples"].pack(thread, n, len(weights), len(cpus), first_ns)
         arrays = struct.pack(f"<{2 * n}I", 0, *[dt_ns] * (n - 1), *stacks)
         pairs = b"".join(struct.pack("<II", *each) for each in [*weights, *cpus])
-        self.record(form.SAMPLES, head + arrays + pairs)
+        self.record(form.TYPE["SAMPLES"], head + arrays + pairs)
 
     def segment(self, number: int, records: "SpoolWriter", rest: bytes = b"") -> None:
         """Samples of a bounded timeline: the records of another spool, and what else is there."""
         inner = records.data[form.HEADER.size :] + bytes(form.RECORD.size) + rest
-        body = form.SAMPLE_SEGMENT_HEAD.pack(number) + inner
-        head = struct.pack("<II", form.SAMPLE_SEGMENT, len(body))
+        body = form.STRUCT["spool_segment_head"].pack(number) + inner
+        head = struct.pack("<II", form.TYPE["SAMPLE_SEGMENT"], len(body))
         self._append(head, adler32(head), body)
 
     def counters(
@@ -215,10 +222,10 @@ class SpoolWriter:
         handler: Sequence[int] = (),
     ) -> None:
         """A snapshot of a thread's own account."""
-        losses = [*lost, *[0] * (form.N_LOSSES - len(lost))]
+        losses = [*lost, *[0] * (SPOOL_LOSSES - len(lost))]
         self.replaced(
-            form.COUNTERS,
-            form.COUNTERS_HEAD.pack(
+            form.TYPE["COUNTERS"],
+            form.STRUCT["spool_counters"].pack(
                 *(thread, 3, recorded + sum(losses), recorded, weight, missed_weight),
                 *(cpu_ns, *losses, *losses, *handler, *[0] * (64 - len(handler))),
             ),
@@ -230,48 +237,58 @@ class SpoolWriter:
         """A thread that events came from: the last one of that tid, or a new one."""
         if tid not in self._threads:
             self.thread(self._newest + 1, tid, comm, first_ns=first_ns)
-        self.record(form.EXACT_THREAD, form.EXACT_THREAD_HEAD.pack(index, self._threads.pop(tid)))
+        self.record(
+            form.TYPE["EXACT_THREAD"],
+            form.STRUCT["spool_exact_thread"].pack(index, self._threads.pop(tid)),
+        )
 
     def exact_nodes(self, thread: int, first_id: int, *rows: tuple[int, int]) -> None:
         """Nodes: (parent, word)."""
         n = len(rows)
         parents = struct.pack(f"<{n}I", *(parent for parent, _ in rows))
         words = struct.pack(f"<{n}Q", *(word for _, word in rows))
-        head = form.EXACT_NODES_HEAD.pack(thread, first_id, n, 0)
-        self.record(form.EXACT_NODES, head + parents + bytes(-len(parents) % 8) + words)
+        head = form.STRUCT["spool_exact_nodes"].pack(thread, first_id, n)
+        self.record(form.TYPE["EXACT_NODES"], head + parents + bytes(-len(parents) % 8) + words)
 
     def exact_counts(self, thread: int, *counts: dict[str, int]) -> None:
         """Counters of nodes, each a record: node, calls, resumes, raised, ticks, seeded, since."""
         columns = ("raised", "seeded", "calls", "resumes", "ticks", "since")
         for count in counts:
-            head = form.EXACT_COUNTERS_HEAD.pack(thread, count["node"], 1, 0)
+            head = form.STRUCT["spool_exact_counters"].pack(thread, count["node"], 1)
             row = form.EXACT_COUNT.pack(*(count.get(key, 0) for key in columns))
-            self.replaced(form.EXACT_COUNTERS, head + row)
+            self.replaced(form.TYPE["EXACT_COUNTERS"], head + row)
 
     def calls(self, thread: int, *turns: bytes) -> None:
         """Of `call_turn`."""
-        self.record(form.CALLS, form.CALLS_HEAD.pack(thread) + b"".join(turns))
+        self.record(form.TYPE["CALLS"], form.STRUCT["spool_calls"].pack(thread) + b"".join(turns))
 
     def region(self, number: int, name: str) -> None:
         """REGION: a name."""
-        self.record(form.REGION, form.REGION_HEAD.pack(number, 0) + name.encode())
+        self.record(form.TYPE["REGION"], form.STRUCT["spool_region"].pack(number) + name.encode())
 
     def c_function(self, address: int, name: str) -> None:
         """A name by which Python calls the C function at an absolute address."""
-        self.record(form.C_FUNCTION, form.C_FUNCTION_HEAD.pack(address) + name.encode())
+        self.record(
+            form.TYPE["C_FUNCTION"], form.STRUCT["spool_c_function"].pack(address) + name.encode()
+        )
 
     def function_name(self, start: int, name: str) -> None:
         """A name by which Python reaches the C function whose first word is `start`."""
-        self.record(form.FUNCTION_NAME, form.FUNCTION_NAME_HEAD.pack(start) + name.encode())
+        self.record(
+            form.TYPE["FUNCTION_NAME"],
+            form.STRUCT["spool_function_name"].pack(start) + name.encode(),
+        )
 
     def clock(self, ticks: int, time_ns: int) -> None:
         """A reading of both clocks: the first one, or the last one so far."""
         self._clock = self._clock or (ticks, time_ns)
-        self.replaced(form.CLOCK, form.CLOCK_HEAD.pack(*self._clock, ticks, time_ns))
+        self.replaced(
+            form.TYPE["CLOCK"], form.STRUCT["spool_clock"].pack(*self._clock, ticks, time_ns)
+        )
 
     def end(self, time_ns: int = 3_000_000_000, cpu_ns: int = 1_500_000_000) -> None:
         """END: stopped in order, two children forked and one spawned."""
-        self.record(form.END, form.END_HEAD.pack(time_ns, cpu_ns, 2, 1, 0, 0, 0))
+        self.record(form.TYPE["END"], form.STRUCT["spool_end"].pack(time_ns, cpu_ns, 2, 1, 0, 0, 0))
 
     def save(self, path: Any) -> str:
         """Write the file; returns its path as str."""
@@ -286,10 +303,10 @@ def with_checks(data: bytes) -> bytes:
     while at + form.RECORD.size <= len(made):
         mark, _, kind, length = form.RECORD.unpack_from(made, at)
         begin, end = at + form.RECORD.size, at + form.RECORD.size + length
-        if mark != form.MARK or end > len(made):
+        if mark != SPOOL_MARK or end > len(made):
             break
         head = bytes(made[at + 8 : begin])
-        if kind & form.REPLACED:
+        if kind & SPOOL_REPLACED:
             for half in (begin, begin + length // 2):
                 _check_half(made, half, end)
         else:

@@ -181,7 +181,7 @@ def test_events_of_a_thread_that_is_not_there(opened: Opened, number: int) -> No
     spool = writer()
     spool.thread(1, 100, "python")
     spool.exact_thread(1, 100)
-    spool.record(form.EXACT_THREAD, form.EXACT_THREAD_HEAD.pack(2, number))
+    spool.record(form.TYPE["EXACT_THREAD"], form.STRUCT["spool_exact_thread"].pack(2, number))
     spool.end()
     assert opened(spool).meta["notes"][0].startswith("1 damaged records of ")
 

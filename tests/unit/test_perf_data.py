@@ -210,8 +210,8 @@ def writer_module(number: int, base: int, load_ns: int, path_length: int) -> byt
     """A MODULE record's head and one segment, without a build-id."""
     from pyhybrid.spool import layout as form
 
-    head = form.MODULE_HEAD.pack(number, 1, base, load_ns, 0, path_length)
-    return head + form.SEGMENT.pack(base, 0x1000, 0, 5)
+    head = form.STRUCT["spool_module"].pack(number, 1, base, load_ns, 0, path_length)
+    return head + form.STRUCT["spool_segment"].pack(base, 0x1000, 0, 5)
 
 
 def test_map_lines(profile: Profile) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from spool_writer import SpoolWriter, native, pseudo, python
 
+from pyhybrid._profile import GIL_SHIFT, WAITS
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.destination import export_to
@@ -15,7 +16,6 @@ from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
-from pyhybrid.spool.layout import GIL_SHIFT, WAITS
 from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 

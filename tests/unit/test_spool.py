@@ -14,6 +14,7 @@ from large_inputs import many_samples
 from spool_writer import SpoolWriter, native
 from steps import steps
 
+from pyhybrid._profile import ATTRIBUTE_INT, SPOOL_MARK, SPOOL_REPLACED, SPOOL_VERSION, WAITS
 from pyhybrid.assemble.sample_counts import count_samples
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout, reader, records
@@ -50,7 +51,7 @@ def test_threads_that_are_one_row(tmp_path: Path) -> None:
     writer.samples(1, stacks[:3], first_ns=10_000)
     writer.samples(2, stacks[:1], first_ns=10_500)
     writer.samples(1, stacks[3:], first_ns=10_001, weights=[(1, 5)])
-    writer.replaced(layout.FOLDED, layout.FOLDED_BODY.pack(1, 0, 1234))
+    writer.replaced(layout.TYPE["FOLDED"], layout.STRUCT["spool_folded"].pack(1, 1234))
     read = reader.read(writer.save(tmp_path / "x.part"))
     assert [each.name for each in read.threads.values()] == [
         "Thread-* (handle) \u00d7 1,234",
@@ -67,12 +68,12 @@ def test_threads_that_are_one_row(tmp_path: Path) -> None:
 def test_later_records_override(tmp_path: Path) -> None:
     writer = SpoolWriter()
     writer.meta(hz=100)
-    writer.record(layout.META, b'{"hz": 99, "more": 1}')
+    writer.record(layout.TYPE["META"], b'{"hz": 99, "more": 1}')
     writer.thread(1, 7, "comm", "first")
-    writer.record(layout.THREAD_NAME, b"\1\0\0\0\1\0\0\0second")
-    writer.record(layout.THREAD_NAME, b"\1\0\0\0\0\0\0\0comm again")
+    writer.record(layout.TYPE["THREAD_NAME"], b"\1\0\0\0\1\0\0\0second")
+    writer.record(layout.TYPE["THREAD_NAME"], b"\1\0\0\0\0\0\0\0comm again")
     writer.module(1, "/lib/a.so", 0x1000)
-    writer.record(layout.MODULE_END, b"\1\0\0\0\0\0\0\0" + (77).to_bytes(8, "little"))
+    writer.record(layout.TYPE["MODULE_END"], b"\1\0\0\0\0\0\0\0" + (77).to_bytes(8, "little"))
     writer.counters(1, 1, 1)
     writer.counters(1, 5, 5)
     writer.record(99, b"a type of tomorrow")
@@ -121,8 +122,8 @@ def test_cut_anywhere(tmp_path: Path) -> None:
     [
         (b"", "not a pyhybrid spool"),
         (b"PYHSPOOX" + bytes(8), "not a pyhybrid spool"),
-        (bytes(SpoolWriter(version=layout.VERSION + 1).data), "newer pyhybrid"),
-        (bytes(SpoolWriter(version=layout.VERSION - 1).data), "older pyhybrid"),
+        (bytes(SpoolWriter(version=SPOOL_VERSION + 1).data), "newer pyhybrid"),
+        (bytes(SpoolWriter(version=SPOOL_VERSION - 1).data), "older pyhybrid"),
         (bytes(SpoolWriter().data), "before anything was recorded"),
     ],
 )
@@ -150,10 +151,13 @@ def test_refuses_what_is_not_there(tmp_path: Path) -> None:
         lambda spool: spool.samples(1, [1, 1], weights=[(1, 2), (0, 2)]),
         lambda spool: spool.samples(1, [1, 1], weights=[(2, 2)]),
         lambda spool: spool.exact_nodes(1, 1, (0, 0)),
-        lambda spool: spool.record(layout.CALLS, layout.CALLS_HEAD.pack(2) + bytes(32)),
-        lambda spool: spool.record(layout.CALLS, bytes(4)),
         lambda spool: spool.record(
-            layout.CALL_TIMES, layout.CALL_TIMES_BODY.pack(1, 0, *[1] * 324)
+            layout.TYPE["CALLS"], layout.STRUCT["spool_calls"].pack(2) + bytes(32)
+        ),
+        lambda spool: spool.record(layout.TYPE["CALLS"], bytes(4)),
+        lambda spool: spool.record(
+            layout.TYPE["CALL_TIMES"],
+            layout.STRUCT["spool_call_times"].pack(1, 0, *[1] * 4) + bytes(1280),
         ),
     ],
 )
@@ -174,14 +178,14 @@ def test_damage_is_one_line(tmp_path: Path, break_it: str) -> None:
     writer = SpoolWriter()
     writer.meta()
     if break_it == "gap":
-        writer.record(layout.STACKS, layout.STACKS_HEAD.pack(5, 1) + bytes(16))
+        writer.record(layout.TYPE["STACKS"], layout.STRUCT["spool_stacks"].pack(5, 1) + bytes(16))
     elif break_it == "parent":
         body = array("I", [1, 0]).tobytes() + bytes(8)
-        writer.record(layout.STACKS, layout.STACKS_HEAD.pack(1, 1) + body)
+        writer.record(layout.TYPE["STACKS"], layout.STRUCT["spool_stacks"].pack(1, 1) + body)
     elif break_it == "json":
-        writer.record(layout.META, b"{")
+        writer.record(layout.TYPE["META"], b"{")
     else:
-        writer.record(layout.SAMPLES, layout.SAMPLES_HEAD.pack(1, 9, 9, 0, 0))
+        writer.record(layout.TYPE["SAMPLES"], layout.STRUCT["spool_samples"].pack(1, 9, 9, 0, 0))
     writer.thread(1, 1, "python")
     read = reader.read(writer.save(tmp_path / "x.part"))
     assert read.n_damaged == 1
@@ -205,7 +209,7 @@ def test_a_damaged_record_costs_that_record(tmp_path: Path) -> None:
 
 def test_replaced_records(tmp_path: Path) -> None:
     """The last round that was committed counts, whatever is written of the next one."""
-    rounds = [layout.CLOCK_HEAD.pack(1, 1, n, n) for n in range(4)]
+    rounds = [layout.STRUCT["spool_clock"].pack(1, 1, n, n) for n in range(4)]
 
     def half(number: int, content: bytes, damage: int = 0) -> bytes:
         length, raw = struct.pack("<I", len(content)), struct.pack("<Q", number)
@@ -217,8 +221,8 @@ def test_replaced_records(tmp_path: Path) -> None:
         writer.data[16:24] = struct.pack("<Q", committed)
         writer.meta()
         body = first + second
-        head = struct.pack("<II", layout.CLOCK | layout.REPLACED, len(body))
-        writer.data += struct.pack("<II", layout.MARK, adler32(head)) + head + body
+        head = struct.pack("<II", layout.TYPE["CLOCK"] | SPOOL_REPLACED, len(body))
+        writer.data += struct.pack("<II", SPOOL_MARK, adler32(head)) + head + body
         found = reader.read(writer.save(tmp_path / "x.part"))
         return (found.clocks[-1][0] if found.clocks else 0), found.n_damaged
 
@@ -252,24 +256,24 @@ def test_a_bounded_timeline(tmp_path: Path) -> None:
     writer.segment(2, segment(20))
     writer.segment(3, segment(30))
     writer.segment(0, segment())
-    rows = [(1, 1, 10, 12, 1_000, 2_000), (1, 1 | layout.WAITS, 1, 1, 1_500, 1_500)]
-    sums = b"".join(layout.SUM.pack(*row) for row in rows)
-    writer.replaced(layout.SUMS, layout.SUMS_HEAD.pack(len(rows), 0) + sums)
-    writer.replaced(layout.MERGED, layout.MERGED_HEAD.pack(3))
+    rows = [(1, 1, 10, 12, 1_000, 2_000), (1, 1 | WAITS, 1, 1, 1_500, 1_500)]
+    sums = b"".join(layout.STRUCT["spool_sum"].pack(*row) for row in rows)
+    writer.replaced(layout.TYPE["SUMS"], layout.STRUCT["spool_sums"].pack(len(rows)) + sums)
+    writer.replaced(layout.TYPE["MERGED"], layout.STRUCT["spool_merged"].pack(3))
     path = writer.save(tmp_path / "x.part")
     read = reader.read(path)
     assert not read.n_damaged
     assert [chunk.first_ns for chunk in read.chunks] == [30, 40, 41]
     assert [tuple(row) for row in read.sums] == rows
     taken = count_samples(read)[1]
-    assert taken.samples == {1: 6 + 10, 1 | layout.WAITS: 1}
-    assert taken.periods() == {1: 6 + 12, 1 | layout.WAITS: 1}
+    assert taken.samples == {1: 6 + 10, 1 | WAITS: 1}
+    assert taken.periods() == {1: 6 + 12, 1 | WAITS: 1}
     assert [chunk.first_ns for chunk in read.chunks] == [1_000, 30, 40, 41]
     assert list(read.chunks[0].weights) == [0, 12, 1, 1]
 
 
 def test_attributes_that_are_damaged() -> None:
-    whole = layout.ATTRIBUTE.pack(layout.ATTRIBUTE_INT, 1, 2) + b"n42"
+    whole = layout.STRUCT["spool_attribute"].pack(ATTRIBUTE_INT, 1, 2) + b"n42"
     assert as_json(memoryview(whole * 2)) == '{"n": 42}'
     assert as_json(memoryview(b"")) == "{}"
     for damaged in (whole[:-1], whole[:5], whole[:-2] + b"x2"):
