@@ -17,12 +17,12 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
-from pyhybrid.capture.options import GROUPS
-from pyhybrid.capture.options import Options as AllOptions
 from pyhybrid.cli import command
 from pyhybrid.cli.help_text import explained, spelled
 from pyhybrid.cli.report_views import VIEWS
 from pyhybrid.exporters import EXPORTERS
+from pyhybrid.options.table import GROUPS
+from pyhybrid.options.table import Options as AllOptions
 from pyhybrid.profile_file import tables
 from pyhybrid.profile_file.schema import TABLES, views
 

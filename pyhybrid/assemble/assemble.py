@@ -33,8 +33,8 @@ from pyhybrid.assemble.sample_counts import ThreadSamples, count_samples
 from pyhybrid.assemble.slow_only import drop_short
 from pyhybrid.assemble.source_files import source_files
 from pyhybrid.assemble.thread_starts import name_starts
-from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
+from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.profile_file.tables import OBJECT, Backward, Line, Module
 from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools

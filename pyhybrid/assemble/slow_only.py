@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Any
 
-from pyhybrid.capture.named_functions import is_one_of, named
+from pyhybrid.options.function_filter import is_one_of, named
 
 
 def drop_short(database: sqlite3.Connection, slower_than: list[Any]) -> None:

@@ -8,10 +8,10 @@ import os
 from typing import TYPE_CHECKING
 
 from pyhybrid.capture import fork_warning
-from pyhybrid.capture.options import EMIT_VALUES, TOOLS, TRACY
-from pyhybrid.capture.settings import Settings
 from pyhybrid.capture.std_streams import say
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.options.settings import Settings
+from pyhybrid.options.table import EMIT_VALUES, TOOLS, TRACY
 
 if TYPE_CHECKING:
     from pyhybrid.capture.tracy_capture import TracyCapture

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from pyhybrid import __version__
-from pyhybrid.capture.options import USAGE_KIND
-from pyhybrid.capture.settings import GPU, Settings
+from pyhybrid.options.settings import GPU, Settings
+from pyhybrid.options.table import USAGE_KIND
 
 ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
 

@@ -17,13 +17,13 @@ from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.live_outputs import LiveOutputs
 from pyhybrid.capture.metadata import describe
 from pyhybrid.capture.notebook_cells import notebook_cells
-from pyhybrid.capture.option_kinds import Part
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder, remove_folders
 from pyhybrid.capture.processor_waits import ProcessorWaits
-from pyhybrid.capture.settings import GPU, Settings
 from pyhybrid.capture.std_streams import keep_whole, release, say
 from pyhybrid.clock_pair import clock_pair
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.options.kinds import Part
+from pyhybrid.options.settings import GPU, Settings
 
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")

@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING
 
 from pyhybrid.capture.finisher import wait_for
 from pyhybrid.capture.output_lock import PROFILE, check_folder
-from pyhybrid.capture.settings import Settings
 from pyhybrid.clock_pair import MONOTONIC
 from pyhybrid.errors import PyhybridError
+from pyhybrid.options.settings import Settings
 
 if TYPE_CHECKING:
     from pyhybrid.capture.profiling_run import Profiling

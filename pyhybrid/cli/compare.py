@@ -10,11 +10,11 @@ import tempfile
 import threading
 from typing import IO
 
-from pyhybrid.capture.option_kinds import Number
 from pyhybrid.capture.run_program import Program
 from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.parser import word
 from pyhybrid.errors import PyhybridError
+from pyhybrid.options.kinds import Number
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.cprofile_diff import Difference, compare
 from pyhybrid.terminal_text import write_lines

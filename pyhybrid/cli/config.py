@@ -6,18 +6,18 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.capture.config_file import (
+from pyhybrid.cli.parser import add_options
+from pyhybrid.cli.run import in_force
+from pyhybrid.options.config_file import (
     NAMES_OR_TABLES,
     TABLES,
     Configuration,
     known,
     of_command_line,
 )
-from pyhybrid.capture.option_fields import Option
-from pyhybrid.capture.options import Options
-from pyhybrid.capture.settings import CommandLineSettings
-from pyhybrid.cli.parser import add_options
-from pyhybrid.cli.run import in_force
+from pyhybrid.options.kinds import Option
+from pyhybrid.options.settings import CommandLineSettings
+from pyhybrid.options.table import Options
 from pyhybrid.terminal_text import write_lines
 
 _COLUMN = 40  # of the remarks

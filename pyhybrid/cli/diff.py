@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.capture.option_kinds import Number
 from pyhybrid.cli.parser import DIVIDER, Parser, word
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.page.comparison import comparison_page
+from pyhybrid.options.kinds import Number
 from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
 from pyhybrid.terminal_text import write_lines
 from pyhybrid.views.comparison.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge

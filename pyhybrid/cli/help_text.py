@@ -1,15 +1,14 @@
 """What `--help` and `--help-all` print: the commands, as they describe themselves, and options.
 
-The first fits a screen: it has the options that have a `brief` (options.py), the second all.
+The first fits a screen: it has the options that have a `brief` (options/table.py), the second all.
 """
 
 import textwrap
 from collections.abc import Iterable, Iterator
 from shutil import get_terminal_size
 
-from pyhybrid.capture.option_fields import Option
-from pyhybrid.capture.option_kinds import Choice, Log, Switch
-from pyhybrid.capture.options import GROUPS, Options
+from pyhybrid.options.kinds import Choice, Log, Option, Switch
+from pyhybrid.options.table import GROUPS, Options
 
 PROGRAM = "python -m pyhybrid"
 DESCRIPTION = "Profile a Python program: Python and native frames of all threads in one call tree."

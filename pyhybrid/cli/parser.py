@@ -4,10 +4,9 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pyhybrid.capture.option_fields import Option
-from pyhybrid.capture.option_kinds import Choice, Duration, Flag, Kind, Log, Switch
-from pyhybrid.capture.option_lists import Names
 from pyhybrid.errors import UsageError
+from pyhybrid.options.kinds import Choice, Duration, Flag, Kind, Log, Option, Switch
+from pyhybrid.options.lists import Names
 
 # What stands for `--` among the words of a parser that divides: no file has such a name.
 DIVIDER = "\0"

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyhybrid.capture.option_kinds import Number
 from pyhybrid.cli.parser import DURATION, word
 from pyhybrid.cli.selection_options import (
     add_compensate,
@@ -24,6 +23,7 @@ from pyhybrid.cli.selection_options import (
 )
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.options.kinds import Number
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report import screen, summary, tree
 from pyhybrid.report.calls import calls_json, calls_lines

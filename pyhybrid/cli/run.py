@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from pyhybrid import __version__
-from pyhybrid.capture.config_file import Configuration, of_command_line
-from pyhybrid.capture.options import Options
 from pyhybrid.capture.run_program import Program
-from pyhybrid.capture.settings import CommandLineSettings
 from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.parser import Parser, add_options
 from pyhybrid.cli.start import begin
 from pyhybrid.cli.without_profile import run_bare, split
 from pyhybrid.errors import UsageError
+from pyhybrid.options.config_file import Configuration, of_command_line
+from pyhybrid.options.settings import CommandLineSettings
+from pyhybrid.options.table import Options
 from pyhybrid.terminal_text import say
 
 

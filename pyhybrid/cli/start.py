@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.capture.options import COUNTING, TORCH_KIND, Options
 from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.resource_limits import check_room
-from pyhybrid.capture.settings import CommandLineSettings
 from pyhybrid.errors import OutputError, PyhybridError, UsageError
+from pyhybrid.options.settings import CommandLineSettings
+from pyhybrid.options.table import COUNTING, TORCH_KIND, Options
 from pyhybrid.terminal_text import say
 
 

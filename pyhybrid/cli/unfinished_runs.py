@@ -6,10 +6,10 @@ What makes files is imported only then.
 import fcntl
 import os
 
-from pyhybrid.capture.options import FORMATS
 from pyhybrid.capture.output_lock import PART, PROFILE
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
+from pyhybrid.options.table import FORMATS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.terminal_text import say
 

@@ -6,7 +6,7 @@ Imports nothing but `os`, `sys` and the options: there may be no memory for more
 import os
 import sys
 
-from pyhybrid.capture.options import followed_by_a_value
+from pyhybrid.options.table import followed_by_a_value
 
 TAKE_VALUES = followed_by_a_value()  # the parser is not to be had where there is no memory
 

@@ -3,8 +3,8 @@
 import importlib
 from collections.abc import Iterator, Mapping
 
-from pyhybrid.capture.options import ALL_FORMATS
 from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.options.table import ALL_FORMATS
 
 _CLASSES = {
     "folded": "folded:Folded",

@@ -24,7 +24,7 @@ class Exporter:
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write all of it; `file` can be sought.  Raises PyhybridError.
 
-        With `limit_bytes` the formats that are written unasked (options.FORMATS) keep below it, by
+        With `limit_bytes` the formats that are written unasked (table.FORMATS) keep below it, by
         being coarser.  All others somebody named: they are whole.  Their size has the bounds of
         what they tell of: paths (--max-nodes), samples in time (--max-timeline), calls
         (--max-calls, --events).  Returns what is to be said of the file: what follows its

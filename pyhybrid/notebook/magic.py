@@ -13,10 +13,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 from pyhybrid.capture.api import Profiler
-from pyhybrid.capture.options import ProfilerOptions
 from pyhybrid.cli.help_text import option_lines
 from pyhybrid.cli.parser import Parser, add_options
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.options.table import ProfilerOptions
 from pyhybrid.profile_file.profile import Profile
 
 CELL, LAST = "exec", "eval"

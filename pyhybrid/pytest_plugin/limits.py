@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 import pytest
 
 from pyhybrid._native import calls_of, hold_calls, session
-from pyhybrid.capture.option_kinds import Duration
-from pyhybrid.capture.settings import Settings
+from pyhybrid.options.kinds import Duration
+from pyhybrid.options.settings import Settings
 from pyhybrid.views.labels import short_time
 
 MARKERS = "limit_calls", "limit_time"

@@ -15,7 +15,7 @@ from typing import Any
 from pyhybrid._native import call_apart, launcher, window
 from pyhybrid.capture.api import region
 from pyhybrid.capture.decorator import Awaited, marked
-from pyhybrid.capture.settings import Settings
+from pyhybrid.options.settings import Settings
 
 
 class Idle:

@@ -12,8 +12,8 @@ import pyhybrid
 from pyhybrid._native import running, session
 from pyhybrid.capture import api
 from pyhybrid.capture.output_lock import PROFILE
-from pyhybrid.capture.settings import Settings
 from pyhybrid.errors import PyhybridError
+from pyhybrid.options.settings import Settings
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file.profile import Profile

@@ -17,17 +17,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as some
 
 from pyhybrid import Profiler
-from pyhybrid.capture import config_file
-from pyhybrid.capture.config_file import Configuration, known, of_command_line, read, with_files
-from pyhybrid.capture.option_fields import Option
-from pyhybrid.capture.option_kinds import Choice, Flag, Log, Number, Switch
-from pyhybrid.capture.option_lists import Names, Sinks, TorchWords
-from pyhybrid.capture.options import FUNCTION_TABLES, Options, ProfilerOptions
-from pyhybrid.capture.settings import Settings
 from pyhybrid.cli import main
 from pyhybrid.cli.config import _setting
 from pyhybrid.cli.run import in_force, make_parser
 from pyhybrid.errors import UsageError
+from pyhybrid.options import config_file
+from pyhybrid.options.config_file import Configuration, known, of_command_line, read, with_files
+from pyhybrid.options.kinds import Choice, Flag, Log, Number, Option, Switch
+from pyhybrid.options.lists import Names, Sinks, TorchWords
+from pyhybrid.options.settings import Settings
+from pyhybrid.options.table import FUNCTION_TABLES, Options, ProfilerOptions
 
 BY_KEY = {each.key: each for each in known()}
 # PyYAML does not write all control characters as it reads them.
@@ -287,7 +286,7 @@ def test_a_project_of_another_user_is_none(folder: Path) -> None:
 
 
 def test_a_parser_is_imported_only_for_a_table(folder: Path) -> None:
-    program = "import sys; from pyhybrid.capture.config_file import of_command_line as f; f({});"
+    program = "import sys; from pyhybrid.options.config_file import of_command_line as f; f({});"
     program += "assert not {'tomllib', 'yaml', 'json', 'difflib'} & set(sys.modules)"
     (folder / "pyproject.toml").write_text("[project]\nname = 'pyhybrid'\ndependencies = []")
     subprocess.run([sys.executable, "-P", "-c", program], check=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pyhybrid.capture.config_file import Configuration, read
 from pyhybrid.cli import SUBCOMMANDS
 from pyhybrid.cli import command as command_of
 from pyhybrid.cli.parser import Parser
 from pyhybrid.cli.report import Report
 from pyhybrid.cli.run import make_parser
 from pyhybrid.cli.without_profile import split
+from pyhybrid.options.config_file import Configuration, read
 from pyhybrid.views import findings
 
 CLONE = Path(__file__).parents[2]

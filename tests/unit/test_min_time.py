@@ -10,10 +10,10 @@ from example_profile import WEIGHT, example, fake_symbols
 from traces import Rows, trace
 
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.capture.option_kinds import Duration
 from pyhybrid.cli import main
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.options.kinds import Duration
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.summary import summarize
 from pyhybrid.views.call_tree.folded_tree import FoldedTree

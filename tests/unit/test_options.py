@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from pyhybrid import Profiler
-from pyhybrid.capture.options import GROUPS, Options, ProfilerOptions
-from pyhybrid.capture.settings import CommandLineSettings, Settings
 from pyhybrid.cli import SUBCOMMANDS, command
 from pyhybrid.cli.help_text import spelled
 from pyhybrid.cli.parser import Parser
 from pyhybrid.cli.run import make_parser
 from pyhybrid.cli.without_profile import split
 from pyhybrid.errors import UsageError
+from pyhybrid.options.settings import CommandLineSettings, Settings
+from pyhybrid.options.table import GROUPS, Options, ProfilerOptions
 
 
 def test_the_command_line_sets_what_the_table_has() -> None:

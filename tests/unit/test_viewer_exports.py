@@ -16,7 +16,6 @@ from test_inlined import CALLED, MAIN, READER, Opened, at, opened, spool  # noqa
 from traces import trace
 
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.capture.options import ALL_FORMATS
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.cpuprofile import CpuProfile
@@ -25,6 +24,7 @@ from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.firefox import Firefox
 from pyhybrid.exporters.pprof import Pprof
 from pyhybrid.exporters.speedscope import Speedscope
+from pyhybrid.options.table import ALL_FORMATS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.inlined import with_inlined

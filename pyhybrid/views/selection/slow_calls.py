@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from pyhybrid.assemble.kept_calls import function_durations
-from pyhybrid.capture.named_functions import is_one_of, named
 from pyhybrid.errors import PyhybridError
+from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call
 from pyhybrid.profile_file.timeline import Spans

@@ -13,7 +13,7 @@ from pathlib import Path
 from large_inputs import HZ, many_functions, many_samples, many_stacks
 from method import Figure, Process, bare, profiled, row, run
 
-from pyhybrid.capture.options import FORMATS
+from pyhybrid.options.table import FORMATS
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 READ_LARGE = str(WORKLOADS / "read_large.py")

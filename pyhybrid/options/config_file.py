@@ -1,4 +1,4 @@
-"""Options from files: TOML, JSON or YAML, each key an option by its long name (options.py).
+"""Options from files: TOML, JSON or YAML, each key an option by its long name (table.py).
 
 A run reads the nearest pyproject.toml that has `[tool.pyhybrid]`, then what `--config` names, or
 else the variable PYHYBRID_CONFIG; what is read later wins, and the command line wins over all.
@@ -10,10 +10,10 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyhybrid.capture.option_fields import Declared, Option
-from pyhybrid.capture.option_lists import known_key
-from pyhybrid.capture.options import Options
 from pyhybrid.errors import UsageError
+from pyhybrid.options.kinds import Declared, Option
+from pyhybrid.options.lists import known_key
+from pyhybrid.options.table import Options
 
 VARIABLE = "PYHYBRID_CONFIG"
 PYPROJECT = "pyproject.toml"

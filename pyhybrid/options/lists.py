@@ -1,14 +1,14 @@
-"""What an option is that has several values: names, patterns, tables (see option_kinds.py).
+"""What an option is that has several values: names, patterns, tables (see kinds.py).
 
-Imports nothing that takes memory: see options.py.
+Imports nothing that takes memory: see table.py.
 """
 
 from __future__ import annotations
 
 import os
 
-from pyhybrid.capture.option_kinds import Kind, Part, check_known
 from pyhybrid.errors import UsageError
+from pyhybrid.options.kinds import Kind, Part, check_known
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:

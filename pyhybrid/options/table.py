@@ -10,7 +10,7 @@ To add an option write a field:
         "--c-calls",                  # its flags; none: it is no option of the command line.  Files
                                       # know it by the long one, or else by the field's name
         group=FUNCTIONS,              # its heading in --help-all
-        kind=Flag(),                  # how it is read and checked (option_kinds.py, _lists)
+        kind=Flag(),                  # how it is read and checked (kinds.py, lists.py)
         default=False,                # and `at_command_line=`, where it is another one there
         modes=COUNTING,               # with others it is refused; left out: it goes with all
         native="c_calls",             # the argument of _native.start (src/python/start_options.c)
@@ -26,9 +26,10 @@ Imports nothing that takes memory: where there is none, it tells where the progr
 
 from __future__ import annotations
 
-from pyhybrid.capture.option_fields import MODES, Declared, option
-from pyhybrid.capture.option_kinds import (
+from pyhybrid.options.kinds import (
+    MODES,
     Choice,
+    Declared,
     Duration,
     Flag,
     Kind,
@@ -38,8 +39,9 @@ from pyhybrid.capture.option_kinds import (
     Rate,
     Size,
     Switch,
+    option,
 )
-from pyhybrid.capture.option_lists import (
+from pyhybrid.options.lists import (
     BitNames,
     BitNamesOf,
     Names,

@@ -1,4 +1,4 @@
-"""What a run collects, and where it puts it: options (options.py), checked with one another.
+"""What a run collects, and where it puts it: options (table.py), checked with one another.
 
 Imports are few and light: the program waits for them.
 """
@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyhybrid.capture.option_fields import Option
-from pyhybrid.capture.option_kinds import Log
-from pyhybrid.capture.option_lists import Sinks
-from pyhybrid.capture.options import (
+from pyhybrid.errors import UsageError
+from pyhybrid.options.kinds import Log, Option
+from pyhybrid.options.lists import Sinks
+from pyhybrid.options.table import (
     ANNOUNCE,
     CALLS,
     COUNTING,
@@ -26,11 +26,9 @@ from pyhybrid.capture.options import (
     USAGE_KIND,
     Options,
 )
-from pyhybrid.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyhybrid.capture.named_functions import Named
-    from pyhybrid.capture.trace_filter import Filter
+    from pyhybrid.options.function_filter import Filter, Named
 
 GPU, STEPS = "gpu", "steps"  # of PyTorch
 EVERYTHING = ""  # a pattern that is found everywhere
@@ -94,7 +92,11 @@ class Settings(Options):
             include = (EVERYTHING,)  # lines are those of what a filter selects
         if not (include or self.exclude or self.functions or own or file):
             return None
-        from pyhybrid.capture.trace_filter import of_perfstubs, selection, timers_of  # imports `re`
+        from pyhybrid.options.function_filter import (  # imports `re`
+            of_perfstubs,
+            selection,
+            timers_of,
+        )
 
         timers = timers_of({**(of_perfstubs(file) if file else {}), **own})
         return selection(include, self.exclude, self.functions, timers)
@@ -190,7 +192,7 @@ def _named(*names: str) -> "Named | None":
     """Functions by name, as `_native.start` takes them; None: there are none."""
     if not names:
         return None
-    from pyhybrid.capture.named_functions import named  # imports `re`
+    from pyhybrid.options.function_filter import named  # imports `re`
 
     return named(names)
 

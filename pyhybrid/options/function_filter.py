@@ -2,12 +2,50 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import translate
 from typing import Any
 
-from pyhybrid.capture.named_functions import Named, named
-from pyhybrid.capture.options import TIMER_KEYS
 from pyhybrid.errors import UsageError
+from pyhybrid.options.table import TIMER_KEYS
+
+# Functions by name, as -t and --keep take them.
+#
+# A qualified name `Model.forward`, `module.qualname`, `file.py:qualname` with the end of the file's
+# path, or a pattern of the shell for one of these, `*.forward`, `orders.py:*`.
+
+Named = tuple[frozenset[str], tuple[Any, ...]]  # what _native takes; see src/instrument/filter.h
+
+
+def named(names: Iterable[str]) -> Named:
+    """The names that are no patterns, and for each pattern what searches a text.
+
+    Such a text is a qualified name, `module.qualname` or `file:qualname`.
+    """
+    plain, patterns = set(), []
+    for name in names:
+        if not is_pattern(name):
+            plain.add(name)
+        elif ":" in name:
+            file, _, function = name.rpartition(":")
+            patterns.append(rf"^(?:.*/)?{translate(f'{file}:{function}')}")
+        else:
+            patterns.append(rf"^(?!.*:){translate(name)}")
+    return frozenset(plain), tuple(re.compile(each).search for each in patterns)
+
+
+def is_pattern(name: str) -> bool:
+    """Is it more than a name that is to be equal?"""
+    return any(each in name for each in "*?[:")
+
+
+def is_one_of(names: Named, qualname: str, module: str, file: str) -> bool:
+    """Is the function one of these?"""
+    texts = qualname, f"{module}.{qualname}"
+    if not names[0].isdisjoint(texts):
+        return True
+    return any(search(each) for search in names[1] for each in (*texts, f"{file}:{qualname}"))
+
 
 _PACKAGES = r"/(?:site|dist)-packages/"
 
@@ -42,7 +80,7 @@ def selection(
 ) -> Filter | None:
     """What `_native.start` takes as its filter; None: everything.
 
-    A function is selected if it is one of `functions` (named_functions.py; empty: all are), a
+    A function is selected if it is one of `functions` (`named`; empty: all are), a
     pattern of `include` is found in its qualified name, module or file (empty: all), and none of
     `exclude` is; and `timers` select it.  Raises UsageError for a pattern that is none.
     """
@@ -74,7 +112,7 @@ def of_perfstubs(path: str) -> dict[str, Any]:
 
     Others are ignored, and so is a file that is not there.  Raises UsageError.
     """
-    from pyhybrid.capture.config_file import parse
+    from pyhybrid.options.config_file import parse
 
     try:
         with open(path, "rb") as file:
