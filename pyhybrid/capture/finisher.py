@@ -1,4 +1,4 @@
-"""The finishing process (`pyhybrid.cli.finish`), as the profiled one sees it: spawned, waited for.
+"""The finishing process (`pyhybrid.finish.finish`), as the profiled one has it: spawned, awaited.
 
 All it needs is found when the run starts: at the end the program may have replaced anything, as
 debuggers replace `os.posix_spawn`.  Functions are those of `posix`, by themselves, or in C.
@@ -37,7 +37,7 @@ try:
     setrlimit(RLIMIT_FSIZE, getrlimit(RLIMIT_FSIZE)[1:] * 2)  # the program may have lowered it
     import pyhybrid
     sys.path.append(sys.path.pop(0))  # what lies beside it hides no module of the standard library
-    from pyhybrid.cli.finish import main
+    from pyhybrid.finish.finish import main
     code = main()
     if code not in (0, 3):
         code = 4
@@ -104,7 +104,7 @@ class Finisher:
         self._native, self._python = native, python
         self._environment = environment()
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        self._is_installed = os.path.exists(os.path.join(package, "cli", "finish.py"))
+        self._is_installed = os.path.exists(os.path.join(package, "finish", "finish.py"))
         # Without `site`, which would read the .pth files of all that is installed.
         alone = ["-S"] if _has_extensions(package) else []
         words = [python or "", "-I", *alone, "-c", _FINISH, os.path.dirname(package), str(umask)]
@@ -123,7 +123,7 @@ class Finisher:
         return [*self.command, *(as_bytes(word) for word in arguments)]
 
     def spawn(self, arguments: list[str], lock: int, tells: bool) -> int:
-        """Start `pyhybrid.cli.finish` with `arguments`; returns its pid.
+        """Start `pyhybrid.finish.finish` with `arguments`; returns its pid.
 
         Raises OSError, PyhybridError.  The spool's lock, if `lock` is not -1, is its own from then
         on, too.  `tells`: this process ends, and will tell what that took.

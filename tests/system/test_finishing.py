@@ -142,7 +142,7 @@ def children():
             with open(f'/proc/{pid}/stat') as file, open(f'/proc/{pid}/cmdline') as command:
                 if int(file.read().rpartition(')')[2].split()[1]) == program:
                     # Until it execs its parent's stands there.
-                    if 'pyhybrid.cli' + '.finish' in command.read():
+                    if 'pyhybrid.finish' + '.finish' in command.read():
                         yield int(pid)
         except OSError:
             continue

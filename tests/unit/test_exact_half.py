@@ -9,9 +9,9 @@ from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.cli.finish import make
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
+from pyhybrid.finish.finish import make
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize

@@ -20,8 +20,8 @@ from steps import steps
 from pyhybrid.assemble.assemble import Assembled, assemble
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture import finisher
-from pyhybrid.cli.finish import finish, main, make
 from pyhybrid.errors import PyhybridError
+from pyhybrid.finish.finish import finish, main, make
 
 Finished = Callable[[SpoolWriter], sqlite3.Connection]
 
@@ -322,11 +322,11 @@ def test_work_grows_with_the_threads(
     tmp_path: Path, sampled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all files that a run makes, at the bounds of their sizes, the page and the summary."""
-    monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 1 << 40)
+    monkeypatch.setattr("pyhybrid.finish.finish.WORTH_A_PROCESS_BYTES", 1 << 40)
     formats = ["-f", "folded", "-f", "perf", "-f", "html", "--summary"]
 
     def work(n_threads: int) -> int:
-        monkeypatch.setattr("pyhybrid.cli.finish.DEFAULT_LIMIT_BYTES", 8_000 * n_threads)
+        monkeypatch.setattr("pyhybrid.finish.finish.DEFAULT_LIMIT_BYTES", 8_000 * n_threads)
         spool = many_threads(tmp_path / "x.part", n_threads, sampled)
         return steps(lambda: main([*formats, spool, str(tmp_path / "out")]))
 
@@ -354,8 +354,8 @@ def test_the_summary_does_not_wait_for_long_exports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With one processor they are made one after the other."""
-    monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 0)
-    monkeypatch.setattr("pyhybrid.cli.finish.WAITED_FOR_BYTES", 0)
+    monkeypatch.setattr("pyhybrid.finish.finish.WORTH_A_PROCESS_BYTES", 0)
+    monkeypatch.setattr("pyhybrid.finish.finish.WAITED_FOR_BYTES", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     monkeypatch.chdir(tmp_path)
     spool = example().save(tmp_path / "out.pyhybrid.part")
@@ -399,9 +399,9 @@ def test_the_file_is_written_beside_reading_debug_information(
             os.kill(os.getpid(), signal.SIGKILL)
 
     monkeypatch.setattr(Assembled, "write", noted)
-    monkeypatch.setattr("pyhybrid.cli.forked_work._may_fork", lambda: True)
+    monkeypatch.setattr("pyhybrid.finish.forked_work._may_fork", lambda: True)
     if large:
-        monkeypatch.setattr("pyhybrid.cli.finish.WORTH_A_PROCESS_BYTES", 1)
+        monkeypatch.setattr("pyhybrid.finish.finish.WORTH_A_PROCESS_BYTES", 1)
     assert main(["--summary", spool, str(tmp_path / "out")]) == 0
     assert writers.read_text().split() == by.split()
     assert (tmp_path / "out.pyhybrid").read_bytes() == alone
@@ -429,7 +429,7 @@ def test_the_names_stay_claimed_until_all_is_written(
         seen.append(os.path.exists(spool))
         return 0
 
-    monkeypatch.setattr("pyhybrid.cli.finish.export", export)
+    monkeypatch.setattr("pyhybrid.finish.finish.export", export)
     assert main(["-f", "folded", spool, str(tmp_path / "out")]) == 0
     assert seen == [True]
     assert not os.path.exists(spool)
@@ -483,7 +483,7 @@ def test_the_end_of_a_run_waits_for_no_heavy_imports(tmp_path: Path) -> None:
     """What takes longer to import than all of ours: each run waits for it."""
     heavy = {"argparse", "tempfile", "tomllib"}
     spool = example().save(tmp_path / "out.pyhybrid.part")
-    code = "import sys; from pyhybrid.cli.finish import main; main(); print(*sys.modules)"
+    code = "import sys; from pyhybrid.finish.finish import main; main(); print(*sys.modules)"
     asked = ["--summary", "-f", "folded", "-f", "perf", spool, str(tmp_path / "out")]
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, *asked], capture_output=True, check=True

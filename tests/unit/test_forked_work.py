@@ -1,4 +1,4 @@
-"""cli/forked_work.py: work in a fork of the process, and what becomes of it."""
+"""finish/forked_work.py: work in a fork of the process, and what becomes of it."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyhybrid.cli.forked_work import ForkedWork, Prefetch
+from pyhybrid.finish.forked_work import ForkedWork, Prefetch
 
 # Of pytest-xdist's threads, which wait.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

@@ -14,10 +14,10 @@ from spool_writer import SpoolWriter, native, python
 from pyhybrid.assemble.merge import merge
 from pyhybrid.assemble.merged_facts import LISTS
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.cli.finish import export, finish
 from pyhybrid.cli.merge import Merge
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
+from pyhybrid.finish.finish import export, finish
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, stack_of
 from pyhybrid.views.selection.process_selection import meta_of

@@ -1,4 +1,4 @@
-"""cli/name_prefetch.py: a fork looks up names and source positions, which are the same without."""
+"""finish/name_prefetch.py: a fork looks up names and source positions, the same as without."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ import pytest
 from spool_writer import SpoolWriter, kernel, native, python
 
 from pyhybrid.capture.boot_id import boot_id
-from pyhybrid.cli import finish, forked_work, name_prefetch
 from pyhybrid.errors import PyhybridError
+from pyhybrid.finish import finish, forked_work, name_prefetch
 from pyhybrid.symbols import mapped, resolve, source_positions
 from pyhybrid.symbols.kernel import KernelSymbols
 

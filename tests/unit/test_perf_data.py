@@ -24,7 +24,6 @@ from perf_support import perf
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.cli.finish import finish
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.destination import export_to
@@ -32,6 +31,7 @@ from pyhybrid.exporters.perf.addresses import PAGE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.old_maps import remove_old
 from pyhybrid.exporters.perf.perf_data import Perf
+from pyhybrid.finish.finish import finish
 from pyhybrid.profile_file.profile import Profile
 
 ROW = re.compile(r"\s+[\d.]+% ")

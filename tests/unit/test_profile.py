@@ -13,12 +13,12 @@ from spool_writer import SpoolWriter, native
 import pyhybrid
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli import main
-from pyhybrid.cli.finish import finish
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.bundle import Bundle
+from pyhybrid.finish.finish import finish
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.report.summary import summarize

@@ -14,9 +14,9 @@ from traces import UNKNOWN, Rows, trace
 
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli.export import Export
-from pyhybrid.cli.finish import export, finish
 from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.finish.finish import export, finish
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary, render
 from pyhybrid.report.summary import Summary, as_json, summarize

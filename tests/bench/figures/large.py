@@ -69,7 +69,7 @@ def paths(pairs: int) -> Figure:
     formats = [word for name in FORMATS for word in ("-f", name)]
     open_it = "import pyhybrid; pyhybrid.load('out.pyhybrid')"
     commands = {
-        "end": ["-m", "pyhybrid.cli.finish", "--keep", "--summary", *formats, "kept", "out"],
+        "end": ["-m", "pyhybrid.finish.finish", "--keep", "--summary", *formats, "kept", "out"],
         "report": ["-m", "pyhybrid", "report", "out.pyhybrid"],
         "tree": ["-m", "pyhybrid", "report", "tree", "out.pyhybrid"],
         "pstats": ["-m", "pyhybrid", "export", "-f", "pstats", "out.pyhybrid"],

@@ -20,10 +20,10 @@ from elf_functions import readelf
 from method import Figure, alternate, bare, row, run
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.cli.finish import finish
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import Perf
+from pyhybrid.finish.finish import finish
 from pyhybrid.profile_file.profile import Profile
 
 DEEP = Path(__file__).parents[1] / "workloads" / "deep.py"

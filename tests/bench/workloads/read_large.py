@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from pyhybrid.cli.finish import finish
+from pyhybrid.finish.finish import finish
 from pyhybrid.spool import reader
 from pyhybrid.symbols.jit import JitFunctions
 

@@ -1,6 +1,6 @@
 """The finishing process: spool -> profile file, the exports, the summary.
 
-The profiled process spawns `pyhybrid.cli.finish … SPOOL PREFIX` when it stops, so
+The profiled process spawns `pyhybrid.finish.finish … SPOOL PREFIX` when it stops, so
 that SQLite and the symbol readers never enter the program.
 """
 
@@ -19,12 +19,12 @@ from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_
 from pyhybrid.assemble.run_part import Marks
 from pyhybrid.assemble.writer import Made
 from pyhybrid.capture.finisher import EXPORT_FAILED, UNTIL_END
-from pyhybrid.cli.forked_work import ForkedWork
-from pyhybrid.cli.name_prefetch import NamePrefetch
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.destination import export_to
+from pyhybrid.finish.forked_work import ForkedWork
+from pyhybrid.finish.name_prefetch import NamePrefetch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.terminal_text import say
@@ -266,7 +266,7 @@ def _asked(argv: list[str]) -> tuple[list[str], set[str], Marks, str, str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m pyhybrid.cli.finish [-f FORMAT]... [OPTION]... SPOOL PREFIX`.
+    """`python -m pyhybrid.finish.finish [-f FORMAT]... [OPTION]... SPOOL PREFIX`.
 
     Makes the files PREFIX.* of the spool, the formats that are asked for, too, and prints the
     summary on stderr if asked to.  The spool is removed once all files are made, unless --keep.

@@ -1,26 +1,41 @@
-"""Names and source positions that another process looks up, ahead of when they are asked for.
+"""Names and source positions for a spool that is finished, looked up in a fork of this process.
 
-What will be asked is known as soon as the spool is read: the addresses in its stacks.  What is
-found can be sent (`marshal`); whoever needs it asks as ever, and `Prefetched`, `PrefetchedKernel`
-answer.  What is missing there, since a file could not be opened, or the other process came to
-nothing, they look up themselves: so notes and errors are the same.
+It begins when the spool is read, and says first the names, for which the tree must wait, and then,
+while that is made, the source positions, for which inlined functions must.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol
 
 from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK, KERNEL_LIMIT, NATIVE_LIMIT
+from pyhybrid.assemble.forest import Forest
+from pyhybrid.assemble.frames import native_words
+from pyhybrid.errors import PyhybridError
+from pyhybrid.finish.forked_work import Prefetch
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.kernel import KernelFunction
+from pyhybrid.symbols.mapped import loader_of
 from pyhybrid.symbols.resolve import (
     KERNEL_ADDRESS_MASK,
+    Demangle,
+    KernelTable,
+    Loader,
     Symbol,
     kernel_address,
     open_kernel,
 )
+from pyhybrid.symbols.source_positions import OpenDebugInfo, default_reader
+
+# What another process looks up, ahead of when it is asked for.
+#
+# What will be asked is known as soon as the spool is read: the addresses in its stacks.  What is
+# found can be sent (`marshal`); whoever needs it asks as ever, and `Prefetched`, `PrefetchedKernel`
+# answer.  What is missing there, since a file could not be opened, or the other process came to
+# nothing, they look up themselves: so notes and errors are the same.
 
 type File = tuple[str, str | None]  # path and build-id, as Loader and OpenDebugInfo take them
 # What was found of a file's addresses; None: nothing is known of that one.
@@ -131,3 +146,59 @@ def look_up_kernel(spool: Spool, words: Iterable[int]) -> KernelAnswers | None:
     functions = {each: known.resolve(each) for each in addresses}
     plain = {each: function and (*function,) for each, function in functions.items()}
     return bool(known), plain, known.text()
+
+
+class NamePrefetch:
+    """What assembled_of() and with_inlined() take, found by a fork, else when they ask.
+
+    `with NamePrefetch(spool, forest, limit_bytes) as prefetch:` begins it.
+    """
+
+    def __init__(
+        self, spool: Spool, forest: Forest, limit_bytes: int, is_long: bool = True
+    ) -> None:
+        """`limit_bytes` as of default_reader(), `is_long` as of ForkedWork()."""
+        self._meta = spool.meta
+        self.symbols: tuple[Loader, Demangle] | None = None
+        self.reader: tuple[OpenDebugInfo, Demangle] | None = None
+        try:
+            load, demangle = loader_of(spool)
+            open_file, _ = default_reader(limit_bytes)
+        except PyhybridError:  # whoever asks will say so
+            self._fork = Prefetch()
+            return
+        names: Found[Symbol] = {}
+
+        def find_names() -> object:
+            asked = addresses_by_file(spool, native_words(forest))
+            names.update(look_up(load, asked))
+            return names
+
+        def find_positions() -> object:
+            sampled = addresses_by_file(spool, forest.stack_words)
+            return look_up(open_file, without_starts(sampled, names))
+
+        def find_kernel() -> object:
+            return look_up_kernel(spool, forest.stack_words)
+
+        works = (find_names, find_kernel, find_positions)
+        self._fork = Prefetch(*(works if is_long else ()))
+        self.symbols = Prefetched(load, lambda: self._fork.value(0) or {}), demangle
+        self.reader = Prefetched(open_file, lambda: self._fork.value(2) or {}), demangle
+
+    def __enter__(self) -> "NamePrefetch":
+        self._fork.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._fork.__exit__(kind, error, traceback)
+
+    def kernel(self) -> KernelTable:
+        """The kernel's functions."""
+        found = self._fork.value(1)
+        return PrefetchedKernel(found) if found else open_kernel(self._meta)
