@@ -13,10 +13,9 @@ from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import NamedTuple
 
-from pyhybrid.assemble import call_writer, gpu_live, writer
+from pyhybrid.assemble import call_writer, writer
 from pyhybrid.assemble.call_tree import Tree
 from pyhybrid.assemble.exact_half import (
-    Ticks,
     backward_rows,
     exact_table,
     line_rows,
@@ -25,7 +24,6 @@ from pyhybrid.assemble.exact_half import (
 )
 from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
-from pyhybrid.assemble.insertion import clean
 from pyhybrid.assemble.kept_calls import KeptCalls, kept_calls
 from pyhybrid.assemble.own_work import fold_own_work
 from pyhybrid.assemble.run_part import Marks, restrict
@@ -34,11 +32,13 @@ from pyhybrid.assemble.slow_only import drop_short
 from pyhybrid.assemble.source_files import source_files
 from pyhybrid.assemble.thread_starts import name_starts
 from pyhybrid.errors import PyhybridError
+from pyhybrid.gpu import live
 from pyhybrid.options.function_filter import is_one_of, named
+from pyhybrid.profile_file.database import clean
 from pyhybrid.profile_file.tables import OBJECT, Backward, Line, Module
 from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.records import Spool, Ticks
 from pyhybrid.symbols.mapped import loader_of, name_nameless
 from pyhybrid.symbols.resolve import Demangle, KernelTable, Loader, Symbolizer
 
@@ -78,7 +78,7 @@ class Assembled:
         if not spool.meta.get("events_by_window"):
             call_writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
         if spool.device_work:
-            gpu_live.add(database, spool, ticks, nodes)
+            live.add(database, spool, ticks, nodes)
 
 
 def assemble(
@@ -190,7 +190,7 @@ def assembled_of(
         notes.append(f"shapes of operators are not noted: {reason}")
     if reason := spool.meta.get("backward_off"):
         notes.append(f"backward work is not told by module: {reason}")
-    notes += gpu_live.notes(spool.meta)
+    notes += live.notes(spool.meta)
     lost = {times.thread: times.n_lost for times in spool.call_times.values()}
     if any(lost.values()):
         notes.append(f"{sum(lost.values()):,} calls found no memory to be kept; their times count")

@@ -4,9 +4,8 @@ import sqlite3
 from collections.abc import Iterable
 
 from pyhybrid._profile import CALL_PARTIAL, CALL_RAISED
-from pyhybrid.assemble.exact_half import Ticks
-from pyhybrid.assemble.insertion import PROCESS, clean, insert, insert_columns
 from pyhybrid.assemble.kept_calls import WEIGHT_SHIFT, KeptCalls
+from pyhybrid.profile_file.database import PROCESS, clean, insert, insert_columns
 from pyhybrid.profile_file.tables import (
     Backward,
     Call,
@@ -17,7 +16,7 @@ from pyhybrid.profile_file.tables import (
     Turn,
     WatchedCall,
 )
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.records import Spool, Ticks
 
 _DELTAS = (
     *("cpu_ns", "user_ns", "system_ns", "process_ns", "minor_faults", "major_faults"),

@@ -21,36 +21,9 @@ from pyhybrid.assemble.forest import Forest
 from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.tables import Backward, Exact, Line
 from pyhybrid.spool.layout import EXACT_COUNT
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.records import Spool, Ticks
 
 _MOST_CALLS = 1 << 50  # a month of nothing else
-
-
-class Ticks:
-    """The exact half's clock: what its ticks are in nanoseconds of CLOCK_MONOTONIC."""
-
-    def __init__(self, spool: Spool) -> None:
-        """By the first and the last pair of readings."""
-        (self._ticks0, self._ns0), (ticks1, ns1) = [*spool.clocks, (0, 0), (0, 0)][:2]
-        if len(spool.clocks) > 1:
-            ticks1, ns1 = spool.clocks[-1]
-        self.last = ticks1
-        self.most = 2 * max(ticks1 - self._ticks0, 0)  # of a run, generously
-        good = ticks1 > self._ticks0
-        self.multiply, self.divide = (ns1 - self._ns0, ticks1 - self._ticks0) if good else (1, 1)
-
-    @property
-    def clock(self) -> tuple[int, int, int, int]:
-        """For passes in C: multiply, divide, ticks, and the time that these were at."""
-        return self.multiply, self.divide, self._ticks0, self._ns0
-
-    def span(self, ticks: int) -> int:
-        """A duration."""
-        return ticks * self.multiply // self.divide
-
-    def time(self, ticks: int) -> int:
-        """A point of time."""
-        return self._ns0 + self.span(ticks - self._ticks0)
 
 
 def exact_table(

@@ -27,8 +27,8 @@ from pyhybrid._profile import (
     REGION_OBJECT,
 )
 from pyhybrid.assemble.forest import Forest
-from pyhybrid.assemble.insertion import clean
 from pyhybrid.assemble.line_table import LineTable
+from pyhybrid.profile_file.database import clean
 from pyhybrid.profile_file.tables import BACKWARD, OBJECT, Frame
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, PseudoFrame, pseudo_frame
 from pyhybrid.spool.records import Code, Spool

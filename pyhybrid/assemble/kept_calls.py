@@ -21,11 +21,10 @@ from pyhybrid._profile import (
     call_usage,
     take,
 )
-from pyhybrid.assemble.exact_half import Ticks
 from pyhybrid.profile_file.quantiles import value_at
 from pyhybrid.profile_file.tables import Call, CallTime, Turn
 from pyhybrid.spool.attributes import as_json
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.records import Spool, Ticks
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file.profile import Profile

@@ -11,9 +11,9 @@ from itertools import count
 from typing import Any
 
 from pyhybrid.assemble.frames import Frames
-from pyhybrid.assemble.insertion import PROCESS, clean, insert, insert_columns
 from pyhybrid.assemble.sample_counts import ThreadSamples
 from pyhybrid.profile_file import schema
+from pyhybrid.profile_file.database import PROCESS, clean, insert, insert_columns
 from pyhybrid.profile_file.exact_table import recursive_nodes
 from pyhybrid.profile_file.tables import (
     CFunction,

@@ -3,11 +3,11 @@
 import argparse
 import sqlite3
 
-from pyhybrid.assemble.gpu_placing import place
-from pyhybrid.assemble.kineto import read
 from pyhybrid.cli.selection_options import open_profile
 from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
+from pyhybrid.gpu.kineto import read
+from pyhybrid.gpu.placing import place
 from pyhybrid.terminal_text import say
 
 

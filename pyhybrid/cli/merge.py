@@ -4,10 +4,10 @@ import argparse
 import os
 from collections import Counter
 
-from pyhybrid.assemble.merge import merge
 from pyhybrid.capture.output_lock import PROFILE, check_folder
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters.atomic_file import replacing
+from pyhybrid.merge.merge import merge
 from pyhybrid.terminal_text import say
 
 

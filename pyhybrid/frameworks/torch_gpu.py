@@ -3,7 +3,7 @@ steps.
 
 A window begins and ends where a step does, on the thread that trains.  In it torch.profiler runs
 with CUDA activities alone, and begins and ends of functions are logged, by which launches are
-placed (assemble/gpu_live.py).  Its events are taken as they are in memory.  We have no subscriber
+placed (gpu/live.py).  Its events are taken as they are in memory.  We have no subscriber
 to CUPTI of our own, of which a process can have one, and where the program profiles itself ours
 steps aside.
 

@@ -85,8 +85,8 @@ class WholeRun:
         ]
         if not parts:
             return own
-        from pyhybrid.assemble.merge import merge
         from pyhybrid.exporters.atomic_file import replacing
+        from pyhybrid.merge.merge import merge
 
         try:
             with replacing(path) as temporary:

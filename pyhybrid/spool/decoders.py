@@ -62,7 +62,7 @@ def _record(kind: str, head: str = "") -> Callable[[Callable[..., None]], Callab
 
 
 # A time of 146 years, in nanoseconds, and more of anything than there can be: with some such in a
-# sum, or a period for each, it is still a number that a table can hold (63 bits, insertion.py).
+# sum, or a period for each, it is still a number that a table can hold (63 bits, database.py).
 _MOST = 1 << 62
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyhybrid.assemble.gpu_trace import GpuTrace
-from pyhybrid.assemble.kineto import read
 from pyhybrid.errors import PyhybridError
+from pyhybrid.gpu.kineto import read
+from pyhybrid.gpu.placing import GpuTrace
 
 BASE_NS = 1_790_857_026_000_000_000
 PID = 4242

@@ -11,13 +11,13 @@ import pytest
 from example_profile import PATHS, PID, PYTHON, TORCH, example, fake_symbols
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.assemble.merge import merge
-from pyhybrid.assemble.merged_facts import LISTS
 from pyhybrid.assemble.opening import open_profile
 from pyhybrid.cli.merge import Merge
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.finish.finish import export, finish
+from pyhybrid.merge.merge import merge
+from pyhybrid.merge.meta import LISTS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame, stack_of
 from pyhybrid.views.selection.process_selection import meta_of

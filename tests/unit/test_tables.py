@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from example_profile import example, fake_symbols
 
-from pyhybrid.assemble.insertion import insert
-from pyhybrid.assemble.merge import merge
 from pyhybrid.finish.finish import finish
+from pyhybrid.merge.merge import merge
+from pyhybrid.profile_file.database import insert
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.schema import TABLES, Row, Table, create_all
 from pyhybrid.profile_file.tables import Frame, Process, Sampled, Thread, Timeline

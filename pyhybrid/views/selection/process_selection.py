@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from pyhybrid.assemble.merged_facts import merged_meta
 from pyhybrid.errors import PyhybridError
+from pyhybrid.merge.meta import merged_meta
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Process
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from pyhybrid.assemble.gpu_placing import place
-from pyhybrid.assemble.gpu_trace import GpuTrace, Launch, Operator, Piece, Work
+from pyhybrid.gpu.placing import GpuTrace, Launch, Operator, Piece, Work, place
 from pyhybrid.profile_file.tables import Event
 
 MAIN, ENGINE = 7, 8  # tids

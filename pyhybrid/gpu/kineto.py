@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.assemble.gpu_trace import GpuTrace, Launch, Operator, Wait, Work, graph_name
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
+from pyhybrid.gpu.placing import GpuTrace, Launch, Operator, Wait, Work, graph_name
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCHES = ("cuda_runtime", "cuda_driver")

@@ -13,13 +13,13 @@ from itertools import count
 from typing import Any
 
 from pyhybrid._profile import STACK_MASK
-from pyhybrid.assemble.insertion import insert
-from pyhybrid.assemble.merged_facts import check_alike, merged_meta, single_facts
 from pyhybrid.assemble.opening import open_profile
-from pyhybrid.assemble.shared_paths import Part, SharedPaths
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
+from pyhybrid.merge.meta import check_alike, merged_meta, single_facts
+from pyhybrid.merge.paths import Part, SharedPaths
 from pyhybrid.profile_file import schema
+from pyhybrid.profile_file.database import insert
 from pyhybrid.profile_file.exact_table import recursive_nodes
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.schema import Column, Row

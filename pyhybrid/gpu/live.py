@@ -9,15 +9,13 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.assemble.exact_half import Ticks
-from pyhybrid.assemble.gpu_placing import Placed, place
-from pyhybrid.assemble.gpu_trace import GpuTrace, Launch, Piece, Wait, Work, graph_name
 from pyhybrid.frameworks import torch
+from pyhybrid.gpu.placing import GpuTrace, Launch, Piece, Placed, Wait, Work, graph_name, place
 from pyhybrid.profile_file.database import File
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Event
 from pyhybrid.profile_file.timeline import events_of
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.records import Spool, Ticks
 
 _LAUNCH, _WORK = 5, 6  # numbers of each: torch_gpu.py
 _HANDLE_BITS = 0xFFFFFFFF

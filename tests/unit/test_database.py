@@ -1,8 +1,8 @@
-"""pyhybrid/assemble/insertion.py: rows go into tables."""
+"""pyhybrid/profile_file/database.py: rows go into tables."""
 
 import sqlite3
 
-from pyhybrid.assemble.insertion import insert
+from pyhybrid.profile_file.database import insert
 from pyhybrid.profile_file.schema import TABLES, create_all
 
 OLDEST_LIMIT = 999  # parameters of a statement, before SQLite 3.32 (sqlite.org/limits.html)

@@ -1,0 +1,1 @@
+"""Several profiles as one, of processes of one program."""
