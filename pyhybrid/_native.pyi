@@ -3,6 +3,21 @@ from io import FileIO
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, final
 
+# Of the enums of these names in src/ (module.c).
+CLOCK_CPU: int
+CLOCK_WALL: int
+ENGINE_AUTO: int
+ENGINE_PERF_EVENT: int
+ENGINE_TIMER: int
+ENGINE_SIGTRAP: int
+ENGINE_NONE: int
+USAGE_CPU: int
+USAGE_MEMORY: int
+USAGE_PROCESS: int
+EMIT_VALUE_NONE: int
+EMIT_VALUE_TEXT: int
+EMIT_VALUE_REPR: int
+
 # The options: src/python/start_options.h.
 def start(spool: int, **options: Any) -> dict[str, Any]: ...
 def stop(describe: Callable[[dict[str, Any]], bytes] | None = None) -> dict[str, Any] | None: ...

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from pyhybrid.capture import fork_warning
 from pyhybrid.capture.std_streams import say
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.options.kinds import native_number
 from pyhybrid.options.settings import Settings
-from pyhybrid.options.table import EMIT_VALUES, TOOLS, TRACY
+from pyhybrid.options.table import TOOLS, TRACY
 
 if TYPE_CHECKING:
     from pyhybrid.capture.tracy_capture import TracyCapture
@@ -52,7 +53,7 @@ class LiveOutputs:
         path = os.path.join(os.path.dirname(self._native.__file__), f"libpyhybrid_{name}.so")
         if not os.path.exists(path):
             raise PyhybridError("pyhybrid was built without it (docs/live-outputs.md)")
-        values = EMIT_VALUES[self._settings.emit_value]
+        values = native_number("EMIT_VALUE", self._settings.emit_value)
         words = os.fsencode(path), os.fsencode(argument), values
         if name != TRACY or self._settings.tracy is None:
             return self._native.emit(*words)

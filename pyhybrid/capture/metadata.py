@@ -10,8 +10,6 @@ from pyhybrid import __version__
 from pyhybrid.options.settings import GPU, Settings
 from pyhybrid.options.table import USAGE_KIND
 
-ENGINE_NAMES = {1: "perf_event", 2: "timer", 3: "monotonic", 4: "none", 5: "sigtrap"}
-
 
 def describe(
     settings: Settings, started: dict[str, Any], clocks: tuple[int, int]
@@ -28,7 +26,7 @@ def describe(
         "clock": settings.clock,
         "wall_threads": list(settings.wall_threads),
         "mode": settings.mode,
-        "engine": ENGINE_NAMES[started["engine"]],
+        "engine": started["engine"],
         "engine_reason": started["engine_reason"],
         "kernel_frames": started["no_kernel_frames"] is None,
         "no_kernel_frames": started["no_kernel_frames"] or "",

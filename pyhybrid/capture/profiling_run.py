@@ -28,8 +28,6 @@ from pyhybrid.options.settings import GPU, Settings
 # A library that is there is not loaded for want of memory or descriptors (glibc's dlerror).
 _SHORT = ("annot allocate memory", "failed to map segment", "oo many open files")
 
-NO_SAMPLES = 4  # enum sampler_engine
-
 
 of_command_line: "Profiling | None" = None  # the run of `python -m pyhybrid`
 
@@ -130,7 +128,7 @@ class Profiling:
         settings = self.settings
         arguments = settings.native()
         if not settings.samples:
-            arguments["engine"] = NO_SAMPLES
+            arguments["engine"] = self.native.ENGINE_NONE
         backend = None
         if settings.unwinder == "libunwind":
             backend = os.path.join(os.path.dirname(self.native.__file__), "_libunwind.so")

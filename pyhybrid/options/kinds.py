@@ -10,7 +10,7 @@ from pyhybrid.errors import UsageError
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from typing import Any, ClassVar, dataclass_transform
 else:
 
@@ -148,11 +148,19 @@ class Part(Kind):
             raise UsageError(f"{said} is so many of each so many, like 10/100, not {value!r}")
 
 
-class Choice(Kind):
-    """One of `known`, of which each is a `noun`; of a mapping C gets the value."""
+def native_number(enum: str, word: str) -> int:
+    """The number of ENUM_WORD, which `_native` exports: wanted when that has been loaded."""
+    from pyhybrid import _native
 
-    def __init__(self, noun: str, known: Mapping[str, int] | Iterable[str]) -> None:
-        self.noun, self.known = noun, known
+    number: int = getattr(_native, f"{enum}_{word}".upper())
+    return number
+
+
+class Choice(Kind):
+    """One of `known`, of which each is a `noun`; C gets its number in the enum, if one is named."""
+
+    def __init__(self, noun: str, known: Iterable[str], enum: str = "") -> None:
+        self.noun, self.known, self.enum = noun, known, enum
 
     def check(self, said: str, value: Any) -> None:
         """As Kind."""
@@ -160,7 +168,7 @@ class Choice(Kind):
 
     def to_native(self, value: str) -> Any:
         """As Kind."""
-        return self.known[value] if isinstance(self.known, dict) else value
+        return native_number(self.enum, value) if self.enum else value
 
 
 class Duration(Kind):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from pyhybrid.errors import UsageError
-from pyhybrid.options.kinds import Kind, Part, check_known
+from pyhybrid.options.kinds import Kind, Part, check_known, native_number
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
@@ -103,22 +103,23 @@ class TorchWords(Words):
 
 
 class BitNames(Names):
-    """Words of a mapping to bits, also several in one with commas between; C gets their sum."""
+    """Words for bits of an enum, also several in one with commas between; C gets their sum."""
 
-    def __init__(self, noun: str, known: Mapping[str, int]) -> None:
+    def __init__(self, noun: str, known: Iterable[str], enum: str) -> None:
         super().__init__(noun, known)
-        self.bits = known
+        self.enum = enum
 
     def check(self, said: str, value: Any) -> None:
         """As Kind."""
-        super().check(said, self._words(value))
+        super().check(said, self.words(value))
 
     def to_native(self, value: Iterable[str]) -> int:
         """As Kind."""
-        return sum(self.bits[each] for each in set(self._words(value)))
+        return sum(native_number(self.enum, each) for each in set(self.words(value)))
 
     @staticmethod
-    def _words(value: Iterable[str]) -> list[str]:
+    def words(value: Iterable[str]) -> list[str]:
+        """One by one."""
         return [word for each in value for word in each.split(",")]
 
 
@@ -136,11 +137,11 @@ class BitNamesOf(BitNames):
         """As Kind."""
         return super().to_native(each for each in value if ":" not in each)
 
-    def of_functions(self, value: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """The sum of each function's."""
+    def of_functions(self, value: Iterable[str]) -> Iterator[tuple[list[str], str]]:
+        """Of each function its words."""
         for names, _, function in (each.partition(":") for each in value):
             if function:
-                yield super().to_native([names]), function
+                yield self.words([names]), function
 
 
 class Patterns(Names):

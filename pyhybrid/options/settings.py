@@ -69,9 +69,8 @@ class Settings(Options):
             raise UsageError(f"{said} {GPU} needs all calls: no filters")
         tables = list(FUNCTION_TABLES.parsed(FUNCTION_TABLES.from_file(self.function_settings)))
         named = {each: [t["name"] for t in tables if t.get(each)] for each in FUNCTION_TABLES.keys}
-        kind = FUNCTION_TABLES.keys["usage"]
         usage = [*USAGE_KIND.of_functions(self.usage)]
-        usage += [(kind.to_native(t["usage"]), t["name"]) for t in tables if t.get("usage")]
+        usage += [(USAGE_KIND.words(t["usage"]), t["name"]) for t in tables if t.get("usage")]
         chosen = () if self.lines else self.functions  # for their lines
         kept = (*chosen, *self.keep, *self.arguments, *named["name"])
         self.kept = _named(*kept, *(name for _, name in usage))
@@ -197,11 +196,11 @@ def _named(*names: str) -> "Named | None":
     return named(names)
 
 
-def _by_bit(usage: list[tuple[int, str]]) -> "tuple[Named | None, ...] | None":
+def _by_bit(usage: list[tuple[list[str], str]]) -> "tuple[Named | None, ...] | None":
     """For each bit the functions that have it, as `_native.start` takes them."""
     if not usage:
         return None
-    return tuple(_named(*(name for bits, name in usage if bits & bit)) for bit in USAGE.values())
+    return tuple(_named(*(name for words, name in usage if word in words)) for word in USAGE)
 
 
 class CommandLineSettings(Settings):

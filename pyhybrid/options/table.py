@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 RECORDING, FUNCTIONS, CALLS_OF = "recording", "which functions", "single calls"
 TORCH, LIVE, NATIVE, LIMITS = "PyTorch", "live outputs", "native libraries", "limits"
 GROUPS = (RECORDING, FUNCTIONS, CALLS_OF, TORCH, LIVE, NATIVE, LIMITS)
-CLOCKS = {"cpu": 0, "wall": 1}  # enum sampler_clock
-ENGINES = {"auto": 0, "perf_event": 1, "timer": 2, "sigtrap": 5}  # enum sampler_engine
+CLOCKS = ("cpu", "wall")
+ENGINES = ("auto", "perf_event", "timer", "sigtrap")
 SAMPLING, COUNTING = ("hybrid", "sample"), ("hybrid", "trace")
 CALLS = (*COUNTING, "none")  # where calls are told of, to a profile or to live outputs
 FORMATS = ("folded", "perf", "perf-map")  # written unless asked not to
@@ -74,8 +74,8 @@ PERFSTUBS = "perfstubs"
 SINKS = ("print", "usdt", "lttng", TRACY, PERFSTUBS)  # src/emit
 # src/capi: what --regions knows.  The variable by which libraries find it; None: by its symbols.
 TOOLS = {PERFSTUBS: None, "itt": "INTEL_LIBITTNOTIFY64", "nvtx": "NVTX_INJECTION64_PATH"}
-USAGE = {"cpu": 1, "memory": 2, "process": 4}  # enum usage_kinds
-EMIT_VALUES = {"none": 0, "text": 1, "repr": 2}  # enum emit_values
+USAGE = ("cpu", "memory", "process")  # in order of their bits
+EMIT_VALUES = ("none", "text", "repr")
 TIMER_KEYS = ("include_timers", "exclude_timers", "include_files", "exclude_files")  # PerfStubs'
 UNWINDERS = ("own", "table", "libunwind")  # table: ours, libraries as where libc cannot tell them
 
@@ -85,11 +85,11 @@ FUNCTION_TABLES = Tables(  # `[[function]]`
         "name": Kind(),
         "lines": Flag(),
         "arguments": Flag(),
-        "usage": BitNames("usage", USAGE),
+        "usage": BitNames("usage", USAGE, "USAGE"),
         "slower_than": Duration(),
     }
 )
-USAGE_KIND = BitNamesOf("usage", USAGE)
+USAGE_KIND = BitNamesOf("usage", USAGE, "USAGE")
 TORCH_KIND = TorchWords()
 
 
@@ -120,7 +120,7 @@ class ProfilerOptions(Declared):
     clock: str = option(
         "--clock",
         group=RECORDING,
-        kind=Choice("clock", CLOCKS),
+        kind=Choice("clock", CLOCKS, "CLOCK"),
         default="cpu",
         native="clock",
         brief="CPU time, or wall-clock time with all waiting",
@@ -151,7 +151,7 @@ class ProfilerOptions(Declared):
     engine: str = option(
         "--engine",
         group=RECORDING,
-        kind=Choice("engine", ENGINES),
+        kind=Choice("engine", ENGINES, "ENGINE"),
         default="auto",
         native="engine",
         help="what gives the signals of the CPU clock; auto takes the best that works here",

@@ -13,7 +13,7 @@
 
 /* What sinks are told of values: nothing, what their exact type tells (value_text.h), or repr(), which runs the program's
  * code. */
-enum emit_values { EMIT_NO_VALUES, EMIT_VALUE_TEXT, EMIT_VALUE_REPR };
+enum emit_values { EMIT_VALUE_NONE, EMIT_VALUE_TEXT, EMIT_VALUE_REPR };
 
 /* Loads and opens the sink of the shared object at `path`.  What it has to say to the user (text, which may be empty), or
  * NULL with OSError set.  What is open is closed by emit_close.  `values`: for all of them, the last one counts. */

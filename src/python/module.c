@@ -123,6 +123,12 @@ static PyObject *pause_all(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static const char *const engine_names[] = {
+    [ENGINE_PERF_EVENT] = "perf_event", [ENGINE_TIMER] = "timer",
+    [ENGINE_MONOTONIC] = "monotonic",   [ENGINE_NONE] = "none",
+    [ENGINE_SIGTRAP] = "sigtrap",
+};
+
 PyDoc_STRVAR(
     start_doc,
     "start(spool: int, **options) -> dict\n\n"
@@ -167,11 +173,12 @@ static PyObject *start(PyObject *self, PyObject *args, PyObject *kwargs)
     spawns_watch(sampler_spawned);
     native_region_open(sampler_generation());
     return Py_BuildValue(
-        "{sissszszsKsKsKsOsisdsd}", "engine", (int)info.engine, "engine_reason", info.engine_reason,
-        "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted, "period_ns",
-        (unsigned long long)info.period_ns, "cost_ns", (unsigned long long)info.cost_ns, "start_ns",
-        (unsigned long long)info.start_ns, "watches_code", watches_code ? Py_True : Py_False,
-        "tool_id", tool_id, "call_cost_ns", cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
+        "{ssssszszsKsKsKsOsisdsd}", "engine", engine_names[info.engine], "engine_reason",
+        info.engine_reason, "no_kernel_frames", info.no_kernel_frames, "unlisted", info.unlisted,
+        "period_ns", (unsigned long long)info.period_ns, "cost_ns",
+        (unsigned long long)info.cost_ns, "start_ns", (unsigned long long)info.start_ns,
+        "watches_code", watches_code ? Py_True : Py_False, "tool_id", tool_id, "call_cost_ns",
+        cost.call_ns, "call_cost_inside_ns", cost.inside_ns);
 }
 
 PyDoc_STRVAR(
@@ -612,10 +619,37 @@ void pyhybrid_listener(pyhybrid_listen_call *listen)
     native_region_listen(listen);
 }
 
+/* For options whose words they are (options/kinds.py). */
+static int add_constants(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        int value;
+    } constants[] = {
+        {"CLOCK_CPU", CLOCK_CPU},
+        {"CLOCK_WALL", CLOCK_WALL},
+        {"ENGINE_AUTO", ENGINE_AUTO},
+        {"ENGINE_PERF_EVENT", ENGINE_PERF_EVENT},
+        {"ENGINE_TIMER", ENGINE_TIMER},
+        {"ENGINE_SIGTRAP", ENGINE_SIGTRAP},
+        {"ENGINE_NONE", ENGINE_NONE},
+        {"USAGE_CPU", USAGE_CPU},
+        {"USAGE_MEMORY", USAGE_MEMORY},
+        {"USAGE_PROCESS", USAGE_PROCESS},
+        {"EMIT_VALUE_NONE", EMIT_VALUE_NONE},
+        {"EMIT_VALUE_TEXT", EMIT_VALUE_TEXT},
+        {"EMIT_VALUE_REPR", EMIT_VALUE_REPR},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value))
+            return -1;
+    return 0;
+}
+
 static int exec_module(PyObject *module)
 {
-    if (PyModule_AddFunctions(module, end_methods) || window_add_type(module) ||
-        program_add_file_type(module))
+    if (add_constants(module) || PyModule_AddFunctions(module, end_methods) ||
+        window_add_type(module) || program_add_file_type(module))
         return -1;
     PyObject *later = PyCapsule_New((void *)&later_api, LATER_CAPSULE, NULL);
     int failed = later ? PyModule_AddObjectRef(module, LATER_CAPSULE, later) : -1;
