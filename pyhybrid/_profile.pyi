@@ -139,7 +139,7 @@ def exact_rows(
     """
 
 def line_runs(table: Buffer, first_line: int, /) -> tuple[Uint32, Int64, int]:
-    """The lines of a code object by its co_linetable (src/profile/line_table.h), whose runs are in
+    """The lines of a code object by its co_linetable (src/profile/line_table.c), whose runs are in
     order: from which code unit on, which line (-1: none); and the first code unit behind it."""
 
 def call_rows(

@@ -19,5 +19,5 @@ def note_shapes(probability: float, /) -> str | None:
     not proven, and none are noted."""
 
 def noted_shapes() -> tuple[list[tuple[str, tuple[int, ...], int]], int]:
-    """What was noted, and no more from now on: operator, inputs as shapes.h has them, how often;
+    """What was noted, and no more from now on: operator, inputs as shapes.c has them, how often;
     and how many calls found no room."""

@@ -1,4 +1,4 @@
-"""Nobody is warned of our threads when the program forks (src/python/fork_warning.h)."""
+"""Nobody is warned of our threads when the program forks (src/python/fork_warning.c)."""
 
 import os
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Runs Tracy's capture program beside a profiled one: `python -I tracy_companion.py FILE WORD...`
 
-Descriptor 3 is a socket to that one (src/python/ending/companion.h).  The capture ends by itself
+Descriptor 3 is a socket to that one (src/python/ending/companion.c).  The capture ends by itself
 when the client in that program does; where that program has gone without that, or no client was
 there, it is told to end, and writes what it has.
 """

@@ -50,7 +50,7 @@ InSource = tuple[Profile, list[str]]  # what with_inlined() returns
 
 
 class Ending:
-    """The profiled process, which ends while its profile is made (exit_wait.h)."""
+    """The profiled process, which ends while its profile is made (exit_wait.c)."""
 
     def __init__(self) -> None:
         self._parent = os.getppid()

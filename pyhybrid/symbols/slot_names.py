@@ -1,5 +1,5 @@
 """Names of functions that have no symbol, by the slot of the exported object in which they stand
-(exported_data.h): a vtable, or another table of functions.
+(exported_data.c): a vtable, or another table of functions.
 
 `_symbolize` spells such a place as the object's symbol and an index, in a vtable's secondary
 tables two. What people read:

@@ -1,4 +1,9 @@
-#include "arguments.h"
+/* arguments.c - one pass as a function of Python's: its arguments borrowed and checked, its results as columns.
+ *
+ * Context: with the GIL, which is let go of while the pass runs.  A function returns NULL with an exception set where an
+ * argument is not what is told here, where columns differ in length, or where the pass returns an error.
+ */
+#include "passes.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,9 @@
-#include "call_rows.h"
+/* call_rows.c - from the turns of kept calls (kept_calls.h) to rows of the table `call`.
+ *
+ * Context: any thread of the finishing process or of a reader, without the GIL.  Functions return 0, -ENOMEM, -EINVAL where
+ * there are more rows than ids, or -EOVERFLOW where a time has more than 63 bits.
+ */
+#include "passes.h"
 
 #include <errno.h>
 #include <stdlib.h>

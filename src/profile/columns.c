@@ -1,4 +1,13 @@
-#include "columns.h"
+/* columns.c - passes over the columns of a tree, which views are made of.
+ *
+ * A tree of n rows is a column of parents: row 0 is the root, and parent[i] < i.  Other columns have a value
+ * for each row.  Every pass is linear in the rows, and none knows what a column means.
+ *
+ * Context: any thread of the finishing process or of a reader, without the GIL.  Functions return 0, -ENOMEM, -EINVAL
+ * where a column cannot be what it should be (a parent that is not above its row, a group that is not there), or
+ * -EOVERFLOW where a sum has more than 63 bits.  Results are undefined then.
+ */
+#include "passes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,8 @@
-#include "constants.h"
+/* constants.c - what Python must know of the spool and of a frame's word, from the headers that declare it.
+ *
+ * Context: the module's initialisation, with the GIL.
+ */
+#include "passes.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,8 @@
-#include "database.h"
-#include "sqlite_columns.h"
+/* database.c - functions of _profile that pass columns from and to SQLite (sqlite_columns.c).
+ *
+ * Context: with the GIL.  They raise OSError with SQLite's message, or as arguments.c says.
+ */
+#include "passes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,9 @@
-#include "exact_rows.h"
+/* exact_rows.c - from what events counted in a thread's own tree (spool.h) to rows of the table `exact`.
+ *
+ * Context: any thread of the finishing process or of a reader, without the GIL.  Functions return 0, -ENOMEM, -EINVAL
+ * where a column cannot be what it should be, or -EOVERFLOW where a figure has more than 63 bits.
+ */
+#include "passes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,12 @@
-/* line_table.c - decoding what line_table.h says. */
-#include "line_table.h"
+/* line_table.c - the location table of a code object (co_linetable): from its instructions to their lines.
+ *
+ * Format: PEP 626, PEP 657 and CPython's Objects/locations.md (3.11 to 3.15: the same).  An entry is a byte with bit 7 set
+ * (bits 3..6: the form, bits 0..2: code units covered - 1) and bytes without it, so entries are found without decoding
+ * the columns.  Any bytes are read without harm; what they mean is undefined then.
+ *
+ * Context: any thread of the finishing process or of a reader, without the GIL.
+ */
+#include "passes.h"
 
 enum form {
     FORM_ONE_LINE = 10, /* to 12: so many lines further, less 10; those before: the same line */

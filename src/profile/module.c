@@ -1,18 +1,12 @@
-/* module.c - the extension module pyhybrid._profile: turns buffers into calls of columns.h, exact_rows.h, line_table.h
- * and call_rows.h.
+/* module.c - the extension module pyhybrid._profile: turns buffers into calls of columns.c, exact_rows.c, line_table.c
+ * and call_rows.c.
  *
  * Its stub, with what each function promises, is pyhybrid/_profile.pyi.  Loaded by the finishing process
  * and by readers of profiles, never by the profiled program.  Keeps to the limited API of 3.12.
  */
-#include "arguments.h"
-#include "call_rows.h"
-#include "columns.h"
-#include "constants.h"
-#include "database.h"
-#include "exact_rows.h"
-#include "line_table.h"
-#include "sqlite_columns.h"
+#include "passes.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* A function of the module: `run_NAME` is its pass. */

@@ -1,5 +1,20 @@
+/* fork_warning.c - the warning of forks in a process with several threads, which does not concern ours.
+ *
+ * A process with several threads is warned when it forks (CPython Modules/posixmodule.c,
+ * warn_about_fork_with_threads, which counts those in /proc/self/stat).  Ours count too, but are harmless: they take no
+ * lock of the program's, and children do not need them.  Neither does one that the kernel still takes down: the program
+ * has joined it, and the kernel closes its clocks, so it is there for longer than without us.  So a filter for exactly
+ * that warning stands first for as long as the process forks.  It matches where there are no other threads; they are
+ * counted when it is asked, as late as CPython counts: a library may end its threads, or start them again, in a handler
+ * of the C library's fork (pthread_atfork: OpenBLAS does).
+ *
+ * What is called then is a builtin, which runs no bytecode: a signal's handler that ran in Python code of ours could not
+ * raise in the program.  For the same reason no audit hook hears of it.
+ *
+ * Context: ordinary, with the GIL.
+ */
 #define PY_SSIZE_T_CLEAN
-#include "fork_warning.h"
+#include "native.h"
 
 #include <dirent.h>
 #include <stdio.h>

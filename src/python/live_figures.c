@@ -1,4 +1,8 @@
-#include "live_figures.h"
+/* live_figures.c - function_figures.h for Python: what a function has come to so far.
+ *
+ * Context: Python threads, with the GIL.
+ */
+#include "native.h"
 
 #include <stdlib.h>
 #include <string.h>

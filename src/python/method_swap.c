@@ -1,4 +1,11 @@
-#include "method_swap.h"
+/* method_swap.c - calls of a C function of the interpreter's own modules go through one of ours.
+ *
+ * The function object stays as it is, whoever holds it: only what its method definition points to changes, which
+ * every call reads (CPython Objects/methodobject.c, cfunction_enter_call).
+ *
+ * Context: with the GIL.
+ */
+#include "native.h"
 
 static PyMethodDef *find(const struct method_swap *m)
 {

@@ -7,31 +7,22 @@
 
 #include "emit.h"
 #include "emitted.h"
-#include "end_methods.h"
+#include "ending.h"
 #include "clock.h"
 #include "filter.h"
-#include "fork_warning.h"
+#include "native.h"
 #include "instances.h"
 #include "instrument.h"
 #include "later.h"
-#include "leave.h"
 #include "listener.h"
-#include "live_figures.h"
 #include "method_names.h"
 #include "native_region.h"
-#include "native_tools.h"
-#include "process_hooks.h"
-#include "program.h"
 #include "region.h"
 #include "sampler.h"
-#include "spawns.h"
 #include "spool.h"
-#include "start_options.h"
 #include "turns.h"
 #include "usage.h"
 #include "watch_list.h"
-#include "whole_write.h"
-#include "window.h"
 
 #ifdef Py_GIL_DISABLED
 #error "free-threaded builds are not supported yet"
@@ -133,7 +124,7 @@ PyDoc_STRVAR(
     start_doc,
     "start(spool: int, **options) -> dict\n\n"
     "Start profiling all threads of the process into the empty file with descriptor `spool`.\n"
-    "The options: start_options.h.\n"
+    "The options: start_options.c.\n"
     "Returns engine, engine_reason, no_kernel_frames (why; None: there are), unlisted (which "
     "threads), period_ns, cost_ns, "
     "start_ns, watches_code, tool_id (-1: no\n"
@@ -227,7 +218,7 @@ PyDoc_STRVAR(
     stop_doc,
     "stop(describe=None) -> dict | None\n\n"
     "Stop, flush and close the spool (sampler.h: what stays).  `describe(said)` gives a last META\n"
-    "record (bytes) with what native code said (native_tools.h); what it calls is not counted.\n"
+    "record (bytes) with what native code said (native_tools.c); what it calls is not counted.\n"
     "None if no profiler runs (also in a forked child).");
 
 static void write_last_meta(PyObject *describe, struct native_region_losses regions)

@@ -1,4 +1,8 @@
-#include "native_tools.h"
+/* native_tools.c - tools of other systems' instrumentation (capi/), and what instrumented code said at a session's end.
+ *
+ * Context: with the GIL.
+ */
+#include "native.h"
 
 #include <dlfcn.h>
 #include <string.h>

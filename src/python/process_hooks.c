@@ -1,5 +1,11 @@
+/* process_hooks.c - what becomes of the process while a profiler runs: forks, execs, code objects that begin and die.
+ *
+ * Sources: pthread_atfork(3), PEP 578 (audit events), CPython Doc/c-api/code.rst (code watchers).
+ *
+ * Context: with the GIL; what libc calls around a fork is on the thread that forks, in the child the only one.
+ */
 #define Py_BUILD_CORE 1
-#include "process_hooks.h"
+#include "native.h"
 
 #include <Python.h>
 #include <pthread.h>
@@ -8,12 +14,10 @@
 #include "emit.h"
 #include "instances.h"
 #include "instrument.h"
-#include "leave.h"
+#include "ending.h"
 #include "loader_lock.h"
 #include "monitoring.h"
-#include "program.h"
 #include "sampler.h"
-#include "spawns.h"
 
 static int watcher = -1;
 static void (*tell_child)(void); /* NULL: not installed */

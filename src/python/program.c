@@ -1,8 +1,24 @@
-/* Source: CPython Modules/main.c (pymain_run_file_obj, pymain_run_stdin,
- * pymain_run_command, pymain_run_module), Python/pythonrun.c (_PyRun_SimpleFile, PyErr_Print). */
+/* program.c - runs the profiled program as the interpreter's own main does.
+ *
+ *     file = program_file(path)   or   code = compile_command(text)   or nothing to prepare
+ *     next(filter(None, [file]))       begin_code(code)                  begin_call(beginner, function, ...)
+ *     end_file(file, failed)           end_program(error, None)          end_program(error, its file)
+ *
+ * What begins it leaves its frame to the function of the interpreter that it calls (a tail call), and so does what reports
+ * an error: no library but the interpreter's lies below the program.  Rust's standard library keeps the debug
+ * information of four libraries; with a fifth on the stack each of its backtraces reads all of it anew.
+ *
+ * What ends a program (an exception, SystemExit, a hook that fails) is handled by the interpreter, and no traceback has
+ * Python frames of ours.  SystemExit does not come back.
+ *
+ * Context: the main thread, with the GIL.
+ *
+ * Source: CPython Modules/main.c (pymain_run_file_obj, pymain_run_stdin,
+ * pymain_run_command, pymain_run_module), Python/pythonrun.c (_PyRun_SimpleFile, PyErr_Print).
+ */
 #include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
 
-#include "program.h"
+#include "native.h"
 
 #include <marshal.h>
 #include <stdio.h>

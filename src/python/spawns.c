@@ -1,9 +1,16 @@
+/* spawns.c - counts the processes that Python starts: subprocess, multiprocessing, os.posix_spawn, os.system, and
+ * those that a fork server of multiprocessing makes for this process.
+ *
+ * Source: CPython Modules/_posixsubprocess.c (fork_exec, which nothing announces where multiprocessing calls it),
+ * Modules/posixmodule.c, Lib/multiprocessing/forkserver.py.
+ *
+ * Context: with the GIL.
+ */
 #define PY_SSIZE_T_CLEAN
-#include "spawns.h"
+#include "native.h"
 
 #include <string.h>
 
-#include "method_swap.h"
 
 typedef PyObject *fast(PyObject *, PyObject *const *, Py_ssize_t);
 typedef PyObject *fast_keywords(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);

@@ -1,4 +1,8 @@
-#include "start_options.h"
+/* start_options.c - the arguments of _native.start: what a run collects.
+ *
+ * Context: with the GIL.
+ */
+#include "native.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,14 @@
+/* whole_write.c - an unbuffered stream's `write` that a signal cannot cut short.
+ *
+ * A signal that comes while write(2) fills a pipe makes it return what it wrote so far (man 7 signal).
+ * The text layer of `python -u` calls FileIO.write once and drops its count, so the rest would be lost.
+ *
+ * Context: ordinary, with the GIL.
+ */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "whole_write.h"
+#include "native.h"
 
 /* The interpreter counts calls of C functions up to a limit (before 3.14).  Ours is one more where there was one: a
  * traceback that is written just at that limit needs the last one. */

@@ -1,4 +1,12 @@
-#include "window.h"
+/* window.c - `with window(session):`: a profile that counts only while a decorated function runs.
+ *
+ * While any window of a session is open, in any thread, it counts all threads; while none is, it is idle
+ * (instrument_idle, sampler_idle): nothing counts, and opening and closing costs well below a microsecond.
+ * A window of a session that has ended, or that a fork has left to the parent, does nothing.
+ *
+ * Context: Python threads, with the GIL.
+ */
+#include "native.h"
 
 #include <stdbool.h>
 

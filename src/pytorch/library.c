@@ -1,4 +1,11 @@
-#include "library.h"
+/* library.c - libtorch_cpu.so, by the names of its symbols.
+ *
+ * Its headers are not used: a program may have any version.  What is not exported (where a RecordFunction object has what, where
+ * a thread's counter is) is found and proven at run time, by struct_offsets.c.
+ *
+ * Sources: ATen/record_function.h, ATen/SequenceNumber.h of PyTorch 2.2 to 2.15.
+ */
+#include "pytorch.h"
 
 #include <dlfcn.h>
 #include <link.h>

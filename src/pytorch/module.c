@@ -7,9 +7,7 @@
 #include <Python.h>
 
 #include "later.h"
-#include "library.h"
-#include "shapes.h"
-#include "struct_offsets.h"
+#include "pytorch.h"
 
 static struct torch_library library;
 static struct torch_places places;
@@ -152,7 +150,7 @@ static PyObject *text_or_none(const char *text)
 
 PyDoc_STRVAR(prove_shapes_doc,
              "prove_shapes(path: str) -> str | None\n\n"
-             "Begin to find out where the libtorch_cpu.so of this path has shapes (shapes.h).\n"
+             "Begin to find out where the libtorch_cpu.so of this path has shapes (shapes.c).\n"
              "None, or what is missing in it.");
 
 static PyObject *prove_shapes(PyObject *self, PyObject *path)
@@ -233,7 +231,7 @@ static PyObject *note_shapes(PyObject *self, PyObject *probability)
 
 PyDoc_STRVAR(noted_shapes_doc,
              "noted_shapes() -> tuple[list[tuple[str, tuple[int, ...], int]], int]\n\n"
-             "What was noted, and no more from now on: operator, inputs as shapes.h has them, how "
+             "What was noted, and no more from now on: operator, inputs as shapes.c has them, how "
              "often;\nand how many calls found no room.");
 
 static PyObject *noted_shapes(PyObject *self, PyObject *unused)

@@ -1,4 +1,11 @@
-#include "shapes.h"
+/* shapes.c - with which shapes operators are called: one call in a hundred, by RecordFunction's own sampling.
+ *
+ * Where a record has its inputs, and a tensor its sizes and type, is not exported: it is proven at run time with tensors of known
+ * sizes.  Each word is looked at, and a place counts if it alone has the right value each time.
+ *
+ * Context: the proof on one thread, with the GIL; what is noted on any thread, with or without it.
+ */
+#include "pytorch.h"
 
 #include <sched.h>
 #include <stdatomic.h>

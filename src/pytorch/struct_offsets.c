@@ -1,4 +1,11 @@
-#include "struct_offsets.h"
+/* struct_offsets.c - where a RecordFunction object and a thread's memory have what is not exported.
+ *
+ * While operators run whose nodes' numbers are known, all objects are noted, and all words of the thread's memory compared with
+ * the counter.  A place counts if it alone has the right value each time, and the values differ.
+ *
+ * Context: one thread, with the GIL.
+ */
+#include "pytorch.h"
 
 #include <string.h>
 #include <sys/uio.h>

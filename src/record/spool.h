@@ -243,7 +243,7 @@ struct spool_end {
     uint64_t time_ns;
     uint64_t process_cpu_ns; /* of the process, while profiling ran; 0: not known */
     uint32_t n_forked;       /* children that fork() made */
-    uint32_t n_spawned;      /* that Python started otherwise: src/python/spawns.h */
+    uint32_t n_spawned;      /* that Python started otherwise: src/python/spawns.c */
     uint64_t n_kernel_lost;  /* ticks of which it is not known where in the kernel they came */
     uint32_t n_mute;         /* clocks that could not say that */
     uint32_t pad;

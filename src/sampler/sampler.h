@@ -130,7 +130,7 @@ void sampler_name_thread(int tid, const char *name, uint32_t length);
 void sampler_thread_begins(void);
 
 /* Hooks: CPython's code watcher, fork (pthread_atfork; it `counts` unless it is part of what counts as a spawn),
- * exec (audit hook) and spawn (spawns.h). */
+ * exec (audit hook) and spawn (spawns.c). */
 void sampler_forget_code(uint64_t code);
 void sampler_before_fork(void);
 void sampler_after_fork_parent(bool counts);

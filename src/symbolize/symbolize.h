@@ -6,16 +6,16 @@
  *
  * Which symbol names an address:
  *   1. a symbol with a size before one without.  One without (hand-written assembly) names what
- *      lies before the next symbol, the next FDE (eh_frame_hdr.h) and the end of its section, and only if
+ *      lies before the next symbol, the next FDE (eh_frame_hdr.c) and the end of its section, and only if
  *      no sized symbol covers its start;
  *   2. the innermost: of those that cover the address, the one that starts last;
  *   3. at one start: the better source (enum symbol_source), then the smaller size, then what a
  *      reader knows it by (symbol_table.c, `compare`).  The order is total: one file, one answer.
  *
- * A stub of the procedure linkage table is named by what it jumps to (plt_stubs.h).
+ * A stub of the procedure linkage table is named by what it jumps to (plt_stubs.c).
  *
  * Without `.symtab`, an address that no symbol names may get one from an exported object that points to its function
- * (exported_data.h), or from the type whose vtable does (hidden_vtables.h).
+ * (exported_data.c), or from the type whose vtable does (hidden_vtables.c).
  *
  * The file is mapped, not trusted (elf_image.h): offsets, counts and names are checked against the
  * file's size, and memory is bounded by a small multiple of it.  A table that does not hold is left
@@ -37,7 +37,7 @@ enum symbol_source {
     SOURCE_DEBUG_FILE, /* the `.symtab` of the split debug file (debug_file.h) */
     SOURCE_DYNSYM,     /* before `.gnu_debugdata`: other tools know these names, too */
     SOURCE_DEBUGDATA,
-    SOURCE_PLT, /* `name` is that of the function to which a stub jumps (plt_stubs.h) */
+    SOURCE_PLT, /* `name` is that of the function to which a stub jumps (plt_stubs.c) */
     SOURCE_EXPORTED_DATA,
     N_SOURCES
 };

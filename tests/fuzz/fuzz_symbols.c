@@ -9,7 +9,7 @@
 #define STRIPPED "stripped.so" /* whole, and DEBUG_ROOTS have its debug file: the input */
 #define BYTES_PER_BYTE 24
 #define BYTES_AT_LEAST (1u << 20)
-/* What debugdata.h allows, twice while its buffer grows, and symbols from it; and the decoder's own. */
+/* What debugdata.c allows, twice while its buffer grows, and symbols from it; and the decoder's own. */
 #define UNPACKED_PER_BYTE (64u * BYTES_PER_BYTE)
 #define UNPACKED_AT_LEAST ((size_t)BYTES_PER_BYTE << 20)
 #define DECODER_BYTES ((size_t)80 << 20)

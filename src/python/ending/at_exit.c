@@ -1,10 +1,15 @@
-#include "at_exit.h"
+/* at_exit.c - the exit function of a run: signals, and whether the program really ends.
+ *
+ * Handlers of the program that are Python code would run in ours, between any two of its instructions, and raise what they
+ * like.  So this begins in C: they are held (late_signals.c) before an instruction of ours runs.
+ *
+ * Context: with the GIL.
+ */
+#include "ending.h"
 
 #include <signal.h>
 #include <stdbool.h>
 
-#include "exit_wait.h"
-#include "late_signals.h"
 
 /* SystemExit ends the program in Program._execute. */
 static bool interpreter_ends(void)

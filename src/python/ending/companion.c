@@ -1,4 +1,11 @@
-#include "companion.h"
+/* companion.c - a process beside this one that outlasts it, for which it waits at its very end.
+ *
+ * A socket is between the two.  That process sees its end when this one has come to its own, whichever way; what it has
+ * to say it writes there: a `+` when it has begun what it is for, then, where it failed, a line for the user.
+ *
+ * Context: ordinary; companion_wait without an interpreter, too.
+ */
+#include "ending.h"
 
 #include <poll.h>
 #include <stdio.h>

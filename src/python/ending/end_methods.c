@@ -1,15 +1,11 @@
+/* end_methods.c - the module's functions for the end of a run.  Context: with the GIL. */
 #define PY_SSIZE_T_CLEAN
-#include "end_methods.h"
+#include "ending.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-#include "at_exit.h"
-#include "companion.h"
-#include "exit_wait.h"
 #include "instrument.h"
-#include "leave.h"
-#include "own_process.h"
 #include "sampler.h"
 
 PyDoc_STRVAR(prepare_exit_doc, "prepare_exit() -> None\n\n"
@@ -25,7 +21,7 @@ static PyObject *prepare_exit(PyObject *self, PyObject *unused)
 }
 
 PyDoc_STRVAR(wait_at_exit_doc, "wait_at_exit(pid: int, spool: bytes) -> None\n\n"
-                               "The child that finishes `spool`: see exit_wait.h.");
+                               "The child that finishes `spool`: see exit_wait.c.");
 
 static PyObject *wait_at_exit(PyObject *self, PyObject *args)
 {
@@ -39,7 +35,7 @@ static PyObject *wait_at_exit(PyObject *self, PyObject *args)
 }
 
 PyDoc_STRVAR(at_exit_doc, "at_exit(signal, finish) -> None\n\n"
-                          "An exit function: finish(ends), with signals held; see at_exit.h.");
+                          "An exit function: finish(ends), with signals held; see at_exit.c.");
 
 static PyObject *at_exit(PyObject *self, PyObject *args)
 {
@@ -56,7 +52,7 @@ static PyObject *at_exit(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(on_leaving_doc, "on_leaving(callback) -> None\n\n"
                              "callback(execs: bool) before this process ends by os._exit, which "
-                             "waits as exit()\ndoes, or by exec: see leave.h.");
+                             "waits as exit()\ndoes, or by exec: see leave.c.");
 
 static PyObject *on_leaving(PyObject *self, PyObject *callback)
 {
@@ -67,12 +63,12 @@ static PyObject *on_leaving(PyObject *self, PyObject *callback)
 
 PyDoc_STRVAR(spawn_doc,
              "spawn(argv: list[bytes], environment: list[bytes], lock: int, tells: bool) -> int\n\n"
-             "Start a child, and return its number: see own_process.h.  Raises OSError.\n"
-             "tells: its standard input is exit_wait_socket() (exit_wait.h).");
+             "Start a child, and return its number: see own_process.c.  Raises OSError.\n"
+             "tells: its standard input is exit_wait_socket() (exit_wait.c).");
 
 PyDoc_STRVAR(spawn_orphan_doc,
              "spawn_orphan(argv: list[bytes], environment: list[bytes], lock: int) -> bool\n\n"
-             "Start a program that is no child of this process: see own_process.h.\n"
+             "Start a program that is no child of this process: see own_process.c.\n"
              "False where it would become one.  Raises OSError.");
 
 /* Its items stay the list's; NULL with an exception set. */
@@ -151,7 +147,7 @@ static PyObject *spawn_orphan(PyObject *self, PyObject *args)
 }
 
 PyDoc_STRVAR(keep_companion_doc, "keep_companion(socket: int) -> None\n\n"
-                                 "Wait at exit for the process at its other end: companion.h.");
+                                 "Wait at exit for the process at its other end: companion.c.");
 
 static PyObject *keep_companion(PyObject *self, PyObject *args)
 {
@@ -168,7 +164,7 @@ static PyObject *keep_companion(PyObject *self, PyObject *args)
 }
 
 PyDoc_STRVAR(companion_said_doc, "companion_said(timeout_ms: int) -> tuple[bytes, bool]\n\n"
-                                 "What it has said, and whether it has ended: companion.h.");
+                                 "What it has said, and whether it has ended: companion.c.");
 
 static PyObject *said(PyObject *self, PyObject *args)
 {

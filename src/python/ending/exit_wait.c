@@ -1,4 +1,13 @@
-#include "exit_wait.h"
+/* exit_wait.c - the profiled process waits for the one that finishes its profile, and for a companion (companion.c), at its
+ * very end.
+ *
+ * That one works while the interpreter is taken down, which takes a program with PyTorch a second or two; exit()
+ * then waits for what is left.  A process that ends otherwise (_exit, a signal) leaves it behind, and the files
+ * come a little later.
+ *
+ * Context: ordinary.  The wait itself runs without an interpreter.
+ */
+#include "ending.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,8 +18,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "companion.h"
-#include "late_signals.h"
 #include "own_fd.h"
 
 #define READ_IT "; `python -m pyhybrid report` reads it by its name\n"

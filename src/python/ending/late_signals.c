@@ -1,4 +1,14 @@
-#include "late_signals.h"
+/* late_signals.c - signals of the program that come while we keep it from ending.
+ *
+ * What Python code handled, the interpreter sets to its default when it is taken down, which is mostly death.
+ * Without us a program with a timer still running is gone by then, or nearly; with us it has its profile to
+ * finish.  So such signals are ignored while we work, for as long again and a second afterwards (the interpreter is
+ * being taken down, and without us might have been when the signal came), and while exit() waits for the files.
+ * Should the interpreter's end take longer they do what they would do: whoever waits for that can end it.
+ *
+ * Context: ordinary, one thread at a time; signals come to any thread.
+ */
+#include "ending.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,12 @@
+/* leave.c - the program ends without exit(): by os._exit(), or by exec, and its profile is made all the same.
+ *
+ * os._exit() waits for it, with the GIL, so that no thread goes on in Python.  Before an exec the profile ends, if
+ * that is sure to succeed (as far as one can know): what fails, as a search through $PATH does, is no end.
+ *
+ * Context: with the GIL.
+ */
 #define PY_SSIZE_T_CLEAN
-#include "leave.h"
+#include "ending.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -9,10 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "at_exit.h"
-#include "exit_wait.h"
 #include "instrument.h"
-#include "method_swap.h"
+#include "native.h"
 #include "sampler.h"
 
 static PyObject *callback; /* that of a forked child stays: the object cannot be freed there */

@@ -1,4 +1,14 @@
-#include "own_process.h"
+/* own_process.c - starts the processes that work for us: a child, or one that is no child of this process, so that its
+ * wait() does not see it.
+ *
+ * In C, for the program may have replaced any function of Python's: debuggers do (os.posix_spawn, subprocess).
+ *
+ * `path` is run with these arguments and this environment; its descriptor 3 is `lock` (-1, or one that cannot be passed
+ * on: none), all others but the standard streams are as close-on-exec says.  No machine needs to have /dev/null.
+ *
+ * Context: ordinary; no Python.
+ */
+#include "ending.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,13 @@
-/* address_filter.c - a bit for each stretch of memory that has an address, and a binary search where it is set (see address_filter.h). */
-#include "address_filter.h"
+/* address_filter.c - which addresses of a file are asked for: whether a symbol names any of them.
+ *
+ * A library has half a million symbols, and a profile some hundred addresses in it: most symbols are told to be of no
+ * use by a bit or two.
+ *
+ * Context: as symbolize.h.
+ *
+ * A bit for each stretch of memory that has an address, and a binary search where it is set.
+ */
+#include "elf_reader.h"
 
 #include <errno.h>
 #include <stdlib.h>

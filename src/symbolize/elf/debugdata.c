@@ -1,5 +1,14 @@
-/* debugdata.c - the one file that knows liblzma (see debugdata.h). */
-#include "debugdata.h"
+/* debugdata.c - unpacking `.gnu_debugdata`.
+ *
+ * A stripped library may carry the symbols of its static functions in a small ELF file, packed
+ * with xz, in a section of its own (GDB manual, "MiniDebugInfo").
+ *
+ * Context: as symbolize.h.  The packed bytes are not trusted: no more than 64 times their size
+ * comes out (at least 1 MiB, at most 512 MiB), and the decoder's dictionary is bounded.
+ *
+ * The one file that knows liblzma.
+ */
+#include "elf_reader.h"
 
 #include <errno.h>
 #include <lzma.h>

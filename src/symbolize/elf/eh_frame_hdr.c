@@ -1,5 +1,15 @@
-/* eh_frame_hdr.c - reading `.eh_frame_hdr` and `.eh_frame` in place (see eh_frame_hdr.h). */
-#include "eh_frame_hdr.h"
+/* eh_frame_hdr.c - where functions start, as the unwind tables say it.
+ *
+ * `.eh_frame_hdr` is a sorted table of (function start, FDE); it survives `strip`.  It keeps a
+ * symbol without a size from naming the functions behind it that have no symbol, and says how far a
+ * function without a symbol reaches.
+ *
+ * Source: LSB Core, "Exception Frames", .eh_frame_hdr; the encodings are DWARF's DW_EH_PE_*.
+ * Context: as symbolize.h; allocates nothing, reads the sections in place.
+ *
+ * Reading `.eh_frame_hdr` and `.eh_frame` in place.
+ */
+#include "elf_reader.h"
 
 #include <string.h>
 

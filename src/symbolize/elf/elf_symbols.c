@@ -4,14 +4,10 @@
  */
 #include "symbolize.h"
 
-#include "address_filter.h"
+#include "elf_reader.h"
 #include "debug_file.h"
-#include "debugdata.h"
 #include "elf_image.h"
-#include "exported_data.h"
-#include "eh_frame_hdr.h"
-#include "plt_stubs.h"
-#include "symbol_table.h"
+#include "stripped.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,21 @@
-/* plt_stubs.c - from a stub's instructions to its slot, from that to its relocation and a name. */
-#include "plt_stubs.h"
+/* plt_stubs.c - names for x86-64's stubs of the procedure linkage table: `memcpy@plt`.
+ *
+ * A call of another file's function goes to a stub, which jumps to where its slot of the global offset
+ * table points; the relocation of that slot says whose address the loader writes there.  Stubs lie
+ * in `.plt` and in what linkers put beside it (`.plt.sec`, `.plt.got`, `.iplt`), all of one size in a
+ * section, and have no symbols.  A stub for a function that is chosen when the file is loaded
+ * (STT_GNU_IFUNC) has, if that is not exported, no symbol in its relocation but the address of the
+ * function that chooses.
+ *
+ * The file is not trusted: memory is at most four times its size, the work n log n.
+ *
+ * Context: as symbolize.h.  Source: x86-64 psABI, 5.2 and table 4.9; what GNU ld, gold, lld and
+ * mold write.
+ *
+ * From a stub's instructions to its slot, from that to its relocation and a name.
+ */
+#include "elf_reader.h"
 
-#include "relocations.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,16 @@
-/* relocations.c - reading SHT_RELA and SHT_RELR (see relocations.h). */
-#include "relocations.h"
+/* relocations.c - the words of an ELF file into which the loader writes addresses.
+ *
+ * `.rela.dyn` and its packed form `.relr.dyn`, `.rela.plt`.  Of x86-64's relocations those of whole
+ * pointers in data (R_X86_64_RELATIVE, R_X86_64_64), and of the global offset table.
+ *
+ * The file is not trusted: tables may lie in one another, but no more relocations are read than
+ * would fit into the file.  Nothing is allocated.
+ *
+ * Context: as symbolize.h.  Source: System V gABI, "Relocation"; x86-64 psABI, table 4.9.
+ *
+ * Reading SHT_RELA and SHT_RELR.
+ */
+#include "elf_reader.h"
 
 #include <string.h>
 

@@ -1,4 +1,12 @@
-/* symbol_table.c - sorting symbols and answering "what covers this address".
+/* symbol_table.c - sorted function symbols: what covers an address (rules: symbolize.h).
+ *
+ * Filled once, indexed once, then read-only.  Knows nothing of ELF files: whoever adds an entry has
+ * checked that start + size does not overflow.  Names stay where they are, in the string tables
+ * that symbol_table_strings() was given, and are read only for aliases and for hits.
+ *
+ * Context: as symbolize.h.  Functions return 0 or -errno.
+ *
+ * Sorting symbols and answering "what covers this address".
  *
  * Symbols overlap (aliases, labels inside functions), so the nearest start below an address need
  * not cover it.  Indexing therefore flattens them into disjoint ranges, each with its one winner:
@@ -16,7 +24,7 @@
  *
  * Owns its arrays, no strings.  Never trusts a name to be terminated.
  */
-#include "symbol_table.h"
+#include "elf_reader.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,38 @@
-/* exported_data.c - from exported objects and relocations to functions (see exported_data.h).
+/* exported_data.c - names for functions of stripped libraries, by the exported data that points
+ * to them.
+ *
+ * `strip` leaves `.dynsym`, where hidden functions are not.  But where an exported object holds
+ * such a function's address, a relocation says so, and the object's name tells what it is:
+ *
+ *     vtable for at::Foo                   word 5     virtual function 3 of at::Foo
+ *     at::native::DispatchStub<...>::AVX2  word 0     the kernel for AVX2 in that table
+ *
+ * A function begins where an FDE does (eh_frame_hdr.h) and is as long as that says.  Objects that the
+ * program may write to name what they hold at its start.
+ *
+ * In a vtable, slots are counted from the address point, which follows the pointer to the
+ * type_info, and its virtual tables from the primary one, which is 0.  Without type_infos
+ * (-fno-rtti) only the primary table of a class without virtual bases is read.  VTTs and
+ * construction vtables name nothing.
+ *
+ * One function may stand in many places.  Its name is that, in this order:
+ *   1. of an object that is no vtable; of a static data member called DEFAULT, for what PyTorch
+ *      enters there and under AVX2, too, is for no CPU in particular;
+ *   2. of a primary virtual table; of the class with the shortest chain of bases above it, as far
+ *      as exported type_infos tell;
+ *   3. of the smallest object, then of the first by its mangled name (by 256 bytes of it, then by
+ *      its place in the string table); there the first table and slot.
+ *
+ * What stands in no exported object is sought in the vtables of classes that are not exported
+ * (hidden_vtables.h).
+ *
+ * The file is not trusted: everything is checked, the work is n log n and memory at most ten times
+ * the file's size.
+ *
+ * Context: as symbolize.h.  Source: Itanium C++ ABI 2.5.2 (vtables), 2.9.5 (type_infos), 5.1.4
+ * (their names).
+ *
+ * From exported objects and relocations to functions.
  *
  *     .dynsym                    objects    sorted by address, one at each
  *     relocations                pointers   those that lie in an object, sorted by place
@@ -6,11 +40,9 @@
  *
  * The pointers are freed when the functions are found.
  */
-#include "exported_data.h"
+#include "stripped.h"
 
-#include "exported_objects.h"
-#include "hidden_vtables.h"
-#include "relocations.h"
+#include "elf_reader.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,7 +96,7 @@ static int compare_pointers(const void *one, const void *other)
            ?: order(a->to_type_info, b->to_type_info);
 }
 
-/* By start, then the best name first: the rules in exported_data.h. */
+/* By start, then the best name first: the rules in exported_data.c. */
 static int compare_functions(const void *one, const void *other, void *data)
 {
     const struct exported_objects *objects = data;

@@ -1,5 +1,14 @@
-/* exported_objects.c - reading `.dynsym` for objects (see exported_objects.h). */
-#include "exported_objects.h"
+/* exported_objects.c - the data that an ELF file exports under a name: vtables, type_infos, tables.
+ *
+ * Read from `.dynsym`, one object at an address: of aliases the smallest, then the first by name.
+ * Objects that hold no functions, or (VTTs, construction vtables) only those of others, are left
+ * out.
+ *
+ * Context: as symbolize.h.
+ *
+ * Reading `.dynsym` for objects.
+ */
+#include "stripped.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,11 +1,27 @@
-/* hidden_vtables.c - from relocations to type_infos, to vtables, to functions (see
- * hidden_vtables.h).
+/* hidden_vtables.c - names for virtual functions of stripped libraries, by the names of types.
+ *
+ * The vtable of a class that is not exported has no symbol left, but unless the code was compiled
+ * with -fno-rtti it points to the class's type_info, and that to the type's name:
+ *
+ *     type_info   [vtable of a class in __cxxabiv1] [name] ...      "N2at3FooE"
+ *     vtable      [offset to top] [type_info] [function] [function] ...
+ *
+ * A type_info is known by its first word, the one relocation against a symbol that it needs; a
+ * vtable by a pointer to a type_info between an offset to top that is no address and a function.
+ * Slots and virtual tables are counted as in exported_data.h, whose rules for functions that stand
+ * in several vtables hold here, too, but that the length of a vtable stands for its object's size.
+ *
+ * The file is not trusted: everything is checked, the work is n log n.
+ *
+ * Context: as symbolize.h.  Source: Itanium C++ ABI 2.5.2 (vtables), 2.9.5 (type_infos).
+ *
+ * From relocations to type_infos, to vtables, to functions.
  *
  * The relocated words are freed when the functions are found.
  */
-#include "hidden_vtables.h"
+#include "stripped.h"
 
-#include "relocations.h"
+#include "elf_reader.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* A callback of PyTorch's RecordFunction for backward functions that does nothing: what PyTorch itself takes for there being one.
  *
- * Sources: ATen/record_function.h of PyTorch 2.2 to 2.15 (src/pytorch/library.h). */
+ * Sources: ATen/record_function.h of PyTorch 2.2 to 2.15 (src/pytorch/library.c). */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>

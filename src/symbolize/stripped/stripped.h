@@ -1,15 +1,26 @@
-/* exported_objects.h - the data that an ELF file exports under a name: vtables, type_infos, tables.
- *
- * Read from `.dynsym`, one object at an address: of aliases the smallest, then the first by name.
- * Objects that hold no functions, or (VTTs, construction vtables) only those of others, are left
- * out.
- *
- * Context: as symbolize.h.
+/* stripped.h - names in libraries without a symbol table, by what they export.
  */
-#ifndef PYH_EXPORTED_OBJECTS_H
-#define PYH_EXPORTED_OBJECTS_H
+#ifndef PYH_STRIPPED_H
+#define PYH_STRIPPED_H
 
+#include "elf_reader.h"
 #include "elf_image.h"
+#include "symbolize.h"
+
+/* --- exported_data.c ----------------------------------------------------------------------------- */
+
+struct exported_data;
+
+/* 0 or -ENOMEM.  Names point into the image, which must outlive it; `fdes` is only read here. */
+int exported_data_new(struct exported_data **out, const struct elf_image *image,
+                      const struct fde_index *fdes);
+void exported_data_free(struct exported_data *d);
+
+/* 1 and *out, or 0 if nothing names the address.  It may have a symbol as well: the caller looks
+ * there first.  `d` may be NULL. */
+int exported_data_find(const struct exported_data *d, uint64_t address, struct symbol *out);
+
+/* --- exported_objects.c -------------------------------------------------------------------------- */
 
 #define EXPORTED_WORD 8 /* bytes: what a pointer takes, and the least that an object has */
 #define NO_OBJECT UINT32_MAX
@@ -56,5 +67,17 @@ const char *exported_objects_name(const struct exported_objects *o,
 int exported_objects_compare_names(const struct exported_objects *o,
                                    const struct exported_object *a,
                                    const struct exported_object *b);
+
+/* --- hidden_vtables.c ---------------------------------------------------------------------------- */
+
+struct hidden_vtables;
+
+/* 0 or -ENOMEM.  Names point into the image, which must outlive it; the rest is only read here. */
+int hidden_vtables_new(struct hidden_vtables **out, const struct elf_image *image,
+                       const struct fde_index *fdes, const struct exported_objects *objects);
+void hidden_vtables_free(struct hidden_vtables *v);
+
+/* 1 and *out, or 0 if nothing names the address.  `v` may be NULL. */
+int hidden_vtables_find(const struct hidden_vtables *v, uint64_t address, struct symbol *out);
 
 #endif

@@ -1,0 +1,98 @@
+/* pytorch.h - what the files of the extension offer one another.
+ */
+#ifndef PYH_PYTORCH_H
+#define PYH_PYTORCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* --- library.c ----------------------------------------------------------------------------------- */
+
+/* enum class RecordScope */
+#define SCOPE_FUNCTION 0
+#define SCOPE_BACKWARD 1
+#define SCOPE_USER 7
+
+/* at::RecordFunctionCallback.  It is trivially copyable, so it is passed in memory, as in C; what versions may have at its end
+ * is zero. */
+struct record_callback {
+    void *(*start)(void **context,
+                   const void *record); /* returns a unique_ptr: `context` is its place */
+    void (*end)(const void *record, void *context);
+    double sampling_probability;
+    bool scopes[10];
+    bool needs_inputs, needs_outputs, needs_ids;
+    bool unknown[24];
+};
+
+struct torch_library {
+    uint64_t (*add_global_callback)(struct record_callback);
+    uint64_t (*add_thread_callback)(struct record_callback);
+    void (*remove_callback)(uint64_t);
+    const char *(*name)(const void *record);
+    uint64_t (*thread_id)(void);   /* of the calling thread, as records have it */
+    uint64_t (*next_number)(void); /* that the calling thread's next autograd node gets */
+    unsigned long tls_module;      /* for __tls_get_addr */
+    uint64_t tls_bytes;
+};
+
+/* The one that is loaded from `path`.  NULL, or what is missing. */
+const char *torch_library_find(struct torch_library *library, const char *path);
+
+/* Its thread-local memory, of the calling thread. */
+const uint64_t *torch_library_tls(const struct torch_library *library, uint64_t offset);
+
+/* --- shapes.c ------------------------------------------------------------------------------------ */
+
+#define SHAPES_WORDS                                                                               \
+    40 /* of the inputs of a call: all that is kept of more is that there were more */
+#define SHAPES_NAME 64
+
+struct shapes_entry {
+    char name[SHAPES_NAME]; /* the operator's */
+    uint32_t n_words;
+    /* Of each tensor its type << 32 | number of sizes, then these; of another input ~0. */
+    uint64_t word[SHAPES_WORDS];
+    uint64_t n; /* calls that were looked at */
+};
+
+/* The proof begins.  Until its end operators of the calling thread are noted, `with_inputs` or without. */
+void shapes_proof_begin(const struct torch_library *library);
+void shapes_proof_pass(bool with_inputs);
+
+/* A tensor: the address of its object, its sizes and strides, its type as ScalarType has it. */
+void shapes_proof_tensor(uint64_t address, const uint64_t *sizes, const uint64_t *strides,
+                         uint32_t n, uint32_t type);
+
+/* The next operator has these inputs: addresses of tensors, 0: none. */
+void shapes_proof_expect(const uint64_t *inputs, uint32_t n);
+
+/* NULL, or what is not proven. */
+const char *shapes_proof_end(void);
+
+/* From now on one call in 1 / `probability` is noted; the former notes are dropped. */
+void shapes_note(double probability);
+void shapes_stop(void);
+
+/* One after another; NULL: no more.  *n_lost: how many found no room. */
+const struct shapes_entry *shapes_at(uint32_t i, uint64_t *n_lost);
+
+/* --- struct_offsets.c ---------------------------------------------------------------------------- */
+
+struct torch_places {
+    uint32_t number;  /* of the node: bytes into the object */
+    uint32_t maker;   /* the thread that made it */
+    uint64_t counter; /* in the library's thread-local memory */
+};
+
+/* From now on, on the calling thread; until proof_end. */
+void proof_begin(const struct torch_library *library);
+void proof_end(void);
+
+/* A node was made just now. */
+void proof_compare(void);
+
+/* `numbers`: those of the `n` nodes that ran, in turn.  NULL, or what is not proven. */
+const char *proof_of(const uint64_t *numbers, uint32_t n, struct torch_places *places);
+
+#endif
