@@ -46,7 +46,7 @@ _WEAK_SOURCES = frozenset(("fde", "exported data"))  # Python's own name of a fu
 _CODE_MASK = (1 << 32) - 1  # of a Python word: its code record
 
 
-MAX_SHARED = 8  # names of a function; one that has more is a dispatcher (method_names.h)
+MAX_SHARED = 8  # names of a function; one that has more is a dispatcher (method_names.c)
 
 
 def _python_name(names: set[str]) -> str | None:

@@ -142,7 +142,7 @@ class Thread(Row, ordered_by="id"):
 
     @property
     def n_threads(self) -> int:
-        """How many it is: threads of a name may be one (src/record/thread_folds.h)."""
+        """How many it is: threads of a name may be one (src/record/thread_folds.c)."""
         _, of, n = self.name.rpartition(TIMES)
         return int(n.replace(",", "")) if of and self.tid >= FOLDED_TID else 1
 

@@ -21,7 +21,7 @@
  *   LINE         31..0 line number; only below a Python node of the exact half (call_tree.h)
  *   FUNCTION     raw, in the exact half's trees: 60..24 id of the code object that was called last there, 23 is it
  *                one of ours, which has no figures, 22 are its single calls kept, 21 are they watched, 20 is it told of
- *                those of the program that it calls (watch_list.h), 19..0 the function's number
+ *                those of the program that it calls (watch_list.c), 19..0 the function's number
  *   KERNEL       47..0 of an address of the kernel, whose upper bits are ones
  *
  * Every native address and every one of the kernel lies inside the instruction it stands for: the interrupted one for the

@@ -1,8 +1,11 @@
+/* c_call_stack.c - C functions that Python functions wait for: beside the shadow stack, since Python
+ * functions that they call back look there for their Python caller.
+ *
+ * Context: callbacks of sys.monitoring: with the GIL.
+ */
 #include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
 
-#include "c_call_stack.h"
-
-#include "region_stack.h"
+#include "shadow.h"
 
 void c_call_ends(struct exact_thread *t, uint32_t i, uint64_t now)
 {

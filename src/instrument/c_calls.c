@@ -1,13 +1,27 @@
-/* Sources: Python/bytecodes.c (CALL), Objects/call.c, Objects/typeobject.c, Objects/descrobject.c of
- * CPython 3.12 to 3.15; names as in Modules/_lsprof.c, normalizeUserObj. */
-#include "c_calls.h"
+/* c_calls.c - calls from Python into C functions, by CALL, C_RETURN and C_RAISE.
+ *
+ * A C function is the code that the interpreter calls for a callable: ml_meth of a builtin function or
+ * method, the slot of a slot wrapper; of a class tp_vectorcall, or else tp_init unless that is object's,
+ * or else tp_new; of any other object its vectorcall function or tp_call.  A Python function is none,
+ * nor is what leads to one at once: a class whose `__init__` or `__new__`, an object whose `__call__` is
+ * written in Python.
+ *
+ * A Python frame waits for one C function at a time.  What CPython sends for a bound-method object of a C
+ * function that is called with `*args` has gaps: 3.12.1 nothing at all, so that it is not counted; 3.13
+ * no end, so that it is timed until the frame does something else that has an event.
+ *
+ * Context: callbacks of sys.monitoring, with the GIL; c_calls_start ordinary Python context.
+ *
+ * Sources: Python/bytecodes.c (CALL), Objects/call.c, Objects/typeobject.c, Objects/descrobject.c of
+ * CPython 3.12 to 3.15; names as in Modules/_lsprof.c, normalizeUserObj.
+ */
+#include "shadow.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "c_call_stack.h"
+#include "instrument.h"
 #include "map.h"
-#include "shadow.h"
 
 #define CACHE 1024 /* functions whose names are told, direct-mapped */
 #define NAME_MAX_BYTES 256

@@ -1,4 +1,8 @@
-/* What counting costs, measured at the start and taken off (compensate.py).
+/* calibrate.c - what counting a call costs on this machine.
+ *
+ * Context: with the GIL, while a session starts: its callbacks are registered, its events are off.
+ *
+ * What counting costs, measured at the start and taken off (compensate.py).
  *
  * The model: counting adds `call_ns` to a Python function's call by a Python function: a loop of
  * calls with the events, less the same loop without.  The callee's interval goes from the clock's
@@ -12,14 +16,14 @@
  *
  * Each figure is the least of several short rounds: what else runs on the machine only adds.
  *
- * Source: PEP 669. */
-#include "calibrate.h"
+ * Source: PEP 669.
+ */
+#include "shadow.h"
 
 #include <signal.h>
 
 #include "filter.h"
-#include "monitoring.h"
-#include "shadow.h"
+#include "instrument.h"
 
 #define CALLS 500
 #define ROUNDS 20

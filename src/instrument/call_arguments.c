@@ -1,4 +1,9 @@
-#include "call_arguments.h"
+/* call_arguments.c - a call's arguments as the spool has them, like a region's attributes (region_attributes.c).
+ *
+ * Context: with the GIL, where the call begins.  Nothing of the program runs: values are told by their exact types
+ * (value_text.h).
+ */
+#include "shadow.h"
 
 #include <string.h>
 

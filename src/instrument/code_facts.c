@@ -1,4 +1,8 @@
-#include "code_facts.h"
+/* code_facts.c - what is told of a function whose single calls are kept, beside its name: once a function.
+ *
+ * Context: with the GIL; none of the program's code runs.
+ */
+#include "shadow.h"
 
 #include <string.h>
 

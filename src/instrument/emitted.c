@@ -1,11 +1,14 @@
+/* emitted.c - the callbacks of sys.monitoring while a sink (sink.h) wants their events: they tell it, and count as the
+ * others do (shadow.h, c_calls.c, lines.c).
+ *
+ * Context: with the GIL.  They never raise.
+ */
 #include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
 
-#include "emitted.h"
+#include "instrument.h"
 
-#include "c_calls.h"
 #include "emit.h"
 #include "filter.h"
-#include "lines.h"
 #include "shadow.h"
 
 /* Of what a filter leaves out nothing is told, and its values are not looked at. */

@@ -3,20 +3,13 @@
  * Sources: PEP 669; Python/instrumentation.c, Objects/call.c of CPython 3.12 to 3.15. */
 #include "current_frame.h" /* first: it defines Py_BUILD_CORE */
 
-#include "c_calls.h"
-#include "calibrate.h"
+#include "instrument.h"
+#include "shadow.h"
 #include "emit.h"
-#include "emitted.h"
 #include "filter.h"
 #include "instances.h"
-#include "instrument.h"
 #include "later.h"
-#include "lines.h"
-#include "monitoring.h"
 #include "native_region.h"
-#include "shadow.h"
-#include "usage.h"
-#include "watch_list.h"
 
 /* A callback: what its vectorcall slot does is all there is to it.  Static, so nothing that the GC or
  * reference counts could take away. */

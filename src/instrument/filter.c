@@ -1,8 +1,9 @@
+#include "shadow.h"
+
 #include "filter.h"
 
 #include <string.h>
 
-#include "code_facts.h"
 #include "instrument.h"
 
 #define CACHE 4096 /* verdicts, direct-mapped */

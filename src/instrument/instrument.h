@@ -1,12 +1,36 @@
-/* instrument.h - the exact half: every begin and end of a Python function, by sys.monitoring.
- *
- * Context: Python threads, with the GIL.
+/* instrument.h - the callbacks of sys.monitoring, as the rooms above see them.
  */
 #ifndef PYH_INSTRUMENT_H
 #define PYH_INSTRUMENT_H
 
-#include "c_calls.h"
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "call_tree.h"
+#include "function_names.h"
+
+/* --- c_calls.c ----------------------------------------------------------------------------------- */
+
+/* Tells a name by which Python calls the C function at `address`, once for each. */
+typedef void c_calls_announce(uint64_t address, const char *name, uint32_t length);
+
+/* Once per session.  0 or -1 with an exception set. */
+int c_calls_start(c_calls_announce *announce);
+void c_calls_stop(void);
+
+/* The callbacks: vectorcall functions, (code, offset, callable, first argument) -> None, or DISABLE. */
+PyObject *c_calls_on_call(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *c_calls_on_return(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *c_calls_on_raise(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+
+/* ------------------------------------------------------------------------------------------------- */
+
+/* the exact half: every begin and end of a Python function, by sys.monitoring.
+ *
+ * Context: Python threads, with the GIL.
+ */
 
 /* Estimates, in nanoseconds; 0: not known.  calibrate.c has the model. */
 struct call_cost {
@@ -67,5 +91,78 @@ void instrument_after_fork_child(void);
 
 /* Switches off what a forked child inherited, when Python can be used again, or the one event of instrument_meet. */
 void instrument_forget(void);
+
+/* --- emitted.c ----------------------------------------------------------------------------------- */
+
+PyObject *emitted_on_start(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *emitted_on_resume(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *emitted_on_throw(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *emitted_on_return(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *emitted_on_yield(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *emitted_on_unwind(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *emitted_on_call(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+PyObject *emitted_on_line(PyObject *self, PyObject *const *args, size_t n, PyObject *names);
+
+/* Tells sinks what the program has to say. */
+void emitted_message(const char *text);
+
+/* --- method_names.c ------------------------------------------------------------------------------ */
+
+#define METHOD_NAMES_MAX 8
+#define METHOD_NAMES_BUDGET_NS 250000000ull
+
+void method_names_collect(const struct function_names *to);
+
+/* --- monitoring.c -------------------------------------------------------------------------------- */
+
+/* sys.monitoring.name(...), its result dropped; `format` is Py_BuildValue's, of a tuple.  0 or -1. */
+int monitoring_call(PyObject *monitoring, const char *name, const char *format, ...);
+
+/* sys.monitoring.events.name, or -1. */
+long monitoring_event(PyObject *monitoring, const char *name);
+
+/* Our tool's id, which was free; or -1. */
+int monitoring_claim(PyObject *monitoring);
+
+/* Remembers whether there is another tool, sys.settrace's and sys.setprofile's functions included; of those that begin
+ * later the audit hook tells, with each event of its.  Returns whether one gets the events of all functions. */
+bool monitoring_look_for_others(PyObject *monitoring, int own);
+void monitoring_audit(const char *event, PyObject *args);
+
+/* Was there another tool since monitoring_look_for_others?  Then the interpreter's instrumentation is not ours alone. */
+bool monitoring_has_others(void);
+
+/* --- usage.c ------------------------------------------------------------------------------------- */
+
+/* From now on the calls of `x` that are kept have `kinds` (enum usage_kinds), and those of some functions have `by_name`
+ * (filter.h).  What cannot be had is left out. */
+void usage_start(struct exact *x, uint32_t kinds, uint32_t by_name);
+void usage_stop(void);
+
+/* A turn of `s`, which is in the stack of `t`, begins; these `kinds` are told of it. */
+void usage_begin(struct exact_thread *t, struct exact_frame *s, uint32_t kinds);
+
+/* One of which something is told ends; returns `of`. */
+const struct call_usage *usage_end(struct exact_thread *t, const struct exact_frame *s,
+                                   struct call_usage *of);
+
+/* --- watch_list.c -------------------------------------------------------------------------------- */
+
+/* From now on these are watched.  `functions`: a dict from qualified names to tuples of (end of the file's name, is it told
+ * when it calls back); `own`: a tuple of folders whose functions are the framework's; `others`: of folders, beside its own,
+ * whose functions are not the program's, and of parts of these whose are.  0 or -1 with an exception set. */
+int watch_list_set(PyObject *functions, PyObject *own, PyObject *others, PyObject *others_but);
+void watch_list_clear(void);
+
+/* From now on `begins(code)` is called when one is called, before it runs: without events, and what it raises that is no
+ * Exception comes in the program soon.  NULL: no more. */
+void watch_list_on_begin(PyObject *begins);
+bool watch_list_tells(void);
+void watch_list_tell(uint64_t code);
+
+/* PYH_FUNCTION_WATCHED and _INSIDE, if they are to stand in the new node `word` below `parent`, of this code object.  Sets
+ * no exception. */
+uint64_t watch_list_marks(const struct exact_thread *t, const struct exact_node *parent,
+                          uint64_t word, uint64_t code);
 
 #endif

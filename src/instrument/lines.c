@@ -1,4 +1,13 @@
-#include "lines.h"
+/* lines.c - how often the lines of chosen functions begin, and how long they last.
+ *
+ * A line begins with a LINE event, a function's first line with the function, and lasts until the same
+ * activation's next one or its end or suspension, whatever it calls meanwhile.  Where a generator or
+ * coroutine goes on, so does the line on which it was suspended.  Figures are those of a leaf of the
+ * tree, below the function's node.
+ *
+ * Context: callbacks of sys.monitoring: with the GIL.
+ */
+#include "shadow.h"
 
 #include <string.h>
 

@@ -1,6 +1,11 @@
-/* Source: PEP 669. */
+/* monitoring.c - what a tool asks of sys.monitoring: a free id, what an event is called there.
+ *
+ * Context: with the GIL.  Functions that return -1 have set an exception.
+ *
+ * Source: PEP 669.
+ */
 #define PY_SSIZE_T_CLEAN
-#include "monitoring.h"
+#include "instrument.h"
 
 #include <string.h>
 

@@ -1,4 +1,8 @@
-#include "native_path.h"
+/* native_path.c - the native frames between an eval loop and the one that called it, as nodes.
+ *
+ * Context: the exact half's callbacks, on the thread whose stack it is.
+ */
+#include "shadow.h"
 
 #include "compiler.h"
 #include "launcher.h"

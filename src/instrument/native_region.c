@@ -15,7 +15,6 @@
 #include "call_tree.h"
 #include "clock.h"
 #include "listener.h"
-#include "region_list.h"
 #include "region_stack.h"
 
 /* A thread that has come without the GIL. */

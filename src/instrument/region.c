@@ -7,8 +7,6 @@
 #include "filter.h"
 #include "map.h"
 #include "plain_text.h"
-#include "region_attributes.h"
-#include "region_list.h"
 #include "region_stack.h"
 #include "regions.h"
 

@@ -1,4 +1,8 @@
-#include "region_attributes.h"
+/* region_attributes.c - a region's attributes as the spool has them.
+ *
+ * Context: with the GIL.  Nothing of the program runs: what is not a plain number or text is told by its type.
+ */
+#include "region_stack.h"
 
 #include <string.h>
 

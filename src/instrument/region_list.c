@@ -1,4 +1,8 @@
-#include "region_list.h"
+/* region_list.c - the calling thread's list of open regions (regions.h), which the signal handler reads.
+ *
+ * Context: the thread itself, with or without the GIL.
+ */
+#include "region_stack.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,11 +1,17 @@
+/* region_stack.c - named regions in the shadow stack: each stands on top of the frame that has entered it.
+ *
+ * Native code's regions are the thread's: where the functions that they stand on end, they move to the one that called
+ * those, or to the thread's root; where functions stand on one that was popped, it ends when they do.
+ *
+ * Context: the thread itself; with the GIL, unless it says otherwise.
+ */
 #include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
 
 #include "region_stack.h"
 
-#include "c_call_stack.h"
 #include "filter.h"
 #include "regions.h"
-#include "usage.h"
+#include "instrument.h"
 
 /* What `slot` is in the stack, besides what it has of its node.  Of a native one's single call nothing is known beyond its
  * turn: it is kept if that is all of it. */

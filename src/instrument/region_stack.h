@@ -1,23 +1,44 @@
-/* region_stack.h - named regions in the shadow stack: each stands on top of the frame that has entered it.
- *
- * Native code's regions are the thread's: where the functions that they stand on end, they move to the one that called
- * those, or to the thread's root; where functions stand on one that was popped, it ends when they do.
- *
- * Context: the thread itself; with the GIL, unless it says otherwise.
+/* region_stack.h - regions on the shadow stack, and what they are made of.
  */
 #ifndef PYH_REGION_STACK_H
 #define PYH_REGION_STACK_H
 
+#include <Python.h>
+
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "call_tree.h"
+#include "regions.h"
 #include "turns.h"
+
+/* --- region_attributes.c ------------------------------------------------------------------------- */
+
+#define REGION_ATTRIBUTES_MAX 1024 /* bytes; who has more has none */
+
+/* Writes one more field, a text, at to[*n], which goes on.  False: `max` bytes have no room for it. */
+bool region_attributes_add(unsigned char *to, size_t max, size_t *n, PyObject *name,
+                           const char *text);
+
+/* Writes the fields (struct spool_attribute) of a dict whose keys are texts; returns how many bytes, 0 for too many. */
+size_t region_attributes(PyObject *attributes, unsigned char to[static REGION_ATTRIBUTES_MAX]);
+
+/* --- region_list.c ------------------------------------------------------------------------------- */
+
+/* One that is to be the new innermost one, and is in the list from region_list_add on.  NULL: no memory. */
+struct region_slot *region_list_next(uint64_t word, uint64_t frame, uint64_t code, bool is_native);
+void region_list_add(const struct region_slot *slot);
+
+/* Takes away empty slots at its end. */
+void region_list_trim(struct regions *r);
+
+/* --- region_stack.c ------------------------------------------------------------------------------ */
 
 struct _PyInterpreterFrame;
 struct region_slot;
 
 /* The frame `f`, the innermost one, enters a region; a region ends.  leave: the serial of its call
- * (kept_calls.h) if that was kept, else 0; then its attributes (region_attributes.h) may follow. */
+ * (kept_calls.h) if that was kept, else 0; then its attributes (region_attributes.c) may follow. */
 void region_enter(const struct _PyInterpreterFrame *f, struct region_slot *slot);
 uint32_t region_leave(const struct region_slot *slot);
 void region_note_attributes(uint32_t serial, const unsigned char *fields, uint32_t length);

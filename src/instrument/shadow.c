@@ -1,21 +1,28 @@
-/* Sources: Python/bytecodes.c and Python/ceval.c (where `previous` is set) of CPython 3.12 to 3.15. */
+/* shadow.c - which Python functions run on a thread, and what their coming and going counts.
+ *
+ * A function begins (PY_START, PY_RESUME, PY_THROW) and ends (PY_RETURN, PY_YIELD, PY_UNWIND); its
+ * node is found from its caller's, through the native frames between where C called it.  Events may
+ * be missing (functions that were running before, `throw` through a chain of generators, functions
+ * that a filter leaves out): wherever a frame's caller is not the top of the shadow stack, the stack
+ * is mended from the interpreter's own chain of frames.
+ *
+ * Context: callbacks of sys.monitoring and instrument_stop: with the GIL.  They never raise, and
+ * allocate nothing that the GC knows.
+ *
+ * Sources: Python/bytecodes.c and Python/ceval.c (where `previous` is set) of CPython 3.12 to 3.15.
+ */
 #include "pyframe_version.h" /* first: it defines Py_BUILD_CORE */
 
 #include "shadow.h"
 
-#include "c_call_stack.h"
 #include "filter.h"
 #include "instances.h"
 #include "launcher.h"
-#include "lines.h"
-#include "native_path.h"
 #include "origins.h"
-#include "region_stack.h"
 #include "regions.h"
 #include "shadow_stack.h"
-#include "thread_name.h"
 #include "turns.h"
-#include "watch_list.h"
+#include "instrument.h"
 
 #define MISSING_MAX 65536 /* frames that one mending may add */
 
@@ -164,7 +171,7 @@ static struct exact_node *below_top(struct exact *x, struct exact_thread *t, uin
         if (between)
             node = t->c_calls[t->depth - 1].node;
         else
-            c_call_ends(t, t->depth - 1, now); /* without an event (c_calls.h) */
+            c_call_ends(t, t->depth - 1, now); /* without an event (c_calls.c) */
     }
     if (between && !is_launched(between))
         node = native_path(x, t, node, between, top ? top->entry : 0);

@@ -1,8 +1,13 @@
-/* Sources: Lib/threading.py (Thread._bootstrap, Thread._name), Objects/object.c (PyObject_GenericGetAttr)
- * of CPython 3.12 to 3.15. */
+/* thread_name.c - the calling thread's name, as `threading` has it.
+ *
+ * Context: with the GIL.
+ *
+ * Sources: Lib/threading.py (Thread._bootstrap, Thread._name), Objects/object.c (PyObject_GenericGetAttr)
+ * of CPython 3.12 to 3.15.
+ */
 #include "current_frame.h" /* first: it defines Py_BUILD_CORE */
 
-#include "thread_name.h"
+#include "shadow.h"
 
 #include <string.h>
 

@@ -2,14 +2,12 @@
 
 #include "turns.h"
 
-#include "call_arguments.h"
+#include "shadow.h"
 #include "compiler.h"
 #include "emit.h"
 #include "filter.h"
-#include "region_attributes.h"
-#include "usage.h"
+#include "instrument.h"
 #include "later.h"
-#include "watch_list.h"
 
 /* The arguments of a call that begins, where they are wanted, go with the serial of `call`, which is one from then on. */
 static uint32_t note_arguments(struct exact *x, struct exact_thread *t, const struct exact_frame *s,

@@ -1,6 +1,14 @@
+/* watch_list.c - functions of a framework whose single calls are kept by themselves (watched_calls.h), by file and name.
+ *
+ * Of a function that runs within itself the outermost call counts.  Of some functions it is told as well when they call
+ * back: of what they run, directly or through the framework's own functions, the first function that is the program's is
+ * watched, too (a closure that an optimizer runs).  All that is decided when a path is new, so calls cost nothing more.
+ *
+ * Context: with the GIL.
+ */
 #include "shadow_stack.h" /* first: it defines Py_BUILD_CORE */
 
-#include "watch_list.h"
+#include "instrument.h"
 
 #include "turns.h"
 

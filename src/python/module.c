@@ -6,23 +6,19 @@
 #include <string.h>
 
 #include "emit.h"
-#include "emitted.h"
+#include "instrument.h"
 #include "ending.h"
 #include "clock.h"
 #include "filter.h"
 #include "native.h"
 #include "instances.h"
-#include "instrument.h"
 #include "later.h"
 #include "listener.h"
-#include "method_names.h"
 #include "native_region.h"
 #include "region.h"
 #include "sampler.h"
 #include "spool.h"
 #include "turns.h"
-#include "usage.h"
-#include "watch_list.h"
 
 #ifdef Py_GIL_DISABLED
 #error "free-threaded builds are not supported yet"
@@ -407,7 +403,7 @@ static PyObject *tell_instances(PyObject *self, PyObject *args)
 PyDoc_STRVAR(
     watch_calls_doc,
     "watch_calls(functions: dict, own: tuple, others: tuple, others_but: tuple) -> None\n\n"
-    "Keep the single calls of a framework's functions from now on (watch_list.h).");
+    "Keep the single calls of a framework's functions from now on (watch_list.c).");
 
 static PyObject *watch_calls(PyObject *self, PyObject *args)
 {

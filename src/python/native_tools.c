@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "defining_library.h"
-#include "monitoring.h"
+#include "instrument.h"
 
 static PyObject *text_of(const char *text)
 {

@@ -16,7 +16,6 @@
 #include "instrument.h"
 #include "ending.h"
 #include "loader_lock.h"
-#include "monitoring.h"
 #include "sampler.h"
 
 static int watcher = -1;

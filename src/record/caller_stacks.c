@@ -1,7 +1,13 @@
-#include "caller_stacks.h"
+/* caller_stacks.c - the stack that a sample's own words hang below: the path of a node of the exact half, with the
+ * instructions that the sampler noted (sampler/callers.c).
+ *
+ * What the thread's last sample had is kept, place by place: mostly only the innermost ones are others.
+ *
+ * Context: as drain.h.
+ */
+#include "drain_parts.h"
 
 #include "call_tree.h"
-#include "canonical.h"
 #include "codes.h"
 #include "frame.h"
 #include "map.h"

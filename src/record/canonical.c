@@ -1,4 +1,9 @@
-#include "canonical.h"
+/* canonical.c - from raw frame words to canonical ones (frame.h), and what the spool must know of them: code
+ * objects, modules, the functions of native addresses.
+ *
+ * Context: the drain thread; never needs the GIL.
+ */
+#include "drain_parts.h"
 
 #include <link.h>
 #include <stddef.h>
@@ -8,7 +13,6 @@
 #include "frame.h"
 #include "loader_lock.h"
 #include "map.h"
-#include "modules.h"
 #include "records.h"
 #include "spool.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "stacks.h"
-#include "caller_stacks.h"
+#include "drain_parts.h"
 #include "clock.h"
 #include "call_tree.h"
 #include "trace_drain.h"
@@ -14,11 +14,8 @@
 #include "map.h"
 #include "proc_stat.h"
 #include "records.h"
-#include "sample_chunk.h"
 #include "spool.h"
-#include "thread_folds.h"
-#include "kernel_ticks.h"
-#include "canonical.h"
+#include "trace_parts.h"
 
 #define CHUNK 1024 /* stacks in one SPOOL_STACKS record */
 #define LONG_LIFE_NS 1000000000ull

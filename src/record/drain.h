@@ -17,7 +17,7 @@ struct drain;
 struct spool;
 struct thread_fold;
 
-/* `max_timeline`: bytes of samples that keep their times (sample_segments.h); 0: of all.  NULL: no memory. */
+/* `max_timeline`: bytes of samples that keep their times (sample_segments.c); 0: of all.  NULL: no memory. */
 struct drain *drain_new(struct spool *s, uint32_t max_nodes, uint64_t max_timeline);
 void drain_free(struct drain *d);
 
@@ -85,7 +85,7 @@ bool drain_keeps_logs(const struct drain *d);
 bool drain_logs_urgent(const struct drain *d);
 void drain_exact(struct drain *d, const struct registry *r, bool last);
 
-/* Before the spool's commit: what folded threads (thread_folds.h) are together. */
+/* Before the spool's commit: what folded threads (thread_folds.c) are together. */
 void drain_folds(struct drain *d);
 
 /* After the spool's commit: if the timeline is at its bound, the oldest samples become sums. */

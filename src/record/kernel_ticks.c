@@ -1,4 +1,12 @@
-#include "kernel_ticks.h"
+/* kernel_ticks.c - where in the kernel a thread's clock ticked, until the sample comes that it belongs to.
+ *
+ * A clock ticks on while the kernel works for a thread, and the thread gets one signal at the end: the
+ * sample's weight belongs to its last ticks, in equal parts.  Ticks before one that came in the program
+ * belong to other stacks (the signal was blocked), and so do more than the weight says (samples were lost).
+ *
+ * Context: the drain thread.
+ */
+#include "drain_parts.h"
 
 #include <string.h>
 

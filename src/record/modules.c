@@ -1,4 +1,12 @@
-#include "modules.h"
+/* modules.c - which library is mapped where, now and before.
+ *
+ * Each load of a library is a module with a number of its own, so that an address keeps its
+ * meaning after dlclose and a new dlopen in the same place.
+ *
+ * Context: the drain thread.  dl_iterate_phdr holds the loader's lock for a moment; while it does,
+ * nothing here allocates, writes or waits.
+ */
+#include "drain_parts.h"
 
 #include <elf.h>
 #include <link.h>

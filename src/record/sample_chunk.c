@@ -1,4 +1,8 @@
-#include "sample_chunk.h"
+/* sample_chunk.c - a thread's samples on their way to the spool: one SPOOL_SAMPLES record (spool.h).
+ *
+ * Context: as drain.h.
+ */
+#include "drain_parts.h"
 
 #include <string.h>
 

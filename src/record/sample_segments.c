@@ -1,4 +1,9 @@
-#include "sample_segments.h"
+/* sample_segments.c - samples in a bounded part of the spool (spool.h, SPOOL_SAMPLE_SEGMENT): of the oldest ones only sums are
+ * kept, by thread and place, without their times.
+ *
+ * Context: as drain.h.
+ */
+#include "drain_parts.h"
 
 #define SEGMENT_LEAST (32u << 10) /* more than a record of samples takes */
 #define SEGMENT_MOST (4u << 20)   /* to merge one takes some ten milliseconds */

@@ -92,7 +92,7 @@ enum spool_type {
     SPOOL_THREAD_HANDLE, /* struct spool_thread_handle: of one whose events are logged */
     SPOOL_CLOCK_PAIR, /* struct spool_clock_pair: each second, where single events have their times */
     SPOOL_DEVICE_WORK, /* struct spool_device_work, a JSON object in UTF-8, pad to 8, int64_t[] (frameworks/torch_gpu.py) */
-    SPOOL_FOLDED, /* struct spool_folded: a thread's row is that of several threads (thread_folds.h); replaced */
+    SPOOL_FOLDED, /* struct spool_folded: a thread's row is that of several threads (thread_folds.c); replaced */
 };
 
 struct spool_segment { /* a PT_LOAD segment */
@@ -228,7 +228,7 @@ enum loss { /* why a signal was not recorded; names stand in pyhybrid/pseudo.py 
 struct spool_counters {
     uint32_t thread;
     uint32_t n_losses;
-    uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (asleep.h) */
+    uint64_t signals; /* == recorded + sum of lost[]; with repeated samples (asleep.c) */
     uint64_t recorded;
     uint64_t recorded_weight;
     uint64_t missed_weight; /* time that no signal stood for (before the thread was seen, signals
@@ -358,7 +358,7 @@ struct spool_c_function { /* one that Python called; it may have several names *
     uint64_t address;     /* absolute */
 };
 
-struct spool_function_name { /* of a C function; it may have several (instrument/method_names.h) */
+struct spool_function_name { /* of a C function; it may have several (instrument/method_names.c) */
     uint64_t start;          /* as spool_function's, with its module */
 };
 

@@ -76,7 +76,7 @@ struct walk_room {
     uint64_t *anchors, *python, *words;
 };
 
-/* Where the places of the shadow stack were when the last sample was taken (sampler/callers.h), `max` at most. */
+/* Where the places of the shadow stack were when the last sample was taken (sampler/callers.c), `max` at most. */
 struct callers {
     const struct exact_thread *of; /* whose stack */
     size_t max;
@@ -123,7 +123,7 @@ struct thread {
     size_t held_bytes;
     uint32_t held_told; /* callers.n_told before it */
 
-    /* asleep.h: the handler's, and what it shares with the drain thread. */
+    /* asleep.c: the handler's, and what it shares with the drain thread. */
     uint32_t n_waits; /* samples in a row that found it waiting: since when, by both clocks */
     uint64_t waits_since_ns, waits_cpu_ns;
     uint64_t asleep_cpu_ns;           /* its CPU clock when it fell asleep */
@@ -140,7 +140,7 @@ struct thread {
     uint64_t missed_ns;     /* CPU time before that, if the thread is younger than the profile */
     uint64_t covered_signals, covered_cpu_ns; /* how far its clock was seen to reach it */
     uint64_t start_ns;
-    /* thread_scan.h, thread_look_blocked: its signals and its CPU clock at the last look, and what was written. */
+    /* thread_scan.c, thread_look_blocked: its signals and its CPU clock at the last look, and what was written. */
     uint64_t looked_signals, looked_cpu_ns, blocked_weight;
     bool is_blocked;
     uint64_t ticked_ns; /* CPU time before base_cpu_ns that ticks stand for */
@@ -150,8 +150,8 @@ struct thread {
     bool has_event; /* a perf event of its own */
     bool has_exact; /* it is an exact half's thread, too */
     struct pace pace;
-    uint64_t look_ns, look_wait_ns; /* thread_names.h: when, and how long after the last time */
-    uint64_t watched_cpu_ns;        /* asleep.h: its CPU clock at the last look, and n_sleeps */
+    uint64_t look_ns, look_wait_ns; /* thread_names.c: when, and how long after the last time */
+    uint64_t watched_cpu_ns;        /* asleep.c: its CPU clock at the last look, and n_sleeps */
     uint32_t watched_sleeps;
     bool settled;       /* the clock stood still between two looks */
     uint64_t unseen_ns; /* time that no sample holds for */

@@ -1,10 +1,20 @@
-#include "thread_folds.h"
+/* thread_folds.c - threads that share a row of the spool: those of a name of which many have ended.
+ *
+ * A server that makes a thread for each request would else leave a row and a tree for each.  So each thread has a row of its
+ * own until FOLD_AFTER threads of its name have ended, or FOLD_AFTER_ALL of all names; those that begin later are one row with
+ * the others of their name, from their first record on, and stay in it however long they live (where only the kernel has named them,
+ * as with `--mode sample`, all are `python`: then those that live for a second have rows of their own).  Numbers in a name do not
+ * count: `Thread-12 (handle)` is `Thread-* (handle)`.  The first thread is never folded.  What is done later for calls of a folded
+ * thread (later.h) has no place in the tree.
+ *
+ * Context: as drain.h.
+ */
+#include "trace_parts.h"
 
 #include <string.h>
 
 #include "map.h"
 #include "thread.h"
-#include "trace_fold.h"
 
 static bool is_digit(char c)
 {

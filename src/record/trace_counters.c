@@ -1,4 +1,12 @@
-#include "trace_counters.h"
+/* trace_counters.c - the counters of the exact half's nodes, and which activations run: to the spool.
+ *
+ * Nodes' counters are replaced records of the spool, 64 to 1,024 nodes each, of which those that changed
+ * are written.  The threads run meanwhile: each node's figures are of one moment, in which an activation
+ * either runs or is counted.
+ *
+ * Context: the drain thread; never needs the GIL.
+ */
+#include "trace_parts.h"
 
 #include "call_tree.h"
 #include "map.h"

@@ -4,16 +4,12 @@
 
 #include "clock.h"
 #include "call_tree.h"
-#include "trace_counters.h"
-#include "trace_later.h"
-#include "trace_log.h"
+#include "trace_parts.h"
 #include "frame.h"
 #include "map.h"
 #include "spool.h"
 #include "thread.h"
-#include "thread_folds.h"
-#include "trace_fold.h"
-#include "canonical.h"
+#include "drain_parts.h"
 
 #define CHUNK 1024 /* rows in one record */
 

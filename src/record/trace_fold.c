@@ -1,15 +1,19 @@
-#include "trace_fold.h"
+/* trace_fold.c - the trees of threads that are one row (thread_folds.c), as one: counters of nodes with one path are added.
+ *
+ * Of a thread that lives its counters are added anew each round, of one that has ended once, when its tree goes.
+ *
+ * Context: as trace_drain.h.
+ */
+#include "trace_parts.h"
 
 #include <string.h>
 
 #include "call_tree.h"
-#include "canonical.h"
+#include "drain_parts.h"
 #include "frame.h"
 #include "map.h"
 #include "spool.h"
 #include "stacks.h"
-#include "thread_folds.h"
-#include "trace_counters.h"
 
 #define CHUNK 1024       /* rows in one record */
 #define FIRST_MAX 16384u /* nodes: the tree is made anew where there are more */

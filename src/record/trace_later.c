@@ -1,4 +1,10 @@
-#include "trace_later.h"
+/* trace_later.c - what was done later for calls (later.h): to the spool.
+ *
+ * The sums are replaced records of it, a block each, of which those that changed are written.
+ *
+ * Context: the drain thread; never needs the GIL.
+ */
+#include "trace_parts.h"
 
 #include <string.h>
 

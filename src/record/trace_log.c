@@ -1,10 +1,13 @@
-#include "trace_log.h"
+/* trace_log.c - from the threads' event logs and kept calls to the spool.
+ *
+ * Context: the drain thread; never needs the GIL.
+ */
+#include "trace_parts.h"
 
 #include <string.h>
 
 #include "clock.h"
 #include "map.h"
-#include "trace_fold.h"
 
 #define CALLS_WAITING                                                                              \
     (1u << 20) /* bytes of one thread, for which the drain is not to wait longer */

@@ -1,4 +1,13 @@
-#include "callers.h"
+/* callers.c - on which instruction the functions are that the shadow stack has below a sample's words.
+ *
+ * A sample's walk ends with the innermost function that the exact half knows to run; those further out are the path of
+ * its node, and where in their code each of them waits is noted here.  As long as a function runs, none of its callers
+ * moves on: so from the top outward only those are read that were not there when the last sample was taken, and only
+ * these are told to the drain.
+ *
+ * Context: async-signal-safe, on the thread whose stack it is.  Private to src/sampler/.
+ */
+#include "session.h"
 
 #include "frame.h"
 

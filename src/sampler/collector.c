@@ -21,18 +21,12 @@
 #include <unistd.h>
 
 #include "arch_x86_64.h"
-#include "asleep.h"
+#include "session.h"
 #include "clock.h"
 #include "drain.h"
-#include "engine.h"
 #include "libraries.h"
 #include "pace.h"
-#include "session.h"
-#include "signals.h"
 #include "spool.h"
-#include "thread_names.h"
-#include "thread_registration.h"
-#include "thread_scan.h"
 
 #define TICK_NS 10000000ull
 #define SLACK_NS 2000000ul       /* more than a sample's period at the usual rate */

@@ -1,11 +1,12 @@
-#include "cost.h"
+/* cost.c - what a sample costs on this machine, measured before the program starts.
+ *
+ * Context: in sampler_start, with the collector running.
+ */
+#include "session.h"
 
 #include <stdlib.h>
 
 #include "clock.h"
-#include "thread_names.h"
-#include "engine.h"
-#include "session.h"
 
 #define COST_SIGNALS 8 /* what a sample costs, roughly, is known after so many */
 #define COST_MAX_NS 12000000ull

@@ -13,18 +13,15 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "asleep.h"
-#include "callers.h"
+#include "session.h"
 #include "clock.h"
 #include "call_tree.h"
-#include "previous_handler.h"
 #include "frame.h"
 #include "launcher.h"
 #include "memread.h"
 #include "join.h"
 #include "records.h"
 #include "regions.h"
-#include "session.h"
 #include "stack_bounds.h"
 #include "thread_state.h"
 #include "weight.h"
@@ -409,7 +406,7 @@ static bool record(struct thread *t, struct sample_record *head, const struct ex
     return true;
 }
 
-/* Is it found waiting again and again (asleep.h)?  That it waits for the GIL may be our own doing. */
+/* Is it found waiting again and again (asleep.c)?  That it waits for the GIL may be our own doing. */
 static bool waits_on(struct thread *t, const struct sample_record *r, uint64_t cpu_ns)
 {
     if (r->gil == GIL_WAITING || !t->has_cpu_timer)

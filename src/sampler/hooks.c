@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "thread_names.h"
 #include "session.h"
-#include "signals.h"
 #include "spool.h"
 
 #define EXEC_PAUSE_NS 50000000ull

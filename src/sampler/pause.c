@@ -3,12 +3,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "asleep.h"
-#include "clock.h"
-#include "engine.h"
-#include "pace.h"
 #include "session.h"
-#include "thread_scan.h"
+#include "clock.h"
+#include "pace.h"
 
 #define IDLE_MAX_NS 20000000ull
 

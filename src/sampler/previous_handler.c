@@ -1,4 +1,8 @@
-#include "previous_handler.h"
+/* previous_handler.c - what signals that we have taken do for the program.
+ *
+ * Context: async-signal-safe.
+ */
+#include "session.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -10,19 +10,14 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "cost.h"
+#include "session.h"
 #include "drain.h"
-#include "engine.h"
 #include "function_names.h"
 #include "libraries.h"
 #include "map.h"
 #include "memread.h"
 #include "records.h"
-#include "session.h"
-#include "signals.h"
 #include "spool.h"
-#include "thread_names.h"
-#include "thread_registration.h"
 
 static uint32_t generations;
 void (*session_look)(void);

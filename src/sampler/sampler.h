@@ -41,7 +41,7 @@ struct sampler_options {
     int log_events;              /* with every begin and end */
     int log_windows;             /* with those while they are switched on (turns_log) */
     uint64_t keep_events_ns;     /* of those, only the last ones; 0: all */
-    /* By wall-clock time: only threads with such a name (thread_names.h), patterns of the shell, a 0 byte after
+    /* By wall-clock time: only threads with such a name (thread_names.c), patterns of the shell, a 0 byte after
      * each; NULL: all.  With its length, less than SAMPLER_PATTERNS_MAX. */
     const char *wall_threads;
     size_t wall_threads_length;

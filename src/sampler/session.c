@@ -1,3 +1,8 @@
+/* session.c - what one run of the sampler shares between its parts.  Private to src/sampler/.
+ *
+ * Context: filled by sampler_start before any signal can come, then read-only but for the fields
+ * marked atomic.
+ */
 #include "session.h"
 
 /* Changed with the GIL and session_lock: one of them is enough to read it. */

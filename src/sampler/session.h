@@ -1,7 +1,4 @@
-/* session.h - what one run of the sampler shares between its parts.  Private to src/sampler/.
- *
- * Context: filled by sampler_start before any signal can come, then read-only but for the fields
- * marked atomic.
+/* session.h - the running session, and what the files of the room offer one another.
  */
 #ifndef PYH_SESSION_H
 #define PYH_SESSION_H
@@ -13,14 +10,18 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <time.h>
+#include <ucontext.h>
 
 #include "arch_x86_64.h"
+#include "call_tree.h"
 #include "clock.h"
 #include "clock_ops.h"
 #include "codes.h"
-#include "call_tree.h"
 #include "newborn.h"
 #include "own_fd.h"
 #include "perf_clocks.h"
@@ -29,6 +30,8 @@
 #include "task_list.h"
 #include "thread.h"
 #include "trap_guard.h"
+
+/* --- session.c ----------------------------------------------------------------------------------- */
 
 enum session_state { SESSION_STARTING, SESSION_RUNNING, SESSION_PAUSED, SESSION_STOPPING };
 
@@ -60,7 +63,7 @@ struct session {
     struct spool *spool;
     struct drain *drain;
     pid_t measuring_tid;                     /* the thread that measures what a sample costs */
-    char wall_threads[SAMPLER_PATTERNS_MAX]; /* thread_names.h; empty: all threads */
+    char wall_threads[SAMPLER_PATTERNS_MAX]; /* thread_names.c; empty: all threads */
     bool skips_new;        /* what new threads did until now, in a pause, counts nowhere */
     bool holds_trap;       /* SIGTRAP was taken */
     const char *trap_lost; /* why sigtrap gave way; NULL: it did not */
@@ -87,7 +90,7 @@ struct session {
     uint64_t ended_ns;        /* what the clocks of threads that have ended stand for */
     uint64_t counted_from_ns; /* the start, or when sampling was resumed */
     uint64_t changed_ns;      /* when a thread came or went, or a nudge came */
-    uint64_t look_ns;         /* thread_names.h: the first thread's next look */
+    uint64_t look_ns;         /* thread_names.c: the first thread's next look */
     uint32_t n_threads;
     _Atomic uint32_t n_forked, n_spawned;
     /* Before an exec, at least; UINT64_MAX: until sampler_resume. */
@@ -139,7 +142,7 @@ static inline void wait_for_handlers(void)
 void handler_on_signal(int signal, siginfo_t *info, void *context);
 void handler_forks(bool forks); /* is the calling thread in fork()? */
 
-/* What signals of the timers that wake a thread (asleep.h) bring along; the others': the session. */
+/* What signals of the timers that wake a thread (asleep.c) bring along; the others': the session. */
 static inline void *session_waking(struct session *s)
 {
     return (char *)s + 1;
@@ -212,5 +215,199 @@ void collector_snapshot(struct session *s, struct thread *t);
 uint64_t collector_given_ns(struct session *s, struct thread *t);
 /* its signals, with those that count nowhere, which are periods. */
 uint64_t collector_signals(struct session *s, struct thread *t);
+
+/* --- callers.c ----------------------------------------------------------------------------------- */
+
+/* How many places lie below `top`, a frame of the calling thread's shadow stack; 0: none, or more than are noted. */
+static inline uint32_t callers_of(const struct callers *c, const struct exact_frame *top)
+{
+    size_t n = (size_t)(top - exact_mine.thread->stack);
+    return n <= c->max ? (uint32_t)n : 0;
+}
+
+/* Notes where those below `top` are, which runs and whose frame this sample's walk has met.  `u`: with the stack's
+ * bounds. */
+void callers_note(struct callers *c, const struct unwind *u, const struct exact *x,
+                  const struct exact_frame *top);
+
+/* --- cost.c -------------------------------------------------------------------------------------- */
+
+/* While it is measured: rates below this one cost less than would have to be limited. */
+#define COST_PERIOD_NS 1000000ull
+
+/* Takes samples that are not kept, which s->calibrating and COST_PERIOD_NS are set for, some ms of them; then
+ * sets the rate that was asked for, or the one that costs a fifth of a core.  Sets info->cost_ns (0: no signal
+ * came).  The session is paused then. */
+void cost_limit_rate(struct session *s, uint64_t wanted_ns, struct sampler_info *info);
+
+/* --- previous_handler.c -------------------------------------------------------------------------- */
+
+/* What SIGPROF, SIGTRAP, or the one other signal that is ours, did before it was taken (signals.c), or is to do now.  Outlives the session: a SIGTRAP may
+ * come after its end (sigtrap.h). */
+struct sigaction *previous_handler(int number);
+
+/* One that is not ours does that.  It may not return. */
+void previous_handler_pass_on(int number, siginfo_t *info, void *context);
+
+/* libc's sigaction, while calls of it are watched (trap_guard.h). */
+extern uint64_t previous_handler_watched_call;
+
+/* If the context is at such a call, and that is about SIGTRAP: what it asks for is done, and it will do nothing.  Whether the
+ * program has a handler from now on. */
+bool previous_handler_take_call(ucontext_t *context);
+
+/* --- signals.c ----------------------------------------------------------------------------------- */
+
+/* handler_on_signal handles `number` from now on. */
+void signal_take(int number);
+
+/* Whether it still does: the program may have installed another handler. */
+bool signal_is_taken(int number);
+
+/* Whether it may be taken: it does what it does by default, or would without us. */
+bool signal_is_free(int number);
+
+/* Pending ones are gone; else nothing changes.  Nothing, if it is not ours.  A thread that blocks the signal may
+ * still get one: an event that was closed may have one under way. */
+void signal_drop_pending(int number);
+
+/* What it did before, and again nothing is pending. */
+void signal_give_back(int number);
+
+/* --- thread_names.c ------------------------------------------------------------------------------ */
+
+struct session;
+
+struct sampler_options;
+
+/* 0, or -EINVAL: more patterns than there is room for. */
+int names_prepare(struct session *s, const struct sampler_options *options);
+
+/* `threading` has this name for it: told to the spool, and it may be chosen by it. */
+void names_tell(struct session *s, struct thread *t, const char *name, size_t length);
+
+/* Looks at those threads for which it is time to.  A new name is told to the spool; a thread that is chosen by it
+ * gets its clock. */
+void names_look(struct session *s, uint64_t now);
+
+/* Looks, whenever the last time was. */
+void names_look_now(struct session *s, struct thread *t);
+
+/* Shall the thread have a clock? */
+bool names_choose(struct session *s, const struct thread *t);
+
+/* What a sample costs has been measured, for which one thread had a clock: now those that are chosen have one. */
+void names_settle(struct session *s);
+
+/* --- thread_registration.c ----------------------------------------------------------------------- */
+
+struct exact_thread;
+struct session;
+struct thread;
+
+/* Makes the record of a thread just seen, or numbers the one that it claimed.  `listed`: its number in /proc, 0: not known.
+ * False: there is no memory. */
+bool admit(struct session *s, pid_t tid, pid_t listed);
+void admit_claimed(struct session *s);
+
+/* trace_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):
+ * then it could not be told from one that was never there. */
+uint32_t admit_exact(void *session, struct exact_thread *e);
+
+/* What it ran until now, by its CPU clock, was before it had a clock of its own: it is what its ticks' samples stand for. */
+void share_among_ticks(struct thread *t, uint64_t cpu_ns);
+
+/* The list of threads may lack one: it is read while threads come and go. */
+bool thread_lives(pid_t tid);
+
+/* --- thread_scan.c ------------------------------------------------------------------------------- */
+
+struct session;
+struct thread;
+
+/* Looks for new and ended threads. */
+void thread_scan(struct session *s);
+
+/* The same, unless it took so long of late that it is not time yet; and stock for those that admit themselves. */
+void thread_scan_in_turn(struct session *s, uint64_t now);
+
+/* Gives a clock of its own to a thread that ran for long and had no signal: one that no covered thread created,
+ * whose creator's event is gone, or for which there was no clock to be had. */
+void thread_cover(struct session *s, struct thread *t);
+
+/* A thread that has but its ticks gets a clock of its own. */
+void thread_end_ticks(struct session *s, struct thread *t);
+
+/* What a thread that blocks our signal ran since the last look is written as such (drain_blocked). */
+void thread_look_blocked(struct session *s, struct thread *t);
+
+/* --- asleep.c ------------------------------------------------------------------------------------ */
+
+struct session;
+
+#define ASLEEP_SAMPLES 4
+#define ASLEEP_AFTER_NS 20000000ull
+
+/* Looks at the thread. */
+void asleep_look(struct session *s, struct thread *t);
+
+/* Its sample holds until now: sampling pauses, or ends; or the thread is gone.  What is not known to have been
+ * waiting counts as missed. */
+void asleep_end(struct session *s, struct thread *t);
+
+/* --- engine.c ------------------------------------------------------------------------------------ */
+
+/* Which clock `options` get here: s->clock_ops, and what info says of it.  0, or -errno with info->engine_reason. */
+int engine_probe(struct session *s, const struct sampler_options *options,
+                 struct sampler_info *info);
+
+/* As those of struct clock_ops. */
+int engine_open(struct session *s, struct thread *t);
+void engine_close(struct session *s, struct thread *t);
+void engine_retire(struct session *s, struct thread *t);
+void engine_set_period(struct session *s, struct thread *t);
+void engine_enable_all(struct session *s, bool enable);
+
+/* With what belongs to no thread that lives. */
+void engine_close_all(struct session *s);
+
+/* Its signal is wanted elsewhere, for the reason `why`: another clock goes on, once all is drained. */
+void engine_give_way(struct session *s, const char *why);
+
+/* The thread's CPU time by the kernel's count; after it ended, as far as it is known. */
+uint64_t engine_cpu_ns(struct session *s, struct thread *t);
+
+/* --- perf_event.c -------------------------------------------------------------------------------- */
+
+/* Which event: of thread `tid` (0: the calling one), on processor `cpu` (-1: on any). */
+struct perf_event_wish {
+    pid_t tid;
+    int cpu;
+    uint64_t period_ns;
+    bool sigtrap; /* see sigtrap.h; else SIGPROF, which the caller sets up */
+    bool exclude_kernel;
+    bool samples; /* also writes what kernel_ring.h reads */
+    uint64_t
+        call; /* not the time, but each call of the function that begins there, with sigtrap; 0: the time */
+};
+
+/* A new descriptor or -errno.  The event is disabled. */
+int perf_event_open(const struct perf_event_wish *wish);
+
+/* The same descriptor with a number from `floor` on, and the event's id; closes `fd`.  Or -errno. */
+int perf_event_settle(int fd, int floor, uint64_t *id);
+
+/* Whether `fd` is still that event: the program may have closed it and use the number itself. */
+bool perf_event_is(int fd, uint64_t id);
+
+/* --- timers.c ------------------------------------------------------------------------------------ */
+
+struct session;
+struct thread;
+
+int timers_open(struct session *s, struct thread *t); /* 0 or -errno */
+void timers_close(struct session *s, struct thread *t);
+void timers_set_period(struct session *s, struct thread *t);
+void timers_enable_all(struct session *s, bool enable);
 
 #endif

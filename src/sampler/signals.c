@@ -1,9 +1,10 @@
-#include "signals.h"
+/* signals.c - the signals that the sampler takes, and what they did before.
+ *
+ * Context: by one thread at a time.
+ */
+#include "session.h"
 
 #include <string.h>
-
-#include "previous_handler.h"
-#include "session.h"
 
 /* As the kernel has it: its calls are not seen by our own guard (trap_guard.h).  Source: struct sigaction of
  * include/linux/signal_types.h. */

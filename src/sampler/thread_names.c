@@ -1,4 +1,12 @@
-#include "thread_names.h"
+/* thread_names.c - threads' names as the kernel has them, and which threads are sampled for their name.
+ *
+ * A thread gets its names after it has begun, so they are looked at again and again, ever more seldom.  By
+ * wall-clock time only some threads may be wanted, chosen by patterns of the shell: by the kernel's name, or
+ * by the one that `threading` has, which the exact half learns with a thread's first event.
+ *
+ * Context: the collector, or under the session's lock.
+ */
+#include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +18,6 @@
 
 #include "clock.h"
 #include "drain.h"
-#include "engine.h"
-#include "session.h"
 #include "spool.h"
 
 #define FIRST_LOOK_NS 10000000ull

@@ -1,4 +1,9 @@
-#include "thread_registration.h"
+/* thread_registration.c - threads of the program become threads of the session, each one once: whoever meets it first, the list
+ * of threads, a signal (thread.h) or an event (call_tree.h).
+ *
+ * Context: the collector, or under the session's lock.
+ */
+#include "session.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,8 +12,6 @@
 
 #include "clock.h"
 #include "drain.h"
-#include "engine.h"
-#include "session.h"
 #include "spool.h"
 
 bool thread_lives(pid_t tid)

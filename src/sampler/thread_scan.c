@@ -1,4 +1,8 @@
-#include "thread_scan.h"
+/* thread_scan.c - threads that came or went: the new ones get a record and a clock, what the others left is written.
+ *
+ * Context: the collector, or under session_lock.
+ */
+#include "session.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,12 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "thread_registration.h"
-#include "asleep.h"
 #include "clock.h"
 #include "drain.h"
-#include "engine.h"
-#include "session.h"
 
 #define SCAN_REST 10
 #define COVER_NS 20000000ull

@@ -138,7 +138,7 @@ struct exact_drained {
 
 /* The drain's: nodes whose counters are one record of the spool. */
 struct exact_block;
-struct thread_fold;           /* record/thread_folds.h */
+struct thread_fold;           /* record/thread_folds.c */
 #define EXACT_FIRST_BLOCKS 24 /* words: room for some in a thread's first mapping */
 struct spool_place;
 
@@ -162,7 +162,7 @@ struct exact_thread {
     bool started;        /* a function began; those that ran before are in the stack */
     bool without_gil;    /* what begins or ends just now: no sink hears of it */
     uint64_t opaque;     /* the frame of the function whose callees are not counted; 0: none runs */
-    uint32_t n_moving;   /* native regions that are to stand on another function (region_stack.h) */
+    uint32_t n_moving;   /* native regions that are to stand on another function (region_stack.c) */
     uint64_t underflows; /* ends of functions whose begin was not seen */
     const uint64_t
         *counter; /* origins.h: a counter of a library's, and what it was at the last event */

@@ -57,7 +57,7 @@ struct call_turn {
     uint32_t serial;      /* joins a call's turns, and its attributes; 0: it has neither */
     uint16_t flags;       /* enum call_flags */
     uint16_t weight_bits; /* it stands for 2^n calls */
-    uint32_t more;        /* struct call_usage, or region_attributes.h */
+    uint32_t more;        /* struct call_usage, or region_attributes.c */
 };
 
 enum usage_kinds { USAGE_CPU = 1, USAGE_MEMORY = 2, USAGE_PROCESS = 4 };

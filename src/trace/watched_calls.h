@@ -1,4 +1,4 @@
-/* watched_calls.h - single calls of functions that a framework's watch list names (watch_list.h), of which the steps of a
+/* watched_calls.h - single calls of functions that a framework's watch list names (watch_list.c), of which the steps of a
  * training are made: apart from the calls that the user keeps (kept_calls.h), in their bounds and in the file.
  *
  * All are kept, with the thread's CPU time, up to a bound on the session's; later ones are in the tree's counters alone.

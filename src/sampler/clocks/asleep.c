@@ -1,9 +1,24 @@
-#include "asleep.h"
+/* asleep.c - threads that wait for long are let alone.
+ *
+ * A signal ends the system call in which a thread waits: time.sleep then takes the GIL from others, only
+ * to sleep on.  So by wall-clock time, a thread that was found waiting for a while, having run for
+ * next to nothing meanwhile, stops its timer itself (the handler); while its CPU clock stands still, so
+ * does the stack, and its last sample holds.
+ *
+ * Two things wake it, so to speak.  A timer on its own CPU clock, which the kernel looks at in each of its
+ * ticks: one that finds the thread running is a sample of what it does.  And the collector, which looks at that
+ * clock, too, and finds that the thread ran between two ticks: it may wait elsewhere now.  What it ran unseen
+ * is given to the next sample that finds it running, as tick-bound timers do it.
+ *
+ * While it is asleep the collector writes, piece by piece, that the sample holds (asleep_look): `asleep_since_ns`
+ * is what has not been written, and who takes it out of there, the collector or the handler, gives it.
+ *
+ * Context: the collector, or under the session's lock.
+ */
+#include "session.h"
 
 #include "clock.h"
 #include "drain.h"
-#include "engine.h"
-#include "session.h"
 
 #define PIECE_NS 50000000ull
 

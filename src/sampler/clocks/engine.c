@@ -1,9 +1,13 @@
-/* Which clock there is here: sigtrap (sigtrap.h), perf_event (perf_clocks.h) or timers (timers.h).
+/* engine.c - the clock that drives the samples here, and one of it for each thread.
+ *
+ * Context: the collector thread, and under the session's lock sampler_start, _pause, _resume, _stop.
+ *
+ * Which clock there is here: sigtrap (sigtrap.h), perf_event (perf_clocks.h) or timers (timers.c).
  *
  * perf_event is fair, at any rate, but refused by many containers, and unprivileged users' events do not see time in the
  * kernel.
  */
-#include "engine.h"
+#include "session.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -11,9 +15,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "perf_event.h"
-#include "session.h"
-#include "signals.h"
 
 static int nothing_to_open(struct session *s, struct thread *t)
 {

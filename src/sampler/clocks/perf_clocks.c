@@ -9,9 +9,7 @@
 #include "clock_ops.h"
 #include "map.h"
 #include "pace.h"
-#include "perf_event.h"
 #include "session.h"
-#include "timers.h"
 
 /* What 50 ms bring, until the collector comes: up to 100 bytes a tick.  Of threads there may be many,
  * and the kernel counts locked memory (kernel.perf_event_mlock_kb). */

@@ -1,4 +1,8 @@
-#include "perf_event.h"
+/* perf_event.c - task-clock events, and breakpoints, of one thread (man 2 perf_event_open).
+ *
+ * Context: any thread; not async-signal-safe.
+ */
+#include "session.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,9 +12,7 @@
 
 #include "clock_ops.h"
 #include "own_fd.h"
-#include "perf_event.h"
 #include "session.h"
-#include "signals.h"
 
 static bool kernel_is(int major, int minor)
 {

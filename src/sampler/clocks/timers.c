@@ -1,4 +1,11 @@
-#include "timers.h"
+/* timers.c - timers of threads: on their CPU clocks, or by wall-clock time.
+ *
+ * timer_create on the thread's CPU clock (or CLOCK_MONOTONIC) with SIGEV_THREAD_ID; they are bound to the kernel's tick,
+ * so a sample stands for 1 + overrun periods.
+ *
+ * Context: as clock_ops.h.
+ */
+#include "session.h"
 
 #include <errno.h>
 #include <sys/syscall.h>
@@ -6,9 +13,6 @@
 
 #include "clock.h"
 #include "clock_ops.h"
-#include "session.h"
-#include "signals.h"
-#include "thread_names.h"
 
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid

@@ -7,10 +7,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "previous_handler.h"
-#include "map.h"
-#include "perf_event.h"
 #include "session.h"
+#include "map.h"
 
 static volatile sig_atomic_t n_tried;
 

@@ -8,7 +8,7 @@
  *
  * The thread gets its SIGTRAP at the function's first instruction.  If the call is about SIGTRAP our handler does
  * what it asks for, and makes of it one that does nothing: our handler stays, and what the program wants is what it does with
- * signals that are not ours (previous_handler.h).  If that is a handler, the collector leaves sigtrap.
+ * signals that are not ours (previous_handler.c).  If that is a handler, the collector leaves sigtrap.
  *
  * What is not seen: system calls without libc; a call while the thread blocks SIGTRAP, which then comes when it
  * does no more.

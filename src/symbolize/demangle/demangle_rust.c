@@ -1,4 +1,25 @@
-/* demangle_rust.c - Rust's symbols: the legacy scheme, and which of the two it is. */
+/* demangle_rust.c - readable forms of Rust's symbols, of both schemes.
+ *
+ *   v0      _RNvMs_Cs4Cv8Wi1oAIB_7mycrateNtB4_7Example3foo     <mycrate::Example>::foo
+ *   legacy  _ZN4core3fmt5write17h0123456789abcdefE             core::fmt::write
+ *
+ * Hashes are left out, as in rustc's own backtraces: a crate's, a legacy symbol's, the crate that
+ * instantiates; and so is what LLVM appended (".llvm.123", ".cold").
+ *
+ * Why no library does it: libiberty's rust_demangle (binutils 2.40; a static archive, LGPL) does not return from
+ * `_RNvMINvC1a1fFGzzzzzzzz_EuEu1f`, 30 bytes: it counts the lifetimes of a binder in a part that is not shown, and its
+ * callback, by which one could leave it, is not called there.  It also reads 6 of the 55 symbols of the tests less
+ * well: letters beyond ASCII in the legacy scheme and in constants, constants as arguments of traits, constants of
+ * more than 64 bits, what LLVM appended.  The crate rustc-demangle (with a C interface) would bring a Rust compiler
+ * into the build.
+ *
+ * A symbol is a file's, not trusted: what the grammar does not allow, a symbol longer than
+ * RUST_SYMBOL_BYTES, a text longer than RUST_NAME_BYTES and nesting deeper than the parser goes
+ * have no readable form.  Time and stack are bounded, and nothing is read beyond the symbol's NUL.
+ * Any thread, no state.
+ *
+ * Rust's symbols: the legacy scheme, and which of the two it is.
+ */
 #include "demangle_rust.h"
 
 #include <stdlib.h>

@@ -1,5 +1,11 @@
-/* demangle_rust_parser.c - see demangle_rust_parser.h. */
-#include "demangle_rust_parser.h"
+/* demangle_rust_parser.c - what the rules of Rust's v0 grammar are written with: reading, writing,
+ * bounds.
+ *
+ * A fault is sticky: after it the parser sees the end of the symbol everywhere, writes nothing more,
+ * and so all rules return.  Back references make a symbol's text exponentially long, so there are
+ * three bounds: of the text (rust_text), of the depth, and of the number of rules that are entered.
+ */
+#include "demangle_rust.h"
 
 #include <stdio.h>
 #include <string.h>

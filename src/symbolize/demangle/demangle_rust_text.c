@@ -1,5 +1,6 @@
-/* demangle_rust_text.c - see demangle_rust_text.h. */
-#include "demangle_rust_text.h"
+/* demangle_rust_text.c - the bounded text that a Rust symbol's readable form is written to.
+ */
+#include "demangle_rust.h"
 
 #include <string.h>
 

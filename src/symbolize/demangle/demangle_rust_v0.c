@@ -4,7 +4,6 @@
  * here is a rule there.
  */
 #include "demangle_rust.h"
-#include "demangle_rust_parser.h"
 
 #include <stdio.h>
 #include <string.h>

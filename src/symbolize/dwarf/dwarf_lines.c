@@ -1,4 +1,27 @@
-/* dwarf_lines.c - from addresses to units and lines (see dwarf_lines.h); dwarf_scopes.c does the rest.
+/* dwarf_lines.c - source lines and inlined functions of addresses, from DWARF.
+ *
+ * Reads DWARF 2 to 5, of the file itself or of its split debug file (debug_file.h), compressed or
+ * not, with a dwz alternate file where there is one.  An address is the file's own virtual address
+ * (what dlpi_addr is subtracted from).  For a caller's frame give the return address - 1: the
+ * return address itself may be the next line's, or the next function's.
+ *
+ * Many addresses are looked up at once: they are shared out over the compilation units, and each
+ * unit that was hit is walked once, only where its ranges hold addresses (dwarf_getscopes per
+ * address walks it each time).  So ask for all addresses of a file in one call.
+ *
+ * The file is mapped, not trusted, as far as that is in our hands: sections and their headers are
+ * checked, each unit's walk is bounded by the unit's size.  Decoding itself is libdw's.
+ *
+ * Not read: split DWARF (`.dwo`, `.dwp`), of which lines are found, but no functions; DWARF 5's
+ * `.debug_sup`.
+ *
+ * Memory: compressed sections may hold 64 times the file's size.  libdw keeps the decoded line table of each unit that was hit, some 50 bytes a row, until
+ * dwarf_lines_free().
+ *
+ * Context: as symbolize.h; one thread at a time per object.
+ * Source: DWARF 5, 2.17 (ranges), 3.1 (units), 3.3.8 (inlining), 6.1.2 (aranges), 6.2 (lines).
+ *
+ * From addresses to units and lines; dwarf_scopes.c does the rest.
  *
  * One look-up: the addresses are sorted, every unit claims those in its ranges, and the units with
  * targets are read one by one.  An address goes to the narrowest claim: a damaged or careless unit
@@ -7,7 +30,6 @@
 #include "dwarf_lines.h"
 
 #include "debug_file.h"
-#include "dwarf_scopes.h"
 #include "elf_image.h"
 #include "line_program.h"
 

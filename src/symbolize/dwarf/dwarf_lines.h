@@ -1,31 +1,13 @@
-/* dwarf_lines.h - source lines and inlined functions of addresses, from DWARF.
- *
- * Reads DWARF 2 to 5, of the file itself or of its split debug file (debug_file.h), compressed or
- * not, with a dwz alternate file where there is one.  An address is the file's own virtual address
- * (what dlpi_addr is subtracted from).  For a caller's frame give the return address - 1: the
- * return address itself may be the next line's, or the next function's.
- *
- * Many addresses are looked up at once: they are shared out over the compilation units, and each
- * unit that was hit is walked once, only where its ranges hold addresses (dwarf_getscopes per
- * address walks it each time).  So ask for all addresses of a file in one call.
- *
- * The file is mapped, not trusted, as far as that is in our hands: sections and their headers are
- * checked, each unit's walk is bounded by the unit's size.  Decoding itself is libdw's.
- *
- * Not read: split DWARF (`.dwo`, `.dwp`), of which lines are found, but no functions; DWARF 5's
- * `.debug_sup`.
- *
- * Memory: compressed sections may hold 64 times the file's size.  libdw keeps the decoded line table of each unit that was hit, some 50 bytes a row, until
- * dwarf_lines_free().
- *
- * Context: as symbolize.h; one thread at a time per object.
- * Source: DWARF 5, 2.17 (ranges), 3.1 (units), 3.3.8 (inlining), 6.1.2 (aranges), 6.2 (lines).
+/* dwarf_lines.h - lines and inlined functions of native code, by DWARF.
  */
 #ifndef PYH_DWARF_LINES_H
 #define PYH_DWARF_LINES_H
 
+#include <elfutils/libdw.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* --- dwarf_lines.c ------------------------------------------------------------------------------- */
 
 /* Strings are as the file spells them (any bytes; C++ names mangled); they and the chains live as
  * long as the struct dwarf_lines.  Lines count from 1; 0 is "not known", as NULL is for strings. */
@@ -68,5 +50,36 @@ void dwarf_lines_free(struct dwarf_lines *d);
  * what it does not tell is not known. */
 int dwarf_lines_find(struct dwarf_lines *d, const uint64_t *addresses, size_t n,
                      struct source_position *out);
+
+/* --- dwarf_scopes.c ------------------------------------------------------------------------------ */
+
+/* The linker zeroes the addresses of functions that it dropped (ld.bfd writes 1 into range lists).
+ * No code lies there: a file begins with its headers. */
+#define RANGE_DROPPED 1
+
+struct scope {                       /* a function with code of its own, or an inlined one */
+    struct inlined_call call;        /* of an inlined one; elsewhere all zero */
+    struct source_function function; /* the concrete one that contains it, or itself */
+    int inlined;
+};
+
+struct scope_chunk;
+
+struct target { /* a wanted address */
+    uint64_t address;
+    struct source_position *out;
+    Dwarf_Off unit;            /* offset of the unit's DIE; 0: none claimed it */
+    uint64_t claim_width;      /* bytes of the range by which it was claimed */
+    const struct scope *scope; /* the innermost; NULL: none */
+};
+
+/* The first target at or above an address, of n that are sorted by address; n if there is none. */
+size_t target_at_or_above(const struct target *targets, size_t n, uint64_t address);
+
+/* Sets the targets' scopes; they are sorted and in this unit.  What they point to is added to
+ * *scopes (NULL at first), for scopes_free().  Returns 0 or -ENOMEM. */
+int scopes_find(struct scope_chunk **scopes, Dwarf *dwarf, Dwarf_Die *unit, struct target *targets,
+                size_t n);
+void scopes_free(struct scope_chunk *scopes);
 
 #endif

@@ -1,4 +1,8 @@
-/* dwarf_scopes.c - one walk over a unit's tree of entries (see dwarf_scopes.h).
+/* dwarf_scopes.c - the functions and inlined calls of one unit that contain wanted addresses.
+ *
+ * Context: as symbolize.h; private to dwarf_lines.c.
+ *
+ * One walk over a unit's tree of entries.
  *
  * Targets move down a tree of scopes: first to the function that contains them, then to each
  * inlined call below it that does.  A target moves only from the scope just above, so that chains
@@ -8,7 +12,7 @@
  * targets are left (functions inside namespaces as clang has them, or inside functions as in GNU C
  * and Fortran), a second walk goes everywhere.
  */
-#include "dwarf_scopes.h"
+#include "dwarf_lines.h"
 
 #include <dwarf.h>
 #include <errno.h>
