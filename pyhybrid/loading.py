@@ -4,7 +4,7 @@ import io
 import os
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.errors import UsageError
 from pyhybrid.profile_file import profile as tables
 

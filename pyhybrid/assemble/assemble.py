@@ -1,7 +1,7 @@
 """From the spool to the tables: names are found, stacks become the tree.
 
 Reads the spool (spool/reader.py), names what was hit (symbols/resolve.py, frames.py), builds the
-tree (call_tree.py) and fills a database (writer.py; single calls: call_writer.py).
+tree (trees.py) and fills a database (writer.py; single calls: calls.py).
 """
 
 import json
@@ -13,24 +13,21 @@ from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import NamedTuple
 
-from pyhybrid.assemble import call_writer, writer
-from pyhybrid.assemble.call_tree import Tree
-from pyhybrid.assemble.exact_half import (
+from pyhybrid.assemble import calls, writer
+from pyhybrid.assemble.calls import KeptCalls, drop_short, kept_calls
+from pyhybrid.assemble.exact import (
     backward_rows,
     exact_table,
     line_rows,
     unsampled_calls,
     with_objects,
 )
-from pyhybrid.assemble.forest import Forest
-from pyhybrid.assemble.frames import Frames
-from pyhybrid.assemble.kept_calls import KeptCalls, kept_calls
+from pyhybrid.assemble.frames import Frames, name_starts
 from pyhybrid.assemble.own_work import fold_own_work
 from pyhybrid.assemble.run_part import Marks, restrict
-from pyhybrid.assemble.sample_counts import ThreadSamples, count_samples
-from pyhybrid.assemble.slow_only import drop_short
+from pyhybrid.assemble.samples import ThreadSamples, count_samples
 from pyhybrid.assemble.source_files import source_files
-from pyhybrid.assemble.thread_starts import name_starts
+from pyhybrid.assemble.trees import Forest, Tree
 from pyhybrid.errors import PyhybridError
 from pyhybrid.gpu import live
 from pyhybrid.options.function_filter import is_one_of, named
@@ -70,13 +67,13 @@ class Assembled:
         """Fill the empty `database`.  Raises sqlite3.Error where it cannot be written."""
         spool, ticks, nodes = self._spool, self._ticks, self._nodes
         writer.write(database, spool, self._frames, self.parts, self._threads, self._lines)
-        call_writer.write_backward(database, self._backward)
-        call_writer.write_calls(database, self._kept)
+        calls.write_backward(database, self._backward)
+        calls.write_calls(database, self._kept)
         drop_short(database, spool.meta.get("slower_than", []))
-        call_writer.write_watched(database, spool, ticks, nodes)
-        call_writer.write_clock_pairs(database, spool, ticks)
+        calls.write_watched(database, spool, ticks, nodes)
+        calls.write_clock_pairs(database, spool, ticks)
         if not spool.meta.get("events_by_window"):
-            call_writer.write_events(database, spool, ticks, spool.exact_threads, nodes)
+            calls.write_events(database, spool, ticks, spool.exact_threads, nodes)
         if spool.device_work:
             live.add(database, spool, ticks, nodes)
 

@@ -6,8 +6,11 @@ one, and without a module the start alone, an absolute address; kernel = its fun
 pseudo = its kind.  Frame ids count from 1.
 """
 
+import os
 import re
+from bisect import bisect_right
 from collections.abc import Hashable
+from itertools import islice
 from typing import Any
 
 from pyhybrid._profile import (
@@ -25,20 +28,40 @@ from pyhybrid._profile import (
     REGION_CAUSE,
     REGION_LIMIT,
     REGION_OBJECT,
+    line_runs,
 )
-from pyhybrid.assemble.forest import Forest
-from pyhybrid.assemble.line_table import LineTable
+from pyhybrid.assemble.trees import Forest
 from pyhybrid.profile_file.database import clean
 from pyhybrid.profile_file.tables import BACKWARD, OBJECT, Frame
 from pyhybrid.pseudo import IN_KERNEL, KERNEL, PseudoFrame, pseudo_frame
 from pyhybrid.spool.records import Code, Spool
-from pyhybrid.symbols.plumbing import is_interpreter
+from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
 from pyhybrid.symbols.resolve import (
     KERNEL_ADDRESS_MASK,
     NativeFunction,
     Symbolizer,
     kernel_address,
 )
+
+# The location table of a code object (co_linetable): from an instruction to its line.
+
+_NONE = -1
+
+
+class LineTable:
+    """One code object's table, decoded."""
+
+    def __init__(self, table: bytes, first_line: int) -> None:
+        """`table` is co_linetable, `first_line` co_firstlineno; an empty table knows no line."""
+        self._starts, self._lines, self._end = line_runs(table, first_line)
+
+    def line(self, offset: int) -> int | None:
+        """The line of the instruction at `offset` (code units); None where there is none."""
+        if not 0 <= offset < self._end:
+            return None
+        line = self._lines[bisect_right(self._starts, offset) - 1]
+        return None if line == _NONE else line
+
 
 _C_FUNCTION = re.compile(r"<built-in method (\S+)>")
 _C_METHOD = re.compile(r"<method '(\S+)' of '(\S+)' objects>")
@@ -291,3 +314,51 @@ class Frames:
             (code.qualname, file, code.first_line),
             *("python", name, file, code.first_line, None, None, None, None, "code"),
         )
+
+
+# Where a stripped libc starts programs and threads: its static functions, by the places they
+# have.
+#
+# The outermost frame of a thread is `clone3`; it calls `start_thread`, which calls the thread's
+# function.  `__libc_start_main`, which has a name, calls `__libc_start_call_main`, and that `main`.
+# (glibc 2.34 and newer: sysdeps/nptl/libc_start_call_main.h, nptl/pthread_create.c.)
+
+THREAD, THREAD_MAIN, PROGRAM_MAIN = "clone3", "start_thread", "__libc_start_call_main"
+SOURCE = "role"
+
+
+def name_starts(spool: Spool, frames: Frames) -> None:
+    """Name these functions where nothing else did."""
+    roles: dict[int, set[str]] = {}
+    nameless = _nameless(spool, frames)
+    rows = zip(spool.parents, spool.words, strict=True) if nameless else ()
+    for parent, word in islice(rows, 1, None):
+        frame = frames.frame.get(word, 0)
+        if word < NATIVE_LIMIT and frame in nameless:
+            caller = frames.frame.get(spool.words[parent], 0) if parent else 0
+            roles.setdefault(frame, set()).add(_role(frames, roles, caller))
+    for frame, found in roles.items():
+        (role, *others) = found
+        if role and not others:
+            row = frames.rows[frame - 1]
+            frames.rows[frame - 1] = row._replace(name=role, symbol=role, source=SOURCE)
+
+
+def _nameless(spool: Spool, frames: Frames) -> set[int]:
+    return {
+        row.id
+        for row in frames.rows
+        if row.source == "fde"
+        and row.module
+        and starts_threads(os.path.basename(spool.modules[row.module].path))
+    }
+
+
+def _role(frames: Frames, roles: dict[int, set[str]], caller: int) -> str:
+    """Of what `caller` called; "": none of them."""
+    if not caller:
+        return THREAD
+    symbol = frames.rows[caller - 1].symbol or ""
+    if symbol.startswith("__libc_start_main"):
+        return PROGRAM_MAIN
+    return THREAD_MAIN if roles.get(caller) == {THREAD} else ""

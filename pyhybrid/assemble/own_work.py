@@ -19,8 +19,8 @@ from array import array
 from itertools import repeat
 
 from pyhybrid._profile import PSEUDO_LIMIT, descend, inclusive, rows_from, take
-from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import Frames
+from pyhybrid.assemble.trees import Forest
 from pyhybrid.pseudo import OWN_WORK, PSEUDO_FRAMES
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import (

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from pyhybrid.assemble.frames import Frames
-from pyhybrid.assemble.sample_counts import ThreadSamples
+from pyhybrid.assemble.samples import ThreadSamples
 from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.database import PROCESS, clean, insert, insert_columns
 from pyhybrid.profile_file.exact_table import recursive_nodes

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.cli.parser import DIVIDER, Parser, word
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters.atomic_file import replacing

@@ -4,7 +4,7 @@ import argparse
 import fcntl
 import os
 
-from pyhybrid.assemble import opening
+from pyhybrid import assemble
 from pyhybrid.capture.output_lock import PART, PROFILE
 from pyhybrid.cli.parser import DURATION
 from pyhybrid.damage import damage_in
@@ -97,7 +97,7 @@ def open_profile(args: argparse.Namespace) -> Profile:
         if not os.path.exists(args.file):
             raise PyhybridError(f"there is no {args.file}, but {whose}")
         say(f"{args.file} is older: {whose}")
-    return opening.open_profile(args.file)
+    return assemble.open_profile(args.file)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Protocol
 
 from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK, KERNEL_LIMIT, NATIVE_LIMIT
-from pyhybrid.assemble.forest import Forest
 from pyhybrid.assemble.frames import native_words
+from pyhybrid.assemble.trees import Forest
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish.forked_work import Prefetch
 from pyhybrid.spool.records import Spool

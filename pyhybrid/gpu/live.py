@@ -24,7 +24,7 @@ _HANDLE_BITS = 0xFFFFFFFF
 def add(
     database: sqlite3.Connection, spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]
 ) -> Placed:
-    """Into the tables, which have all else but the events; `nodes` are those of exact_half.py."""
+    """Into the tables, which have all else but the events; `nodes` are those of exact.py."""
     profile = Profile(spool.path, File(spool.path, database))
     placed = place(profile, _trace(spool, ticks, nodes), _events(spool, ticks, nodes))
     database.execute("BEGIN")

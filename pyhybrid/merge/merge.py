@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from pyhybrid._profile import STACK_MASK
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.merge.meta import check_alike, merged_meta, single_facts

@@ -1,6 +1,6 @@
 """A profile: the tables that tables.py declares, of a file, or made from those of another profile.
 
-`Profile.open` opens a finished file (`.pyhybrid`); `open_profile` of assemble/opening.py also the
+`Profile.open` opens a finished file (`.pyhybrid`); `open_profile` of assemble.py also the
 spool of a killed run (`.pyhybrid.part`), which it finishes in memory.  Tables are read when first
 asked for, each whole: those that are small as rows, those that are long (nodes, stacks, samples) as
 columns.

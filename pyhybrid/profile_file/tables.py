@@ -191,7 +191,7 @@ class Frame(Row, ordered_by="id", describes=True, not_stored=("inlined",)):
     native ones and the kernel the name as it stands in the table; exported data: an object's name
     and the place in it (slot_names.py); pseudo: which, as a word (pseudo.py); an object: its
     class; backward work: the path of the object. source: code, symtab, debug file, debugdata,
-    dynsym, plt, exported data, method table, role (thread_starts.py), fde, jit map, jitdump
+    dynsym, plt, exported data, method table, role (frames.py), fde, jit map, jitdump
     (jit.py), kallsyms, none, pseudo, region; object: of an object's region; backward.
     python_name: by which Python reaches a native function (torch._C._nn.linear), by the
     interpreter's method tables at the program's end.
@@ -236,7 +236,7 @@ class Node(Row, ordered_by="id", describes=True):
 
 class Stack(Row, ordered_by="id", describes=True):
     """A call path, address by address; node is its projection. Rows that stand for no frame of a
-    call (assemble/call_tree.py, "Phantoms") are nobody's parent.
+    call (assemble/trees.py, "Phantoms") are nobody's parent.
 
     address: of native code and the kernel, absolute (64 bits with sign). offset: of Python code,
     the instruction's in code units. line: of Python code.

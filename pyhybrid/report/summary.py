@@ -6,7 +6,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pyhybrid.assemble.kept_calls import function_durations
+from pyhybrid.assemble.calls import function_durations
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.pseudo import SIGNALS_BLOCKED, UNKNOWN_PYTHON
 from pyhybrid.report.source_text import NOT_FOUND, Sources

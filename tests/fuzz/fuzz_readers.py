@@ -25,7 +25,7 @@ from example_profile import fake_symbols
 from mutate import Pieces, damage
 from spool_writer import with_checks
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support import PATIENCE_S, environment
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.profile import Profile
 
 CONFTEST = """

@@ -23,7 +23,7 @@ import pytest
 from fork_support import Forks
 from json_page import check_report
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.cli import SUBCOMMANDS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Thread

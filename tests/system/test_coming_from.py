@@ -19,7 +19,7 @@ from lttng_support import Lttng
 from support import NO_PLUGINS, PATIENCE_S, environment
 from tracy_support import client, unpack
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.profile import Profile
 
 PAGE = (Path(__file__).parents[2] / "docs/howto/coming-from.md").read_text()

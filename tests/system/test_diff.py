@@ -11,7 +11,7 @@ import pytest
 from support import TARGETS, Run, made_once, record
 from torch_support import TorchProcess
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.views.comparison.run_comparison import compare
 
 pytestmark = pytest.mark.once

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, Run, paths, printed
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.views.labels import short_time
 
 OUTPUTS = ["out.folded", "out.pyhybrid", "perf.data"]

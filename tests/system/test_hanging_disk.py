@@ -16,7 +16,7 @@ from typing import IO
 import pytest
 from support import LOOKS, PATIENCE_S, check_invariants, check_losses
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 
 pytestmark = pytest.mark.needs("root")
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 from support import LOOKS, PATIENCE_S, Run, check_invariants, command
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.spool import framing
 from pyhybrid.spool import layout as form
 

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 from support import check_calls_shown, check_invariants, made_once
 
-from pyhybrid.assemble.opening import open_profile
-from pyhybrid.assemble.sample_counts import count_samples
+from pyhybrid.assemble import open_profile
+from pyhybrid.assemble.samples import count_samples
 from pyhybrid.profile_file.timeline import periods_of
 from pyhybrid.spool import reader
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_support import PROGRAM, calls_by_test, names, run_pytest, suite
 from support import ON_STACK, Run, environment, made_once
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.profile import Profile
 
 SUITE = """

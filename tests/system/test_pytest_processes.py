@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytest_support import calls_by_test, names, run_pytest, suite
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 
 SUITE = """
 import os, signal

@@ -12,7 +12,7 @@ import pytest
 from exact_support import MODES
 from support import Run
 
-from pyhybrid.assemble.kept_calls import function_durations
+from pyhybrid.assemble.calls import function_durations
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call
 

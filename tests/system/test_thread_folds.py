@@ -10,7 +10,7 @@ import pytest
 from exact_support import check_exact
 from support import LOOKS, Run, check_invariants, made_once, record
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Chunk
 

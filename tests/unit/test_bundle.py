@@ -9,7 +9,7 @@ from example_profile import PID, example, fake_symbols
 from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.exporters.perf.bundle import Bundle, write_bundle
 from pyhybrid.profile_file.profile import Profile
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import pytest
 from example_profile import example, fake_symbols
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.destination import Output, export_to
 from pyhybrid.exporters.exporter import Exporter

@@ -10,7 +10,7 @@ import pytest
 from example_profile import PATHS, PYTHON, fake_symbols
 from spool_writer import SpoolWriter, c_call, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind

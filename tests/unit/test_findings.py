@@ -10,7 +10,7 @@ from example_profile import PID, example, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid._profile import GIL_SHIFT
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.tables import GIL, GpuActivity, GpuWindow, GpuWork
 from pyhybrid.report.screen import render, render_report
 from pyhybrid.report.summary import summarize

@@ -17,8 +17,8 @@ from large_inputs import many_stacks, many_threads
 from spool_writer import SpoolWriter, native, pseudo, python
 from steps import steps
 
+from pyhybrid.assemble import open_profile
 from pyhybrid.assemble.assemble import Assembled, assemble
-from pyhybrid.assemble.opening import open_profile
 from pyhybrid.capture import finisher
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish.finish import finish, main, make

@@ -7,7 +7,7 @@ from example_profile import PATHS, PYTHON, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter, native, python
 from traces import trace
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile

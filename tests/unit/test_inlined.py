@@ -11,7 +11,7 @@ from typing import ClassVar, NoReturn
 import pytest
 from spool_writer import SpoolWriter, c_call, native, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile

@@ -18,7 +18,7 @@ from large_inputs import CODE, many_functions
 from spool_writer import SpoolWriter, native, python
 from steps import steps
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded

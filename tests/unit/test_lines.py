@@ -12,7 +12,7 @@ from example_profile import fake_symbols
 from spool_writer import SpoolWriter, native, python
 
 from pyhybrid._profile import LINE_LIMIT
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.line_listing import print_lines

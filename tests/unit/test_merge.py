@@ -11,7 +11,7 @@ import pytest
 from example_profile import PATHS, PID, PYTHON, TORCH, example, fake_symbols
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.cli.merge import Merge
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS

@@ -9,7 +9,7 @@ import pytest
 from example_profile import WEIGHT, example, fake_symbols
 from traces import Rows, trace
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.cli import main
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded

@@ -10,7 +10,7 @@ import pytest
 from example_profile import PID
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.operator_listing import operator_lines

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from spool_writer import SpoolWriter, native, pseudo, python, region
 
-from pyhybrid.assemble import own_work
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile, own_work
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.views.labels import Labels

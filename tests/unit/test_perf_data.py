@@ -23,7 +23,7 @@ from example_profile import (
 from perf_support import perf
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.destination import export_to

@@ -12,7 +12,7 @@ from example_profile import PID, all_in_tables, example, fake_symbols
 from perf_support import perf
 from spool_writer import SpoolWriter, native, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf import samples as perf_samples
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses

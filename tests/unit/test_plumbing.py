@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spool_writer import SpoolWriter, c_call, native, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.cli.report_views import Tree
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.profile_file.profile import Profile

@@ -11,7 +11,7 @@ from example_profile import PATHS, PERIOD_NS, PID, SAMPLES, TORCH, WEIGHT, examp
 from spool_writer import SpoolWriter, native
 
 import pyhybrid
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS

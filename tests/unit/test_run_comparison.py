@@ -10,7 +10,7 @@ import pytest
 from example_profile import PERIOD_NS, PID, fake_symbols
 from spool_writer import SpoolWriter, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
 from pyhybrid.views.comparison.change_limits import EXCEEDED, UNSURE, WITHIN, Limit, judge

@@ -9,7 +9,7 @@ import pytest
 from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid._profile import GIL_SHIFT, WAITS
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded

@@ -15,7 +15,7 @@ from spool_writer import SpoolWriter, native
 from steps import steps
 
 from pyhybrid._profile import ATTRIBUTE_INT, SPOOL_MARK, SPOOL_REPLACED, SPOOL_VERSION, WAITS
-from pyhybrid.assemble.sample_counts import count_samples
+from pyhybrid.assemble.samples import count_samples
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool import layout, reader, records
 from pyhybrid.spool.attributes import as_json

@@ -12,7 +12,7 @@ from example_profile import PERIOD_NS, PID, example, fake_symbols
 from spool_writer import SpoolWriter, native, pseudo, python
 from traces import UNKNOWN, Rows, trace
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.cli.export import Export
 from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError

@@ -15,7 +15,7 @@ from example_profile import PERIOD_NS, WEIGHT, example, fake_symbols
 from test_inlined import CALLED, MAIN, READER, Opened, at, opened, spool  # noqa: F401
 from traces import trace
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.cpuprofile import CpuProfile

@@ -9,7 +9,7 @@ from typing import Any
 from example_profile import fake_symbols
 from spool_writer import SpoolWriter, pseudo, python, region
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.profile import Profile
 
 UNKNOWN = "[unknown python]"

@@ -8,7 +8,7 @@ from typing import Any
 from example_profile import LIBRARY, PID, fake_symbols
 from spool_writer import SpoolWriter, python, region
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Backward, WatchedCall
 

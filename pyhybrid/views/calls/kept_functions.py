@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from pyhybrid.assemble.kept_calls import Durations, function_durations
+from pyhybrid.assemble.calls import Durations, function_durations
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Call, Code, Frame
 from pyhybrid.views.labels import Labels

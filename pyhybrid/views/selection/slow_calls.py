@@ -6,7 +6,7 @@ A call's time says when, the samples within it say why.
 from collections import defaultdict
 from dataclasses import dataclass
 
-from pyhybrid.assemble.kept_calls import function_durations
+from pyhybrid.assemble.calls import function_durations
 from pyhybrid.errors import PyhybridError
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.profile_file.profile import Profile

@@ -20,7 +20,7 @@ from method import Figure, profiled, row, run
 
 from figures.training import TRAIN
 from pyhybrid._symbolize import ElfSymbols, demangle
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.report.quality import NAMED, quality_report

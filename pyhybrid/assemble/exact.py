@@ -16,8 +16,7 @@ from typing import Any
 
 from pyhybrid import _profile
 from pyhybrid._profile import LINE_LIMIT, NATIVE_LIMIT, mark, pairs, rows_from, take
-from pyhybrid.assemble.call_tree import Tree
-from pyhybrid.assemble.forest import Forest
+from pyhybrid.assemble.trees import Forest, Tree
 from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.tables import Backward, Exact, Line
 from pyhybrid.spool.layout import EXACT_COUNT

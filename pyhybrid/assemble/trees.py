@@ -1,4 +1,4 @@
-"""The function-level tree: every stack row's node.
+"""The trees of a spool as one, and the function-level tree: every stack row's node.
 
 A stack row is (parent row, address or instruction); its node is (parent node, frame).  Rows and
 nodes alike come after their parents.
@@ -19,6 +19,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import islice
 from operator import or_
+from typing import TYPE_CHECKING
 
 from pyhybrid._profile import (
     C_CALL_LIMIT,
@@ -26,15 +27,57 @@ from pyhybrid._profile import (
     NATIVE_LIMIT,
     PSEUDO_LIMIT,
     REGION_LIMIT,
+    distinct,
     paths,
     shift,
     take,
 )
-from pyhybrid.assemble.forest import Forest
-from pyhybrid.assemble.frames import Frames
 from pyhybrid.profile_file.tables import Nodes, Stacks
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import is_plumbing
+
+if TYPE_CHECKING:
+    from pyhybrid.assemble.frames import Frames
+
+
+# All trees of a spool as one: the stacks', and below the same root each thread's exact tree.
+#
+# With counted calls of C functions the exact trees come first (Tree), else the stacks' does.
+# A frame word is a number here, that of a distinct one.
+
+
+class Forest:
+    """Columns of all rows.
+
+    `parents` are rows; `word` is the row's word's place in `words`, which are the distinct ones.
+    `stacks` are the rows of the stacks' tree, `exact` those of each thread's by the exact half's
+    number of it.
+    """
+
+    def __init__(self, spool: Spool) -> None:
+        self._plant(spool, stacks_first=True)
+        if any(C_CALL_LIMIT <= word < LINE_LIMIT for word in self.words):
+            self._plant(spool, stacks_first=False)
+        in_exact = set[int]().union(*(self.word[rows] for rows in self.exact.values()))
+        self.exact_words = {self.words[each] for each in in_exact}
+        self.stack_words = {self.words[each] for each in set(self.word[self.stacks])}
+
+    def _plant(self, spool: Spool, stacks_first: bool) -> None:
+        trees = list(zip(spool.exact_parents.values(), spool.exact_words.values(), strict=True))
+        trees.insert(0 if stacks_first else len(trees), (spool.parents, spool.words))
+        self.parents, words = array("I"), array("Q")
+        slices = []
+        for parents, of_tree in trees:
+            begin = len(words)
+            words += of_tree
+            self.parents.frombytes(shift(parents, begin).cast("B"))
+            self.parents[begin] = 0
+            slices.append(slice(begin, len(words)))
+        self.stacks = slices.pop(0 if stacks_first else -1)
+        self.exact = dict(zip(spool.exact_words, slices, strict=True))
+        self.word, first = distinct(words)
+        self.words = [words[row] for row in first]
+
 
 ABOVE, ASKED = 1, 16  # how a row becomes part of the tree (_profile.paths)
 
@@ -47,7 +90,7 @@ class Tree:
     `frame_of_word`: the frame of each of the forest's words, 0 of those that are none.
     """
 
-    def __init__(self, spool: Spool, forest: Forest, frames: Frames, sampled: set[int]) -> None:
+    def __init__(self, spool: Spool, forest: Forest, frames: "Frames", sampled: set[int]) -> None:
         """`sampled` are the ids of the stack rows that samples refer to."""
         stacks = forest.stacks
         self.frame_of_word = array(
@@ -84,13 +127,13 @@ class Tree:
         parents, frames = self.node_parents.tobytes(), self.node_frames.tobytes()
         return Nodes(array("I", parents), array("I", frames))
 
-    def stack_table(self, spool: Spool, frames: Frames) -> Stacks:
+    def stack_table(self, spool: Spool, frames: "Frames") -> Stacks:
         """The table `stack`."""
         known = (frames.address, frames.offset, frames.line)
         where = ([0, *map(each.get, islice(spool.words, 1, None))] for each in known)
         return Stacks(self.parents.tolist(), self.nodes.tolist(), *where)
 
-    def _callers(self, spool: Spool, frames: Frames) -> "array[int]":
+    def _callers(self, spool: Spool, frames: "Frames") -> "array[int]":
         """Of each native row the row of the Python function (or region) that called it, if nothing
         but plumbing lies between; else 0."""
         plumbing = {

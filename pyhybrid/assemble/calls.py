@@ -4,11 +4,13 @@ From the spool (src/trace/kept_calls.h) to the tables `call`, `turn` and `call_t
 over these by function.  There may be a million calls: those of one turn, nearly all, are columns.
 """
 
+import sqlite3
 import struct
 from array import array
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyhybrid._profile import (
     CALL_ENDED,
@@ -21,13 +23,25 @@ from pyhybrid._profile import (
     call_usage,
     take,
 )
+from pyhybrid.options.function_filter import is_one_of, named
+from pyhybrid.profile_file.database import PROCESS, clean, insert, insert_columns
 from pyhybrid.profile_file.quantiles import value_at
-from pyhybrid.profile_file.tables import Call, CallTime, Turn
+from pyhybrid.profile_file.tables import (
+    Backward,
+    Call,
+    CallTime,
+    ClockPair,
+    EventLog,
+    EventNode,
+    Turn,
+    WatchedCall,
+)
 from pyhybrid.spool.attributes import as_json
 from pyhybrid.spool.records import Spool, Ticks
 
 if TYPE_CHECKING:
     from pyhybrid.profile_file.profile import Profile
+
 
 WEIGHT_SHIFT = 16  # of `info`, as call_rows gives it
 
@@ -124,7 +138,7 @@ class _Rows:
 def kept_calls(
     spool: Spool, ticks: Ticks, threads: dict[int, int], nodes: dict[int, memoryview]
 ) -> KeptCalls:
-    """The rows; `threads` and `nodes` are those of exact_half.py.  Damage is counted."""
+    """The rows; `threads` and `nodes` are those of exact.py.  Damage is counted."""
     kept = KeptCalls()
     all_rows: list[_Rows] = []
     by_serial: defaultdict[int, list[_Turn]] = defaultdict(list)
@@ -238,3 +252,126 @@ def function_durations(profile: "Profile") -> dict[int, Durations]:
         of_frame = durations.setdefault(profile.nodes.frame[row.node], Durations())
         of_frame.add(row.calls, row.total_ns, row.max_ns, dict(row.histogram))
     return durations
+
+
+# Writes single calls, and what is known of their times, into the tables of a profile file.
+
+_DELTAS = (
+    *("cpu_ns", "user_ns", "system_ns", "process_ns", "minor_faults", "major_faults"),
+    *("voluntary_switches", "involuntary_switches"),
+)
+# A call's turns come in order of time.
+_USAGE = (
+    f"INSERT INTO usage VALUES ({PROCESS},?,{','.join(['nullif(?,-1)'] * 12)})"
+    " ON CONFLICT DO UPDATE SET cpu_end_ns = excluded.cpu_end_ns,"
+    " resident_end = excluded.resident_end,"
+    + ",".join(f" {name} = {name} + excluded.{name}" for name in _DELTAS)
+)
+
+
+def _whole_calls(thread: int) -> str:
+    """Parameters: id, node, begin_ns, end_ns, info, parent."""
+    state = f"CASE WHEN ?5 & {CALL_PARTIAL} THEN 'partial' WHEN ?5 & {CALL_RAISED} THEN 'raised'"
+    return (
+        f"INSERT INTO call VALUES (?1,{PROCESS},{thread},?2,?3,?4,?4 - ?3,"
+        f"{state} ELSE 'returned' END,NULL,nullif(?6, 0),1 << (?5 >> {WEIGHT_SHIFT}))"
+    )
+
+
+def write_backward(database: sqlite3.Connection, rows: Iterable[Backward]) -> None:
+    """Add the work of autograd nodes."""
+    database.execute("BEGIN")
+    insert(database, Backward, (row._replace(name=clean(row.name)) for row in rows))
+    database.execute("COMMIT")
+
+
+def write_calls(database: sqlite3.Connection, kept: KeptCalls) -> None:
+    """Add the calls that were kept."""
+    insert_columns(database, ((_whole_calls(of.thread), "", of[1:]) for of in kept.whole))
+    insert_columns(database, ((_USAGE, "", each) for each in kept.usage))
+    database.execute("BEGIN")
+    insert(database, Call, kept.calls)
+    database.executemany("UPDATE call SET attributes = ? WHERE id = ?", kept.attributes)
+    insert(database, Turn, kept.turns)
+    insert(database, CallTime, kept.times)
+    database.execute("COMMIT")
+
+
+def write_watched(
+    database: sqlite3.Connection, spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]
+) -> None:
+    """Add the calls of a framework's functions; `nodes` are those of exact.py."""
+    database.execute("BEGIN")
+    for index, calls in spool.watched.items():
+        thread, of_thread = spool.exact_threads[index], nodes[index]
+        rows = (
+            (thread, of_thread[node], ticks.time(since), ticks.time(until), *cpu_ns, raised)
+            for since, until, *cpu_ns, node, raised in calls
+        )
+        insert(database, WatchedCall, rows)
+    database.execute("COMMIT")
+
+
+def write_clock_pairs(database: sqlite3.Connection, spool: Spool, ticks: Ticks) -> None:
+    """Add when it was what time of day."""
+    database.execute("BEGIN")
+    insert(database, ClockPair, ((ticks.time(at), unix) for at, unix in spool.clock_pairs))
+    database.execute("COMMIT")
+
+
+def write_events(
+    database: sqlite3.Connection,
+    spool: Spool,
+    ticks: Ticks,
+    threads: dict[int, int],
+    nodes: dict[int, memoryview],
+) -> None:
+    """Add the event log; `threads` and `nodes` are those of exact.py."""
+    database.execute("BEGIN")
+    for each in spool.events:
+        row = (threads[each.thread], ticks.time(each.first_ticks), ticks.multiply / ticks.divide)
+        rest = (len(each.words), each.n_dropped, bytes(each.words))
+        insert(database, EventLog, [(*row, *rest)])
+    logged = {each.thread for each in spool.events}
+    insert(database, EventNode, ((threads[i], nodes[i].tobytes()) for i in sorted(logged)))
+    database.execute("COMMIT")
+
+
+# Single calls of functions that have a `slower_than`: shorter ones are left out of the file.
+
+
+def drop_short(database: sqlite3.Connection, slower_than: list[Any]) -> None:
+    """Of (name, nanoseconds): the calls of functions named so that took less.
+
+    Calls that are not there from begin to end stay.  What began within a call that goes began
+    within the next one further out.
+    """
+    for name, least_ns in slower_than:
+        told = database.execute("SELECT frame, path, module, file FROM code").fetchall()
+        frames = [
+            (frame,)
+            for frame, path, module, file in told
+            if is_one_of(named([name]), path.removeprefix(f"{module}."), module, file)
+        ]
+        database.execute("BEGIN")
+        database.execute("CREATE TEMP TABLE chosen(frame INTEGER PRIMARY KEY)")
+        database.executemany("INSERT INTO chosen VALUES (?)", frames)
+        database.execute("CREATE TEMP TABLE short(id INTEGER PRIMARY KEY, parent INTEGER)")
+        database.execute(
+            "INSERT INTO short SELECT call.id, call.parent FROM call"
+            " JOIN node ON node.id = call.node"
+            " WHERE frame IN (SELECT frame FROM chosen) AND end_ns - begin_ns < ?"
+            " AND state != 'partial'",
+            (least_ns,),
+        )
+        while database.execute(
+            "UPDATE call SET parent = (SELECT short.parent FROM short WHERE short.id = call.parent)"
+            " WHERE parent IN (SELECT id FROM short)"
+        ).rowcount:
+            pass
+        for table in ("turn", "usage"):
+            database.execute(f"DELETE FROM {table} WHERE call IN (SELECT id FROM short)")
+        database.execute("DELETE FROM call WHERE id IN (SELECT id FROM short)")
+        database.execute("DROP TABLE chosen")
+        database.execute("DROP TABLE short")
+        database.execute("COMMIT")

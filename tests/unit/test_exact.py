@@ -8,7 +8,7 @@ import pytest
 from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
-from pyhybrid.assemble.opening import open_profile
+from pyhybrid.assemble import open_profile
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.finish.finish import make
