@@ -28,12 +28,12 @@ from pyhybrid.assemble.run_part import Marks, restrict
 from pyhybrid.assemble.samples import ThreadSamples, count_samples
 from pyhybrid.assemble.source_files import source_files
 from pyhybrid.assemble.trees import Forest, Tree
+from pyhybrid.base.pseudo_frames import DECORATED, TREE_FULL
 from pyhybrid.errors import PyhybridError
 from pyhybrid.gpu import live
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.profile_file.database import clean
 from pyhybrid.profile_file.tables import OBJECT, Backward, Line, Module
-from pyhybrid.pseudo import DECORATED, TREE_FULL
 from pyhybrid.spool import reader as spools
 from pyhybrid.spool.records import Spool, Ticks
 from pyhybrid.symbols.mapped import loader_of, name_nameless

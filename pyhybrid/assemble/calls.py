@@ -23,9 +23,9 @@ from pyhybrid._profile import (
     call_usage,
     take,
 )
+from pyhybrid.base.quantiles import value_at
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.profile_file.database import PROCESS, clean, insert, insert_columns
-from pyhybrid.profile_file.quantiles import value_at
 from pyhybrid.profile_file.tables import (
     Backward,
     Call,

@@ -31,9 +31,9 @@ from pyhybrid._profile import (
     line_runs,
 )
 from pyhybrid.assemble.trees import Forest
+from pyhybrid.base.pseudo_frames import IN_KERNEL, KERNEL, PseudoFrame, pseudo_frame
 from pyhybrid.profile_file.database import clean
 from pyhybrid.profile_file.tables import BACKWARD, OBJECT, Frame
-from pyhybrid.pseudo import IN_KERNEL, KERNEL, PseudoFrame, pseudo_frame
 from pyhybrid.spool.records import Code, Spool
 from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
 from pyhybrid.symbols.resolve import (

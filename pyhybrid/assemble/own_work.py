@@ -21,7 +21,7 @@ from itertools import repeat
 from pyhybrid._profile import PSEUDO_LIMIT, descend, inclusive, rows_from, take
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.trees import Forest
-from pyhybrid.pseudo import OWN_WORK, PSEUDO_FRAMES
+from pyhybrid.base.pseudo_frames import OWN_WORK, PSEUDO_FRAMES
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import (
     is_instrumentation,

@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any
 
 from pyhybrid._profile import line_runs
-from pyhybrid.name_patterns import is_librarys
+from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.spool.records import Code, Spool
 
 _MAX_BYTES = 1 << 22  # of a file; larger ones are data

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.samples import ThreadSamples
+from pyhybrid.base.pseudo_frames import loss_name
 from pyhybrid.profile_file import schema
 from pyhybrid.profile_file.database import PROCESS, clean, insert, insert_columns
 from pyhybrid.profile_file.exact_table import recursive_nodes
@@ -36,7 +37,6 @@ from pyhybrid.profile_file.tables import (
     waits,
 )
 from pyhybrid.profile_file.tables import Thread as ThreadRow
-from pyhybrid.pseudo import loss_name
 from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
 
 type Made = dict[str, Any]  # what is made of a spool: a Profile's attributes, by name

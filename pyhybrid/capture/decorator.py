@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, Protocol, overload
 
 from pyhybrid._native import window
+from pyhybrid.base.pseudo_frames import DECORATED
 from pyhybrid.capture.shared_profile import SharedProfile, shared_by
 from pyhybrid.errors import UsageError
-from pyhybrid.pseudo import DECORATED
 
 
 @overload

@@ -11,6 +11,7 @@ import sys
 from posix import getpid, strerror  # at the end `os` may have others
 from typing import Any
 
+from pyhybrid.base.clock_pair import clock_pair
 from pyhybrid.capture import fork_warning, machine, python_executable
 from pyhybrid.capture.finisher import Finisher, as_bytes, is_finisher, wait_for
 from pyhybrid.capture.jit_files import jit_files
@@ -20,7 +21,6 @@ from pyhybrid.capture.notebook_cells import notebook_cells
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder, remove_folders
 from pyhybrid.capture.processor_waits import ProcessorWaits
 from pyhybrid.capture.std_streams import keep_whole, release, say
-from pyhybrid.clock_pair import clock_pair
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Part
 from pyhybrid.options.settings import GPU, Settings

@@ -11,9 +11,9 @@ import shutil
 import tempfile
 from typing import IO, TYPE_CHECKING
 
+from pyhybrid.base.clock_pair import MONOTONIC
 from pyhybrid.capture.finisher import wait_for
 from pyhybrid.capture.output_lock import PROFILE, check_folder
-from pyhybrid.clock_pair import MONOTONIC
 from pyhybrid.errors import PyhybridError
 from pyhybrid.options.settings import Settings
 

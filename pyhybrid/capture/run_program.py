@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 
-from pyhybrid import own_modules
+from pyhybrid.base import own_modules
 from pyhybrid.errors import UsageError
 
 

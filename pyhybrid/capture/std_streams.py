@@ -10,7 +10,7 @@ from collections.abc import Callable
 from posix import write  # at the end `os` may have another
 from typing import Any
 
-from pyhybrid.terminal_text import visible
+from pyhybrid.base.terminal_text import visible
 
 
 def keep_whole(

@@ -7,11 +7,11 @@ and `sys` is imported here: the current folder may have a module of any name.
 
 import sys
 
-from pyhybrid import own_modules
+from pyhybrid.base import own_modules
+from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.resource_limits import check_memory
 from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.errors import PyhybridError
-from pyhybrid.terminal_text import say
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:

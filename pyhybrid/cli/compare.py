@@ -10,6 +10,7 @@ import tempfile
 import threading
 from typing import IO
 
+from pyhybrid.base.terminal_text import write_lines
 from pyhybrid.capture.run_program import Program
 from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.parser import word
@@ -17,7 +18,6 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.options.kinds import Number
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.cprofile_diff import Difference, compare
-from pyhybrid.terminal_text import write_lines
 from pyhybrid.views.labels import shorten_file
 
 

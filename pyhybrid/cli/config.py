@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from pyhybrid.base.terminal_text import write_lines
 from pyhybrid.cli.parser import add_options
 from pyhybrid.cli.run import in_force
 from pyhybrid.options.config_file import (
@@ -18,7 +19,6 @@ from pyhybrid.options.config_file import (
 from pyhybrid.options.kinds import Option
 from pyhybrid.options.settings import CommandLineSettings
 from pyhybrid.options.table import Options
-from pyhybrid.terminal_text import write_lines
 
 _COLUMN = 40  # of the remarks
 

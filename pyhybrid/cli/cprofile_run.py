@@ -11,7 +11,7 @@ import marshal
 import os
 import sys
 
-from pyhybrid import own_modules
+from pyhybrid.base import own_modules
 
 TYPE_CHECKING = False  # as in pyhybrid
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ def main() -> None:
     import json  # noqa: F401
 
     import pyhybrid._native  # noqa: F401
+    from pyhybrid.base.terminal_text import visible
     from pyhybrid.capture.run_program import Program
     from pyhybrid.cli.run import make_parser
     from pyhybrid.errors import PyhybridError
-    from pyhybrid.terminal_text import visible
 
     make_parser()  # argparse imports what it needs when it needs it
     path, *words = sys.argv[1:]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pyhybrid.assemble import open_profile
+from pyhybrid.base.terminal_text import write_lines
 from pyhybrid.cli.parser import DIVIDER, Parser, word
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.page.comparison import comparison_page
 from pyhybrid.options.kinds import Number
 from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
-from pyhybrid.terminal_text import write_lines
 from pyhybrid.views.comparison.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge
 from pyhybrid.views.comparison.compared_paths import ComparedPaths
 from pyhybrid.views.comparison.run_comparison import compare

@@ -2,6 +2,8 @@
 
 import argparse
 
+from pyhybrid.base.files import damage_in
+from pyhybrid.base.terminal_text import say
 from pyhybrid.cli.parser import DURATION
 from pyhybrid.cli.selection_options import (
     add_debug_info,
@@ -12,7 +14,6 @@ from pyhybrid.cli.selection_options import (
     open_profile,
     with_debug_info,
 )
-from pyhybrid.damage import damage_in
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.callgrind import Callgrind
@@ -25,7 +26,6 @@ from pyhybrid.exporters.perf.names_map import PerfMap, missing
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.exporters.pprof import Pprof
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.terminal_text import say
 from pyhybrid.views.calls.compensate import COMPENSATED, compensate
 from pyhybrid.views.selection.sample_selection import choose
 

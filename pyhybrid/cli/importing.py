@@ -3,12 +3,12 @@
 import argparse
 import sqlite3
 
+from pyhybrid.base.files import one_line
+from pyhybrid.base.terminal_text import say
 from pyhybrid.cli.selection_options import open_profile
-from pyhybrid.damage import one_line
 from pyhybrid.errors import PyhybridError
 from pyhybrid.gpu.kineto import read
 from pyhybrid.gpu.placing import place
-from pyhybrid.terminal_text import say
 
 
 class Importing:

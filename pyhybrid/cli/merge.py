@@ -4,11 +4,11 @@ import argparse
 import os
 from collections import Counter
 
+from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.output_lock import PROFILE, check_folder
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.merge.merge import merge
-from pyhybrid.terminal_text import say
 
 
 class Merge:

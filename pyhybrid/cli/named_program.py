@@ -8,7 +8,7 @@ memory for more.
 import os
 import sys
 
-from pyhybrid import own_modules
+from pyhybrid.base import own_modules
 from pyhybrid.errors import UsageError
 
 TYPE_CHECKING = False  # as in pyhybrid

@@ -4,6 +4,8 @@ import argparse
 import os
 from pathlib import Path
 
+from pyhybrid.base.files import damage_in
+from pyhybrid.base.terminal_text import say
 from pyhybrid.cli.selection_options import (
     add_compensate,
     add_debug_info,
@@ -14,10 +16,8 @@ from pyhybrid.cli.selection_options import (
     open_profile,
     with_debug_info,
 )
-from pyhybrid.damage import damage_in
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.html import Html
-from pyhybrid.terminal_text import say
 from pyhybrid.views.calls.compensate import compensate
 from pyhybrid.views.selection.sample_selection import choose
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pyhybrid.base.files import damage_in
+from pyhybrid.base.terminal_text import write_lines
 from pyhybrid.cli.parser import DURATION, word
 from pyhybrid.cli.selection_options import (
     add_compensate,
@@ -21,7 +23,6 @@ from pyhybrid.cli.selection_options import (
     open_profile,
     with_debug_info,
 )
-from pyhybrid.damage import damage_in
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Number
 from pyhybrid.profile_file.profile import Profile
@@ -34,7 +35,6 @@ from pyhybrid.report.operator_listing import operator_lines
 from pyhybrid.report.quality import quality_lines, quality_report
 from pyhybrid.report.step_listing import step_lines, step_report
 from pyhybrid.report.terminal import MIN_HEIGHT
-from pyhybrid.terminal_text import write_lines
 from pyhybrid.views.calls.compensate import compensate
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.labels import Labels

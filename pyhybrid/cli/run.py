@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyhybrid import __version__
+from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.run_program import Program
 from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.parser import Parser, add_options
@@ -15,7 +16,6 @@ from pyhybrid.errors import UsageError
 from pyhybrid.options.config_file import Configuration, of_command_line
 from pyhybrid.options.settings import CommandLineSettings
 from pyhybrid.options.table import Options
-from pyhybrid.terminal_text import say
 
 
 class RunParser(Parser):

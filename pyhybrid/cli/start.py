@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.profiling_run import Profiling
 from pyhybrid.capture.resource_limits import check_room
 from pyhybrid.errors import OutputError, PyhybridError, UsageError
 from pyhybrid.options.settings import CommandLineSettings
 from pyhybrid.options.table import COUNTING, TORCH_KIND, Options
-from pyhybrid.terminal_text import say
 
 
 def _mode_alone(asked: dict[str, Any], mode: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from getopt import GetoptError, getopt
 from pyhybrid.assemble.assemble import Assembled, assembled, assembled_of, read_spool
 from pyhybrid.assemble.run_part import Marks
 from pyhybrid.assemble.writer import Made
+from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.finisher import EXPORT_FAILED, UNTIL_END
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
@@ -27,7 +28,6 @@ from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.resolve import Demangle, Loader
-from pyhybrid.terminal_text import say
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.inlined import with_inlined
 

@@ -4,8 +4,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from pyhybrid.name_patterns import NamePatterns
-from pyhybrid.package_text import table_beside
+from pyhybrid.base.files import table_beside
+from pyhybrid.base.name_patterns import NamePatterns
 
 
 @cache

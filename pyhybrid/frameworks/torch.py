@@ -14,8 +14,8 @@ from functools import cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from pyhybrid.clock_pair import MONOTONIC
-from pyhybrid.package_text import table_beside
+from pyhybrid.base.clock_pair import MONOTONIC
+from pyhybrid.base.files import table_beside
 
 _PACKAGE = "torch"
 

@@ -7,7 +7,7 @@ import sys
 from types import CodeType, ModuleType
 from typing import Any
 
-from pyhybrid.own_modules import Ours
+from pyhybrid.base.own_modules import Ours
 
 TORCH_MODULE = "torch.nn.modules.module"
 TORCH_FILE = "/torch/nn/modules/module.py"

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.damage import damage_in
+from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.gpu.placing import GpuTrace, Launch, Operator, Wait, Work, graph_name
 

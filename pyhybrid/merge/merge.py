@@ -14,7 +14,7 @@ from typing import Any
 
 from pyhybrid._profile import STACK_MASK
 from pyhybrid.assemble import open_profile
-from pyhybrid.damage import damage_in
+from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.merge.meta import check_alike, merged_meta, single_facts
 from pyhybrid.merge.paths import Part, SharedPaths

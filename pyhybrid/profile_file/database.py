@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, NoReturn, cast
 
 from pyhybrid._profile import ROWS_AT_ONCE, open_database, read_columns, write_columns
-from pyhybrid.damage import one_line
+from pyhybrid.base.files import one_line
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.schema import APPLICATION_ID, OLDEST, TABLES, VERSION, Row
 

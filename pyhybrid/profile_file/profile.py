@@ -12,7 +12,8 @@ from functools import cached_property, wraps
 from typing import Any, Self
 
 from pyhybrid._profile import nearest
-from pyhybrid.damage import damage_in
+from pyhybrid.base.files import damage_in
+from pyhybrid.base.pseudo_frames import OWN_WORK
 from pyhybrid.profile_file.database import File, open_file
 from pyhybrid.profile_file.dataframe import data_frame
 from pyhybrid.profile_file.exact_table import ExactTable
@@ -51,7 +52,6 @@ from pyhybrid.profile_file.tables import (
     stacks_of,
 )
 from pyhybrid.profile_file.timeline import GAP, KINDS, events_of, parts, times
-from pyhybrid.pseudo import OWN_WORK
 
 _FRAMES_MAX = 1 << 28  # far more than functions are told apart
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
-from pyhybrid.package_text import text_beside
+from pyhybrid.base.files import text_beside
 
 try:  # what collections.namedtuple uses: twice as fast as a property
     from _collections import _tuplegetter as _field  # type: ignore[import-not-found]

@@ -17,6 +17,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 
 from pyhybrid._profile import GIL_SHIFT, STACK_MASK, WAITS
+from pyhybrid.base.pseudo_frames import TIMES
 from pyhybrid.profile_file.schema import TABLES as TABLES
 from pyhybrid.profile_file.schema import (
     CallId,
@@ -37,7 +38,6 @@ from pyhybrid.profile_file.schema import (
     Time,
     WorkId,
 )
-from pyhybrid.pseudo import TIMES
 
 FOLDED_TID = 1 << 22  # and more: no thread of the system has these
 OBJECT = "object"  # the source of a frame that is an object with a path: a module of a model
@@ -148,7 +148,7 @@ class Thread(Row, ordered_by="id"):
 
 
 class Loss(Row, of_process=True, ordered_by="thread, reason"):
-    """Samples of a thread that were not recorded, by reason (pseudo.py)."""
+    """Samples of a thread that were not recorded, by reason (pseudo_frames.py)."""
 
     thread: ThreadId
     reason: str
@@ -189,7 +189,7 @@ class Frame(Row, ordered_by="id", describes=True, not_stored=("inlined",)):
     no module (a JIT compiler's). address, size: of native ones the function's start, relative to
     the module; without a module, and of the kernel, absolute (64 bits with sign). symbol: of
     native ones and the kernel the name as it stands in the table; exported data: an object's name
-    and the place in it (slot_names.py); pseudo: which, as a word (pseudo.py); an object: its
+    and the place in it (slot_names.py); pseudo: which, as a word (pseudo_frames.py); an object: its
     class; backward work: the path of the object. source: code, symtab, debug file, debugdata,
     dynsym, plt, exported data, method table, role (frames.py), fde, jit map, jitdump
     (jit.py), kallsyms, none, pseudo, region; object: of an object's region; backward.

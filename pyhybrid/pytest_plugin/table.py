@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pyhybrid
 from pyhybrid._profile import add_up, nearest, take
+from pyhybrid.base.terminal_text import visible
 from pyhybrid.errors import PyhybridError
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.terminal_text import visible
 from pyhybrid.views.labels import short_time
 
 N_ROWS = 10

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any, TextIO
 
+from pyhybrid.base.terminal_text import visible
 from pyhybrid.report.change_texts import change_text, interval_text, relative_text, time_text
 from pyhybrid.report.comparison_tables import Section, sections
 from pyhybrid.report.ellipsis import middle
 from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, note_lines, show
-from pyhybrid.terminal_text import visible
 from pyhybrid.views.comparison.change_limits import EXCEEDED, UNSURE, Verdict
 from pyhybrid.views.comparison.run_comparison import Comparison, Side
 from pyhybrid.views.comparison.significance import RUN_TO_RUN

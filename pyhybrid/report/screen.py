@@ -8,6 +8,7 @@ import re
 from time import gmtime, strftime
 from typing import TextIO
 
+from pyhybrid.base.terminal_text import visible
 from pyhybrid.report.compile_listing import took_text
 from pyhybrid.report.ellipsis import around, elided, middle
 from pyhybrid.report.step_listing import steps_text
@@ -28,7 +29,6 @@ from pyhybrid.report.terminal import (
     show,
 )
 from pyhybrid.report.tree import CallTree
-from pyhybrid.terminal_text import visible
 from pyhybrid.views.findings import SHOWN, Finding
 from pyhybrid.views.gpu import GpuSummary
 from pyhybrid.views.labels import (

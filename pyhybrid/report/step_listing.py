@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pyhybrid.base.quantiles import quantile
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyhybrid.assemble.calls import function_durations
+from pyhybrid.base.pseudo_frames import SIGNALS_BLOCKED, UNKNOWN_PYTHON
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import SIGNALS_BLOCKED, UNKNOWN_PYTHON
 from pyhybrid.report.source_text import NOT_FOUND, Sources
 from pyhybrid.report.step_listing import StepSummary, step_summary
 from pyhybrid.views.call_tree.hot_paths import Hot

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from textwrap import wrap
 from typing import TextIO
 
+from pyhybrid.base.terminal_text import visible
 from pyhybrid.report.ellipsis import middle
-from pyhybrid.terminal_text import visible
 
 Line = list[tuple[str, str]]
 

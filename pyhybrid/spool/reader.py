@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterable
 
 from pyhybrid._profile import NAME_COMM, NAME_THREADING, SPOOL_VERSION, exact_counts
+from pyhybrid.base.pseudo_frames import TIMES
 from pyhybrid.errors import PyhybridError
-from pyhybrid.pseudo import TIMES
 from pyhybrid.spool.decoders import DECODERS
 from pyhybrid.spool.framing import Damage, Record, records, records_of_segment
 from pyhybrid.spool.layout import EXACT_COUNT, HEADER, MAGIC

@@ -9,8 +9,8 @@ import os
 import shutil
 import subprocess
 
+from pyhybrid.base.terminal_text import say
 from pyhybrid.errors import PyhybridError
-from pyhybrid.terminal_text import say
 
 PROGRAM = "debuginfod-find"
 

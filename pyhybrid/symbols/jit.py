@@ -23,7 +23,7 @@ from itertools import islice
 from operator import le
 from typing import Any
 
-from pyhybrid.pseudo import JIT
+from pyhybrid.base.pseudo_frames import JIT
 
 JIT_MAP, JITDUMP = SOURCES = ("jit map", "jitdump")
 

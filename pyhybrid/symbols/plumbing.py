@@ -10,8 +10,8 @@ import os
 import re
 from functools import cache
 
-from pyhybrid.name_patterns import NamePatterns
-from pyhybrid.package_text import table_beside
+from pyhybrid.base.files import table_beside
+from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.symbols.resolve import PLT
 
 PYTHON = "python"  # CPython itself, among the table's [modules]

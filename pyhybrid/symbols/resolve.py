@@ -24,9 +24,9 @@ from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
 from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK
+from pyhybrid.base.pseudo_frames import JIT
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.errors import PyhybridError
-from pyhybrid.pseudo import JIT
 from pyhybrid.spool.records import Module, Spool
 from pyhybrid.symbols import vdso
 from pyhybrid.symbols.build_check import is_newer

@@ -4,7 +4,7 @@ import os
 import re
 from functools import cache
 
-from pyhybrid.name_patterns import LIBRARY_FOLDER
+from pyhybrid.base.name_patterns import LIBRARY_FOLDER
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.symbols.called_lambdas import lambda_called

@@ -3,10 +3,10 @@
 from collections import Counter
 from math import exp2
 
-from pyhybrid import pseudo
 from pyhybrid._profile import descend, take
+from pyhybrid.base import pseudo_frames
+from pyhybrid.base.quantiles import value_at
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.quantiles import value_at
 from pyhybrid.profile_file.tables import Thread
 
 # From best to worst; a stack is as good as its worst frame.
@@ -17,10 +17,10 @@ COMPLETE, RE_ANCHORED, GAPPED, TRUNCATED = QUALITIES = (
     "truncated",
 )
 _OF_PSEUDO = {
-    pseudo.BRIDGED: RE_ANCHORED,
-    pseudo.GAP: GAPPED,
-    pseudo.TRUNCATED: TRUNCATED,
-    pseudo.TREE_FULL: TRUNCATED,
+    pseudo_frames.BRIDGED: RE_ANCHORED,
+    pseudo_frames.GAP: GAPPED,
+    pseudo_frames.TRUNCATED: TRUNCATED,
+    pseudo_frames.TREE_FULL: TRUNCATED,
 }
 
 _WORSE = bytes(max(above, rank) for above in range(len(QUALITIES)) for rank in range(256))

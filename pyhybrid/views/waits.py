@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from pyhybrid._profile import add_up, descend, mark, nearest, pairs, rows_from, take
-from pyhybrid.name_patterns import NamePatterns
-from pyhybrid.package_text import table_beside
+from pyhybrid.base.files import table_beside
+from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.profile_file.profile import Profile, made_once
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.views.call_tree.imports import Imports, import_frames

@@ -54,7 +54,7 @@
 #define PYH_OFFSET_UNKNOWN PYH_OFFSET_MASK /* the function is known, where it is in it is not */
 #define PYH_CODE_ID_BITS 37
 
-/* Pseudo-frames: the one table.  Their names stand in pyhybrid/pseudo.py. */
+/* Pseudo-frames: the one table.  Their names stand in pyhybrid/base/pseudo_frames.py. */
 enum pseudo {
     PSEUDO_TRUNCATED = 1,     /* the walk ended before the thread's root */
     PSEUDO_GAP,               /* frames are missing here: code without unwind information */

@@ -216,7 +216,7 @@ struct spool_weight {
     uint32_t weight;
 };
 
-enum loss { /* why a signal was not recorded; names stand in pyhybrid/pseudo.py */
+enum loss { /* why a signal was not recorded; names stand in pyhybrid/base/pseudo_frames.py */
             LOSS_RING_FULL,
             LOSS_TOO_SLOW, /* the samples before took so long that the thread was owed time of its own */
             N_LOSSES

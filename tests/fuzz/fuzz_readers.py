@@ -26,7 +26,7 @@ from mutate import Pieces, damage
 from spool_writer import with_checks
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.damage import damage_in
+from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.destination import export_to

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyhybrid.name_patterns import NamePatterns
+from pyhybrid.base.name_patterns import NamePatterns
 
 TEXTS = st.text("ab*?[]!-\n", max_size=5)
 

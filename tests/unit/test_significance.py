@@ -8,7 +8,7 @@ from math import exp, inf, isclose, sqrt
 
 import pytest
 
-from pyhybrid.profile_file.quantiles import quantile
+from pyhybrid.base.quantiles import quantile
 from pyhybrid.views.comparison.significance import (
     ALPHA,
     RUN_TO_RUN,

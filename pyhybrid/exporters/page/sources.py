@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pyhybrid.name_patterns import is_librarys
+from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.views.lines.python_lines import function_lines

@@ -16,8 +16,8 @@ them.
 import hashlib
 from collections.abc import Collection
 
+from pyhybrid.base.pseudo_frames import KERNEL
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.pseudo import KERNEL
 
 FRAME_SIZE = 16  # bytes of address space per frame
 PAGE = 4096

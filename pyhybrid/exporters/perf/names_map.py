@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple
 
+from pyhybrid.base.pseudo_frames import JIT, LEFT_OUT
 from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.capture.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.exporters.exporter import Exporter
@@ -27,7 +28,6 @@ from pyhybrid.exporters.perf.old_maps import mark, without_mark
 from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.pseudo import JIT, LEFT_OUT
 from pyhybrid.symbols.jit import JIT_MAP, JitFunctions, read_trusted
 from pyhybrid.views.labels import shorten_native
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from functools import cache
 
 from pyhybrid._profile import descend, inclusive, paths, take
+from pyhybrid.base.pseudo_frames import BRIDGED, DECORATED
 from pyhybrid.frameworks import ipython, torch
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Frame
-from pyhybrid.pseudo import BRIDGED, DECORATED
 from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
 from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,

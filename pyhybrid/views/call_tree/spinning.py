@@ -10,8 +10,8 @@ from functools import cache
 from typing import NamedTuple
 
 from pyhybrid._profile import descend, take
-from pyhybrid.name_patterns import NamePatterns
-from pyhybrid.package_text import table_beside
+from pyhybrid.base.files import table_beside
+from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import plain_symbol
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from pyhybrid.damage import damage_in
+from pyhybrid.base.files import damage_in
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.comparison.compared_paths import ComparedPaths
 from pyhybrid.views.comparison.function_figures import Figures, Function, Sampled, run_figures

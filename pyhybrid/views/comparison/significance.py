@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import exp, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 
-from pyhybrid.profile_file.quantiles import quantile
+from pyhybrid.base.quantiles import quantile
 
 ALPHA = 0.05  # of intervals, and of false discoveries among what is said to differ
 POWER = 0.8  # a change of the smallest visible size is found so often

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pyhybrid.package_text import table_beside
+from pyhybrid.base.files import table_beside
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.views.findings.finding_measures import MEASURES
 from pyhybrid.views.findings.gpu_measures import GPU_MEASURES

@@ -7,10 +7,10 @@ from collections.abc import Buffer, Callable
 from typing import Any
 
 from pyhybrid._profile import add_up, descend, nearest, outermost, rows_from, take
-from pyhybrid.name_patterns import NamePatterns
+from pyhybrid.base.name_patterns import NamePatterns
+from pyhybrid.base.pseudo_frames import KERNEL
 from pyhybrid.profile_file.tables import Frame, gil_name, stack_of
 from pyhybrid.profile_file.timeline import times
-from pyhybrid.pseudo import KERNEL
 from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports

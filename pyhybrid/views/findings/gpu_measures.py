@@ -6,8 +6,8 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
+from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.frameworks import torch
-from pyhybrid.name_patterns import NamePatterns
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import gil_name, stack_of
 from pyhybrid.profile_file.timeline import periods_of, times

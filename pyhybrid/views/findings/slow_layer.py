@@ -11,9 +11,9 @@ from collections.abc import Set
 from typing import Any
 
 from pyhybrid._profile import add_up, take
+from pyhybrid.base.quantiles import quantile
 from pyhybrid.frameworks import torch
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.findings.measured_profile import Evidence, Measured

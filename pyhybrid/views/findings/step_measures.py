@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pyhybrid._profile import add_up, descend, take
+from pyhybrid.base.name_patterns import NamePatterns
+from pyhybrid.base.quantiles import quantile
 from pyhybrid.frameworks import torch
-from pyhybrid.name_patterns import NamePatterns
-from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.findings.phase_places import RUNS, phase_place
 from pyhybrid.views.training.compiles import function_of, why_again

@@ -8,8 +8,8 @@ from array import array
 from dataclasses import dataclass
 
 from pyhybrid._profile import take
+from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.frameworks.torch import is_generated
-from pyhybrid.name_patterns import is_librarys
 from pyhybrid.profile_file.profile import Profile, made_once
 from pyhybrid.profile_file.tables import Frame
 from pyhybrid.views.call_tree.folded_tree import FoldedTree

@@ -3,8 +3,8 @@
 from array import array
 from collections import Counter
 
-from pyhybrid import pseudo
 from pyhybrid._profile import nearest
+from pyhybrid.base import pseudo_frames
 from pyhybrid.profile_file.exact_table import ExactTable
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import Nodes
@@ -19,7 +19,7 @@ class OneKind:
         """`frames`: PYTHON_ONLY or NATIVE_ONLY."""
         kinds = ("native", "kernel") if frames == NATIVE_ONLY else ("python", "region")
         # Where native frames may be missing no Python one is, so that is no matter among these.
-        hidden = () if frames == NATIVE_ONLY else (pseudo.GAP, pseudo.BRIDGED)
+        hidden = () if frames == NATIVE_ONLY else (pseudo_frames.GAP, pseudo_frames.BRIDGED)
         kept = {
             frame.id
             for frame in profile.frames.values()

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+from pyhybrid.base.quantiles import quantile
 from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.quantiles import quantile
 from pyhybrid.profile_file.timeline import Spans
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.training.compiles import compiles_of, label_of, why_again

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from pyhybrid._profile import descend, nearest, take
+from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.frameworks import torch
-from pyhybrid.name_patterns import NamePatterns
 from pyhybrid.profile_file.profile import Profile
 from pyhybrid.profile_file.tables import stacks_of
 from pyhybrid.profile_file.timeline import Spans, periods_of, times
