@@ -2,11 +2,12 @@
 
 import io
 import os
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.errors import UsageError
-from pyhybrid.profile_file import profile as tables
+from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.tables import TABLES, Exact
+from pyhybrid.tables import profile as tables
 
 if TYPE_CHECKING:
     from pyhybrid.report.step_listing import StepReport
@@ -108,6 +109,16 @@ class Profile(tables.Profile):
         output = export_to(EXPORTERS[format](), self, os.fspath(path))
         return output.path or os.fspath(path)
 
+    def to_pandas(self, table: str | None = None) -> Any:
+        """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.
+
+        Columns: parent, kind, name, file, line, module; of samples: samples, weight_ns (self
+        figures); of events: calls, resumes, raised, exact_total_ns, exact_self_ns (NA where nothing
+        was counted).  With the name of a `table` the rows of that one, a column a field.
+        Raises PyhybridError where pandas is not installed, or there is no such table.
+        """
+        return _data_frame(self, table)
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the page."""
         from pyhybrid.notebook.page import html_of
@@ -122,3 +133,50 @@ def load(path: str | os.PathLike[str]) -> Profile:
     version than this program's.
     """
     return cast(Profile, open_profile(path, kind=Profile))
+
+
+# The call tree, or a table, as a pandas DataFrame, where pandas is installed.
+
+_OF_EVENTS = ["calls", "resumes", "raised", "exact_total_ns", "exact_self_ns"]
+
+
+def _data_frame(profile: Profile, table: str | None) -> Any:
+    """A row for each call path, or of a table: see `Profile.to_pandas`."""
+    try:
+        import pandas
+    except ImportError:
+        raise PyhybridError("to_pandas() needs pandas, which is not installed") from None
+    if table is None:
+        return _data_frame_of_tree(profile, pandas)
+    if table not in TABLES:
+        raise PyhybridError(f"no table {table!r}; there are: {', '.join(TABLES)}")
+    row = TABLES[table]
+    rows = profile.recorded if table == "sampled" else profile[row]
+    return pandas.DataFrame(list(map(tuple, rows)), columns=list(row._fields)).convert_dtypes()
+
+
+def _data_frame_of_tree(profile: Profile, pandas: Any) -> Any:
+    nodes, frames, modules = profile.nodes, profile.frames, profile.modules
+    ids = range(1, len(nodes.parent))
+    rows = [frames[nodes.frame[node]] for node in ids]
+    table = pandas.DataFrame(
+        {
+            "parent": nodes.parent[1:],
+            "kind": [row.kind for row in rows],
+            "name": [row.name for row in rows],
+            "file": [row.file for row in rows],
+            "line": pandas.array([row.line for row in rows], dtype="Int64"),
+            "module": [modules[row.module].path if row.module else None for row in rows],
+        },
+        index=pandas.Index(ids, name="node"),
+    )
+    columns, node_of = ["node", "samples", "weight_ns"], profile.stacks.node
+    sampled = [(node_of[row.stack], row.samples, row.weight_ns) for row in profile.sampled]
+    names = [f"exact_{name}" if name.endswith("_ns") else name for name in Exact._fields]
+    counted = pandas.DataFrame(dict(zip(names, profile.exact.columns, strict=True)))
+    for figures in (
+        pandas.DataFrame(sampled, columns=columns).groupby("node").sum(),
+        counted.groupby("node").sum()[_OF_EVENTS],
+    ):
+        table = table.join(figures.astype("Int64"))
+    return table.fillna({"samples": 0, "weight_ns": 0})

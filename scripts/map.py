@@ -118,7 +118,8 @@ def stale() -> list[str]:
     texts = {path: python_text(path) for path in files() if path.suffix == ".py"}
     modules: dict[str, str] = {}
     for path, (code, _) in texts.items():
-        modules[path.stem] = modules.get(path.stem, "") + code
+        name = path.parent.name if path.stem == "__init__" else path.stem
+        modules[name] = modules.get(name, "") + code
     found = []
     for path, (_, prose) in texts.items():
         for line, text in prose if path.parts[0] == "pyhybrid" else ():

@@ -1,4 +1,4 @@
-"""Pages that are made from the source: options from the parsers, tables from tables.py.
+"""Pages that are made from the source: options from the parsers, tables from pyhybrid.tables.
 
 ```{options} run          the options of `pyhybrid`, or of a subcommand, or of a view
 ```{schema}               the profile file, a section for each table and view
@@ -17,14 +17,14 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
+from pyhybrid import tables
 from pyhybrid.cli import command
 from pyhybrid.cli.help_text import explained, spelled
 from pyhybrid.cli.report_views import VIEWS
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.options.table import GROUPS
 from pyhybrid.options.table import Options as AllOptions
-from pyhybrid.profile_file import tables
-from pyhybrid.profile_file.schema import TABLES, views
+from pyhybrid.tables.schema import TABLES, views
 
 CLONE = Path(__file__).parents[2]
 _OBJECT = re.compile(r"CREATE (TABLE|VIEW) (\w+)")

@@ -6,10 +6,10 @@ What makes it is imported only for that: a file is read without.
 import os
 from typing import Any
 
-from pyhybrid.profile_file.database import File, begin_of, filled
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.spool.layout import MAGIC
 from pyhybrid.symbols.resolve import Demangle, Loader
+from pyhybrid.tables.database import File, begin_of, filled
+from pyhybrid.tables.profile import Profile
 
 
 def open_profile(

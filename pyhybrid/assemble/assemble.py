@@ -32,12 +32,12 @@ from pyhybrid.base.pseudo_frames import DECORATED, TREE_FULL
 from pyhybrid.errors import PyhybridError
 from pyhybrid.gpu import live
 from pyhybrid.options.function_filter import is_one_of, named
-from pyhybrid.profile_file.database import clean
-from pyhybrid.profile_file.tables import OBJECT, Backward, Line, Module
 from pyhybrid.spool import reader as spools
 from pyhybrid.spool.records import Spool, Ticks
 from pyhybrid.symbols.mapped import loader_of, name_nameless
 from pyhybrid.symbols.resolve import Demangle, KernelTable, Loader, Symbolizer
+from pyhybrid.tables import OBJECT, Backward, Line, Module
+from pyhybrid.tables.database import clean
 
 # What names functions in the meta data, as its user knows it.
 _NAMED = {

@@ -25,8 +25,9 @@ from pyhybrid._profile import (
 )
 from pyhybrid.base.quantiles import value_at
 from pyhybrid.options.function_filter import is_one_of, named
-from pyhybrid.profile_file.database import PROCESS, clean, insert, insert_columns
-from pyhybrid.profile_file.tables import (
+from pyhybrid.spool.attributes import as_json
+from pyhybrid.spool.records import Spool, Ticks
+from pyhybrid.tables import (
     Backward,
     Call,
     CallTime,
@@ -36,11 +37,10 @@ from pyhybrid.profile_file.tables import (
     Turn,
     WatchedCall,
 )
-from pyhybrid.spool.attributes import as_json
-from pyhybrid.spool.records import Spool, Ticks
+from pyhybrid.tables.database import PROCESS, clean, insert, insert_columns
 
 if TYPE_CHECKING:
-    from pyhybrid.profile_file.profile import Profile
+    from pyhybrid.tables.profile import Profile
 
 
 WEIGHT_SHIFT = 16  # of `info`, as call_rows gives it

@@ -17,10 +17,10 @@ from typing import Any
 from pyhybrid import _profile
 from pyhybrid._profile import LINE_LIMIT, NATIVE_LIMIT, mark, pairs, rows_from, take
 from pyhybrid.assemble.trees import Forest, Tree
-from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.tables import Backward, Exact, Line
 from pyhybrid.spool.layout import EXACT_COUNT
 from pyhybrid.spool.records import Spool, Ticks
+from pyhybrid.tables import Backward, Exact, Line
+from pyhybrid.tables.exact_table import ExactTable
 
 _MOST_CALLS = 1 << 50  # a month of nothing else
 

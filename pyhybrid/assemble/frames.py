@@ -32,8 +32,6 @@ from pyhybrid._profile import (
 )
 from pyhybrid.assemble.trees import Forest
 from pyhybrid.base.pseudo_frames import IN_KERNEL, KERNEL, PseudoFrame, pseudo_frame
-from pyhybrid.profile_file.database import clean
-from pyhybrid.profile_file.tables import BACKWARD, OBJECT, Frame
 from pyhybrid.spool.records import Code, Spool
 from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
 from pyhybrid.symbols.resolve import (
@@ -42,6 +40,8 @@ from pyhybrid.symbols.resolve import (
     Symbolizer,
     kernel_address,
 )
+from pyhybrid.tables import BACKWARD, OBJECT, Frame
+from pyhybrid.tables.database import clean
 
 # The location table of a code object (co_linetable): from an instruction to its line.
 

@@ -32,9 +32,9 @@ from pyhybrid._profile import (
     shift,
     take,
 )
-from pyhybrid.profile_file.tables import Nodes, Stacks
 from pyhybrid.spool.records import Spool
 from pyhybrid.symbols.plumbing import is_plumbing
+from pyhybrid.tables import Nodes, Stacks
 
 if TYPE_CHECKING:
     from pyhybrid.assemble.frames import Frames

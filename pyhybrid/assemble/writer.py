@@ -13,10 +13,8 @@ from typing import Any
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.samples import ThreadSamples
 from pyhybrid.base.pseudo_frames import loss_name
-from pyhybrid.profile_file import schema
-from pyhybrid.profile_file.database import PROCESS, clean, insert, insert_columns
-from pyhybrid.profile_file.exact_table import recursive_nodes
-from pyhybrid.profile_file.tables import (
+from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
+from pyhybrid.tables import (
     CFunction,
     Code,
     Exact,
@@ -33,11 +31,13 @@ from pyhybrid.profile_file.tables import (
     Stack,
     Timeline,
     gil_name,
+    schema,
     stack_of,
     waits,
 )
-from pyhybrid.profile_file.tables import Thread as ThreadRow
-from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
+from pyhybrid.tables import Thread as ThreadRow
+from pyhybrid.tables.database import PROCESS, clean, insert, insert_columns
+from pyhybrid.tables.exact_table import recursive_nodes
 
 type Made = dict[str, Any]  # what is made of a spool: a Profile's attributes, by name
 

@@ -54,6 +54,6 @@ def damage_in(path: str) -> Iterator[None]:
 
 def one_line(what: object) -> str:
     """Its text, without line ends."""
-    if str(what) == "interrupted":  # SQLite's word (profile_file/database.py)
+    if str(what) == "interrupted":  # SQLite's word (tables/database.py)
         return "a query finds more than a file of its size can hold"
     return " ".join(str(what).split())

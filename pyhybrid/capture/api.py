@@ -35,7 +35,7 @@ from pyhybrid.options.table import ProfilerOptions
 if TYPE_CHECKING:
     import inspect
 
-    from pyhybrid.profile_file.profile import Profile
+    from pyhybrid.tables.profile import Profile
 
 
 __all__ = ["Profiler", "disable", "enable", "region"]

@@ -15,7 +15,7 @@ from pyhybrid.capture.std_streams import say
 from pyhybrid.errors import PyhybridError
 
 if TYPE_CHECKING:
-    from pyhybrid.profile_file.profile import Profile
+    from pyhybrid.tables.profile import Profile
 
 _lock = threading.RLock()  # a signal handler may call a decorated function, too
 _all: "list[SharedProfile]" = []

@@ -16,8 +16,8 @@ from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.parser import word
 from pyhybrid.errors import PyhybridError
 from pyhybrid.options.kinds import Number
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.cprofile_diff import Difference, compare
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import shorten_file
 
 

@@ -25,7 +25,6 @@ from pyhybrid.cli.selection_options import (
 )
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Number
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report import screen, summary, tree
 from pyhybrid.report.calls import calls_json, calls_lines
 from pyhybrid.report.compile_listing import compile_lines
@@ -35,6 +34,7 @@ from pyhybrid.report.operator_listing import operator_lines
 from pyhybrid.report.quality import quality_lines, quality_report
 from pyhybrid.report.step_listing import step_lines, step_report
 from pyhybrid.report.terminal import MIN_HEIGHT
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import compensate
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.labels import Labels

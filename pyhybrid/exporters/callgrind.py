@@ -21,7 +21,7 @@ from typing import BinaryIO
 from pyhybrid import __version__
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.separators import ASCII
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import COMPENSATED
 from pyhybrid.views.calls.function_calls import ROOT, FunctionCalls, Tally, traced_calls
 from pyhybrid.views.labels import short_time

@@ -20,9 +20,9 @@ from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
 from pyhybrid.exporters.v8_nodes import Nodes
 from pyhybrid.exporters.viewer_names import encodable, facts, title
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Chunk, stack_of, waits
-from pyhybrid.profile_file.timeline import periods_of, times
+from pyhybrid.tables import Chunk, stack_of, waits
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import periods_of, times
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.calls.call_edges import BEGINS, GAP, edges
 

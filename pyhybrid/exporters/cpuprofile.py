@@ -14,9 +14,9 @@ from pyhybrid._profile import take
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.v8_nodes import Nodes
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import stack_of
-from pyhybrid.profile_file.timeline import times
+from pyhybrid.tables import stack_of
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import times
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.exporter import Exporter
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 
 class Output(NamedTuple):

@@ -2,7 +2,7 @@
 
 from typing import BinaryIO
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 
 class Exporter:

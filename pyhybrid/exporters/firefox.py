@@ -21,9 +21,9 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.firefox_tables import CATEGORIES, PYTHON, REGION, Shared, Table
 from pyhybrid.exporters.viewer_names import CREATOR, encodable, facts, title
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call, Chunk, stack_of, waits
-from pyhybrid.profile_file.timeline import gil_runs, periods_of, times
+from pyhybrid.tables import Call, Chunk, stack_of, waits
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import gil_runs, periods_of, times
 
 VERSION = 60
 GECKO_VERSION = 30  # of the format that the browser itself writes, from which this one stems

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pyhybrid.exporters.viewer_names import encodable, functions
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame, Module
+from pyhybrid.tables import Frame, Module
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.sampled_paths import SampledPaths
 
 _COLOURS = {

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.folded_paths import SHOWN, THREAD, FoldedPaths, Weights
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports, import_frames, import_line
 from pyhybrid.views.labels import Labels

@@ -10,7 +10,7 @@ from collections import Counter
 from pyhybrid.base.pseudo_frames import INTERPRETER, LEFT_OUT
 from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.exporters.size_limit import Summed, by_function
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 THREAD = -1  # where a node is expected: the thread itself, above all nodes

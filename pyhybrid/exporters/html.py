@@ -18,9 +18,9 @@ from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.sources import sources
 from pyhybrid.exporters.page.steps import add_steps
 from pyhybrid.exporters.page.tree import Strings, Tree
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Process
 from pyhybrid.report.summary import as_json, summarize
+from pyhybrid.tables import Process
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.lines.program_lines import program_files
 
 FEW_PATHS = 20_000  # sampled ones; all their frames take some 10 bytes each

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 
 class Lttng(PStats):

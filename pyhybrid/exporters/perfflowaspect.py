@@ -22,8 +22,8 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.perfflow_options import VARIABLE, PerfflowOptions
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Usage
+from pyhybrid.tables import Usage
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.call_edges import BEGINS, GAP, Edge, edges
 
 WITHIN_NS = 500

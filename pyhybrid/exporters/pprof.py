@@ -16,7 +16,7 @@ from typing import BinaryIO
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.protobuf import message, number, packed, varint
 from pyhybrid.exporters.viewer_names import encodable, facts, functions
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.sampled_paths import Location, SampledPaths
 

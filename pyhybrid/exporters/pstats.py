@@ -12,8 +12,8 @@ import marshal
 from typing import BinaryIO
 
 from pyhybrid.exporters.exporter import Exporter
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import ROOT, Tally, traced_calls
 
 Key = tuple[str, int, str]

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 from pyhybrid._profile import take
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.viewer_names import CREATOR, encodable, functions, title
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import stack_of
-from pyhybrid.profile_file.timeline import periods_of
+from pyhybrid.tables import stack_of
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import periods_of
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyhybrid.exporters.viewer_names import encodable, functions
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame, Usage
+from pyhybrid.tables import Frame, Usage
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.call_edges import BEGINS, Edge, n_left_out
 from pyhybrid.views.labels import shorten_file
 

@@ -7,7 +7,7 @@ and have a call frame whose lines count from 0.
 from typing import Any
 
 from pyhybrid.exporters.viewer_names import functions
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 ROOT = 1

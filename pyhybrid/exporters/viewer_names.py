@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pyhybrid import __version__
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame, Process
+from pyhybrid.tables import Frame, Process
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import Labels, losses_text, shares_text
 from pyhybrid.views.stack_quality import stack_quality
 

@@ -26,8 +26,8 @@ from pyhybrid.exporters.atomic_file import replacing
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.resolve import Demangle, Loader
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.inlined import with_inlined
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from pyhybrid.frameworks import torch
 from pyhybrid.gpu.placing import GpuTrace, Launch, Piece, Placed, Wait, Work, graph_name, place
-from pyhybrid.profile_file.database import File
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Event
-from pyhybrid.profile_file.timeline import events_of
 from pyhybrid.spool.records import Spool, Ticks
+from pyhybrid.tables import Event
+from pyhybrid.tables.database import File
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import events_of
 
 _LAUNCH, _WORK = 5, 6  # numbers of each: torch_gpu.py
 _HANDLE_BITS = 0xFFFFFFFF

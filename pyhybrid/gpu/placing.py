@@ -20,10 +20,10 @@ from heapq import nlargest
 from typing import Any, NamedTuple
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.database import insert
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.schema import Row
-from pyhybrid.profile_file.tables import Event, GpuActivity, GpuWait, GpuWindow, GpuWork
+from pyhybrid.tables import Event, GpuActivity, GpuWait, GpuWindow, GpuWork
+from pyhybrid.tables.database import insert
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Row
 
 # What is told of a GPU's work, whoever tells it: plain records, times of day in nanoseconds.
 #

@@ -18,12 +18,7 @@ from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.merge.meta import check_alike, merged_meta, single_facts
 from pyhybrid.merge.paths import Part, SharedPaths
-from pyhybrid.profile_file import schema
-from pyhybrid.profile_file.database import insert
-from pyhybrid.profile_file.exact_table import recursive_nodes
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.schema import Column, Row
-from pyhybrid.profile_file.tables import (
+from pyhybrid.tables import (
     Frame,
     Meta,
     Module,
@@ -31,7 +26,12 @@ from pyhybrid.profile_file.tables import (
     RecursiveNode,
     Segment,
     Stack,
+    schema,
 )
+from pyhybrid.tables.database import insert
+from pyhybrid.tables.exact_table import recursive_nodes
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Column, Row
 
 # What is made of all files, not copied row by row.
 SHARED = (Module, Segment, Frame, Node, Stack, RecursiveNode, Meta)

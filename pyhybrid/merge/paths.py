@@ -14,8 +14,8 @@ from collections.abc import Hashable, Iterator
 
 from pyhybrid._profile import STACK_MASK
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame, Module, Nodes, Stacks
+from pyhybrid.tables import Frame, Module, Nodes, Stacks
+from pyhybrid.tables.profile import Profile
 
 ROOM = 1 << 44  # from here on up no process has anything: programs are further up, or far below
 PAGE = 1 << 21

@@ -17,7 +17,7 @@ from pyhybrid.cli.help_text import option_lines
 from pyhybrid.cli.parser import Parser, add_options
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.table import ProfilerOptions
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 CELL, LAST = "exec", "eval"
 _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|\S+""")

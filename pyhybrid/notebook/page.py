@@ -8,7 +8,7 @@ import tempfile
 
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.html import Html
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 MOST_BYTES = 300_000  # of a page within the notebook's file
 HEIGHT = 640  # pixels

@@ -16,7 +16,7 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.options.settings import Settings
 
 if TYPE_CHECKING:
-    from pyhybrid.profile_file.profile import Profile
+    from pyhybrid.tables.profile import Profile
 
 
 class IdleProfile(api.Profiler):

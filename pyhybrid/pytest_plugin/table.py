@@ -8,7 +8,7 @@ import pyhybrid
 from pyhybrid._profile import add_up, nearest, take
 from pyhybrid.base.terminal_text import visible
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import short_time
 
 N_ROWS = 10

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call, Usage
+from pyhybrid.tables import Call, Usage
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.kept_functions import (
     KeptFunction,
     kept_functions,

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import IMPORT_FILES
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import FunctionCalls, traced_calls
 
 SHARE, LEAST_NS = 0.2, 1_000_000  # times differ by more than both

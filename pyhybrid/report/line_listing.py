@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.source_text import Sources
 from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, show
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import shorten_file
 from pyhybrid.views.lines.native_lines import LEAST_SHARE, NativeFunctionLines, native_lines
 from pyhybrid.views.lines.python_lines import FunctionLines, function_lines

@@ -4,8 +4,8 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols import jit
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import losses_text, shares_text
 from pyhybrid.views.stack_quality import (
     HandlerCost,
@@ -16,7 +16,7 @@ from pyhybrid.views.stack_quality import (
     unaccounted_ns,
 )
 
-# Sources of a frame's name: tables.py, Frame.
+# Sources of a frame's name: tables/, Frame.
 NAMED = (
     *("symtab", "debug file", "debugdata", "dynsym", "plt"),
     *("exported data", "method table", "role"),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyhybrid.base.quantiles import quantile
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps

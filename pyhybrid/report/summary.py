@@ -8,9 +8,9 @@ from typing import Any
 
 from pyhybrid.assemble.calls import function_durations
 from pyhybrid.base.pseudo_frames import SIGNALS_BLOCKED, UNKNOWN_PYTHON
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.source_text import NOT_FOUND, Sources
 from pyhybrid.report.step_listing import StepSummary, step_summary
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.call_tree.imports import exact_without_imports, import_frames, import_line
 from pyhybrid.views.calls.compensate import COMPENSATED

@@ -14,8 +14,8 @@ from operator import eq
 from typing import NamedTuple
 
 from pyhybrid._profile import add_up, at_least, inclusive, rows_from, take
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.ellipsis import to_the_last
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports, import_line
 from pyhybrid.views.gpu import GpuShare, gpu_times, kernels

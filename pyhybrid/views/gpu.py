@@ -14,8 +14,8 @@ from heapq import nsmallest
 from itertools import accumulate
 
 from pyhybrid._profile import add_up, inclusive, outermost
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.timeline import Spans
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels, shorten_native
 

@@ -5,10 +5,10 @@ import re
 from functools import cache
 
 from pyhybrid.base.name_patterns import LIBRARY_FOLDER
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
 from pyhybrid.symbols.called_lambdas import lambda_called
 from pyhybrid.symbols.resolve import PLT
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 
 KERNEL, INLINED = "_[k]", "_[i]"  # at the end of labels, as FlameGraph's tools mark these
 

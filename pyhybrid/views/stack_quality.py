@@ -6,8 +6,8 @@ from math import exp2
 from pyhybrid._profile import descend, take
 from pyhybrid.base import pseudo_frames
 from pyhybrid.base.quantiles import value_at
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Thread
+from pyhybrid.tables import Thread
+from pyhybrid.tables.profile import Profile
 
 # From best to worst; a stack is as good as its worst frame.
 COMPLETE, RE_ANCHORED, GAPPED, TRUNCATED = QUALITIES = (

@@ -20,8 +20,8 @@ from functools import cache
 from pyhybrid._profile import add_up, descend, mark, nearest, pairs, rows_from, take
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
-from pyhybrid.profile_file.profile import Profile, made_once
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.views.call_tree.imports import Imports, import_frames
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.lines.program_lines import program_frames

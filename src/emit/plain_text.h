@@ -8,7 +8,7 @@
 #include <Python.h>
 #include <string.h>
 
-/* Its UTF-8, as bytes: a NUL is `\x00` (as in a profile: profile_file/database.py), what cannot be encoded is as `errors` (a codec's) says.
+/* Its UTF-8, as bytes: a NUL is `\x00` (as in a profile: tables/database.py), what cannot be encoded is as `errors` (a codec's) says.
  * NULL, without an exception: no memory. */
 static inline PyObject *plain_text(PyObject *text, const char *errors)
 {

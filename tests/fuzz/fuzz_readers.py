@@ -30,13 +30,13 @@ from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.destination import export_to
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.quality import quality_lines, quality_report
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols.jit import JitFunctions
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import compensate
 
 INPUT = Path("input")

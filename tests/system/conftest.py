@@ -35,7 +35,7 @@ from support import (
 )
 from torch_support import TorchProcess
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 # Perf maps older than this are of runs that someone may still want to read; nobody in CI.
 KEPT_BEFORE = 0.0 if os.environ.get("CI") == "true" else time.time()

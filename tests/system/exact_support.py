@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Exact
+from pyhybrid.tables import Exact
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import shorten_native
 
 # Modes that count.  What is asked of both, `make test` asks of the one that samples, too.

@@ -10,9 +10,9 @@ from pathlib import Path
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import EXACT_EVENT
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame, stack_of
-from pyhybrid.profile_file.timeline import times
+from pyhybrid.tables import Frame, stack_of
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import times
 
 CLOCK_EVENT = "cpu-clock"
 EVENTS = (CLOCK_EVENT, EXACT_EVENT)

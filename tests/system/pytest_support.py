@@ -9,7 +9,7 @@ from pathlib import Path
 from support import PATIENCE_S, environment
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 CONFTEST = """
 import pytest

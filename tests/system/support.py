@@ -25,9 +25,9 @@ from json_page import check_report
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.cli import SUBCOMMANDS
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Thread
 from pyhybrid.symbols.resolve import PLT
+from pyhybrid.tables import Thread
+from pyhybrid.tables.profile import Profile
 
 # The path that tests/targets/nested.py walks, outermost first.
 NESTED = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import LOOKS, PATIENCE_S, Run
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 HEAD = """
 import os, sys
@@ -369,7 +369,7 @@ def test_forks_while_another_thread_reads_a_profile(tmp_path: Path) -> None:
     run(
         """
         import signal, threading
-        from pyhybrid.profile_file.profile import Profile
+        from pyhybrid.tables.profile import Profile
         with Profiler(mode="trace", output="out") as p:
             fib(15)
         stopped = threading.Event()

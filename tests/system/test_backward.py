@@ -11,7 +11,7 @@ import pytest
 from support import TARGETS, made_once, paths, printed
 from torch_support import TorchProcess
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.needs("torch")
 

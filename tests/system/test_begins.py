@@ -18,7 +18,7 @@ import pytest
 from exact_support import MODES
 from support import ON_STACK, PATIENCE_S, Run, check_calls_shown
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 PROGRAM = """
 import atexit, sys, time

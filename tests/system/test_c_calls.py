@@ -17,8 +17,8 @@ import pytest
 from exact_support import MODES, check_exact, key, path_of
 from support import TARGETS, Run, check_invariants, is_stripped
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Exact
+from pyhybrid.tables import Exact
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import function_calls
 
 pytestmark = [pytest.mark.version, pytest.mark.once]

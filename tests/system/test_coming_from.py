@@ -20,7 +20,7 @@ from support import NO_PLUGINS, PATIENCE_S, environment
 from tracy_support import client, unpack
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 PAGE = (Path(__file__).parents[2] / "docs/howto/coming-from.md").read_text()
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.MULTILINE)

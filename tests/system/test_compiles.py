@@ -12,8 +12,8 @@ from exact_support import check_exact
 from support import TARGETS, check_invariants, command, made_once
 from torch_support import TorchProcess
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call
+from pyhybrid.tables import Call
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.findings.measured_profile import Measured
 from pyhybrid.views.findings.slow_layer import layer
 from pyhybrid.views.findings.step_measures import recompiles

@@ -14,7 +14,7 @@ import pytest
 from exact_support import MODES, check_exact, counts_below
 from support import TARGETS, Run, build_extension
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import function_calls
 
 pytestmark = [pytest.mark.version, pytest.mark.once]

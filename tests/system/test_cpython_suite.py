@@ -13,7 +13,7 @@ import pytest
 from exact_support import check_exact
 from support import PATIENCE_S
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = [
     pytest.mark.version,

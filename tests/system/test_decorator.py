@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, Run
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 HEAD = """
 import asyncio, atexit, functools, inspect, os, sys, threading, time, types

@@ -15,7 +15,7 @@ import pytest
 from perfstubs_support import build_tool, counted
 from support import TARGETS, Run, preloaded
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 PROGRAM = TARGETS / "emitted.py"
 NONE = ("--mode", "none")

@@ -24,7 +24,7 @@ from tracy_support import (
     unpack,
 )
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = [pytest.mark.needs("tracy"), pytest.mark.once]
 

@@ -28,7 +28,7 @@ from usdt_support import (
     traced,
 )
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 # What probed.py's `run` calls, with main's own.
 STARTS = {

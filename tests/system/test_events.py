@@ -9,7 +9,7 @@ import pytest
 from exact_support import MODES, check_exact
 from support import TARGETS, Run
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 

@@ -17,8 +17,8 @@ from exact_support import check_exact
 from random_programs import SEED, Model, Program, Truth, batches, smaller, source
 from support import PATIENCE_S
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 

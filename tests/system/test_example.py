@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import Run
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,7 +14,7 @@ from torch_support import OURS as TORCH_PROCESS_HAS
 from torch_support import TorchProcess
 
 from pyhybrid.base.pseudo_frames import OWN_WORK
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import function_calls
 from pyhybrid.views.findings import MOST, Finding, findings
 from pyhybrid.views.waits import all_waits, waits_of

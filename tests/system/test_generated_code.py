@@ -9,7 +9,7 @@ import pytest
 from exact_support import MODES, check_exact, of_function
 from support import Run, check_invariants
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.version
 

@@ -10,7 +10,7 @@ import pytest
 from page_support import Browser, report
 from support import command, made_once, printed
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.gpu import busy_spans, idle_spans
 
 US = 1000

@@ -11,7 +11,7 @@ import pytest
 from support import TARGETS, command, made_once
 from torch_support import TorchProcess
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 OUT = "out.pyhybrid"
 KERNEL_NS = 2000

@@ -14,7 +14,7 @@ from torch_support import TorchProcess
 from pyhybrid.gpu import placing
 from pyhybrid.gpu.kineto import read
 from pyhybrid.gpu.placing import Launch
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
 from pyhybrid.views.findings.measured_profile import Measured
 

@@ -23,7 +23,7 @@ from support import (
     paths,
 )
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 TICK_NS = 4_000_000  # of Debian's kernels
 

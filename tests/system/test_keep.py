@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from support import Run
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call, Usage
+from pyhybrid.tables import Call, Usage
+from pyhybrid.tables.profile import Profile
 
 PROGRAM = """
 import asyncio, json, threading

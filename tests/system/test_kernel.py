@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from support import LINUX, PATIENCE_S, Run, check_invariants, covered_ns, paths
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.engine
 

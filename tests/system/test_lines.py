@@ -18,7 +18,7 @@ from exact_support import MODES, check_exact
 from random_programs import batches, source
 from support import DELAY, LOOKS, PATIENCE_S, TARGETS, Run, printed
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = [pytest.mark.version, pytest.mark.once]
 

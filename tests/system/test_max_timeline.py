@@ -15,8 +15,8 @@ from support import check_calls_shown, check_invariants, made_once
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.assemble.samples import count_samples
-from pyhybrid.profile_file.timeline import periods_of
 from pyhybrid.spool import reader
+from pyhybrid.tables.timeline import periods_of
 
 # Timers, which the ordinary user has, tick at 250 Hz: it would take a minute.
 pytestmark = pytest.mark.needs("root")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import check_invariants, made_once, printed
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 PROGRAM = """
 import re, sys, threading

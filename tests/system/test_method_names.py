@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import Run, build_extension
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.once
 

@@ -14,7 +14,7 @@ from exact_support import check_exact
 from support import TARGETS, Run, build_extension, check_invariants, command, made_once, paths
 from torch_support import TorchProcess
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 PROGRAM = TARGETS / "model_modules.py"
 N_STEPS = 5

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import NO_PLUGINS, PATIENCE_S, TARGETS, Run, made_once
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 TOOL = """
 import sys

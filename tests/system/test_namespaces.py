@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import LINUX, PATIENCE_S, check_invariants, paths
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.needs("root")
 

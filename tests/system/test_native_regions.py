@@ -23,7 +23,7 @@ from support import (
 )
 
 import pyhybrid as package
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 PROGRAM = TARGETS / "native_regions.py"
 

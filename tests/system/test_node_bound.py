@@ -8,7 +8,7 @@ import pytest
 from exact_support import check_exact, of_function
 from support import TARGETS, Run, check_invariants
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.once
 

@@ -14,9 +14,9 @@ import pytest
 from page_support import FUNCTIONS, Browser, figures, report
 from support import TARGETS, Run, made_once, record
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.timeline import times
 from pyhybrid.symbols.plumbing import is_interpreter
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import times
 
 pytestmark = [pytest.mark.needs("viewers", "chromium"), pytest.mark.once]
 

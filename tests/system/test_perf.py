@@ -23,7 +23,7 @@ from perf_support import (
 )
 from support import Run
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.needs("perf")
 

@@ -29,8 +29,8 @@ from perf_support import (
 
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
 

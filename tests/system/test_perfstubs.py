@@ -20,7 +20,7 @@ from exact_support import check_exact
 from perfstubs_support import build_tool, counted
 from support import TARGETS, Run, check_invariants, paths, preloaded
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.needs("adios2")
 

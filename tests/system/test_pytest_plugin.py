@@ -14,7 +14,7 @@ from pytest_support import PROGRAM, calls_by_test, names, run_pytest, suite
 from support import ON_STACK, Run, environment, made_once
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 SUITE = """
 import asyncio, os, sys, unittest

@@ -13,7 +13,7 @@ import pytest
 from exact_support import check_exact
 from support import TARGETS, Run, check_invariants, made_once, paths, record
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 Names = tuple[str, ...]
 

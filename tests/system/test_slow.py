@@ -13,8 +13,8 @@ from exact_support import MODES
 from support import Run
 
 from pyhybrid.assemble.calls import function_durations
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call
+from pyhybrid.tables import Call
+from pyhybrid.tables.profile import Profile
 
 BURN = """
 import time

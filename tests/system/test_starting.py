@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, Run
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 PROGRAM = """\
 import sys

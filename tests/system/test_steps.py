@@ -14,7 +14,7 @@ from page_support import Browser
 from support import TARGETS, Run, command, made_once, printed
 from torch_support import TorchProcess
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.findings import findings
 from pyhybrid.views.training.steps import Step, find_steps
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, TARGETS, Run
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.once
 

@@ -11,8 +11,8 @@ from exact_support import check_exact
 from support import LOOKS, Run, check_invariants, made_once, record
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Chunk
+from pyhybrid.tables import Chunk
+from pyhybrid.tables.profile import Profile
 
 OWN = 64  # FOLD_AFTER
 AT_ONCE = 4

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, Run, covered_ns, is_stripped
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Sampled
+from pyhybrid.tables import Sampled
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.selection.one_kind import PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 

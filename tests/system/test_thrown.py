@@ -13,7 +13,7 @@ import pytest
 from exact_support import check_exact
 from support import Run
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 pytestmark = pytest.mark.version
 

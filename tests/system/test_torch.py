@@ -50,7 +50,7 @@ def folder(
 @pytest.fixture(scope="module")
 def stacks(folder: Path) -> Iterator[list[tuple[int, list, list]]]:
     """Its paths."""
-    from pyhybrid.profile_file.profile import Profile
+    from pyhybrid.tables.profile import Profile
 
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         check_invariants(profile)
@@ -104,7 +104,7 @@ def test_the_dispatcher_is_folded_away(folder: Path) -> None:
 
 
 def test_python_functions_are_on_a_line(folder: Path) -> None:
-    from pyhybrid.profile_file.profile import Profile
+    from pyhybrid.tables.profile import Profile
 
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         assert share_with_line(profile) > 0.99
@@ -156,7 +156,7 @@ def test_perf_names_every_function(folder: Path) -> None:
     """PyTorch's own libgomp has names in `.gnu_debugdata` only."""
     from perf_support import CLOCK_EVENT, CLOCK_ONLY, report, write_perf_map
 
-    from pyhybrid.profile_file.profile import Profile
+    from pyhybrid.tables.profile import Profile
 
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
         write_perf_map(profile)

@@ -16,7 +16,7 @@ import pytest
 from support import NESTED, PATIENCE_S, Run
 from viewer_support import VIEWERS, FirefoxReader, pprof
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
 

@@ -11,7 +11,7 @@ from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.exporters.perf.bundle import Bundle, write_bundle
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 
 @pytest.fixture

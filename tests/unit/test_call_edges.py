@@ -13,8 +13,8 @@ from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perfflow_options import PerfflowOptions
 from pyhybrid.exporters.perfflowaspect import Pfw
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call, Event, Turn
+from pyhybrid.tables import Call, Event, Turn
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.call_edges import edges
 
 Told = list[tuple[int, int, str, int]]  # thread, time, how, node

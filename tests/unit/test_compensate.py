@@ -12,9 +12,9 @@ from pyhybrid.cli import main
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import COMPENSATED, compensate
 
 COST = {"call_cost_ns": 10.0, "call_cost_inside_ns": 4.0}

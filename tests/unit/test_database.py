@@ -1,9 +1,9 @@
-"""pyhybrid/profile_file/database.py: rows go into tables."""
+"""pyhybrid/tables/database.py: rows go into tables."""
 
 import sqlite3
 
-from pyhybrid.profile_file.database import insert
-from pyhybrid.profile_file.schema import TABLES, create_all
+from pyhybrid.tables.database import insert
+from pyhybrid.tables.schema import TABLES, create_all
 
 OLDEST_LIMIT = 999  # parameters of a statement, before SQLite 3.32 (sqlite.org/limits.html)
 

@@ -13,7 +13,7 @@ from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.destination import Output, export_to
 from pyhybrid.exporters.exporter import Exporter
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 
 class Said(Exporter):

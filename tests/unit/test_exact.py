@@ -12,10 +12,10 @@ from pyhybrid.assemble import open_profile
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.finish.finish import make
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
 from pyhybrid.spool import layout as form
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import ROOT, function_calls
 
 Opened = Callable[[SpoolWriter], Profile]

@@ -16,7 +16,7 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.pstats import PStats
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 JOB = "/home/me/job.py"
 MODULE, A, B, TWIN, WORKER = range(1, 6)

@@ -11,12 +11,12 @@ from spool_writer import SpoolWriter, native, pseudo, python
 
 from pyhybrid._profile import GIL_SHIFT
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.tables import GIL, GpuActivity, GpuWindow, GpuWork
 from pyhybrid.report.screen import render, render_report
 from pyhybrid.report.summary import summarize
 from pyhybrid.report.terminal import Line
 from pyhybrid.report.tree import CallTree
 from pyhybrid.symbols.resolve import Symbol
+from pyhybrid.tables import GIL, GpuActivity, GpuWindow, GpuWork
 from pyhybrid.views.call_tree.spinning import pool_of, spinning
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.labels import Labels

@@ -10,7 +10,7 @@ from traces import trace
 from pyhybrid.assemble import open_profile
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
 

@@ -14,12 +14,12 @@ from spool_writer import SpoolWriter, c_call, native, python
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Place
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.symbols.source_positions import DebugFiles, Position, SourceFunction
+from pyhybrid.tables import Place
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.inlined import with_inlined
 from pyhybrid.views.labels import Labels

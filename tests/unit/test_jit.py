@@ -24,9 +24,9 @@ from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.addresses import PAGE, REGIONS
 from pyhybrid.exporters.perf.names_map import MAX_EARLIER, PerfMap
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.quality import quality_report
 from pyhybrid.symbols.jit import JITDUMP, MAX_NAME, JitFunctions, read_trusted
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 
 LOAD, MOVE, DEBUG_INFO, CLOSE, UNWINDING_INFO = range(5)

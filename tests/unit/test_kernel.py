@@ -16,9 +16,9 @@ from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import layout as perf_format
 from pyhybrid.exporters.perf.images import Images
 from pyhybrid.exporters.perf.perf_data import Perf
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols import resolve
 from pyhybrid.symbols.kernel import KernelSymbols, kernel_build_id
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels
 

@@ -14,10 +14,10 @@ from spool_writer import SpoolWriter, native, python
 from pyhybrid._profile import LINE_LIMIT
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.summary import as_json, summarize
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures, function_lines
 
 MAIN, WORK, SORTED = python(1, 0), python(2, 0), native(1, 0x100)

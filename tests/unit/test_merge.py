@@ -18,8 +18,8 @@ from pyhybrid.exporters import EXPORTERS
 from pyhybrid.finish.finish import export, finish
 from pyhybrid.merge.merge import merge
 from pyhybrid.merge.meta import LISTS
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame, stack_of
+from pyhybrid.tables import Frame, stack_of
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.selection.process_selection import meta_of
 from pyhybrid.views.selection.sample_selection import Choice, choose
 

@@ -14,8 +14,8 @@ from pyhybrid.cli import main
 from pyhybrid.exporters.callgrind import Callgrind
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.options.kinds import Duration
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.summary import summarize
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.calls.function_calls import ROOT, function_calls
 from pyhybrid.views.labels import Labels, short_time

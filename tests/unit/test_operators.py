@@ -12,9 +12,9 @@ from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.operator_listing import operator_lines
 from pyhybrid.symbols.resolve import Symbol
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.operators import Caller, operators_of
 
 TORCH = 1

@@ -6,8 +6,8 @@ import pytest
 from spool_writer import SpoolWriter, native, pseudo, python, region
 
 from pyhybrid.assemble import open_profile, own_work
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.resolve import Symbol
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import Labels
 
 INTERPRETER, OURS, LIBC, TOOL = 1, 2, 3, 4

@@ -32,7 +32,7 @@ from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.old_maps import remove_old
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.finish.finish import finish
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 ROW = re.compile(r"\s+[\d.]+% ")
 # Of an address without a name, perf 6.1 prints the place in the file, 7.2 that in memory: within a

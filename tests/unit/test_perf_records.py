@@ -18,7 +18,7 @@ from pyhybrid.exporters.perf import samples as perf_samples
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import EXACT_EVENT, Perf
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 SAMPLE, FINISHED_ROUND = 9, 68
 SECOND = 1_000_000_000

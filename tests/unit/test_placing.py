@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pyhybrid.gpu.placing import GpuTrace, Launch, Operator, Piece, Work, place
-from pyhybrid.profile_file.tables import Event
+from pyhybrid.tables import Event
 
 MAIN, ENGINE = 7, 8  # tids
 LOSS, MLP, HOOK = 1, 2, 3  # nodes

@@ -16,10 +16,10 @@ from spool_writer import SpoolWriter, c_call, native, python
 from pyhybrid.assemble import open_profile
 from pyhybrid.cli.report_views import Tree
 from pyhybrid.exporters.folded import Folded
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols import plumbing
 from pyhybrid.symbols.plumbing import is_interpreter, is_plumbing, is_wrapper
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import Labels, shorten_native
 

@@ -19,9 +19,9 @@ from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.bundle import Bundle
 from pyhybrid.finish.finish import finish
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import stack_of
 from pyhybrid.report.summary import summarize
+from pyhybrid.tables import stack_of
+from pyhybrid.tables.profile import Profile
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -296,7 +296,7 @@ def test_a_table_without_an_end(tmp_path: Path, table: str, kind: str) -> None:
 
 def test_a_query_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a view that people use: tables alone are looked at."""
-    monkeypatch.setattr("pyhybrid.profile_file.database.LEAST_STEPS", 10_000_000)
+    monkeypatch.setattr("pyhybrid.tables.database.LEAST_STEPS", 10_000_000)
     path = tmp_path / "out.pyhybrid"
     finish(example().save(tmp_path / "x.part"), str(tmp_path / "out"), fake_symbols())
     database(path, "DROP VIEW node_self", f"CREATE VIEW node_self AS {ENDLESS} SELECT x FROM r")

@@ -10,8 +10,8 @@ from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
 from spool_writer import SpoolWriter
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.quality import quality_lines, quality_report
+from pyhybrid.tables.profile import Profile
 
 
 @pytest.fixture

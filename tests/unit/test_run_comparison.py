@@ -11,8 +11,8 @@ from example_profile import PERIOD_NS, PID, fake_symbols
 from spool_writer import SpoolWriter, python
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.comparison.change_limits import EXCEEDED, UNSURE, WITHIN, Limit, judge
 from pyhybrid.views.comparison.function_figures import Function
 from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange, Side, compare

@@ -14,8 +14,8 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf.perf_data import Perf
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import stack_of
+from pyhybrid.tables import stack_of
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 

@@ -17,9 +17,9 @@ from pyhybrid.cli.export import Export
 from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finish.finish import export, finish
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.screen import print_summary, render
 from pyhybrid.report.summary import Summary, as_json, summarize
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.labels import shorten_file, shorten_native
 from pyhybrid.views.stack_quality import HandlerCost, hz_reached, stack_quality

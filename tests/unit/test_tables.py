@@ -1,4 +1,4 @@
-"""pyhybrid/profile_file/tables.py: what follows from how a table is declared."""
+"""pyhybrid/tables: what follows from how a table is declared."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from example_profile import example, fake_symbols
 
 from pyhybrid.finish.finish import finish
 from pyhybrid.merge.merge import merge
-from pyhybrid.profile_file.database import insert
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.schema import TABLES, Row, Table, create_all
-from pyhybrid.profile_file.tables import Frame, Process, Sampled, Thread, Timeline
+from pyhybrid.tables import Frame, Process, Sampled, Thread, Timeline
+from pyhybrid.tables.database import insert
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import TABLES, Row, Table, create_all
 from pyhybrid.views.selection.sample_selection import Choice, choose, of_threads
 
 ABSENT = (Process, Thread, Timeline)  # whose rows are the example's own

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from trainings import BEGIN_NS, MS, Training
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.findings import findings
 
 Finish = Callable[..., list[tuple[str, float, str]]]

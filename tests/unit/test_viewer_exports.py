@@ -25,7 +25,7 @@ from pyhybrid.exporters.firefox import Firefox
 from pyhybrid.exporters.pprof import Pprof
 from pyhybrid.exporters.speedscope import Speedscope
 from pyhybrid.options.table import ALL_FORMATS
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.inlined import with_inlined
 from pyhybrid.views.call_tree.sampled_paths import SampledPaths

@@ -10,7 +10,7 @@ from example_profile import fake_symbols
 from spool_writer import SpoolWriter, pseudo, python, region
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 UNKNOWN = "[unknown python]"
 Rows = list[tuple[int, str, dict[str, int]]]

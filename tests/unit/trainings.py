@@ -9,8 +9,8 @@ from example_profile import LIBRARY, PID, fake_symbols
 from spool_writer import SpoolWriter, python, region
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Backward, WatchedCall
+from pyhybrid.tables import Backward, WatchedCall
+from pyhybrid.tables.profile import Profile
 
 MS = 1_000_000
 BEGIN_NS = 2_000_000_000

@@ -5,7 +5,7 @@ from operator import itemgetter
 
 from pyhybrid.exporters.page.columns import Columns, steps
 from pyhybrid.exporters.page.tree import Strings, Tree
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.lines.python_lines import function_lines
 
 MAX_CALLS = 20_000  # the slowest ones

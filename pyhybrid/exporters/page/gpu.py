@@ -5,7 +5,7 @@ from typing import Any
 
 from pyhybrid.exporters.page.columns import Columns, steps
 from pyhybrid.exporters.page.tree import Strings, Tree
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 MAX_ACTIVITIES = 50_000  # the longest ones: some 6 bytes each
 TICK_NS = 100  # of their times

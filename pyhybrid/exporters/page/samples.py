@@ -8,8 +8,8 @@ from itertools import accumulate
 from pyhybrid._profile import GIL_SHIFT, inclusive, pairs, take
 from pyhybrid.exporters.page.columns import Columns, steps
 from pyhybrid.exporters.page.tree import Strings, Tree
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import stacks_of
+from pyhybrid.tables import stacks_of
+from pyhybrid.tables.profile import Profile
 
 TICK_NS = 10_000  # of the samples' times
 

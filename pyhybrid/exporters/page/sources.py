@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyhybrid.base.name_patterns import is_librarys
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.source_text import Source, Sources
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.lines.python_lines import function_lines
 
 AROUND = 12  # lines before and after a hot one of a library

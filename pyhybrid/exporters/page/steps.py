@@ -3,8 +3,8 @@
 from typing import Any
 
 from pyhybrid.exporters.page.columns import Columns, steps
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.report.step_listing import STEP_COLUMN, step_report, why_slow
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.phases import all_phases
 from pyhybrid.views.training.steps import steps_of
 

@@ -9,9 +9,9 @@ from operator import eq
 from pyhybrid._profile import add_up, pairs, take
 from pyhybrid.base.pseudo_frames import OWN_WORK
 from pyhybrid.exporters.page.columns import Columns, steps
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
 from pyhybrid.symbols.plumbing import is_interpreter
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree
 from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.call_tree.imports import Imports, import_line

@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Collection
 
 from pyhybrid.base.pseudo_frames import KERNEL
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 FRAME_SIZE = 16  # bytes of address space per frame
 PAGE = 4096

@@ -27,9 +27,9 @@ from pyhybrid.exporters.perf.hits import Hits, ModuleKey
 from pyhybrid.exporters.perf.images import Images, Mapping
 from pyhybrid.exporters.perf.names_map import Entry, entries
 from pyhybrid.exporters.perf.perf_data import Perf
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Module
 from pyhybrid.symbols import vdso
+from pyhybrid.tables import Module
+from pyhybrid.tables.profile import Profile
 
 _CACHE, _DATA, _README = ".debug", "perf.data", "README.txt"
 _README_TEXT = """\

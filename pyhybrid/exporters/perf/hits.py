@@ -8,8 +8,8 @@ from pyhybrid.exporters.perf.addresses import SyntheticAddresses, node_addresses
 from pyhybrid.exporters.perf.elf import Segment, Symbol
 from pyhybrid.exporters.perf.images import PF_X
 from pyhybrid.exporters.perf.names_map import UNSAFE
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame, Module
+from pyhybrid.tables import Frame, Module
+from pyhybrid.tables.profile import Profile
 
 _WORD = 1 << 64  # kernel addresses are negative in profiles
 

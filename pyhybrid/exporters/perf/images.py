@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf.layout import BUILD_ID_SIZE
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Module
 from pyhybrid.symbols import vdso
+from pyhybrid.tables import Module
+from pyhybrid.tables.profile import Profile
 
 PF_X = 1
 # Where every perf finds names: the tables of a file and of its split debug file.  6.1 reads no

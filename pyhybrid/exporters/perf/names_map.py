@@ -26,9 +26,9 @@ from pyhybrid.exporters.perf.addresses import FRAME_SIZE, REGIONS, SyntheticAddr
 from pyhybrid.exporters.perf.images import nameless
 from pyhybrid.exporters.perf.old_maps import mark, without_mark
 from pyhybrid.exporters.separators import SEPARATORS
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
 from pyhybrid.symbols.jit import JIT_MAP, JitFunctions, read_trusted
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import shorten_native
 
 MAX_EARLIER = 200_000  # functions of earlier runs in the same process: beyond that none are kept

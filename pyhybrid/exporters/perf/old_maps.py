@@ -17,8 +17,8 @@ from operator import attrgetter
 from typing import Any
 
 from pyhybrid.capture.jit_files import perf_map_path
-from pyhybrid.profile_file.database import quoted
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.database import quoted
+from pyhybrid.tables.profile import Profile
 
 _MARK = b"1 1 pyhybrid:"
 _MOST_BYTES = 64 << 10  # of a first line

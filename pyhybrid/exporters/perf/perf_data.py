@@ -33,8 +33,8 @@ from pyhybrid.exporters.perf.samples import (
 )
 from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.exporters.size_limit import SHOWN, Summed, within
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Module, Thread
+from pyhybrid.tables import Module, Thread
+from pyhybrid.tables.profile import Profile
 
 EXACT_EVENT = "pyhybrid/exact-self-ns/"
 CLOCK_RESOLUTION_NS = 1

@@ -17,9 +17,9 @@ from operator import itemgetter
 from pyhybrid._profile import climb
 from pyhybrid.exporters.perf import layout as form
 from pyhybrid.exporters.size_limit import ALL, Summed
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Chunk, stacks_of
-from pyhybrid.profile_file.timeline import periods_of, times
+from pyhybrid.tables import Chunk, stacks_of
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import periods_of, times
 
 ROUND = 10_000  # records at least
 

@@ -16,8 +16,6 @@ from functools import cache
 from pyhybrid._profile import descend, inclusive, paths, take
 from pyhybrid.base.pseudo_frames import BRIDGED, DECORATED
 from pyhybrid.frameworks import ipython, torch
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
 from pyhybrid.symbols.called_lambdas import CALLED_LAMBDA
 from pyhybrid.symbols.plumbing import (
     IMPORT_FILES,
@@ -31,6 +29,8 @@ from pyhybrid.symbols.plumbing import (
     plain_symbol,
     starts_threads,
 )
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import shorten_native
 
 # What a frame is to folding.  WRAPPER: plumbing, unless its calls are counted; EXEC: the builtin;

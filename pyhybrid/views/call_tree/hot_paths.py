@@ -8,7 +8,7 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from pyhybrid._profile import add_up, inclusive, nearest, outermost, rows_from, take
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
 from pyhybrid.views.labels import Labels

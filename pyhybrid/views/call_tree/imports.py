@@ -8,9 +8,9 @@ from collections.abc import Buffer
 from functools import cache
 
 from pyhybrid._profile import add_up, descend, nearest, rows_from, take
-from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
+from pyhybrid.tables.exact_table import ExactTable
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import Labels, module_of
 
 # A node's frame, and what the node is by that and by what is above it: the outermost module of an

@@ -22,9 +22,6 @@ from typing import Any
 
 from pyhybrid._profile import descend, inclusive, mark, rows_from, take
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.schema import Row
-from pyhybrid.profile_file.tables import Call, CallTime, Frame, Line, Module, Nodes, Place
 from pyhybrid.symbols.resolve import Demangle
 from pyhybrid.symbols.source_positions import (
     DebugFiles,
@@ -34,6 +31,9 @@ from pyhybrid.symbols.source_positions import (
     SourceFunction,
     default_reader,
 )
+from pyhybrid.tables import Call, CallTime, Frame, Line, Module, Nodes, Place
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Row
 from pyhybrid.views.call_tree.folded_tree import IN_RUNS, INSIDE, NATIVE, WRAPPER, classify
 
 SOURCE = "debug info"  # of a frame's name

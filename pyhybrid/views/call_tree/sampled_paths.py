@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pyhybrid._profile import paths, take
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import ABOVE, FoldedTree
 
 Lines = tuple[tuple[int, int], ...]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pyhybrid._profile import descend, take
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import plain_symbol
+from pyhybrid.tables.profile import Profile
 
 _C_LIBRARY = re.compile(r"libc\.so.*|libc-.*|libpthread.*|\[vdso\]|ld-linux.*")
 

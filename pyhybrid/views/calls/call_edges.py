@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call
+from pyhybrid.tables import Call
+from pyhybrid.tables.profile import Profile
 
 BEGINS = ("call", "resume")
 CUT = "cut"  # an end that is not known: the call went on, or its end is missing

@@ -8,8 +8,8 @@ no calls, and cost nothing here.
 """
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.exact_table import ExactTable
+from pyhybrid.tables.profile import Profile
 
 COMPENSATED = "compensated: the estimated cost of counting is subtracted from exact times"
 

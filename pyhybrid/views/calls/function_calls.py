@@ -1,6 +1,6 @@
 """Exact figures by function: calls, times and callers, all threads together.
 
-Views over the table `exact` (tables.py), whose rows are paths.  A function's total counts its
+Views over the table `exact` (tables/), whose rows are paths.  A function's total counts its
 outermost activations only, so that recursion does not inflate it; its callers are the nearest
 Python functions above, whatever C lies between, or C functions whose calls were counted
 (--c-calls).
@@ -13,9 +13,9 @@ from operator import add
 
 from pyhybrid._profile import add_up, nearest, outermost, pairs, take
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.exact_table import ExactTable, calling_nodes
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Exact
+from pyhybrid.tables import Exact
+from pyhybrid.tables.exact_table import ExactTable, calling_nodes
+from pyhybrid.tables.profile import Profile
 
 ROOT = 0  # stands for "no Python caller" where a frame id is expected
 

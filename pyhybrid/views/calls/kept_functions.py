@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from pyhybrid.assemble.calls import Durations, function_durations
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call, Code, Frame
+from pyhybrid.tables import Call, Code, Frame
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import Labels
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 from pyhybrid._profile import inclusive
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.comparison.function_figures import Function, functions_of, samples_of_nodes
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from pyhybrid.base.files import damage_in
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.comparison.compared_paths import ComparedPaths
 from pyhybrid.views.comparison.function_figures import Figures, Function, Sampled, run_figures
 from pyhybrid.views.comparison.same_functions import SameFunctions

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from pyhybrid.base.files import table_beside
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.findings.finding_measures import MEASURES
 from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
 from pyhybrid.views.findings.idle_threads import idle

@@ -9,9 +9,9 @@ from typing import Any
 from pyhybrid._profile import add_up, descend, nearest, outermost, rows_from, take
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.base.pseudo_frames import KERNEL
-from pyhybrid.profile_file.tables import Frame, gil_name, stack_of
-from pyhybrid.profile_file.timeline import times
 from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbol
+from pyhybrid.tables import Frame, gil_name, stack_of
+from pyhybrid.tables.timeline import times
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
 from pyhybrid.views.call_tree.spinning import pools, spinning

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.frameworks import torch
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import gil_name, stack_of
-from pyhybrid.profile_file.timeline import periods_of, times
+from pyhybrid.tables import gil_name, stack_of
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import periods_of, times
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.gpu import idle_spans
 from pyhybrid.views.labels import shorten_file, shorten_native

@@ -5,8 +5,8 @@ from functools import cached_property
 from typing import Any
 
 from pyhybrid._profile import add_up, nearest, take
-from pyhybrid.profile_file.profile import Profile
 from pyhybrid.symbols.plumbing import IMPORT_FILES
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.node_weights import NodeWeights
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.training.step_samples import StepSamples

@@ -13,8 +13,8 @@ from typing import Any
 from pyhybrid._profile import add_up, take
 from pyhybrid.base.quantiles import quantile
 from pyhybrid.frameworks import torch
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.findings.step_measures import whole_of

@@ -9,9 +9,9 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Place
 from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
+from pyhybrid.tables import Place
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import LAMBDA, NATIVE, FoldedTree, classify
 from pyhybrid.views.labels import Labels
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pyhybrid._profile import take
 from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.frameworks.torch import is_generated
-from pyhybrid.profile_file.profile import Profile, made_once
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports
 

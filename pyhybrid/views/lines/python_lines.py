@@ -1,12 +1,12 @@
 """Lines of chosen functions: hits and times, all threads and paths together.
 
-A view over the table `line` (tables.py, which says what they mean).
+A view over the table `line` (tables/, which says what they mean).
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 
 @dataclass(slots=True)

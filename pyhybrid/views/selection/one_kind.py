@@ -5,9 +5,9 @@ from collections import Counter
 
 from pyhybrid._profile import nearest
 from pyhybrid.base import pseudo_frames
-from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Nodes
+from pyhybrid.tables import Nodes
+from pyhybrid.tables.exact_table import ExactTable
+from pyhybrid.tables.profile import Profile
 
 PYTHON_ONLY, NATIVE_ONLY = "python", "native"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.merge.meta import merged_meta
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Process
+from pyhybrid.tables import Process
+from pyhybrid.tables.profile import Profile
 
 N_SHOWN = 8
 

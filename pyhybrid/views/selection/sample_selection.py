@@ -9,10 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.schema import Row
-from pyhybrid.profile_file.tables import (
+from pyhybrid.tables import (
     Backward,
     CallTime,
     Chunk,
@@ -24,7 +21,10 @@ from pyhybrid.profile_file.tables import (
     stack_of,
     waits,
 )
-from pyhybrid.profile_file.timeline import Spans, parts, times, within
+from pyhybrid.tables.exact_table import ExactTable
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Row
+from pyhybrid.tables.timeline import Spans, parts, times, within
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY, OneKind
 from pyhybrid.views.selection.process_selection import chosen_processes, meta_of

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pyhybrid.assemble.calls import function_durations
 from pyhybrid.errors import PyhybridError
 from pyhybrid.options.function_filter import is_one_of, named
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Call
-from pyhybrid.profile_file.timeline import Spans
+from pyhybrid.tables import Call
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.labels import short_time
 
 

@@ -8,8 +8,8 @@ forward pass was compiled.
 from collections import Counter
 from collections.abc import Iterator
 
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import WatchedCall
+from pyhybrid.tables import WatchedCall
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.compiles import Compile, compiles_of
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, Span, phase_spans
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyhybrid.frameworks.torch import is_compiler
-from pyhybrid.profile_file.profile import Profile, made_once
+from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.views.call_tree.node_weights import NodeWeights
 from pyhybrid.views.calls.function_calls import function_calls
 

@@ -17,8 +17,8 @@ from operator import and_
 
 from pyhybrid._profile import add_up, descend, inclusive, nearest, outermost, take
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.training.compile_places import backward_compiles
 from pyhybrid.views.training.compiles import compiler_frames

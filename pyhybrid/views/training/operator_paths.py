@@ -7,7 +7,7 @@ from functools import cached_property
 
 from pyhybrid._profile import add_up, descend, nearest, take
 from pyhybrid.frameworks import torch
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import shorten_file, shorten_native
 from pyhybrid.views.lines.program_lines import program_frames
 from pyhybrid.views.training.phases import BACKWARD, COMPILE, FORWARD, OPTIMIZER, OTHER, all_phases

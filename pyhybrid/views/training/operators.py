@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pyhybrid.errors import PyhybridError
 from pyhybrid.frameworks import torch
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.operator_paths import OperatorPaths
 
 

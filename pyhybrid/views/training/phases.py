@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pyhybrid.frameworks import torch
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import WatchedCall
+from pyhybrid.tables import WatchedCall
+from pyhybrid.tables.profile import Profile
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "optimizer", "other"
 COMPILE = "compile"

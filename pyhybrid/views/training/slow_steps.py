@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pyhybrid.base.quantiles import quantile
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.timeline import Spans
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.labels import Labels
 from pyhybrid.views.training.compiles import compiles_of, label_of, why_again
 from pyhybrid.views.training.phases import BACKWARD, COMPILE

@@ -9,9 +9,9 @@ from functools import cached_property
 from pyhybrid._profile import descend, nearest, take
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.frameworks import torch
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import stacks_of
-from pyhybrid.profile_file.timeline import Spans, periods_of, times
+from pyhybrid.tables import stacks_of
+from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.timeline import Spans, periods_of, times
 from pyhybrid.views.call_tree.folded_tree import INSIDE, FoldedTree
 from pyhybrid.views.labels import shorten_native
 from pyhybrid.views.lines.program_lines import program_frames

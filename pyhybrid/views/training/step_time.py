@@ -4,7 +4,7 @@ made again.
 
 from collections.abc import Iterable
 
-from pyhybrid.profile_file.profile import Profile, made_once
+from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.views.training.compiles import Compile, compiles_of
 from pyhybrid.views.training.phases import COMPILE
 from pyhybrid.views.training.steps import Step, steps_of

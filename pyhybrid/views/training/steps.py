@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.profile import Profile, made_once
-from pyhybrid.profile_file.timeline import Spans
+from pyhybrid.tables.profile import Profile, made_once
+from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.training.phases import (
     BACKWARD,
     DATA,

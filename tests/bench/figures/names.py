@@ -21,10 +21,10 @@ from method import Figure, profiled, row, run
 from figures.training import TRAIN
 from pyhybrid._symbolize import ElfSymbols, demangle
 from pyhybrid.assemble import open_profile
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
 from pyhybrid.report.quality import NAMED, quality_report
 from pyhybrid.symbols.resolve import Loader
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 
 KEPT_SPOOL = str(Path(__file__).parents[1] / "workloads" / "kept_spool.py")
 HZ = "999"

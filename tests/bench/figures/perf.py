@@ -24,7 +24,7 @@ from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.perf.names_map import PerfMap
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.finish.finish import finish
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 DEEP = Path(__file__).parents[1] / "workloads" / "deep.py"
 CHUNK = 5_000

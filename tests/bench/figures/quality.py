@@ -21,8 +21,8 @@ from typing import Any
 from method import Figure, profiled, row, run
 
 from figures.training import TRAIN
-from pyhybrid.profile_file.profile import Profile
-from pyhybrid.profile_file.tables import Frame
+from pyhybrid.tables import Frame
+from pyhybrid.tables.profile import Profile
 
 HZ = 1999
 OWN_END = "Profiling.finish"

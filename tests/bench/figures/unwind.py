@@ -13,7 +13,7 @@ from pathlib import Path
 from method import Figure, bare, profiled, row, run
 
 from figures.training import TRAIN
-from pyhybrid.profile_file.profile import Profile
+from pyhybrid.tables.profile import Profile
 
 ROOT = Path(__file__).parents[3]
 WORKLOADS = Path(__file__).parents[1] / "workloads"

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, cast
 from pyhybrid._profile import ROWS_AT_ONCE, open_database, read_columns, write_columns
 from pyhybrid.base.files import one_line
 from pyhybrid.errors import PyhybridError
-from pyhybrid.profile_file.schema import APPLICATION_ID, OLDEST, TABLES, VERSION, Row
+from pyhybrid.tables.schema import APPLICATION_ID, OLDEST, TABLES, VERSION, Row
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 CHECKED_BYTES = 32 << 20  # files up to this size are checked whole when opened: at most 0.1 s

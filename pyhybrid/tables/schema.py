@@ -1,4 +1,4 @@
-"""How the tables of a profile file are declared: a class for each, in tables.py, a field for each
+"""How the tables of a profile file are declared: a class for each, in __init__.py, a field for each
 column.  SQL, reading, merging, selecting and the page of the schema follow from that.
 
 A field's annotation is its kind: what SQLite has there, and what it refers to.  Rows are tuples,
@@ -263,7 +263,7 @@ def views() -> str:
 
 def create_all() -> str:
     """The SQL statements that make an empty file's tables and views."""
-    from pyhybrid.profile_file import tables  # which declares them
+    from pyhybrid import tables  # which declares them
 
     pragmas = f"PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {VERSION};"
     made = (row.table.create for row in tables.TABLES.values())

@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from pyhybrid.profile_file.tables import Chunk, Event, gil_name
+from pyhybrid.tables import Chunk, Event, gil_name
 
 Spans = list[tuple[int, int]]  # begins and ends, in nanoseconds
 

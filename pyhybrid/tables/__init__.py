@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 
 from pyhybrid._profile import GIL_SHIFT, STACK_MASK, WAITS
 from pyhybrid.base.pseudo_frames import TIMES
-from pyhybrid.profile_file.schema import TABLES as TABLES
-from pyhybrid.profile_file.schema import (
+from pyhybrid.tables.schema import TABLES as TABLES
+from pyhybrid.tables.schema import (
     CallId,
     FrameId,
     Id,

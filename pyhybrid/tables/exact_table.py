@@ -6,7 +6,7 @@ from operator import or_
 from typing import overload
 
 from pyhybrid._profile import mark, order, outermost, rows_from, take
-from pyhybrid.profile_file.tables import Exact, Frame, Nodes
+from pyhybrid.tables import Exact, Frame, Nodes
 
 
 def calling_nodes(nodes: Nodes, frames: dict[int, Frame], counted: Buffer) -> bytearray:

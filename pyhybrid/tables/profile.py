@@ -1,6 +1,6 @@
-"""A profile: the tables that tables.py declares, of a file, or made from those of another profile.
+"""A profile: the tables that the room declares, of a file, or made from those of another profile.
 
-`Profile.open` opens a finished file (`.pyhybrid`); `open_profile` of assemble.py also the
+`Profile.open` opens a finished file (`.pyhybrid`); `open_profile` of assemble also the
 spool of a killed run (`.pyhybrid.part`), which it finishes in memory.  Tables are read when first
 asked for, each whole: those that are small as rows, those that are long (nodes, stacks, samples) as
 columns.
@@ -14,11 +14,7 @@ from typing import Any, Self
 from pyhybrid._profile import nearest
 from pyhybrid.base.files import damage_in
 from pyhybrid.base.pseudo_frames import OWN_WORK
-from pyhybrid.profile_file.database import File, open_file
-from pyhybrid.profile_file.dataframe import data_frame
-from pyhybrid.profile_file.exact_table import ExactTable
-from pyhybrid.profile_file.schema import Record, Row
-from pyhybrid.profile_file.tables import (
+from pyhybrid.tables import (
     Backward,
     Call,
     CallTime,
@@ -51,7 +47,10 @@ from pyhybrid.profile_file.tables import (
     WatchedCall,
     stacks_of,
 )
-from pyhybrid.profile_file.timeline import GAP, KINDS, events_of, parts, times
+from pyhybrid.tables.database import File, open_file
+from pyhybrid.tables.exact_table import ExactTable
+from pyhybrid.tables.schema import Record, Row
+from pyhybrid.tables.timeline import GAP, KINDS, events_of, parts, times
 
 _FRAMES_MAX = 1 << 28  # far more than functions are told apart
 
@@ -104,7 +103,7 @@ class Profile:
     """A profile, which never changes.  Every method raises PyhybridError where its file is damaged.
 
     Any thread may use it.  `profile[Turn]` are the rows of a table, of the class that declares it
-    (profile_file/tables.py); what is asked for most is an attribute, too.
+    (__init__.py); what is asked for most is an attribute, too.
     """
 
     path: str  # as it was opened: for messages
@@ -225,7 +224,7 @@ class Profile:
 
     @_part
     def meta(self) -> dict[str, Any]:
-        """What the profiled process recorded of itself, and finishing added (tables.py, Meta)."""
+        """What the profiled process recorded of itself, and finishing added (Meta)."""
         return {row.key: row.value for row in self._rows_of(Meta)}
 
     @property
@@ -405,16 +404,6 @@ class Profile:
                 yield from events_of(array("Q", blob), thread, first_ns, tick_ns, nodes[thread])
             if n_dropped:
                 yield Event(thread, first_ns, KINDS[GAP], n_dropped)
-
-    def to_pandas(self, table: str | None = None) -> Any:
-        """The tree as a pandas DataFrame: a row per call path (index: node id), of all threads.
-
-        Columns: parent, kind, name, file, line, module; of samples: samples, weight_ns (self
-        figures); of events: calls, resumes, raised, exact_total_ns, exact_self_ns (NA where nothing
-        was counted).  With the name of a `table` the rows of that one, a column a field.
-        Raises PyhybridError where pandas is not installed, or there is no such table.
-        """
-        return data_frame(self, table)
 
     def timeline(self) -> Iterator[Chunk]:
         """Every sample, the profiler's own work, too, in chunks by thread and time."""

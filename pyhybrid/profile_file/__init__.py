@@ -1,1 +1,0 @@
-"""The profile file: its tables, and what is read of them."""
