@@ -16,9 +16,9 @@ from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.cli.parser import word
 from pyhybrid.errors import PyhybridError
 from pyhybrid.options.kinds import Number
-from pyhybrid.report.cprofile_diff import Difference, compare
+from pyhybrid.report.cprofile_diff import Difference, compare, difference_listing
+from pyhybrid.report.table import shown
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.labels import shorten_file
 
 
 class Compare:
@@ -55,7 +55,7 @@ class Compare:
             raise PyhybridError(f"cannot run {args.script}: {error.strerror or error}") from None
         except KeyboardInterrupt:
             raise PyhybridError("interrupted") from None
-        write_lines(_table(differences, args.n), sys.stdout)
+        write_lines(shown(difference_listing(differences, args.n)), sys.stdout)
         return 0
 
 
@@ -133,28 +133,3 @@ def _run(profiler: str, module: list[str], given: _Input, folder: str) -> None:
         how = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
         said = f": {lines[-1].removeprefix('pyhybrid: ')}" if lines else ""
         raise PyhybridError(f"the program failed under {profiler} ({how}){said}")
-
-
-def _table(differences: list[Difference], n: int) -> list[str]:
-    if not differences:
-        return ["no difference: calls are equal, times within 20 % or 1 ms"]
-    lines = [
-        f"{'calls':>19}  {'total s':>19}",
-        f"{'cProfile':>9} {'pyhybrid':>9}  {'cProfile':>9} {'pyhybrid':>9}  function",
-    ]
-    for each in differences[:n]:
-        theirs, ours = each.theirs, each.ours
-        why = f" - {each.why}" if each.why else ""
-        lines.append(
-            f"{theirs.calls:9} {ours.calls:9}  {theirs.total_ns / 1e9:9.4f} "
-            f"{ours.total_ns / 1e9:9.4f}  {_label(each)}{why}"
-        )
-    if len(differences) > n:
-        lines.append(f"and {len(differences) - n} more (-n)")
-    return lines
-
-
-def _label(each: Difference) -> str:
-    file, line, name = each.key
-    label = f"{name} ({shorten_file(file, os.getcwd())}:{line})"
-    return label.encode("utf-8", "backslashreplace").decode().replace("\n", " ")

@@ -7,8 +7,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pyhybrid.base.files import damage_in
@@ -26,13 +25,14 @@ from pyhybrid.cli.selection_options import (
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Number
 from pyhybrid.report import screen, summary, tree
-from pyhybrid.report.calls import calls_json, calls_lines
-from pyhybrid.report.compile_listing import compile_lines
+from pyhybrid.report.calls import calls_json, calls_listing
+from pyhybrid.report.compile_listing import compile_listing
 from pyhybrid.report.line_listing import line_figures, print_lines
-from pyhybrid.report.model_listing import model_lines
-from pyhybrid.report.operator_listing import operator_lines
-from pyhybrid.report.quality import quality_lines, quality_report
-from pyhybrid.report.step_listing import step_lines, step_report
+from pyhybrid.report.model_listing import model_listing
+from pyhybrid.report.operator_listing import operator_listing
+from pyhybrid.report.quality import quality_listing, quality_report
+from pyhybrid.report.step_listing import step_listing, step_report
+from pyhybrid.report.table import Listing, plain, shown
 from pyhybrid.report.terminal import MIN_HEIGHT
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import compensate
@@ -88,18 +88,18 @@ class View:
 
     def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """On stdout; `notes` say what of the profile is shown."""
-        json.dump(asdict(self.figures(profile, args)), sys.stdout, indent=2)
+        json.dump(plain(self.figures(profile, args)), sys.stdout, indent=2)
         print()
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """On stdout, after the notes."""
-        write_lines([*notes, *self.lines(self.figures(profile, args), args)], sys.stdout)
+        write_lines([*notes, *shown(self.listing(self.figures(profile, args), args))], sys.stdout)
 
     def figures(self, profile: Profile, args: argparse.Namespace) -> Any:
         """What is shown, a dataclass.  Raises PyhybridError where there is nothing."""
         raise NotImplementedError
 
-    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """That as text."""
         raise NotImplementedError
 
@@ -226,7 +226,7 @@ class Calls(View):
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View."""
-        write_lines([*notes, *calls_lines(profile, args.slowest)], sys.stdout)
+        write_lines([*notes, *shown(calls_listing(profile, args.slowest))], sys.stdout)
 
 
 class Modules(View):
@@ -255,9 +255,9 @@ class Modules(View):
             ]
         super().print_text(profile, notes, args)
 
-    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
-        return model_lines(figures, args.by_class)
+        return model_listing(figures, args.by_class)
 
 
 class Operators(View):
@@ -280,9 +280,9 @@ class Operators(View):
         """As View."""
         return operators_of(profile, args.match)
 
-    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
-        return operator_lines(figures, bool(args.match))
+        return operator_listing(figures, bool(args.match))
 
 
 class Steps(View):
@@ -301,9 +301,9 @@ class Steps(View):
         """As View."""
         return step_report(profile, args.slowest)
 
-    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
-        return step_lines(figures)
+        return step_listing(figures)
 
 
 class Compiles(View):
@@ -320,9 +320,9 @@ class Compiles(View):
             raise PyhybridError(f"{profile.path}: nothing was compiled by torch.compile")
         return found
 
-    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
-        return compile_lines(figures)
+        return compile_listing(figures)
 
 
 class Quality(View):
@@ -337,9 +337,9 @@ class Quality(View):
         """As View."""
         return quality_report(profile)
 
-    def lines(self, figures: Any, args: argparse.Namespace) -> Iterable[str]:
+    def listing(self, figures: Any, args: argparse.Namespace) -> Listing:
         """As View."""
-        return quality_lines(figures)
+        return quality_listing(figures)
 
 
 @dataclass(slots=True)
@@ -363,7 +363,7 @@ class Findings(View):
         """As View."""
         return Found(findings(profile))
 
-    def lines(self, figures: Found, args: argparse.Namespace) -> Iterable[str]:
+    def listing(self, figures: Found, args: argparse.Namespace) -> Listing:
         """As View."""
         if not figures.findings:
             yield "nothing stands out"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pyhybrid
 from pyhybrid._profile import add_up, nearest, take
-from pyhybrid.base.terminal_text import visible
 from pyhybrid.errors import PyhybridError
+from pyhybrid.report.table import Column, Table, number, shown, text
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import short_time
 
@@ -37,18 +37,21 @@ def test_table(paths: list[str], tests: set[str]) -> Iterator[str]:
     by_calls = sorted(figures, key=lambda test: -figures[test].calls)
     if not figures:
         return
-    yield from _rows("by time", by_time[:N_ROWS], figures)
+    tables = [_table("by time", by_time[:N_ROWS], figures)]
     if len(figures) > N_ROWS:
-        yield from _rows("by calls", by_calls[:N_ROWS], figures)
+        tables.append(_table("by calls", by_calls[:N_ROWS], figures))
+    yield from shown(tables)
 
 
-def _rows(order: str, tests: list[str], figures: dict[str, Figures]) -> Iterator[str]:
-    shown = f"{len(tests)} of {len(figures)} tests" if len(tests) < len(figures) else "tests"
-    yield f"{'time':>9} {'CPU':>9} {'calls':>13}  {shown} {order}"
-    for test in tests:
-        each = figures[test]
-        cpu = short_time(each.cpu_ns) if each.cpu_ns else ""
-        yield f"{short_time(each.wall_ns):>9} {cpu:>9} {each.calls:>13,}  {visible(test)}"
+def _table(order: str, tests: list[str], figures: dict[str, Figures]) -> Table:
+    some = f"{len(tests)} of {len(figures)} tests" if len(tests) < len(figures) else "tests"
+    columns = (
+        Column("time", 9, lambda test: figures[test].wall_ns, short_time),
+        Column("CPU", 10, lambda test: figures[test].cpu_ns or None, short_time),
+        Column("calls", 14, lambda test: figures[test].calls, number),
+        text(f"{some} {order}", str),
+    )
+    return Table(columns, tests)
 
 
 def _add(figures: dict[str, Figures], profile: Profile, tests: set[str]) -> None:
@@ -56,9 +59,9 @@ def _add(figures: dict[str, Figures], profile: Profile, tests: set[str]) -> None
     frames, parent, frame = profile.frames, profile.nodes.parent, profile.nodes.frame
     is_test = [False] * (max(frames, default=0) + 1)
     is_python = bytearray(len(is_test))
-    for number, each in frames.items():
-        is_test[number] = each.kind == "region" and each.name in tests
-        is_python[number] = each.kind == "python"
+    for each in frames.values():
+        is_test[each.id] = each.kind == "region" and each.name in tests
+        is_python[each.id] = each.kind == "python"
     regions = nearest(parent, take(bytes(is_test), frame))
     exact = profile.exact
     calls = add_up(

@@ -7,9 +7,11 @@ those of day since 1970; memory is in units of 1000 bytes.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+from pyhybrid.report.table import Column, Listing, Table, number, text
 from pyhybrid.tables import Call, Usage
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.kept_functions import (
@@ -109,7 +111,7 @@ def _scaled(value: int | None, by: float) -> float | None:
     return None if value is None else value / by
 
 
-def calls_lines(profile: Profile, n_slowest: int | None = None) -> Iterator[str]:
+def calls_listing(profile: Profile, n_slowest: int | None = None) -> Listing:
     """A line a function; with `n_slowest` its slowest calls below it, slowest first."""
     functions = kept_functions(profile)
     if not functions:
@@ -119,47 +121,90 @@ def calls_lines(profile: Profile, n_slowest: int | None = None) -> Iterator[str]
         else:
             yield "no single calls were kept: choose functions with --keep NAME, or with -t NAME"
         return
-    has_cpu = any(used.cpu_ns is not None for used in profile.usage.values())
-    has_memory = any(used.resident_end is not None for used in profile.usage.values())
-    head = "    calls    total s       p50       p90       p99       max   raised"
-    head += "     CPU s   CPU p50   CPU p99" * has_cpu + "   growth MB" * has_memory
-    yield f"{head}  function"
     labels = Labels(profile).of_frame
+    columns = [
+        *_COLUMNS,
+        *_used(profile),
+        text("function", lambda each: labels[each.frame.id]),
+    ]
+    yield Table(columns, functions, below=lambda each: _slowest(profile, each, n_slowest))
     for function in functions:
-        d = function.durations
-        times = [short_time(d.quantile_ns(q)) for q in (0.5, 0.9, 0.99)]
-        times.append(short_time(d.max_ns))
-        raised = sum(call.weight for call in function.calls if call.state == "raised")
-        line = f"{d.calls:>9,} {d.total_ns / 1e9:>10.4f}" + "".join(f"{t:>10}" for t in times)
-        line += f"{raised:>9,}" + _used(profile, function.calls, has_cpu, has_memory)
-        yield f"{line}  {labels[function.frame.id]}"
-        if n_slowest is not None:
-            yield from _slowest(profile, function, n_slowest)
-    for function in functions:
-        d = function.durations
         if function.n_lacking:
             yield (
-                f"{len(function.calls):,} of {d.calls:,} calls of {function.name} are in"
-                " the file: the slowest, and a sample of the others"
+                f"{len(function.calls):,} of {function.durations.calls:,} calls of {function.name}"
+                " are in the file: the slowest, and a sample of the others"
             )
     yield from _used_in_all(profile, functions, labels)
 
 
-# What is added up, by its heading: the field of Usage, and what a unit of it is.
-_SUMS = {
-    "user s": ("user_ns", 1e9),
-    "system s": ("system_ns", 1e9),
-    "process s": ("process_ns", 1e9),
-    "faults": ("minor_faults", 1),
-    "major": ("major_faults", 1),
-    "switches": ("voluntary_switches", 1),
-    "forced": ("involuntary_switches", 1),
+def _quantile(q: float) -> Callable[[KeptFunction], int]:
+    return lambda each: each.durations.quantile_ns(q)
+
+
+def _seconds(ns: int) -> str:
+    return f"{ns / 1e9:.4f}"
+
+
+def _megabytes(value: int) -> str:
+    return f"{value / MB:.1f}"
+
+
+_COLUMNS = (
+    Column("calls", 9, lambda each: each.durations.calls, number),
+    Column("total s", 11, lambda each: each.durations.total_ns, _seconds),
+    *(Column(f"p{100 * q:.0f}", 10, _quantile(q), short_time) for q in (0.5, 0.9, 0.99)),
+    Column("max", 10, lambda each: each.durations.max_ns, short_time),
+    Column(
+        "raised", 9, lambda each: sum(c.weight for c in each.calls if c.state == "raised"), number
+    ),
+)
+
+
+def _used(profile: Profile) -> Iterator[Column]:
+    """What calls used, as far as that was measured: sums and quantiles; of a sample estimates."""
+
+    def cpu(each: KeptFunction) -> list[tuple[int, int]]:
+        used = ((profile.usage.get(call.id), call.weight) for call in each.calls)
+        return [(u.cpu_ns, weight) for u, weight in used if u and u.cpu_ns is not None]
+
+    def cpu_sum(each: KeptFunction) -> int | None:
+        return sum(ns * weight for ns, weight in found) if (found := cpu(each)) else None
+
+    def cpu_quantile(q: float) -> Callable[[KeptFunction], int | None]:
+        return lambda each: weighted_quantile(found, q) if (found := cpu(each)) else None
+
+    def growth(each: KeptFunction) -> int | None:
+        used = [(profile.usage.get(call.id), call.weight) for call in each.calls]
+        grown = [
+            (u.resident_end - u.resident_begin) * weight
+            for u, weight in used
+            if u and u.resident_end is not None and u.resident_begin is not None
+        ]
+        return sum(grown) if grown else None
+
+    if any(used.cpu_ns is not None for used in profile.usage.values()):
+        yield Column("CPU s", 10, cpu_sum, _seconds)
+        for q in (0.5, 0.99):
+            yield Column(f"CPU p{100 * q:.0f}", 10, cpu_quantile(q), short_time)
+    if any(used.resident_end is not None for used in profile.usage.values()):
+        yield Column("growth MB", 12, growth, _megabytes)
+
+
+# What is added up, by its heading: the field of Usage, and how it is shown.
+_SUMS: dict[str, tuple[str, Callable[[int], str]]] = {
+    "user s": ("user_ns", _seconds),
+    "system s": ("system_ns", _seconds),
+    "process s": ("process_ns", _seconds),
+    "faults": ("minor_faults", number),
+    "major": ("major_faults", number),
+    "switches": ("voluntary_switches", number),
+    "forced": ("involuntary_switches", number),
 }
 
 
 def _used_in_all(
     profile: Profile, functions: list[KeptFunction], labels: dict[int, str]
-) -> Iterator[str]:
+) -> Listing:
     """A second table, of what was asked for: sums over each function's calls, and resident memory
     when the first began and when the last ended."""
     rows: list[tuple[dict[str, str], str]] = []
@@ -167,57 +212,40 @@ def _used_in_all(
         calls = [call for call in function.calls if call.id in profile.usage]
         used = [(profile.usage[call.id], call.weight) for call in calls]
         row: dict[str, str] = {}
-        for head, (field, unit) in _SUMS.items():
+        for head, (field, show) in _SUMS.items():
             values = [(getattr(u, field), weight) for u, weight in used]
             if any(value is not None for value, _ in values):
-                total = sum((value or 0) * weight for value, weight in values)
-                row[head] = f"{total:,}" if unit == 1 else f"{total / unit:.4f}"
+                row[head] = show(sum((value or 0) * weight for value, weight in values))
         if calls:
             first = profile.usage[calls[0].id].resident_begin
             last = profile.usage[max(calls, key=lambda call: call.end_ns).id].resident_end
             if first is not None and last is not None:
-                row |= {"MB before": f"{first / MB:.1f}", "MB after": f"{last / MB:.1f}"}
+                row |= {"MB before": _megabytes(first), "MB after": _megabytes(last)}
         if row:
             rows.append((row, labels[function.frame.id]))
     heads = [head for head in (*_SUMS, "MB before", "MB after") if any(head in r for r, _ in rows)]
     if heads:
+        columns = [Column(head, 11, partial(_item, head)) for head in heads]
         yield ""
-        yield "".join(f"{head:>11}" for head in heads) + "  used by all calls of"
-    for row, label in rows:
-        yield "".join(f"{row.get(head, ''):>11}" for head in heads) + f"  {label}"
+        yield Table([*columns, text("used by all calls of", lambda row: row[1])], rows)
 
 
-def _used(profile: Profile, calls: list[Call], has_cpu: bool, has_memory: bool) -> str:
-    """What calls used, in columns: sums and quantiles; of a sample estimates."""
-    of = [(profile.usage[call.id], call.weight) for call in calls if call.id in profile.usage]
-    text = ""
-    if has_cpu:
-        cpu = [(used.cpu_ns, weight) for used, weight in of if used.cpu_ns is not None]
-        sums = [f"{sum(ns * weight for ns, weight in cpu) / 1e9:.4f}"]
-        sums += [short_time(weighted_quantile(cpu, q)) for q in (0.5, 0.99)]
-        text += "".join(f"{each if cpu else '':>10}" for each in sums)
-    if has_memory:
-        growth = [
-            (used.resident_end - used.resident_begin) * weight
-            for used, weight in of
-            if used.resident_end is not None and used.resident_begin is not None
-        ]
-        text += f"{f'{sum(growth) / MB:.1f}' if growth else '':>12}"
-    return text
+def _item(head: str, row: tuple[dict[str, str], str]) -> str | None:
+    return row[0].get(head)
 
 
-def _slowest(profile: Profile, function: KeptFunction, n: int) -> Iterator[str]:
+def _slowest(profile: Profile, function: KeptFunction, n: int | None) -> Iterator[str]:
     start_ns = int(profile.meta.get("start_ns", 0))
-    calls = sorted(slowest(function.calls, n), key=lambda call: call.begin_ns - call.end_ns)
-    for call in calls:
+    chosen = slowest(function.calls, n) if n is not None else []
+    for call in sorted(chosen, key=lambda call: call.begin_ns - call.end_ns):
         used = profile.usage.get(call.id)
-        text = f"{short_time(call.end_ns - call.begin_ns):>20}"
-        text += f" at {(call.begin_ns - start_ns) / 1e9:.6f} s"
-        text += f" on {profile.thread_name(call.thread)}, {call.state}"
+        line = f"{short_time(call.end_ns - call.begin_ns):>20}"
+        line += f" at {(call.begin_ns - start_ns) / 1e9:.6f} s"
+        line += f" on {profile.thread_name(call.thread)}, {call.state}"
         if call.busy_ns != call.end_ns - call.begin_ns:
-            text += f", ran for {short_time(call.busy_ns)}"
+            line += f", ran for {short_time(call.busy_ns)}"
         if used and used.cpu_ns is not None:
-            text += f", CPU {short_time(used.cpu_ns)}"
+            line += f", CPU {short_time(used.cpu_ns)}"
         if used and used.resident_end is not None:
-            text += f", {used.resident_end / MB:.1f} MB resident"
-        yield f"{text} {call.attributes or ''}".rstrip()
+            line += f", {_megabytes(used.resident_end)} MB resident"
+        yield f"{line} {call.attributes or ''}".rstrip()

@@ -1,21 +1,22 @@
 """A comparison of runs, for people: text for a terminal, or Markdown.
 
-Both are made of the same sections.  What is within noise is grey, and under a heading of its own.
+Both are made of the same tables.  What is within noise is grey, and under a heading of its own.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import isfinite
 from typing import Any, TextIO
 
-from pyhybrid.base.terminal_text import visible
-from pyhybrid.report.change_texts import change_text, interval_text, relative_text, time_text
-from pyhybrid.report.comparison_tables import Section, sections
-from pyhybrid.report.ellipsis import middle
+from pyhybrid.report.table import Column, Table, plain, plain_markdown, text
 from pyhybrid.report.terminal import DIM, STRONG, WARN, Line, note_lines, show
 from pyhybrid.views.comparison.change_limits import EXCEEDED, UNSURE, Verdict
-from pyhybrid.views.comparison.run_comparison import Comparison, Side
-from pyhybrid.views.comparison.significance import RUN_TO_RUN
+from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange, Side
+from pyhybrid.views.comparison.significance import RUN_TO_RUN, Change
+from pyhybrid.views.comparison.step_changes import LEAST_STEPS, StepChange
+from pyhybrid.views.labels import short_time
+
+N_WITHIN = 5  # functions that do not differ
 
 
 def _head(side: Side) -> str:
@@ -36,17 +37,17 @@ def facts(comparison: Comparison) -> list[tuple[str, str, bool]]:
     ]
     told.append(("time", ", ".join(times) or "?", False))
     if change := comparison.all:
-        text = f"{before.samples:,} -> {after.samples:,}; their time {change_text(change)}"
-        told.append(("samples", f"{text} ({interval_text(change)})", False))
+        said = f"{before.samples:,} -> {after.samples:,}; their time {change_text(change)}"
+        told.append(("samples", f"{said} ({interval_text(change)})", False))
         if before.spinning_ns or after.spinning_ns:
             one, other = time_text(before.spinning_ns), time_text(after.spinning_ns)
-            text = f"{one} -> {other} in which threads of a pool spun for one another: it is left"
-            text += " out of sampled times"
-            told.append(("spinning", text, False))
+            said = f"{one} -> {other} in which threads of a pool spun for one another: it is left"
+            said += " out of sampled times"
+            told.append(("spinning", said, False))
         told.append(("errors", _errors(comparison), False))
         least = f"{change.visible:.1%} of all sampled time" if isfinite(change.visible) else "none"
-        text = f"the smallest change that these files can show: {least}; of functions: see below"
-        told.append(("visible", text, False))
+        said = f"the smallest change that these files can show: {least}; of functions: see below"
+        told.append(("visible", said, False))
     return told + [("note", note, True) for note in comparison.notes]
 
 
@@ -61,10 +62,10 @@ def _errors(comparison: Comparison) -> str:
 
 def verdict_text(verdict: Verdict) -> str:
     """`exceeded: total(f) > +5%: +21.2% (+15.1% to +27.9%)`."""
-    text = f"{verdict.state}: {verdict.limit}"
+    said = f"{verdict.state}: {verdict.limit}"
     if verdict.change:
-        text += f": {change_text(verdict.change)} ({interval_text(verdict.change)})"
-    return f"{text}: {verdict.why}" if verdict.why else text
+        said += f": {change_text(verdict.change)} ({interval_text(verdict.change)})"
+    return f"{said}: {verdict.why}" if verdict.why else said
 
 
 def print_comparison(
@@ -76,31 +77,14 @@ def print_comparison(
 
 def _lines(comparison: Comparison, verdicts: list[Verdict], n: int, columns: int) -> list[Line]:
     lines: list[Line] = [[("pyhybrid diff", STRONG)]]
-    for name, text, warn in facts(comparison):
-        lines += note_lines(name, text, columns, "" if not warn else WARN)
-    for section in sections(comparison, n):
-        lines += [[("", "")], [(section.title, STRONG)], *_table(section, columns)]
+    for name, said, warn in facts(comparison):
+        lines += note_lines(name, said, columns, "" if not warn else WARN)
+    for title, table in sections(comparison, n):
+        lines += [[("", "")], [(title, STRONG)], *(table.lines(columns) if table.rows else ())]
     lines += [[("", "")]] if verdicts else []
     for verdict in verdicts:
         style = WARN if verdict.state in (EXCEEDED, UNSURE) else ""
         lines += note_lines("limit", verdict_text(verdict), columns, style)
-    return lines
-
-
-def _table(section: Section, columns: int) -> list[Line]:
-    if not section.rows:
-        return []
-    table = [(section.columns, DIM), *section.rows]
-    table = [([visible(cell) for cell in cells], style) for cells, style in table]
-    widths = [max(map(len, column)) for column in zip(*(cells for cells, _ in table), strict=True)]
-    lines: list[Line] = []
-    for cells, style in table:
-        figures = "".join(
-            f"  {cell:>{width}}" for cell, width in zip(cells[:-1], widths, strict=False)
-        )
-        lines.append(
-            [(f"{figures}  {middle(cells[-1], max(20, columns - len(figures) - 2))}", style)]
-        )
     return lines
 
 
@@ -109,44 +93,165 @@ def markdown(comparison: Comparison, verdicts: list[Verdict], n: int) -> Iterato
     yield "### pyhybrid diff"
     yield ""
     for verdict in verdicts:
-        yield f"- **{_plain(verdict_text(verdict))}**"
-    for name, text, _ in facts(comparison):
-        yield f"- {name}: {_plain(text)}"
-    for section in sections(comparison, n):
-        yield from ("", f"**{_plain(section.title)}**")
-        if section.rows:
-            yield from ("", _row(section.columns))
-            yield _row(["--:"] * (len(section.columns) - 1) + [":--"])
-            for cells, _ in section.rows:
-                yield _row([*map(_plain, cells[:-1]), _code(cells[-1])])
-
-
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _plain(text: str) -> str:
-    """Text without what Markdown or HTML would obey."""
-    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|~" else each for each in visible(text))
-
-
-def _code(text: str) -> str:
-    """Text in the font of code; of a table's row nothing but its bar would end the cell."""
-    return "`" + visible(text).replace("`", "'").replace("|", "\\|") + "`"
+        yield f"- **{plain_markdown(verdict_text(verdict))}**"
+    for name, said, _ in facts(comparison):
+        yield f"- {name}: {plain_markdown(said)}"
+    for title, table in sections(comparison, n):
+        yield from ("", f"**{plain_markdown(title)}**")
+        if table.rows:
+            yield from ("", *table.markdown())
 
 
 def comparison_json(comparison: Comparison, verdicts: list[Verdict]) -> dict[str, Any]:
-    """As plain values: the keys are Comparison's, and `limits`; what is infinite is null."""
-    plain = asdict(comparison)
-    for each, found in zip(plain["functions"], comparison.functions, strict=True):
-        each["function"] = found.function._asdict()
-    plain["limits"] = [asdict(each) for each in verdicts]
-    return {key: _finite(value) for key, value in plain.items()}
+    """As plain values: the keys are Comparison's, and `limits`."""
+    return {**plain(comparison), "limits": plain(verdicts)}
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
+# --- the tables -----------------------------------------------------------------------------------
+
+
+def sections(comparison: Comparison, n: int) -> Iterator[tuple[str, Table]]:
+    """The tables with their headings, of at most `n` rows each."""
+    calls = [each for each in comparison.functions if each.calls]
+    if calls:
+        yield _calls(calls, n)
+    timed = [each for each in comparison.functions if each.per_call]
+    if timed:
+        yield _times(timed, comparison.by_runs, n)
+    if comparison.steps:
+        yield from _steps(comparison.steps)
+    if comparison.tested:
+        yield from _sampled(comparison, n)
+
+
+def _table(
+    columns: Sequence[Column], rows: Sequence[Any], n: int, style: Callable[[Any], str]
+) -> Table:
+    """Of the first `n` rows, each in one style."""
+    rest = f"and {len(rows) - n:,} more (-n)" if len(rows) > n else ""
+    return Table(columns, rows[:n], lambda row: (style(row), style(row)), rest=rest)
+
+
+def _calls(counted: list[FunctionChange], n: int) -> tuple[str, Table]:
+    changed = [each for each in counted if each.calls_differ]
+    changed.sort(key=lambda each: -abs(sum(_calls_of(each, 1)) - sum(_calls_of(each, 0))))
+    title = f"calls: {len(changed):,} of {len(counted):,} functions are called more or less often"
+    new = sum(not any(_calls_of(each, 0)) for each in changed)
+    gone = sum(not any(_calls_of(each, 1)) for each in changed)
+    title += f", {new:,} new" * (new > 0) + f", {gone:,} gone" * (gone > 0)
+    return title, _table(_CALLS, changed, n, lambda each: "")
+
+
+def _calls_of(each: FunctionChange, side: int) -> list[int]:
+    return each.calls[side] if each.calls else []
+
+
+def _mean_calls(each: FunctionChange) -> list[float]:
+    return [sum(side) / len(side) for side in each.calls or ([0], [0])]
+
+
+def _times(timed: list[FunctionChange], by_runs: bool, n: int) -> tuple[str, Table]:
+    def weight(each: FunctionChange) -> float:
+        change = each.per_call
+        return abs(change.after - change.before) * sum(_calls_of(each, 1)) if change else 0
+
+    timed = sorted(timed, key=lambda each: (not each.per_call_differs, -weight(each)))
+    differing = sum(each.per_call_differs or False for each in timed)
+    title = f"{differing:,} of {len(timed):,} differ by more than noise"
+    if not by_runs:
+        title = "one run a side does not tell what is noise: three do"
+    before, after, _, interval, _ = _change("per_call")
+    change = Column("change", 0, lambda each: each.per_call.change, percent_text)
+    columns = [before, after, change, *([interval] if by_runs else []), _FUNCTION]
+    table = _table(columns, timed, n, lambda each: "" if each.per_call_differs else DIM)
+    return f"exact time of a call: {title}", table
+
+
+def _steps(changes: list[StepChange]) -> Iterator[tuple[str, Table]]:
+    """The median and the mean; a phase that takes nothing in most steps has no median."""
+    before, after = (sum(side) / len(side) for side in changes[0].n_steps)
+    title = f"steps of a training ({number_text(before)} -> {number_text(after)})"
+    for name in ("median", "mean"):
+        rows = [e for e in changes if getattr(e, name).before or getattr(e, name).after]
+        differs = {each.name: getattr(each, f"{name}_differs") for each in rows}
+        said = f"{sum(map(bool, differs.values()))} of {len(rows)} differ by more than noise"
+        if all(each is None for each in differs.values()):
+            said = f"fewer than {LEAST_STEPS} do not tell what is noise"
+        columns = [*_change(name), text("of a step", "name")]
+        differ = [step for step, found in differs.items() if found]
+        table = _table(columns, rows, len(rows), partial(_step_style, differ))
+        yield f"{title}, {name} time: {said}", table
+
+
+def _step_style(differ: list[str], each: StepChange) -> str:
+    return STRONG if each.name in differ else DIM
+
+
+def _sampled(comparison: Comparison, n: int) -> Iterator[tuple[str, Table]]:
+    tested, columns = comparison.tested, [*_change("total"), _FUNCTION]
+    differing = [each for each in tested if each.differs]
+    differing.sort(key=lambda each: -abs(each.own_difference_ns))
+    title = f"{len(differing):,} of {len(tested):,} functions differ by more than noise"
+    yield f"sampled time: {title}", _table(columns, differing, n, lambda each: STRONG)
+    rest = [each for each in tested if not each.differs]
+    rest.sort(key=lambda each: -(each.total.after if each.total else 0))
+    if rest:
+        table = _table(columns, rest, min(n, N_WITHIN), lambda each: DIM)
+        yield "sampled time, within noise", table
+
+
+def _change(name: str) -> tuple[Column, ...]:
+    """The columns of a change with its errors; `name`: the attribute of a row that has it."""
+
+    def visible(row: Any) -> float | None:
+        seen: float = getattr(row, name).visible
+        return seen if isfinite(seen) else None
+
+    return (
+        Column("before", 0, lambda row: getattr(row, name).before, time_text),
+        Column("after", 0, lambda row: getattr(row, name).after, time_text),
+        Column("change", 0, name, change_text),
+        Column("95 % interval", 0, name, interval_text),
+        Column("visible", 0, visible, partial(percent_text, sign=False)),
+    )
+
+
+# --- changes as text ------------------------------------------------------------------------------
+
+
+def number_text(n: float) -> str:
+    return f"{n:,.0f}" if n == round(n) else f"{n:,.1f}"
+
+
+def time_text(ns: float) -> str:
+    return short_time(round(ns)) if ns else "0"
+
+
+def relative_text(before: float, after: float) -> str:
+    if not before or not after:
+        return "new" if after else "gone"
+    return percent_text(after / before - 1)
+
+
+def change_text(change: Change) -> str:
+    return relative_text(change.before, change.after)
+
+
+def percent_text(share: float, sign: bool = True) -> str:
+    if share >= 10:
+        return f"x {share + 1:.3g}"
+    return f"{share:+.1%}" if sign else f"{share:.1%}"
+
+
+def interval_text(change: Change) -> str:
+    low = percent_text(change.low) if isfinite(change.low) else "?"
+    return f"{low} to {percent_text(change.high) if isfinite(change.high) else '?'}"
+
+
+_FUNCTION = text("function", lambda each: each.function.label)
+_CALLS = (
+    Column("before", 0, lambda each: _mean_calls(each)[0], number_text),
+    Column("after", 0, lambda each: _mean_calls(each)[1], number_text),
+    Column("change", 0, _mean_calls, lambda sides: relative_text(*sides)),
+    _FUNCTION,
+)

@@ -1,13 +1,12 @@
 """`report compiles`: what torch.compile compiled, a line for each, and why again."""
 
-from collections.abc import Iterator
-
+from pyhybrid.report.table import Column, Listing, Table, seconds, text
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.training.compiles import Compile, Compiles, label_of
 
 
-def compile_lines(found: Compiles) -> Iterator[str]:
-    """The lines: what compiling took, against running; then each compile."""
+def compile_listing(found: Compiles) -> Listing:
+    """What compiling took, against running; then each compile."""
     yield f"torch.compile: {took_text(found)}"
     if found.run_ns is not None:
         calls = f"{found.calls:,} calls, {short_time(found.run_ns)}"
@@ -16,10 +15,7 @@ def compile_lines(found: Compiles) -> Iterator[str]:
         yield f"{found.share:.1%} of the samples are in compilers"
     if found.is_cut:
         yield "earlier compiles are no longer in PyTorch's own record"
-    yield "        at        took  compile"
-    for each in found.compiles:
-        times = f"{each.begin_ns / 1e9:8.3f} s  {each.took_ns / 1e9:8.3f} s"
-        yield f"{times}  {label_of(each)}{_why(each)}"
+    yield Table(_COLUMNS, found.compiles)
 
 
 def took_text(found: Compiles) -> str:
@@ -35,3 +31,10 @@ def _why(each: Compile) -> str:
     if each.failure:
         return f", failed: {each.failure}"
     return f", recompiled because {each.reason}" if each.reason else ""
+
+
+_COLUMNS = (
+    Column("at", 10, "begin_ns", seconds),
+    Column("took", 12, "took_ns", seconds),
+    text("compile", lambda each: label_of(each) + _why(each)),
+)

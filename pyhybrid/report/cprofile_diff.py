@@ -5,13 +5,16 @@ the events of every thread, but keeps one stack for them all: calls of different
 below one another, and their times are those of a mixture (Modules/_lsprof.c, `ProfilerObject`).
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pyhybrid.report.table import Column, Listing, Table, text
 from pyhybrid.symbols.plumbing import IMPORT_FILES
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import FunctionCalls, traced_calls
+from pyhybrid.views.labels import shorten_file
 
 SHARE, LEAST_NS = 0.2, 1_000_000  # times differ by more than both
 EVENT_NS = 2_000  # what the events of a call cost at most
@@ -164,3 +167,34 @@ def _why_calls(each: Difference, facts: Facts, threaded: bool) -> str:
     if not each.ours.calls:
         return "not called in pyhybrid's run"
     return "other threads ran meanwhile" if threaded else ""
+
+
+def difference_listing(differences: list[Difference], n: int) -> Listing:
+    """The first `n` of them, and why each is there."""
+    if not differences:
+        yield "no difference: calls are equal, times within 20 % or 1 ms"
+        return
+    yield f"{'calls':>19}  {'total s':>19}"
+    yield Table(_COLUMNS, differences[:n])
+    if len(differences) > n:
+        yield f"and {len(differences) - n} more (-n)"
+
+
+def _described(each: Difference) -> str:
+    file, line, name = each.key
+    label = f"{name} ({shorten_file(file, os.getcwd())}:{line})"
+    label = label.encode("utf-8", "backslashreplace").decode().replace("\n", " ")
+    return f"{label} - {each.why}" if each.why else label
+
+
+def _seconds(ns: int) -> str:
+    return f"{ns / 1e9:.4f}"
+
+
+_COLUMNS = (
+    Column("cProfile", 9, lambda each: each.theirs.calls),
+    Column("pyhybrid", 10, lambda each: each.ours.calls),
+    Column("cProfile", 11, lambda each: each.theirs.total_ns, _seconds),
+    Column("pyhybrid", 10, lambda each: each.ours.total_ns, _seconds),
+    text("function", _described),
+)

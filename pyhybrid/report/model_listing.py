@@ -1,39 +1,36 @@
 """`report modules`: a model as a tree of its modules, the largest first."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from pyhybrid.report.table import Column, Listing, Table, number, seconds, share, text
 from pyhybrid.views.training.model import ModelFigures, ModuleFigures
 
 STEP = "  "
 FIRST_LINE = 3  # modules with most time of their own, in the first line
 
 
-def model_lines(model: ModelFigures, by_class: bool = False) -> Iterator[str]:
-    """The lines: calls and exact times of both passes, and shares of the forward pass's samples."""
+def model_listing(model: ModelFigures, by_class: bool = False) -> Listing:
+    """Calls and exact times of both passes, and shares of the forward pass's samples."""
     most = sorted(model.modules, key=_own)[:FIRST_LINE]
-    what = "class" if by_class else "module"
     if most:
         yield "most of its own: " + ", ".join(
             f"{_label(each, by_class)} {_own_text(model, each)}" for each in most
         )
     if model.weight_ns:
-        share = model.forward_weight_ns / model.weight_ns
-        yield f"in modules: {share:.1%} of the samples, of which these are shares"
+        below = share(model.forward_weight_ns / model.weight_ns)
+        yield f"in modules: {below} of the samples, of which these are shares"
     if model.exact_backward_ns:
         all_ns, other = model.exact_backward_ns, model.exact_other_backward_ns
         yield f"backward pass: {all_ns / 1e9:.3f} s, {other / all_ns:.1%} of it for no module"
-    backward = "    backward" if model.exact_backward_ns else ""
-    gpu = " GPU forward     backward  " if model.gpu_ns else ""
-    exact = ""
-    if any(each.calls or each.exact_total_ns for each in model.modules):
-        exact = f"   forward         own{backward}       calls"
-    yield f"{exact}  samples  native  {gpu}{what}"
     if by_class:
-        for each in sorted(model.modules, key=_own):
-            yield _figures(model, each, len(exact)) + _label(each, by_class)
-        return
-    yield from _tree(model, len(exact))
+        name = text("class", lambda each: _label(each, True))
+        yield Table([*_columns(model), name], sorted(model.modules, key=_own))
+    else:
+        tree = list(_tree(model))
+        labels = {each.name: label for each, label in tree}
+        name = text("module", lambda each: labels[each.name])
+        yield Table([*_columns(model), name], [each for each, _ in tree])
 
 
 def _own(each: ModuleFigures) -> tuple[int, int]:
@@ -41,7 +38,7 @@ def _own(each: ModuleFigures) -> tuple[int, int]:
     return -each.exact_own_ns, -each.own_weight_ns
 
 
-def _tree(model: ModelFigures, width: int) -> Iterator[str]:
+def _tree(model: ModelFigures) -> Iterator[tuple[ModuleFigures, str]]:
     """Below each module those whose paths go on, whatever was never called in between."""
     paths = {each.name for each in model.modules}
     children: defaultdict[str, list[ModuleFigures]] = defaultdict(list)
@@ -51,7 +48,7 @@ def _tree(model: ModelFigures, width: int) -> Iterator[str]:
     while todo:
         depth, above, each = todo.pop()
         name = each.name.removeprefix(f"{above}.") if above else each.name
-        yield _figures(model, each, width) + STEP * depth + f"{name} [{each.of_class}]"
+        yield each, f"{STEP * depth}{name} [{each.of_class}]"
         todo += [(depth + 1, each.name, below) for below in _largest_last(children[each.name])]
 
 
@@ -79,19 +76,30 @@ def _own_text(model: ModelFigures, each: ModuleFigures) -> str:
     return f"{each.own_weight_ns / model.forward_weight_ns:.1%}"
 
 
-def _figures(model: ModelFigures, each: ModuleFigures, width: int) -> str:
-    """`width`: of exact ones, blank where a module has none."""
-    times = [each.exact_total_ns, each.exact_own_ns]
-    if model.exact_backward_ns:
-        times.append(each.exact_backward_ns)
-    exact = " " * width
-    if each.calls or each.exact_total_ns:
-        exact = "".join(f"{time / 1e9:8.3f} s  " for time in times) + f"{each.calls:10,}"
-    shares = " " * 15
-    if model.forward_weight_ns:
-        weights = each.weight_ns, each.native_weight_ns
-        shares = " ".join(f"{weight / model.forward_weight_ns:7.1%}" for weight in weights)
-    gpu = ""
+def _columns(model: ModelFigures) -> Iterator[Column]:
+    """Of figures, as far as there are any; exact ones are blank where a module has none."""
+
+    def exact(title: str, width: int, name: str, show: Callable[[int], str] = seconds) -> Column:
+        def of(each: ModuleFigures) -> int | None:
+            return getattr(each, name) if each.calls or each.exact_total_ns else None
+
+        return Column(title, width, of, show)
+
+    if any(each.calls or each.exact_total_ns for each in model.modules):
+        yield exact("forward", 10, "exact_total_ns")
+        yield exact("own", 12, "exact_own_ns")
+        if model.exact_backward_ns:
+            yield exact("backward", 12, "exact_backward_ns")
+        yield exact("calls", 12, "calls", number)
+    of_all = model.forward_weight_ns
+    yield Column("samples", 9, lambda each: each.weight_ns / of_all if of_all else None, share)
+    yield Column(
+        "native", 8, lambda each: each.native_weight_ns / of_all if of_all else None, share
+    )
     if model.gpu_ns:
-        gpu = f"{each.gpu_ns / 1e6:9.2f} ms {each.gpu_backward_ns / 1e6:9.2f} ms  "
-    return f"{exact}  {shares}  {gpu}"
+        yield Column("GPU forward", 14, "gpu_ns", _milliseconds)
+        yield Column("backward", 13, "gpu_backward_ns", _milliseconds)
+
+
+def _milliseconds(ns: int) -> str:
+    return f"{ns / 1e6:.2f} ms"

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
+from pyhybrid.report.table import Column, Listing, Table, share, text
 from pyhybrid.symbols import jit
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import losses_text, shares_text
@@ -153,46 +154,50 @@ def _interval(profile: Profile) -> dict[str, float]:
     }
 
 
-def quality_lines(report: QualityReport) -> list[str]:
+def quality_listing(report: QualityReport) -> Listing:
     """The report as text."""
-    lines = [
-        f"clock     {report.hz} Hz by {report.engine}"
-        + (f" ({report.engine_reason})" if report.engine_reason else ""),
-        f"          reached {report.hz_reached:.0f} samples per second"
-        if report.hz_reached
-        else "          the rate is not known: no thread was busy, or only some samples are shown",
-    ]
+    why = f" ({report.engine_reason})" if report.engine_reason else ""
+    yield f"clock     {report.hz} Hz by {report.engine}{why}"
+    reached = "the rate is not known: no thread was busy, or only some samples are shown"
+    if report.hz_reached:
+        reached = f"reached {report.hz_reached:.0f} samples per second"
+    yield f"          {reached}"
     if report.interval:
-        text = ", ".join(f"{name} {value:.2f}" for name, value in report.interval.items())
-        lines.append(f"          periods from sample to sample of busy threads: {text}")
-    lines.append("kernel    " + _kernel_text(report))
+        steps = ", ".join(f"{name} {value:.2f}" for name, value in report.interval.items())
+        yield f"          periods from sample to sample of busy threads: {steps}"
+    yield f"kernel    {_kernel_text(report)}"
     missed = report.missed_weight_ns / (report.missed_weight_ns + report.recorded_weight_ns or 1)
-    lines += [
-        f"samples   {report.signals:,} signals, {report.recorded:,} recorded; "
-        f"lost: {losses_text(report.losses)}",
-        f"          {missed:.2%} of the time no signal stood for",
-        f"          {report.unaccounted_ns / 1e9:.2f} s of CPU time no thread's samples stand for",
-        "stacks    " + shares_text(report.stacks),
-        "GIL       " + shares_text(report.gil),
-    ]
+    lost = losses_text(report.losses)
+    yield f"samples   {report.signals:,} signals, {report.recorded:,} recorded; lost: {lost}"
+    yield f"          {missed:.2%} of the time no signal stood for"
+    yield f"          {report.unaccounted_ns / 1e9:.2f} s of CPU time no thread's samples stand for"
+    yield f"stacks    {shares_text(report.stacks)}"
+    yield f"GIL       {shares_text(report.gil)}"
     if report.unplaced_regions or report.unmatched_regions:
-        lines.append(
+        yield (
             f"regions   of native code: {report.unplaced_regions:,} not counted (their function is "
             f"not profiled); {report.unmatched_regions:,} ends without a begin"
         )
     if report.handler_p50_ns is not None:
         times = (report.handler_p50_ns, report.handler_p99_ns or 0, report.handler_max_ns or 0)
         p50, p99, most = (f"{ns / 1e3:.1f} us" for ns in times)
-        lines.append(f"handler   p50 {p50}, p99 {p99}, max {most}")
-        lines += _bars(report.handler_histogram)
+        yield f"handler   p50 {p50}, p99 {p99}, max {most}"
+        yield from _bars(report.handler_histogram)
     if report.named is not None:
-        lines.append(f"names     {report.named:.1%} of the native frames have one; by library:")
-        for each in report.modules[:N_MODULES]:
-            rest = ", ".join(f"{name} {share:.1%}" for name, share in each.by_source.items())
-            lines.append(f"          {each.named:7.1%}  {each.module}: {rest}")
+        yield f"names     {share(report.named)} of the native frames have one; by library:"
+        yield Table(_NAMES, report.modules[:N_MODULES])
         if more := report.modules[N_MODULES:]:
-            lines.append(f"                   and {len(more)} more (--json has them)")
-    return lines
+            yield f"                   and {len(more)} more (--json has them)"
+
+
+_NAMES = (
+    Column("", 17, "named", share),
+    text("", lambda each: f"{each.module}: {_sources(each.by_source)}"),
+)
+
+
+def _sources(by_source: dict[str, float]) -> str:
+    return ", ".join(f"{name} {share(part)}" for name, part in by_source.items())
 
 
 def _kernel_text(report: QualityReport) -> str:

@@ -1,9 +1,11 @@
 """`report steps`: the steps of a training, their phases, and why the slowest were slow."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyhybrid.base.quantiles import quantile
+from pyhybrid.report.table import Column, Listing, Table, share, text
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
@@ -140,24 +142,15 @@ def _figures(found: Steps, gpu: list[dict[str, int]]) -> dict[str, PhaseFigures]
     return figures
 
 
-def step_lines(report: StepReport) -> Iterator[str]:
+def step_listing(report: StepReport) -> Listing:
     """A column a phase, then the slowest steps, the slowest first."""
     figures = report.phases
     whole = figures[STEP_COLUMN]
     yield f"{report.n_steps:,} steps of a training: median {short_time(whole.median_ns)}"
-    names = list(figures)
-    width = max(10, *(len(name) + 1 for name in names))
-    yield " " * 8 + "".join(f"{name:>{width}}" for name in names)
-    rows = {
-        "median": [short_time(each.median_ns) for each in figures.values()],
-        "p95": [short_time(each.p95_ns) for each in figures.values()],
-        "share": [f"{each.share:.1%}" for each in figures.values()],
-        "on CPU": [f"{each.cpu_share:.1%}" for each in figures.values()],
-    }
-    if report.gpu_steps:
-        rows["on GPU"] = [short_time(each.gpu_median_ns or 0) for each in figures.values()]
-    for label, texts in rows.items():
-        yield f"{label:<8}" + "".join(f"{text:>{width}}" for text in texts)
+    width = max(10, *(len(name) + 1 for name in figures))
+    phases = [Column(name, width, partial(_cell, each)) for name, each in figures.items()]
+    rows = _ROWS if report.gpu_steps else _ROWS[:-1]
+    yield Table([text("", lambda row: row[0], 8), *phases], rows)
     if report.gpu_steps:
         of_all = "" if report.gpu_steps == report.n_steps else f" of {report.gpu_steps:,} steps"
         yield f"on GPU: the median{of_all}, of what was launched in each phase"
@@ -173,6 +166,20 @@ def step_lines(report: StepReport) -> Iterator[str]:
     yield "slowest, and why (steps count from 0):"
     for slow in report.slowest:
         yield f"  step {slow.number}: {why_slow(slow, whole.median_ns)}"
+
+
+# What a line has of each phase.
+_ROWS: tuple[tuple[str, Callable[[PhaseFigures], str]], ...] = (
+    ("median", lambda each: short_time(each.median_ns)),
+    ("p95", lambda each: short_time(each.p95_ns)),
+    ("share", lambda each: share(each.share)),
+    ("on CPU", lambda each: share(each.cpu_share)),
+    ("on GPU", lambda each: short_time(each.gpu_median_ns or 0)),
+)
+
+
+def _cell(of: PhaseFigures, row: tuple[str, Callable[[PhaseFigures], str]]) -> str:
+    return row[1](of)
 
 
 def why_slow(slow: SlowStep, median_ns: int) -> str:

@@ -31,9 +31,10 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.report.line_listing import print_lines
-from pyhybrid.report.quality import quality_lines, quality_report
+from pyhybrid.report.quality import quality_listing, quality_report
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
+from pyhybrid.report.table import shown
 from pyhybrid.report.tree import tree_lines
 from pyhybrid.symbols.jit import JitFunctions
 from pyhybrid.tables.profile import Profile
@@ -64,7 +65,7 @@ def read_jitdump(data: bytes) -> None:
 
 VIEWS: list[Callable[[Profile], object]] = [
     lambda profile: print_summary(summarize(profile, [], []), StringIO()),
-    lambda profile: list(quality_lines(quality_report(profile))),
+    lambda profile: list(shown(quality_listing(quality_report(profile)))),
     lambda profile: list(tree_lines(profile)),
     lambda profile: print_lines(profile, StringIO()),
     lambda profile: list(profile.events()),

@@ -12,7 +12,8 @@ from spool_writer import SpoolWriter, native, python
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
-from pyhybrid.report.operator_listing import operator_lines
+from pyhybrid.report.operator_listing import operator_listing
+from pyhybrid.report.table import shown
 from pyhybrid.symbols.resolve import Symbol
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.operators import Caller, operators_of
@@ -96,14 +97,16 @@ def test_own_and_total(tmp_path: Path) -> None:
         assert found.operators[0].callers == [Caller("train", "train.py", 10, 3 * MS)]
         assert all(each.native_weight_ns == each.own_weight_ns for each in found.operators)
         assert not any(each.modules or each.calls for each in found.operators)
-        lines = list(operator_lines(found, False))
+        lines = list(shown(operator_listing(found, False)))
         assert lines[0] == "80.0% of the samples in steps are below an operator"
         assert lines[1].startswith("below operators: 83.3% of the samples")
         at = lines[2].index("operator < ")
         assert [line[at:].split()[0] for line in lines[3:]] == ["copy_", "linear", "addmm"]
         only = operators_of(profile, "^add")
         assert [each.name for each in only.operators] == ["addmm"]
-        (row,) = [each for each in operator_lines(only, True) if "called as linear" in each]
+        (row,) = [
+            each for each in shown(operator_listing(only, True)) if "called as linear" in each
+        ]
         assert row.split()[0] == "100.0%"
         with pytest.raises(PyhybridError, match="whose name has 'matmul'"):
             operators_of(profile, "matmul")

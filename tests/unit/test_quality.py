@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
+from pyhybrid.assemble import open_profile
 from spool_writer import SpoolWriter
 
-from pyhybrid.assemble import open_profile
-from pyhybrid.report.quality import quality_lines, quality_report
+from pyhybrid.report.quality import quality_listing, quality_report
+from pyhybrid.report.table import shown
 from pyhybrid.tables.profile import Profile
 
 
@@ -47,7 +48,7 @@ def test_names_by_library(profile: Profile) -> None:
     weights = [each.weight_ns for each in report.modules]
     assert weights == sorted(weights, reverse=True)
     assert report.named is not None
-    text = "\n".join(quality_lines(report))
+    text = "\n".join(shown(quality_listing(report)))
     assert "libtorch_cpu.so: " in text
     assert "lost: 2 ring full, 1 too slow" in text
 
@@ -69,7 +70,7 @@ def test_regions_of_native_code(tmp_path: Path) -> None:
     with open_profile(spool.save(tmp_path / "r.part")) as profile:
         report = quality_report(profile)
     assert (report.unplaced_regions, report.unmatched_regions) == (1200, 3)
-    assert "1,200 not counted" in "\n".join(quality_lines(report))
+    assert "1,200 not counted" in "\n".join(shown(quality_listing(report)))
 
 
 def test_nothing_sampled(tmp_path: Path) -> None:
@@ -78,4 +79,4 @@ def test_nothing_sampled(tmp_path: Path) -> None:
     with open_profile(spool.save(tmp_path / "z.part")) as profile:
         report = quality_report(profile)
     assert (report.signals, report.named, report.interval) == (0, None, {})
-    assert quality_lines(report)
+    assert [*shown(quality_listing(report))]
