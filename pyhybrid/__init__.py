@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # In the root of a clone this folder hides the installed package, which has the extension modules.
-if not any(name.startswith("_native.c") for name in os.listdir(__path__[0])):
+# (No folder: an editable installation, whose finder knows them.)
+if os.path.isdir(__path__[0]) and not any(
+    name.startswith("_native.c") for name in os.listdir(__path__[0])
+):
     __path__ += [
         folder
         for folder in (os.path.join(entry, "pyhybrid") for entry in sys.path if entry)

@@ -81,6 +81,13 @@ def has_lttng() -> bool:
     )
 
 
+def is_installed() -> bool:
+    """Not editable: the tables that the build makes (meson.build) are in the package's folder."""
+    package = importlib.util.find_spec("pyhybrid")
+    folders = package.submodule_search_locations if package else None
+    return any(os.path.exists(f"{folder}/symbols/plumbing.json") for folder in folders or [])
+
+
 def has_bcc() -> bool:
     """Its tools, and headers of some kernel, with which they compile their programs."""
     return bool(shutil.which("pythoncalls-bpfcc") and glob.glob("/lib/modules/*/build/"))
@@ -114,6 +121,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "go": lambda: viewer_support.GO is not None,
     "viewers": lambda: works("node", "--version") and os.path.exists(VIEWERS),
     "chromium": lambda: shutil.which("chromium") is not None,
+    "installed": is_installed,
     "root": lambda: TEST_AS == "root" and os.geteuid() == 0,
     "interpreter_symbols": lambda: not is_stripped(),
     "plain_build": lambda: not os.environ.get("SAN"),  # libc alone, and at its own speed

@@ -40,7 +40,7 @@ class Probes:
 
     def run(self, options: argparse.Namespace) -> int:
         """Print them."""
-        path = os.path.join(os.path.dirname(os.path.abspath(pyhybrid.__file__)), LIBRARY)
+        path = os.path.join(os.path.dirname(pyhybrid.get_library()), LIBRARY)
         if options.path:
             print(path)
             return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -18,10 +17,10 @@ from pathlib import Path
 
 from support import PATIENCE_S, TARGETS, build_extension
 
+import pyhybrid
+
 PROGRAM = TARGETS / "probed.py"
-_spec = importlib.util.find_spec("pyhybrid")
-assert _spec and _spec.origin
-LIBRARY = Path(_spec.origin).with_name("libpyhybrid_usdt.so")
+LIBRARY = Path(pyhybrid.get_library()).with_name("libpyhybrid_usdt.so")
 NONE = ("--mode", "none", "--exclude", "stdlib", "--emit", "usdt")
 
 # Masks of sys.monitoring: what is on for begins and ends, calls, lines.

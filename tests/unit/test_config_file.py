@@ -285,6 +285,7 @@ def test_a_project_of_another_user_is_none(folder: Path) -> None:
     assert configured().values == {"hz": 5}
 
 
+@pytest.mark.needs("installed")
 def test_a_parser_is_imported_only_for_a_table(folder: Path) -> None:
     program = "import sys; from pyhybrid.options.config_file import of_command_line as f; f({});"
     program += "assert not {'tomllib', 'yaml', 'json', 'difflib'} & set(sys.modules)"

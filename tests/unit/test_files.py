@@ -12,6 +12,7 @@ PACKAGE = Path(pyhybrid.__file__).parent
 TABLES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.toml"))
 
 
+@pytest.mark.needs("installed")
 @pytest.mark.parametrize("table", TABLES, ids=str)
 def test_tables_say_the_same_as_json(table: Path) -> None:
     said = json.loads((PACKAGE / table).with_suffix(".json").read_text())

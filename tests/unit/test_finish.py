@@ -479,6 +479,7 @@ def test_what_cannot_be_asked_for(
     assert os.listdir(tmp_path) == ["out.pyhybrid.part"]
 
 
+@pytest.mark.needs("installed")
 def test_the_end_of_a_run_waits_for_no_heavy_imports(tmp_path: Path) -> None:
     """What takes longer to import than all of ours: each run waits for it."""
     heavy = {"argparse", "tempfile", "tomllib"}
@@ -504,7 +505,9 @@ def test_what_would_bring_other_code_into_it_is_left_out(monkeypatch: pytest.Mon
     assert not {b"LD_AUDIT", b"NVTX_INJECTION64_PATH", b"COVERAGE_PROCESS_START"} & names.keys()
 
 
-@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize(
+    "is_there", [pytest.param(True, marks=pytest.mark.needs("installed")), False]
+)
 def test_what_site_would_read_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
