@@ -6,9 +6,11 @@
 # What requirements/NAME.txt lists is heavy and seldom changes (torch: 5 GB), so it is installed
 # once, into $XDG_CACHE_HOME/pyhybrid/PYTHONVERSION-NAME-HASH (default ~/.cache), and VENV only has
 # a .pth file that points there.  A cached environment counts when its file `.complete`, written
-# last, is there; clones share it.  Remove the folder to get the space back.
+# last, is there; clones share it.  Remove the folder to get the space back.  `NAME?` is left out
+# where it is not cached.
 #
-# With SAN=address (or others) it is built with these sanitizers.
+# With SAN=address (or others) it is built with these sanitizers.  What has not changed since the last time is not
+# built again.
 #
 # Prints the folders of the tools that came along (meson, pytest, ruff...), to be put on PATH.
 set -eu
@@ -34,9 +36,12 @@ make_venv() { # FOLDER OPTION...
     }
 }
 
+place() { # NAME: where its environment is, or will be
+    echo "$cache/$version-$1-$(sha256sum "requirements/$1.txt" | cut -c 1-12)"
+}
+
 cached() { # NAME: sets $env
-    hash=$(sha256sum "requirements/$1.txt" | cut -c 1-12)
-    env=$cache/$version-$1-$hash
+    env=$(place "$1")
     mkdir -p "$cache"
     exec 9>"$env.lock"
     flock 9
@@ -66,15 +71,16 @@ site=$(site_packages "$venv/bin/python")
 
 # 2. What it needs.  An interpreter that has a torch of its own keeps it.
 tools=
-for name in "$@"; do
-    own=
+for each in "$@"; do
+    name=${each%\?} own=
+    optional=${each#"$name"}
     if [ "$name" = torch ]; then
         own=$("$python" -P -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' 2>/dev/null) || own=
     fi
     if [ -n "$own" ]; then
         say "using the torch that $python has"
         echo "$own" >"$site/_pyhybrid_torch.pth"
-    else
+    elif [ -z "$optional" ] || [ -e "$(place "$name")/.complete" ]; then
         cached "$name"
         site_packages "$env/bin/python" >"$site/_pyhybrid_$name.pth"
         tools=${tools:+$tools:}$env/bin
@@ -83,12 +89,20 @@ for name in "$@"; do
 done
 
 # 3. pyhybrid.  The build folder stays, so that a second build only compiles what changed.
-set --
-[ -z "${SAN:-}" ] || for option in b_sanitize="$SAN" b_lundef=false buildtype=debugoptimized; do
-    set -- "$@" "-Csetup-args=-D$option"
-done
-PATH=$tools:$PATH "${builder:?the requirements build are always needed}/bin/python" -m pip \
-    --python "$venv/bin/python" install --quiet --no-deps --no-build-isolation \
-    -Cbuild-dir="$objects" "$@" . >&2
+unchanged() {
+    [ -e "$venv/.built" ] && [ -z "$(find meson.build meson.options pyproject.toml README.md src pyhybrid tests/c \
+        scripts/table_as_json.py scripts/venv.sh -newer "$venv/.built" -print -quit)" ]
+}
+if ! unchanged; then
+    set --
+    [ -z "${SAN:-}" ] || for option in b_sanitize="$SAN" b_lundef=false buildtype=debugoptimized; do
+        set -- "$@" "-Csetup-args=-D$option"
+    done
+    touch "$venv/.begun"
+    PATH=$tools:$PATH "${builder:?the requirements build are always needed}/bin/python" -m pip \
+        --python "$venv/bin/python" install --quiet --no-deps --no-build-isolation \
+        -Cbuild-dir="$objects" "$@" . >&2
+    mv "$venv/.begun" "$venv/.built"
+fi
 ln -sfn "$objects/compile_commands.json" . # for editors
 echo "$tools"
