@@ -16,13 +16,16 @@ export PYTHON SAN DURATION PAIRS ARGS WORKERS
 demo: ## profile examples/train.py with everything set up for it; the result is in demo/
 	@scripts/demo.sh
 
-test: ## the tests to run while working, on every CPython >= 3.12 found (PYTHON=, SAN=, ARGS=, WORKERS=)
+unit: ## tests/c and tests/unit: two minutes, without PyTorch, as anyone (PYTHON=, SAN=, ARGS=); one test: scripts/t
+	@scripts/test.sh unit
+
+test: ## a test or two of each behaviour, on every CPython >= 3.12 found: eight minutes (PYTHON=, SAN=, ARGS=, WORKERS=)
 	@scripts/test.sh
 
-test-all: ## all tests: the slow ones, and all of them as an ordinary user and on every interpreter (as above)
+test-all: ## all tests, further cases and slow ones, too, as root and as an ordinary user, on every interpreter (as above)
 	@scripts/test.sh all
 
-test-slice: ## a part of what test-all has beyond test, ten minutes at most (SLICE=2/8)
+test-slice: ## a part of what test-all has beyond test, ten minutes at most (SLICE=2/11)
 	@scripts/test.sh slice "$(SLICE)"
 
 torch-versions: ## what is found in PyTorch's library, with older versions of it (`scripts/torch_versions.sh VERSION...`)
@@ -63,4 +66,4 @@ clean: ## remove what was built (not ~/.cache/pyhybrid, which holds torch)
 help: ## this text
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' Makefile | while IFS='	' read -r t s; do printf '  make %-11s %s\n' "$$t" "$$s"; done
 
-.PHONY: demo test test-all test-slice torch-versions matrix check docs map stress fuzz bench bench-peers build clean help
+.PHONY: demo unit test test-all test-slice torch-versions matrix check docs map stress fuzz bench bench-peers build clean help

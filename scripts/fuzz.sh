@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-scripts/packages.sh build test
+scripts/packages.sh build unit test
 found=$(scripts/pythons.sh first)
 # In `make test` the seed is the same each time; here it is not.
 : "${PYHYBRID_FUZZ_SEED:=$(date +%s)}"

@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-scripts/packages.sh build view test
+scripts/packages.sh build unit view test
 export PYHYBRID_STRESS_S="${DURATION:-180}" PYTHONDONTWRITEBYTECODE=1
 scripts/pythons.sh | while read -r tag interpreter; do
     printf '\n=== %s (%s)\n' "$tag" "$interpreter"

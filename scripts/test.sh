@@ -1,14 +1,16 @@
 #!/bin/sh
-# make test, make test-all, make test-slice: the C unit tests, tests/unit, tests/fuzz and tests/system.
+# make test, make unit, make test-all, make test-slice: the C unit tests, tests/unit, tests/fuzz and tests/system.
 #
-#     scripts/test.sh              what is run while one works: minutes
+#     scripts/test.sh              one or two tests of each behaviour, where it matters: eight minutes of two processors
+#     scripts/test.sh unit         the C unit tests and tests/unit, on the first interpreter: without PyTorch, as anyone
 #     scripts/test.sh all          everything, on every interpreter, as root and as an ordinary user
 #     scripts/test.sh slice K/N    of what `all` has beyond the first, the K-th of N parts
 #
-# Tests are chosen by their markers (pyproject.toml), here alone, in `choose`.  A pass of tests/system runs
-# in parallel (WORKERS=; by default three for two processors, since many tests wait); those marked `alone` come
-# after it, one by one.  The ordinary user has no privileges, and perf_event is refused.  Some of it runs again
-# with the interpreter's JIT, where there is one.  Runs everything, then fails if anything did.
+# Tests are chosen by their markers (pyproject.toml), here alone, in `choose`; with ARGS='-k NAME' the first one takes
+# further cases of that name, too.  A pass of tests/system runs in parallel (WORKERS=; by default three for two
+# processors, since many tests wait); those marked `alone` come after it, one by one.  The ordinary user has no
+# privileges, and perf_event is refused.  Some of it runs again with the interpreter's JIT, where there is one.  Runs
+# everything, then fails if anything did; the last line says how much that was.
 #
 # PYHYBRID_TEST_AS (root or user) tells a test which pass it is in.  With CI=true nothing that a
 # pass must have (torch, perf, root) may be missing.  With SAN=address, undefined or both the extension
@@ -19,10 +21,10 @@ cd "$(dirname "$0")/.."
 
 what=${1:-most}
 case $what in
-most | all) ;;
+most | unit | all) ;;
 slice) export PYHYBRID_SLICE="${2:?which one: K/N}" PYHYBRID_UNTIL=$(($(date +%s) + ${LIMIT_S:-600})) ;;
 *)
-    sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
@@ -31,24 +33,34 @@ esac
 #   first   as root on the first interpreter       further   as root on each further one
 #   user    as an ordinary user on the first       others    as an ordinary user on each further one
 choose() { # PASS
+    few='not slow and not further'
+    case " ${ARGS:-}" in *' -k'*) few='not slow' ;; esac
     case $what-$1 in
-    all-*) echo 'slow or not slow' ;;
-    most-first) echo 'not slow' ;;
-    most-user) [ "$(id -u)" = 0 ] && echo 'engine and not slow' || echo 'not slow' ;;
-    most-further) echo 'version and not slow' ;;
+    all-* | unit-*) echo 'slow or not slow' ;;
+    most-first) echo "$few" ;;
+    most-user) [ "$(id -u)" = 0 ] && echo "engine and $few" || echo "$few" ;;
+    most-further) echo "version and $few" ;;
     most-others) ;;
     most-unit-first) echo 'slow or not slow' ;;
     most-unit-further) echo 'not exhaustive' ;;
-    slice-first) echo 'slow' ;;
-    slice-user) echo 'slow or not engine' ;;
-    slice-further) echo 'slow or not version' ;;
+    slice-first) echo 'slow or further' ;;
+    slice-user) echo 'slow or further or not engine' ;;
+    slice-further) echo 'slow or further or not version' ;;
     slice-others) echo 'slow or not slow' ;;
     esac
 }
 
-scripts/packages.sh build view test
-scripts/node_modules.sh tests/viewers || true # their tests skip
-pythons=$(scripts/pythons.sh)
+needed='build test'
+if [ "$what" = unit ]; then
+    scripts/packages.sh build unit
+    pythons=$(scripts/pythons.sh first)
+else
+    scripts/packages.sh build unit view test
+    scripts/node_modules.sh tests/viewers || true # their tests skip
+    pythons=$(scripts/pythons.sh)
+    needed="$needed torch trainers"
+    [ "$what" = most ] || needed="$needed ray"
+fi
 perf=$(scripts/find-perf.sh) || perf=
 clone=$PWD
 scratch=$(mktemp -d)
@@ -56,21 +68,31 @@ trap 'rm -rf "$scratch"' EXIT
 chmod 755 "$scratch"
 export TMPDIR="$scratch"
 
-ray=$([ "$what" = most ] || echo ray)
-[ "$what" = most ] || export PYHYBRID_FUZZ_S="${PYHYBRID_FUZZ_S:-8}"
+case $what in all | slice) export PYHYBRID_FUZZ_S="${PYHYBRID_FUZZ_S:-8}" ;; esac
 # What is drawn at random is the same each time; a slice draws anew, where it is not to be relied on.
 [ "$what${CI:-}" != slice ] || export PYHYBRID_FUZZ_SEED="${PYHYBRID_FUZZ_SEED:-$(date +%s)}"
 workers=${WORKERS:-$((($(nproc) * 3 + 1) / 2))}
 failed=
 ran=
 report=
-export PYHYBRID_FAILURES="$scratch/failures"
+left=
+export PYHYBRID_FAILURES="$scratch/failures" PYHYBRID_COUNTS="$scratch/counts"
+: >"$PYHYBRID_COUNTS"
+chmod 666 "$PYHYBRID_COUNTS"
 NOTHING_CHOSEN=5 LEFT_OUT=77 # pytest's own, tests/as_user.py's
+
+began=$(date +%s)
+so_far() { s=$(($(date +%s) - began)) && echo "$((s / 60)) min $((s % 60)) s"; }
+
+# The sum of what conftest.py wrote of sessions, from one of them on.
+counted() { # NAME [AFTER]
+    awk -v name="$1" -v after="${2:-0}" 'NR > after && $1 == name { n += $2 } END { print n + 0 }' "$PYHYBRID_COUNTS"
+}
 
 run() { # PASS COMMAND...
     pass=$1
     shift
-    printf '\n=== %s\n' "$pass"
+    printf '\n=== %s (after %s)\n' "$pass" "$(so_far)"
     code=0
     : >"$PYHYBRID_FAILURES"
     chmod 666 "$PYHYBRID_FAILURES"
@@ -97,7 +119,11 @@ c_tests() {
         cat "$scratch/meson.log"
         return 1
     }
-    meson test -C "$build" --print-errorlogs
+    code=0
+    meson test -C "$build" --print-errorlogs || code=$?
+    passed=$(grep -c '"result": "OK"' "$build/meson-logs/testlog.json") || true
+    echo "passed $passed" >>"$PYHYBRID_COUNTS"
+    return $code
 }
 
 # From another folder, because in the clone `import pyhybrid` finds the folder of that name, which
@@ -122,8 +148,11 @@ system() { # NAME PASS
         run "$name" not_root
         return
     fi
+    before=$(wc -l <"$PYHYBRID_COUNTS")
     run "$name" run_pytest system -n "$workers" --dist worksteal -m "($chosen) and not alone"
     run "$name, alone" run_pytest system -m "($chosen) and alone"
+    # Of both sessions: each found all tests of the pass.
+    : "${left:=$(($(counted there "$before") / 2 - $(counted chosen "$before")))}"
 }
 
 not_root() {
@@ -160,18 +189,19 @@ plain_path=$PATH
 san=${SAN:+-$(echo "$SAN" | tr ',' '-')}
 as_root=first as_user=user
 while read -r tag interpreter <&3; do
-    printf '\n=== %s: set-up (%s)\n' "$tag" "$interpreter"
+    printf '\n=== %s: set-up (%s, after %s)\n' "$tag" "$interpreter" "$(so_far)"
     venv=.venvs/$tag$san
-    # shellcheck disable=SC2086  # one word or none
-    tools=$(scripts/venv.sh "$interpreter" "$venv" build test torch trainers $ray)
+    # shellcheck disable=SC2086  # a list of words
+    tools=$(scripts/venv.sh "$interpreter" "$venv" $needed)
     python=$clone/$venv/bin/python
     PATH=$clone/$venv/bin:$tools:$plain_path
     case $what-$as_root-${PYHYBRID_SLICE:-} in # they know nothing of an interpreter
-    most-first-* | all-* | slice-further-1/*) run "$tag: tests/c" c_tests ;;
+    most-first-* | unit-* | all-* | slice-further-1/*) run "$tag: tests/c" c_tests ;;
     esac
     case ${SAN:-} in *thread*) continue ;; esac
     if [ "$what" != slice ]; then
         run "$tag: tests/unit" run_pytest unit -n "$(nproc)" -m "$(choose "unit-$as_root")"
+        [ "$what" != unit ] || break
         [ "$as_root" != first ] || [ -n "${SAN:-}" ] || run "$tag: tests/fuzz" run_pytest fuzz -n "$(nproc)"
     fi
     export PYHYBRID_TEST_AS=root
@@ -190,5 +220,13 @@ if [ -n "${ARGS:-}" ] && [ -z "$ran" ]; then
     report="$report
   no test at all was chosen by $ARGS" failed=1
 fi
-printf '\n=== scripts/test.sh%s%s\n' "${1:+ $*}" "$report"
+commit=$(git rev-parse --short HEAD 2>/dev/null) || commit=unknown
+printf '\n=== scripts/test.sh%s (commit %s)%s\n' "${1:+ $*}" "$commit" "$report"
+printf '%s: %s passed, %s skipped, %s failed, in %s' "$([ -z "$failed" ] && echo passed || echo FAILED)" "$(counted passed)" \
+    "$(counted skipped)" "$(counted failed)" "$(so_far)"
+case $what in
+most) echo "; left to make test-all: ${left:-0} tests, and all in each further interpreter and as an ordinary user" ;;
+unit) echo "; left to make test: tests/system and tests/fuzz" ;;
+*) echo ;;
+esac
 [ -z "$failed" ]

@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
@@ -136,6 +137,8 @@ MAY_LACK = {
     *(["nvtx"] if sys.version_info >= (3, 15) else []),  # the same
 }
 
+N_TESTS = pytest.StashKey[int]()  # of this pass, chosen by markers or not
+
 ERROR_LINES, ERROR_COLUMNS = 12, 300  # of a failed test, in PYHYBRID_FAILURES
 
 is_here = functools.cache(lambda need: NEEDS[need]())
@@ -158,10 +161,25 @@ def pytest_report_header() -> str:
     return f"pass: {TEST_AS} (uid {os.geteuid()}); {here}"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_further_cases(items)
     chosen = {item: is_chosen(item) for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
     items[:] = [item for item in items if chosen[item]]
+    config.stash[N_TESTS] = len(items)
+
+
+def mark_further_cases(items: list[pytest.Item]) -> None:
+    """Mark the cases of a test beyond those that `first_cases` leaves in `make test`."""
+    seen = Counter[str]()
+    for item in items:
+        mark = item.get_closest_marker("first_cases")
+        if mark and not item.get_closest_marker("slow"):
+            test = item.nodeid.partition("[")[0]
+            seen[test] += 1
+            if seen[test] > mark.args[0]:
+                item.add_marker("further")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -308,6 +326,27 @@ def note_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
         lines = [line[:ERROR_COLUMNS] for line in why if line.startswith("E ")][:ERROR_LINES]
         with open(path, "a") as file:
             file.write("\n".join([f"{report.nodeid} ({report.when})", *lines, ""]))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0" and N_TESTS in session.config.stash:
+        count(chosen=len(session.items), there=session.config.stash[N_TESTS])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    stats = terminalreporter.stats
+    count(
+        passed=len(stats.get("passed", [])),
+        skipped=len(stats.get("skipped", [])),
+        failed=len(stats.get("failed", [])) + len(stats.get("error", [])),
+    )
+
+
+def count(**numbers: int) -> None:
+    """Goes to the file PYHYBRID_COUNTS, which `make test` ends with the sums of."""
+    if path := os.environ.get("PYHYBRID_COUNTS"):
+        with open(path, "a") as file:
+            file.write("".join(f"{name} {number}\n" for name, number in numbers.items()))
 
 
 def open_files() -> list[str]:

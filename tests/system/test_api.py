@@ -47,6 +47,7 @@ def run(text: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_what_a_sample_costs(tmp_path: Path) -> None:
     """Where it is not known, because the thread that starts blocks the signals, rates stay low."""
@@ -81,6 +82,7 @@ def test_what_a_sample_costs(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.engine
 @pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
 def test_with_profiler(tmp_path: Path, mode: str) -> None:
@@ -129,6 +131,7 @@ def test_pause_and_resume(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_how_it_starts_is_not_sampled(tmp_path: Path) -> None:
     """Sampling is paused from its beginning on, with what is measured then (costs, events)."""
     run(
@@ -175,6 +178,7 @@ def test_used_wrongly(tmp_path: Path) -> None:
     assert "does not exist" in out
 
 
+@pytest.mark.further
 def test_a_file_that_cannot_be_made_is_not_the_one_of_before(tmp_path: Path) -> None:
     out = run(
         """
@@ -192,6 +196,7 @@ def test_a_file_that_cannot_be_made_is_not_the_one_of_before(tmp_path: Path) -> 
     assert "cannot read" in out
 
 
+@pytest.mark.further
 def test_names_of_threads_that_are_none(tmp_path: Path) -> None:
     """What `threading` says is the program's."""
     run(
@@ -223,6 +228,7 @@ def test_names_of_threads_that_are_none(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_results_replace_each_other(tmp_path: Path) -> None:
     run(
         """
@@ -334,6 +340,7 @@ def test_a_forked_child_has_no_profiler(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_a_fork_while_another_thread_stops(tmp_path: Path) -> None:
     """The child has none of the locks that are held then."""
     run(
@@ -364,6 +371,7 @@ def test_a_fork_while_another_thread_stops(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_forks_while_another_thread_reads_a_profile(tmp_path: Path) -> None:
     """SQLite's locks are of the whole process, and forks leave them as they are."""
     run(
@@ -400,6 +408,7 @@ def test_forks_while_another_thread_reads_a_profile(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_another_thread_reads_the_profile(tmp_path: Path) -> None:
     run(
         """
@@ -416,6 +425,7 @@ def test_another_thread_reads_the_profile(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_decorated_functions_called_by_several_threads(tmp_path: Path) -> None:
     """One call is profiled, the others go on as if they were not decorated."""
     run(
@@ -443,6 +453,7 @@ def test_at_exit(tmp_path: Path) -> None:
     assert (tmp_path / "late.pyhybrid").exists()
 
 
+@pytest.mark.further
 def test_paused_until_enabled(pyhybrid: Callable[..., Run]) -> None:
     script = HEAD + textwrap.dedent(
         """
@@ -475,6 +486,7 @@ def fib_calls(profile: Profile, below: str = "%") -> int:
     return int(calls)
 
 
+@pytest.mark.further
 def test_enabled_in_a_run_that_profiles_anyway(pyhybrid: Callable[..., Run]) -> None:
     """`enable` changes nothing then, nor does the `disable` of it; one without it ends it."""
     script = HEAD + textwrap.dedent(
@@ -502,6 +514,7 @@ def test_enabled_in_a_run_that_profiles_anyway(pyhybrid: Callable[..., Run]) -> 
     assert fib_calls(done.profile()) == 5 * FIB_15
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.parametrize("options", [(), ("-p",), ("--max-timeline", "128K")])
 def test_profilers_in_a_run_of_the_command_line(
@@ -593,6 +606,7 @@ def test_in_a_subinterpreter_it_is_refused(tmp_path: Path) -> None:
     assert "refused:" in out
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "engine",
@@ -625,6 +639,7 @@ def test_a_program_that_takes_the_signal_keeps_it(tmp_path: Path, engine: str) -
     )
 
 
+@pytest.mark.further
 def test_a_start_that_an_exception_ends_leaves_nothing(tmp_path: Path) -> None:
     """As that of a signal handler, which runs where a function begins, or where C returns."""
     run(

@@ -63,6 +63,7 @@ def test_each_node_is_linked_to_what_made_it(
         assert all(row.self_ns >= 0 for row in profile.backward)
 
 
+@pytest.mark.further
 def test_gradients_are_accumulated_for_the_module_that_used_them(
     tmp_path: Path, torch_process: TorchProcess
 ) -> None:
@@ -144,6 +145,7 @@ print(n)
 NOT_WALKED = ("[unwind gap]", "[bridged]", "[truncated]")
 
 
+@pytest.mark.further
 def test_the_layer_with_a_slow_backward_pass(tmp_path: Path, torch_process: TorchProcess) -> None:
     """Its samples stand below a frame that says for which module."""
     program = tmp_path / "slow.py"
@@ -171,6 +173,7 @@ def test_the_layer_with_a_slow_backward_pass(tmp_path: Path, torch_process: Torc
 FURTHER = [pytest.param(wrong, marks=pytest.mark.slow) for wrong in ("records", "symbol", "error")]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("wrong", ["number", *FURTHER])
 def test_what_is_not_proven_is_off(tmp_path: Path, wrong: str) -> None:
     program = tmp_path / "program.py"
@@ -199,6 +202,7 @@ net(torch.ones(2)).sum().backward()
         assert any(frame.is_object for frame in profile.frames.values())
 
 
+@pytest.mark.further
 def test_numbers_that_are_no_longer_known(tmp_path: Path, torch_process: TorchProcess) -> None:
     """A thread remembers so many functions that made nodes; who made older ones is not known."""
     program = tmp_path / "program.py"
@@ -224,6 +228,7 @@ later(y).sum().backward()
     assert found["<module>", "SumBackward0"] == 1
 
 
+@pytest.mark.further
 def test_a_profiler_that_begins_later(tmp_path: Path, torch_process: TorchProcess) -> None:
     """What was made before it, or in its pauses, is no function's."""
     program = tmp_path / "program.py"
@@ -252,6 +257,7 @@ for _ in range(2):
     torch_process.run(tmp_path, program)
 
 
+@pytest.mark.further
 def test_what_an_earlier_session_saw_made(tmp_path: Path, torch_process: TorchProcess) -> None:
     """It runs in a later one before anything is made there: for no call."""
     program = tmp_path / "program.py"
@@ -289,6 +295,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.further
 def test_profilers_come_and_go_while_nodes_run(tmp_path: Path, torch_process: TorchProcess) -> None:
     """On the thread that starts them and on another one.  The program computes the same; a link is
     right, or there is none, as for what was made before the session."""

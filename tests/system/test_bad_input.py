@@ -63,6 +63,7 @@ USAGE = {
 }
 
 
+@pytest.mark.first_cases(6)
 @pytest.mark.parametrize("what", USAGE)
 def test_usage(pyhybrid: Callable[..., Run], tmp_path: Path, what: str) -> None:
     arguments, says = USAGE[what]
@@ -70,6 +71,7 @@ def test_usage(pyhybrid: Callable[..., Run], tmp_path: Path, what: str) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.further
 def test_syntax_error_in_the_program(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("def f(:\n")
     run = pyhybrid("-q", "bad.py", check=False)
@@ -95,11 +97,13 @@ def test_output_folder(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
         (tmp_path / "ran").unlink()
 
 
+@pytest.mark.further
 def test_output_may_name_the_profile_file(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     pyhybrid("-q", "--format", "folded", "-o", "run.pyhybrid", "-c", "pass")
     assert {path.name for path in tmp_path.glob("*run*")} == {"run.pyhybrid", "run.folded"}
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_a_rate_that_costs_too_much(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--hz", 1_000_000, "--format", "folded", "-c", "sum(range(10**7))")
@@ -134,6 +138,7 @@ def newer(path: Path) -> None:
     sqlite(path, "PRAGMA user_version = 99")
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("what", BAD_FILES)
 def test_bad_profile_files(pyhybrid: Callable[..., Run], tmp_path: Path, what: str) -> None:
     pyhybrid("-q", "--format", "folded", "-c", "sum(range(10**6))")
@@ -143,6 +148,7 @@ def test_bad_profile_files(pyhybrid: Callable[..., Run], tmp_path: Path, what: s
     one_line(pyhybrid("export", "bad", "-f", "folded", check=False), 1, "bad")
 
 
+@pytest.mark.further
 def test_an_older_interpreter(tmp_path: Path) -> None:
     old = "/usr/bin/python3"
     version = subprocess.run(

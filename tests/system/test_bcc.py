@@ -53,6 +53,7 @@ def test_calls_and_times(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.further
 def test_flow(tmp_path: Path) -> None:
     """Begins and ends in their order, indented by depth."""
     with probed(tmp_path, *NONE) as program:
@@ -69,6 +70,7 @@ def test_flow(tmp_path: Path) -> None:
     assert {name: ends[name] for name in CALLS} == CALLS
 
 
+@pytest.mark.further
 def test_nothing_follows_a_name(tmp_path: Path) -> None:
     """These tools read 80 bytes, and tell functions apart by all of them (bpftrace reads 64)."""
     script = f'usdt:{LIBRARY}:python:function__entry {{ printf("%r|\\n", buf(arg1, 64)); }}'

@@ -145,6 +145,7 @@ def check(profile: Profile, way: str) -> None:
     assert ("_run_module_as_main" in roots(profile)) == runpy
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", ["hybrid", pytest.param("sample", marks=pytest.mark.slow)])
 def test_what_the_program_is(tmp_path: Path, mode: str, way: str) -> None:
@@ -152,6 +153,7 @@ def test_what_the_program_is(tmp_path: Path, mode: str, way: str) -> None:
         check(profile, way)
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("started_by", STARTED_BY)
 @pytest.mark.parametrize("mode", [*MODES, "sample"])
 def test_what_it_is_started_by(tmp_path: Path, mode: str, started_by: str) -> None:
@@ -159,6 +161,7 @@ def test_what_it_is_started_by(tmp_path: Path, mode: str, started_by: str) -> No
         check(profile, "script")
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("unwinder", ["table", "libunwind"])
 def test_by_other_unwinders(tmp_path: Path, unwinder: str) -> None:
     command = [*STARTED_BY["command"], "--mode", "sample", "--unwinder", unwinder]
@@ -166,6 +169,7 @@ def test_by_other_unwinders(tmp_path: Path, unwinder: str) -> None:
         check(profile, "module")
 
 
+@pytest.mark.further
 def test_from_within_a_program_nothing_is_cut(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """It began before the profiler: its callers are its own, up to the interpreter's main."""
     (tmp_path / "job.py").write_text(
@@ -186,6 +190,7 @@ def test_from_within_a_program_nothing_is_cut(pyhybrid: Callable[..., Run], tmp_
             assert {"<module>", "outer", "inner", "work"} <= names
 
 
+@pytest.mark.further
 def test_it_stops_at_the_program_in_every_generator_and_thread(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -224,6 +229,7 @@ END
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("plain_build")
 @pytest.mark.version
 @pytest.mark.parametrize("end", ["sys.exit(3)", "1 / 0", ""])
@@ -265,6 +271,7 @@ def what_cannot_begin(folder: Path) -> None:
     (folder / "other_version.pyc").write_bytes(b"\x61" + code[1:])
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -303,6 +310,7 @@ def test_what_never_begins_leaves_what_was_there(
         assert ({path.name for path in tmp_path.iterdir()}, there()) == before
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("name", ["job.py", "job.pyc", "job"])
 def test_what_ends_by_an_error_without_a_traceback_has_begun(
     pyhybrid: Callable[..., Run], tmp_path: Path, name: str
@@ -323,6 +331,7 @@ def test_what_ends_by_an_error_without_a_traceback_has_begun(
     assert "ended" in {frame.name for frame in run.profile().frames.values()}
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     "words", [("-m", "package"), ("-m", "package.part"), ("-c", "import package")]
 )

@@ -41,6 +41,7 @@ def test_calls(tmp_path: Path) -> None:
     assert {name: int(n) for name, _, n in found}["fib"] == 15
 
 
+@pytest.mark.further
 def test_times(tmp_path: Path) -> None:
     """As many calls in the histograms as there are, the slow one in a high bucket, nothing else."""
     text = printed(tmp_path, "times.bt", "run", "wait")
@@ -55,6 +56,7 @@ def test_times(tmp_path: Path) -> None:
     assert re.findall(r"^@(\w+)", text, re.M) == ["attached", *["us"] * len(calls)]
 
 
+@pytest.mark.further
 def test_system_calls_by_function(tmp_path: Path) -> None:
     """Those of C code are the Python function's that called it; sleeping is time in them."""
     text = printed(tmp_path, "syscalls.bt", "wait", "wait")
@@ -69,6 +71,7 @@ def test_system_calls_by_function(tmp_path: Path) -> None:
     assert us["sleeps"] >= 100_000
 
 
+@pytest.mark.further
 def test_slow_functions_with_their_stacks(tmp_path: Path) -> None:
     text = printed(tmp_path, "slow.bt", "run", "wait", given=(60,), until=" ms  wait\n")
     slow = re.findall(r"^(\d+)\.\d{3} ms  (\w+)\n((?: {12}\w+\n)*)", text, re.M)

@@ -64,6 +64,7 @@ def test_nothing_of_the_run_is_needed(
     assert {key: bundled[key] for key in known} == known
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_the_kernel_has_its_names(run: Run, pyhybrid: Callable[..., Run]) -> None:
     profile = run.profile()
@@ -82,6 +83,7 @@ def test_the_kernel_has_its_names(run: Run, pyhybrid: Callable[..., Run]) -> Non
     assert not kernel - others - {"<kernel>"}
 
 
+@pytest.mark.further
 def test_it_is_small_and_says_how_to_read_it(run: Run, pyhybrid: Callable[..., Run]) -> None:
     said = pyhybrid("export", "-f", "perf", "--bundle", "bundle").result.stderr
     command = said.splitlines()[-1].partition("read it with: ")[2]
@@ -100,6 +102,7 @@ def test_it_is_small_and_says_how_to_read_it(run: Run, pyhybrid: Callable[..., R
     assert sum(file.stat().st_size for file in cache if file.is_file()) < 200_000
 
 
+@pytest.mark.further
 def test_only_what_was_chosen(run: Run, pyhybrid: Callable[..., Run]) -> None:
     pyhybrid("export", "-f", "perf", "--bundle", "bundle", "--python-only")
     bundled = shares(run.path("bundle"), "--buildid-dir", ".debug")
@@ -107,6 +110,7 @@ def test_only_what_was_chosen(run: Run, pyhybrid: Callable[..., Run]) -> None:
     assert all(name.startswith(("py::", "[")) for _, name in bundled)
 
 
+@pytest.mark.further
 def test_the_folder_must_be_new_or_empty(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     pyhybrid("-q", "-c", "sum(range(10**6))")
     export = ("export", "-f", "perf", "--bundle")
@@ -133,6 +137,7 @@ def test_the_folder_must_be_new_or_empty(pyhybrid: Callable[..., Run], tmp_path:
     assert "not empty" in pyhybrid(*export, "empty", check=False).result.stderr
 
 
+@pytest.mark.further
 def test_a_failure_leaves_nothing(run: Run, pyhybrid: Callable[..., Run]) -> None:
     """A limit of a file's size: the images are smaller than perf.data."""
 
@@ -147,6 +152,7 @@ def test_a_failure_leaves_nothing(run: Run, pyhybrid: Callable[..., Run]) -> Non
     assert not run.path("bundle").exists()
 
 
+@pytest.mark.further
 def test_usage(pyhybrid: Callable[..., Run]) -> None:
     for options in (("-f", "folded"), ("-f", "perf", "-f", "folded"), ("-f", "perf", "-o", "x")):
         failed = pyhybrid("export", *options, "--bundle", "b", check=False).result

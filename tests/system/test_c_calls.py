@@ -77,6 +77,7 @@ def below(profile: Profile, root: str) -> dict[str, Counter[str]]:
     return calls
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_calls_and_callers_are_cprofiles(
@@ -125,6 +126,7 @@ def counted(profile: Profile, name: str, inside: str) -> list[int]:
     return [sum(row.calls for row in rows), sum(row.raised for row in rows)]
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("name", ["callbacks", "raising", "generators", "iterators", "kinds"])
 def test_what_is_true(truth: Truth, name: str) -> None:
     profile, true = truth(name)
@@ -135,6 +137,7 @@ def test_what_is_true(truth: Truth, name: str) -> None:
     assert found == true["calls"]
 
 
+@pytest.mark.further
 def test_threads(truth: Truth) -> None:
     profile, true = truth("threads")
     for name, counts in true["calls"].items():
@@ -164,6 +167,7 @@ def test_times(truth: Truth) -> None:
     assert work < 0.05e9
 
 
+@pytest.mark.further
 def test_python_below_c(truth: Truth) -> None:
     profile, _ = truth("callbacks")
     paths = [path_of(profile, row.node) for row in profile.exact]
@@ -175,6 +179,7 @@ def test_python_below_c(truth: Truth) -> None:
     assert len(below_key) == 2
 
 
+@pytest.mark.further
 @pytest.mark.needs("interpreter_symbols")  # else its way to a C function is not known as such
 @pytest.mark.parametrize("mode", ["hybrid"])
 def test_samples_are_on_the_node_that_counts(
@@ -197,6 +202,7 @@ def test_samples_are_on_the_node_that_counts(
         assert all(inclusive[node] > 30 * profile.period_ns for node in of_function)
 
 
+@pytest.mark.further
 def test_only_the_chosen_functions_calls(truth: Truth) -> None:
     profile, _ = truth("callbacks", "-t", "key")
     assert counted(profile, "<built-in method builtins.abs>", "key") == [80, 0]
@@ -225,6 +231,7 @@ def test_exports_name_them_as_cprofile_does(pyhybrid: Callable[..., Run]) -> Non
     assert re.search(rf"cfn=\({number}\).*\ncalls=10 ", callgrind)
 
 
+@pytest.mark.further
 def test_summary(pyhybrid: Callable[..., Run]) -> None:
     program = "for _ in range(10): sorted(range(100_000), key=abs)"
     run = pyhybrid("--c-calls", "--mode", "trace", "-c", program)
@@ -240,6 +247,7 @@ def test_summary(pyhybrid: Callable[..., Run]) -> None:
     assert (report["c_calls"], report["n_c_traced"], report["n_traced"]) == (10 + 11, 2, 1)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("options", "what"),
     [(("--mode", "sample"), "--c-calls"), (("--mode=sample", "-p"), "--c-calls")],
@@ -274,6 +282,7 @@ def within(text: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.further
 def test_api(tmp_path: Path) -> None:
     within(
         """
@@ -331,6 +340,7 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_beside_other_tools(tmp_path: Path) -> None:
     within(
         """
@@ -362,6 +372,7 @@ def test_beside_other_tools(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_a_call_whose_end_has_no_event(tmp_path: Path) -> None:
     """A bound method of a C function called with `*args`, and then all that can end it."""
     within(

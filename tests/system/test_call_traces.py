@@ -54,6 +54,7 @@ def only(folder: Path) -> Path:
     return trace
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("hatchet")
 @pytest.mark.parametrize(
     ("form", "option", "log"), [("Verbose", "--keep", ()), ("Compact", "-t", ("--events",))]
@@ -93,6 +94,7 @@ def test_the_calls_are_those_of_perfflowaspect(
     assert began * 1e6 < starts[0] < starts[1] < time.time() * 1e6
 
 
+@pytest.mark.further
 def test_what_calls_used_is_in_the_traces(
     pyhybrid: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +154,7 @@ def test_devtools_read_calls_and_samples(nested: Run, pyhybrid: Callable[..., Ru
             assert seconds == pytest.approx(thread.recorded_weight_ns / 1e9, rel=0.01, abs=0.01)
 
 
+@pytest.mark.further
 @pytest.mark.needs("viewers")
 def test_devtools_read_kept_calls(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     shutil.copy(TARGETS / "perfflow.py", tmp_path)

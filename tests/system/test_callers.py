@@ -36,6 +36,7 @@ FEW = [
 ]
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", FEW)
 def test_callers_are_on_the_line_of_their_call(pyhybrid: Callable[..., Run], mode: str) -> None:
     options = (*MODES[mode], "--hz", 3999, "--format", "folded")

@@ -86,6 +86,7 @@ def read(path: Path, file: str) -> dict[Any, Any]:
     }
 
 
+@pytest.mark.first_cases(1)
 def test_pstats_says_what_cprofile_says(run: Run, program: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "cprofile"
     subprocess.run([sys.executable, "-c", CPROFILE, program, theirs], check=True)
@@ -94,6 +95,7 @@ def test_pstats_says_what_cprofile_says(run: Run, program: Path, tmp_path: Path)
     assert ours == read(theirs, str(program))
 
 
+@pytest.mark.further
 def test_pstats_browser(run: Run) -> None:
     text = tool(
         run,
@@ -107,6 +109,7 @@ def test_pstats_browser(run: Run) -> None:
     assert not re.search("error|invalid|unknown", text, re.IGNORECASE)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(("form", "name"), [("pstats", "out.pstats"), ("callgrind", CALLGRIND)])
 def test_gprof2dot(run: Run, program: Path, form: str, name: str) -> None:
     text = tool(run, sys.executable, "-P", "-m", "gprof2dot", "-f", form, name)
@@ -153,6 +156,7 @@ def together(costs: Counter[str]) -> Counter[str]:
     return +joined
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("callgrind_annotate")
 def test_callgrind_annotate(run: Run) -> None:
     ours = expected(run, "self_ns")
@@ -164,6 +168,7 @@ def test_callgrind_annotate(run: Run) -> None:
     assert "WARNING" not in text
 
 
+@pytest.mark.further
 @pytest.mark.needs("callgrind_annotate")
 def test_callgrind_annotate_inclusive(run: Run) -> None:
     costs = annotated(run, "--inclusive=yes")
@@ -171,6 +176,7 @@ def test_callgrind_annotate_inclusive(run: Run) -> None:
     assert together(costs) == expected(run, "total_ns")
 
 
+@pytest.mark.further
 @pytest.mark.needs("callgrind_annotate")
 def test_callgrind_annotate_counts_calls(run: Run, program: Path) -> None:
     text = tool(
@@ -197,6 +203,7 @@ def test_callgrind_annotate_counts_calls(run: Run, program: Path) -> None:
     assert {name: n for name, n in counted.items() if name in ours} == ours
 
 
+@pytest.mark.further
 @pytest.mark.needs("callgrind_annotate")
 def test_a_cut_off_keeps_the_readers_sums(
     run: Run, pyhybrid: Callable[..., Run], tmp_path: Path
@@ -217,6 +224,7 @@ def test_a_cut_off_keeps_the_readers_sums(
     assert seconds == pytest.approx(whole.total() / 1e9)
 
 
+@pytest.mark.further
 def test_a_profile_without_calls(pyhybrid: Callable[..., Run]) -> None:
     pyhybrid("-q", "--mode", "sample", "--format", "folded", "-c", "pass")
     for form in ("pstats", "callgrind"):

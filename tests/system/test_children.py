@@ -134,11 +134,13 @@ def test_fork(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert "3 forked" in run.result.stderr
 
 
+@pytest.mark.further
 def test_a_child_that_ends_like_its_parent(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     run = compare(pyhybrid, tmp_path, FALL_THROUGH + "burn(0.8)")
     assert run.result.stderr.count("wrote") == 1
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(pyhybrid: Callable[..., Run], tmp_path: Path, method: str) -> None:
     run = compare(pyhybrid, tmp_path, MULTIPROCESSING, method)
@@ -146,6 +148,7 @@ def test_multiprocessing(pyhybrid: Callable[..., Run], tmp_path: Path, method: s
     assert children(run) == {"fork": (2, 0), "spawn": (0, 3), "forkserver": (0, 4)}[method]
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_a_fork_without_a_free_descriptor(pyhybrid: Callable[..., Run]) -> None:
     program = """
@@ -169,6 +172,7 @@ def test_a_fork_without_a_free_descriptor(pyhybrid: Callable[..., Run]) -> None:
     assert (run.result.stdout, run.result.stderr) == ("0\n", "")
 
 
+@pytest.mark.further
 def test_spawned(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert children(compare(pyhybrid, tmp_path, SPAWN)) == (0, 3)
 
@@ -205,6 +209,7 @@ def test_each_child_counts_once(pyhybrid: Callable[..., Run]) -> None:
         assert children(pyhybrid(*options, textwrap.dedent(program))) == counts, start
 
 
+@pytest.mark.further
 def test_a_daemon_that_closes_and_reuses_all_descriptors(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -224,6 +229,7 @@ def test_a_daemon_that_closes_and_reuses_all_descriptors(
     assert set(sizes.values()) == {0}
 
 
+@pytest.mark.further
 @pytest.mark.engine
 @pytest.mark.needs("torch")
 def test_data_loader(

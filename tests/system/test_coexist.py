@@ -117,6 +117,7 @@ def test_faulthandler(same: Same) -> None:
     check_work(profile)
 
 
+@pytest.mark.further
 def test_faulthandler_reports_a_crash(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     code = "import faulthandler; faulthandler._sigsegv()"
     options = ["-X", "faulthandler"]
@@ -173,6 +174,7 @@ def test_a_trace_function(same: Same) -> None:
     check_work(profile)
 
 
+@pytest.mark.further
 def test_a_profile_function(same: Same) -> None:
     profile = same("""
         import sys, threading
@@ -188,6 +190,7 @@ def test_a_profile_function(same: Same) -> None:
     check_work(profile)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("core", ["ctrace", "sysmon", "pytrace"])
 def test_coverage(same: Same, core: str) -> None:
     profile = same(
@@ -227,6 +230,7 @@ def test_cprofile(same: Same) -> None:
     check_work(profile, 2)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("tool_id", range(6))
 def test_another_tool_of_sys_monitoring(same: Same, tool_id: int) -> None:
     """With our events and others, switched off at places and on again; on an id of its own.
@@ -272,6 +276,7 @@ def test_another_tool_of_sys_monitoring(same: Same, tool_id: int) -> None:
     check_work(profile, 5)
 
 
+@pytest.mark.further
 def test_an_exception_from_another_tools_callback(same: Same) -> None:
     """It goes to the program, whose function then ends without having begun for us, or begins."""
     profile = same("""
@@ -330,6 +335,7 @@ def test_no_tool_id_is_free(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
     assert run.profile().meta["mode"] == "sample"
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("taken", [(4,), (3, 4), (2, 4), (2, 3)])
 def test_some_tool_ids_are_taken(
@@ -371,6 +377,7 @@ def test_torch_compile(same: Same) -> None:
 # --- what programs do ---------------------------------------------------------------------------
 
 
+@pytest.mark.further
 def test_recursion_as_deep_as_without_us(same: Same) -> None:
     profile = same("""
         import sys
@@ -397,6 +404,7 @@ def test_recursion_as_deep_as_without_us(same: Same) -> None:
     check_work(profile)
 
 
+@pytest.mark.further
 def test_recursion_through_c_as_deep_as_without_us(same: Same) -> None:
     profile = same("""
         import sys, threading
@@ -453,6 +461,7 @@ def test_greenlets(same: Same) -> None:
     assert calls == {"work": 200, "ping": 1}
 
 
+@pytest.mark.further
 def test_threads_and_signals(same: Same) -> None:
     profile = same("""
         import signal, threading
@@ -497,6 +506,7 @@ def test_threads_and_signals(same: Same) -> None:
     assert below == {"work": 10 * counts["work"], "handler": counts["handler"]}
 
 
+@pytest.mark.further
 def test_callbacks_of_the_garbage_collector(same: Same) -> None:
     profile = same("""
         import gc
@@ -581,6 +591,7 @@ tracer.communicate()
 """
 
 
+@pytest.mark.further
 def test_fork_while_the_kernel_takes_a_thread_down(pyhybrid: Callable[..., Run]) -> None:
     """It keeps one for longer than without us: nobody is warned of a thread that was joined."""
     run = pyhybrid("-q", "--format", "pstats", "--mode", "trace", "-c", A_THREAD_THAT_ENDS)
@@ -612,6 +623,7 @@ print(heard)
 """
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.parametrize("threads", [0, 3])
 def test_a_handler_raises_in_the_program_though_it_forks(
@@ -659,6 +671,7 @@ FORKS_WITH = {
 }
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.version
 @pytest.mark.parametrize("what", FORKS_WITH)
 def test_who_has_threads_is_warned_at_a_fork(
@@ -696,6 +709,7 @@ told.set()
     assert run.result.stderr.count(said) == n, run.result.stderr
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")  # with which NumPy comes
 def test_numpy_forks_without_a_warning(pyhybrid: Callable[..., Run]) -> None:
     """Its OpenBLAS has a thread for each further processor."""
@@ -706,6 +720,7 @@ def test_numpy_forks_without_a_warning(pyhybrid: Callable[..., Run]) -> None:
     assert run.result.stderr == ""
 
 
+@pytest.mark.further
 def test_who_is_profiled_no_more_is_warned(tmp_path: Path) -> None:
     """After the last fork of the run, which got threads since.  A child's own run is quiet, too."""
     program = """
@@ -732,6 +747,7 @@ def test_who_is_profiled_no_more_is_warned(tmp_path: Path) -> None:
     assert re.findall(r"\(pid=(\d+)\) is multi-threaded", done.stderr) == done.stdout.split()
 
 
+@pytest.mark.further
 def test_fork_in_a_thread(same: Same) -> None:
     profile = same("""
         import os, threading, warnings
@@ -784,6 +800,7 @@ def test_daemon_threads_at_exit(same: Same) -> None:
     assert sum(row.calls for row in of_function(profile, "middle")) == 10
 
 
+@pytest.mark.further
 def test_threads_that_outlive_the_main_thread(same: Same) -> None:
     profile = same("""
         import threading

@@ -110,6 +110,7 @@ def line_of(function: str) -> int:
     return 1 + TRACED[: TRACED.index(f"def {function}(")].count("\n")
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("typed", "name", "known"),
     [
@@ -156,6 +157,7 @@ def test_calls_of_one_function(traced: Path, typed: str, name: str, known: dict[
         assert metadata["lineno"] == line_of(name)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("row", ["perfflow -t test_trace -t bar", "the same from a YAML file"])
 def test_calls_of_several_functions(traced: Path, row: str) -> None:
     run(TRACER[row], traced)
@@ -178,12 +180,14 @@ for i in range(4): step()
 """
 
 
+@pytest.mark.further
 def test_a_script_that_prints_each_call(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(STEPS)
     lines = run(LISTENERS["python tracer.py"], tmp_path).splitlines()
     assert lines.count("PY_START : script.py:2 -> step") == 4
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 def test_pyusdt(tmp_path: Path) -> None:
@@ -211,6 +215,7 @@ def test_pstubs(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Non
     assert timers[f"step [{{{tmp_path / 'script.py'}}} {{2,0}}]"] == 4
 
 
+@pytest.mark.further
 @pytest.mark.needs("lttng")
 def test_a_profiler_with_pylttng(lttng: Lttng, tmp_path: Path) -> None:
     (tmp_path / "workload.py").write_text(STEPS)
@@ -287,6 +292,7 @@ def test_every_command_is_run_here() -> None:
     assert TRACY["def test_heads(device, tracy_profile):"] == "the same"
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("typed", RUN)
 def test_what_is_profiled(project: Path, typed: str) -> None:
     run(TRACY[typed], project)
@@ -306,6 +312,7 @@ def test_what_is_profiled(project: Path, typed: str) -> None:
     assert hits == (under_test | in_test if " -l " in typed else set())
 
 
+@pytest.mark.further
 @pytest.mark.needs("tracy")
 def test_zones_are_in_tracy(project: Path) -> None:
     """Of what is profiled, by the client that the project names."""

@@ -49,6 +49,7 @@ def test_one_thread(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.further
 def test_recursion(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("compare-cprofile", "-n", 1000, TRUTHS, "recursion")
     assert calls_equal(run)
@@ -57,6 +58,7 @@ def test_recursion(pyhybrid: Callable[..., Run]) -> None:
         assert 0.05 < float(row[3]) / float(row[4]) < 20
 
 
+@pytest.mark.further
 def test_threads(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Four threads, each busy for half a second of its own time, all at once.
 
@@ -75,18 +77,21 @@ def test_threads(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert row[8].startswith("ran on other threads")
 
 
+@pytest.mark.further
 def test_coroutines(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("compare-cprofile", "-n", 1000, TRUTHS, "coroutines")
     for name in ("task", "pause", "tasks"):
         assert name not in rows(run) or rows(run)[name][1] == rows(run)[name][2]
 
 
+@pytest.mark.further
 def test_an_exception_thrown_through_generators(pyhybrid: Callable[..., Run]) -> None:
     row = rows(pyhybrid("compare-cprofile", TRUTHS, "thrown"))["thrown.<locals>.outer"]
     assert int(row[2]) - int(row[1]) == 100
     assert "thrown through" in row[8]
 
 
+@pytest.mark.further
 def test_arguments_input_and_folder_are_the_same(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -114,6 +119,7 @@ def test_arguments_input_and_folder_are_the_same(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["input", "job.py", "said"]
 
 
+@pytest.mark.further
 def test_a_program_that_reads_nothing_of_an_open_pipe(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -123,6 +129,7 @@ def test_a_program_that_reads_nothing_of_an_open_pipe(
         never.kill()
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("code", "says"),
     [
@@ -140,6 +147,7 @@ def test_the_program_fails(
     one_line(pyhybrid("compare-cprofile", "job.py", check=False), says)
 
 
+@pytest.mark.further
 def test_usage(pyhybrid: Callable[..., Run]) -> None:
     for arguments in ([], ["nowhere.py"], ["--frobnicate", "x.py"], ["-n", "0", "x.py"]):
         run = pyhybrid("compare-cprofile", *arguments, check=False)

@@ -72,6 +72,7 @@ def test_the_table_and_the_graph_say_what_the_comparison_says(
     assert done["changed"] == ["0 → 1"]
 
 
+@pytest.mark.further
 def test_standard_errors_of_several_runs(
     four: Path, pyhybrid: Callable[..., Run], tmp_path: Path, browse: Browser
 ) -> None:
@@ -89,6 +90,7 @@ def test_standard_errors_of_several_runs(
     assert "+0.0 %, 0.0 standard errors" in browse(file, steps)
 
 
+@pytest.mark.further
 def test_views_address_and_accessibility(
     page: tuple[Path, dict[str, Any]], browse: Browser
 ) -> None:

@@ -32,6 +32,7 @@ main()
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("selection", [(), ("--exclude", "nothing_of_this_name")])
 def test_the_cost_of_a_call_is_measured(
@@ -44,6 +45,7 @@ def test_the_cost_of_a_call_is_measured(
     assert re.search(r"counting [\d,]{5,} calls and resumes: (about|less than) ", run.result.stderr)
 
 
+@pytest.mark.further
 def test_samples_alone_count_nothing(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--mode", "sample", "--format", "folded", "-c", "pass")
     meta = run.profile().meta
@@ -51,6 +53,7 @@ def test_samples_alone_count_nothing(pyhybrid: Callable[..., Run]) -> None:
     assert "counting" not in run.result.stderr
 
 
+@pytest.mark.further
 def test_nothing_of_the_measurement_is_in_the_tree(pyhybrid: Callable[..., Run]) -> None:
     for mode in ("trace", "hybrid"):
         profile = pyhybrid("-q", "--mode", mode, "--format", "folded", "-c", "pass").profile()
@@ -79,6 +82,7 @@ def in_process(tmp_path: Path, code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("which", ["trace", "profile"])
 def test_the_programs_own_tracer_does_not_see_it(tmp_path: Path, which: str) -> None:
     code = f"""
@@ -96,6 +100,7 @@ def test_the_programs_own_tracer_does_not_see_it(tmp_path: Path, which: str) -> 
     assert in_process(tmp_path, code) == "True False"
 
 
+@pytest.mark.further
 def test_where_another_tool_would_see_it_the_cost_is_unknown(tmp_path: Path) -> None:
     code = """
         m, seen = sys.monitoring, set()
@@ -111,6 +116,7 @@ def test_where_another_tool_would_see_it_the_cost_is_unknown(tmp_path: Path) -> 
     assert in_process(tmp_path, code).split() == ["None", "False", "True", "True"]
 
 
+@pytest.mark.further
 def test_nothing_of_it_stays(tmp_path: Path) -> None:
     code = """
         import gc
@@ -136,6 +142,7 @@ def test_compensated_times_are_smaller_and_still_add_up(pyhybrid: Callable[..., 
     assert all(after[frame].turns == f.turns for frame, f in before.items())
 
 
+@pytest.mark.further
 def test_report_and_export(pyhybrid: Callable[..., Run]) -> None:
     pyhybrid("-q", "--mode", "trace", "--format", "folded", "-c", CALLS)
     report = pyhybrid("report", "--compensate")
@@ -150,6 +157,7 @@ def test_report_and_export(pyhybrid: Callable[..., Run]) -> None:
     assert "\ndesc: View: compensated: " in text
 
 
+@pytest.mark.further
 def test_an_older_file_cannot_be_compensated(pyhybrid: Callable[..., Run]) -> None:
     path = pyhybrid("-q", "--mode", "trace", "--format", "folded", "-c", CALLS).path()
     with sqlite3.connect(path) as database:
@@ -161,6 +169,7 @@ def test_an_older_file_cannot_be_compensated(pyhybrid: Callable[..., Run]) -> No
         assert re.fullmatch(r"pyhybrid: .*was not measured there.*\n", run.result.stderr)
 
 
+@pytest.mark.further
 def test_counting_took_no_less_than_samples_saw(pyhybrid: Callable[..., Run]) -> None:
     """Functions that are called once: each is a new path, and none is as cheap as a known one."""
     code = (
@@ -174,6 +183,7 @@ def test_counting_took_no_less_than_samples_saw(pyhybrid: Callable[..., Run]) ->
     assert summary["counting_ns"] > estimate
 
 
+@pytest.mark.further
 def test_what_calls_from_c_cost_is_known_without_samples(pyhybrid: Callable[..., Run]) -> None:
     code = "def key(x): return x\nfor _ in range(20): sorted(range(1000), key=key)"
     profile = pyhybrid("-q", "--mode", "trace", "--format", "folded", "-c", code).profile()

@@ -61,6 +61,7 @@ def below_compilers(profile: Profile) -> set[int]:
     return below
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("options", [(), ("--c-calls",), ("--events", "--usage", "cpu")])
 def test_what_a_compiler_calls_is_not_counted(tmp_path: Path, options: tuple[str, ...]) -> None:
     command(tmp_path, "-q", "--mode", "trace", *options, LIKE_TORCH)
@@ -110,6 +111,7 @@ def test_each_compile_is_told(tmp_path: Path) -> None:
     assert "\ncompile  4 compiles of 3 functions, " in summary
 
 
+@pytest.mark.further
 def test_calls_of_compilers_are_counted_if_asked(tmp_path: Path) -> None:
     command(tmp_path, "-q", "--mode", "trace", "--torch", "compilers", LIKE_TORCH)
     with Profile.open(str(tmp_path / "out.pyhybrid")) as profile:
@@ -120,6 +122,7 @@ def test_calls_of_compilers_are_counted_if_asked(tmp_path: Path) -> None:
     assert "all counted\n" in summary
 
 
+@pytest.mark.further
 def test_nothing_was_compiled(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print(1)\n")
     command(tmp_path, "-q", "--mode", "trace", "program.py")
@@ -137,6 +140,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, torch_process: TorchProcess
     )
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_compiles_of_pytorch(folder: Path) -> None:
     said = json.loads(command(folder, "report", "compiles", "--json", "out.pyhybrid").stdout)
@@ -164,6 +168,7 @@ def test_compiles_of_pytorch(folder: Path) -> None:
         assert said["share"] > 0
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_compiling_is_a_phase_of_steps(folder: Path) -> None:
     """It is in no other one, and a step that took long for it says what was compiled, and why."""

@@ -60,6 +60,7 @@ def test_the_command_line_wins(pyhybrid: Callable[..., Run], project: Path) -> N
     assert counted(pyhybrid("--include", "inner", "program.py", env=env)) == {"inner"}
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
@@ -90,6 +91,7 @@ def test_an_error_is_one_line_before_anything_runs(
     assert not list(project.glob("out*"))
 
 
+@pytest.mark.further
 def test_from_within_a_program(project: Path) -> None:
     """A decorated function's files go where the file says, in the formats that it names."""
     (project / "mine.json").write_text(

@@ -40,6 +40,7 @@ def check_view(profile: Profile) -> None:
     assert [row[-1] for row in view] == sorted((row[-1] for row in view), reverse=True)
 
 
+@pytest.mark.first_cases(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_calls_and_callers(
@@ -76,6 +77,7 @@ main()
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("options", [(), ("--c-calls",)])
 @pytest.mark.parametrize("mode", MODES)
 def test_each_place_of_a_deep_native_stack(
@@ -107,6 +109,7 @@ def test_each_place_of_a_deep_native_stack(
     assert found == expected
 
 
+@pytest.mark.further
 def test_what_a_call_from_there_takes(tmp_path: Path) -> None:
     """Not each frame of the stack is unwound anew: that would be hundreds of instructions each."""
     build_extension(tmp_path, "deep_calls")

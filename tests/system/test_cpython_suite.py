@@ -99,6 +99,7 @@ LONG = ("threading", "asyncio")
 SLOW = [pytest.mark.slow, pytest.mark.long("so many of its tests wait, bare and profiled")]
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("name", [pytest.param(m, marks=SLOW) if m in LONG else m for m in MODULES])
 def test_outcomes(name: str, tmp_path: Path) -> None:
     runner = tmp_path / "runner.py"

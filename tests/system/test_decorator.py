@@ -351,6 +351,7 @@ KINDS = {
 }
 
 
+@pytest.mark.first_cases(4)
 @pytest.mark.version
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds(tmp_path: Path, kind: str) -> None:
@@ -403,6 +404,7 @@ def test_files_are_written_once_at_the_end(tmp_path: Path) -> None:
     assert found["second"][:2] == (3, 30)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("options", ["", "clock='wall'", "mode='sample'", "engine='timer'"])
 def test_what_runs_between_counts_nowhere(tmp_path: Path, options: str) -> None:
     """Neither calls nor samples, nor CPU time; and what comes after that counts again."""
@@ -437,6 +439,7 @@ def test_what_runs_between_counts_nowhere(tmp_path: Path, options: str) -> None:
     )
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.parametrize("options", ["lines=True, include=['__main__']", "c_calls=True"])
 def test_events_in_one_function_end_between_calls(tmp_path: Path, options: str) -> None:
@@ -497,6 +500,7 @@ def test_threads(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_written_when_asked(tmp_path: Path) -> None:
     """And the next call begins another profile; in the midst of a call, too."""
     out = run(
@@ -519,6 +523,7 @@ def test_written_when_asked(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.further
 def test_refused_when_applied(tmp_path: Path) -> None:
     run(
         """
@@ -544,6 +549,7 @@ def test_refused_when_applied(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_other_options_and_profilers(tmp_path: Path) -> None:
     """One profiler at a time: an idle one makes way, and what then counts nowhere is said once."""
     out = run(
@@ -581,6 +587,7 @@ def test_other_options_and_profilers(tmp_path: Path) -> None:
     assert "finished by 5\n" in out
 
 
+@pytest.mark.further
 def test_in_a_run_of_the_command_line(pyhybrid: Callable[..., Run]) -> None:
     """That profiles all: the decorator adds nothing, and says nothing."""
     done = pyhybrid(
@@ -599,6 +606,7 @@ def test_in_a_run_of_the_command_line(pyhybrid: Callable[..., Run]) -> None:
     assert not list(done.folder.glob("f.*"))
 
 
+@pytest.mark.further
 def test_forked_children_are_not_profiled(tmp_path: Path) -> None:
     out = run(
         """
@@ -622,6 +630,7 @@ def test_forked_children_are_not_profiled(tmp_path: Path) -> None:
     assert out.count("finished by 0\n") == out.count("finished by 1\n") == 1
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("end", ["sys.exit(5)", "raise LookupError", "os.kill(os.getpid(), 2)"])
 def test_ends_of_the_program(tmp_path: Path, end: str) -> None:
     """Within a call; functions that run at exit are profiled, too."""
@@ -644,6 +653,7 @@ def test_ends_of_the_program(tmp_path: Path, end: str) -> None:
     assert "finished by 1\n" in out
 
 
+@pytest.mark.further
 def test_a_profile_that_cannot_start(tmp_path: Path) -> None:
     """The calls go on, and a line says why nothing is recorded."""
     out = run(
@@ -662,6 +672,7 @@ def test_a_profile_that_cannot_start(tmp_path: Path) -> None:
     assert "f" not in counted(tmp_path / "g.pyhybrid")
 
 
+@pytest.mark.further
 def test_signal_handlers_that_call_it(tmp_path: Path) -> None:
     """Wherever they interrupt the decorator: it neither waits for itself nor stays open."""
     run(

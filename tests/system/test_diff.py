@@ -51,6 +51,7 @@ def test_two_runs(two: Path, pyhybrid: Callable[..., Run]) -> None:
     assert not found["by_runs"]
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -71,6 +72,7 @@ def test_exit_codes(
     assert run.result.returncode == code
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     "files", [["a"], ["a", "b", "c"], ["a", "--"], ["--", "b"], ["a", "--", "b", "--", "c"]]
 )
@@ -91,6 +93,7 @@ def test_markdown(two: Path, pyhybrid: Callable[..., Run]) -> None:
     assert any(line.startswith("| ") and "`augment (" in line for line in lines)
 
 
+@pytest.mark.further
 def test_a_file_and_itself(two: Path, pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("diff", "a.pyhybrid", "a.pyhybrid", cwd=two)
     assert "calls: 0 of " in run.result.stdout

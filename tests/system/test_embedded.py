@@ -97,6 +97,7 @@ def test_there_is_no_interpreter(
     assert not list((tmp_path / "work").glob("*.part"))
 
 
+@pytest.mark.further
 def test_without_an_output_nothing_could_come_of_it(embedded: Path, tmp_path: Path) -> None:
     code = CODE.replace('output="out"', "") + "print('not reached')"
     done, starts = start(embedded, tmp_path, lone_home(tmp_path), code)
@@ -104,6 +105,7 @@ def test_without_an_output_nothing_could_come_of_it(embedded: Path, tmp_path: Pa
     assert "PyhybridError: no Python interpreter is known here" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.further
 def test_one_that_looks_like_an_interpreter_ends(embedded: Path, tmp_path: Path) -> None:
     """In the place of one, by its name: it is started once more, and does not profile itself."""
     home = lone_home(tmp_path)

@@ -114,6 +114,7 @@ def by_tracy(folder: Path, _: pytest.FixtureRequest) -> Mapping[str, int]:
     return {"zones": captured.zones}
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     ("told_by", "expected"),
     [
@@ -141,6 +142,7 @@ def test_parts_of_a_program(
     assert told_by(tmp_path, request) == expected
 
 
+@pytest.mark.further
 @pytest.mark.needs("tracy")
 @pytest.mark.once
 def test_several_at_once(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -152,6 +154,7 @@ def test_several_at_once(tmp_path: Path, tmp_path_factory: pytest.TempPathFactor
     assert captured.zones == sum(TOLD.values())
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.needs("lttng")
 def test_nobody_who_listens_costs_no_instruction(tmp_path: Path) -> None:

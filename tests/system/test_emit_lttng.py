@@ -87,6 +87,7 @@ def test_as_many_as_the_profile_has(lttng: Lttng, pyhybrid: Callable[..., Run]) 
     assert sum(e.name == "py_start" for e in events) == calls > 100
 
 
+@pytest.mark.further
 def test_what_is_thrown_into_a_generator(
     lttng: Lttng, pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ class Asked:
         return stderr
 
 
+@pytest.mark.further
 @pytest.mark.engine
 @pytest.mark.version
 def test_events_are_on_while_a_session_wants_them(no_daemon: Lttng, tmp_path: Path) -> None:
@@ -184,6 +186,7 @@ def test_events_are_on_while_a_session_wants_them(no_daemon: Lttng, tmp_path: Pa
     assert running == ["<module>", "answer"] * 2  # as they were when recording began
 
 
+@pytest.mark.further
 def test_a_daemon_that_is_killed_harms_nothing(lttng: Lttng, tmp_path: Path) -> None:
     lttng.record("pyhybrid:*")
     asked = Asked(lttng, tmp_path)
@@ -193,6 +196,7 @@ def test_a_daemon_that_is_killed_harms_nothing(lttng: Lttng, tmp_path: Path) -> 
     assert not asked.end()
 
 
+@pytest.mark.further
 def test_a_program_that_is_killed_has_left_its_events(lttng: Lttng, tmp_path: Path) -> None:
     lttng.record("pyhybrid:*")
     asked = Asked(lttng, tmp_path)
@@ -202,6 +206,7 @@ def test_a_program_that_is_killed_has_left_its_events(lttng: Lttng, tmp_path: Pa
     assert names(lttng.events(), "py_start")["called"] == 100
 
 
+@pytest.mark.further
 def test_what_does_not_fit_is_counted(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     lttng.record("pyhybrid:*", channel=("--subbuf-size=4k", "--num-subbuf=2"))
     code = "def f(): pass\nfor _ in range(100_000): f()"
@@ -236,6 +241,7 @@ def test_a_forked_child_emits_nothing(
     check_whole(events)
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_a_child_does_not_wait_for_locks(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     """Those that one of LTTng's threads held when it was forked: it ends, by its own code."""
@@ -245,6 +251,7 @@ def test_a_child_does_not_wait_for_locks(lttng: Lttng, pyhybrid: Callable[..., R
     assert run.result.stdout == "the child ended with 7\n"
 
 
+@pytest.mark.further
 def test_nobody_is_warned_of_its_threads(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     """As long as the program has none of its own."""
     code = (
@@ -267,6 +274,7 @@ def test_nobody_is_warned_of_its_threads(lttng: Lttng, pyhybrid: Callable[..., R
     assert others.count("DeprecationWarning") == 1
 
 
+@pytest.mark.further
 def test_chosen_events_alone(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     """Of one kind, and by the session's own filter."""
     lttng.record("pyhybrid:py_start")
@@ -278,6 +286,7 @@ def test_chosen_events_alone(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None
     assert names(events, "py_return") == {"fib": 15 + 1 + 3}
 
 
+@pytest.mark.further
 def test_nothing_of_it_is_there_without_the_option(pyhybrid: Callable[..., Run]) -> None:
     code = (
         "import os\n"

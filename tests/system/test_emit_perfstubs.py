@@ -52,6 +52,7 @@ def test_as_many_as_the_profile_has(pyhybrid: Callable[..., Run], tool: Path) ->
     assert any(name.startswith("main [{") for name in timers)
 
 
+@pytest.mark.further
 def test_a_tool_that_is_preloaded(pyhybrid: Callable[..., Run], tool: Path) -> None:
     run = pyhybrid(
         *(*NONE, "--exclude", "stdlib", "--emit", "perfstubs", PROGRAM),
@@ -65,6 +66,7 @@ def test_a_tool_that_is_preloaded(pyhybrid: Callable[..., Run], tool: Path) -> N
     assert not [file for file in run.folder.iterdir() if file.name != "counts"]
 
 
+@pytest.mark.further
 @pytest.mark.needs("adios2")
 def test_timers_of_libraries_stand_in_ours(
     pyhybrid: Callable[..., Run], tool: Path, tmp_path: Path
@@ -90,6 +92,7 @@ for f in (wanted_a, wanted_b, C().method, unwanted): f()
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     "keys, expected",
     [
@@ -119,6 +122,7 @@ def test_the_filter_of_perfstubs(
     assert {m[1] for m in found if m and m[2].endswith("filtered.py")} == expected
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("text", ["[", "[]", '{"include_files": 3}', '{"exclude_timers": ["("]}'])
 def test_a_filter_that_is_none(
     pyhybrid: Callable[..., Run], tool: Path, tmp_path: Path, text: str
@@ -148,6 +152,7 @@ for i in range(3):
 """
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_again_and_forked(tool: Path, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -164,6 +169,7 @@ def test_again_and_forked(tool: Path, tmp_path: Path) -> None:
     assert not {"before", "child"} & {*by_name}
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     "argument, said",
     [

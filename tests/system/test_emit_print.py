@@ -44,6 +44,7 @@ def test_a_line_for_each_begin(pyhybrid: Callable[..., Run]) -> None:
     assert not list(run.folder.iterdir())
 
 
+@pytest.mark.further
 def test_as_many_as_the_profile_has(pyhybrid: Callable[..., Run]) -> None:
     """Beside a profile, of all code; what measured the cost of counting is in neither."""
     run = pyhybrid("--mode", "trace", "--emit", "print:calls.txt", PROGRAM)
@@ -79,6 +80,7 @@ def test_the_tree(pyhybrid: Callable[..., Run]) -> None:
     assert re.search(r"wor\\nker +fib", text)
 
 
+@pytest.mark.further
 def test_colours_on_a_terminal() -> None:
     command = [sys.executable, "-P", "-m", "pyhybrid", *NONE, "--emit", "print:tree", str(PROGRAM)]
     colours = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
@@ -116,6 +118,7 @@ def test_a_reader_that_goes_harms_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "ended").exists()
 
 
+@pytest.mark.further
 def test_a_full_disk_is_told(pyhybrid: Callable[..., Run]) -> None:
     """At the end, and the program has run."""
     code = "def f(): pass\nfor _ in range(10): f()\nprint('ran')"
@@ -126,6 +129,7 @@ def test_a_full_disk_is_told(pyhybrid: Callable[..., Run]) -> None:
     )
 
 
+@pytest.mark.further
 def test_a_slow_reader_loses_nothing(tmp_path: Path) -> None:
     """The program waits for it, with its other threads running, and with its signals."""
     program = tmp_path / "program.py"
@@ -141,6 +145,7 @@ def test_a_slow_reader_loses_nothing(tmp_path: Path) -> None:
     assert lines > 99_000  # (a name may be cut by our reading)
 
 
+@pytest.mark.further
 def test_a_forked_child_emits_nothing(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -192,6 +197,7 @@ def test_from_within_a_program(tmp_path: Path) -> None:
             p.profile.close()
 
 
+@pytest.mark.further
 def test_one_at_a_time(tmp_path: Path) -> None:
     """A second profiler is refused, and takes nothing away from the first one."""
     import pyhybrid
@@ -207,6 +213,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -225,6 +232,7 @@ def test_bad_input(pyhybrid: Callable[..., Run], options: tuple[str, ...], said:
     assert "ran" not in result.stdout
 
 
+@pytest.mark.further
 def test_without_it_the_program_runs(pyhybrid: Callable[..., Run]) -> None:
     """Where something else was asked for."""
     result = pyhybrid("--mode", "trace", "--emit", "print:/nowhere/x", "-c", "print('ran')").result
@@ -232,6 +240,7 @@ def test_without_it_the_program_runs(pyhybrid: Callable[..., Run]) -> None:
     assert result.stdout == "ran\n"
 
 
+@pytest.mark.further
 def test_what_is_not_asked_for_is_not_loaded(pyhybrid: Callable[..., Run]) -> None:
     code = "print('libpyhybrid' in open('/proc/self/maps').read())"
     assert pyhybrid("--mode", "trace", "-c", code).result.stdout == "False\n"
@@ -239,6 +248,7 @@ def test_what_is_not_asked_for_is_not_loaded(pyhybrid: Callable[..., Run]) -> No
     assert pyhybrid(*emitting, "-c", code).result.stdout == "True\n"
 
 
+@pytest.mark.further
 def test_signals_come_while_it_waits_for_a_reader(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

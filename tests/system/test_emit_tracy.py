@@ -69,6 +69,7 @@ for i in range(5): copy(device, numpy.arange(1000, dtype=numpy.float32))
 """
 
 
+@pytest.mark.further
 def test_a_client_that_the_program_loads(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """It is found while the program runs, and its own zones are beside ours."""
     program = tmp_path / "program.py"
@@ -114,6 +115,7 @@ main()
 """
 
 
+@pytest.mark.further
 def test_pauses_while_other_threads_run(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Zones of another thread end there: a capture refuses ends that are not its innermost one."""
     program = tmp_path / "program.py"
@@ -138,6 +140,7 @@ parent()
 """
 
 
+@pytest.mark.further
 def test_a_forked_child_is_silent(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """And ends as it would."""
     program = tmp_path / "program.py"
@@ -148,6 +151,7 @@ def test_a_forked_child_is_silent(pyhybrid: Callable[..., Run], tmp_path: Path) 
     assert captured.zones == 2
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_a_forked_child_ends_where_nobody_captures(
     pyhybrid: Callable[..., Run], tmp_path: Path
@@ -164,6 +168,7 @@ def test_a_forked_child_ends_where_nobody_captures(
     assert shown == "child\n3\n"
 
 
+@pytest.mark.further
 def test_more_functions_than_places(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """A capture of more than 32,767 would fail."""
     code = "exec(''.join(f'def f{i}(): pass\\nf{i}()\\n' for i in range(33_000)))"
@@ -178,6 +183,7 @@ def test_more_functions_than_places(pyhybrid: Callable[..., Run], tmp_path: Path
     assert run.result.stderr.count("\n") == 1
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("library", "said"),
     [
@@ -196,6 +202,7 @@ def test_bad_libraries(pyhybrid: Callable[..., Run], library: str, said: str) ->
     assert not result.stdout
 
 
+@pytest.mark.further
 def test_no_client_at_all(pyhybrid: Callable[..., Run]) -> None:
     """The program may load one, so this is known at its end."""
     result = pyhybrid(*NONE, "--emit", "tracy", "-c", "print('ran')").result
@@ -204,6 +211,7 @@ def test_no_client_at_all(pyhybrid: Callable[..., Run]) -> None:
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.further
 def test_nobody_listens(pyhybrid: Callable[..., Run]) -> None:
     """The program ends all the same."""
     emit = f"tracy:{client()}"
@@ -232,6 +240,7 @@ def test_a_file(pyhybrid: Callable[..., Run]) -> None:
     assert "live output" not in run.result.stderr
 
 
+@pytest.mark.further
 def test_a_file_of_a_client_that_the_program_loads(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -272,6 +281,7 @@ def test_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
         assert name in captured.names()
 
 
+@pytest.mark.further
 def test_lines_of_everything(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Without a profile, in the parts that are marked."""
     program = tmp_path / "program.py"
@@ -301,6 +311,7 @@ outside()
 """
 
 
+@pytest.mark.further
 def test_as_tracys_own_module(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """A program that is marked for it is profiled in part, and its signposts are messages."""
     program = tmp_path / "program.py"
@@ -325,6 +336,7 @@ def test_two(): outside()
 """
 
 
+@pytest.mark.further
 def test_a_marked_test(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Of pytest, by the fixture `tracy_profile`: the calls of that test alone."""
     (tmp_path / "test_it.py").write_text(PYTEST)
@@ -340,6 +352,7 @@ def test_a_marked_test(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
         assert name not in names
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("options", [(), ("--mode", "trace", "-q")])
 def test_its_module_does_nothing_elsewhere(
     pyhybrid: Callable[..., Run], tmp_path: Path, options: tuple[str, ...]
@@ -363,6 +376,7 @@ ENDS = {
 }
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("end", ENDS)
 def test_ways_to_end(pyhybrid: Callable[..., Run], tmp_path: Path, end: str) -> None:
     """Nothing hangs, no process stays, and the file is there, of a killed program later."""
@@ -395,6 +409,7 @@ except ChildProcessError: print("none")
 """
 
 
+@pytest.mark.further
 def test_the_program_has_no_child(pyhybrid: Callable[..., Run]) -> None:
     assert pyhybrid(*NONE, *tracy("t.tracy"), "-c", CHILDREN).result.stdout == "none\n"
 
@@ -414,6 +429,7 @@ except BrokenPipeError: print("goes on")
 """
 
 
+@pytest.mark.further
 def test_a_broken_pipe_harms_nothing(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(WRITES_TO_NOBODY)
@@ -437,6 +453,7 @@ def bad_captures() -> list[tuple[tuple[object, ...], dict[str, str], str]]:
     ]
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(("options", "environment", "said"), bad_captures())
 def test_bad_captures(
     pyhybrid: Callable[..., Run],
@@ -457,6 +474,7 @@ def test_bad_captures(
     assert result.stdout == "ran\n"
 
 
+@pytest.mark.further
 def test_a_port_in_use(pyhybrid: Callable[..., Run]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
@@ -467,6 +485,7 @@ def test_a_port_in_use(pyhybrid: Callable[..., Run]) -> None:
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.further
 def test_a_file_without_any_client(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid(*NONE, "--tracy", "t.tracy", "-c", "print('ran')")
     assert run.result.stdout == "ran\n"
@@ -475,6 +494,7 @@ def test_a_file_without_any_client(pyhybrid: Callable[..., Run]) -> None:
     assert not (run.folder / "t.tracy").exists()
 
 
+@pytest.mark.further
 def test_no_capture_program(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """None beside the client, on PATH or in a package."""
     alone = tmp_path / "client.so"

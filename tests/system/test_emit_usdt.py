@@ -135,6 +135,7 @@ def test_events_are_on_while_someone_listens(tmp_path: Path) -> None:
         assert not program.end()
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.once
 def test_what_is_counted_stays_so(tmp_path: Path) -> None:
@@ -203,6 +204,7 @@ def test_each_event_and_its_arguments(tmp_path: Path) -> None:
     assert values[7:] == ["<list of 1>", "<tuple of 2>", "<dict of 1>", "<Tensor>"]
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
@@ -245,6 +247,7 @@ def test_a_script_for_pyusdt(tmp_path: Path) -> None:
     assert chosen(starts, plain) == plain
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 @pytest.mark.parametrize(
@@ -265,6 +268,7 @@ def test_what_is_told_of_values(tmp_path: Path, value: str, expected: list[str])
         assert not program.end()
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 def test_beside_a_sink_that_takes_turns_alone(
@@ -284,6 +288,7 @@ def test_beside_a_sink_that_takes_turns_alone(
         program.end()
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 def test_tracers_come_and_go(tmp_path: Path) -> None:
@@ -323,6 +328,7 @@ def test_tracers_come_and_go(tmp_path: Path) -> None:
         assert not program.end()
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 @pytest.mark.alone  # every process that has the library is listened to
@@ -353,6 +359,7 @@ def test_by_path_before_programs_start(tmp_path: Path) -> None:
     assert sum(of_program.values()) == calls
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 def test_a_tracer_leaves_the_red_zone_alone(tmp_path: Path) -> None:
@@ -376,6 +383,7 @@ def test_a_tracer_leaves_the_red_zone_alone(tmp_path: Path) -> None:
     assert int(fired[1]) > 0
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "bpftrace")
 @pytest.mark.once
 def test_what_is_chosen_and_pauses(tmp_path: Path) -> None:
@@ -442,6 +450,7 @@ def test_perf_probe_and_record(tmp_path: Path) -> None:
     assert lines[str(first_lines()["fib"])] == STARTS["fib"]
 
 
+@pytest.mark.further
 def test_it_takes_no_argument(pyhybrid: Callable[..., Run]) -> None:
     result = pyhybrid(
         "--mode", "none", "--emit", "usdt:x", "-c", "print('ran')", check=False

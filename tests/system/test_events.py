@@ -87,6 +87,7 @@ def test_the_log_agrees_with_the_counters(pyhybrid: Callable[..., Run], mode: st
     assert len({thread for thread, _ in seen}) == 5
 
 
+@pytest.mark.further
 def test_regions_are_in_the_log(pyhybrid: Callable[..., Run]) -> None:
     options = ("--mode", "trace", "--events", "--format", "folded")
     profile = pyhybrid(*options, TARGETS / "regions.py", 0.1).profile()
@@ -130,6 +131,7 @@ def test_the_last_ones_only(pyhybrid: Callable[..., Run]) -> None:
     assert 1000 < logged < 2 * counted["after"]
 
 
+@pytest.mark.further
 def test_what_an_overrun_loses_is_said(pyhybrid: Callable[..., Run]) -> None:
     """The collector is kept from draining by its priority: one thread alone cannot be stopped."""
     program = """
@@ -158,6 +160,7 @@ os.sched_setscheduler(collector, os.SCHED_OTHER, os.sched_param(0))
     assert logged <= 2 * f.calls <= logged + gaps + 10  # others may be missing, too
 
 
+@pytest.mark.further
 def test_bad_options(pyhybrid: Callable[..., Run]) -> None:
     for options, reason in (
         (("--mode", "sample", "--events"), "--events needs --mode hybrid or trace"),
@@ -170,6 +173,7 @@ def test_bad_options(pyhybrid: Callable[..., Run]) -> None:
         assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.further
 def test_below_a_full_tree_begins_have_their_ends(pyhybrid: Callable[..., Run]) -> None:
     options = ("--mode", "trace", "--events", "--max-nodes", 300, "--format", "folded")
     profile = pyhybrid(*options, "-c", PROGRAM).profile()

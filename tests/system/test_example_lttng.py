@@ -37,6 +37,7 @@ def record(lttng: Lttng, folder: Path, *command: object) -> str:
     return run(lttng, folder, "/usr/bin/python3", EXAMPLE / "analyze.py", folder / "trace")
 
 
+@pytest.mark.further
 @pytest.mark.needs("lttng", "bt2", "torch")
 def test_calls_and_when_they_ran(lttng: Lttng, tmp_path: Path) -> None:
     options = ("--mode", "none", "--emit", "lttng", "--include", "workload")
@@ -83,6 +84,7 @@ def test_the_comparison_with_cprofile() -> None:
     assert [m[1] for m in map(row.fullmatch, docs[at + 2 : at + 5]) if m] == list(FUNCTIONS)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("name", ["call-stack.xml", "time-graph.xml"])
 def test_trace_compass_knows_each_event(name: str) -> None:
     """What begins pushes its name, what ends pops."""

@@ -42,6 +42,7 @@ def test_perf_report(run: Run) -> None:
     assert "Thread-1 (walk)" in text or "python" in text
 
 
+@pytest.mark.further
 @pytest.mark.needs("perf")
 def test_perf_report_by_library(run: Run) -> None:
     text = perf(run.folder, "report", "--stdio", "--sort", "dso,sym", "-g", "none")
@@ -49,6 +50,7 @@ def test_perf_report_by_library(run: Run) -> None:
     assert re.search(r"libpython\S*|python3", text)
 
 
+@pytest.mark.further
 @pytest.mark.needs("perf")
 def test_perf_script_has_the_paths_and_all_the_weight(run: Run) -> None:
     order = ["walk", "a2", "inner", "b2", "middle", "c2", "leaf"]
@@ -65,6 +67,7 @@ def test_perf_script_has_the_paths_and_all_the_weight(run: Run) -> None:
     assert {t.name for t in run.profile().threads.values() if t.recorded} == set(comms)
 
 
+@pytest.mark.further
 def test_an_old_perf_data_is_kept(pyhybrid: Callable[..., Run]) -> None:
     first = pyhybrid("-c", "pass")
     before = first.path("perf.data").read_bytes()
@@ -105,6 +108,7 @@ def test_flamegraph(run: Run) -> None:
     assert sum(folded_counts(run)) == weight(run) // run.profile().period_ns
 
 
+@pytest.mark.further
 def test_a_cut_off_keeps_the_sum_of_folded_stacks(run: Run, pyhybrid: Callable[..., Run]) -> None:
     whole = folded_counts(run)
     least = max(whole)
@@ -130,6 +134,7 @@ while time.process_time() < end: a_name_so_long_that_few_samples_are_many_bytes(
 """
 
 
+@pytest.mark.further
 def test_what_nobody_asked_for_is_bounded(pyhybrid: Callable[..., Run]) -> None:
     """A recursion has a path for each level: megabytes for nothing.  No weight is left out."""
     run = pyhybrid("-c", DEEP)

@@ -67,6 +67,7 @@ def test_a_clean_program(pyhybrid: Callable[..., Run]) -> None:
     assert found(pyhybrid, "clean") == {}
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("what", "rule", "says"),
     [
@@ -94,6 +95,7 @@ def are_tiny(profile: Profile, says: str) -> bool:
     return of_it.total_ns <= 2000 * of_it.calls
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("what", "rule", "says", "least", "symbols"),
     [
@@ -123,6 +125,7 @@ def test_a_share_is_that_of_the_samples(
     assert finding.share == pytest.approx(share_below(profile, symbols), abs=0.02)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", ["hybrid", "trace"])
 @pytest.mark.parametrize(
     ("what", "who"),
@@ -152,6 +155,7 @@ def test_what_waits(pyhybrid: Callable[..., Run], what: str, who: str, mode: str
     assert " s sync (planted.py:" in line
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", ["hybrid", "trace"])
 @pytest.mark.parametrize("what", ["idle_loop", "idle_threads", "idle_server"])
 def test_what_waits_for_work_is_idle(pyhybrid: Callable[..., Run], what: str, mode: str) -> None:
@@ -160,6 +164,7 @@ def test_what_waits_for_work_is_idle(pyhybrid: Callable[..., Run], what: str, mo
     assert sum(each.idle_ns for each in waits_of(profile)) > 0.5e9
 
 
+@pytest.mark.further
 def test_threads_that_wait_count_where_no_processor_was_wanting(
     pyhybrid: Callable[..., Run],
 ) -> None:
@@ -174,6 +179,7 @@ def test_threads_that_wait_count_where_no_processor_was_wanting(
             assert "most of it in sync (" in said["blocked"].text
 
 
+@pytest.mark.further
 def test_the_clock_that_sees_waits_needs_no_such_word(pyhybrid: Callable[..., Run]) -> None:
     assert "blocked" not in found(pyhybrid, "blocked", "--clock", "wall")
 
@@ -205,6 +211,7 @@ def small_quota() -> Iterator[Path]:
         group.rmdir()
 
 
+@pytest.mark.further
 def test_a_container_whose_quota_is_used_up(
     pyhybrid: Callable[..., Run], small_quota: Path
 ) -> None:
@@ -226,6 +233,7 @@ with open({str(small_quota.parent / "cgroup.procs")!r}, "w") as group:
     assert finding.evidence["seconds"] >= 0.3
 
 
+@pytest.mark.further
 def test_imports(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "planted_module.py").write_text(MODULE)
     finding = found(pyhybrid, "imports", PYTHONPATH=str(tmp_path))["imports"]
@@ -235,12 +243,14 @@ def test_imports(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     assert f"found    {finding.text}" in text
 
 
+@pytest.mark.further
 def test_threads_that_wait_for_the_gil(pyhybrid: Callable[..., Run]) -> None:
     finding = found(pyhybrid, "gil", "--clock", "wall")["gil"]
     assert finding.evidence["holder"].startswith("count (")
     assert finding.evidence["threads"] >= 4
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_threads_that_spin(pyhybrid: Callable[..., Run]) -> None:
     finding = found(pyhybrid, "spinning", OMP_WAIT_POLICY="active")["spinning"]
@@ -265,6 +275,7 @@ def stripped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "stripped", make)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("what", "rule", "says"),
     [
@@ -303,6 +314,7 @@ def parallel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "parallel", make)
 
 
+@pytest.mark.further
 def test_threads_of_a_stripped_library_that_spin(
     pyhybrid: Callable[..., Run], parallel: Path
 ) -> None:
@@ -335,6 +347,7 @@ library.alone(20_000, 30)
     assert finding.evidence["seconds"] * 1e9 == pytest.approx(waiting_ns, rel=0.01)
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_threads_that_sleep_do_not_spin(torch_process: TorchProcess, tmp_path: Path) -> None:
     """Wall-clock time has samples of a pool's threads that wait for work, too."""

@@ -65,6 +65,7 @@ DEEDS = {
 PLAIN = pytest.mark.needs("plain_build")
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     "deed", [pytest.param(each, marks=PLAIN if "environ" in each else ()) for each in DEEDS]
 )
@@ -81,6 +82,7 @@ def test_the_files_are_written_after_the_program(
     assert "Traceback (most" not in run.result.stderr
 
 
+@pytest.mark.further
 @pytest.mark.needs("plain_build")
 def test_a_finishing_process_that_cannot_start(
     pyhybrid: Callable[..., Run], tmp_path: Path
@@ -168,6 +170,7 @@ os.nice(10)
 """
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_a_late_signal_that_the_program_handled(
     pyhybrid: Callable[..., Run], tmp_path: Path
@@ -177,6 +180,7 @@ def test_a_late_signal_that_the_program_handled(
     assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("deed", ["SIGKILL", "SIGINT", "SIGINT to the program"])
 def test_an_interrupted_finish_keeps_the_old_profile_and_the_spool(
     pyhybrid: Callable[..., Run], tmp_path: Path, deed: str
@@ -197,6 +201,7 @@ def test_an_interrupted_finish_keeps_the_old_profile_and_the_spool(
 TIMERS = {"SIGALRM": "ITIMER_REAL", "SIGVTALRM": "ITIMER_VIRTUAL", "SIGPROF": "ITIMER_PROF"}
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.parametrize("number", TIMERS)
 def test_a_timer_that_still_runs_at_the_end(
@@ -212,6 +217,7 @@ def test_a_timer_that_still_runs_at_the_end(
     assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
 
 
+@pytest.mark.further
 def test_signals_that_come_until_the_program_is_gone(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -248,6 +254,7 @@ sys.addaudithook(hook)
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.version
 @pytest.mark.parametrize("number", ["SIGUSR1", "SIGTERM", "SIGALRM"])
 def test_handlers_do_not_run_in_our_code(
@@ -258,6 +265,7 @@ def test_handlers_do_not_run_in_our_code(
     assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
 
 
+@pytest.mark.further
 def test_an_interrupt_while_we_stop(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     run = pyhybrid("-c", SENDS_ITSELF.replace("NUMBER", "SIGINT"))
     assert run.result.stderr.startswith("pyhybrid: interrupted; ")
@@ -275,6 +283,7 @@ ENDS = {
 }
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("end", ENDS)
 def test_the_command_returns_when_all_files_are_written(tmp_path: Path, end: str) -> None:
     program, code = ENDS[end]
@@ -319,6 +328,7 @@ def test_what_we_do_at_the_end_is_not_sampled(pyhybrid: Callable[..., Run]) -> N
     assert not seen & {"Program._execute", "jit_files", "_jitdumps", "_read"}
 
 
+@pytest.mark.further
 def test_what_a_failing_program_printed_stands_before_our_summary(
     pyhybrid: Callable[..., Run],
 ) -> None:
@@ -326,6 +336,7 @@ def test_what_a_failing_program_printed_stands_before_our_summary(
     assert stderr.index("ZeroDivisionError: ") < stderr.index("999 Hz asked")
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     "environment",
     [
@@ -342,6 +353,7 @@ def test_an_environment_that_cannot_be_passed_on(
     assert "999 Hz asked" in run.result.stderr
 
 
+@pytest.mark.further
 @pytest.mark.needs("root")
 def test_a_program_that_changes_its_root_folder(
     pyhybrid: Callable[..., Run], tmp_path: Path
@@ -358,6 +370,7 @@ def test_a_program_that_changes_its_root_folder(
     assert spool.exists()
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("view", [("--json",), ("tree",), ()])
 def test_a_report_on_a_closed_output(
     pyhybrid: Callable[..., Run], tmp_path: Path, view: tuple[str, ...]
@@ -370,6 +383,7 @@ def test_a_report_on_a_closed_output(
     assert (done.returncode, done.stderr) == (1, "pyhybrid: standard output is closed\n")
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("encoding", ["ascii:strict", "latin-1:strict", "utf-8:strict"])
 def test_a_report_of_names_that_cannot_be_shown(
     pyhybrid: Callable[..., Run], tmp_path: Path, encoding: str
@@ -406,6 +420,7 @@ def test_a_report_that_cannot_be_written(pyhybrid: Callable[..., Run], tmp_path:
         assert (done.returncode, done.stderr) == told
 
 
+@pytest.mark.further
 def test_what_getopt_obeys(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """The finishing process has the program's environment."""
     run = pyhybrid("--format", "folded", "-c", "pass", env={"POSIXLY_CORRECT": "1"})
@@ -430,6 +445,7 @@ last = Last()
 """
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_what_the_interpreter_s_end_took(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-c", BURNS_AT_THE_END.format(arguments=""))
@@ -457,12 +473,14 @@ last = Last()
 """
 
 
+@pytest.mark.further
 def test_a_program_whose_end_waits_for_all_its_children(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-c", WAITS_FOR_ALL)
     assert "wrote    out.pyhybrid" in run.result.stderr
     assert "end_cpu_ns" not in run.profile().meta
 
 
+@pytest.mark.further
 def test_a_program_that_is_killed_at_its_end_has_a_profile(tmp_path: Path) -> None:
     program = BURNS_AT_THE_END.format(arguments="os.getpid(), signal.SIGKILL")
     command = [sys.executable, "-P", "-m", "pyhybrid", "-c", program]

@@ -45,6 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -53,6 +53,7 @@ def test_all_subcommands_are_here() -> None:
     assert {subcommand for subcommand, *_ in COMMANDS} == {*SUBCOMMANDS}
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_they_do_the_same(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

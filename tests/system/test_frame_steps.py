@@ -26,6 +26,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "frame_steps", make) / "steps.so"
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     "how",
     [
@@ -97,11 +98,13 @@ def run_on_garbage(program: str, library: Path) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.further
 def test_links_that_lead_anywhere(garbage: Path) -> None:
     """Small negative numbers, too: frame_steps.displays."""
     assert 0 < run_on_garbage(WALKS, garbage) < 800_000
 
 
+@pytest.mark.further
 def test_names_that_are_something_else(garbage: Path) -> None:
     """The strings of a code object that is gone: another object may look like one of no kind."""
     assert 0 < run_on_garbage(NAMES, garbage) < 400_000

@@ -116,6 +116,7 @@ def test_arguments(pyhybrid: Callable[..., Run], program: Path) -> None:
     ]
 
 
+@pytest.mark.further
 def test_arguments_by_the_command_line(pyhybrid: Callable[..., Run], program: Path) -> None:
     run = pyhybrid(*TRACE, "--arguments", "rais*", "--keep", "recursive", "--max-calls", "3",
                    "--arguments", "every", "program.py")  # fmt: skip
@@ -125,6 +126,7 @@ def test_arguments_by_the_command_line(pyhybrid: Callable[..., Run], program: Pa
     assert {arguments for name, arguments in found[3:] if name == "recursive"} == {None}
 
 
+@pytest.mark.further
 def test_beyond_the_bound_calls_have_no_arguments(
     pyhybrid: Callable[..., Run], program: Path
 ) -> None:
@@ -210,6 +212,7 @@ CPU = {
 }
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.parametrize("way", ["tables", "words"])
 def test_usage_of_some_functions(pyhybrid: Callable[..., Run], program: Path, way: str) -> None:
@@ -246,6 +249,7 @@ def test_usage_of_some_functions(pyhybrid: Callable[..., Run], program: Path, wa
     assert usage_by_name(run) == everything
 
 
+@pytest.mark.further
 def test_what_is_no_usage(pyhybrid: Callable[..., Run], program: Path) -> None:
     for word, said in (
         ("gpu:recursive", "unknown usage 'gpu'"),
@@ -258,6 +262,7 @@ def test_what_is_no_usage(pyhybrid: Callable[..., Run], program: Path) -> None:
     assert "--usage nobody: no function of this name ran" in notes
 
 
+@pytest.mark.further
 def test_names_that_never_ran(pyhybrid: Callable[..., Run], program: Path) -> None:
     of_file = configured(program, {"name": "nowhere", "arguments": True}, {"name": "recursive"})
     profile = pyhybrid(*TRACE, *of_file, "--arguments", "nobody", "program.py").profile()
@@ -268,6 +273,7 @@ def test_names_that_never_ran(pyhybrid: Callable[..., Run], program: Path) -> No
     ]
 
 
+@pytest.mark.further
 def test_from_within_a_program(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import pyhybrid\n"

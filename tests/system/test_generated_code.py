@@ -82,6 +82,7 @@ def test_equal_functions_have_one_path(pyhybrid: Callable[..., Run], mode: str) 
     assert both.calls == 2000
 
 
+@pytest.mark.further
 def test_lines_of_templates(pyhybrid: Callable[..., Run]) -> None:
     """By LINE events: where a generator goes on, too."""
     program = TEMPLATES.replace("ROUNDS", "50").replace("SPIN", "0")
@@ -99,6 +100,7 @@ def test_lines_of_templates(pyhybrid: Callable[..., Run]) -> None:
     assert calls(profile, "f") == 4 * 50
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_sampled_lines_of_templates(pyhybrid: Callable[..., Run], mode: str) -> None:
     """All samples are on the line of the loop, which is another one in each of the four."""

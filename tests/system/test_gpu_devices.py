@@ -113,6 +113,7 @@ def test_the_summary_is_of_all_devices(folder: Path) -> None:
     assert gpu["total_ns"] == sum(of_device)
 
 
+@pytest.mark.further
 def test_what_each_thread_launched(folder: Path) -> None:
     """Streams of one number on two devices stay apart, and so do those who fed them."""
     found: dict[tuple[str, int, int], list[int]] = {}
@@ -129,6 +130,7 @@ def test_what_each_thread_launched(folder: Path) -> None:
     }
 
 
+@pytest.mark.further
 @pytest.mark.once
 @pytest.mark.needs("viewers", "chromium")
 def test_the_page_has_a_lane_a_stream(folder: Path, tmp_path: Path, browse: Browser) -> None:

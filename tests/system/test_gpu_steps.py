@@ -80,12 +80,14 @@ def test_kernels_of_windows_are_below_their_modules(trained: tuple[Path, str]) -
     assert covered == [0, 0, 1, 1, 1, 0, 0, 1, 1]
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_work_of_no_launch_is_below_no_call(trained: tuple[Path, str]) -> None:
     with Profile.open(str(trained[0] / OUT)) as profile:
         assert [w.launches for w in profile.gpu if w.name == "late" and not w.node] == [2]
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_clocks_are_paired_while_the_program_runs(trained: tuple[Path, str]) -> None:
     with Profile.open(str(trained[0] / OUT)) as profile:
@@ -96,6 +98,7 @@ def test_clocks_are_paired_while_the_program_runs(trained: tuple[Path, str]) -> 
     assert max(ahead) - min(ahead) < 1e8
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_the_programs_own_profiler_goes_first(torch_process: TorchProcess, tmp_path: Path) -> None:
     """Its own one begins while ours runs, has all that it asked for, and ours goes on later."""
@@ -108,6 +111,7 @@ def test_the_programs_own_profiler_goes_first(torch_process: TorchProcess, tmp_p
         assert note == "--torch gpu: 1 window made way for the program's own torch.profiler"
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_calls_of_a_model_are_steps_where_nothing_is_trained(
     torch_process: TorchProcess, tmp_path: Path
@@ -120,6 +124,7 @@ def test_calls_of_a_model_are_steps_where_nothing_is_trained(
         assert any(each.kind == "call" for each in profile.events())
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_without_a_gpu_a_note_says_so(torch_process: TorchProcess, tmp_path: Path) -> None:
     profile, said = run(torch_process, tmp_path, "", "unused", "steps=3")
@@ -129,12 +134,14 @@ def test_without_a_gpu_a_note_says_so(torch_process: TorchProcess, tmp_path: Pat
         assert (profile.gpu, profile.gpu_windows) == ([], [])
 
 
+@pytest.mark.further
 def test_without_pytorch_a_note_says_so(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("def f(): pass\nf()\n")
     done = command(tmp_path, "--mode", "trace", "--torch", "gpu", "program.py")
     assert "--torch gpu: the program has not imported PyTorch" in done.stderr
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -161,6 +161,7 @@ def test_a_disk_that_hangs(tmp_path: Path, disk: Disk) -> None:
     assert [calls[word] for word in WORDS] == [1] * len(WORDS)
 
 
+@pytest.mark.further
 def test_killed_while_it_hangs(tmp_path: Path, disk: Disk) -> None:
     """What was written before is there."""
     with start(tmp_path, disk) as program, hanging(disk, program):

@@ -126,6 +126,7 @@ int pthread_getcpuclockid(pthread_t t, clockid_t *c) { (void)t; (void)c; return 
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("plain_build")
 @pytest.mark.version
 @pytest.mark.engine
@@ -200,6 +201,7 @@ DEEDS = (
 )
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("mode", [pytest.param("sample", marks=pytest.mark.once), "hybrid"])
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_thread_in_the_loader_that_waits_for_the_gil(
@@ -211,6 +213,7 @@ def test_a_thread_in_the_loader_that_waits_for_the_gil(
     assert done.returncode == 0
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_threads_are_cancelled(pyhybrid: Callable[..., Run], library: Path, engine: str) -> None:
     """Also in our handler, if glibc's signal for it came through: it would unwind it."""
@@ -220,6 +223,7 @@ def test_threads_are_cancelled(pyhybrid: Callable[..., Run], library: Path, engi
     assert run.result.stdout == "300\n"
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_exec_with_all_signals_blocked(pyhybrid: Callable[..., Run], engine: str) -> None:
     """What is pending there the new program would get, by which it would die."""
@@ -236,6 +240,7 @@ def test_exec_with_all_signals_blocked(pyhybrid: Callable[..., Run], engine: str
     assert run.result.stdout == "alive\n"
 
 
+@pytest.mark.further
 @pytest.mark.needs("root")
 def test_a_descriptor_that_is_the_programs_now(
     pyhybrid: Callable[..., Run], tmp_path: Path
@@ -250,12 +255,14 @@ def test_a_descriptor_that_is_the_programs_now(
     assert later.recorded > 100  # threads are still found
 
 
+@pytest.mark.further
 def test_a_pause_on_a_small_stack(pyhybrid: Callable[..., Run]) -> None:
     """What is written out there takes no large part of it."""
     run = pyhybrid("-q", "--format", "folded", TARGETS / "small_stack.py")
     assert (run.result.stdout, run.result.stderr) == ("done\n", "")
 
 
+@pytest.mark.further
 def test_after_a_suspended_time(tmp_path: Path) -> None:
     """CLOCK_BOOTTIME, by which threads begin, is ahead then: a day, in a namespace of time."""
     program = """
@@ -285,6 +292,7 @@ def test_after_a_suspended_time(tmp_path: Path) -> None:
     assert done.stdout == "True\n", done.stderr
 
 
+@pytest.mark.further
 @ROOT
 def test_our_wake_ups_wait_for_an_interrupt(pyhybrid: Callable[..., Run]) -> None:
     """What is asked of the kernel for the collector holds for no thread of the program."""

@@ -101,6 +101,7 @@ def test_the_tree_has_a_column(folder: Path) -> None:
     assert forward.split()[3:7] == [f"{of_all * KERNEL_NS // US}", "us", "20", "us"]
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_kernels_are_lines_of_the_tree(folder: Path) -> None:
     """Below the function that launched them: launches, time, and which pass."""
@@ -140,6 +141,7 @@ def test_steps_have_the_time_of_what_they_launched(folder: Path) -> None:
     assert "on GPU" in command(folder, "report", "steps").stdout
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_the_report_says_what_the_gpu_did(folder: Path) -> None:
     gpu = json.loads(command(folder, "report", "--json").stdout)["gpu"]
@@ -153,6 +155,7 @@ def test_the_report_says_what_the_gpu_did(folder: Path) -> None:
     assert f"{n} kernels and copies" in command(folder, "report").stdout
 
 
+@pytest.mark.further
 @pytest.mark.once
 @pytest.mark.needs("torch", "viewers", "chromium")
 def test_the_page_has_it_by_function_and_in_time(
@@ -179,6 +182,7 @@ def test_the_page_has_it_by_function_and_in_time(
     assert on_gpu["Net [Net]"] == of_all * KERNEL_NS
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_waits_are_below_what_waited(folder: Path) -> None:
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
@@ -191,6 +195,7 @@ def test_waits_are_below_what_waited(folder: Path) -> None:
         assert 0 < found["share"] < 1
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_what_is_below_no_call_is_said(folder: Path) -> None:
     n = N_STEPS * sum(map(sum, OWN.values())) + N_REPLAYED
@@ -200,6 +205,7 @@ def test_what_is_below_no_call_is_said(folder: Path) -> None:
     assert "1 launched while no call was logged" in said
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_single_activities_lie_where_the_trace_has_them(folder: Path) -> None:
     trace = json.loads((folder / "trace.json").read_text())
@@ -216,6 +222,7 @@ def test_single_activities_lie_where_the_trace_has_them(folder: Path) -> None:
         assert abs(known[-1].begin_ns - known[0].begin_ns - lasted_us * US) < US
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_what_does_not_fit_is_in_the_sums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest activities stay, and threads that nobody knows launch what is below no call."""
@@ -239,6 +246,7 @@ def test_what_does_not_fit_is_in_the_sums(folder: Path, monkeypatch: pytest.Monk
     assert sums[0] == (n - 2, (n - 2) * KERNEL_NS + sum(range(2, n)))
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_an_import_again_is_the_same(folder: Path, tmp_path: Path) -> None:
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
@@ -250,6 +258,7 @@ def test_an_import_again_is_the_same(folder: Path, tmp_path: Path) -> None:
         assert profile.gpu == before
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("options", "trace", "said"),
     [

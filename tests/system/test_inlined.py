@@ -104,6 +104,7 @@ def profile(pyhybrid: Callable[..., Run], mode: str = "sample") -> Run:
     return pyhybrid("--mode", mode, "-c", PROGRAM)
 
 
+@pytest.mark.first_cases(1)
 def test_folded_stacks_have_the_chain(
     pyhybrid: Callable[..., Run], tmp_path: Path, mode: str
 ) -> None:
@@ -121,6 +122,7 @@ def test_folded_stacks_have_the_chain(
     assert total(run.path("out.folded")) == sum_of_all
 
 
+@pytest.mark.first_cases(1)
 def test_views_show_functions_and_lines(
     pyhybrid: Callable[..., Run], tmp_path: Path, mode: str
 ) -> None:
@@ -142,6 +144,7 @@ def test_views_show_functions_and_lines(
     assert max(lines, key=lambda line: float(line[1].rstrip("%")))[0] in ("13", "14")
 
 
+@pytest.mark.further
 @pytest.mark.needs("go")
 def test_pprof_has_the_chain_and_its_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     build(tmp_path)
@@ -153,6 +156,7 @@ def test_pprof_has_the_chain_and_its_lines(pyhybrid: Callable[..., Run], tmp_pat
     assert re.search(r"innermost \S*/innermost\.h:1[34] \(inline\)", lines)
 
 
+@pytest.mark.further
 def test_what_calls_python_has_the_chain(
     pyhybrid: Callable[..., Run], tmp_path: Path, mode: str
 ) -> None:
@@ -177,6 +181,7 @@ def test_what_calls_python_has_the_chain(
         assert line[2] == "2"  # calls
 
 
+@pytest.mark.further
 def test_a_time_window_has_native_lines(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     build(tmp_path)
     pyhybrid("--mode", "hybrid", "--lines", "-t", "work", "-c", PROGRAM)
@@ -187,6 +192,7 @@ def test_a_time_window_has_native_lines(pyhybrid: Callable[..., Run], tmp_path: 
     assert "\nwork (" not in text
 
 
+@pytest.mark.further
 def test_perf_data_has_no_inlined_functions_of_ours(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -201,6 +207,7 @@ def test_perf_data_has_no_inlined_functions_of_ours(
     assert run.path("perf.data").read_bytes() == recorded
 
 
+@pytest.mark.further
 def test_a_split_debug_file(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     library = build(tmp_path)
     debug = tmp_path / ".debug" / "libinlined.debug"
@@ -213,6 +220,7 @@ def test_a_split_debug_file(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
     assert "_[i]" not in "".join(chains(run.path("out.folded")))
 
 
+@pytest.mark.further
 def test_large_debug_information_is_left_to_the_report(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -229,6 +237,7 @@ def test_large_debug_information_is_left_to_the_report(
     assert "innermost_[i] (innermost.h:10)" in tree
 
 
+@pytest.mark.further
 def test_the_summary_has_notes(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     build(tmp_path)
     (tmp_path / "another").mkdir()
@@ -241,6 +250,7 @@ def test_the_summary_has_notes(pyhybrid: Callable[..., Run], tmp_path: Path) -> 
     assert "".join(note.split()) in "".join(said.split()), said
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("has_build_id", [True, False])
 def test_another_build_tells_nothing(
     pyhybrid: Callable[..., Run], tmp_path: Path, has_build_id: bool
@@ -304,6 +314,7 @@ def server() -> Iterator[Server]:
 DEBUGINFOD = pytest.mark.needs("debuginfod", "plain_build")
 
 
+@pytest.mark.further
 @DEBUGINFOD
 def test_debuginfod_is_asked_on_request_only(
     pyhybrid: Callable[..., Run], tmp_path: Path, server: Server
@@ -335,6 +346,7 @@ def test_debuginfod_is_asked_on_request_only(
     assert request not in server.asked[asked:]  # it is kept
 
 
+@pytest.mark.further
 @DEBUGINFOD
 def test_debuginfod_can_be_interrupted(
     pyhybrid: Callable[..., Run], tmp_path: Path, server: Server
@@ -363,6 +375,7 @@ def test_debuginfod_can_be_interrupted(
     assert said.count(b"asking debuginfod") == 1
 
 
+@pytest.mark.further
 @DEBUGINFOD
 def test_what_keeps_debuginfod_from_answering_is_said(
     pyhybrid: Callable[..., Run], tmp_path: Path
@@ -382,6 +395,7 @@ def test_what_keeps_debuginfod_from_answering_is_said(
     assert f"pyhybrid: debuginfod: {build_id(library)}: Connection refused\n" in said
 
 
+@pytest.mark.further
 def test_what_debuginfod_needs_is_said(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     pyhybrid("--mode", "sample", "--format", "folded", "-c", "sum(range(10**6))")
     env = {"DEBUGINFOD_URLS": ""}

@@ -34,6 +34,7 @@ def tasks(run: Run, program: Path) -> collections.Counter[tuple[str, str]]:
     return found
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.needs("torch")
 def test_operators_and_ranges(pyhybrid: Callable[..., Run]) -> None:
@@ -44,6 +45,7 @@ def test_operators_and_ranges(pyhybrid: Callable[..., Run]) -> None:
     assert found["aten::linear", "aten::addmm"] == 7
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_operators_and_ranges_of_nvtx(pyhybrid: Callable[..., Run]) -> None:
     """Their names are without numbers; what PyTorch hears of depths is what it hears of no tool."""
@@ -67,6 +69,7 @@ def test_ranges_of_a_package(pyhybrid: Callable[..., Run]) -> None:
     }
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_another_collector_stays(pyhybrid: Callable[..., Run]) -> None:
     programs = f"import runpy\nfor each in {[str(ITT), str(NVTX_TORCH)]}: runpy.run_path(each)"

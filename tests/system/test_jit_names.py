@@ -104,12 +104,14 @@ def test_jitdump_of_the_program(run: Callable[..., Run]) -> None:
     assert found.profile().meta["jitdumps"] == [f"{os.path.realpath(found.folder)}/jit-{pid}.dump"]
 
 
+@pytest.mark.further
 def test_code_without_a_name(run: Callable[..., Run]) -> None:
     found = run("nothing")
     assert under(found, "call_add")["[jit]"] > 50
     assert found.profile().meta["perf_map"] is None
 
 
+@pytest.mark.further
 def test_an_old_map_is_not_believed(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Of a process that had the same number."""
     program = tmp_path / "program.py"

@@ -134,6 +134,7 @@ def check_call(caller: str, between: list[str], callee: str, names: list[str]) -
         assert any(name.startswith(known) for name in between), names
 
 
+@pytest.mark.first_cases(1)
 @both_modes
 def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
     profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "calls.py", 1.5).profile()
@@ -159,6 +160,7 @@ def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
     assert checked > 2 * recorded
 
 
+@pytest.mark.further
 @both_modes
 def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], mode: str) -> None:
     """As the eval loop resumes one, or takes a value from it, there is such an instant."""
@@ -178,6 +180,7 @@ def test_a_generator_that_is_linked_to_no_caller(pyhybrid: Callable[..., Run], m
     assert checked > 200
 
 
+@pytest.mark.further
 @pytest.mark.engine
 @pytest.mark.parametrize("mode", [pytest.param("sample", marks=pytest.mark.slow), "hybrid"])
 def test_64_threads(pyhybrid: Callable[..., Run], chain: Path, mode: str) -> None:
@@ -222,6 +225,7 @@ both(node)
 """
 
 
+@pytest.mark.further
 def test_a_recursion_of_c_code(pyhybrid: Callable[..., Run]) -> None:
     """It calls Python at each level, so each call has more native frames above it than the last."""
     profile = pyhybrid("--mode", "trace", "-c", RECURSION).profile()

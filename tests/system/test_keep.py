@@ -137,6 +137,7 @@ def test_what_is_known_of_them(pyhybrid: Callable[..., Run], program: Path) -> N
     assert notes == [f"--keep {name}: no function of this name ran" for name in ("nobody", "os:*")]
 
 
+@pytest.mark.further
 def test_t_traces_nothing_else(pyhybrid: Callable[..., Run], program: Path) -> None:
     options = ("-t", "*.forward", "-t", "bad", "--keep", "fact")
     profile = pyhybrid("--mode", "trace", "--format", "folded", *options, program).profile()
@@ -146,6 +147,7 @@ def test_t_traces_nothing_else(pyhybrid: Callable[..., Run], program: Path) -> N
     assert set(counted(profile)) == {"bad", "Model.forward"}
 
 
+@pytest.mark.further
 def test_in_a_program(tmp_path: Path) -> None:
     script = """if True:
         import pyhybrid
@@ -247,6 +249,7 @@ thread.join()
 """
 
 
+@pytest.mark.further
 def test_cpu_time_of_short_calls(pyhybrid: Callable[..., Run]) -> None:
     """It is not in steps of the kernel's ticks, and waiting, for the CPU too, is no part of it."""
     options = ("--keep", "short", "--keep", "sleeps", "--usage", "cpu")
@@ -259,6 +262,7 @@ def test_cpu_time_of_short_calls(pyhybrid: Callable[..., Run]) -> None:
     assert sorted(each.cpu_ns or 0 for each in used["sleeps"])[5] < 5_000_000
 
 
+@pytest.mark.further
 def test_only_what_is_asked_for(pyhybrid: Callable[..., Run], program: Path) -> None:
     run = pyhybrid("--mode", "trace", "--keep", "fact", "--usage", "memory", program)
     profile = run.profile()
@@ -273,6 +277,7 @@ def test_only_what_is_asked_for(pyhybrid: Callable[..., Run], program: Path) -> 
     assert "unknown usage 'gpu': there are cpu, memory, process" in wrong.stderr
 
 
+@pytest.mark.further
 def test_calls_are_reported(pyhybrid: Callable[..., Run], program: Path) -> None:
     options = ("--keep", "fact", "--keep", "bad", "--keep", "*.raw_decode")
     run = pyhybrid("--mode", "trace", *options, "--usage", "cpu,memory", program)
@@ -336,6 +341,7 @@ def test_calls_are_reported(pyhybrid: Callable[..., Run], program: Path) -> None
     assert figures[6:8] == [f"{before / 1e6:.1f}", f"{after / 1e6:.1f}"]
 
 
+@pytest.mark.further
 def test_reports_of_calls_that_are_not_there(pyhybrid: Callable[..., Run], program: Path) -> None:
     run = pyhybrid("--mode", "trace", "--keep", "other", "--max-calls", 100, program)
     lines = pyhybrid("report", "calls", run.path()).result.stdout.splitlines()
@@ -356,6 +362,7 @@ def test_reports_of_calls_that_are_not_there(pyhybrid: Callable[..., Run], progr
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.further
 def test_what_is_of_no_use_is_said(pyhybrid: Callable[..., Run], program: Path) -> None:
     run = pyhybrid("--mode", "trace", "--usage", "cpu", "-p", program)
     usage, paused = run.profile().meta["notes"]
@@ -381,6 +388,7 @@ def test_calls_are_announced(pyhybrid: Callable[..., Run], program: Path) -> Non
     assert "--emit print:announce is of chosen functions: name some (-t, --keep)" in wrong.stderr
 
 
+@pytest.mark.further
 def test_they_are_announced_while_the_program_runs(tmp_path: Path) -> None:
     script = """if True:
         import sys

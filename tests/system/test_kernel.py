@@ -85,6 +85,7 @@ def in_kernel(profile: Profile, named: bool = True) -> dict[str, float]:
     return {thread: inside[thread] / whole[thread] for thread in whole}
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("root", "plain_build")
 @pytest.mark.parametrize(
     ("hz", "seconds"), [pytest.param(999, 1, marks=pytest.mark.slow), (9999, 0.4)]
@@ -163,6 +164,7 @@ def test_as_much_time_as_the_kernel_says(pyhybrid: Callable[..., Run], engine: s
     assert abs(share - float(run.result.stdout)) < 0.08, (share, run.result.stdout)
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "perf")
 def test_perf_names_them(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--kernel", "--hz", 2999, "--format", "perf", "-c", f"SECONDS = 0.4\n{WORK}")
@@ -179,6 +181,7 @@ def test_perf_names_them(pyhybrid: Callable[..., Run]) -> None:
     assert "[kernel.kallsyms]" in done.stdout or "[kernel]" in done.stdout
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("plain_build")
 @pytest.mark.parametrize(
     "engine",
@@ -203,6 +206,7 @@ def test_without_rings_it_is_known_that_it_was_there(
     assert "[kernel]" not in python.result.stdout
 
 
+@pytest.mark.further
 def test_what_waits_is_not_in_the_kernel(pyhybrid: Callable[..., Run]) -> None:
     options = ("--clock", "wall", "--hz", 500, "--format", "folded")
     profile = pyhybrid(*options, "-c", "import time; time.sleep(1)").profile()
@@ -226,6 +230,7 @@ while time.thread_time() < 2:
 """
 
 
+@pytest.mark.further
 @pytest.mark.needs("root", "plain_build")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 @pytest.mark.parametrize("engine", ENGINES)
@@ -241,6 +246,7 @@ def test_a_thread_that_moves(pyhybrid: Callable[..., Run], engine: str) -> None:
     assert reads["reads", True] > 0.6 * (reads["reads", True] + reads["reads", False]), reads
 
 
+@pytest.mark.further
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_program_that_closes_all_and_executes_another(
@@ -262,6 +268,7 @@ def test_a_program_that_closes_all_and_executes_another(
         assert run.result.stdout == f"{sum(range(10**7))}\n"
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("files", "threads"), [(64, 9), (128, 20), (4096, 20)])
@@ -304,6 +311,7 @@ def test_few_descriptors(tmp_path: Path, engine: str, files: int, threads: int) 
     assert (int(done.stdout) == 0) == enough
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["trace", "sample"])
 def test_wanted_and_not_to_be_had(pyhybrid: Callable[..., Run], mode: str) -> None:
     run = pyhybrid("--kernel", "--engine", "timer", "--mode", mode, "-c", "sum(range(10**6))")

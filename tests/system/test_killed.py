@@ -45,6 +45,7 @@ SLOW = ("SIGTERM", "abort")
 TENTH_NS = 100_000_000
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "how", [pytest.param(how, marks=pytest.mark.slow) if how in SLOW else how for how in ENDS]
@@ -109,6 +110,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.further
 def test_a_steady_program_adds_its_samples_alone(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -267,6 +269,7 @@ print(looks() - before)
 """
 
 
+@pytest.mark.further
 def test_many_threads_put_nothing_off(pyhybrid: Callable[..., Run]) -> None:
     """Each one nudges the collector (with sigtrap); after them it looks as often as before."""
     run = pyhybrid("-q", "-c", LOOKS + MANY_THREADS)
@@ -279,6 +282,7 @@ def killed(pyhybrid: Callable[..., Run], *options: str) -> None:
     assert run.result.returncode == -signal.SIGKILL
 
 
+@pytest.mark.further
 def test_a_killed_runs_part_is_moved_aside(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     killed(pyhybrid)
     left = (tmp_path / "out.pyhybrid.part").read_bytes()
@@ -313,6 +317,7 @@ def test_a_killed_runs_files_are_made(
     assert again.stderr.splitlines() == others
 
 
+@pytest.mark.further
 def test_only_the_files_that_the_killed_run_was_to_make(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -321,6 +326,7 @@ def test_only_the_files_that_the_killed_run_was_to_make(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.pstats", "out.pyhybrid"]
 
 
+@pytest.mark.further
 def test_files_that_cannot_be_made(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """What the killed run left is read all the same, and stays."""
     killed(pyhybrid)
@@ -333,6 +339,7 @@ def test_files_that_cannot_be_made(pyhybrid: Callable[..., Run], tmp_path: Path)
     assert (tmp_path / "out.pyhybrid.part").exists()
 
 
+@pytest.mark.further
 def test_a_run_that_goes_on(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """Its files are its own to make."""
     program = BURN + "burn(0.6); print('ready', flush=True); sys.stdin.read(); os._exit(0)"
@@ -349,6 +356,7 @@ def test_a_run_that_goes_on(pyhybrid: Callable[..., Run], tmp_path: Path) -> Non
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.folded", "out.pyhybrid"]
 
 
+@pytest.mark.further
 def test_a_named_profile_is_read_as_it_is(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """With a line where a later run was killed."""
     killed(pyhybrid)

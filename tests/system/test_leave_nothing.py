@@ -63,6 +63,7 @@ def run(code: str, tmp_path: Path) -> dict[str, object]:
     return result
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -85,6 +86,7 @@ print(json.dumps([before, look_until(before), n, anonymous()]))
     assert n_after <= n_before + 2  # malloc's own
 
 
+@pytest.mark.further
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     before, after, n_before, n_after = run(
         """
@@ -107,6 +109,7 @@ print(json.dumps([before, look_until(before), n, anonymous()]))
     assert n_after <= n_before + 2
 
 
+@pytest.mark.further
 def test_a_second_start_is_refused(tmp_path: Path) -> None:
     assert run(
         """
@@ -150,6 +153,7 @@ ENGINES = [
 ]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("n_stops", [20, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", ENGINES)
 def test_stops_while_children_are_made(tmp_path: Path, options: str, n_stops: int) -> None:

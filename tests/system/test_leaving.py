@@ -60,6 +60,7 @@ def calls(run: Run, name: str) -> int:
     return sum(r.calls for r in profile.exact if frames[nodes.frame[r.node]].name == name)
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.version
 @pytest.mark.parametrize("how", EXITS)
 def test_exit_at_once(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) -> None:
@@ -75,6 +76,7 @@ def test_exit_at_once(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) ->
     assert (calls(run, "work"), calls(run, "outer")) == (7, 1)
 
 
+@pytest.mark.further
 def test_exit_at_once_within_the_api(tmp_path: Path) -> None:
     """With an output its files are made; without one nothing stays."""
     program = """
@@ -134,6 +136,7 @@ def wait_for_the_files(folder: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.version
 @pytest.mark.parametrize("how", BECOMES)
 def test_it_becomes_another(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) -> None:
@@ -175,6 +178,7 @@ FAILS = {
 }
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("how", FAILS)
 def test_it_fails_to_become_another(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) -> None:
     """The profile goes on."""
@@ -190,6 +194,7 @@ def test_it_fails_to_become_another(pyhybrid: Callable[..., Run], tmp_path: Path
     assert run.result.stderr.count("pyhybrid: ") == 0
 
 
+@pytest.mark.further
 def test_whoever_would_find_an_orphan_finds_none(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -209,6 +214,7 @@ def test_whoever_would_find_an_orphan_finds_none(
     assert run.profile().process.end_ns is not None
 
 
+@pytest.mark.further
 def test_a_child_that_becomes_another_ends_nothing(pyhybrid: Callable[..., Run]) -> None:
     program = (
         f"{WORK}\n"

@@ -210,6 +210,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(("mode", "draw"), [*SLOW, ("hybrid", 0)])
 def test_random_programs(mode: str, draw: int, tmp_path: Path) -> None:
     """As another tool of sys.monitoring counts them, at the same time."""
@@ -342,6 +343,7 @@ print(waited + delay_ns())
 """
 
 
+@pytest.mark.further
 def test_the_lines_are_all_of_a_functions_time(lined: Lined) -> None:
     run = lined(IN_TURN, "-t", "plain", "-t", "generator", "-t", "threaded")
     profile, waited_s = run.profile(), int(run.result.stdout) / 1e9
@@ -359,6 +361,7 @@ def test_the_lines_are_all_of_a_functions_time(lined: Lined) -> None:
 # --- beginning, pausing, ending ------------------------------------------------------------------
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", ["trace", "hybrid"])
 def test_nothing_is_left(tmp_path: Path, mode: str) -> None:
     in_python(
@@ -379,6 +382,7 @@ def test_nothing_is_left(tmp_path: Path, mode: str) -> None:
     )
 
 
+@pytest.mark.further
 def test_code_objects_die_meanwhile(tmp_path: Path) -> None:
     in_python(
         """
@@ -406,6 +410,7 @@ def test_code_objects_die_meanwhile(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_begun_before_and_after(tmp_path: Path) -> None:
     """What runs already is recorded once something chosen is called below it, from its next line
     on; a generator from its next turn on."""
@@ -443,6 +448,7 @@ def test_begun_before_and_after(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_another_thread_is_in_the_function_already(tmp_path: Path) -> None:
     in_python(
         """
@@ -483,6 +489,7 @@ def test_another_thread_is_in_the_function_already(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_pause_and_resume(tmp_path: Path) -> None:
     in_python(
         """
@@ -508,6 +515,7 @@ def test_pause_and_resume(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_a_run_that_waits_to_be_enabled(lined: Lined) -> None:
     profile = lined(
         """
@@ -528,6 +536,7 @@ def test_a_run_that_waits_to_be_enabled(lined: Lined) -> None:
     assert hits(profile) == {("work", 4): 2}
 
 
+@pytest.mark.further
 def test_fork(tmp_path: Path) -> None:
     out = in_python(
         """
@@ -565,6 +574,7 @@ def test_fork(tmp_path: Path) -> None:
 # --- with others ---------------------------------------------------------------------------------
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("core", ["ctrace", "sysmon", "pytrace"])
 @pytest.mark.parametrize("first", ["coverage", "pyhybrid"])
 def test_coverage(tmp_path: Path, core: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -607,6 +617,7 @@ def test_coverage(tmp_path: Path, core: str, first: str, monkeypatch: pytest.Mon
     )
 
 
+@pytest.mark.further
 def test_settrace_at_the_same_time(tmp_path: Path) -> None:
     in_python(
         """
@@ -630,6 +641,7 @@ def test_settrace_at_the_same_time(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_regions_within_lines(tmp_path: Path) -> None:
     in_python(
         """
@@ -652,6 +664,7 @@ def test_regions_within_lines(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 def test_a_full_tree_loses_lines_and_says_so(lined: Lined) -> None:
     profile = lined(LINED, "--include", r"lined\.py$", "--max-nodes", "40").profile()
     check_lines(profile)
@@ -661,6 +674,7 @@ def test_a_full_tree_loses_lines_and_says_so(lined: Lined) -> None:
 # --- what is asked, and what is said --------------------------------------------------------------
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("options", "what"),
     [
@@ -726,6 +740,7 @@ def test_the_report(lined: Lined, pyhybrid: Callable[..., Run], tmp_path: Path) 
     ]
 
 
+@pytest.mark.further
 def test_the_report_of_a_run_without(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--mode", "trace", "-t", "handles", LINED)
     assert not any(line.startswith("lines") for line in run.result.stderr.splitlines())
@@ -735,6 +750,7 @@ def test_the_report_of_a_run_without(pyhybrid: Callable[..., Run]) -> None:
     assert json.loads(pyhybrid("report", "--json").result.stdout)["lines"] is None
 
 
+@pytest.mark.further
 def test_killed(pyhybrid: Callable[..., Run]) -> None:
     program = """
 import os, time
@@ -773,6 +789,7 @@ plugin.run(time.thread_time() + 0.2)
 """
 
 
+@pytest.mark.further
 def test_text_of_a_module_that_was_reloaded(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-c", REPLACED)
     summary = json.loads(printed(run.folder, "report", "--json"))

@@ -55,6 +55,7 @@ def test_ring_full(pyhybrid: Callable[..., Run], chain: Path) -> None:
     assert "ring full" in run.result.stderr
 
 
+@pytest.mark.further
 @pytest.mark.once
 def test_rings_have_room_for_the_rate(tmp_path: Path) -> None:
     """The stacks of a tenth of a second, twice over."""
@@ -93,6 +94,7 @@ def test_depth_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
     assert whole < cut / 10
 
 
+@pytest.mark.further
 def test_a_stack_as_deep_as_is_asked_for_fits_a_ring(pyhybrid: Callable[..., Run]) -> None:
     program = """
 import sys, time
@@ -110,6 +112,7 @@ down(40_000)
     assert deep > max(lost, 50)  # a machine that stalls may lose some
 
 
+@pytest.mark.further
 @pytest.mark.once
 def test_tree_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
     run = nested(pyhybrid, chain, "--max-nodes", 40)
@@ -145,6 +148,7 @@ ENGINES = [
 ]
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_thread_that_blocks_signals_has_its_row(
     tmp_path: Path, pyhybrid: Callable[..., Run], engine: str
@@ -177,6 +181,7 @@ def test_a_thread_that_blocks_signals_has_its_row(
         assert any("burn_native" in names for _, _, names in paths(profile))
 
 
+@pytest.mark.further
 @pytest.mark.once
 def test_short_threads_have_their_share_of_a_timers_samples(pyhybrid: Callable[..., Run]) -> None:
     """The first sample comes after any part of a period, not always a whole one."""
@@ -204,6 +209,7 @@ def test_short_threads_have_their_share_of_a_timers_samples(pyhybrid: Callable[.
     assert 0.75 <= sum(t.recorded_weight_ns for t in short) / (120 * 0.03e9) <= 1.15
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     "clock",
     ["cpu", pytest.param("wall", marks=pytest.mark.once)],  # everyone has the same timers
@@ -248,6 +254,7 @@ for each in signal.SIGTRAP, signal.SIGPROF:
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("does", "said"),
     [

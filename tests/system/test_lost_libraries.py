@@ -88,6 +88,7 @@ mapped.default_loader = lambda: (refuse, str)
 """
 
 
+@pytest.mark.further
 @pytest.mark.usefixtures("libraries")
 def test_by_memory_alone(tmp_path: Path) -> None:
     """As where nobody may follow map_files."""

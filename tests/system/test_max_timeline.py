@@ -81,6 +81,7 @@ def test_older_samples_are_sums(stopped: Path) -> None:
     check_calls_shown(stopped, stderr)
 
 
+@pytest.mark.further
 def test_killed_at_any_moment(stopped: Path) -> None:
     """A process that stops leaves the file that one which is killed would leave."""
     copies = sorted(stopped.glob("[0-9]*.part"), key=lambda copy: int(copy.stem))

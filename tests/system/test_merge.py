@@ -131,6 +131,7 @@ def test_functions_add_up(folder: Path, profiles: list[Profile]) -> None:
     assert {("only_first", program), ("only_second", program)} < named
 
 
+@pytest.mark.further
 def test_lines_add_up(profiles: list[Profile]) -> None:
     found: list[Counter[tuple[object, ...]]] = []
     for profile in profiles:
@@ -143,6 +144,7 @@ def test_lines_add_up(profiles: list[Profile]) -> None:
     assert found[2] == found[0] + found[1]
 
 
+@pytest.mark.further
 def test_single_calls_are_the_same(profiles: list[Profile]) -> None:
     def calls(profile: Profile) -> Counter[tuple[object, ...]]:
         told = {call.id: call for call in profile.calls}
@@ -161,6 +163,7 @@ def test_single_calls_are_the_same(profiles: list[Profile]) -> None:
     assert whole == a + b
 
 
+@pytest.mark.further
 def test_events_are_the_same(profiles: list[Profile]) -> None:
     def events(profile: Profile) -> Counter[tuple[object, ...]]:
         return Counter(
@@ -193,6 +196,7 @@ def exported(folder: Path, form: str, *words: object) -> list[str]:
     return sorted((folder / "exported").read_text("utf-8", "replace").splitlines())
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_one_process_of_a_merged_profile_is_as_before(folder: Path, name: str) -> None:
     with Profile.open(f"{folder}/{name}.pyhybrid") as profile:
@@ -227,6 +231,7 @@ def test_one_process_of_a_merged_profile_is_as_before(folder: Path, name: str) -
     assert calls[0] == calls[1]
 
 
+@pytest.mark.further
 def test_processes_by_name(folder: Path, profiles: list[Profile]) -> None:
     pids = [profile.process.pid for profile in profiles[:2]]
 

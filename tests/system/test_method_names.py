@@ -103,6 +103,7 @@ def test_a_stripped_extension(pyhybrid: Callable[..., Run], methods: Callable[..
     assert found == {name: ("method table", name) for name in NAMES.values()}
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("which", ["plain", "needy"])
 def test_names_stay_when_another_library_goes(
     pyhybrid: Callable[..., Run], methods: Callable[..., Path], tmp_path: Path, which: str
@@ -117,12 +118,14 @@ def test_names_stay_when_another_library_goes(
     assert found == {"methods.spin": ("method table", "methods.spin")}
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_beside_symbols(pyhybrid: Callable[..., Run], methods: Callable[..., Path]) -> None:
     found = hot(run(pyhybrid, methods(), "methods.spin(n)", "methods.shared3(n)"))
     assert found == {"spin": ("symtab", "methods.spin"), "dispatch": ("symtab", None)}
 
 
+@pytest.mark.further
 def test_the_kernels_code_in_the_process(pyhybrid: Callable[..., Run]) -> None:
     program = "import time\nfor _ in range(6_000_000): time.monotonic_ns()"
     run = pyhybrid("--mode", "sample", "--hz", 999, "--format", "folded", "-c", program)
@@ -133,6 +136,7 @@ def test_the_kernels_code_in_the_process(pyhybrid: Callable[..., Run]) -> None:
     assert ("__vdso_clock_gettime", "dynsym") in names
 
 
+@pytest.mark.further
 def test_starts_in_libc(tmp_path: Path) -> None:
     """Of a program that began the profiler, down to the thread's root."""
     program = (

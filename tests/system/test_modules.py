@@ -105,6 +105,7 @@ def test_each_module_has_its_path_and_calls(profile: Profile) -> None:
     assert dict(calls) == expected()
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.needs("torch")
 def test_both_halves_agree(profile: Profile) -> None:
@@ -135,6 +136,7 @@ def test_both_halves_agree(profile: Profile) -> None:
     assert found > 0.8 * everywhere > 0
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_by_samples_alone(sampled: Path) -> None:
     """One event is on, where the modules are called."""
@@ -166,6 +168,7 @@ print(*profiler.profile.meta["notes"], sep="\\n")
 """
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_without_a_tool_id(torch_process: TorchProcess, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(ALL_TAKEN)
@@ -173,6 +176,7 @@ def test_without_a_tool_id(torch_process: TorchProcess, tmp_path: Path) -> None:
     assert why in torch_process.run(tmp_path, tmp_path / "program.py")
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_the_slow_layer_is_named_first(folder: Path) -> None:
     lines = command(folder, "report", "modules", "out.pyhybrid").stdout.splitlines()
@@ -201,6 +205,7 @@ def _figures(line: str) -> tuple[str, str, str]:
     return total, own, calls
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_a_module_is_one_row(folder: Path) -> None:
     folded = (folder / "out.folded").read_text()
@@ -253,6 +258,7 @@ def _calls_below_modules(profile: Profile) -> Counter[tuple[str, str]]:
     return calls
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_chosen_functions_are_below_their_modules(
     profile: Profile, torch_process: TorchProcess, tmp_path: Path
@@ -297,6 +303,7 @@ N_BLOCKS, N_LAYERS, N_TIMES = 100, 99, 3  # of many_modules.py
 MODULE_BYTES = 3000  # the tree has three nodes for each
 
 
+@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_ten_thousand_modules(torch_process: TorchProcess, tmp_path: Path) -> None:
     """They die meanwhile, and others have their memory.  One that is made where it is called is not

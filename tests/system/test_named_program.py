@@ -81,6 +81,7 @@ def with_bin(home: Path) -> dict[str, str]:
     return {"PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("by", ["module", "command"])
 def test_a_command_runs_as_it_is_typed(folder: Path, environments: list[Path], by: str) -> None:
     for home in environments:
@@ -112,6 +113,7 @@ def named(profile: Profile, node: int) -> str:
     return profile.frames[profile.nodes.frame[node]].name
 
 
+@pytest.mark.further
 def test_pytest_itself(folder: Path) -> None:
     (folder / "test_it.py").write_text("def test_it(): assert 1\n")
     ours = [sys.executable, "-P", "-m", "pyhybrid", "--format", "folded"]
@@ -130,6 +132,7 @@ def test_a_module_runs_as_with_m(folder: Path) -> None:
         assert bare.returncode == 0 and profiled.stdout == bare.stdout, profiled.stderr
 
 
+@pytest.mark.further
 def test_a_file_of_that_name_wins(folder: Path, environments: list[Path]) -> None:
     (folder / "the-tool").write_text("print('the file')")
     (folder / "tool").mkdir()
@@ -144,6 +147,7 @@ def test_a_file_of_that_name_wins(folder: Path, environments: list[Path]) -> Non
     assert run(folder, *ours, "the-tool").stdout == "the folder\n"
 
 
+@pytest.mark.further
 def test_where_there_is_no_room_it_runs_all_the_same(
     folder: Path, environments: list[Path]
 ) -> None:

@@ -55,6 +55,7 @@ def sampled(profile: Profile) -> set[int]:
     return {thread.tid for thread in profile.threads.values() if thread.recorded}
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -75,6 +76,7 @@ def test_the_proc_of_an_outer_namespace(tmp_path: Path, options: str) -> None:
     assert "note " not in said
 
 
+@pytest.mark.further
 @pytest.mark.skipif(LINUX < (6, 15), reason="sigtrap needs Linux 6.15")
 @pytest.mark.needs("plain_build")  # ASan itself wants /proc
 @pytest.mark.parametrize("place", [NONE, ANOTHERS], ids=["none", "another's"])
@@ -85,6 +87,7 @@ def test_no_proc_and_clocks_that_threads_inherit(tmp_path: Path, place: list[str
     assert "/proc does not show this process: threads that had begun before are not seen" in said
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("plain_build")
 @pytest.mark.parametrize("options", ["--engine perf_event", "--engine timer", "--clock wall"])
 def test_no_proc(tmp_path: Path, options: str) -> None:

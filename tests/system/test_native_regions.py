@@ -87,6 +87,7 @@ def places(profile: Profile) -> dict[str, dict[Place, int]]:
 VERSION = pytest.mark.version
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     "options",
     [pytest.param((), marks=VERSION), pytest.param(("--c-calls",), marks=VERSION), ("--events",)],
@@ -127,6 +128,7 @@ def test_samples_are_below_them(pyhybrid: Callable[..., Run], native: dict[str, 
     assert {*below} >= {"inner", "wrapped", "managed", "released", "unseen", "visited", ""}
 
 
+@pytest.mark.further
 def test_samples_alone(pyhybrid: Callable[..., Run], native: dict[str, str]) -> None:
     run = pyhybrid("--mode", "sample", PROGRAM, long_enough(1, 4), env=native)
     found = {
@@ -155,6 +157,7 @@ chosen()
 """
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_wrappers_that_are_left_out(
     pyhybrid: Callable[..., Run], native: dict[str, str], tmp_path: Path
@@ -243,6 +246,7 @@ def test_profiles_come_and_go_meanwhile(native: dict[str, str], tmp_path: Path, 
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("compiler", [("gcc", "-std=c99", "-xc"), ("g++", "-std=c++11", "-xc++")])
 def test_the_header_stands_alone(compiler: tuple[str, ...]) -> None:
     header = Path(package.get_include(), "pyhybrid.h")
@@ -262,6 +266,7 @@ void solve(void)
 """
 
 
+@pytest.mark.further
 def test_built_as_the_docs_say(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """A library, which is found when the program opens it."""
     docs = Path(__file__).parents[2] / "docs" / "howto" / "native-code.md"

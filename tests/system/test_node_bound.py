@@ -17,6 +17,7 @@ def all_calls(profile: Profile) -> int:
     return sum(row.calls + row.resumes for row in profile.exact)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", ["trace", "hybrid", "trace --c-calls", "hybrid --c-calls"])
 def test_node_bound(pyhybrid: Callable[..., Run], mode: str) -> None:
     def run(*options: object) -> Run:

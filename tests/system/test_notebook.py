@@ -127,6 +127,7 @@ def test_the_page_is_shown(outputs: list[list[Any]]) -> None:
     assert b"def burn(seconds):\n    end = " in gzip.decompress(base64.b64decode(columns))
 
 
+@pytest.mark.further
 def test_cells_have_names(outputs: list[list[Any]]) -> None:
     """And what calls them is left out."""
     lines = text_of(outputs[4]).splitlines()
@@ -139,17 +140,20 @@ def test_cells_have_names(outputs: list[list[Any]]) -> None:
     assert lines[-1] == "500 1 210"
 
 
+@pytest.mark.further
 def test_a_large_profile_is_a_link(outputs: list[list[Any]], tmp_path: Path) -> None:
     (shown,) = outputs[5]
     (path,) = re.findall(r'<a href="(pyhybrid-\d+-\d+\.html)"', shown.data["text/html"])
     assert path.endswith(".html")
 
 
+@pytest.mark.further
 def test_what_is_wrong_is_one_line(outputs: list[list[Any]]) -> None:
     errors = [each for each in outputs[6] if each.output_type in ("stream", "error")]
     assert "pyhybrid: argument --hz" in str(errors)
 
 
+@pytest.mark.further
 def test_what_a_cell_raises_is_raised(outputs: list[list[Any]]) -> None:
     """And the next cell runs."""
     (error,) = (each for each in outputs[7] if each.output_type == "error")
@@ -169,6 +173,7 @@ def test_a_statement(outputs: list[list[Any]]) -> None:
     assert "nothing to profile" in str(outputs[11])
 
 
+@pytest.mark.further
 def test_what_awaits(outputs: list[list[Any]]) -> None:
     """A cell runs in the kernel's loop, and what calls it is left out, also when it goes on."""
     value, shown = outputs[13]
@@ -183,12 +188,14 @@ def test_what_awaits(outputs: list[list[Any]]) -> None:
     assert later.split()[2] == "2"
 
 
+@pytest.mark.further
 def test_a_statement_that_awaits(outputs: list[list[Any]]) -> None:
     for cell, value in ((15, "3"), (18, "6")):
         shown = [each.data["text/plain"] for each in outputs[cell]]
         assert shown[0] == value and shown[1].startswith("<profile ")
 
 
+@pytest.mark.further
 def test_help_and_errors_of_what_awaits(outputs: list[list[Any]]) -> None:
     assert "--hz" in text_of(outputs[16])
     (error,) = (each for each in outputs[17] if each.output_type == "error")

@@ -33,6 +33,7 @@ def said(folder: Path, *options: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.further
 def test_most_of_a_step_is_below_an_operator(folder: Path) -> None:
     found = said(folder)
     share = found["step_operator_weight_ns"] / found["step_weight_ns"]
@@ -62,6 +63,7 @@ def test_an_operator_has_its_phase_module_and_line(folder: Path) -> None:
     assert text[caller["line"] - 1].strip() == "loss.backward()"
 
 
+@pytest.mark.further
 def test_exact_counts_where_there_are_some(folder: Path) -> None:
     found = said(folder)
     nodes = {each["name"]: each["calls"] for each in found["backward_nodes"]}
@@ -98,6 +100,7 @@ torch.compile(lambda x: x + 1, backend="eager")(a)
 """
 
 
+@pytest.mark.further
 def test_shapes_of_calls(tmp_path: Path, torch_process: TorchProcess) -> None:
     program = tmp_path / "program.py"
     program.write_text(SHAPED)
@@ -119,6 +122,7 @@ def test_shapes_of_calls(tmp_path: Path, torch_process: TorchProcess) -> None:
     assert any(line.endswith("  aten::mm: float64[3, 5], float64[5, 7]") for line in lines)
 
 
+@pytest.mark.further
 def test_without_shapes(folder: Path, tmp_path: Path) -> None:
     assert not said(folder)["shapes"]
     (tmp_path / "program.py").write_text("def f(): pass\nimport torch\nf()\n")
@@ -126,6 +130,7 @@ def test_without_shapes(folder: Path, tmp_path: Path) -> None:
     assert "shapes of operators are not noted: nothing tells when" in done.stderr
 
 
+@pytest.mark.further
 def test_some_of_them(folder: Path) -> None:
     some = printed(folder, "report", "ops", "--match", "^gelu").splitlines()
     assert any("100.0%" in line and line.endswith(" in backward") for line in some)

@@ -44,6 +44,7 @@ def texts_of(run: Run) -> Iterator[tuple[str, str]]:
 EVENTS = {"turns": (), "C calls": ("--c-calls",), "lines": ("--lines", "-t", "work")}
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("options", EVENTS.values(), ids=EVENTS)
 def test_no_output_has_it(pyhybrid: Callable[..., Run], options: tuple[str, ...]) -> None:
     run = pyhybrid(*options, "-c", SMALL_CALLS + "work(0.4)")
@@ -86,6 +87,7 @@ sys.setprofile(tool)
 }
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_what_another_tool_does_stays(pyhybrid: Callable[..., Run], tool: str) -> None:
     run = pyhybrid("-c", SMALL_CALLS + TOOLS[tool] + "work(0.4)")
@@ -97,5 +99,6 @@ def test_what_another_tool_does_stays(pyhybrid: Callable[..., Run], tool: str) -
     assert in_tool > 0 and profile.own_weight_ns > 0
 
 
+@pytest.mark.further
 def test_a_program_alone_has_no_other_tool(pyhybrid: Callable[..., Run]) -> None:
     assert pyhybrid("-c", SMALL_CALLS + "work(0.01)").profile().meta["other_tools"] is False

@@ -96,6 +96,7 @@ def test_the_table_says_what_the_report_says(here: Path, browse: Browser) -> Non
     assert any(row["calls"] and row["total_ns"] for row in shown[0])
 
 
+@pytest.mark.further
 def test_dragging_over_the_threads_zooms_everything(here: Path, browse: Browser) -> None:
     steps = """
         const before = await page.evaluate('window.functions()');
@@ -142,6 +143,7 @@ def {name}():
     return made_once(tmp_path_factory, "page-importing", make)
 
 
+@pytest.mark.further
 def test_imports_are_one_frame_until_they_are_wanted(importing: Path, browse: Browser) -> None:
     steps = """
         const shown = [await page.evaluate('window.functions()')];
@@ -172,6 +174,7 @@ def test_imports_are_one_frame_until_they_are_wanted(importing: Path, browse: Br
     assert sum(row["self_ns"] for row in without.values()) == own
 
 
+@pytest.mark.further
 def test_imports_leave_their_width_to_the_rest(importing: Path, browse: Browser) -> None:
     """Their box says so, also where it is read aloud."""
     steps = """
@@ -195,6 +198,7 @@ def test_imports_leave_their_width_to_the_rest(importing: Path, browse: Browser)
     assert done["told"].startswith("[import heavy]: ") and "drawn narrower" in done["told"]
 
 
+@pytest.mark.further
 def test_lines_of_the_program(regions: Path, browse: Browser) -> None:
     """They are the report's, and a click shows the source there."""
     steps = """
@@ -235,6 +239,7 @@ def test_the_address_keeps_the_view(here: Path, browse: Browser) -> None:
     assert browse(file, again, hash) == ["leaf", "leaf", True]
 
 
+@pytest.mark.further
 def test_findings_are_the_reports(here: Path, browse: Browser) -> None:
     steps = "return await page.locator('.findings b, .findings code').allTextContents();"
     told = report(here)["findings"]
@@ -243,6 +248,7 @@ def test_findings_are_the_reports(here: Path, browse: Browser) -> None:
     ]
 
 
+@pytest.mark.further
 def test_keys_choose_a_time(here: Path, browse: Browser) -> None:
     """Half of it, a part of that, all again; what is chosen is read aloud."""
     steps = """
@@ -270,6 +276,7 @@ def test_keys_choose_a_time(here: Path, browse: Browser) -> None:
     assert " from " in done["status"]
 
 
+@pytest.mark.further
 def test_keys_and_what_is_read_aloud(here: Path, browse: Browser) -> None:
     """Keys move through the flame graph; axe-core finds nothing wrong, in either theme."""
     steps = """
@@ -291,6 +298,7 @@ def test_keys_and_what_is_read_aloud(here: Path, browse: Browser) -> None:
     assert "focus=" in done["hash"]
 
 
+@pytest.mark.further
 def test_all_views_are_drawn(here: Path, browse: Browser) -> None:
     """Each one's canvases have several colours, also where there is little room; axe-core finds
     nothing wrong in any, in either theme."""
@@ -389,6 +397,7 @@ def data_of(file: Path) -> bytes:
     return zlib.decompress(base64.b64decode(packed), wbits=31)
 
 
+@pytest.mark.further
 def test_source_text_can_be_left_out(hostile: Path, tmp_path: Path, browse: Browser) -> None:
     marker = b"What a page must not run"
     assert marker in data_of(hostile / "out.html")
@@ -411,6 +420,7 @@ def regions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.further
 def test_kept_calls(regions: Path, browse: Browser) -> None:
     """Their durations are the report's; a click on a bar lists its calls, one on a call shows the
     samples of it."""
@@ -449,6 +459,7 @@ def test_kept_calls(regions: Path, browse: Browser) -> None:
     assert "threads=" in done["hash"]
 
 
+@pytest.mark.further
 def test_lines(regions: Path, browse: Browser) -> None:
     """Hits are the report's; samples of all lines together are those of the file's functions."""
     steps = """
@@ -476,6 +487,7 @@ def test_lines(regions: Path, browse: Browser) -> None:
     assert own == pytest.approx(100 * burn["python_ns"] / own_ns, abs=0.1 * len(shares))
 
 
+@pytest.mark.further
 def test_the_heat_map_has_all_samples(regions: Path, browse: Browser) -> None:
     steps = """
         await page.click('text=heat map');
@@ -489,6 +501,7 @@ def test_the_heat_map_has_all_samples(regions: Path, browse: Browser) -> None:
     assert "from=0&to=" in browse(regions / "out.html", steps)
 
 
+@pytest.mark.further
 def test_processes(tmp_path: Path, browse: Browser) -> None:
     """Of a merged profile one is shown alone, as `report --process` shows it."""
     (tmp_path / "sums.py").write_text(
@@ -521,6 +534,7 @@ def run(pyhybrid: Callable[..., Run]) -> Iterator[Callable[..., Run]]:
     yield pyhybrid
 
 
+@pytest.mark.further
 def test_without_samples_it_shows_exact_times(run: Callable[..., Run], browse: Browser) -> None:
     done = run("--mode", "trace", "--format", "html", TARGETS / "selected.py")
     told = report(done.folder)
@@ -530,6 +544,7 @@ def test_without_samples_it_shows_exact_times(run: Callable[..., Run], browse: B
     assert not any("with native" in head for head in browse(done.path("out.html"), heads))
 
 
+@pytest.mark.further
 def test_a_short_run(run: Callable[..., Run], browse: Browser) -> None:
     """Of few samples the shares are rough, and the page says so."""
     done = run("--format", "html", "-c", "sum(range(10**5))")
@@ -537,6 +552,7 @@ def test_a_short_run(run: Callable[..., Run], browse: Browser) -> None:
     assert any("few" in fact for fact in browse(done.path("out.html"), steps))
 
 
+@pytest.mark.further
 def test_on_a_phone_functions_have_room(here: Path, browse: Browser) -> None:
     steps = """
         const cell = await page.locator('tbody tr[data-frame] td.function').first().boundingBox();

@@ -88,6 +88,7 @@ def test_events(perfed: Path, pyhybrid: Callable[..., Run]) -> None:
     assert sum(periods) == sum(row.self_ns for row in trace.profile().exact) > 0
 
 
+@pytest.mark.further
 def test_build_ids(perfed: Path, profile: Profile) -> None:
     lines = perf(perfed, "buildid-list").splitlines()
     listed = dict(reversed(line.split(" ", 1)) for line in lines)
@@ -97,6 +98,7 @@ def test_build_ids(perfed: Path, profile: Profile) -> None:
     assert len([path for path in listed if "/chain" in path or "libspinner" in path]) == 2
 
 
+@pytest.mark.further
 def test_header(perfed: Path, profile: Profile) -> None:
     text = perf(perfed, "report", "--header-only")
     fields = dict(re.findall(r"^# ([a-z ]+?) +: (.*)$", text, re.M))
@@ -119,6 +121,7 @@ def test_header(perfed: Path, profile: Profile) -> None:
     assert float(fields["time of last sample"]) == pytest.approx(last / 1e9, abs=1e-6)
 
 
+@pytest.mark.further
 def test_time_of_day(perfed: Path, profile: Profile) -> None:
     """CLOCK_MONOTONIC is translated by the pair of times in the head."""
     monotonic, text = (
@@ -130,6 +133,7 @@ def test_time_of_day(perfed: Path, profile: Profile) -> None:
     assert float(text.split()[1].rstrip(":").rsplit(":", 1)[1]) == pytest.approx(minute_s, abs=1e-4)
 
 
+@pytest.mark.further
 def test_threads(perfed: Path, profile: Profile) -> None:
     pid = profile.process.pid
     tasks = re.findall(
@@ -148,6 +152,7 @@ def test_report_by_symbol(perfed: Path, profile: Profile) -> None:
     check_own(rows, profile, self_weights(profile))
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_report_with_children(perfed: Path, profile: Profile) -> None:
     """perf counts a sample once for each function on its stack; so do these figures."""
@@ -164,6 +169,7 @@ def test_report_with_children(perfed: Path, profile: Profile) -> None:
         assert rows[name] == pytest.approx(100 * inclusive[name] / total, abs=0.011), name
 
 
+@pytest.mark.further
 def test_report_by_thread_library_and_symbol(perfed: Path, profile: Profile) -> None:
     options = ("--no-children", "-F", "period,comm,dso,sym", "--sort", "comm,dso,sym")
     rows = report(perfed, *options)[CLOCK_EVENT]
@@ -183,6 +189,7 @@ def test_report_by_thread_library_and_symbol(perfed: Path, profile: Profile) -> 
     assert all(library.startswith("[JIT]") for library, symbol in libraries if "py::" in symbol)
 
 
+@pytest.mark.further
 def test_report_by_cpu(perfed: Path, profile: Profile) -> None:
     weights: Counter[int] = Counter()
     for chunk in profile.program_timeline():
@@ -204,6 +211,7 @@ def test_callers_from_the_root_on(perfed: Path) -> None:
     assert at == sorted(at)
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_kernel_frames_are_the_kernels(perfed: Path, profile: Profile) -> None:
     """perf takes each address for the kernel's or the program's by the context before it."""
@@ -223,6 +231,7 @@ def test_kernel_frames_are_the_kernels(perfed: Path, profile: Profile) -> None:
     assert in_kernel[False] <= 0.05 * in_kernel.total()  # an address may have several names
 
 
+@pytest.mark.further
 def test_diff(pyhybrid: Callable[..., Run], chain: Path) -> None:
     """Python grew and C shrank, as in the profiles; between a file and itself nothing did."""
     files = []
@@ -255,6 +264,7 @@ def test_diff(pyhybrid: Callable[..., Run], chain: Path) -> None:
     assert all(delta == 0 for _, delta in same.values())
 
 
+@pytest.mark.further
 @pytest.mark.usefixtures("profile")
 def test_annotate(perfed: Path) -> None:
     """Instructions of a C++ function and of a C one, with all the samples between them."""
@@ -269,6 +279,7 @@ def test_annotate(perfed: Path) -> None:
         assert "(%r" in clock
 
 
+@pytest.mark.further
 def test_exact_self_times(perfed: Path, profile: Profile) -> None:
     expected: Counter[str] = Counter()
     for row in profile.exact:

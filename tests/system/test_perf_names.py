@@ -69,6 +69,7 @@ def self_ns(run: Run, name: str) -> int:
     return sum(row.weight_ns for row in profile.sampled if of_stack[row.stack] == frame)
 
 
+@pytest.mark.further
 def test_names_of_debugdata(pyhybrid: Callable[..., Run], chain: Path, stripped: Path) -> None:
     with_debugdata(chain, stripped)
     run = work(pyhybrid, stripped)
@@ -92,6 +93,7 @@ def test_names_of_functions_without_symbols(pyhybrid: Callable[..., Run], stripp
     assert max(periods.values()) > 0.3 * sum(found.values())  # burn
 
 
+@pytest.mark.further
 def test_the_vdso_has_names(pyhybrid: Callable[..., Run]) -> None:
     """perf has them only if its cache of build-ids has a copy."""
     ask = "import time\nfor _ in range(8_000_000): time.monotonic()"

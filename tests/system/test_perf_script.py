@@ -143,6 +143,7 @@ def read_frame(line: str) -> tuple[str, str]:
     return re.sub(r"\+0x[0-9a-f]+$", "", symbol), file[:-1]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("fields", [(), ("-F", "+pid")])
 def test_importers(perfed: Path, profile: Profile, fields: tuple[str, ...]) -> None:
     """As Firefox Profiler's importer documents what it reads (linux-perf.js there).

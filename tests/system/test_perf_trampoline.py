@@ -74,6 +74,7 @@ def in_shell(folder: Path, command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.further
 @pytest.mark.needs("perf", "root")
 def test_the_commands_that_it_advises(
     pyhybrid: Callable[..., Run], program: Path, tmp_path: Path, leftovers: list[int]
@@ -111,6 +112,7 @@ def test_the_commands_that_it_advises(
     assert not (tmp_path / "perf.data.old").exists()  # perf's own has not been moved away
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_our_own_stacks_are_whole(pyhybrid: Callable[..., Run], program: Path, mode: str) -> None:
     run = pyhybrid("--perf-trampoline", "--mode", mode, program)
@@ -154,6 +156,7 @@ def run_after(prepare: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.further
 def test_an_old_map_does_not_stay(tmp_path: Path) -> None:
     done = run_after("open(path, 'w').write('10 10 old\\n'); os.utime(path, (1e9, 1e9))", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -162,6 +165,7 @@ def test_an_old_map_does_not_stay(tmp_path: Path) -> None:
     assert " old" not in text
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     done = run_after("print(path, flush=True); os.symlink('/nowhere', path)", tmp_path)
@@ -175,6 +179,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
         path.unlink()
 
 
+@pytest.mark.further
 def test_frame_pointers_are_what_the_code_has() -> None:
     mapped = re.findall(r"/\S*/libpython3\.\S*", Path("/proc/self/maps").read_text())
     file = Path(mapped[0] if mapped else sys.executable).resolve()

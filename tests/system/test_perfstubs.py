@@ -121,6 +121,7 @@ held.ps_stop_current_()
 """
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_without_the_gil_and_counters(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("--mode", "trace", "--regions", "perfstubs", "-c", WITHOUT_GIL)
@@ -168,6 +169,7 @@ print(sorted(seen[0]))
 """
 
 
+@pytest.mark.further
 def test_late_again_and_forked(tmp_path: Path) -> None:
     """Handles that were made before mean nothing to us: they are one timer."""
     done = subprocess.run(
@@ -188,6 +190,7 @@ def test_late_again_and_forked(tmp_path: Path) -> None:
     assert "[unnamed timer]" in done.stdout
 
 
+@pytest.mark.further
 def test_not_asked_for_it_is_not_there(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     run = pyhybrid("--mode", "trace", PROGRAM, tmp_path)
     assert not timers(run.profile())

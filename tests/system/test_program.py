@@ -113,6 +113,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("how", ["script", "module", "command", "PYTHONPATH"])
 def test_files_that_are_named_like_modules_of_ours(same: Same, tmp_path: Path, how: str) -> None:
     """Where the current folder has them, none of ours sees them; where the program's has, it does.
@@ -145,6 +146,7 @@ def test_files_that_are_named_like_modules_of_ours(same: Same, tmp_path: Path, h
     assert ours == ["out.folded", "out.pyhybrid"]
 
 
+@pytest.mark.further
 def test_subcommands_where_files_are_named_like_modules(tmp_path: Path) -> None:
     names = imported_by_us(tmp_path) | {"sqlite3", "shutil", "subprocess", "threading"}
     for name in names:
@@ -296,6 +298,7 @@ STARTED_BY = [
 ]
 
 
+@pytest.mark.first_cases(4)
 @pytest.mark.parametrize(("way", "flags"), STARTED_BY)
 def test_started_by(
     same: Same, tmp_path: Path, way: Callable[[Path], list[str]], flags: tuple[str, ...]
@@ -309,10 +312,12 @@ def test_started_by(
         assert "stdin 'some\\nlines'" in bare.stdout
 
 
+@pytest.mark.further
 def test_started_from_stdin(same: Same) -> None:
     same("-", "a", "-b", input=WHOAMI.read_text())
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.version
 @pytest.mark.parametrize(
     "flags",
@@ -323,6 +328,7 @@ def test_interpreter_options(same: Same, tmp_path: Path, flags: tuple[str, ...])
     same(*a_script(tmp_path / "work"), flags=flags)
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_source_encodings(same: Same, tmp_path: Path) -> None:
     (tmp_path / "work" / "latin.py").write_bytes(
@@ -333,12 +339,14 @@ def test_source_encodings(same: Same, tmp_path: Path) -> None:
     same("bom.py")
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_annotations_and_futures(script: Same) -> None:
     """Neither our own `from __future__` imports nor our annotations reach the program."""
     script("x: print('evaluated') = 1\nprint(__annotations__)\nprint(1 / 2)")
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_interactive_names_are_not_left(script: Same) -> None:
     script(
@@ -350,6 +358,7 @@ def test_interactive_names_are_not_left(script: Same) -> None:
     )
 
 
+@pytest.mark.further
 def test_module_that_changes_argv_and_path(same: Same, tmp_path: Path) -> None:
     (tmp_path / "work" / "main.py").write_text(
         "import sys; sys.argv[:] = ['x']; sys.path.insert(0, '/nowhere')\n"
@@ -591,6 +600,7 @@ NEVER_BEGUN = {"syntax error", "indentation", "null byte"}  # there is no profil
 PLAIN = pytest.mark.needs("plain_build")
 
 
+@pytest.mark.first_cases(6)
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=PLAIN if each == "segfault" else ()) for each in ENDS]
@@ -612,6 +622,7 @@ OTHER_ENDS = [
 ]
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(("way", "end"), OTHER_ENDS)
 def test_ends_of_other_kinds_of_programs(same: Same, tmp_path: Path, way: str, end: str) -> None:
     source = textwrap.dedent(ENDS[end])
@@ -628,6 +639,7 @@ def test_ends_of_other_kinds_of_programs(same: Same, tmp_path: Path, way: str, e
         same("folder")
 
 
+@pytest.mark.further
 def test_a_script_from_a_pipe(tmp_path: Path) -> None:
     """`python -m pyhybrid <(generate)`: it can be opened only once."""
     read, write = os.pipe()
@@ -645,6 +657,7 @@ def test_a_script_from_a_pipe(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"/dev/fd/{read}\n", "")
 
 
+@pytest.mark.further
 def test_unknown_modules(same: Same, tmp_path: Path) -> None:
     """The interpreter's own words: only the program knows what it can import."""
     (tmp_path / "work" / "empty").mkdir()
@@ -761,6 +774,7 @@ DEEDS = {
 }
 
 
+@pytest.mark.first_cases(3)
 @pytest.mark.engine
 @pytest.mark.parametrize("source", DEEDS.values(), ids=DEEDS.keys())
 def test_does(script: Same, source: str) -> None:
@@ -837,6 +851,7 @@ def test_exec_that_fails(script: Same) -> None:
     )
 
 
+@pytest.mark.further
 @pytest.mark.engine
 @pytest.mark.parametrize("n_times", [2, pytest.param(10, marks=MANY_TIMES)])
 def test_executes_from_a_thread(script: Same, n_times: int) -> None:
@@ -872,6 +887,7 @@ int execv(const char *path, char *const *arguments)
 """
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_executes_after_a_while(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     library = tmp_path / "slow_exec.so"
@@ -917,6 +933,7 @@ if __name__ == '__main__':
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", ["threads", "fork", "spawn", "forkserver"])

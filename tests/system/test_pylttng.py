@@ -59,6 +59,7 @@ def test_one_event_a_call(lttng: Lttng) -> None:
     ]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -75,6 +76,7 @@ def test_bad_arguments(no_daemon: Lttng, arguments: str, error: str) -> None:
     assert error in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.further
 def test_without_the_library_the_import_says_what_is_missing(
     no_daemon: Lttng, tmp_path: Path
 ) -> None:
@@ -85,6 +87,7 @@ def test_without_the_library_the_import_says_what_is_missing(
     assert "ImportError: pylttng needs LTTng (Debian, Ubuntu:" in done.stderr
 
 
+@pytest.mark.further
 def test_a_child_does_not_wait_for_locks(no_daemon: Lttng) -> None:
     """That one of LTTng's threads held when it was forked."""
     program = str(TARGETS / "forks_with_lttng_locked.py")
@@ -118,6 +121,7 @@ def test_a_profile_exported(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     assert len(exported) > 5
 
 
+@pytest.mark.further
 def test_at_the_end_of_a_run(lttng: Lttng, pyhybrid: Callable[..., Run]) -> None:
     """By the process that makes the files; -o has no meaning."""
     lttng.record("sysmon:*")

@@ -131,6 +131,7 @@ def test_each_test_is_profiled_and_nothing_around_it(tmp_path: Path, workers: in
     assert calls_by_test(tmp_path / "out.pyhybrid") == CALLS
 
 
+@pytest.mark.further
 def test_coroutines_alone(tmp_path: Path) -> None:
     """Neither the loop that runs them nor its callbacks are part of them."""
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -125,11 +125,13 @@ def test_every_test_is_a_region_of_its_own_calls(whole: Path) -> None:
     assert "test_without_a_plugin" not in found
 
 
+@pytest.mark.further
 def test_nothing_of_pytest_is_profiled(whole: Path) -> None:
     """But what tests call: of a failed comparison."""
     assert not names(whole / "out.pyhybrid") & {"pytest_pyfunc_call", "_multicall", "for_all"}
 
 
+@pytest.mark.further
 @pytest.mark.needs("plain_build")
 def test_no_library_of_ours_lies_below_a_test(tmp_path: Path) -> None:
     text = f"{ON_STACK}\ndef test_it(): assert not [f for f in on_stack() if '_native' in f]\n"
@@ -146,6 +148,7 @@ def test_the_table(whole: Path) -> None:
     assert said.count("profile: out.pyhybrid") == said.count("profile: ") == 1
 
 
+@pytest.mark.further
 def test_pages_of_the_profiles(whole: Path) -> None:
     assert [path.name for path in (whole / "pages").iterdir()] == ["out.html"]
     page = (whole / "pages" / "out.html").read_text()
@@ -153,6 +156,7 @@ def test_pages_of_the_profiles(whole: Path) -> None:
     assert b"test_plain" in gzip.decompress(base64.b64decode(data))
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.engine
 @pytest.mark.parametrize(
     ("option", "said"),
@@ -178,12 +182,14 @@ def test_where_nothing_can_be_written_no_test_begins(
         assert " in " not in errors
 
 
+@pytest.mark.further
 def test_a_failed_tests_traceback_is_its_own(whole: Path) -> None:
     said = (whole / "said").read_text()
     assert "ValueError: as it should" in said
     assert "pytest_plugin" not in said
 
 
+@pytest.mark.further
 def test_the_first_failure_ends_the_run(tmp_path: Path) -> None:
     said = run_pytest(suite(tmp_path, SUITE), "--pyhybrid", "--pyhybrid-lines", "-x", code=1)
     assert calls_by_test(tmp_path / "out.pyhybrid").keys() == {
@@ -210,6 +216,7 @@ def test_off(request):
 """
 
 
+@pytest.mark.further
 def test_nothing_happens_unless_asked(tmp_path: Path) -> None:
     said = run_pytest(suite(tmp_path, OFF), "--strict-markers")
     assert "1 passed" in said
@@ -256,6 +263,7 @@ def test_a_fixture_profiles_one_test(tmp_path: Path) -> None:
         assert "pytest_pyfunc_call" not in names(tmp_path / name)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("way", ["-p", "whole"])
 def test_marked_tests_of_a_profiled_pytest(
     pyhybrid: Callable[..., Run], tmp_path: Path, way: str
@@ -289,6 +297,7 @@ def _calls_of(profile: Profile, function: str) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.further
 def test_lines_of_a_marked_test(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """`-p -l`: of all functions that it calls."""
     program = suite(tmp_path, MARKED)
@@ -449,6 +458,7 @@ def test_without_it():
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("way", ["alone", "-p"])
 def test_limits_of_a_test_with_the_fixture(
     pyhybrid: Callable[..., Run], tmp_path: Path, way: str
@@ -469,6 +479,7 @@ def test_limits_of_a_test_with_the_fixture(
     assert "there is no 'chlid' in it" in found["test_unknown"]
 
 
+@pytest.mark.further
 def test_limits_do_nothing_unless_asked(tmp_path: Path) -> None:
     suite(tmp_path, LIMITS)
     (tmp_path / "program.py").write_text(PROGRAM + KINDS)

@@ -69,6 +69,7 @@ def test_workers_of_xdist_have_one_profile(tmp_path: Path) -> None:
         assert functions["child", str(tmp_path / "program.py")] == 1
 
 
+@pytest.mark.further
 def test_a_worker_that_is_killed_is_in_the_profile(tmp_path: Path) -> None:
     """With what it had written until then; another worker goes on."""
     killed = SUITE + "def test_killed(): os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -80,6 +81,7 @@ def test_a_worker_that_is_killed_is_in_the_profile(tmp_path: Path) -> None:
         assert {row.end_ns is None for row in profile.processes.values()} == {True, False}
 
 
+@pytest.mark.further
 def test_the_first_failure_ends_all_workers(tmp_path: Path) -> None:
     failing = SUITE.replace("    for _ in", "    assert n != 3\n    for _ in")
     said = run_pytest(suite(tmp_path, failing), "--pyhybrid", "-n", 2, "-x", code=2)
@@ -127,6 +129,7 @@ def test_many(n):
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("options", [(), ("-n", 2)])
 def test_forked_tests_are_in_the_profile(tmp_path: Path, options: tuple[object, ...]) -> None:
     suite(tmp_path, FEW)
@@ -140,6 +143,7 @@ def test_forked_tests_are_in_the_profile(tmp_path: Path, options: tuple[object, 
     assert not names(path) & {"pytest_pyfunc_call", "_multicall", "runtestprotocol"}
 
 
+@pytest.mark.further
 def test_a_forked_test_with_the_fixture(tmp_path: Path) -> None:
     suite(
         tmp_path,

@@ -60,6 +60,7 @@ def above(profile: Profile, node: int) -> tuple[Names, str]:
     return tuple(names[:-1]), names[-1] if names else ""
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.version
 def test_where_regions_stand(run: Run) -> None:
     profile = run.profile()
@@ -75,6 +76,7 @@ def test_where_regions_stand(run: Run) -> None:
         assert places[name] == expected, name
 
 
+@pytest.mark.first_cases(1)
 def test_how_often_they_were_entered(run: Run) -> None:
     profile = run.profile()
     if profile.meta["mode"] == "sample":
@@ -101,6 +103,7 @@ def test_how_often_they_were_entered(run: Run) -> None:
         assert worked[name] <= total[name] / 1e9 < worked[name] + 0.05
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.engine
 def test_samples_outside_are_outside(run: Run) -> None:
     profile = run.profile()
@@ -137,6 +140,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_a_region_that_a_helper_entered(pyhybrid: Callable[..., Run], mode: str) -> None:
     """It is the helper's, which has returned: not the next function's in the same memory."""
@@ -183,6 +187,7 @@ main()
 """
 
 
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.parametrize("outermost", ["left_out", "around"])
 def test_a_function_that_is_left_out_goes_on_within_its_regions(
@@ -297,6 +302,7 @@ assert names(p) == {"long": (1, 0)}, names(p)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.further
 def test_the_first_region_imports_nothing(pyhybrid: Callable[..., Run]) -> None:
     """A child that is forked by another thread meanwhile would wait for that module for ever."""
     run = pyhybrid(
@@ -342,6 +348,7 @@ work()
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["hybrid", "trace", "sample"])
 def test_names_with_nul(pyhybrid: Callable[..., Run], mode: str) -> None:
     """They are escaped in every table, as in what is printed."""

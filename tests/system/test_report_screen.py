@@ -89,6 +89,7 @@ def calls_of(lines: list[str], function: str) -> list[int]:
     return [int(row[-3].replace(",", "")) for row in rows]
 
 
+@pytest.mark.first_cases(1)
 def test_parts_in_order(folder: Path) -> None:
     text = "\n".join(report(folder))
     parts = ["pyhybrid ", "began 20", "calls    ", "   self   total", "hot paths", "step > burn ("]
@@ -126,6 +127,7 @@ def test_lines_of_the_program(tmp_path: Path) -> None:
     assert "line of the program" in shown[shown.index(row) - 1]
 
 
+@pytest.mark.further
 def test_imports_are_one_line(folder: Path) -> None:
     lines, whole = report(folder), report(folder, "--imports")
     (row, *_), (hot,) = (
@@ -138,6 +140,7 @@ def test_imports_are_one_line(folder: Path) -> None:
     assert any("_find_and_load" in line for line in whole)
 
 
+@pytest.mark.further
 def test_calls_are_those_outside_of_imports(folder: Path) -> None:
     """As all other figures of a row."""
     assert set(calls_of(report(folder, "--height", "200"), "inside")) <= {20}
@@ -146,6 +149,7 @@ def test_calls_are_those_outside_of_imports(folder: Path) -> None:
     assert inside["calls"] == 1020
 
 
+@pytest.mark.first_cases(1)
 def test_the_heaviest_paths(folder: Path) -> None:
     lines = report(folder)
     hot = lines[next(i for i, line in enumerate(lines) if "hot paths" in line) + 1 :]
@@ -155,6 +159,7 @@ def test_the_heaviest_paths(folder: Path) -> None:
     assert all(len(line) <= 100 for line in lines)
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(("lines", "columns"), [(24, 80), (40, 120), (70, 60)])
 def test_fits_into_a_terminal(folder: Path, lines: int, columns: int) -> None:
     shown = in_terminal(folder, lines, columns)
@@ -163,6 +168,7 @@ def test_fits_into_a_terminal(folder: Path, lines: int, columns: int) -> None:
     assert any("hot paths" in line for line in shown)
 
 
+@pytest.mark.further
 def test_the_same_wherever_it_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = report(folder)
     for name, value in (("COLUMNS", "40"), ("LINES", "10"), ("TZ", "Asia/Tokyo")):
@@ -171,6 +177,7 @@ def test_the_same_wherever_it_goes(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert len(lines) <= 50
 
 
+@pytest.mark.further
 def test_of_a_long_note_a_small_screen_has_both_ends(
     pyhybrid: Callable[..., Run], tmp_path: Path
 ) -> None:
@@ -185,6 +192,7 @@ def test_of_a_long_note_a_small_screen_has_both_ends(
     assert "x" * 120 in "".join(each[9:] for each in large.splitlines())
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("view", ["tree", "quality"])
 def test_height_is_of_the_summary(pyhybrid: Callable[..., Run], view: str) -> None:
     run = pyhybrid("report", view, "--height", "30", check=False)

@@ -59,6 +59,7 @@ def paths_to(profile: Profile, name: str) -> set[str]:
     return paths
 
 
+@pytest.mark.further
 def test_everything(selected: Callable[..., Run]) -> None:
     profile = selected().profile()
     check_exact(profile)
@@ -73,6 +74,7 @@ def test_by_file(selected: Callable[..., Run]) -> None:
     assert len(others) == 1
 
 
+@pytest.mark.further
 def test_without_the_standard_library(selected: Callable[..., Run]) -> None:
     profile = selected("--exclude", "stdlib").profile()
     files = [profile.frames[profile.nodes.frame[row.node]].file or "" for row in profile.exact]
@@ -106,6 +108,7 @@ def test_include_and_exclude(selected: Callable[..., Run]) -> None:
     assert sum(raised) == 60
 
 
+@pytest.mark.further
 def test_a_filter_is_forgotten_with_its_run(pyhybrid: Callable[..., Run]) -> None:
     script = """
 from pyhybrid import Profiler
@@ -132,6 +135,7 @@ assert run() == {"f": 10, "g": 10}
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("options", "what"),
     [

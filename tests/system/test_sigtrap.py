@@ -76,6 +76,7 @@ def test_threads_of_milliseconds(script: Script) -> None:
     assert "unknown thread" not in run.result.stderr
 
 
+@pytest.mark.further
 def test_threads_of_threads_that_have_ended(script: Script) -> None:
     run = script("""
         def two():
@@ -94,6 +95,7 @@ def test_threads_of_threads_that_have_ended(script: Script) -> None:
         assert signalled_ns(run.profile(), t) > 0.95 * t.cpu_ns
 
 
+@pytest.mark.further
 def test_no_system_call_is_interrupted(script: Script) -> None:
     # poll(2) is one that SA_RESTART does not restart.
     run = script(
@@ -110,6 +112,7 @@ def test_no_system_call_is_interrupted(script: Script) -> None:
     assert run.result.stdout == "0\n"
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("n_stops", [4, pytest.param(10, marks=pytest.mark.slow)])
 def test_threads_that_sleep_when_it_stops(tmp_path: Path, n_stops: int) -> None:
     """The signal for what they did before they slept comes when they wake, after the end."""
@@ -145,6 +148,7 @@ def test_threads_that_sleep_when_it_stops(tmp_path: Path, n_stops: int) -> None:
         assert (done.returncode, done.stdout) == (status, "alive\n"), done.stderr
 
 
+@pytest.mark.further
 def test_a_trap_of_the_programs_own_kills_it_as_ever(script: Script) -> None:
     run = script("burn(0.1); os.kill(os.getpid(), signal.SIGTRAP); print('on')", check=False)
     assert run.result.returncode == -signal.SIGTRAP
@@ -168,6 +172,7 @@ def test_the_program_takes_the_signal(script: Script) -> None:
     assert signalled_ns(run.profile(), thread) > 0.9 * (thread.cpu_ns or 0)
 
 
+@pytest.mark.further
 def test_a_program_that_has_the_signal_keeps_it(tmp_path: Path) -> None:
     code = BURN + textwrap.dedent("""
         from pyhybrid import Profiler
@@ -236,6 +241,7 @@ def watch():
 """
 
 
+@pytest.mark.further
 def test_a_debugger_that_comes_later(script: Script, tmp_path: Path) -> None:
     (tmp_path / "tracer.py").write_text(TRACER)
     run = script(
@@ -246,6 +252,7 @@ def test_a_debugger_that_comes_later(script: Script, tmp_path: Path) -> None:
     assert expected in run.result.stderr
 
 
+@pytest.mark.further
 def test_a_debugger_that_was_there(tmp_path: Path) -> None:
     code = (
         BURN
@@ -263,6 +270,7 @@ def test_a_debugger_that_was_there(tmp_path: Path) -> None:
     assert done.stdout == "perf_event a debugger would stop at every SIGTRAP\n", done.stderr
 
 
+@pytest.mark.further
 def test_threads_of_a_pause(tmp_path: Path) -> None:
     """What runs in a pause counts nowhere, also where threads begin or end in it."""
     code = BURN + textwrap.dedent("""
@@ -320,6 +328,7 @@ def test_threads_of_a_pause(tmp_path: Path) -> None:
         assert done.returncode == 0, (engine, done.stderr)
 
 
+@pytest.mark.further
 def test_time_with_the_signal_blocked_has_its_row(script: Script) -> None:
     """And is not the sample's that comes when it ends."""
     run = script("""

@@ -122,6 +122,7 @@ for each in threads: each.join()
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", MODES)
 def test_regions_are_kept_with_their_attributes(pyhybrid: Callable[..., Run], mode: str) -> None:
     profile = pyhybrid("--mode", mode, "--format", "folded", "-c", REGIONS).profile()
@@ -196,6 +197,7 @@ rec(50)
 """
 
 
+@pytest.mark.further
 def test_all_calls_are_kept(pyhybrid: Callable[..., Run]) -> None:
     options = ("--mode", "trace", "-t", "work", "-t", "rec", "--format", "folded")
     profile = pyhybrid(*options, "-c", MANY).profile()
@@ -206,6 +208,7 @@ def test_all_calls_are_kept(pyhybrid: Callable[..., Run]) -> None:
     assert len(calls_of(profile, "rec")) == 51
 
 
+@pytest.mark.further
 def test_many_calls_leave_the_slowest_and_a_sample(pyhybrid: Callable[..., Run]) -> None:
     options = ("--mode", "trace", "-t", "work", "-t", "rec", "--format", "folded")
     profile = pyhybrid(*options, "--max-calls", 1000, "-c", MANY).profile()
@@ -234,6 +237,7 @@ outer()
 """
 
 
+@pytest.mark.further
 def test_calls_that_are_not_whole(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid(
         "-p", "-t", "outer", "-t", "inner", "--format", "folded", "-c", PARTIAL, check=False
@@ -247,6 +251,7 @@ def test_calls_that_are_not_whole(pyhybrid: Callable[..., Run]) -> None:
     assert {profile.frames[f].name for f in function_durations(profile)} == {"inner"}
 
 
+@pytest.mark.further
 def test_bad_selections(steps: Run, pyhybrid: Callable[..., Run]) -> None:
     for words, code, reason in (
         (("step",), 2, "is not NAME=DURATION"),
@@ -260,6 +265,7 @@ def test_bad_selections(steps: Run, pyhybrid: Callable[..., Run]) -> None:
         assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.further
 def test_slow_calls_of_which_only_the_slowest_were_kept(pyhybrid: Callable[..., Run]) -> None:
     program = "def step(): sum(range(200))\nfor _ in range(20_000): step()"
     run = pyhybrid("-t", "step", "--max-calls", 4096, "-c", program)
@@ -285,6 +291,7 @@ for _ in range(10): modules[1].step()
 """
 
 
+@pytest.mark.further
 def test_functions_of_one_name_in_several_modules(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-t", "alpha.step", "-t", "beta.step", "-c", TWINS)
     for name, n in (
@@ -298,6 +305,7 @@ def test_functions_of_one_name_in_several_modules(pyhybrid: Callable[..., Run]) 
         assert f"only samples within {n} of {n} calls of {name} that" in " ".join(told.split())
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("mode", "says"),
     [

@@ -92,6 +92,7 @@ def test_few_descriptors(compare: Callable[..., str], tmp_path: Path, numbers: l
 
 
 # ASan maps terabytes.
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("plain_build")
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
 @pytest.mark.parametrize(
@@ -166,6 +167,7 @@ def test_a_folder_where_nothing_can_be_written(
         )
 
 
+@pytest.mark.further
 def test_a_folder_that_is_not_there(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """It is made; nothing of it is left where there is nothing to write."""
     program = "print(sum(range(10**5)))"
@@ -179,6 +181,7 @@ def test_a_folder_that_is_not_there(pyhybrid: Callable[..., Run], tmp_path: Path
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.further
 def test_a_name_that_is_no_file(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """In a folder that others use: nothing waits for who reads or writes there."""
     for name in ("out.pyhybrid.part", "pyproject.toml"):
@@ -228,6 +231,7 @@ def test_a_sandbox_without_clocks(tmp_path: Path) -> None:
         assert sum(row.calls for row in profile.exact) >= 1
 
 
+@pytest.mark.further
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("mode", ["hybrid", "none"])
 def test_without_a_dev(tmp_path: Path, mode: str) -> None:
@@ -248,6 +252,7 @@ def test_without_a_dev(tmp_path: Path, mode: str) -> None:
     assert sorted(os.listdir(tmp_path)) == made
 
 
+@pytest.mark.further
 def test_runs_that_share_a_folder_and_a_number(tmp_path: Path) -> None:
     """In containers each is process 1; each has names of its own, also after another has ended."""
     if os.geteuid() != 0:

@@ -71,6 +71,7 @@ def n_spans(step: Step) -> dict[str, int]:
     return {phase: len(spans) for phase, spans in step.spans.items()}
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_each_loop_has_its_steps(steps: dict[str, list[Step]]) -> None:
     assert {name: len(each) for name, each in steps.items()} == STEPS
@@ -91,6 +92,7 @@ def test_phases_add_up(profile: Profile, steps: dict[str, list[Step]]) -> None:
     assert profile.calls == []  # the user's own: none were asked for
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_what_ran_in_them(steps: dict[str, list[Step]]) -> None:
     once = {"data": 1, "forward": 1, "backward": 1, "optimizer": 1}
@@ -119,6 +121,7 @@ def test_what_ran_in_them(steps: dict[str, list[Step]]) -> None:
     assert saved == [steps["saving"][5].number]  # after the fifth: the sixth begins there
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_a_closure_is_not_the_optimizers(steps: dict[str, list[Step]]) -> None:
     for step in steps["closure"]:
@@ -149,6 +152,7 @@ def test_report(folder: Path) -> None:
     assert sum(shares.values()) == pytest.approx(1)
 
 
+@pytest.mark.further
 @pytest.mark.once
 def test_diff_with_itself(folder: Path) -> None:
     """As many steps, and no phase differs."""
@@ -212,11 +216,13 @@ def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path, browse: 
     assert "\n**steps of a training (60 -\\> 60), median time: " in markdown
 
 
+@pytest.mark.further
 def test_one_thread(folder: Path) -> None:
     report = json.loads(printed(folder, "report", "steps", "--json", "--thread", "same_batch"))
     assert report["n_steps"] == 20
 
 
+@pytest.mark.further
 @pytest.mark.once
 @pytest.mark.needs("viewers", "chromium")
 def test_the_pages_row_of_steps(folder: Path, tmp_path: Path, browse: Browser) -> None:
@@ -328,6 +334,7 @@ for step, batch in enumerate(loop.loader):
 """
 
 
+@pytest.mark.further
 def test_the_slowest_and_why(torch_process: TorchProcess, tmp_path: Path) -> None:
     program = PLANTED.format(targets=str(TARGETS))
     torch_process.profiled(tmp_path, "-q", "--format", "folded", "-c", program)

@@ -30,6 +30,7 @@ def start(tmp_path: Path, source: str, *options: str) -> subprocess.Popen[bytes]
     )
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_what_is_printed_arrives(tmp_path: Path, stream: str) -> None:
     with start(tmp_path, PRINTS.format(stream=stream)) as process:
@@ -48,6 +49,7 @@ print(counts, file=sys.stderr)
         assert process.stderr.read() == f"{{{PIECE}}}\n".encode()
 
 
+@pytest.mark.further
 def test_a_write_that_waits_can_be_interrupted(tmp_path: Path) -> None:
     source = f"""
 try:
@@ -68,6 +70,7 @@ except KeyboardInterrupt:
     assert process.returncode == 3
 
 
+@pytest.mark.further
 def test_nothing_is_left_of_it(tmp_path: Path) -> None:
     source = """
 import pyhybrid
@@ -80,6 +83,7 @@ assert dict(vars(sys.stdout.buffer)) == before, vars(sys.stdout.buffer)
     subprocess.run([sys.executable, "-u", "-P", "main.py"], cwd=tmp_path, check=True)
 
 
+@pytest.mark.further
 def test_at_the_limit_of_recursion_in_c_it_says_the_same(tmp_path: Path) -> None:
     """What cannot be raised out of a callback is written with the last call that is allowed."""
     (tmp_path / "main.py").write_text(

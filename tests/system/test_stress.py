@@ -121,6 +121,7 @@ def test_in_c(
     storm(in_c(libraries, library, call), *options, env=environment)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=IDS)
 def test_libraries_come_and_go(
     storm: Callable[..., Profile], libraries: Path, options: tuple[str, ...]
@@ -289,6 +290,7 @@ def test_start_and_stop(tmp_path: Path, mode: str, seconds: float) -> None:
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("seconds", [BRIEF, IN_FULL])
 @pytest.mark.parametrize("mode", [pytest.param("sample", marks=SLOW), "hybrid"])
 def test_interpreters_begin_and_end(tmp_path: Path, mode: str, seconds: float) -> None:

@@ -74,6 +74,7 @@ DEEDS = {
 FAST = ("--engine", "sigtrap", "--hz", "10000")
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("deed", "options"),
     [
@@ -102,6 +103,7 @@ def test_abseils_handler(
     assert signalled > 0.8 * cpu_ns  # also after it was left
 
 
+@pytest.mark.further
 def test_a_trap_of_the_programs_own_is_abseils(
     pyhybrid: Callable[..., Run], library: Path, at_load: Path
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_trap_of_the_programs_own_is_abseils(
         assert "*** SIGTRAP received" in stderr
 
 
+@pytest.mark.further
 def test_it_sees_what_it_has_asked_for(pyhybrid: Callable[..., Run], library: Path) -> None:
     """While sigtrap is left, and afterwards."""
     code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).take_and_give_back(5000))"
@@ -122,6 +125,7 @@ def test_it_sees_what_it_has_asked_for(pyhybrid: Callable[..., Run], library: Pa
     assert run.result.stdout == "0\n"
 
 
+@pytest.mark.further
 def test_to_ignore_it_and_the_default_leave_the_engine(pyhybrid: Callable[..., Run]) -> None:
     code = """
         import os, signal, time
@@ -163,11 +167,13 @@ def api(folder: Path, library: Path, code: str, deed: str = "pass") -> str:
     return done.stdout
 
 
+@pytest.mark.further
 def test_abseils_handler_was_there(tmp_path: Path, library: Path) -> None:
     out = api(tmp_path, library, "library.install_abseil(); print(*told({}))")
     assert out == "perf_event the program handles SIGTRAP\n"
 
 
+@pytest.mark.further
 def test_threads_that_were_there(tmp_path: Path, library: Path) -> None:
     """Each has a guard of its own; and a profiler that comes later finds the handler."""
     code = """
@@ -196,6 +202,7 @@ TAKES_BREAKPOINTS = """
 """
 
 
+@pytest.mark.further
 def test_no_breakpoint_is_free(tmp_path: Path, library: Path) -> None:
     code = (
         TAKES_BREAKPOINTS + "        print(*told({}))\n        print(*told({'engine': 'sigtrap'}))"
@@ -204,6 +211,7 @@ def test_no_breakpoint_is_free(tmp_path: Path, library: Path) -> None:
     assert api(tmp_path, library, code) == f"perf_event {why}\nsigtrap {why}\n"
 
 
+@pytest.mark.further
 def test_signals_of_breakpoints_do_not_come_to_children(
     pyhybrid: Callable[..., Run], library: Path
 ) -> None:

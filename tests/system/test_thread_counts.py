@@ -34,6 +34,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("options", [*SLOW, {"engine": "auto"}])
 def test_threads_that_end_while_it_starts(tmp_path: Path, options: dict[str, str]) -> None:
     """A thread that has ended since it was seen can have no clock, which is no failure."""
@@ -103,6 +104,7 @@ def test_more_threads_than_descriptors_for_events(tmp_path: Path, before: int, l
         assert "not permitted" in told["reason"] or "more threads than file" in told["reason"]
 
 
+@pytest.mark.further
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(
     ("before", "later"), [pytest.param(80, 0, marks=pytest.mark.slow), (10, 80)]
@@ -113,6 +115,7 @@ def test_events_for_some_threads_timers_for_others(tmp_path: Path, before: int, 
     assert told["sampled"] > 0.9  # timers tick with the kernel, 100 times a second or more
 
 
+@pytest.mark.further
 @pytest.mark.needs("root")
 @pytest.mark.skipif(LINUX < (6, 15), reason="sigtrap needs Linux 6.15")
 def test_some_events_for_each_processor_are_no_reason_for_too_few(tmp_path: Path) -> None:
@@ -121,6 +124,7 @@ def test_some_events_for_each_processor_are_no_reason_for_too_few(tmp_path: Path
     assert told["sampled"] > 0.9  # timers tick with the kernel, 100 times a second or more
 
 
+@pytest.mark.further
 def test_a_moment_without_timers(tmp_path: Path) -> None:
     """A thread that could have no clock when it began gets one when it has run for a while."""
     program = """
@@ -154,6 +158,7 @@ def test_a_moment_without_timers(tmp_path: Path) -> None:
     assert abs(recorded_ns + missed_ns - 2.1e9) < 0.05e9
 
 
+@pytest.mark.further
 @pytest.mark.needs("root")
 def test_a_moment_without_descriptors(tmp_path: Path) -> None:
     """A timer needs none."""
@@ -216,6 +221,7 @@ def test_the_main_thread_may_end_before_others(tmp_path: Path) -> None:
     assert whole_ns > 0.9 * all_ns > 0.3e9
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["sample", "trace", "hybrid"])
 def test_a_thread_is_one_however_late_the_collector_sees_it(tmp_path: Path, mode: str) -> None:
     """It waits for the loader's lock, as for a processor: threads come, and some go, meanwhile."""
@@ -304,6 +310,7 @@ def bare_kb(folder: Path) -> float:
     return float(kb)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     "engine",
     [pytest.param("auto", marks=pytest.mark.once), "timer"],  # `timer`, for the ordinary user
@@ -365,6 +372,7 @@ SHORT = """
 ALL_LENGTHS = (0.1, 0.2, 0.4, 1, 2, 10)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     ("engine", "mode", "lengths", "seconds", "points"),
     [
@@ -399,6 +407,7 @@ def test_threads_have_their_share_however_short_they_are(
     assert 0.7 * process < known + unaccounted < 1.02 * process
 
 
+@pytest.mark.further
 def test_short_threads_that_no_tick_can_meet_are_said(
     tmp_path: Path, pyhybrid: Callable[..., Run]
 ) -> None:
@@ -440,6 +449,7 @@ PAUSES = """
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["hybrid", "sample"])
 @pytest.mark.parametrize("engine", ["auto", "timer"])
 def test_pauses_while_threads_are_young(tmp_path: Path, engine: str, mode: str) -> None:

@@ -41,6 +41,7 @@ def calls_of(profile: Profile) -> Counter[str]:
     return calls
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.engine
 @pytest.mark.parametrize("options", [(), ("--max-timeline", "128K")])
 def test_what_a_request_leaves(
@@ -80,6 +81,7 @@ def test_nothing_of_them_is_lost(run: Run) -> None:
     assert kept == {"request": 400}
 
 
+@pytest.mark.further
 def test_which_threads_have_rows(run: Run) -> None:
     threads = list(run.profile().threads.values())
     assert sum(each.n_threads for each in threads) == 401
@@ -88,6 +90,7 @@ def test_which_threads_have_rows(run: Run) -> None:
     assert OWN <= 400 - fold.n_threads < OWN + 4 * AT_ONCE
 
 
+@pytest.mark.further
 def test_their_samples_are_in_order_of_time(run: Run) -> None:
     profile = run.profile()
     (fold,) = (each.id for each in profile.threads.values() if each.n_threads > 1)
@@ -105,6 +108,7 @@ def times_of(chunk: Chunk) -> list[int]:
     return times
 
 
+@pytest.mark.further
 def test_threads_that_live_at_once_have_rows_of_their_own(pyhybrid: Callable[..., Run]) -> None:
     program = """
 import threading
@@ -118,6 +122,7 @@ for each in threads: each.join()
     assert {each.n_threads for each in threads} == {1}
 
 
+@pytest.mark.further
 @pytest.mark.once
 def test_where_only_the_kernel_has_names_a_long_life_tells_a_thread(
     pyhybrid: Callable[..., Run],
@@ -146,6 +151,7 @@ for _ in range(10): one(0.004)
     assert any(each.n_threads > 10 for each in others)
 
 
+@pytest.mark.further
 def test_their_trees_do_not_use_up_the_bound(pyhybrid: Callable[..., Run]) -> None:
     """Each has 30 nodes or more."""
     options = ("--mode", "trace", "--format", "folded", "--max-nodes", "8000")
@@ -156,6 +162,7 @@ def test_their_trees_do_not_use_up_the_bound(pyhybrid: Callable[..., Run]) -> No
     assert calls_of(profile)["leaf"] == 1000
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("n_requests", [300, 700])
 def test_a_killed_server(pyhybrid: Callable[..., Run], tmp_path: Path, n_requests: int) -> None:
     pyhybrid("-q", "-c", SERVER + KILL, n_requests, "handle", check=False)

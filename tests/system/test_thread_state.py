@@ -173,6 +173,7 @@ print(slept, sum(int(waited) for _, waited, _ in left) / 1e9)
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("rounds", "sleep", "work"), [(10, 0.3, 0.06), (40, 0.06, 0.02), (60, 0.045, 0.005)]
 )
@@ -238,6 +239,7 @@ assert sleeper.recorded_weight_ns > counted / 2, told
 """
 
 
+@pytest.mark.further
 def test_what_a_sleeper_does_in_a_pause_counts_nowhere(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-c", PAUSED]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
@@ -252,6 +254,7 @@ while time.process_time() < end:
 """
 
 
+@pytest.mark.further
 def test_nobody_waits_for_the_gil_in_a_program_of_one_thread(pyhybrid: Callable[..., Run]) -> None:
     """Each call lets go of it and takes it again."""
     profile = pyhybrid("-q", "--format", "folded", "-c", TAKES_THE_GIL).profile()
@@ -269,6 +272,7 @@ RENAMES = {
 }
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("name", RENAMES)
 def test_the_main_thread_has_its_name(pyhybrid: Callable[..., Run], name: str) -> None:
     """Also where the program does not import threading; nothing else may import it."""
@@ -322,6 +326,7 @@ for thread in threads: thread.join()
 """
 
 
+@pytest.mark.further
 def test_chosen_threads_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -> None:
     chosen = ("--wall-thread", "loader-*", "--wall-thread", "late-[mn]ame")
     options = ("--clock", "wall", "--hz", 500, "--format", "folded", *chosen)
@@ -347,6 +352,7 @@ def test_chosen_threads_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -
     assert (calls["waits"], calls["renamed"]) == (3, 1)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_the_main_thread_alone(pyhybrid: Callable[..., Run], mode: str) -> None:
     options = ("--clock", "wall", "--hz", 500, "--mode", mode, "--format", "folded")
@@ -356,6 +362,7 @@ def test_the_main_thread_alone(pyhybrid: Callable[..., Run], mode: str) -> None:
     assert "no thread of this name" not in run.result.stderr
 
 
+@pytest.mark.further
 def test_chosen_threads_where_functions_are_left_out(pyhybrid: Callable[..., Run]) -> None:
     options = ("--clock", "wall", "--hz", 500, "--format", "folded", "-t", "renamed")
     run = pyhybrid(*options, "--wall-thread", "loader-*", "-c", NAMED)
@@ -384,6 +391,7 @@ assert seconds["load after all"] > 0.3, seconds
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_chosen_threads_that_wait_already(tmp_path: Path, mode: str) -> None:
     command = [sys.executable, "-P", "-c", WAITED_FOR % mode]
@@ -391,6 +399,7 @@ def test_chosen_threads_that_wait_already(tmp_path: Path, mode: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -436,6 +445,7 @@ def test_views_and_exports_by_state(pyhybrid: Callable[..., Run]) -> None:
     assert "--clock wall" in wrong.result.stderr
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_the_cpu_of_each_sample(pyhybrid: Callable[..., Run]) -> None:
     cpu = max(os.sched_getaffinity(0))
@@ -455,6 +465,7 @@ def test_the_cpu_of_each_sample(pyhybrid: Callable[..., Run]) -> None:
     assert f"[{cpu:03}]" in printed.stdout
 
 
+@pytest.mark.further
 def test_calls_of_c_functions_in_a_view_without_them(pyhybrid: Callable[..., Run]) -> None:
     program = "def f(n): return sorted(range(n))\nfor _ in range(200): f(20_000)"
     profile = pyhybrid("--c-calls", "--format", "folded", "-c", program).profile()

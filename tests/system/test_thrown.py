@@ -132,6 +132,7 @@ def test_each_is_one_call(run: Run) -> None:
     assert endings == ENDINGS
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     "run", [[], ["--events"], CHOSEN], indirect=True, ids=["", "log", "chosen"]
 )
@@ -167,6 +168,7 @@ for _ in range(3): asyncio.run(outer())
 """
 
 
+@pytest.mark.further
 def test_one_in_between_is_left_out(pyhybrid: Callable[..., Run]) -> None:
     """Whose turn ends without an event."""
     run = pyhybrid("-t", "outer", "-t", "chosen", "--format", "folded", "-c", LEFT_OUT + SAY_DELAY)
@@ -178,6 +180,7 @@ def test_one_in_between_is_left_out(pyhybrid: Callable[..., Run]) -> None:
     assert sum(row.calls for row in profile.exact if name_of(profile, row.node) == "chosen") == 3
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("run", [["--events"]], indirect=True, ids=["log"])
 def test_the_log_has_one_end_each(run: Run) -> None:
     profile = run.profile()

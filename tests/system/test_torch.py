@@ -103,6 +103,7 @@ def test_the_dispatcher_is_folded_away(folder: Path) -> None:
     assert {"_PyEval_EvalFrameDefault", "at::_ops::addmm::redispatch"} & everything
 
 
+@pytest.mark.further
 def test_python_functions_are_on_a_line(folder: Path) -> None:
     from pyhybrid.tables.profile import Profile
 
@@ -110,6 +111,7 @@ def test_python_functions_are_on_a_line(folder: Path) -> None:
         assert share_with_line(profile) > 0.99
 
 
+@pytest.mark.further
 def test_backward_runs_python_below_the_engine(stacks: list) -> None:
     # On the CPU the engine runs backward on the thread that called it.
     path = "main", "step", "Tensor.backward", "_engine_run_backward", "torch::autograd::"
@@ -146,11 +148,13 @@ def test_no_impossible_stack(stacks: list) -> None:
     assert unknown <= max(2, sum(samples for samples, _, _ in stacks) // 1000)
 
 
+@pytest.mark.further
 def test_the_threads_of_openmp_are_there(stacks: list) -> None:
     if len(os.sched_getaffinity(0)) > 1:
         assert having(stacks, "gomp_thread_start") > having(stacks, "main", "step") // 50
 
 
+@pytest.mark.further
 @pytest.mark.needs("perf")
 def test_perf_names_every_function(folder: Path) -> None:
     """PyTorch's own libgomp has names in `.gnu_debugdata` only."""

@@ -44,6 +44,7 @@ def lines_of(
     return found
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("interpreter_symbols")
 @pytest.mark.parametrize("mode", ["trace", "hybrid", "sample"])
 def test_both_halves(pyhybrid: Callable[..., Run], mode: str) -> None:
@@ -78,6 +79,7 @@ def test_slow_calls_only(pyhybrid: Callable[..., Run]) -> None:
     assert tree["add"][1].split() == ["100.0%"]
 
 
+@pytest.mark.further
 def test_imports_are_one_line(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "slow_module.py").write_text("import time\nwhile time.process_time() < 0.5: pass\n")
     program = "def load():\n import slow_module\nload()"

@@ -63,6 +63,7 @@ def test_coroutines_are_not_charged_while_they_wait(truth: Truth) -> None:
     assert seconds(profile, "coroutines") == pytest.approx(true["wall"], rel=0.02)
 
 
+@pytest.mark.further
 def test_a_suspended_generator_is_not_charged(truth: Truth) -> None:
     profile, true = truth("suspended")
     name = "suspended.<locals>.generator"
@@ -73,6 +74,7 @@ def test_a_suspended_generator_is_not_charged(truth: Truth) -> None:
     assert seconds(profile, "suspended.<locals>.second") >= 0.02
 
 
+@pytest.mark.further
 def test_throw_and_close_through_chains(truth: Truth) -> None:
     profile, _ = truth("thrown")
     assert calls(profile, "after") == 200
@@ -84,6 +86,7 @@ def test_throw_and_close_through_chains(truth: Truth) -> None:
         assert frames[nodes.frame[nodes.parent[row.node]]].name == "thrown"
 
 
+@pytest.mark.further
 def test_async_generators_and_cancellation(truth: Truth) -> None:
     profile, _ = truth("asynchronous")
     assert calls(profile, "numbers") == 2
@@ -93,6 +96,7 @@ def test_async_generators_and_cancellation(truth: Truth) -> None:
     assert raised == 1
 
 
+@pytest.mark.further
 def test_finalizers(truth: Truth) -> None:
     profile, _ = truth("finalizers")
     assert calls(profile, "Noisy.__init__") == calls(profile, "Noisy.__del__") == 2000
@@ -113,6 +117,7 @@ def test_recursion_counts_once_in_a_functions_total(truth: Truth) -> None:
     assert tally.total_ns / 1e9 == pytest.approx(true["seconds"], rel=0.02)
 
 
+@pytest.mark.further
 def test_raised(truth: Truth) -> None:
     profile, _ = truth("raising")
     rows = of_function(profile, "raising.<locals>.fails")
@@ -120,6 +125,7 @@ def test_raised(truth: Truth) -> None:
     assert calls(profile, "after") == 50
 
 
+@pytest.mark.further
 def test_threads_that_live_for_a_moment(truth: Truth) -> None:
     profile, _ = truth("storm")
     assert calls(profile, "storm.<locals>.brief") == calls(profile, "after") == 200

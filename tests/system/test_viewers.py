@@ -110,6 +110,7 @@ def heaviest(weights: Counter[str]) -> list[int]:
     return [weight for _, weight in weights.most_common(3)]
 
 
+@pytest.mark.further
 @pytest.mark.needs("go")
 def test_pprof_shows_top_callers_tags_and_python_lines(nested: Run, export: Any) -> None:
     path, profile = export("pprof", "out.pb.gz", "--no-inlines"), nested.profile()
@@ -132,6 +133,7 @@ def test_pprof_shows_top_callers_tags_and_python_lines(nested: Run, export: Any)
     assert re.search(rf" {weight}ns +{line}: +chain\.spin\(50\)", listed)
 
 
+@pytest.mark.further
 @pytest.mark.needs("go")
 def test_pprof_has_exact_calls_and_times_where_asked(nested: Run, export: Any) -> None:
     path, profile = export("pprof", "exact.pb.gz", "--exact-times"), nested.profile()

@@ -81,6 +81,7 @@ def test_the_end_of_a_run(odd: tuple[Path, str]) -> None:
     assert len(said.splitlines()) <= 24 + late
 
 
+@pytest.mark.first_cases(3)
 @pytest.mark.parametrize("view", VIEWS)
 def test_views_and_messages(odd: tuple[Path, str], view: tuple[str, ...]) -> None:
     done = command(odd[0], *view, check=False)
@@ -99,6 +100,7 @@ def test_views_and_messages(odd: tuple[Path, str], view: tuple[str, ...]) -> Non
         assert sum(r"\nROW\x00Y" in row for row in rows) >= 3
 
 
+@pytest.mark.further
 def test_on_a_terminal(odd: tuple[Path, str]) -> None:
     """What is not text is styles and line ends."""
     for view in VIEWS:
@@ -120,12 +122,14 @@ def test_on_a_terminal(odd: tuple[Path, str]) -> None:
         assert not re.search("\x1b\\[31m|\x1b\\[2J", text)
 
 
+@pytest.mark.further
 def test_files_for_machines_keep_names(odd: tuple[Path, str]) -> None:
     folded = (odd[0] / "out.folded").read_bytes().decode()
     assert "q\x1b[2J':" in folded  # a semicolon and line ends would cut a path
     assert all(line.rpartition(" ")[2].isdigit() for line in folded.removesuffix("\n").split("\n"))
 
 
+@pytest.mark.further
 def test_errors_before_the_program_runs(pyhybrid: Callable[..., Run]) -> None:
     for arguments in (
         ("no\x1b[31m\nscript.py",),
