@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from example_profile import PERIOD_NS, SAMPLES, WEIGHT, example, fake_symbols
-from pyhybrid.assemble import open_profile
 from spool_writer import SpoolWriter
 
+from pyhybrid.assemble import open_profile
 from pyhybrid.report.quality import quality_listing, quality_report
 from pyhybrid.report.table import shown
 from pyhybrid.tables.profile import Profile
