@@ -18,7 +18,8 @@ _MOST_BYTES = 1 << 16
 
 
 class ProcessorWaits:
-    """What was so far when it was made; `told` says what came since.
+    """What was so far when it was made; `told` says what came since, of the main thread while the
+    program was profiled.
 
     `root`: of the file system.  Never raises: the program may forbid to open files.
     """
@@ -28,22 +29,33 @@ class ProcessorWaits:
         self._delay = os.path.join(root, f"proc/self/task/{os.getpid()}/schedstat")
         self._files = [path for path in self._stat_files() if _quota(path)]
         self._quota = self._quota_now()
-        self._delay_ns: int | None = None
+        self._delay_ns: int | None = None  # in stretches that have ended; None: not known
+        self._since_ns: int | None = None  # when the one that runs began
+        self._began = self._runs = False
 
     def begin(self) -> None:
-        """The program runs from now on."""
-        self._delay_ns = self._delay_now()
+        """The program is profiled from now on."""
+        if not self._began:
+            self._began, self._delay_ns = True, 0
+        self._runs, self._since_ns = True, self._delay_now()
 
-    def interrupted(self) -> None:
-        """It runs on while nothing is profiled: the main thread's share of that is not known."""
-        self._delay_ns = None
+    def end(self) -> None:
+        """It is not any more, until `begin`."""
+        self._delay_ns, self._runs = self._so_far(), False
+
+    def _so_far(self) -> int | None:
+        if not self._runs or self._delay_ns is None:
+            return self._delay_ns
+        now_ns = self._delay_now()
+        if now_ns is None or self._since_ns is None:
+            return None
+        return self._delay_ns + now_ns - self._since_ns
 
     def told(self) -> dict[str, Any]:
         """For the profile's meta data: `main_delay_ns`, `throttled` (how often), `throttled_ns`."""
         told: dict[str, Any] = {}
-        now = self._delay_now()
-        if self._delay_ns is not None and now is not None:
-            told["main_delay_ns"] = now - self._delay_ns
+        if (delay_ns := self._so_far()) is not None:
+            told["main_delay_ns"] = delay_ns
         before, after = self._quota, self._quota_now()
         # Of groups within one another each has its own quota, and one is what held it back most.
         since = [(a[1] - b[1], a[0] - b[0]) for a, b in zip(after, before, strict=True) if a and b]

@@ -215,13 +215,12 @@ class Profiling:
         self.native.pause()
         self._pause_frameworks()
         self.paused = True
-        self.processor.interrupted()
+        self.processor.end()
 
     def resume(self) -> None:
         """Begin, or go on after `pause`."""
-        if not self.began:
-            self.began = True
-            self.processor.begin()
+        self.began = True
+        self.processor.begin()
         self.native.resume()
         self.paused = False
         if self.settings.wall_threads:

@@ -20,7 +20,7 @@ from functools import cache
 from pyhybrid._profile import add_up, descend, mark, nearest, pairs, rows_from, take
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
-from pyhybrid.tables import Frame
+from pyhybrid.tables import Frame, ProcessMeta
 from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.views.call_tree.imports import Imports, import_frames
 from pyhybrid.views.labels import Labels
@@ -72,7 +72,8 @@ class ThreadWaits:
 @made_once
 def waits_of(profile: Profile) -> list[ThreadWaits]:
     """The threads that waited, most first; none where that is not known: the clock sees waits
-    itself, there are no exact times, or only a part of the samples is looked at."""
+    itself, there are no exact times, or only a part of the samples is looked at.  Nor of a process
+    of which it is not known for how long it had no processor."""
     meta, exact = profile.meta, profile.exact
     samples_see_it = meta.get("clock") == "wall" and meta.get("mode") != "trace"
     if profile.view.by_time or samples_see_it or not exact:
@@ -94,6 +95,7 @@ class _Threads:
     def __init__(self, profile: Profile, total_ns: Counter[int], cpu_ns: dict[int, int]) -> None:
         self._profile, self._total_ns, self._cpu_ns = profile, total_ns, cpu_ns
         nodes, exact = profile.nodes, profile.exact
+        self._delay_ns = self._delays()
         self._states = _states(profile)
         named = _named(profile, self._states)
         # Of each (thread, function, state): exact time, the CPU time of samples, and how many.
@@ -127,9 +129,11 @@ class _Threads:
             for each in self._profile.threads.values()
             if each.tid == self._profile.processes[each.process].pid
         }
-        loops, is_busy = self._loops(), self._is_busy()
+        loops, busy = self._loops(), self._busy()
         for thread in self._exact_ns:
-            if thread in self._cpu_ns and (thread in mains or not is_busy):
+            process = self._profile.threads[thread].process
+            is_known = process in self._delay_ns and (thread in mains or process not in busy)
+            if thread in self._cpu_ns and is_known:
                 found = self._one(thread, thread in mains)
                 others_ns = self._others(thread, self._cpu_ns)
                 beside = others_ns >= max(self._cpu_ns[thread], found.total_ns / 10)
@@ -143,7 +147,8 @@ class _Threads:
         exact_ns, sampled_ns = self._exact_ns[thread], self._sampled_ns[thread]
         total_ns, in_python_ns = self._total_ns[thread], sampled_ns.total()
         cpu_ns = max(in_python_ns, self._cpu_ns[thread] - self._outside_ns[thread])
-        ran_ns = min(total_ns, cpu_ns + (self._delay_ns() if is_main else 0))
+        delay_ns = self._delay_ns[self._profile.threads[thread].process] if is_main else 0
+        ran_ns = min(total_ns, cpu_ns + delay_ns)
         found = ThreadWaits(thread, is_main, False, total_ns, 0, 0)
         for (frame, state), ns in exact_ns.items():
             used_ns, error_ns = ran_ns, 0.0  # at most, where there are no samples
@@ -180,19 +185,26 @@ class _Threads:
         ns = sum(ns for each, ns in of_threads.items() if threads[each].process == process)
         return ns - of_threads.get(thread, 0)
 
-    def _delay_ns(self) -> int:
-        """For so long the main thread was ready to run, but had no processor; 0: not known."""
-        profile = self._profile
-        one = len(profile.processes) == 1
-        return int(profile.meta.get("main_delay_ns") or 0) if one else 0
+    def _delays(self) -> dict[int, int]:
+        """By process, where it is known: for so long its main thread was ready to run, but had no
+        processor."""
+        profile, key = self._profile, "main_delay_ns"
+        if len(profile.processes) == 1 and key in profile.meta:
+            return {next(iter(profile.processes)): int(profile.meta[key])}
+        of_each = [each for each in profile[ProcessMeta] if each.key == key]
+        return {each.process: int(each.value) for each in of_each if isinstance(each.value, int)}
 
-    def _is_busy(self) -> bool:
-        """Did the main thread wait for processors?  Then others may have done nothing else, of
+    def _busy(self) -> set[int]:
+        """Processes whose main thread waited for processors: others may have done nothing else, of
         which it is not known."""
-        profile = self._profile
-        pid = profile.process.pid
-        main_ns = sum(t.cpu_ns or 0 for t in profile.threads.values() if t.tid == pid)
-        return self._delay_ns() > BUSY * main_ns
+        profile, found = self._profile, set()
+        for process, delay_ns in self._delay_ns.items():
+            pid = profile.processes[process].pid
+            threads = [each for each in profile.threads.values() if each.process == process]
+            main_ns = sum(each.cpu_ns or 0 for each in threads if each.tid == pid)
+            if delay_ns > BUSY * main_ns:
+                found.add(process)
+        return found
 
     def _loops(self) -> dict[int, int]:
         """By thread the own time of a function that was called once for most of the thread's time:

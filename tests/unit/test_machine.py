@@ -94,10 +94,19 @@ def test_how_long_the_main_thread_had_no_processor(tmp_path: Path) -> None:
     assert waits.told() == {}
     (folder / "schedstat").write_text("1000 200 3\n")
     assert waits.told() == {}
+    waits = ProcessorWaits(str(tmp_path))
+    assert waits.told() == {}
     waits.begin()
     (folder / "schedstat").write_text("5000 900 7\n")
     assert waits.told() == {"main_delay_ns": 700}
-    waits.interrupted()
+    waits.end()
+    (folder / "schedstat").write_text("6000 1900 9\n")
+    assert waits.told() == {"main_delay_ns": 700}
+    waits.begin()
+    (folder / "schedstat").write_text("7000 1950 9\n")
+    assert waits.told() == {"main_delay_ns": 750}
+    (folder / "schedstat").unlink()
+    waits.end()
     assert waits.told() == {}
 
 
