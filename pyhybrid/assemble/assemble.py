@@ -203,6 +203,8 @@ def assembled_of(
     spool.meta["kernel_build_id"] = symbolizer.kernel_build_id()
     spool.meta["unsampled_calls"] = unsampled_calls(forest, tree)
     spool.meta["complete"] = spool.end is not None
+    if not spool.end and spool.clocks:
+        spool.meta["recorded_until_ns"] = spool.clocks[-1][1]
     spool.meta.setdefault("n_cpus", os.cpu_count() or 1)
     parts: writer.Made = {
         "nodes": tree.node_table(),

@@ -182,7 +182,8 @@ def summarize(
     losses: dict[str, int] = {}
     for loss in profile.losses:
         losses[loss.reason] = losses.get(loss.reason, 0) + loss.samples
-    end_ns = process.end_ns or max((t.last_ns or 0 for t in threads), default=0)
+    ends_ns = (t.last_ns or 0 for t in threads)
+    end_ns = process.end_ns or max(int(meta.get("recorded_until_ns") or 0), *ends_ns, 0)
     cost = HandlerCost(profile)
     hot = Hot(profile, all_frames, imports)
     traced = function_calls(profile, with_callers=False)

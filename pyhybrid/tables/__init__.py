@@ -49,7 +49,8 @@ class Meta(Row, key="key"):
     """What the profiled process recorded of itself (version, argv, clock, engine, hz, period_ns,
     ...) and of its host (machine.py), and what finishing added.
 
-    complete: false where it was killed. kernel_lost: ticks of which it is not known where in the
+    complete: false where it was killed. recorded_until_ns: then, up to when its calls were
+    counted. kernel_lost: ticks of which it is not known where in the
     kernel they came. kernel_mute: clocks that could not say that. unaccounted_ns: CPU time of the
     process, without ours, that no sample stands for, nor a lost or missed one. kernel_text:
     [start, end] of the kernel's code, or null. kernel_build_id. perf_map and jitdumps: files in
