@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Profiler", "disable", "enable", "region"]
 
-lock = threading.Lock()  # of starting and stopping
+lock = threading.RLock()  # of starting and stopping
 
 # Called before a Profiler starts: ends a profile that is idle (shared_profile.py).
 makes_way: list[Callable[[str], object]] = []
@@ -49,10 +49,23 @@ makes_way: list[Callable[[str], object]] = []
 def _new_lock() -> None:
     """In a forked child: the thread that held it is not here."""
     global lock
-    lock = threading.Lock()
+    lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_new_lock)
+
+
+def is_alone() -> bool:
+    """With the lock: false in a signal handler within what its own thread does with it."""
+    return bool(lock._recursion_count() == 1)  # type: ignore[attr-defined]
+
+
+def check_alone() -> None:
+    """Raises PyhybridError where this is not."""
+    if not is_alone():
+        raise PyhybridError(
+            "a signal handler came while its own thread starts or stops a profiler, and cannot, too"
+        )
 
 
 # The options as keywords of a function: its signature, and what its documentation says of them.
@@ -152,6 +165,7 @@ class Profiler:
         before: Profiling | RunPart | Profiler | None = self
         try:
             with lock:
+                check_alone()
                 if self._current():
                     raise PyhybridError("this profiler is already running")
                 for make_way in makes_way if not _command_line() else ():
@@ -204,6 +218,7 @@ class Profiler:
     def stop(self) -> None:
         """End, and make the files; `profile` is there when it returns."""
         with lock:
+            check_alone()
             profiling = self._current()
             if profiling is None:
                 raise PyhybridError("this profiler does not run")
@@ -225,6 +240,7 @@ class Profiler:
     def pause(self) -> None:
         """Neither samples nor events until `resume`; what happens meanwhile counts nowhere."""
         with lock:
+            check_alone()
             profiling = self._current()
             if profiling is None or profiling.paused:
                 raise PyhybridError("this profiler does not run, or is paused already")
@@ -233,6 +249,7 @@ class Profiler:
     def resume(self) -> None:
         """Go on after `pause`.  Functions that run now count as if profiling had begun now."""
         with lock:
+            check_alone()
             profiling = self._current()
             if profiling is None or not profiling.paused:
                 raise PyhybridError("this profiler is not paused")

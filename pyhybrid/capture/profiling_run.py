@@ -49,7 +49,7 @@ class Profiling:
         except OSError as error:
             raise PyhybridError(f"the current folder cannot be read: {error.strerror}") from None
         self.pid = os.getpid()
-        self.started = self.paused = self.began = False
+        self.started = self.paused = self.began = self._settles = False
         self.streams: list[io.FileIO] = []
         self.prefix = ""
         self._made_folders: list[str] = []
@@ -229,14 +229,23 @@ class Profiling:
     def enable(self) -> None:
         """Profile until as many `disable` have come; is called with the lock of api.py."""
         self._n_enabled += 1
-        if self.paused:
-            self.resume()
+        self._settle()
 
     def disable(self) -> None:
         """End what the last `enable` began, or, without one, profiling; else there is nothing."""
         self._n_enabled = max(self._n_enabled - 1, 0)
-        if not self._n_enabled and not self.paused:
-            self.pause()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Pause or resume, as is wanted by now: a signal handler within may want something else."""
+        if self._settles:
+            return
+        self._settles = True
+        try:
+            while bool(self._n_enabled) == self.paused:
+                (self.resume if self.paused else self.pause)()
+        finally:
+            self._settles = False
 
     def _name_threads(self) -> None:
         """As far as they can be had: `name` and `enumerate` may be the program's own."""

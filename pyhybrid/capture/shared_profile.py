@@ -47,7 +47,7 @@ class SharedProfile(api.Profiler):
             if not api.lock.acquire(blocking=False):
                 return 0
             try:
-                return self._begin(name)
+                return self._begin(name) if api.is_alone() else 0
             finally:
                 api.lock.release()
 
@@ -130,6 +130,7 @@ def write_profile() -> "Profile | None":
     said on stderr.
     """
     with api.lock:
+        api.check_alone()
         with _lock:
             for each in _all:
                 each.begin_anew()

@@ -45,6 +45,7 @@ class IdleProfile(api.Profiler):
     def end(self) -> None:
         """Make the file; what went wrong has been said on stderr.  If it has ended do nothing."""
         with api.lock:
+            api.check_alone()
             self._make_way("")
 
     def _make_way(self, because: str) -> None:

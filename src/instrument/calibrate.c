@@ -164,6 +164,9 @@ static int measure_in(struct exact *scratch, PyObject *monitoring, int tool_id, 
 int calibrate_calls(const struct exact *x, PyObject *monitoring, int tool_id, long events,
                     struct call_cost *cost)
 {
+    /* Handlers of the program's that are due run now: not within, with all signals blocked. */
+    if (PyErr_CheckSignals())
+        return -1;
     struct codes *codes = codes_new();
     struct exact *scratch =
         codes ? exact_new(codes, x->layout, x->main_stack_high, x->max_nodes) : NULL;

@@ -4,6 +4,7 @@
 #include "region.h"
 
 #include "call_tree.h"
+#include "compiler.h"
 #include "filter.h"
 #include "map.h"
 #include "plain_text.h"
@@ -11,6 +12,8 @@
 #include "regions.h"
 
 static PyTypeObject region_type, binder_type;
+static PyObject *enter_or_leave(PyObject *o, PyObject *const *args, size_t n_flags,
+                                PyObject *names);
 
 struct region {
     PyObject head;
@@ -19,6 +22,8 @@ struct region {
     uint32_t id;
     struct regions *entered; /* the list that it is in; NULL: not entered */
     uint64_t frame;
+    struct region
+        *inner; /* for who enters it again meanwhile (recursion, a thread); NULL: nobody did */
 };
 
 static const struct region_session *session;
@@ -46,17 +51,66 @@ static void announce(uint32_t id, PyObject *name, uint32_t generation)
     Py_XDECREF(plain);
 }
 
+/* One that is no longer used: most are made, entered and left in turn.  Guarded by the GIL. */
+static struct region *spare;
+
+/* NULL with an exception set. */
+static struct region *new_region(PyTypeObject *type, PyObject *name, uint32_t id)
+{
+    struct region *self = spare;
+    if (!self) {
+        self = PyObject_New(struct region, type);
+        if (!self)
+            return NULL;
+    } else {
+        spare = NULL;
+        PyObject_Init(&self->head, type);
+    }
+    self->call = enter_or_leave;
+    self->name = Py_NewRef(name);
+    self->attributes = NULL;
+    self->id = id;
+    self->entered = NULL;
+    self->inner = NULL;
+    return self;
+}
+
+/* The first that is not entered: itself, or one within. */
+static struct region *not_entered(struct region *self)
+{
+    for (; self->entered; self = self->inner)
+        if (!self->inner) {
+            self->inner = new_region(Py_TYPE(&self->head), self->name, self->id);
+            if (!self->inner)
+                return NULL;
+            self->inner->attributes = Py_XNewRef(self->attributes);
+        }
+    return self;
+}
+
+/* Which of them is left here: the last that this frame entered, else the last of all. */
+static struct region *left_here(struct region *self)
+{
+    if (LIKELY(!self->inner))
+        return self;
+    uint64_t frame = (uint64_t)current_frame();
+    struct region *own = NULL, *last = self;
+    for (struct region *r = self; r; r = r->inner)
+        if (r->entered) {
+            last = r;
+            own = r->frame == frame ? r : own;
+        }
+    return own ? own : last;
+}
+
 static PyObject *enter_in(PyObject *o, frame_t *frame)
 {
     struct region *self = (struct region *)o;
     uint32_t generation = session->generation();
     if (!generation)
         return Py_NewRef(o);
-    if (self->entered) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "this region is entered already: make one for each use");
+    if (!LIKELY(self = not_entered(self)))
         return NULL;
-    }
     struct region_slot *slot =
         frame ? region_list_next(frame_region(self->id), (uint64_t)frame, FRAME_CODE(frame), false)
               : NULL;
@@ -129,7 +183,7 @@ static PyObject *enter_or_leave(PyObject *o, PyObject *const *args, size_t n_fla
     (void)args;
     if (!PyVectorcall_NARGS(n_flags) && !names)
         return enter(o);
-    leave((struct region *)o);
+    leave(left_here((struct region *)o));
     Py_RETURN_NONE;
 }
 
@@ -158,7 +212,7 @@ static PyObject *call_unbound(PyObject *self, PyObject *const *args, size_t n_fl
     }
     if (self == &enter_binder.head)
         return enter(args[0]);
-    leave((struct region *)args[0]);
+    leave(left_here((struct region *)args[0]));
     Py_RETURN_NONE;
 }
 
@@ -207,19 +261,6 @@ uint32_t region_announced(PyObject *name)
     return id;
 }
 
-/* One that is no longer used: most are made, entered and left in turn.  Guarded by the GIL. */
-static struct region *spare;
-
-static struct region *allocate(PyTypeObject *type)
-{
-    struct region *self = spare;
-    if (!self)
-        return PyObject_New(struct region, type);
-    spare = NULL;
-    PyObject_Init(&self->head, type);
-    return self;
-}
-
 /* region(name, **attributes) */
 static PyObject *make(PyObject *type, PyObject *const *args, size_t n_flags, PyObject *names)
 {
@@ -228,14 +269,9 @@ static PyObject *make(PyObject *type, PyObject *const *args, size_t n_flags, PyO
         return NULL;
     }
     uint32_t id = number_of(args[0]);
-    struct region *self = id ? allocate((PyTypeObject *)type) : NULL;
+    struct region *self = id ? new_region((PyTypeObject *)type, args[0], id) : NULL;
     if (!self)
         return NULL;
-    self->call = enter_or_leave;
-    self->name = Py_NewRef(args[0]);
-    self->attributes = NULL;
-    self->id = id;
-    self->entered = NULL;
     if (names && PyTuple_GET_SIZE(names)) {
         self->attributes = PyDict_New();
         for (Py_ssize_t i = 0; self->attributes && i < PyTuple_GET_SIZE(names); i++)
@@ -264,6 +300,7 @@ static void destroy(PyObject *o)
         leave_unseen(self);
     Py_DECREF(self->name);
     Py_XDECREF(self->attributes);
+    Py_XDECREF(self->inner);
     if (spare)
         PyObject_Free(self);
     else
@@ -299,7 +336,7 @@ static PyTypeObject region_type = {
     .tp_doc =
         "region(name, **attributes)\n--\n\nA named part of a function, for `with`: a frame of its "
         "own in the tree.\n\nIt is suspended with the coroutine that entered it, and does "
-        "nothing while no profiler runs.\nMake one for each use.",
+        "nothing while no profiler runs.\nIt may be entered again before it is left.",
 };
 
 int region_add_type(PyObject *module, const struct region_session *of)

@@ -640,6 +640,71 @@ def test_a_program_that_takes_the_signal_keeps_it(tmp_path: Path, engine: str) -
 
 
 @pytest.mark.further
+def test_a_signal_handler_within_a_start_or_stop(tmp_path: Path) -> None:
+    """It gets an error where it would wait for what it interrupts, and what it wants is done."""
+    run(
+        """
+        import signal
+        def handler(*_):
+            for what in (lambda: Profiler().start(), p.stop, p.pause, p.resume):
+                try:
+                    what()
+                except PyhybridError as error:
+                    said.append(str(error))
+            pyhybrid.enable()
+            pyhybrid.disable()
+        def at_each_call(frame, event, _):
+            if event == "call" and frame.f_code.co_filename.endswith("/profiling_run.py"):
+                sys.setprofile(None)
+                handler()
+                sys.setprofile(at_each_call)
+        from pyhybrid.errors import PyhybridError
+        said = []
+        p = Profiler(hz=99)
+        for step in (p.start, p.pause, p.resume, p.stop):
+            sys.setprofile(at_each_call)
+            step()
+            sys.setprofile(None)
+        assert len(said) >= 4 * 4 and all("signal handler" in text for text in said), said
+        p.profile
+        """,
+        tmp_path,
+    )
+
+
+def test_enabled_by_signal_handlers(pyhybrid: Callable[..., Run]) -> None:
+    """Whenever they come, and whatever they interrupt."""
+    run = pyhybrid(
+        "-p",
+        "-c",
+        """
+import pyhybrid, signal, time
+pyhybrid.enable  # what it needs is imported now
+n = 0
+def handler(*_):
+    global n
+    pyhybrid.enable(); pyhybrid.disable(); n += 1
+    signal.setitimer(signal.ITIMER_REAL, 0.0007)
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0007)
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    pyhybrid.enable(); pyhybrid.disable()
+signal.setitimer(signal.ITIMER_REAL, 0)
+def outside(): pass
+def inside(): pass
+outside()
+pyhybrid.enable(); inside(); pyhybrid.disable()
+outside()
+print(n > 10)
+""",
+    )
+    assert run.result.stdout == "True\n"
+    names = {run.profile().frames[f].name for f in run.profile().nodes.frame[1:]}
+    assert "inside" in names
+    assert "outside" not in names
+
+
 def test_a_start_that_an_exception_ends_leaves_nothing(tmp_path: Path) -> None:
     """As that of a signal handler, which runs where a function begins, or where C returns."""
     run(

@@ -33,6 +33,30 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+REFUSES = """
+import ctypes, platform, struct, time
+IOCTL = {"x86_64": 16, "aarch64": 29}[platform.machine()]
+code = b"".join(struct.pack("HBBI", *each) for each in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, IOCTL), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000),
+))  # linux/filter.h: the system call's number; if it is that, EPERM; else it is allowed
+text = ctypes.create_string_buffer(code)
+libc = ctypes.CDLL(None, use_errno=True)
+assert not libc.prctl(38, 1, 0, 0, 0)
+assert not libc.prctl(22, 2, struct.pack("HxxxxxxP", 4, ctypes.addressof(text)), 0, 0)
+end = time.thread_time() + 0.3
+while time.thread_time() < end:
+    pass
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_filter_that_refuses_ioctl(pyhybrid: Callable[..., Run], engine: str) -> None:
+    """The program's own, of system calls: no event goes on after the handler has gone."""
+    run = pyhybrid("--format", "folded", "--engine", engine, "-c", REFUSES)
+    assert run.result.returncode == 0
+    assert sum(t.recorded_weight_ns for t in run.profile().threads.values()) > 100_000_000
+
+
 @pytest.mark.needs("plain_build")
 def test_a_fork_while_we_look_at_the_libraries(
     pyhybrid: Callable[..., Run], library: Path, tmp_path: Path

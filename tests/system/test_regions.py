@@ -244,12 +244,19 @@ with Profiler(mode="trace") as p:
             pass
     r = region("twice")
     with r:
-        try:
-            r.__enter__()
-        except RuntimeError:
-            pass
-        else:
-            raise AssertionError
+        with r: pass
+    again = region("again")
+    def recursive(n):
+        with again: return n and recursive(n - 1)
+    def held(begun, ends):
+        with again: begun.set(); ends.wait()
+    begun, ends = threading.Event(), threading.Event()
+    t = threading.Thread(target=held, args=(begun, ends))
+    t.start()
+    begun.wait()
+    recursive(3)
+    ends.set()
+    t.join()
     with contextlib.ExitStack() as stack:
         stack.enter_context(region("stacked"))
     region.__enter__(r := region("unbound"))
@@ -259,6 +266,12 @@ with Profiler(mode="trace") as p:
     for each in many[:250]: each.__exit__(None, None, None)
     for each in many[250:]: each.__exit__()
 assert names(p)["x"] == names(p)["y\\u00e9"] == names(p)["twice"] == (1, 0)
+frames, nodes = p.profile.frames, p.profile.nodes
+calls = {}
+for row in p.profile.exact:
+    name = frames[nodes.frame[row.node]].name
+    calls[name] = calls.get(name, 0) + row.calls
+assert (calls["twice"], calls["again"], calls["recursive"]) == (2, 5, 4), calls
 assert names(p)["stacked"] == names(p)["unbound"] == (1, 0)
 assert sum(n.startswith("m") for n in names(p)) == 500
 
