@@ -2,8 +2,8 @@
 
 From within a program: `Profiler`, `enable`, `disable` (capture/api.py); `region`
 (src/instrument/region.h); `@profile` and `write_profile` (capture/decorator.py,
-capture/shared_profile.py); `load` reads a profile (loading.py).  From native code: `get_include`,
-`get_library` (capture/native_api.py).
+capture/shared_profile.py); `load` reads a profile (loading.py).  For native code:
+`get_include`, `get_library`.
 
 PYTEST_DONT_REWRITE: to pytest, whose plugin is in here, though there is nothing to assert.
 """
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pyhybrid.capture.api import disable as disable
     from pyhybrid.capture.api import enable as enable
     from pyhybrid.capture.decorator import profile as profile
-    from pyhybrid.capture.native_api import get_include as get_include
-    from pyhybrid.capture.native_api import get_library as get_library
     from pyhybrid.capture.shared_profile import write_profile as write_profile
     from pyhybrid.loading import Profile as Profile
     from pyhybrid.loading import load as load
@@ -45,8 +43,6 @@ _API = {  # name: where it is
     "Profiler": "capture.api.Profiler",
     "disable": "capture.api.disable",
     "enable": "capture.api.enable",
-    "get_include": "capture.native_api.get_include",
-    "get_library": "capture.native_api.get_library",
     "load_ipython_extension": "notebook.magic.load_ipython_extension",
     "load": "loading.load",
     "open": "loading.load",
@@ -56,6 +52,23 @@ _API = {  # name: where it is
     "region": "_native.region",
     "write_profile": "capture.shared_profile.write_profile",
 }
+
+
+def get_include() -> str:
+    """The folder of `pyhybrid.h`, for a compiler (src/capi/pyhybrid.h)."""
+    return os.path.join(_extension_folder(), "include")
+
+
+def get_library() -> str:
+    """The path of `libpyhybrid.so`, to be linked or loaded."""
+    return os.path.join(_extension_folder(), "libpyhybrid.so")
+
+
+def _extension_folder() -> str:
+    """Of the extension modules, which is not ours in the root of a clone."""
+    from pyhybrid import _native
+
+    return os.path.dirname(_native.__file__)
 
 
 def __getattr__(name: str) -> object:

@@ -1,9 +1,20 @@
 """The machine that a program runs on, for the profile's meta data: perf.data's head names it."""
 
 import os
+from io import FileIO as _File  # as it is now: the program may replace it
 from typing import Any
 
-from pyhybrid.capture.boot_id import boot_id
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def boot_id() -> str:
+    """What tells this run of the kernel from others; "" where it is not known."""
+    try:
+        with open(BOOT_ID, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
 
 CPUINFO = "/proc/cpuinfo"
 _FIRST_PROCESSOR = 4096  # bytes that hold its lines; the file has some 1,500 for each processor
@@ -48,3 +59,112 @@ def _processor() -> dict[str, str]:
     }
     kind = (known[key] for key in ("vendor_id", "cpu family", "model", "stepping"))
     return {"cpu": known["model name"], "cpuid": ",".join(kind)}
+
+
+# For how long the program was ready to run, but had no processor: by what the kernel says.
+#
+# The main thread's time on a run queue (Linux: Documentation/scheduler/sched-stats.rst), and the
+# time for which a container's CPU quota held its processes back (cgroup `cpu.stat`, of both
+# versions). Looked at when a run begins and when it ends; not known is no error.
+
+# Where the kernel's groups are mounted, by the hierarchy in /proc/self/cgroup; "": version 2.
+_MOUNTED = {
+    "": ("sys/fs/cgroup", "sys/fs/cgroup/unified"),
+    "cpu": ("sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"),
+}
+_MOST_BYTES = 1 << 16
+
+
+class ProcessorWaits:
+    """What was so far when it was made; `told` says what came since, of the main thread while the
+    program was profiled.
+
+    `root`: of the file system.  Never raises: the program may forbid to open files.
+    """
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+        self._delay = os.path.join(root, f"proc/self/task/{os.getpid()}/schedstat")
+        self._files = [path for path in self._stat_files() if _quota(path)]
+        self._quota = self._quota_now()
+        self._delay_ns: int | None = None  # in stretches that have ended; None: not known
+        self._since_ns: int | None = None  # when the one that runs began
+        self._began = self._runs = False
+
+    def begin(self) -> None:
+        """The program is profiled from now on."""
+        if not self._began:
+            self._began, self._delay_ns = True, 0
+        self._runs, self._since_ns = True, self._delay_now()
+
+    def end(self) -> None:
+        """It is not any more, until `begin`."""
+        self._delay_ns, self._runs = self._so_far(), False
+
+    def _so_far(self) -> int | None:
+        if not self._runs or self._delay_ns is None:
+            return self._delay_ns
+        now_ns = self._delay_now()
+        if now_ns is None or self._since_ns is None:
+            return None
+        return self._delay_ns + now_ns - self._since_ns
+
+    def told(self) -> dict[str, Any]:
+        """For the profile's meta data: `main_delay_ns`, `throttled` (how often), `throttled_ns`."""
+        told: dict[str, Any] = {}
+        if (delay_ns := self._so_far()) is not None:
+            told["main_delay_ns"] = delay_ns
+        before, after = self._quota, self._quota_now()
+        # Of groups within one another each has its own quota, and one is what held it back most.
+        since = [(a[1] - b[1], a[0] - b[0]) for a, b in zip(after, before, strict=True) if a and b]
+        if since and max(since)[0] > 0:
+            told["throttled_ns"], told["throttled"] = max(since)
+        return told
+
+    def _delay_now(self) -> int | None:
+        try:
+            return int(_read(self._delay).split()[1])
+        except Exception:
+            return None
+
+    def _quota_now(self) -> list[tuple[int, int] | None]:
+        return [_quota(path) for path in self._files]
+
+    def _stat_files(self) -> list[str]:
+        """`cpu.stat` of the process's groups and of those around them."""
+        try:
+            lines = _read(os.path.join(self._root, "proc/self/cgroup")).splitlines()
+        except Exception:
+            return []
+        found = []
+        for line in lines:
+            _, hierarchy, group = line.split(":", 2)
+            kind = "cpu" if "cpu" in hierarchy.split(",") else hierarchy
+            for mounted in _MOUNTED.get(kind, ()):
+                # A container may see the outer name of its group, but not the group there.
+                folder = group.strip("/")
+                while True:
+                    path = os.path.join(self._root, mounted, folder, "cpu.stat")
+                    if path not in found:
+                        found.append(path)
+                    if not folder:
+                        break
+                    folder = os.path.dirname(folder)
+        return found
+
+
+def _quota(path: str) -> tuple[int, int] | None:
+    """How often a group was held back, and for how many nanoseconds on all processors together;
+    None: there is no such file, or it does not say."""
+    try:
+        facts = dict(line.split() for line in _read(path).splitlines())
+        times = (("throttled_time", 1), ("throttled_usec", 1000))
+        (ns,) = [int(facts[key]) * unit for key, unit in times if key in facts]
+        return int(facts["nr_throttled"]), ns
+    except Exception:
+        return None
+
+
+def _read(path: str) -> str:
+    with _File(path) as file:
+        return (file.read(_MOST_BYTES) or b"").decode("ascii", "replace")

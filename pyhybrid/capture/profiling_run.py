@@ -12,14 +12,13 @@ from posix import getpid, strerror  # at the end `os` may have others
 from typing import Any
 
 from pyhybrid.base.clock_pair import clock_pair
-from pyhybrid.capture import fork_warning, machine, python_executable
-from pyhybrid.capture.finisher import Finisher, as_bytes, is_finisher, wait_for
+from pyhybrid.capture import fork_warning, machine
+from pyhybrid.capture.finisher import Finisher, as_bytes, find_interpreter, is_finisher, wait_for
 from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.live_outputs import LiveOutputs
-from pyhybrid.capture.metadata import describe
-from pyhybrid.capture.notebook_cells import notebook_cells
+from pyhybrid.capture.machine import ProcessorWaits
+from pyhybrid.capture.metadata import describe, notebook_cells
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder, remove_folders
-from pyhybrid.capture.processor_waits import ProcessorWaits
 from pyhybrid.capture.std_streams import keep_whole, release, say
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Part
@@ -41,7 +40,7 @@ class Profiling:
         self.settings = settings
         self.argv = argv
         self.executable = sys.executable
-        self.python = python_executable.find()  # now: the program may change what tells it
+        self.python = find_interpreter()  # now: the program may change what tells it
         self.umask = os.umask(0o077)
         os.umask(self.umask)
         try:

@@ -9,7 +9,6 @@ import sys
 
 from pyhybrid.base import own_modules
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.resource_limits import check_memory
 from pyhybrid.cli.named_program import as_interpreter_takes
 from pyhybrid.errors import PyhybridError
 
@@ -109,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _begin(arguments: list[str]) -> "tuple[Program, Callable[[], None]]":
     """As run, unless there is no room to run the program under us: then it runs."""
-    import pyhybrid.cli.without_profile  # noqa: F401 - while there is memory for it
+    from pyhybrid.cli.without_profile import check_memory  # while there is memory for it
 
     try:
         check_memory()

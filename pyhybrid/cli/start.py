@@ -5,7 +5,7 @@ from typing import Any
 
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.profiling_run import Profiling
-from pyhybrid.capture.resource_limits import check_room
+from pyhybrid.cli.without_profile import check_room
 from pyhybrid.errors import OutputError, PyhybridError, UsageError
 from pyhybrid.options.settings import CommandLineSettings
 from pyhybrid.options.table import COUNTING, TORCH_KIND, Options

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK
 from pyhybrid.base.pseudo_frames import JIT
-from pyhybrid.capture.boot_id import boot_id
+from pyhybrid.capture.machine import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool.records import Module, Spool
 from pyhybrid.symbols import vdso

@@ -10,7 +10,7 @@ import pytest
 from spool_writer import SpoolWriter, kernel, native, pseudo, python
 
 from pyhybrid.assemble import open_profile
-from pyhybrid.capture.boot_id import boot_id
+from pyhybrid.capture.machine import boot_id
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import layout as perf_format

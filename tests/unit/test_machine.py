@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyhybrid.capture import machine
-from pyhybrid.capture.processor_waits import ProcessorWaits
+from pyhybrid.capture.machine import ProcessorWaits
 
 CPUINFO = """\
 processor\t: 0
@@ -118,7 +118,7 @@ def forbid(event, arguments):
         raise RuntimeError("no files")
 
 from pyhybrid.capture import machine
-from pyhybrid.capture.processor_waits import ProcessorWaits
+from pyhybrid.capture.machine import ProcessorWaits
 sys.addaudithook(forbid)
 waits = ProcessorWaits()
 waits.begin()

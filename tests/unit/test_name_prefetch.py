@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 from spool_writer import SpoolWriter, kernel, native, python
 
-from pyhybrid.capture.boot_id import boot_id
+from pyhybrid.capture.machine import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish import finish, forked_work, name_prefetch
 from pyhybrid.symbols import mapped, resolve, source_positions

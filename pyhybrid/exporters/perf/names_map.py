@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from pyhybrid.base.pseudo_frames import JIT, LEFT_OUT
-from pyhybrid.capture.boot_id import boot_id
 from pyhybrid.capture.jit_files import began_since_boot, perf_map_path, why_not_ours
+from pyhybrid.capture.machine import boot_id
 from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.perf.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
 from pyhybrid.exporters.perf.images import nameless

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyhybrid.capture import python_executable
+from pyhybrid.capture import finisher
 
 VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -35,7 +35,7 @@ def library(prefix: Path) -> None:
 
 
 def test_the_running_one() -> None:
-    found = python_executable.find()
+    found = finisher.find_interpreter()
     assert found
     assert os.path.samefile(found, "/proc/self/exe")
 
@@ -46,7 +46,7 @@ def test_one_that_is_called_so(nowhere: Path, monkeypatch: pytest.MonkeyPatch, n
     path = make(nowhere / "bin" / name)
     library(nowhere)
     monkeypatch.setattr(sys, "executable", path)
-    assert python_executable.find() == (path if name == VERSION else None)
+    assert finisher.find_interpreter() == (path if name == VERSION else None)
 
 
 def test_in_the_prefix(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,18 +57,18 @@ def test_in_the_prefix(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library(nowhere / "prefix")
     for named in (application, str(nowhere / "app" / "python3"), "", "/no/such/file", "\0"):
         monkeypatch.setattr(sys, "executable", named)
-        assert python_executable.find() == found
+        assert finisher.find_interpreter() == found
 
 
 def test_without_its_library(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(nowhere / "bin" / VERSION)
     monkeypatch.setattr(sys, "executable", path)
-    assert python_executable.find() is None
+    assert finisher.find_interpreter() is None
     make(nowhere / "bin" / "pybuilddir.txt")  # where it was built
-    assert python_executable.find() == path
+    assert finisher.find_interpreter() == path
     if os.geteuid():
         os.chmod(path, 0o644)
-        assert python_executable.find() is None
+        assert finisher.find_interpreter() is None
 
 
 def test_a_frozen_application(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,4 +76,4 @@ def test_a_frozen_application(nowhere: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "executable", make(nowhere / "bin" / VERSION))
     library(nowhere)
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert python_executable.find() is None
+    assert finisher.find_interpreter() is None
