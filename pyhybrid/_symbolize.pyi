@@ -26,7 +26,7 @@ class ElfSymbols:
         it is the range that it was found to name.  `source` is "symtab", "debug file",
         "debugdata", "dynsym", "plt": a stub of the procedure linkage table, "NAME@plt" for what it
         jumps to, or "exported data": then the name is that of an object that points to the
-        function, with the place in it: "_ZTV1A[3]", "table[0]" (symbols/slot_names.py).
+        function, with the place in it: "_ZTV1A[3]", "table[0]" (symbols/resolve.py).
         Vtables of classes that are not exported have the names of their types.
         """
 

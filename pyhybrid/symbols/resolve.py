@@ -6,7 +6,7 @@ looked up once, all words of a module together.  What is known decides the name:
     symbol table       its symbol, demangled                  source symtab, debugdata, dynsym
     linkage stub       at::Foo::run(int)@plt                  source plt
     exported object    at::Foo::{virtual#3}                   source exported data
-    a compiler's       its name where it was asked for        source symtab, dynsym (generated.py)
+    a compiler's       its name where it was asked for        source symtab, dynsym (jit.py)
     unwind table only  libfoo.so!+0x1a2b30 (function start)   source fde
     module only        libfoo.so!?                            source none
     no module          its name by the runtime that made it   source jit map, jitdump (jit.py)
@@ -18,6 +18,7 @@ Python (and tests) can work with another `Loader`.
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import groupby
@@ -28,12 +29,65 @@ from pyhybrid.base.pseudo_frames import JIT
 from pyhybrid.capture.machine import boot_id
 from pyhybrid.errors import PyhybridError
 from pyhybrid.spool.records import Module, Spool
-from pyhybrid.symbols import vdso
-from pyhybrid.symbols.build_check import is_newer
-from pyhybrid.symbols.generated import Generated
-from pyhybrid.symbols.jit import read_jit_functions
+from pyhybrid.symbols.jit import Generated, read_jit_functions
 from pyhybrid.symbols.kernel import KernelFunction, KernelSymbols, kernel_build_id
-from pyhybrid.symbols.slot_names import slot_name
+
+# Names of functions that have no symbol, by the slot of the exported object in which they stand
+# (exported_data.c): a vtable, or another table of functions.
+#
+# `_symbolize` spells such a place as the object's symbol and an index, in a vtable's secondary
+# tables two. What people read:
+#
+#     _ZTVN2at3FooE[3]     at::Foo::{virtual#3}            its fourth virtual function
+#     _ZTVN2at3FooE[1][3]  at::Foo::{base#1}::{virtual#3}  in its second virtual table
+#     ...DispatchStub...   at::native::add_stub [AVX2]     PyTorch's kernel for that CPU capability
+#     table[3]             table[3]                        the fourth word of any other object
+#
+# No name has a blank between its parts but PyTorch's: labels.shorten_native() takes what stands
+# before a blank for a return type.
+
+_PLACE = re.compile(r"(.*?)(?:\[(\d+)\])?\[(\d+)\]", re.DOTALL)
+_VTABLE = "vtable for "
+# at::native::DispatchStub<TYPE, at::native::STUB_DECLARE_DISPATCH_type>::AVX2, in older PyTorch
+# without the suffix (aten/src/ATen/native/DispatchStub.h).
+_KERNEL = re.compile(r"(?:.*::)?DispatchStub<.*, ([\w:]+?)(?:_DECLARE_DISPATCH_type)?>::(\w+)")
+
+
+def slot_name(place: str, demangle: Callable[[str], str]) -> str:
+    """What the function is called that stands at `place`."""
+    match = _PLACE.fullmatch(place)
+    if match is None:
+        return place
+    symbol, table, slot = match.groups()
+    name = demangle(symbol)
+    if name.startswith(_VTABLE):
+        base = f"{{base#{table}}}::" if table else ""
+        return f"{name.removeprefix(_VTABLE)}::{base}{{virtual#{slot}}}"
+    if kernel := _KERNEL.fullmatch(name):
+        return f"{kernel[1]} [{kernel[2]}]"
+    return f"{name}[{slot}]"
+
+
+# Is a library on disk the one that ran? Asked where no build-id tells.
+
+_SLACK_NS = 1_000_000_000  # wall-clock time is set meanwhile
+
+
+def is_newer(path: str, load_ns: int, meta: Mapping[str, Any]) -> bool:
+    """Was the file at `path` changed or put there after it was loaded, at `load_ns`?
+
+    False where there is no such file, or the profile's meta data do not tell when that was.
+    """
+    start_ns, start_unix_ns = meta.get("start_ns"), meta.get("start_unix_ns")
+    if not start_ns or not start_unix_ns:
+        return False
+    try:
+        changed_ns = os.stat(path).st_ctime_ns
+    except OSError:
+        return False
+    loaded_unix_ns = int(start_unix_ns) + max(0, load_ns - int(start_ns))
+    return changed_ns > loaded_unix_ns + _SLACK_NS
+
 
 KERNEL_ADDRESS_MASK = (1 << 64) - 1
 
@@ -185,7 +239,7 @@ class Symbolizer:
     def _resolve(self, module: Module, addresses: list[int]) -> list[Symbol | None]:
         if self._load:
             try:
-                if module.path == vdso.NAME:
+                if module.path == VDSO:
                     return self._resolve_vdso(self._load, module, addresses)
                 if not module.build_id and is_newer(module.path, module.load_ns, self._spool.meta):
                     raise ValueError("it has no build-id, and was changed since it was loaded")
@@ -201,12 +255,12 @@ class Symbolizer:
     ) -> list[Symbol | None]:
         if not module.build_id:  # nothing would tell another kernel's
             return [None] * len(addresses)
-        file = vdso.open_vdso()
+        file = open_vdso()
         try:
             found = load(f"/proc/self/fd/{file}", module.build_id).resolve(addresses)
         finally:
             os.close(file)
-        return [symbol and (vdso.full_name(symbol[0]), *symbol[1:]) for symbol in found]
+        return [symbol and (full_name(symbol[0]), *symbol[1:]) for symbol in found]
 
     def _note(self, note: str) -> None:
         if note not in self.notes:  # a library can be loaded twice
@@ -223,3 +277,33 @@ class Symbolizer:
                 name = self._demangle(raw)
             self._demangled[raw] = name
         return name
+
+
+# The kernel's code in every process (`man 7 vdso`): an ELF file that is in no file system.
+
+VDSO = "[vdso]"  # in /proc/PID/maps, and of its module in a spool
+
+
+def open_vdso() -> int:
+    """A descriptor of a file without a name with this process's vdso.
+
+    Raises OSError where there is none.  It is the profiled process's if the build-id is the same.
+    """
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        ranges = re.findall(rf"^(\w+)-(\w+) .*{re.escape(VDSO)}$", maps.read(), re.MULTILINE)
+    if not ranges:
+        raise FileNotFoundError(2, "no vdso is mapped", VDSO)
+    start, end = (int(each, 16) for each in ranges[0])
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        memory.seek(start)
+        image = memory.read(end - start)
+    import tempfile  # here, because little of a run's end takes longer to import
+
+    with tempfile.TemporaryFile(buffering=0) as file:  # not all builds of CPython have memfd_create
+        file.write(image)
+        return os.dup(file.fileno())
+
+
+def full_name(symbol: str) -> str:
+    """The longer of its two names: libc's own function has the shorter one, too."""
+    return symbol if symbol.startswith("__vdso_") else f"__vdso_{symbol}"

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.symbols.build_check import is_newer
-from pyhybrid.symbols.resolve import Demangle
+from pyhybrid.symbols.resolve import Demangle, is_newer
 
 
 class SourceFunction(NamedTuple):

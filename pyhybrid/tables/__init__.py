@@ -190,7 +190,7 @@ class Frame(Row, ordered_by="id", describes=True, not_stored=("inlined",)):
     no module (a JIT compiler's). address, size: of native ones the function's start, relative to
     the module; without a module, and of the kernel, absolute (64 bits with sign). symbol: of
     native ones and the kernel the name as it stands in the table; exported data: an object's name
-    and the place in it (slot_names.py); pseudo: which, as a word (pseudo_frames.py); an object: its
+    and the place in it (resolve.py); pseudo: which, as a word (pseudo_frames.py); an object: its
     class; backward work: the path of the object. source: code, symtab, debug file, debugdata,
     dynsym, plt, exported data, method table, role (frames.py), fde, jit map, jitdump
     (jit.py), kallsyms, none, pseudo, region; object: of an object's region; backward.

@@ -16,8 +16,7 @@ import pytest
 
 from pyhybrid._symbolize import ElfSymbols, demangle
 from pyhybrid.spool.records import Spool
-from pyhybrid.symbols.resolve import ADDRESS_BITS, NativeFunction, Symbolizer
-from pyhybrid.symbols.slot_names import slot_name
+from pyhybrid.symbols.resolve import ADDRESS_BITS, NativeFunction, Symbolizer, slot_name
 
 CXX_SOURCE = r"""
 #define EXPORTED __attribute__((visibility("default")))
@@ -325,7 +324,7 @@ def test_relocation_tables_in_one_another_stay_cheap(sound: Path, tmp_path: Path
 
 DAMAGE = r"""
 import random
-from pyhybrid.symbols.slot_names import slot_name
+from pyhybrid.symbols.resolve import slot_name
 
 sound = open(sys.argv[1], "rb").read()
 regions = [tuple(map(int, region.split(":"))) for region in sys.argv[3:]]

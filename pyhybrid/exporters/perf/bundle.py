@@ -27,7 +27,7 @@ from pyhybrid.exporters.perf.hits import Hits, ModuleKey
 from pyhybrid.exporters.perf.images import Images, Mapping
 from pyhybrid.exporters.perf.names_map import Entry, entries
 from pyhybrid.exporters.perf.perf_data import Perf
-from pyhybrid.symbols import vdso
+from pyhybrid.symbols import resolve
 from pyhybrid.tables import Module
 from pyhybrid.tables.profile import Profile
 
@@ -73,7 +73,7 @@ class Bundle(Images):
         if not segments:
             return
         symbols = [symbol for key in keys for symbol in hits.symbols(key)]
-        kind = "vdso" if module.path == vdso.NAME else "elf"
+        kind = "vdso" if module.path == resolve.VDSO else "elf"
         identity = self._add_image(segments, symbols, super().build_id(module), kind)
         self._build_ids.update(dict.fromkeys(keys, identity))
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pyhybrid.exporters.perf.addresses import SyntheticAddresses
 from pyhybrid.exporters.perf.layout import BUILD_ID_SIZE
-from pyhybrid.symbols import vdso
+from pyhybrid.symbols import resolve
 from pyhybrid.tables import Module
 from pyhybrid.tables.profile import Profile
 
@@ -36,7 +36,7 @@ def nameless(profile: Profile) -> list[int]:
         frame.id
         for frame in profile.frames.values()
         if frame.kind == "native" and frame.module is not None
-        if frame.source not in _PERFS_SOURCES or modules[frame.module].path == vdso.NAME
+        if frame.source not in _PERFS_SOURCES or modules[frame.module].path == resolve.VDSO
     ]
 
 
