@@ -10,8 +10,8 @@ from pyhybrid.assemble import open_profile
 from pyhybrid.base.terminal_text import write_lines
 from pyhybrid.cli.parser import DIVIDER, Parser, word
 from pyhybrid.errors import UsageError
-from pyhybrid.exporters.atomic_file import replacing
-from pyhybrid.exporters.page.comparison import comparison_page
+from pyhybrid.exporters.destination import replacing
+from pyhybrid.exporters.page.diff import comparison_page
 from pyhybrid.options.kinds import Number
 from pyhybrid.report.comparison import comparison_json, markdown, print_comparison
 from pyhybrid.views.comparison.change_limits import EXCEEDED, METRICS, UNSURE, Limit, judge

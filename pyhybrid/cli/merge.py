@@ -7,7 +7,7 @@ from collections import Counter
 from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.output_lock import PROFILE, check_folder
 from pyhybrid.errors import UsageError
-from pyhybrid.exporters.atomic_file import replacing
+from pyhybrid.exporters.destination import replacing
 from pyhybrid.merge.merge import merge
 
 

@@ -5,23 +5,28 @@ nothing else.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
+from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.exporters.exporter import Exporter
-from pyhybrid.exporters.page.calls import add_calls, add_lines
-from pyhybrid.exporters.page.columns import Columns
+from pyhybrid.exporters.page.columns import Columns, steps
 from pyhybrid.exporters.page.document import document
-from pyhybrid.exporters.page.gpu import add_gpu
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
-from pyhybrid.exporters.page.sources import sources
-from pyhybrid.exporters.page.steps import add_steps
 from pyhybrid.exporters.page.tree import Strings, Tree
+from pyhybrid.report.source_text import Source, Sources
+from pyhybrid.report.step_listing import STEP_COLUMN, step_report, why_slow
 from pyhybrid.report.summary import as_json, summarize
 from pyhybrid.tables import Process
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.lines.program_lines import program_files
+from pyhybrid.views.lines.python_lines import function_lines
+from pyhybrid.views.training.phases import all_phases
+from pyhybrid.views.training.steps import steps_of
 
 FEW_PATHS = 20_000  # sampled ones; all their frames take some 10 bytes each
 
@@ -115,3 +120,164 @@ def _threads(profile: Profile, n_samples: list[int], n_exact: list[int]) -> list
         }
         for thread, samples, exact in zip(profile.threads.values(), n_samples, n_exact, strict=True)
     ]
+
+
+# Single calls that were kept, and the lines that were counted, for the page.
+
+MAX_CALLS = 20_000  # the slowest ones
+STATES = ("returned", "raised", "partial")  # web/src/profile.ts has these, too.
+
+
+def add_calls(profile: Profile, tree: Tree, strings: Strings, columns: Columns) -> int:
+    """The slowest calls in order of time; returns how many there are in all."""
+    start_ns = profile.process.start_ns or 0
+    threads = {thread: at for at, thread in enumerate(profile.threads)}
+    calls = sorted(
+        nlargest(MAX_CALLS, profile.calls, key=lambda call: call.end_ns - call.begin_ns),
+        key=itemgetter(3),  # begin_ns
+    )
+    frames = (tree.number(profile.nodes.frame[call.node]) for call in calls)
+    columns.add("call.thread", (threads[call.thread] for call in calls))
+    columns.add("call.frame", frames)
+    columns.add("call.begin", steps(max(0, call.begin_ns - start_ns) for call in calls))
+    columns.add("call.duration", (call.end_ns - call.begin_ns for call in calls))
+    columns.add("call.busy", (call.busy_ns for call in calls))
+    columns.add("call.state", (STATES.index(call.state) for call in calls))
+    columns.add("call.attributes", (strings.number(call.attributes or "") for call in calls))
+    return len(profile.calls)
+
+
+def add_lines(profile: Profile, strings: Strings, columns: Columns) -> None:
+    """Hits and times of the lines that a run with --lines recorded."""
+    rows = [(each.file, line) for each in function_lines(profile) for line in each.lines]
+    columns.add("line.file", (strings.number(file) for file, _ in rows))
+    columns.add("line.line", (line.line for _, line in rows))
+    columns.add("line.hits", (line.hits for _, line in rows))
+    columns.add("line.total", (line.total_ns for _, line in rows))
+
+
+# The steps of a training, for the page: when each was, what its phases took, why it was slow.
+
+
+def add_steps(profile: Profile, columns: Columns) -> dict[str, Any] | None:
+    """The steps in order of time, and what to say of them all; None: there are none."""
+    found = steps_of(profile)
+    if not found:
+        return None
+    report = step_report(profile)
+    start_ns = profile.process.start_ns or 0
+    threads = {thread: at for at, thread in enumerate(profile.threads)}
+    columns.add("step.thread", (threads[step.thread] for step in found.steps))
+    columns.add("step.begin", steps(max(0, step.begin_ns - start_ns) for step in found.steps))
+    columns.add("step.duration", (step.total_ns for step in found.steps))
+    phases = all_phases()
+    for number, phase in enumerate(phases):
+        times = (max(0, step.phases.get(phase, 0)) for step in found.steps)
+        columns.add(f"step.phase.{number}", times)
+    median_ns = report.phases[STEP_COLUMN].median_ns
+    return {
+        "phases": phases,
+        "median_ns": median_ns,
+        "slowest": [
+            {"number": slow.number, "why": why_slow(slow, median_ns)} for slow in report.slowest
+        ],
+    }
+
+
+# A GPU's work for the page: time by call path, and single activities of each stream.
+
+MAX_ACTIVITIES = 50_000  # the longest ones: some 6 bytes each
+GPU_TICK_NS = 100  # of their times
+
+
+def add_gpu(
+    profile: Profile, tree: Tree, strings: Strings, columns: Columns
+) -> dict[str, Any] | None:
+    """What the page is told of it beside the columns; None: nothing is known of a GPU."""
+    if not profile.gpu:
+        return None
+    start_ns = profile.process.start_ns or 0
+    streams = sorted({(work.device, work.stream) for work in profile.gpu})
+    row_of = {work.id: at for at, work in enumerate(profile.gpu)}
+    columns.add("gpu.node", (tree.folded.of_node[work.node] for work in profile.gpu))
+    columns.add("gpu.ns", (work.ns for work in profile.gpu))
+    columns.add("gpu.launches", (work.launches for work in profile.gpu))
+    columns.add("gpu.backward", (work.backward for work in profile.gpu))
+    columns.add("gpu.name", (strings.number(work.name) for work in profile.gpu))
+    columns.add("gpu.stream", (streams.index((w.device, w.stream)) for w in profile.gpu))
+    longest = nlargest(
+        MAX_ACTIVITIES, profile.gpu_activities, key=lambda each: each.end_ns - each.begin_ns
+    )
+    shown = sorted(longest, key=lambda each: (each.begin_ns, each.work))
+    begins = [max(0, each.begin_ns - start_ns) // GPU_TICK_NS for each in shown]
+    columns.add("activity.work", (row_of[each.work] for each in shown))
+    columns.add("activity.begin", steps(begins))
+    columns.add("activity.ticks", ((e.end_ns - e.begin_ns) // GPU_TICK_NS for e in shown))
+    # How long it waited; 0: that is not known.
+    lags = ((e.begin_ns - e.launch_ns) // GPU_TICK_NS if e.launch_ns else 0 for e in shown)
+    columns.add("activity.lag", (max(0, lag) for lag in lags))
+    return {
+        "tick_ns": GPU_TICK_NS,
+        "streams": streams,
+        "windows": [
+            (max(0, each.begin_ns - start_ns), each.end_ns - start_ns)
+            for each in profile.gpu_windows
+        ],
+        "n_left_out": sum(work.launches for work in profile.gpu) - len(shown),
+    }
+
+
+# The source text that the page has: the program's own files, and of libraries what is hot.
+
+AROUND = 12  # lines before and after a hot one of a library
+HOT = 0.001  # share of the samples, from which on a library's line is
+MAX_LINES = 20_000  # of a file
+MAX_CHARACTERS = 2_000_000  # of all
+
+
+def sources(
+    profile: Profile, by_line: Counter[tuple[str, int]], others: Mapping[str, str]
+) -> tuple[list[Any], list[str]]:
+    """What the page knows of each file, and its text, those with most samples first.
+
+    Of a file: path, note, is it a library's, and [first, last] of the runs of lines that its text
+    has.  `others`: the text of what has no file.
+    """
+    files = Sources(profile.meta)
+    least = HOT * sum(row.weight_ns for row in profile.sampled) / profile.period_ns
+    weights: Counter[str] = Counter()
+    hot: defaultdict[str, set[int]] = defaultdict(set)
+    for (file, line), n in by_line.items():
+        weights[file] = max(weights[file], n)
+        if n >= least:
+            hot[file].add(line)
+    recorded = {each.file for each in function_lines(profile)}
+    known, texts, room = [], [], MAX_CHARACTERS
+    for file in [*recorded, *(file for file, _ in weights.most_common() if file not in recorded)]:
+        wanted: Iterable[int] = range(1, MAX_LINES)
+        is_foreign = file not in others and is_librarys(file)
+        if file not in recorded and is_foreign:
+            wanted = {at for line in hot[file] for at in range(line - AROUND, line + AROUND + 1)}
+        if not wanted:
+            continue
+        if file in others:
+            source = Source(dict(enumerate(others[file].split("\n"), 1)), "")
+        else:
+            source = files.lines(file, wanted)
+        text = "\n".join(source.lines[line] for line in sorted(source.lines))
+        if source.lines and len(text) <= room:
+            room -= len(text)
+            what = {"file": file, "note": source.note, "library": is_foreign}
+            known.append({**what, "runs": _runs(source.lines)})
+            texts.append(text)
+    return known, texts
+
+
+def _runs(lines: Iterable[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for line in sorted(lines):
+        if runs and line == runs[-1][1] + 1:
+            runs[-1][1] = line
+        else:
+            runs.append([line, line])
+    return runs

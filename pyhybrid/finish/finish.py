@@ -22,8 +22,7 @@ from pyhybrid.base.terminal_text import say
 from pyhybrid.capture.finisher import EXPORT_FAILED, UNTIL_END
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
-from pyhybrid.exporters.atomic_file import replacing
-from pyhybrid.exporters.destination import export_to
+from pyhybrid.exporters.destination import export_to, replacing
 from pyhybrid.finish.forked_work import ForkedWork
 from pyhybrid.finish.name_prefetch import NamePrefetch
 from pyhybrid.symbols.resolve import Demangle, Loader

@@ -85,7 +85,7 @@ class WholeRun:
         ]
         if not parts:
             return own
-        from pyhybrid.exporters.atomic_file import replacing
+        from pyhybrid.exporters.destination import replacing
         from pyhybrid.merge.merge import merge
 
         try:

@@ -5,7 +5,7 @@ $STACKCOLLAPSE), and perf's own, `perf script report stackcollapse`.  Between th
 ours lie, by design: names of Python functions (perf has no parentheses and whole paths), blanks
 in threads' names, versions of symbols (`clock_gettime@@GLIBC_2.17`), other names of one address,
 names that are no symbols' (a stripped interpreter's functions, by the methods they are), and the
-frames that folded stacks leave out (exporters/folded_paths.py), which are in perf.data.
+frames that folded stacks leave out (exporters/folded.py), which are in perf.data.
 """
 
 from __future__ import annotations

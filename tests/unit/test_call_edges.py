@@ -11,8 +11,7 @@ from traces import trace
 
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters.destination import export_to
-from pyhybrid.exporters.perfflow_options import PerfflowOptions
-from pyhybrid.exporters.perfflowaspect import Pfw
+from pyhybrid.exporters.perfflowaspect import PerfflowOptions, Pfw
 from pyhybrid.tables import Call, Event, Turn
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.call_edges import edges

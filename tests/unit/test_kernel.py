@@ -14,7 +14,7 @@ from pyhybrid.capture.machine import boot_id
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.perf import layout as perf_format
-from pyhybrid.exporters.perf.images import Images
+from pyhybrid.exporters.perf.addresses import Images
 from pyhybrid.exporters.perf.perf_data import Perf
 from pyhybrid.symbols import resolve
 from pyhybrid.symbols.kernel import KernelSymbols, kernel_build_id

@@ -1,4 +1,4 @@
-// Runs that are compared, as pyhybrid/exporters/page/comparison.py writes them.  The errors are those of
+// Runs that are compared, as pyhybrid/exporters/page/diff.py writes them.  The errors are those of
 // pyhybrid/views/comparison/significance.py.
 import type { Box } from "./boxes";
 import type { Columns } from "./columns";

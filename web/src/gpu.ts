@@ -1,4 +1,4 @@
-// A GPU's work: time by call path, and when the kernels and copies of each stream ran (pyhybrid/exporters/page/gpu.py).
+// A GPU's work: time by call path, and when the kernels and copies of each stream ran (pyhybrid/exporters/html.py).
 import type { Columns } from "./columns";
 import type { Choice } from "./selection";
 import type { Tree } from "./tree";

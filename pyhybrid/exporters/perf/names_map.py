@@ -3,7 +3,7 @@
 Format: tools/perf/Documentation/jit-interface.txt in the Linux source - `START SIZE name` a line,
 hexadecimal.  Python functions are written as CPython's perf trampoline does, `py::qualname:file`,
 and with the first line: `py::Linear.forward:/path/linear.py:130`.  Native functions of which perf
-finds no name (images.py) have their library's with them: `gomp_barrier_wait_end [libgomp.so.1]`.
+finds no name (addresses.py) have their library's with them: `gomp_barrier_wait_end [libgomp.so.1]`.
 
 A runtime of the program may have written the same file about its own code (symbols/jit.py): its
 functions stay in it, and so do those of earlier runs in the same process (pyhybrid.Profiler), whose
@@ -21,11 +21,9 @@ from typing import Any, BinaryIO, NamedTuple
 from pyhybrid.base.pseudo_frames import JIT, LEFT_OUT
 from pyhybrid.capture.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.capture.machine import boot_id
-from pyhybrid.exporters.exporter import Exporter
-from pyhybrid.exporters.perf.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses
-from pyhybrid.exporters.perf.images import nameless
+from pyhybrid.exporters.exporter import SEPARATORS, Exporter
+from pyhybrid.exporters.perf.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses, nameless
 from pyhybrid.exporters.perf.old_maps import mark, without_mark
-from pyhybrid.exporters.separators import SEPARATORS
 from pyhybrid.symbols.jit import JIT_MAP, JitFunctions, read_trusted
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile

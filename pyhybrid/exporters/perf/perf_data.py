@@ -2,7 +2,7 @@
 
 Format: layout.py.  Native frames are their addresses, named by perf from the files (by
 build-id); Python functions, pseudo-frames and native functions of which perf would find no name
-(images.py) are synthetic addresses (addresses.py), named by the perf map (names_map.py).  A
+are synthetic addresses (addresses.py), named by the perf map (names_map.py).  A
 sample's period is its weight in nanoseconds.  Where calls were traced, a second event tells exact
 self times if it is asked for, or if nothing was sampled (samples.py).  perf shows at most 127
 frames of a call chain unless told otherwise (`--max-stack`).
@@ -11,7 +11,7 @@ Within a limit of bytes a file is coarser, never less in all.  First all samples
 call path are one, with the sum of their periods: then it is not known when and on which CPU they
 came, so each has the time of its thread's last sample, and CPU 0 (not -1, which readers of
 `perf script` take for no number).  Then the paths with most weight are cut to the frames that perf
-shows, and of the rest the function alone is told (size_limit.py).
+shows, and of the rest the function alone is told (exporter.py).
 """
 
 import os
@@ -20,10 +20,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters.exporter import SEPARATORS, SHOWN, Exporter, Summed, within
 from pyhybrid.exporters.perf import layout as form
-from pyhybrid.exporters.perf.addresses import SyntheticAddresses, node_addresses, stack_addresses
-from pyhybrid.exporters.perf.images import PF_X, Images
+from pyhybrid.exporters.perf.addresses import (
+    PF_X,
+    Images,
+    SyntheticAddresses,
+    node_addresses,
+    stack_addresses,
+)
 from pyhybrid.exporters.perf.samples import (
     Chains,
     Record,
@@ -31,8 +36,6 @@ from pyhybrid.exporters.perf.samples import (
     in_rounds,
     summed_samples,
 )
-from pyhybrid.exporters.separators import SEPARATORS
-from pyhybrid.exporters.size_limit import SHOWN, Summed, within
 from pyhybrid.tables import Module, Thread
 from pyhybrid.tables.profile import Profile
 
