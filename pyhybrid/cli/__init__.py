@@ -40,9 +40,9 @@ SUBCOMMANDS = {
     "page": "page",
     "export": "export",
     "diff": "diff",
-    "compare-cprofile": "compare",
+    "compare-cprofile": "compare_cprofile",
     "config": "config",
-    "import": "importing",
+    "import": "import_kineto",
     "merge": "merge",
     "probes": "probes",
 }
@@ -53,7 +53,8 @@ def command(name: str) -> "Command":
     from importlib import import_module
 
     module = SUBCOMMANDS[name]
-    made: Command = getattr(import_module(f"pyhybrid.cli.{module}"), module.capitalize())()
+    name_of_class = "".join(word.capitalize() for word in module.split("_"))
+    made: Command = getattr(import_module(f"pyhybrid.cli.{module}"), name_of_class)()
     return made
 
 

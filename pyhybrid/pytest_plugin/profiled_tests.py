@@ -20,8 +20,7 @@ from pyhybrid.capture import profiling_run
 from pyhybrid.capture.output_lock import check_folder, check_writable
 from pyhybrid.errors import PyhybridError
 from pyhybrid.pytest_plugin.limits import Limit, checked, limits_of
-from pyhybrid.pytest_plugin.profiled_call import Idle, profiled
-from pyhybrid.pytest_plugin.profiles import IdleProfile, TestProfile
+from pyhybrid.pytest_plugin.profiles import Idle, IdleProfile, TestProfile, profiled
 from pyhybrid.pytest_plugin.whole_run import WholeRun
 
 _KEY = "pyhybrid"  # in what a worker of xdist's is told, and says at its end
@@ -195,7 +194,7 @@ class ProfiledTests:
         """The table of tests, and where the profiles are."""
         if not (self._paths or self._notes or (self._all and _of_command_line())):
             return
-        from pyhybrid.pytest_plugin.table import test_table
+        from pyhybrid.pytest_plugin.run_end import test_table
 
         terminalreporter.section("pyhybrid")
         lines = list(test_table(self._paths, self._tests)) if self._all else []
@@ -206,7 +205,7 @@ class ProfiledTests:
         for path in self._paths:
             lines.append(f"profile: {os.path.relpath(path, self._folder)}")
         if self._pages:
-            from pyhybrid.pytest_plugin.pages import write_pages
+            from pyhybrid.pytest_plugin.run_end import write_pages
 
             lines += write_pages(self._paths, os.path.join(self._folder, self._pages))
         for line in lines:

@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 
 from pyhybrid.capture.output_lock import PART, PROFILE
 from pyhybrid.errors import PyhybridError
-from pyhybrid.pytest_plugin.profiled_call import Idle
-from pyhybrid.pytest_plugin.profiles import IdleProfile
+from pyhybrid.pytest_plugin.profiles import Idle, IdleProfile
 
 
 class WholeRun:

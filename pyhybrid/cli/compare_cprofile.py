@@ -21,7 +21,7 @@ from pyhybrid.report.table import shown
 from pyhybrid.tables.profile import Profile
 
 
-class Compare:
+class CompareCprofile:
     """Runs a program under cProfile, then under pyhybrid --mode trace, and prints where the two
     differ in calls or by more than 20 % and 1 ms in total time, and why where that is known.
 

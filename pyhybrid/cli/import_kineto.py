@@ -11,7 +11,7 @@ from pyhybrid.gpu.kineto import read
 from pyhybrid.gpu.placing import place
 
 
-class Importing:
+class ImportKineto:
     """Puts what a trace of torch.profiler's says of the GPU below the calls of a profile of the
     same run, made with --events, instead of what an earlier import put there.  `report modules`
     shows it.

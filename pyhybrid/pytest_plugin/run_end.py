@@ -1,5 +1,6 @@
-"""The table of tests at a run's end: how long each took, and how many calls it made."""
+"""What a run ends with: the table of tests, their times and calls, and pages for a browser."""
 
+import os
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,3 +78,27 @@ def _add(figures: dict[str, Figures], profile: Profile, tests: set[str]) -> None
             figure.wall_ns += wall[node]
             figure.calls += calls[node]
             figure.cpu_ns += weights[node]
+
+
+# Pages for a browser at a run's end (`--pyhybrid-html`), one a profile.
+
+
+def write_pages(paths: list[str], folder: str) -> Iterator[str]:
+    """Write the pages of these profiles into a folder, which is made; lines to say of it."""
+    from pyhybrid.exporters.destination import export_to
+    from pyhybrid.exporters.html import Html
+
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        yield f"no pages: {folder}: {error.strerror}"
+        return
+    for path in paths:
+        name = os.path.basename(path).removesuffix(".pyhybrid") + ".html"
+        try:
+            with pyhybrid.load(path) as profile:
+                output = export_to(Html(), profile, os.path.join(folder, name))
+        except PyhybridError as error:
+            yield f"no page: {error}"
+        else:
+            yield from (f"page: {output.path}", *output.notes)
