@@ -6,7 +6,7 @@ What makes it is imported only for that: a file is read without.
 import os
 from typing import Any
 
-from pyhybrid.spool.layout import MAGIC
+from pyhybrid.spool import MAGIC
 from pyhybrid.symbols.resolve import Demangle, Loader
 from pyhybrid.tables.database import File, begin_of, filled
 from pyhybrid.tables.profile import Profile

@@ -33,7 +33,7 @@ from pyhybrid.errors import PyhybridError
 from pyhybrid.gpu import live
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.spool import reader as spools
-from pyhybrid.spool.records import Spool, Ticks
+from pyhybrid.spool.content import Spool, Ticks
 from pyhybrid.symbols.mapped import loader_of, name_nameless
 from pyhybrid.symbols.resolve import Demangle, KernelTable, Loader, Symbolizer
 from pyhybrid.tables import OBJECT, Backward, Line, Module

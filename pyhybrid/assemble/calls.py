@@ -25,8 +25,7 @@ from pyhybrid._profile import (
 )
 from pyhybrid.base.quantiles import value_at
 from pyhybrid.options.function_filter import is_one_of, named
-from pyhybrid.spool.attributes import as_json
-from pyhybrid.spool.records import Spool, Ticks
+from pyhybrid.spool.content import Spool, Ticks, attributes_as_json
 from pyhybrid.tables import (
     Backward,
     Call,
@@ -104,7 +103,7 @@ class _Rows:
         view = memoryview(self.bytes)
         for serial, at, length in zip(serials, places, lengths, strict=True):
             try:
-                self.attributes[serial] = as_json(view[at : at + length])
+                self.attributes[serial] = attributes_as_json(view[at : at + length])
             except (ValueError, struct.error):
                 spool.n_damaged += 1
         self.n = len(self.columns[0])

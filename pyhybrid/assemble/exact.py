@@ -17,8 +17,8 @@ from typing import Any
 from pyhybrid import _profile
 from pyhybrid._profile import LINE_LIMIT, NATIVE_LIMIT, mark, pairs, rows_from, take
 from pyhybrid.assemble.trees import Forest, Tree
-from pyhybrid.spool.layout import EXACT_COUNT
-from pyhybrid.spool.records import Spool, Ticks
+from pyhybrid.spool import EXACT_COUNT
+from pyhybrid.spool.content import Spool, Ticks
 from pyhybrid.tables import Backward, Exact, Line
 from pyhybrid.tables.exact_table import ExactTable
 

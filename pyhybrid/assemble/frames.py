@@ -32,7 +32,7 @@ from pyhybrid._profile import (
 )
 from pyhybrid.assemble.trees import Forest
 from pyhybrid.base.pseudo_frames import IN_KERNEL, KERNEL, PseudoFrame, pseudo_frame
-from pyhybrid.spool.records import Code, Spool
+from pyhybrid.spool.content import Code, Spool
 from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
 from pyhybrid.symbols.resolve import (
     KERNEL_ADDRESS_MASK,

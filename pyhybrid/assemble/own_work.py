@@ -22,7 +22,7 @@ from pyhybrid._profile import PSEUDO_LIMIT, descend, inclusive, rows_from, take
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.trees import Forest
 from pyhybrid.base.pseudo_frames import OWN_WORK, PSEUDO_FRAMES
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.content import Spool
 from pyhybrid.symbols.plumbing import (
     is_instrumentation,
     is_interpreter,

@@ -9,9 +9,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 
+from pyhybrid.spool import EXACT_COUNT
 from pyhybrid.spool import reader as spools
-from pyhybrid.spool.layout import EXACT_COUNT
-from pyhybrid.spool.records import Chunk, Counters, End, Spool, Sum
+from pyhybrid.spool.content import Chunk, Counters, End, Spool, Sum
 from pyhybrid.tables.timeline import Spans
 
 Marks = Sequence[tuple[int, str]]  # begins and ends in turn: when, and the spool as it was

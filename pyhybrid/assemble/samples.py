@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 
 from pyhybrid._profile import PSEUDO_LIMIT, STACK_MASK
-from pyhybrid.spool.records import Chunk, Spool, Sum
+from pyhybrid.spool.content import Chunk, Spool, Sum
 
 MAX_WEIGHT = UNKNOWN_CPU = (1 << 32) - 1
 
@@ -16,7 +16,7 @@ MAX_WEIGHT = UNKNOWN_CPU = (1 << 32) - 1
 class ThreadSamples:
     """What one thread's chunks add up to.
 
-    `samples` counts by place (records.Chunk): stack row, and what the thread was about.
+    `samples` counts by place (content.Chunk): stack row, and what the thread was about.
     `first_ns` and `last_ns` are the times of the first and the last sample, None where there is
     none.
     """

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyhybrid._profile import line_runs
 from pyhybrid.base.name_patterns import is_librarys
-from pyhybrid.spool.records import Code, Spool
+from pyhybrid.spool.content import Code, Spool
 
 _MAX_BYTES = 1 << 22  # of a file; larger ones are data
 _NEVER = 1 << 63

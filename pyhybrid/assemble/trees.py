@@ -32,7 +32,7 @@ from pyhybrid._profile import (
     shift,
     take,
 )
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.content import Spool
 from pyhybrid.symbols.plumbing import is_plumbing
 from pyhybrid.tables import Nodes, Stacks
 

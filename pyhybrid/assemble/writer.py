@@ -13,7 +13,7 @@ from typing import Any
 from pyhybrid.assemble.frames import Frames
 from pyhybrid.assemble.samples import ThreadSamples
 from pyhybrid.base.pseudo_frames import loss_name
-from pyhybrid.spool.records import Chunk, Counters, Spool, Thread
+from pyhybrid.spool.content import Chunk, Counters, Spool, Thread
 from pyhybrid.tables import (
     CFunction,
     Code,

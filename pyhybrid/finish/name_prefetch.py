@@ -16,7 +16,7 @@ from pyhybrid.assemble.frames import native_words
 from pyhybrid.assemble.trees import Forest
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish.forked_work import Prefetch
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.content import Spool
 from pyhybrid.symbols.kernel import KernelFunction
 from pyhybrid.symbols.mapped import loader_of
 from pyhybrid.symbols.resolve import (

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyhybrid.frameworks import torch
 from pyhybrid.gpu.placing import GpuTrace, Launch, Piece, Placed, Wait, Work, graph_name, place
-from pyhybrid.spool.records import Spool, Ticks
+from pyhybrid.spool.content import Spool, Ticks
 from pyhybrid.tables import Event
 from pyhybrid.tables.database import File
 from pyhybrid.tables.profile import Profile

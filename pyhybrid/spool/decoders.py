@@ -20,8 +20,8 @@ from pyhybrid._profile import (
     PSEUDO_TRUNCATED,
     SPOOL_LOSSES,
 )
-from pyhybrid.spool.layout import ADDRESS_LIMIT, EXACT_COUNT, STRUCT, TYPE
-from pyhybrid.spool.records import (
+from pyhybrid.spool import ADDRESS_LIMIT, EXACT_COUNT, STRUCT, TYPE
+from pyhybrid.spool.content import (
     CallTimes,
     Chunk,
     Code,

@@ -7,16 +7,193 @@ Nothing is decoded sample by sample: a chunk's arrays are views into the file's 
 
 import os
 import struct
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+from zlib import adler32
 
-from pyhybrid._profile import NAME_COMM, NAME_THREADING, SPOOL_VERSION, exact_counts
+from pyhybrid._profile import (
+    NAME_COMM,
+    NAME_THREADING,
+    SPOOL_MARK,
+    SPOOL_REPLACED,
+    SPOOL_VERSION,
+    exact_counts,
+)
 from pyhybrid.base.pseudo_frames import TIMES
 from pyhybrid.errors import PyhybridError
+from pyhybrid.spool import EXACT_COUNT, HALF, HEADER, MAGIC, RECORD, TYPE
+from pyhybrid.spool.content import MAIN_THREAD, Chunk, Spool
 from pyhybrid.spool.decoders import DECODERS
-from pyhybrid.spool.framing import Damage, Record, records, records_of_segment
-from pyhybrid.spool.layout import EXACT_COUNT, HEADER, MAGIC
-from pyhybrid.spool.records import MAIN_THREAD, Chunk, Spool
-from pyhybrid.spool.sample_order import in_order
+
+# Where a spool's records begin and which are whole (src/record/spool.h).
+
+_MARK = struct.pack("<I", SPOOL_MARK)
+
+
+class Record(NamedTuple):
+    """The one at byte `at`, without its head; `kind` is of enum spool_type."""
+
+    at: int
+    kind: int
+    body: memoryview
+
+
+class Damage(NamedTuple):
+    """Bytes from `at` on are no record."""
+
+    at: int
+
+
+def records(data: bytes, committed: int) -> Iterator[Record | Damage]:
+    """All whole records of the file `data`, in order; a torn tail is no damage.
+
+    Of a record that is replaced in its place, `body` is the content of the last round up to
+    `committed`.
+    """
+    view = memoryview(data)
+    at = HEADER.size
+    while at + RECORD.size <= len(data):
+        end = _end(view, at)
+        if end is None:
+            found = _next(data, view, at)
+            if found is None:
+                return
+            yield Damage(at)
+            at = found
+            continue
+        _, _, kind, _ = RECORD.unpack_from(view, at)
+        payload = view[at + RECORD.size : end]
+        if kind & SPOOL_REPLACED:
+            yield from _newest(at, kind & ~SPOOL_REPLACED, payload, committed)
+        else:
+            yield Record(at, kind, payload)
+        at = end + -end % 8
+
+
+def records_of_segment(body: memoryview) -> Iterator[Record | Damage]:
+    """Those of a segment, up to the first place without a mark; what is torn there is no damage."""
+    at = 0
+    while at + RECORD.size <= len(body):
+        mark, _, kind, length = RECORD.unpack_from(body, at)
+        if mark != SPOOL_MARK:
+            return
+        end = _end(body, at)
+        if end is None:
+            yield Damage(at)
+            end = at + RECORD.size + length
+        else:
+            yield Record(at, kind, body[at + RECORD.size : end])
+        at = end + -end % 8
+
+
+def _end(data: memoryview, at: int) -> int | None:
+    """Where the whole record at `at` ends, without its padding; None: there is none."""
+    mark, check, kind, length = RECORD.unpack_from(data, at)
+    begin = at + RECORD.size
+    end = begin + length
+    if mark != SPOOL_MARK or end > len(data):
+        return None
+    known = adler32(data[begin - 8 : begin])
+    if not kind & SPOOL_REPLACED and kind != TYPE["SAMPLE_SEGMENT"]:
+        known = adler32(data[begin:end], known)
+    return end if known == check else None
+
+
+def _next(data: bytes, view: memoryview, at: int) -> int | None:
+    """The next whole record after `at`."""
+    while (at := data.find(_MARK, at + 1)) >= 0:
+        if at % 8 == 0 and at + RECORD.size <= len(data) and _end(view, at) is not None:
+            return at
+    return None
+
+
+def _newest(at: int, kind: int, payload: memoryview, committed: int) -> Iterator[Record | Damage]:
+    """What counts of its two halves: at most one record."""
+    size = len(payload) // 2
+    if size < HALF.size:
+        yield Damage(at)
+        return
+    rounds: dict[int, memoryview] = {}
+    damaged = False
+    for half in (payload[:size], payload[size : 2 * size]):
+        length, check, number = HALF.unpack_from(half)
+        content = half[HALF.size : HALF.size + length]
+        if not number or number > committed:
+            continue  # empty, or being written when the process was killed
+        head = adler32(half[8:16], adler32(half[:4]))
+        if len(content) == length and adler32(content, head) == check:
+            rounds[number] = content
+        else:
+            damaged = True
+    if rounds:
+        yield Record(at, kind, rounds[max(rounds)])
+    elif damaged:
+        yield Damage(at)
+
+
+# Samples of several threads that are one row, in order of time.
+#
+# Chunks come thread by thread as they were drained, so they are in order but for those of one
+# drain.
+
+_MOST_SAMPLES = 1024  # samples in one chunk, as the profiled process writes them
+_LONGEST_NS = (1 << 32) - 1  # between two samples of one
+
+
+def in_order(chunks: list[Chunk]) -> list[Chunk]:
+    """The same samples; of one thread."""
+    chunks.sort(key=lambda chunk: chunk.first_ns)
+    ends = [chunk.first_ns + sum(chunk.dt_ns) for chunk in chunks]
+    if all(end <= after.first_ns for end, (_, after) in zip(ends, pairwise(chunks), strict=False)):
+        return chunks
+    samples = [sample for chunk in chunks for sample in _samples_of(chunk)]
+    samples.sort()
+    ordered: list[Chunk] = []
+    part: list[tuple[int, int, int, int]] = []
+    for sample in samples:
+        if part and (len(part) == _MOST_SAMPLES or sample[0] - part[-1][0] > _LONGEST_NS):
+            ordered.append(_chunk(chunks[0].thread, part))
+            part = []
+        part.append(sample)
+    return [*ordered, _chunk(chunks[0].thread, part)]
+
+
+def _samples_of(chunk: Chunk) -> list[tuple[int, int, int, int]]:
+    """Time, place, weight and CPU of each."""
+    n = len(chunk.place)
+    weights, cpus = [1] * n, [0] * n
+    for index, weight in zip(chunk.weights[::2], chunk.weights[1::2], strict=True):
+        weights[index] = weight
+    ends = [*chunk.cpus[2::2], n]
+    for index, cpu, end in zip(chunk.cpus[::2], chunk.cpus[1::2], ends, strict=True):
+        cpus[index:end] = [cpu] * (end - index)
+    times = accumulate(chunk.dt_ns, initial=chunk.first_ns)
+    next(times)  # the first step is 0
+    return list(zip(times, chunk.place, weights, cpus, strict=True))
+
+
+def _chunk(thread: int, samples: list[tuple[int, int, int, int]]) -> Chunk:
+    times = [time for time, *_ in samples]
+    weights, cpus = array("I"), array("I")
+    last_cpu = -1
+    for index, (_, _, weight, cpu) in enumerate(samples):
+        if weight != 1:
+            weights.extend((index, weight))
+        if cpu != last_cpu:
+            cpus.extend((index, cpu))
+        last_cpu = cpu
+    steps = array("I", (0, *(after - before for before, after in pairwise(times))))
+    places = array("I", (place for _, place, *_ in samples))
+    return Chunk(
+        thread,
+        times[0],
+        memoryview(steps),
+        memoryview(places),
+        memoryview(weights),
+        memoryview(cpus),
+    )
 
 
 def _keep_whole(spool: Spool) -> None:

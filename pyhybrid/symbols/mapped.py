@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from pyhybrid.spool.records import Module, Spool
+from pyhybrid.spool.content import Module, Spool
 from pyhybrid.symbols.resolve import Demangle, Loader, Symbol, Symbols, default_loader
 
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")

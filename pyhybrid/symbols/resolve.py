@@ -28,7 +28,7 @@ from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK
 from pyhybrid.base.pseudo_frames import JIT
 from pyhybrid.capture.machine import boot_id
 from pyhybrid.errors import PyhybridError
-from pyhybrid.spool.records import Module, Spool
+from pyhybrid.spool.content import Module, Spool
 from pyhybrid.symbols.jit import Generated, read_jit_functions
 from pyhybrid.symbols.kernel import KernelFunction, KernelSymbols, kernel_build_id
 

@@ -10,9 +10,9 @@ from example_profile import example, fake_symbols
 from mutate import Pieces
 from spool_writer import SpoolWriter, c_call, call_turn, kernel, native, pseudo, python, region
 
+from pyhybrid import spool as form
 from pyhybrid._profile import ATTRIBUTE_FLOAT, ATTRIBUTE_INT, GIL_SHIFT, LINE_LIMIT, WAITS
 from pyhybrid.finish.finish import finish
-from pyhybrid.spool import layout as form
 
 CODE = 0x7E0000000000
 PID = 4242

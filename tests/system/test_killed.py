@@ -20,9 +20,9 @@ from typing import NamedTuple
 import pytest
 from support import LOOKS, PATIENCE_S, Run, check_invariants, command
 
+from pyhybrid import spool as form
 from pyhybrid.assemble import open_profile
-from pyhybrid.spool import framing
-from pyhybrid.spool import layout as form
+from pyhybrid.spool import reader
 
 BURN = """
 import os, signal, sys, time
@@ -118,8 +118,8 @@ def test_a_steady_program_adds_its_samples_alone(
     pyhybrid("-q", "-c", GROWS, check=False)
     data = (tmp_path / "out.pyhybrid.part").read_bytes()
     n: Counter[int] = Counter()
-    for record in framing.records(data, 1 << 60):
-        assert isinstance(record, framing.Record)
+    for record in reader.records(data, 1 << 60):
+        assert isinstance(record, reader.Record)
         n[record.kind] += 1
         n[-record.kind] += len(record.body)
     assert n[form.TYPE["CLOCK"]] == 1

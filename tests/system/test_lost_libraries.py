@@ -79,7 +79,7 @@ def test_the_process_still_has_the_names(pyhybrid: Callable[..., Run]) -> None:
 MAPPED_ONLY = """
 import sys
 from pyhybrid.symbols import mapped, resolve
-from pyhybrid.spool.records import Module, Spool
+from pyhybrid.spool.content import Module, Spool
 
 def refuse(path, build_id):
     raise FileNotFoundError(2, "no such file", path)

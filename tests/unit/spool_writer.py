@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import adler32
 
+from pyhybrid import spool as form
 from pyhybrid._profile import (
     ADDRESS_BITS,
     ADDRESS_MASK,
@@ -21,7 +22,6 @@ from pyhybrid._profile import (
     SPOOL_REPLACED,
     SPOOL_VERSION,
 )
-from pyhybrid.spool import layout as form
 
 META = {
     "version": "0.1.0",

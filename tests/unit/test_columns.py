@@ -39,7 +39,7 @@ from pyhybrid._profile import (
     take,
     write_columns,
 )
-from pyhybrid.spool.layout import EXACT_COUNT
+from pyhybrid.spool import EXACT_COUNT
 
 Tree = tuple[list[int], list[int], list[int]]  # parent, label, marked
 

@@ -8,13 +8,13 @@ import pytest
 from example_profile import PATHS, PYTHON, TORCH, fake_symbols
 from spool_writer import SpoolWriter, c_call, native, pseudo, python
 
+from pyhybrid import spool as form
 from pyhybrid.assemble import open_profile
 from pyhybrid.exporters.destination import export_to
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.finish.finish import make
 from pyhybrid.report.screen import print_summary
 from pyhybrid.report.summary import summarize
-from pyhybrid.spool import layout as form
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import ROOT, function_calls
 

@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from pyhybrid._symbolize import ElfSymbols, demangle
-from pyhybrid.spool.records import Spool
+from pyhybrid.spool.content import Spool
 from pyhybrid.symbols.resolve import ADDRESS_BITS, NativeFunction, Symbolizer, slot_name
 
 CXX_SOURCE = r"""

@@ -208,7 +208,7 @@ def test_a_reused_address_is_the_library_of_its_time(tmp_path: Path) -> None:
 
 def writer_module(number: int, base: int, load_ns: int, path_length: int) -> bytes:
     """A MODULE record's head and one segment, without a build-id."""
-    from pyhybrid.spool import layout as form
+    from pyhybrid import spool as form
 
     head = form.STRUCT["spool_module"].pack(number, 1, base, load_ns, 0, path_length)
     return head + form.STRUCT["spool_segment"].pack(base, 0x1000, 0, 5)

@@ -14,11 +14,12 @@ from large_inputs import many_samples
 from spool_writer import SpoolWriter, native
 from steps import steps
 
+from pyhybrid import spool as layout
 from pyhybrid._profile import ATTRIBUTE_INT, SPOOL_MARK, SPOOL_REPLACED, SPOOL_VERSION, WAITS
 from pyhybrid.assemble.samples import count_samples
 from pyhybrid.errors import PyhybridError
-from pyhybrid.spool import layout, reader, records
-from pyhybrid.spool.attributes import as_json
+from pyhybrid.spool import content, reader
+from pyhybrid.spool.content import attributes_as_json
 
 
 def test_reads_what_was_written(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_reads_what_was_written(tmp_path: Path) -> None:
     assert read.functions[native(2, 0x3010)] == native(2, 0x3000)
     assert read.counters[1].lost[:3] == (2, 1, 0)
     assert read.counters[1].handler_ns[16] == 10
-    assert read.end == records.End(3_000_000_000, 1_500_000_000, 2, 1, 0, 0, 0)
+    assert read.end == content.End(3_000_000_000, 1_500_000_000, 2, 1, 0, 0, 0)
     assert [len(chunk.place) for chunk in read.chunks] == [10, 2]
     assert list(read.chunks[0].weights) == [1, 4]
 
@@ -92,7 +93,7 @@ def test_odd_names_survive(tmp_path: Path) -> None:
     assert (read.codes[1].qualname, read.codes[1].file) == ("f\udc80", "/tmp/\udcff.py")
 
 
-def read_or_error(path: Path) -> records.Spool | str:
+def read_or_error(path: Path) -> content.Spool | str:
     """The spool, or what is wrong with it."""
     try:
         return reader.read(str(path))
@@ -274,11 +275,11 @@ def test_a_bounded_timeline(tmp_path: Path) -> None:
 
 def test_attributes_that_are_damaged() -> None:
     whole = layout.STRUCT["spool_attribute"].pack(ATTRIBUTE_INT, 1, 2) + b"n42"
-    assert as_json(memoryview(whole * 2)) == '{"n": 42}'
-    assert as_json(memoryview(b"")) == "{}"
+    assert attributes_as_json(memoryview(whole * 2)) == '{"n": 42}'
+    assert attributes_as_json(memoryview(b"")) == "{}"
     for damaged in (whole[:-1], whole[:5], whole[:-2] + b"x2"):
         with pytest.raises((ValueError, struct.error)):
-            as_json(memoryview(damaged))
+            attributes_as_json(memoryview(damaged))
 
 
 def test_zeros_of_a_crash_are_the_end(tmp_path: Path) -> None:
