@@ -121,7 +121,7 @@ class Profile(tables.Profile):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the page."""
-        from pyhybrid.notebook.page import html_of
+        from pyhybrid.notebook import html_of
 
         return html_of(self)
 

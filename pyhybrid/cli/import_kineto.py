@@ -7,8 +7,8 @@ from pyhybrid.base.files import one_line
 from pyhybrid.base.terminal_text import say
 from pyhybrid.cli.selection_options import open_profile
 from pyhybrid.errors import PyhybridError
+from pyhybrid.gpu import place
 from pyhybrid.gpu.kineto import read
-from pyhybrid.gpu.placing import place
 
 
 class ImportKineto:

@@ -1,10 +1,133 @@
 """Output formats: each a class of its own in a file of its own, made from a `Profile` alone."""
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import BinaryIO, NamedTuple
 
-from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.options.table import ALL_FORMATS
+from pyhybrid.tables.profile import Profile
+
+# What every exporter offers.
+
+
+class Exporter:
+    """A format; `name` is the word after `-f`."""
+
+    name: str
+    help: str
+    suffix = ""  # of its file's name, after what the profile's begins with
+    keeps_old = False  # what stands in the file's place stays, as PATH.old
+    mode = 0o666  # of its file, less what the umask says
+
+    def default_path(self, profile: Profile, prefix: str) -> str | None:
+        """Where it goes if nobody says; `prefix` is what the profile file's name begins with.
+
+        None: it writes no file.
+        """
+        return prefix + self.suffix
+
+    def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
+        """Write all of it; `file` can be sought.  Raises PyhybridError.
+
+        With `limit_bytes` the formats that are written unasked (table.FORMATS) keep below it, by
+        being coarser.  All others somebody named: they are whole.  Their size has the bounds of
+        what they tell of: paths (--max-nodes), samples in time (--max-timeline), calls
+        (--max-calls, --events).  Returns what is to be said of the file: what follows its
+        name.
+        """
+        raise NotImplementedError
+
+    def prepare(self, profile: Profile, path: str) -> None:
+        """It is about to be written, and to be put at `path`, where something may stand."""
+
+    def refuses(self, profile: Profile, path: str) -> str:
+        """Why it must not be put at `path` after all; "" where it may.  Raises OSError."""
+        return ""
+
+
+# Names without separators.
+
+# `str.translate` takes several times as long for a character that its table lacks.
+ASCII = {code: code for code in range(128)}
+# Readers of what is exported cut it at line ends, and stacks at semicolons.
+SEPARATORS = ASCII | str.maketrans({";": ":", "\n": " ", "\r": " "})
+
+
+# Weights of call paths within a limit of bytes: coarser where they are many, never less in all.
+#
+# The paths with most weight are whole, or as much of them as perf shows; of the others the function
+# alone is told, and of those with least only the thread.
+
+ALL = 1 << 32  # frames of a path
+SHOWN = 127  # frames that perf shows of a call chain unless told otherwise
+
+Size = Callable[[int, int], int]  # of a record, by its row and how many frames of its path are told
+
+
+class Summed(NamedTuple):
+    """A path's weight on a thread, in ns: `frames` of those from the leaf `row` on are told."""
+
+    thread: int
+    row: int
+    weight_ns: int
+    frames: int = ALL
+
+
+_WEIGHT = attrgetter("weight_ns")
+
+
+def within(
+    rows: Iterable[Summed],
+    limit_bytes: int,
+    addresses: Sequence[int],
+    size: Size,
+) -> tuple[list[Summed], float]:
+    """What fits, and the share of the weight whose paths are told.
+
+    `addresses` are those of all rows.
+    """
+    ordered = sorted(rows, key=_WEIGHT, reverse=True)
+    n = _that_fit(ordered, SHOWN, limit_bytes * 3 // 4, size)
+    told = [row._replace(frames=SHOWN) for row in ordered[:n]]
+    told_ns, total_ns = (sum(row.weight_ns for row in each) for each in (told, ordered))
+    others = by_function(ordered[n:], limit_bytes // 8, addresses, size)
+    return told + others, told_ns / (total_ns or 1)
+
+
+def by_function(
+    rows: Iterable[Summed], limit_bytes: int, functions: Sequence[int], size: Size
+) -> list[Summed]:
+    """One for each thread and function, by `functions` of all rows; within the limit, but for one
+    more a thread."""
+    single = _together(rows, 1, lambda row: (row.thread, functions[row.row]))
+    single.sort(key=_WEIGHT, reverse=True)
+    n = _that_fit(single, 1, limit_bytes, size)
+    return single[:n] + _together(single[n:], 0, lambda row: (row.thread, 0))
+
+
+def _that_fit(rows: list[Summed], frames: int, limit_bytes: int, size: Size) -> int:
+    """How many of `rows`."""
+    n = 0
+    while n < len(rows) and (limit_bytes := limit_bytes - size(rows[n].row, frames)) >= 0:
+        n += 1
+    return n
+
+
+def _together(
+    rows: Iterable[Summed], frames: int, key: Callable[[Summed], tuple[int, int]]
+) -> list[Summed]:
+    """One for all that have a key."""
+    weights: dict[tuple[int, int], int] = {}
+    first: dict[tuple[int, int], int] = {}
+    for row in rows:
+        of = key(row)
+        if of in weights:
+            weights[of] += row.weight_ns
+        else:
+            first[of], weights[of] = row.row, row.weight_ns
+    return [Summed(of[0], first[of], weight, frames) for of, weight in weights.items()]
+
 
 _CLASSES = {
     "folded": "folded:Folded",

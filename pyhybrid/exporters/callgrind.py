@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
 from pyhybrid import __version__
-from pyhybrid.exporters.exporter import ASCII, Exporter
+from pyhybrid.exporters import ASCII, Exporter
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import COMPENSATED
 from pyhybrid.views.calls.function_calls import ROOT, FunctionCalls, Tally, traced_calls

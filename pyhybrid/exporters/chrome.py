@@ -16,8 +16,8 @@ from itertools import groupby, pairwise
 from typing import BinaryIO
 
 from pyhybrid._profile import take
+from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.cpuprofile import Nodes
-from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
 from pyhybrid.exporters.viewer_names import encodable, facts, title
 from pyhybrid.tables import Chunk, stack_of, waits

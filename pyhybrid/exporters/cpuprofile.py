@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from pyhybrid._profile import take
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.viewer_names import functions
 from pyhybrid.tables import stack_of
 from pyhybrid.tables.profile import Profile

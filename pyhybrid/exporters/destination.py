@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters import Exporter
 from pyhybrid.tables.profile import Profile
 
 # Files that appear whole or not at all: written beside their place, then renamed into it.

@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any, BinaryIO
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.viewer_names import CREATOR, encodable, facts, functions, title
 from pyhybrid.tables import Call, Chunk, Frame, Module, stack_of, waits
 from pyhybrid.tables.profile import Profile

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from typing import BinaryIO
 
 from pyhybrid.base.pseudo_frames import INTERPRETER, LEFT_OUT
-from pyhybrid.exporters.exporter import SEPARATORS, Exporter, Summed, by_function
+from pyhybrid.exporters import SEPARATORS, Exporter, Summed, by_function
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import Imports, import_frames, import_line

@@ -1,6 +1,6 @@
 """One HTML page that shows a profile: it needs no network, no server and no other program.
 
-Its script and style are made of web/, its data are columns (page/columns.py), its policy allows
+Its script and style are made of web/, its data are columns (page/__init__.py), its policy allows
 nothing else.
 """
 
@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from pyhybrid.base.name_patterns import is_librarys
-from pyhybrid.exporters.exporter import Exporter
-from pyhybrid.exporters.page.columns import Columns, steps
-from pyhybrid.exporters.page.document import document
+from pyhybrid.exporters import Exporter
+from pyhybrid.exporters.page import Columns, document, steps
 from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.report.source_text import Source, Sources

@@ -21,7 +21,7 @@ from typing import BinaryIO
 from urllib.parse import urlparse
 
 from pyhybrid.errors import PyhybridError, UsageError
-from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
 from pyhybrid.tables import Usage
 from pyhybrid.tables.profile import Profile

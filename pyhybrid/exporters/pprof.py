@@ -13,7 +13,7 @@ import gzip
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.viewer_names import encodable, facts, functions
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree

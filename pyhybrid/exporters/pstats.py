@@ -11,7 +11,7 @@ a generator to the one that it waits for.
 import marshal
 from typing import BinaryIO
 
-from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters import Exporter
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.function_calls import ROOT, Tally, traced_calls

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, BinaryIO
 
 from pyhybrid._profile import take
-from pyhybrid.exporters.exporter import Exporter
+from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.viewer_names import CREATOR, encodable, functions, title
 from pyhybrid.tables import stack_of
 from pyhybrid.tables.profile import Profile

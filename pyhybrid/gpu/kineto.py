@@ -14,7 +14,7 @@ from typing import Any
 
 from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError
-from pyhybrid.gpu.placing import GpuTrace, Launch, Operator, Wait, Work, graph_name
+from pyhybrid.gpu import GpuTrace, Launch, Operator, Wait, Work, graph_name
 
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCHES = ("cuda_runtime", "cuda_driver")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyhybrid.frameworks import torch
-from pyhybrid.gpu.placing import GpuTrace, Launch, Piece, Placed, Wait, Work, graph_name, place
+from pyhybrid.gpu import GpuTrace, Launch, Piece, Placed, Wait, Work, graph_name, place
 from pyhybrid.spool.content import Spool, Ticks
 from pyhybrid.tables import Event
 from pyhybrid.tables.database import File

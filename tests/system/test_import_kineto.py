@@ -11,9 +11,9 @@ from page_support import Browser
 from support import TARGETS, command, made_once
 from torch_support import TorchProcess
 
-from pyhybrid.gpu import placing
+from pyhybrid import gpu
+from pyhybrid.gpu import Launch
 from pyhybrid.gpu.kineto import read
-from pyhybrid.gpu.placing import Launch
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
 from pyhybrid.views.findings.measured_profile import Measured
@@ -226,18 +226,18 @@ def test_single_activities_lie_where_the_trace_has_them(folder: Path) -> None:
 @pytest.mark.needs("torch")
 def test_what_does_not_fit_is_in_the_sums(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest activities stay, and threads that nobody knows launch what is below no call."""
-    monkeypatch.setattr(placing, "MAX_ACTIVITIES", 3)
+    monkeypatch.setattr(gpu, "MAX_ACTIVITIES", 3)
     trace = read(str(folder / "trace.json"))
     n = len(trace.work)
     longer = [work._replace(end_ns=work.end_ns + i) for i, work in enumerate(trace.work)]
     unknown = [work._replace(device=1, launch=Launch(1, work.begin_ns)) for work in longer[:2]]
     trace.work = unknown + longer[2:]
     with Profile.open(str(folder / "out.pyhybrid")) as profile:
-        placed = placing.place(profile, trace)
+        placed = gpu.place(profile, trace)
     lasted = [each.end_ns - each.begin_ns for each in placed.activities]
     assert sorted(lasted) == [KERNEL_NS + i for i in range(n - 3, n)]
     assert placed.n_in_sums == n - 3
-    assert placed.unplaced[placing.NO_THREAD] == 2
+    assert placed.unplaced[gpu.NO_THREAD] == 2
     sums = dict.fromkeys((0, 1), (0, 0))
     for work in placed.work:
         launches, ns = sums[work.device]

@@ -41,8 +41,8 @@ CELLS = [
 print(profile.meta["hz_asked"], len(profile.call_times), x)
 """,
     """
-from pyhybrid.notebook import page
-page.MOST_BYTES = 1000
+import pyhybrid.notebook
+pyhybrid.notebook.MOST_BYTES = 1000
 profile
 """,
     "%%pyhybrid --hz nonsense\n1",

@@ -11,8 +11,8 @@ from example_profile import example, fake_symbols
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
+from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.destination import Output, export_to
-from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.tables.profile import Profile
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pyhybrid.errors import PyhybridError
+from pyhybrid.gpu import GpuTrace
 from pyhybrid.gpu.kineto import read
-from pyhybrid.gpu.placing import GpuTrace
 
 BASE_NS = 1_790_857_026_000_000_000
 PID = 4242

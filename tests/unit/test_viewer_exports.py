@@ -17,10 +17,9 @@ from traces import trace
 
 from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
-from pyhybrid.exporters import EXPORTERS
+from pyhybrid.exporters import EXPORTERS, Exporter
 from pyhybrid.exporters.cpuprofile import CpuProfile
 from pyhybrid.exporters.destination import export_to
-from pyhybrid.exporters.exporter import Exporter
 from pyhybrid.exporters.firefox import Firefox
 from pyhybrid.exporters.pprof import Pprof
 from pyhybrid.exporters.speedscope import Speedscope

@@ -1,4 +1,4 @@
-// Columns of whole numbers, as pyhybrid/exporters/page/columns.py writes them.
+// Columns of whole numbers, as pyhybrid/exporters/page/__init__.py writes them.
 
 export type Column = Uint8Array | Uint16Array | Uint32Array | Float64Array;
 export type Index = Record<string, [offset: number, n: number, width: number]>;

@@ -8,8 +8,7 @@ from math import isfinite
 from typing import Any
 
 from pyhybrid import __version__
-from pyhybrid.exporters.page.columns import Columns, steps
-from pyhybrid.exporters.page.document import document
+from pyhybrid.exporters.page import Columns, document, steps
 from pyhybrid.exporters.page.tree import KINDS, Strings
 from pyhybrid.report.comparison import facts
 from pyhybrid.symbols.plumbing import is_interpreter

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from pyhybrid._profile import GIL_SHIFT, inclusive, pairs, take
-from pyhybrid.exporters.page.columns import Columns, steps
+from pyhybrid.exporters.page import Columns, steps
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.tables import stacks_of
 from pyhybrid.tables.profile import Profile

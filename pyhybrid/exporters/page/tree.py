@@ -8,7 +8,7 @@ from operator import eq
 
 from pyhybrid._profile import add_up, pairs, take
 from pyhybrid.base.pseudo_frames import OWN_WORK
-from pyhybrid.exporters.page.columns import Columns, steps
+from pyhybrid.exporters.page import Columns, steps
 from pyhybrid.symbols.plumbing import is_interpreter
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile

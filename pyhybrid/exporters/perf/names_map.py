@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from pyhybrid.base.pseudo_frames import JIT, LEFT_OUT
 from pyhybrid.capture.jit_files import began_since_boot, perf_map_path, why_not_ours
 from pyhybrid.capture.machine import boot_id
-from pyhybrid.exporters.exporter import SEPARATORS, Exporter
+from pyhybrid.exporters import SEPARATORS, Exporter
 from pyhybrid.exporters.perf.addresses import FRAME_SIZE, REGIONS, SyntheticAddresses, nameless
 from pyhybrid.exporters.perf.old_maps import mark, without_mark
 from pyhybrid.symbols.jit import JIT_MAP, JitFunctions, read_trusted

@@ -11,7 +11,7 @@ Within a limit of bytes a file is coarser, never less in all.  First all samples
 call path are one, with the sum of their periods: then it is not known when and on which CPU they
 came, so each has the time of its thread's last sample, and CPU 0 (not -1, which readers of
 `perf script` take for no number).  Then the paths with most weight are cut to the frames that perf
-shows, and of the rest the function alone is told (exporter.py).
+shows, and of the rest the function alone is told (exporters/__init__.py).
 """
 
 import os
@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from pyhybrid.exporters.exporter import SEPARATORS, SHOWN, Exporter, Summed, within
+from pyhybrid.exporters import SEPARATORS, SHOWN, Exporter, Summed, within
 from pyhybrid.exporters.perf import layout as form
 from pyhybrid.exporters.perf.addresses import (
     PF_X,

@@ -15,7 +15,7 @@ from itertools import batched, chain, repeat
 from operator import itemgetter
 
 from pyhybrid._profile import climb
-from pyhybrid.exporters.exporter import ALL, Summed
+from pyhybrid.exporters import ALL, Summed
 from pyhybrid.exporters.perf import layout as form
 from pyhybrid.tables import Chunk, stacks_of
 from pyhybrid.tables.profile import Profile

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from pyhybrid.gpu.placing import GpuTrace, Launch, Operator, Piece, Work, place
+from pyhybrid.gpu import GpuTrace, Launch, Operator, Piece, Work, place
 from pyhybrid.tables import Event
 
 MAIN, ENGINE = 7, 8  # tids
