@@ -211,6 +211,11 @@ def test_imports_that_are_most_of_a_run_are_shown(said: Finish, ms: int, at: int
             [("data/load/fetch", 36, False), ("data/load/decode", 4)],
             "fetch (train.py:40); for 90% of it the thread did not run",
         ),
+        # Nor does a sample of the function itself tell at which line it waited.
+        (
+            [("data/load/fetch", 36, False), ("data/load/fetch", 4)],
+            "fetch (train.py:30); for 90% of it the thread did not run",
+        ),
         ([("data", 40, False)], "what does not run here; for 100% of it the thread did not run"),
     ],
 )
@@ -221,6 +226,14 @@ def test_where_a_phase_is_spent(said: Finish, pieces: list[tuple[Any, ...]], say
     ((share, text),) = ((share, text) for rule, share, text in said(training) if rule == "loader")
     assert share == pytest.approx(40 / 46)
     assert text == f"87% of the time of 20 steps is waiting for data, most of it in {says}"
+
+
+def test_wall_clock_samples_tell_where_a_phase_waited(said: Finish) -> None:
+    training = Training(clock="wall")
+    for _ in range(20):
+        training.step(("data/load/fetch", 40, False), ("backward", 5))
+    (text,) = (text for rule, _, text in said(training) if rule == "loader")
+    assert "most of it in fetch (train.py:30), line 35; for 100% of it" in text
 
 
 COMPILED = "/home/me/cache/xy/c" + "abcde" * 10 + "f.py"

@@ -47,7 +47,7 @@ class Training:
 
     def runs(self, path: str, ms: int, ran: bool = True) -> None:
         """A call that leads there below `main`, and stays so long; a sample is a millisecond where
-        the thread `ran`."""
+        the thread `ran`, or with the wall clock."""
         self._pieces.append((("main", *path.split("/")), ms, ran))
 
     def step(self, *pieces: tuple[Any, ...]) -> None:
@@ -74,7 +74,7 @@ class Training:
         watched: list[tuple[Path_, int, int, int, int]] = []
         for path, ms, ran in self._pieces:
             end, cpu_end = now + ms * MS, cpu + ms * MS * ran
-            if ran:
+            if ran or self._meta.get("clock") == "wall":
                 spool.samples(1, [stacks[path]] * ms, now + MS // 2)
                 n += ms
             for depth, name in enumerate(path, 1):

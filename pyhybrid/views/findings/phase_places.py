@@ -1,7 +1,8 @@
 """In which function, and at which line of the program, a phase of a training's steps is spent.
 
 Samples tell, where the thread ran.  Where it mostly waited, exact times do: which function of the
-program was called in that phase, and returned late.
+program was called in that phase, and returned late.  At which of its lines it waited is not known
+then: samples of CPU time have none of a wait.
 """
 
 from collections import Counter
@@ -21,8 +22,8 @@ MOST = 0.5  # of a phase's time is in the function that is named
 
 
 class PhasePlace(NamedTuple):
-    """`function` as views write it, what is known of the line behind it (`, line 7`), and whether
-    the thread ran: the part of the phase's time that it had a processor."""
+    """`function` as views write it, the line behind it (`, line 7`) if it is known, and whether the
+    thread ran: the part of the phase's time that it had a processor."""
 
     function: str
     at: str
@@ -43,6 +44,8 @@ def phase_place(measured: Measured, phase: str) -> PhasePlace:
         frame = samples.innermost(weights)
     if not frame:
         return PhasePlace("what does not run here", "", ran)
+    if ran < RUNS and measured.profile.meta.get("clock") != "wall":
+        return PhasePlace(measured.labels[frame], "", ran)
     lines: Counter[tuple[int, int]] = Counter()
     for thread, when in spans:
         lines += samples.lines(thread, when, frame)
