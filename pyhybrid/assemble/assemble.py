@@ -164,7 +164,7 @@ def assembled_of(
         notes.append("--usage is of calls that are kept (--keep NAME), and of regions: none was")
     if spool.meta.get("paused") and not sampled and not exact:
         notes.append(
-            "nothing was profiled (-p): `Profiler().enable()` in the program begins it, or a test "
+            "nothing was profiled (-p): `pyhybrid.enable()` in the program begins it, or a test "
             "with the fixture pyhybrid_profile"
         )
     sampled_threads = [t for index, t in spool.threads.items() if threads[index].stacks()]

@@ -367,7 +367,7 @@ def test_what_is_of_no_use_is_said(pyhybrid: Callable[..., Run], program: Path) 
     run = pyhybrid("--mode", "trace", "--usage", "cpu", "-p", program)
     usage, paused = run.profile().meta["notes"]
     assert usage.startswith("--usage is of calls that are kept (--keep NAME)")
-    assert paused.startswith("nothing was profiled (-p): `Profiler().enable()`")
+    assert paused.startswith("nothing was profiled (-p): `pyhybrid.enable()`")
 
 
 def test_calls_are_announced(pyhybrid: Callable[..., Run], program: Path) -> None:

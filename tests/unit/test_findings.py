@@ -381,3 +381,17 @@ def test_no_finding_is_cut_for_the_height(
         assert len(found) in (3, 5)
         assert all("classifier.py:67" in " ".join(each) for each in found)
         assert not lines[-2].endswith(("function", "below it", "paths", "libraries"))
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_program_that_hardly_ran(tmp_path: Path, paused: bool) -> None:
+    """It waited; or with -p it ran while nothing was profiled."""
+    spool = SpoolWriter(PID)
+    spool.meta(pid=PID, paused=paused)
+    spool.thread(1, PID, "python")
+    spool.end(10**10, 10**8)
+    with open_profile(spool.save(tmp_path / "x.part"), fake_symbols()) as profile:
+        found = [(each.rule, each.command) for each in findings(profile)]
+        notes = profile.meta["notes"]
+    assert found == ([] if paused else [("waiting", "python -m pyhybrid --clock wall ...")])
+    assert any("`pyhybrid.enable()`" in note for note in notes) == paused

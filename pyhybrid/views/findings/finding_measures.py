@@ -300,11 +300,12 @@ def _waited_ns(threads: list[ThreadWaits]) -> int:
 
 
 def waiting(measured: Measured, _: dict[str, Any]) -> Evidence:
-    """Few samples, for the program hardly ran."""
+    """Few samples, for the program hardly ran.  Of what ran while profiling was paused (`-p`) it is
+    not known."""
     meta, cpu_ns = measured.profile.meta, measured.profile.process.cpu_ns
     if meta.get("clock") != "cpu" or meta.get("mode") == "trace" or not measured.wall_ns:
         return None
-    if cpu_ns is None:
+    if cpu_ns is None or meta.get("paused"):
         return None
     return {
         "samples": measured.samples,
