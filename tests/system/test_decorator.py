@@ -699,3 +699,20 @@ def test_signal_handlers_that_call_it(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
+
+
+def test_calls_are_kept_where_it_says_so(tmp_path: Path) -> None:
+    """Being decorated does not keep them."""
+    text = """
+        @profile(keep=["f"])
+        def f(): burn()
+        @profile(keep=["f"])
+        def g(): burn()
+        f(), f(), g()
+        made = write_profile()
+        print(made.query(
+            "SELECT frame.name, count(*) FROM call JOIN node ON node.id = call.node "
+            "JOIN frame ON frame.id = node.frame GROUP BY frame.name"
+        ))
+        """
+    assert "[('f', 2)]" in run(text, tmp_path)
