@@ -19,6 +19,7 @@ from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures, functi
 
 HOT = 0.1  # share of the function's time, or samples, from which on a line stands out
 AROUND = 2  # lines of source shown before and after a native one
+_NONE_RECORDED = "no lines were recorded (--lines -t NAME)"
 
 
 @dataclass(slots=True)
@@ -37,18 +38,28 @@ def line_figures(profile: Profile) -> LineReport:
         if profile.places:
             least = f"{LEAST_SHARE:.1%} of the samples as its own"
             native_code = f"function with known lines, but for the interpreter's, has {least}"
-        raise PyhybridError(
-            f"{profile.path}: no lines were recorded (--lines -t NAME), and no native {native_code}"
-        )
+        raise PyhybridError(f"{profile.path}: {_NONE_RECORDED}, and no native {native_code}")
     return found
 
 
 def print_lines(profile: Profile, stream: TextIO) -> None:
-    """Print them on `stream`.  Raises PyhybridError where none are known."""
+    """Print them on `stream`, of native code where its source is there.  Raises PyhybridError where
+    there is nothing to print."""
     folder = str(profile.meta.get("cwd") or "")
     sources, found = Sources(profile.meta), line_figures(profile)
-    lines = [line for each in found.functions for line in _function(each, folder, sources)]
-    lines += [line for each in found.native for line in _native(each, folder, sources)]
+    tables = [_function(each, folder, sources) for each in found.functions]
+    tables += filter(None, (_native(each, folder, sources) for each in found.native))
+    if not tables:
+        raise PyhybridError(
+            f"{profile.path}: {_NONE_RECORDED}, and of native code the source is not here "
+            "(--json has its lines)"
+        )
+    lines: list[Line] = []
+    if not found.functions and not profile.meta.get("lines"):
+        lines += [[(f"{_NONE_RECORDED}: these are lines of native code", WARN)], [("", "")]]
+    lines += (line for table in tables for line in table)
+    if left_out := len(found.functions) + len(found.native) - len(tables):
+        lines += [[(f"native functions without their source: {left_out}, left out", "")], []]
     show(lambda columns: lines[:-1], stream)
 
 
@@ -94,9 +105,12 @@ def _us_per_hit(line: LineFigures) -> float | None:
 
 
 def _native(function: NativeFunctionLines, folder: str, sources: Sources) -> list[Line]:
+    """Nothing where none of its source is there: numbers alone tell little."""
     figures = {each.line: each for each in function.lines}
     around = {at + i for at in figures for i in range(-AROUND, AROUND + 1)}
     source = sources.lines(function.file, around)
+    if not source.lines:
+        return []
     said = f" ({shorten_file(function.file, folder)})  {share(function.self_share)} of the samples"
     hot = {at for at, e in figures.items() if e.self_share >= HOT * function.self_share}
     rows: list[_Row] = []
