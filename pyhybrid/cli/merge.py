@@ -1,6 +1,7 @@
 """`pyhybrid merge`: the profiles of several processes as one."""
 
 import argparse
+import contextlib
 import os
 from collections import Counter
 
@@ -35,6 +36,10 @@ class Merge:
         prefix = args.output.removesuffix(PROFILE)
         output = prefix + PROFILE
         check_folder(os.path.abspath(prefix), makes=False)
+        for path in args.files:
+            with contextlib.suppress(OSError):  # what is not there is said by who opens it
+                if os.path.samefile(path, output):
+                    raise UsageError(f"merge: -o {args.output} is one of its inputs")
         with replacing(output) as temporary:
             merge(args.files, temporary)
         say(f"{output}: {len(args.files)} profiles")

@@ -25,6 +25,7 @@ from pyhybrid.tables import (
     Module,
     Node,
     Nodes,
+    ProcessMeta,
     RecursiveNode,
     Segment,
     Stack,
@@ -201,6 +202,7 @@ def _what(frame: Frame) -> Hashable:
 SHARED = (Module, Segment, Frame, Node, Stack, RecursiveNode, Meta)
 TIMES = ("start_ns", "stop_ns")  # of `meta`
 
+type _Known = dict[tuple[Any, int, int | None], str]
 type _Change = Callable[[Any], Any]
 
 
@@ -224,11 +226,13 @@ def merge(paths: Sequence[str], output: str) -> None:
 def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
     shared = SharedPaths()
     metas: list[dict[str, Any]] = []
+    known: _Known = {}
     tables = [row for row in schema.TABLES.values() if row not in SHARED]
     for path in paths:
         with open_profile(path) as profile, damage_in(path):
             if profile.query("PRAGMA user_version") != [(schema.VERSION,)]:
                 raise PyhybridError(f"{path}: an older pyhybrid wrote it: it cannot be merged")
+            _check_new(profile, path, known)
             part = Part(shared, profile)
             meta = dict(profile.meta)
             later_ns = _later_ns(metas[0], meta) if metas else 0
@@ -253,6 +257,23 @@ def _merge(database: sqlite3.Connection, paths: Sequence[str]) -> None:
     database.executemany("INSERT INTO meta VALUES (?,?)", rows)
     told = "(key, value) IN (SELECT key, value FROM meta) OR key NOT IN (SELECT key FROM meta)"
     database.execute(f"DELETE FROM process_meta WHERE {told}")
+
+
+def _check_new(profile: Profile, path: str, known: _Known) -> None:
+    """Raises PyhybridError where a process is in one of the files before: a copy of one of them.
+
+    `known` are the files, by the processes' boot, id and begin, which are those of this file from
+    here on, too.
+    """
+    told = {each.process: each.value for each in profile[ProcessMeta] if each.key == "boot_id"}
+    for process in profile.processes.values():
+        boot = told.get(process.id, profile.meta.get("boot_id"))
+        before = known.setdefault((boot, process.pid, process.start_ns), path)
+        if before != path:
+            raise PyhybridError(
+                f"{path}: has the run of process {process.pid} that {before} has: it would count "
+                "twice"
+            )
 
 
 _LATER = "UPDATE process_meta SET value = value + ? WHERE key IN (?, ?) AND process > ?"

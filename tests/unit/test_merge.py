@@ -1,6 +1,7 @@
 """Merged profiles: what is shared is one, and sums are those of the parts, to the last digit."""
 
 import argparse
+import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -25,6 +26,7 @@ from pyhybrid.views.selection.sample_selection import Choice, choose
 
 OF_CALLS = ("pstats", "callgrind", "pfw", "lttng")  # of which there are none
 OTHER = 30  # a library that only the other process has, where the first one has its interpreter
+LATER_NS = 1_500_000_000  # when another process began
 
 
 def other(**said: object) -> SpoolWriter:
@@ -123,7 +125,7 @@ def dump(path: str) -> list[str]:
 
 def test_merging_what_was_merged(parts: list[str], tmp_path: Path) -> None:
     at_once, by_steps, two = (str(tmp_path / f"{n}.pyhybrid") for n in ("1", "2", "3"))
-    third = finished(example(), tmp_path, "c")
+    third = finished(other(start_ns=LATER_NS), tmp_path, "c")
     merge([*parts, third], at_once)
     merge(parts, two)
     merge([two, third], by_steps)
@@ -158,7 +160,7 @@ def test_each_process_says_what_it_said_alone(tmp_path: Path, order: tuple[int, 
     spools = (
         example(),
         other(keep=["step"], notes=["slow"], wall_threads=["Main*"], decorated=["f"]),
-        other(keep=["step", "step2"], notes=[], clock_source="tsc"),
+        other(keep=["step", "step2"], notes=[], clock_source="tsc", start_ns=LATER_NS),
     )
     paths = [finished(spool, tmp_path, name) for spool, name in zip(spools, "abc", strict=True)]
     first, *others = (paths[number] for number in order)
@@ -206,6 +208,27 @@ def test_what_was_measured_otherwise(tmp_path: Path, change: dict[str, object]) 
     parts = [finished(example(), tmp_path, "a"), finished(spool, tmp_path, "b")]
     with pytest.raises(PyhybridError, match=r"b\.pyhybrid: measured with another --"):
         merge(parts, str(tmp_path / "all.pyhybrid"))
+
+
+def test_a_run_that_is_there_already(parts: list[str], tmp_path: Path) -> None:
+    """A copy of a file, also of one that is part of a merged one; nothing of it is written."""
+    copy = shutil.copy(parts[0], f"{tmp_path}/copy.pyhybrid")
+    whole = str(tmp_path / "all.pyhybrid")
+    assert run(*parts, "-o", whole) == 0
+    for files in ([*parts, copy], [whole, copy]):
+        with pytest.raises(PyhybridError, match=rf"{copy}: has the run of process {PID} that .*"):
+            run(*files, "-o", str(tmp_path / "again"))
+    assert not (tmp_path / "again.pyhybrid").exists()
+
+
+def test_the_output_is_no_input(parts: list[str], tmp_path: Path) -> None:
+    before = Path(parts[1]).read_bytes()
+    link = tmp_path / "link.pyhybrid"
+    link.symlink_to(parts[1])
+    for output in (parts[1], parts[1].removesuffix(".pyhybrid"), str(link)):
+        with pytest.raises(UsageError, match=r"-o .* is one of its inputs"):
+            run(*parts, "-o", output)
+    assert Path(parts[1]).read_bytes() == before
 
 
 def test_a_process_that_is_not_there(parts: list[str], tmp_path: Path) -> None:
