@@ -37,7 +37,7 @@ from pyhybrid.report.terminal import MIN_HEIGHT
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.calls.compensate import compensate
 from pyhybrid.views.findings import Finding, findings
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.labels import labels_of
 from pyhybrid.views.selection.sample_selection import choose
 from pyhybrid.views.training.compiles import compiles_of
 from pyhybrid.views.training.model import model_figures
@@ -130,13 +130,13 @@ class Summary(View):
     def print_json(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View; with what import statements run, too."""
         found = self._summary(profile, notes, args, imports=True)
-        json.dump(summary.as_json(found), sys.stdout, indent=2)
+        json.dump(plain(found), sys.stdout, indent=2)
         print()
 
     def print_text(self, profile: Profile, notes: list[str], args: argparse.Namespace) -> None:
         """As View; the notes are lines of it."""
         imports = args.imports or args.all_frames
-        labels = Labels(profile, False, args.all_frames).of_frame
+        labels = labels_of(profile, False, args.all_frames)
         paths = tree.CallTree(profile, labels, args.min_time, args.all_frames, imports)
         found = self._summary(profile, notes, args, imports=imports)
         screen.print_report(found, paths, sys.stdout, args.height)

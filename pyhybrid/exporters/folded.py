@@ -20,8 +20,8 @@ from pyhybrid.base.pseudo_frames import INTERPRETER, LEFT_OUT
 from pyhybrid.exporters import SEPARATORS, Exporter, Summed, by_function
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.call_tree.imports import Imports, import_frames, import_line
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.call_tree.imports import import_frames, import_line
+from pyhybrid.views.labels import labels_of
 
 # What the lines of folded stacks say of threads and folded nodes, all of it or within a limit.
 #
@@ -141,7 +141,7 @@ class Folded(Exporter):
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Write the lines, of `limit_bytes` at most."""
         tree = FoldedTree.of(profile, self.all_frames)
-        labels = Labels(profile, self.full_names, self.all_frames).of_frame
+        labels = labels_of(profile, self.full_names, self.all_frames)
         notes = []
         weights, unit_ns = self._weights(profile, tree)
         if not self.all_frames:
@@ -187,7 +187,7 @@ def _without_imports(
     profile: Profile, tree: FoldedTree, weights: Weights, labels: dict[int, str]
 ) -> tuple[Weights, dict[int, str]]:
     """What import statements run is theirs, and they have one name."""
-    found = Imports(profile, tree.parent, tree.frame)
+    found = tree.imports
     if not any(found.outer):
         return weights, labels
     of_node = array("q", bytes(8 * len(tree.parent)))

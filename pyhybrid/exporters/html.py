@@ -4,13 +4,15 @@ Its script and style are made of web/, its data are columns (page/__init__.py), 
 nothing else.
 """
 
+from __future__ import annotations
+
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.exporters import Exporter
@@ -19,15 +21,94 @@ from pyhybrid.exporters.page.samples import TICK_NS, Samples
 from pyhybrid.exporters.page.tree import Strings, Tree
 from pyhybrid.report.source_text import Source, Sources
 from pyhybrid.report.step_listing import STEP_COLUMN, step_report, why_slow
-from pyhybrid.report.summary import as_json, summarize
+from pyhybrid.report.summary import Summary, summarize
+from pyhybrid.report.table import plain
 from pyhybrid.tables import Process
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.lines.program_lines import program_files
 from pyhybrid.views.lines.python_lines import function_lines
 from pyhybrid.views.training.phases import all_phases
 from pyhybrid.views.training.steps import steps_of
 
 FEW_PATHS = 20_000  # sampled ones; all their frames take some 10 bytes each
+
+# What the page adds up itself, or does not show, of a summary.
+LEFT_OUT = ("functions", "program_lines", "paths", "lines", "written", "left_out", "min_time_ns")
+
+
+class ProcessMeta(Record):
+    """A process of the profile."""
+
+    pid: int
+    command: str
+
+
+class ThreadMeta(Record):
+    """A thread: how much the columns have of it."""
+
+    process: int  # its place in `processes`
+    name: str
+    tid: int
+    samples: int
+    exact: int
+    cpu_ns: int | None
+    lost: int
+
+
+class WhySlow(Record):
+    """Why a step was slow."""
+
+    number: int
+    why: str
+
+
+class StepsMeta(Record):
+    """What the page knows of all steps beside the columns."""
+
+    phases: list[str]
+    median_ns: int
+    slowest: list[WhySlow]
+
+
+class GpuMeta(Record):
+    """Beside the columns: streams are (device, stream), windows (begin, end)."""
+
+    tick_ns: int
+    streams: list[tuple[int, int]]
+    windows: list[tuple[int, int]]
+    n_left_out: int
+
+
+class SourceFile(Record):
+    """What the page knows of a file."""
+
+    file: str
+    note: str
+    library: bool  # is it no file of the program itself?
+    runs: list[tuple[int, int]]  # (first, last) of the lines that its text has
+
+
+class Meta(Record):
+    """What the page knows beside its columns."""
+
+    format: int
+    summary: Summary  # without LEFT_OUT
+    start_unix_ns: str
+    host: str
+    cpu: str
+    is_part: bool
+    tick_ns: int
+    exact_unit_ns: int
+    threads: list[ThreadMeta]
+    processes: list[ProcessMeta]
+    sources: list[SourceFile]
+    program_files: list[int]  # of its own Python files: the numbers of their names
+    n_calls: int
+    steps: StepsMeta | None
+    plumbing: bool
+    import_frame: int
+    gpu: GpuMeta | None  # null: nothing is known of one
 
 
 class Html(Exporter):
@@ -62,39 +143,33 @@ class Html(Exporter):
         own_files = [strings.number(file) for file in sorted(program_files(profile))]
         columns.add_text("source", texts)
         columns.add_text("strings", strings)
-        meta = {
-            "format": 1,
-            "summary": self._summary(profile),
-            "start_unix_ns": str(profile.meta.get("start_unix_ns") or ""),
-            "host": str(profile.meta.get("hostname") or ""),
-            "cpu": str(profile.meta.get("cpu") or ""),
-            "is_part": profile.view.by_time,
-            "tick_ns": TICK_NS,
-            "exact_unit_ns": unit_ns,
-            "threads": _threads(profile, n_samples, n_exact),
-            "processes": [
-                {"pid": each.pid, "command": _command_line(each)}
-                for each in profile.processes.values()
+        meta = Meta(
+            format=1,
+            summary=summarize(profile, [], list(self.notes)),
+            start_unix_ns=str(profile.meta.get("start_unix_ns") or ""),
+            host=str(profile.meta.get("hostname") or ""),
+            cpu=str(profile.meta.get("cpu") or ""),
+            is_part=profile.view.by_time,
+            tick_ns=TICK_NS,
+            exact_unit_ns=unit_ns,
+            threads=_threads(profile, n_samples, n_exact),
+            processes=[
+                ProcessMeta(each.pid, _command_line(each)) for each in profile.processes.values()
             ],
-            "sources": known,
-            "program_files": own_files,
-            "n_calls": n_calls,
-            "steps": steps,
-            "plumbing": plumbing,
-            "import_frame": tree.import_frame,
-            "gpu": gpu,
-        }
-        text = document(_command_line(profile.process), meta, columns)
+            sources=known,
+            program_files=own_files,
+            n_calls=n_calls,
+            steps=steps,
+            plumbing=plumbing,
+            import_frame=tree.import_frame,
+            gpu=gpu,
+        )
+        shown = plain(meta)
+        for name in LEFT_OUT:
+            del shown["summary"][name]
+        text = document(_command_line(profile.process), shown, columns)
         file.write(text.encode("utf-8", "backslashreplace"))
         return []
-
-    def _summary(self, profile: Profile) -> dict[str, Any]:
-        """What `report --json` says, without what the page adds up itself."""
-        summary = as_json(summarize(profile, [], list(self.notes)))
-        added_up = ("functions", "program_lines", "paths", "lines")
-        for name in (*added_up, "written", "left_out", "min_time_ns"):
-            del summary[name]
-        return summary
 
 
 def _command_line(process: Process) -> str:
@@ -102,21 +177,21 @@ def _command_line(process: Process) -> str:
     return " ".join([os.path.basename(program), *arguments])
 
 
-def _threads(profile: Profile, n_samples: list[int], n_exact: list[int]) -> list[dict[str, Any]]:
+def _threads(profile: Profile, n_samples: list[int], n_exact: list[int]) -> list[ThreadMeta]:
     lost = dict.fromkeys(profile.threads, 0)
     for loss in profile.losses:
         lost[loss.thread] += loss.samples
     processes = {number: at for at, number in enumerate(profile.processes)}
     return [
-        {
-            "process": processes[thread.process],
-            "name": profile.thread_name(thread.id),
-            "tid": thread.tid,
-            "samples": samples,
-            "exact": exact,
-            "cpu_ns": thread.cpu_ns,
-            "lost": lost[thread.id],
-        }
+        ThreadMeta(
+            process=processes[thread.process],
+            name=profile.thread_name(thread.id),
+            tid=thread.tid,
+            samples=samples,
+            exact=exact,
+            cpu_ns=thread.cpu_ns,
+            lost=lost[thread.id],
+        )
         for thread, samples, exact in zip(profile.threads.values(), n_samples, n_exact, strict=True)
     ]
 
@@ -158,7 +233,7 @@ def add_lines(profile: Profile, strings: Strings, columns: Columns) -> None:
 # The steps of a training, for the page: when each was, what its phases took, why it was slow.
 
 
-def add_steps(profile: Profile, columns: Columns) -> dict[str, Any] | None:
+def add_steps(profile: Profile, columns: Columns) -> StepsMeta | None:
     """The steps in order of time, and what to say of them all; None: there are none."""
     found = steps_of(profile)
     if not found:
@@ -174,13 +249,8 @@ def add_steps(profile: Profile, columns: Columns) -> dict[str, Any] | None:
         times = (max(0, step.phases.get(phase, 0)) for step in found.steps)
         columns.add(f"step.phase.{number}", times)
     median_ns = report.phases[STEP_COLUMN].median_ns
-    return {
-        "phases": phases,
-        "median_ns": median_ns,
-        "slowest": [
-            {"number": slow.number, "why": why_slow(slow, median_ns)} for slow in report.slowest
-        ],
-    }
+    slowest = [WhySlow(slow.number, why_slow(slow, median_ns)) for slow in report.slowest]
+    return StepsMeta(phases, median_ns, slowest)
 
 
 # A GPU's work for the page: time by call path, and single activities of each stream.
@@ -189,9 +259,7 @@ MAX_ACTIVITIES = 50_000  # the longest ones: some 6 bytes each
 GPU_TICK_NS = 100  # of their times
 
 
-def add_gpu(
-    profile: Profile, tree: Tree, strings: Strings, columns: Columns
-) -> dict[str, Any] | None:
+def add_gpu(profile: Profile, tree: Tree, strings: Strings, columns: Columns) -> GpuMeta | None:
     """What the page is told of it beside the columns; None: nothing is known of a GPU."""
     if not profile.gpu:
         return None
@@ -215,15 +283,11 @@ def add_gpu(
     # How long it waited; 0: that is not known.
     lags = ((e.begin_ns - e.launch_ns) // GPU_TICK_NS if e.launch_ns else 0 for e in shown)
     columns.add("activity.lag", (max(0, lag) for lag in lags))
-    return {
-        "tick_ns": GPU_TICK_NS,
-        "streams": streams,
-        "windows": [
-            (max(0, each.begin_ns - start_ns), each.end_ns - start_ns)
-            for each in profile.gpu_windows
-        ],
-        "n_left_out": sum(work.launches for work in profile.gpu) - len(shown),
-    }
+    windows = [
+        (max(0, each.begin_ns - start_ns), each.end_ns - start_ns) for each in profile.gpu_windows
+    ]
+    n_left_out = sum(work.launches for work in profile.gpu) - len(shown)
+    return GpuMeta(GPU_TICK_NS, streams, windows, n_left_out)
 
 
 # The source text that the page has: the program's own files, and of libraries what is hot.
@@ -236,11 +300,10 @@ MAX_CHARACTERS = 2_000_000  # of all
 
 def sources(
     profile: Profile, by_line: Counter[tuple[str, int]], others: Mapping[str, str]
-) -> tuple[list[Any], list[str]]:
-    """What the page knows of each file, and its text, those with most samples first.
+) -> tuple[list[SourceFile], list[str]]:
+    """The files and their texts, those with most samples first.
 
-    Of a file: path, note, is it a library's, and [first, last] of the runs of lines that its text
-    has.  `others`: the text of what has no file.
+    `others`: the text of what has no file.
     """
     files = Sources(profile.meta)
     least = HOT * sum(row.weight_ns for row in profile.sampled) / profile.period_ns
@@ -266,17 +329,16 @@ def sources(
         text = "\n".join(source.lines[line] for line in sorted(source.lines))
         if source.lines and len(text) <= room:
             room -= len(text)
-            what = {"file": file, "note": source.note, "library": is_foreign}
-            known.append({**what, "runs": _runs(source.lines)})
+            known.append(SourceFile(file, source.note, is_foreign, _runs(source.lines)))
             texts.append(text)
     return known, texts
 
 
-def _runs(lines: Iterable[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
+def _runs(lines: Iterable[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
     for line in sorted(lines):
         if runs and line == runs[-1][1] + 1:
-            runs[-1][1] = line
+            runs[-1] = runs[-1][0], line
         else:
-            runs.append([line, line])
+            runs.append((line, line))
     return runs

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyhybrid import __version__
 from pyhybrid.tables import Frame, Process
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.labels import Labels, losses_text, shares_text
+from pyhybrid.views.labels import labels_of, losses_text, shares_text
 from pyhybrid.views.stack_quality import stack_quality
 
 CREATOR = f"pyhybrid {__version__}"
@@ -26,7 +26,7 @@ class Function(NamedTuple):
 
 def functions(profile: Profile) -> dict[int, Function]:
     """By frame id.  All text is such as UTF-8 has."""
-    labels = Labels(profile, full_names=False).of_frame
+    labels = labels_of(profile, full_names=False)
 
     def function(frame: Frame) -> Function:
         name = frame.name if frame.kind == "python" or frame.inlined else labels[frame.id]

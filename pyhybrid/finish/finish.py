@@ -211,8 +211,8 @@ def _export_beside(
         if summary:
             shown = summarize(profile, [path], source_notes, imports=False)
             if not all(each.is_done_within(PATIENCE_S) for each in (recorded, rest)):
-                shown.end_cpu_ns = ending.cpu_ns if ending else None
-                print_summary(shown, sys.stderr)
+                end_cpu_ns = ending.cpu_ns if ending else None
+                print_summary(shown.ended(end_cpu_ns, [], []), sys.stderr)
                 shown = None
         paths, notes, failures = recorded.value()
         more_paths, more_notes, more_failures = rest.value()
@@ -221,10 +221,8 @@ def _export_beside(
     for message, _ in failures:
         say(message)
     if shown:
-        shown.written += paths
-        shown.notes += notes
-        shown.end_cpu_ns = ending.cpu_ns if ending else None
-        print_summary(shown, sys.stderr)
+        end_cpu_ns = ending.cpu_ns if ending else None
+        print_summary(shown.ended(end_cpu_ns, paths, notes), sys.stderr)
     elif summary:
         print_written(paths, notes, sys.stderr)
     return failures[-1][1] if failures else 0

@@ -20,7 +20,7 @@ from pyhybrid.views.calls.kept_functions import (
     slowest,
     weighted_quantile,
 )
-from pyhybrid.views.labels import Labels, short_time
+from pyhybrid.views.labels import labels_of, short_time
 
 MB = 1e6
 
@@ -121,7 +121,7 @@ def calls_listing(profile: Profile, n_slowest: int | None = None) -> Listing:
         else:
             yield "no single calls were kept: choose functions with --keep NAME, or with -t NAME"
         return
-    labels = Labels(profile).of_frame
+    labels = labels_of(profile)
     columns = [
         *_COLUMNS,
         *_used(profile),

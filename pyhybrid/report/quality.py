@@ -1,21 +1,17 @@
 """`pyhybrid report quality`: how far a profile can be trusted, and where it is thin."""
 
+from __future__ import annotations
+
 import os
 from collections import Counter
-from dataclasses import dataclass
 
+from pyhybrid.report.run_parts import Clock, Samples
 from pyhybrid.report.table import Column, Listing, Table, share, text
 from pyhybrid.symbols import jit
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.labels import losses_text, shares_text
-from pyhybrid.views.stack_quality import (
-    HandlerCost,
-    busy_threads,
-    gil_shares,
-    hz_reached,
-    stack_quality,
-    unaccounted_ns,
-)
+from pyhybrid.views.stack_quality import HandlerCost, busy_threads
 
 # Sources of a frame's name: tables/, Frame.
 NAMED = (
@@ -27,8 +23,7 @@ N_MODULES = 12
 MAX_CHUNKS = 2000  # of a thread, whose steps of time are looked at
 
 
-@dataclass(slots=True)
-class ModuleNames:
+class ModuleNames(Record):
     """How many of a library's frames have a name: shares of the weight, each frame of each sample.
 
     `by_source`: the shares by where the name came from; fde: its function's start, none: nothing.
@@ -41,27 +36,16 @@ class ModuleNames:
     by_source: dict[str, float]
 
 
-@dataclass(slots=True)
-class QualityReport:
+class QualityReport(Record):
     """The keys of `pyhybrid report quality --json`; null where it is not known."""
 
     file: str
-    engine: str
-    engine_reason: str
+    clock: Clock
+    samples: Samples
     kernel_frames: bool
     no_kernel_frames: str  # why not
     kernel_lost: int  # ticks of which it is not known where in the kernel they came
     kernel_mute: int  # clocks that could not say that
-    hz: int | None
-    hz_reached: float | None  # samples per second of the clock, over busy threads
-    signals: int  # == recorded + the sum of losses
-    recorded: int
-    losses: dict[str, int]
-    missed_weight_ns: int
-    recorded_weight_ns: int
-    unaccounted_ns: int  # CPU time that no thread's samples stand for; 0: none, or not known
-    stacks: dict[str, float]  # complete, re_anchored, gapped, truncated: shares of the weight
-    gil: dict[str, float]
     named: float | None  # share of all native frames
     modules: list[ModuleNames]  # most weight first
     handler_p50_ns: int | None
@@ -76,32 +60,18 @@ class QualityReport:
 
 def quality_report(profile: Profile) -> QualityReport:
     """Collect it."""
-    threads = list(profile.threads.values())
-    cost = HandlerCost(profile)
-    losses: Counter[str] = Counter()
-    for loss in profile.losses:
-        losses[loss.reason] += loss.samples
+    cost, meta = HandlerCost(profile), profile.meta
     modules = _modules(profile)
     weight_ns = sum(each.weight_ns for each in modules)
     named_ns = sum(each.weight_ns * each.named for each in modules)
     return QualityReport(
         file=profile.path,
-        engine=str(profile.meta.get("engine") or "?"),
-        engine_reason=str(profile.meta.get("engine_reason") or ""),
-        kernel_frames=bool(profile.meta.get("kernel_frames")),
-        no_kernel_frames=str(profile.meta.get("no_kernel_frames") or ""),
-        kernel_lost=int(profile.meta.get("kernel_lost") or 0),
-        kernel_mute=int(profile.meta.get("kernel_mute") or 0),
-        hz=profile.meta.get("hz"),
-        hz_reached=hz_reached(profile),
-        signals=sum(t.signals for t in threads),
-        recorded=sum(t.recorded for t in threads),
-        losses=dict(losses),
-        missed_weight_ns=sum(t.missed_weight_ns for t in threads),
-        recorded_weight_ns=sum(t.recorded_weight_ns for t in threads),
-        unaccounted_ns=unaccounted_ns(profile),
-        stacks=stack_quality(profile),
-        gil=gil_shares(profile),
+        clock=Clock.of(profile),
+        samples=Samples.of(profile),
+        kernel_frames=bool(meta.get("kernel_frames")),
+        no_kernel_frames=str(meta.get("no_kernel_frames") or ""),
+        kernel_lost=int(meta.get("kernel_lost") or 0),
+        kernel_mute=int(meta.get("kernel_mute") or 0),
         named=named_ns / weight_ns if weight_ns else None,
         modules=modules,
         handler_p50_ns=cost.quantile_ns(0.5),
@@ -109,8 +79,8 @@ def quality_report(profile: Profile) -> QualityReport:
         handler_max_ns=cost.quantile_ns(1.0),
         handler_histogram=cost.histogram(),
         interval=_interval(profile),
-        unplaced_regions=int(profile.meta.get("unplaced_regions") or 0),
-        unmatched_regions=int(profile.meta.get("unmatched_regions") or 0),
+        unplaced_regions=int(meta.get("unplaced_regions") or 0),
+        unmatched_regions=int(meta.get("unmatched_regions") or 0),
     )
 
 
@@ -156,23 +126,25 @@ def _interval(profile: Profile) -> dict[str, float]:
 
 def quality_listing(report: QualityReport) -> Listing:
     """The report as text."""
-    why = f" ({report.engine_reason})" if report.engine_reason else ""
-    yield f"clock     {report.hz} Hz by {report.engine}{why}"
+    clock, samples = report.clock, report.samples
+    why = f" ({clock.engine_reason})" if clock.engine_reason else ""
+    yield f"clock     {clock.hz} Hz by {clock.engine}{why}"
     reached = "the rate is not known: no thread was busy, or only some samples are shown"
-    if report.hz_reached:
-        reached = f"reached {report.hz_reached:.0f} samples per second"
+    if clock.hz_reached:
+        reached = f"reached {clock.hz_reached:.0f} samples per second"
     yield f"          {reached}"
     if report.interval:
         steps = ", ".join(f"{name} {value:.2f}" for name, value in report.interval.items())
         yield f"          periods from sample to sample of busy threads: {steps}"
     yield f"kernel    {_kernel_text(report)}"
-    missed = report.missed_weight_ns / (report.missed_weight_ns + report.recorded_weight_ns or 1)
-    lost = losses_text(report.losses)
-    yield f"samples   {report.signals:,} signals, {report.recorded:,} recorded; lost: {lost}"
+    missed = samples.missed_weight_ns / (samples.missed_weight_ns + samples.recorded_weight_ns or 1)
+    lost = losses_text(samples.losses)
+    yield f"samples   {samples.signals:,} signals, {samples.recorded:,} recorded; lost: {lost}"
     yield f"          {missed:.2%} of the time no signal stood for"
-    yield f"          {report.unaccounted_ns / 1e9:.2f} s of CPU time no thread's samples stand for"
-    yield f"stacks    {shares_text(report.stacks)}"
-    yield f"GIL       {shares_text(report.gil)}"
+    unaccounted_s = samples.unaccounted_ns / 1e9
+    yield f"          {unaccounted_s:.2f} s of CPU time no thread's samples stand for"
+    yield f"stacks    {shares_text(samples.stacks)}"
+    yield f"GIL       {shares_text(samples.gil)}"
     if report.unplaced_regions or report.unmatched_regions:
         yield (
             f"regions   of native code: {report.unplaced_regions:,} not counted (their function is "

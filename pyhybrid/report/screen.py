@@ -5,14 +5,17 @@
 
 import os
 import re
+from collections.abc import Sequence
 from time import gmtime, strftime
-from typing import TextIO
+from typing import Any, TextIO
 
 from pyhybrid.base.terminal_text import visible
 from pyhybrid.report.compile_listing import took_text
 from pyhybrid.report.ellipsis import around, elided, middle
+from pyhybrid.report.run_parts import Clock, Cost, Run, Samples
 from pyhybrid.report.step_listing import steps_text
 from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
+from pyhybrid.report.table import Column, Table, share, text
 from pyhybrid.report.terminal import (
     DIM,
     FACT_COLUMNS,
@@ -101,7 +104,7 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
     """The summary in `height` lines (at least 23), with the tree's heaviest paths, most of all."""
     is_tall, last = height > TALL, _last(summary)
     note = NOTE_LINES if is_tall else 1
-    lines = [*_facts(summary, columns, summary.start_unix_ns, note), [("", "")]]
+    lines = [*_facts(summary, columns, summary.run.start_unix_ns, note), [("", "")]]
     most, room = SHOWN + 2 * is_tall, height - len(lines) - len(last)
     lines += _findings(summary, columns, most, room, is_tall)
     room = height - len(lines) - len(last) - 3  # headings
@@ -110,7 +113,7 @@ def render_report(summary: Summary, tree: CallTree, columns: int, height: int) -
     lines += program
     room -= len(program)
     n_self, n_python = max(2, room * 3 // 10), max(1, room // 5)
-    if not summary.recorded:
+    if not summary.samples.recorded:
         n_self = max(MIN_SELF, room // 2)
     lines += _functions(summary, columns, n_self, n_python, MIN_SHARE)
     lines += _gpu_functions(summary, columns)
@@ -204,21 +207,27 @@ def _facts(
 ) -> list[Line]:
     """`start_unix_ns`: to be said, too; `most`: lines of a note."""
     began = strftime("; began %Y-%m-%d %H:%M UTC", gmtime((start_unix_ns or 0) / 1e9))
-    argv = " ".join([os.path.basename(s.argv[0]), *s.argv[1:]]) if s.argv else "?"
+    run, samples, cost = s.run, s.samples, s.cost
+    argv = " ".join([os.path.basename(run.argv[0]), *run.argv[1:]]) if run.argv else "?"
     lines: list[Line] = [
-        [("pyhybrid ", STRONG), (f"{argv}  ", STRONG), (f"pid {s.pid}, Python {s.python}", DIM)],
-        fact("time", _time(s) + (began if start_unix_ns else "")),
+        [
+            ("pyhybrid ", STRONG),
+            (f"{argv}  ", STRONG),
+            (f"pid {run.pid}, Python {run.python}", DIM),
+        ],
+        fact("time", _time(run) + (began if start_unix_ns else "")),
     ]
-    if (s.end_cpu_ns or 0) >= max(LEAST_END_NS, LEAST_END * (s.cpu_ns or 0)):
-        text = f"{short_time(s.end_cpu_ns or 0)} of CPU time after the program's, not sampled"
+    if (run.end_cpu_ns or 0) >= max(LEAST_END_NS, LEAST_END * (run.cpu_ns or 0)):
+        text = f"{short_time(run.end_cpu_ns or 0)} of CPU time after the program's, not sampled"
         lines.append(fact("end", f"[interpreter's end] {text}"))
-    if s.calls is not None:
-        by_c = "" if s.c_calls is None else f", {s.c_calls:,} of {s.n_c_traced:,} C functions"
+    if calls := s.calls:
+        c = calls.c_calls
+        by_c = "" if c is None else f", {c:,} of {calls.n_c_traced:,} C functions"
         but = " but what compilers call" if s.compiles and not s.compiler_calls else ""
-        text = f"{s.calls:,} of {s.n_traced:,} Python functions{by_c}, all counted{but}"
-        if s.unknown_calls:
-            text += f"; {s.unknown_calls:,} more calls are [unknown python]"
-        lines.append(fact("calls", text, bool(s.unknown_calls)))
+        text = f"{calls.calls:,} of {calls.n_traced:,} Python functions{by_c}, all counted{but}"
+        if calls.unknown_calls:
+            text += f"; {calls.unknown_calls:,} more calls are [unknown python]"
+        lines.append(fact("calls", text, bool(calls.unknown_calls)))
     if s.waited:
         lines.append(fact("waited", _waited(s.waited)))
     lines += [fact("duration", _duration(each)) for each in s.durations[:N_DURATIONS]]
@@ -233,18 +242,21 @@ def _facts(
     if len(s.counters) > N_COUNTERS or s.metadata:
         text = f"{len(s.counters)} counters and {len(s.metadata)} facts that native code told"
         lines.append(fact("native", f"{text}: `pyhybrid report --json`"))
-    if s.mode != "trace":
-        lines += [fact("clock", _clock(s)), fact("samples", _samples(s), bool(s.losses))]
-        if s.recorded:
-            lines += [fact("stacks", _stacks(s)), fact("threads", _threads(s))]
-    if s.handler_median_ns is not None:
-        lines.append(fact("cost", _cost(s)))
-    if s.counting_ns is not None:
-        lines.append(fact("cost" if s.handler_median_ns is None else "", _counting(s)))
-    if s.n_forked or s.n_spawned:
-        text = f"{s.n_forked} forked, {s.n_spawned} spawned: not profiled"
+    if run.mode != "trace":
+        lines.append(fact("clock", _clock(s.clock)))
+        lines.append(fact("samples", _samples(s), bool(samples.losses)))
+        if samples.recorded:
+            lines.append(fact("stacks", shares_text(samples.stacks)))
+            lines.append(fact("threads", _threads(samples)))
+    if cost.handler_median_ns is not None:
+        lines.append(fact("cost", _cost(cost, samples)))
+    if calls and cost.counting_ns is not None:
+        text = _counting(cost.counting_ns, calls.turns, run.cpu_ns)
+        lines.append(fact("cost" if cost.handler_median_ns is None else "", text))
+    if run.n_forked or run.n_spawned:
+        text = f"{run.n_forked} forked, {run.n_spawned} spawned: not profiled"
         lines.append(fact("children", text, True))
-    if not s.complete:
+    if not run.complete:
         lines.append(fact("note", "the process was killed, or its end is missing", True))
     for note in s.notes[:N_NOTES]:
         lines += note_lines("note", note, columns, WARN, most)
@@ -278,57 +290,55 @@ def _counter(each: Counter) -> str:
     return f"{each.name}: {each.n:,} values, {values}"
 
 
-def _cost(s: Summary) -> str:
+def _cost(cost: Cost, samples: Samples) -> str:
     parts = []
-    if s.sample_cost_ns and s.overhead is not None:
-        parts.append(f"{s.sample_cost_ns / 1e3:.0f} us a sample, {s.overhead:.1%} of the CPU time")
-    if s.own_weight_ns:
-        parts.append(f"[pyhybrid] {s.own_weight_ns / s.recorded_weight_ns:.1%}")
-    p50, p99 = (s.handler_median_ns or 0) / 1e3, (s.handler_p99_ns or 0) / 1e3
+    if cost.sample_ns and cost.overhead is not None:
+        parts.append(f"{cost.sample_ns / 1e3:.0f} us a sample, {cost.overhead:.1%} of the CPU time")
+    if samples.own_weight_ns:
+        parts.append(f"[pyhybrid] {samples.own_weight_ns / samples.recorded_weight_ns:.1%}")
+    p50, p99 = (cost.handler_median_ns or 0) / 1e3, (cost.handler_p99_ns or 0) / 1e3
     parts.append(f"handler median {p50:.1f} us, p99 {p99:.1f} us")
     return "; ".join(parts)
 
 
-def _time(s: Summary) -> str:
-    wall = "?" if s.wall_ns is None else f"{s.wall_ns / 1e9:.2f} s"
-    cpu = "?" if s.cpu_ns is None else f"{s.cpu_ns / 1e9:.2f} s"
-    delay_ns = s.main_delay_ns or 0
-    if delay_ns >= max(LEAST_DELAY_NS, LEAST_DELAY * (s.wall_ns or 0)):
+def _time(run: Run) -> str:
+    wall = "?" if run.wall_ns is None else f"{run.wall_ns / 1e9:.2f} s"
+    cpu = "?" if run.cpu_ns is None else f"{run.cpu_ns / 1e9:.2f} s"
+    delay_ns = run.main_delay_ns or 0
+    if delay_ns >= max(LEAST_DELAY_NS, LEAST_DELAY * (run.wall_ns or 0)):
         cpu += f", ready without a processor {delay_ns / 1e9:.2f} s"
-    return f"wall {wall}, CPU {cpu}; {s.n_threads} threads, {s.n_busy_threads} busy"
+    return f"wall {wall}, CPU {cpu}; {run.n_threads} threads, {run.n_busy_threads} busy"
 
 
-def _clock(s: Summary) -> str:
-    asked = "" if s.hz_asked == s.hz else f" (set to {s.hz})"
-    reached = "?" if s.hz_reached is None else f"{s.hz_reached:.0f}"
-    unit = "per second" if s.clock == "wall" else "per CPU second"
-    why = f": {s.engine_reason}" if s.engine_reason else ""
-    only = f" of the threads {', '.join(s.wall_threads)}" if s.wall_threads else ""
+def _clock(clock: Clock) -> str:
+    asked = "" if clock.hz_asked == clock.hz else f" (set to {clock.hz})"
+    reached = "?" if clock.hz_reached is None else f"{clock.hz_reached:.0f}"
+    unit = "per second" if clock.kind == "wall" else "per CPU second"
+    why = f": {clock.engine_reason}" if clock.engine_reason else ""
+    only = f" of the threads {', '.join(clock.wall_threads)}" if clock.wall_threads else ""
     return (
-        f"{s.hz_asked} Hz asked{asked}, {reached} samples {unit}; "
-        f"{s.clock} time{only} by {s.engine}{why}"
+        f"{clock.hz_asked} Hz asked{asked}, {reached} samples {unit}; "
+        f"{clock.kind} time{only} by {clock.engine}{why}"
     )
 
 
 def _samples(s: Summary) -> str:
-    missed = s.missed_weight_ns / 1e9
-    time = "time" if s.clock == "wall" else "CPU time"
+    samples, cpu_ns = s.samples, s.run.cpu_ns or 0
+    missed = samples.missed_weight_ns / 1e9
+    time = "time" if s.clock.kind == "wall" else "CPU time"
     parts = [(missed, "without a signal")] if missed >= 0.01 else []
-    if s.unaccounted_ns >= max(1e7, UNACCOUNTED * (s.cpu_ns or 0)):
-        parts.append((s.unaccounted_ns / 1e9, "in no sample"))
+    if samples.unaccounted_ns >= max(1e7, UNACCOUNTED * cpu_ns):
+        parts.append((samples.unaccounted_ns / 1e9, "in no sample"))
     of = f" of {time}" if len(parts) == 1 else ""  # else it is too long for a line
     unseen = [f"{seconds:.2f} s{of} {what}" for seconds, what in parts]
     rest = f"; {', '.join(unseen)}" if unseen else ""
-    return f"{s.signals:,} signals, {s.recorded:,} recorded, lost: {losses_text(s.losses)}{rest}"
+    lost = losses_text(samples.losses)
+    return f"{samples.signals:,} signals, {samples.recorded:,} recorded, lost: {lost}{rest}"
 
 
-def _threads(s: Summary) -> str:
-    gil = f"held the GIL {s.gil['held']:.1%}, waited for it {s.gil['waiting']:.1%}"
-    return gil if s.off_cpu is None else f"{gil}; off the CPU {s.off_cpu:.1%}"
-
-
-def _stacks(s: Summary) -> str:
-    return shares_text(s.quality)
+def _threads(samples: Samples) -> str:
+    gil = f"held the GIL {samples.gil['held']:.1%}, waited for it {samples.gil['waiting']:.1%}"
+    return gil if samples.off_cpu is None else f"{gil}; off the CPU {samples.off_cpu:.1%}"
 
 
 def _duration(d: CallDurations) -> str:
@@ -337,25 +347,26 @@ def _duration(d: CallDurations) -> str:
     return f"{d.calls:,} calls, {text}: {d.name}"
 
 
-def _counting(s: Summary) -> str:
-    seconds = (s.counting_ns or 0) / 1e9
+def _counting(counting_ns: int, turns: int, cpu_ns: int | None) -> str:
+    seconds = counting_ns / 1e9
     took = f"about {seconds:.2f} s" if seconds >= 0.01 else "less than 0.01 s"
-    share = f", {(s.counting_ns or 0) / s.cpu_ns:.1%} of the CPU time" if s.cpu_ns else ""
-    return f"counting {s.turns:,} calls and resumes: {took}{share}"
+    part = counting_ns / cpu_ns if cpu_ns else None
+    of = "" if part is None else f", {share(part)} of the CPU time"
+    return f"counting {turns:,} calls and resumes: {took}{of}"
 
 
 def _percent(weight_ns: int, s: Summary) -> str:
-    return f"{weight_ns / ((s.recorded_weight_ns - s.own_weight_ns) or 1):7.1%}"
+    return share(weight_ns / ((s.samples.recorded_weight_ns - s.samples.own_weight_ns) or 1))
 
 
 def _program_lines(s: Summary, columns: int, most: int, least_share: float = 0) -> list[Line]:
-    least_ns = max(1, least_share * s.recorded_weight_ns)
+    least_ns = max(1, least_share * s.samples.recorded_weight_ns)
     shown = [each for each in s.program_lines if each.weight_ns >= least_ns][:most]
     if not shown:
         return []
     lines: list[Line] = [[("   line  line of the program, with what it called in libraries", DIM)]]
     for each in shown:
-        head = f"{_percent(each.weight_ns, s)}  "
+        head = f"{_percent(each.weight_ns, s):>7}  "
         place = f"{middle(os.path.basename(each.file), MAX_PLACE)}:{each.line}"
         text = each.text or f"in {each.function}"
         lines.append([(head, ""), (place, STRONG), (f"  {text}", "")])
@@ -365,55 +376,56 @@ def _program_lines(s: Summary, columns: int, most: int, least_share: float = 0) 
 def _functions(
     s: Summary, columns: int, n_self: int, n_python: int, least_share: float = 0
 ) -> list[Line]:
-    if s.calls is not None and not s.recorded:
+    if s.calls and not s.samples.recorded:
         return _traced(s, columns, max(n_self, N_TRACED))
-    least_ns = max(1, least_share * s.recorded_weight_ns)
+    least_ns = max(1, least_share * s.samples.recorded_weight_ns)
     by_self = [f for f in s.functions if f.self_ns >= least_ns][:n_self]
     python = sorted(s.functions, key=lambda f: -f.python_ns)
     by_python = [f for f in python if f.python_ns >= least_ns][:n_python]
-    calls = "" if s.calls is None else "      calls"
-    lines: list[Line] = []
-    if by_self:
-        lines.append([(f"   self   total{calls}  function", DIM)])
-        lines += [_row(f.self_ns, f, s, columns) for f in by_self]
-    if by_python:
-        text = f"  below   total{calls}  Python function, with the native code below it"
-        lines.append([(text, DIM)])
-        lines += [_row(f.python_ns, f, s, columns) for f in by_python]
-    return lines
+    total = Column("total", 8, "total_ns", lambda ns: _percent(ns, s))
+    rest = [total, *([_CALLS] if s.calls else [])]
+    first = Column("self", 7, "self_ns", lambda ns: _percent(ns, s))
+    lines = _table([first, *rest, text("function", _short)], by_self, columns)
+    first = first._replace(title="below", of="python_ns")
+    title = "Python function, with the native code below it"
+    return lines + _table([first, *rest, text(title, _short)], by_python, columns)
 
 
 def _gpu_functions(s: Summary, columns: int) -> list[Line]:
     """Where the GPU's work was launched."""
     if not s.gpu or not s.gpu.total_ns:
         return []
-    text = " on GPU   total   launches  function, by its own and all work that it launched"
-    lines: list[Line] = [[(text, DIM)]]
-    for each in s.gpu.functions[:N_GPU]:
-        own, total = (ns / s.gpu.total_ns for ns in (each.self_ns, each.total_ns))
-        head = f"{own:7.1%} {total:7.1%} {count(each.launches)}  "
-        lines.append([(head, ""), (middle(each.name, columns - len(head)), STRONG)])
-    return lines
-
-
-def _row(first_ns: int, function: Function, s: Summary, columns: int) -> Line:
-    calls = "" if s.calls is None else f" {count(function.calls)}"
-    shares = f"{_percent(first_ns, s)} {_percent(function.total_ns, s)}{calls}  "
-    name = _short(function)
-    return [(shares, ""), (middle(name, columns - len(shares)), STRONG)]
+    all_ns = s.gpu.total_ns
+    table = (
+        Column("on GPU", 7, lambda each: each.self_ns / all_ns, share),
+        Column("total", 8, lambda each: each.total_ns / all_ns, share),
+        _CALLS._replace(title="launches", of="launches"),
+        text("function, by its own and all work that it launched", "name"),
+    )
+    return _table(table, s.gpu.functions[:N_GPU], columns)
 
 
 def _traced(s: Summary, columns: int, most: int) -> list[Line]:
     """Without samples: the functions by exact time."""
-    lines: list[Line] = [[("   self   total       self s      calls  function", DIM)]]
+    all_ns = s.calls.traced_ns or 1 if s.calls else 1
+    table = (
+        Column("self", 7, lambda f: f.exact_self_ns / all_ns, share),
+        Column("total", 8, lambda f: f.exact_total_ns / all_ns, share),
+        Column("self s", 13, lambda f: f.exact_self_ns / 1e9, "{:.4f}".format),
+        _CALLS,
+        text("function", "name"),
+    )
     traced = [f for f in s.functions if f.exact_self_ns is not None]
-    all_ns = s.traced_ns or 1
-    for f in sorted(traced, key=lambda f: -(f.exact_self_ns or 0))[:most]:
-        own_ns, total_ns = f.exact_self_ns or 0, f.exact_total_ns or 0
-        shares = f"{own_ns / all_ns:7.1%} {total_ns / all_ns:7.1%} {own_ns / 1e9:12.4f}"
-        head = f"{shares} {count(f.calls)}  "
-        lines.append([(head, ""), (middle(f.name, columns - len(head)), STRONG)])
-    return lines
+    traced.sort(key=lambda f: -(f.exact_self_ns or 0))
+    return _table(table, traced[:most], columns)
+
+
+def _table(table: Sequence[Column], rows: Sequence[Any], columns: int) -> list[Line]:
+    """Of functions, whose names stand out; without rows nothing."""
+    return [*Table(table, rows, lambda row: ("", STRONG)).lines(columns)] if rows else []
+
+
+_CALLS = Column("calls", 11, "calls", lambda n: count(n).strip())
 
 
 def _short(function: Function) -> str:
@@ -432,7 +444,7 @@ def _paths(s: Summary, columns: int) -> list[Line]:
         return []
     lines: list[Line] = [[("   self  call path", DIM)]]
     for path in s.paths[:N_PATHS]:
-        share = f"{_percent(path.weight_ns, s)}  "
+        head = f"{_percent(path.weight_ns, s):>7}  "
         names = [middle(bare(name), MAX_NAME) for name in path.frames]
-        lines.append([(share, ""), (elided(names, columns - len(share)), "")])
+        lines.append([(head, ""), (elided(names, columns - len(head)), "")])
     return lines

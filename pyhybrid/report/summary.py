@@ -1,42 +1,34 @@
 """The summary of a profile: what was measured, how well, and where the time went.
 
-`summarize` collects it, `as_json` gives it to programs, `print_summary` (screen.py) to people.
+`summarize` collects it, `plain` (table.py) gives it to programs, `print_summary` (screen.py) to
+people.
 """
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from __future__ import annotations
 
 from pyhybrid.assemble.calls import function_durations
-from pyhybrid.base.pseudo_frames import SIGNALS_BLOCKED, UNKNOWN_PYTHON
+from pyhybrid.base.pseudo_frames import SIGNALS_BLOCKED
+from pyhybrid.report.run_parts import Calls, Clock, Cost, Run, Samples
 from pyhybrid.report.source_text import NOT_FOUND, Sources
 from pyhybrid.report.step_listing import StepSummary, step_summary
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.call_tree.imports import exact_without_imports, import_frames, import_line
 from pyhybrid.views.calls.compensate import COMPENSATED
-from pyhybrid.views.calls.function_calls import FunctionCalls, function_calls
+from pyhybrid.views.calls.function_calls import FunctionCalls, function_calls, own_calls
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.gpu import GpuSummary, gpu_summary
-from pyhybrid.views.labels import Labels, short_time, shorten_file
+from pyhybrid.views.labels import labels_of, short_time, shorten_file
 from pyhybrid.views.lines.program_lines import ProgramLine, program_lines
 from pyhybrid.views.lines.python_lines import FunctionLines, function_lines
-from pyhybrid.views.stack_quality import (
-    HandlerCost,
-    busy_threads,
-    gil_shares,
-    hz_reached,
-    off_cpu_share,
-    stack_quality,
-    unaccounted_ns,
-)
 from pyhybrid.views.training.compiles import Compiles, compiler_frames, compiles_of
 from pyhybrid.views.waits import Waits, all_waits
 
 N_FUNCTIONS, N_PATHS, N_LINES = 50, 10, 50
 
 
-@dataclass(slots=True)
-class Function:
+class Function(Record):
     """A function: see hot_paths.HotFunction for the three weights.
 
     The last four, of functions that were traced: function_calls.FunctionCalls; null where they
@@ -58,16 +50,14 @@ class Function:
     exact_total_ns: int | None = None
 
 
-@dataclass(slots=True)
-class Path:
+class Path(Record):
     """A call path, root first, and the weight of the samples that end in it."""
 
     frames: list[str]
     weight_ns: int
 
 
-@dataclass(slots=True)
-class CallDurations:
+class CallDurations(Record):
     """How long single calls of a function (-t) or region took; quantiles to 12 %."""
 
     name: str
@@ -80,8 +70,7 @@ class CallDurations:
     histogram: list[tuple[int, int]]  # (from_ns, calls)
 
 
-@dataclass(slots=True)
-class Counter:
+class Counter(Record):
     """Values that native code sampled (pyhybrid.h, PerfStubs)."""
 
     name: str
@@ -92,59 +81,17 @@ class Counter:
     sum_of_squares: float
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Record):
     """The keys of `pyhybrid report --json`, in this order; null where it is not known."""
 
     file: str
-    version: str  # of the pyhybrid that recorded
-    python: str
-    argv: list[str]
-    pid: int
-    start_unix_ns: int | None  # when it began
-    complete: bool  # false: the process was killed, or the file's end is missing
-    mode: str  # sample, trace, hybrid
-    clock: str  # cpu, wall
-    wall_threads: list[str]  # patterns of the names of those sampled by wall-clock time; empty: all
-    engine: str  # sigtrap, perf_event, timer, monotonic; none: no samples
-    engine_reason: str  # why this one
-    hz_asked: int | None
-    hz: int | None  # what the engine was set to
-    hz_reached: float | None  # samples per second of the clock, over busy threads
-    period_ns: int  # what one sample stands for
-    wall_ns: int | None
-    cpu_ns: int | None  # of the process, while profiling ran
-    main_delay_ns: int | None  # for so long the main thread was ready, but had no processor
-    end_cpu_ns: int | None  # of the interpreter's end, which comes after that and is not sampled
-    n_threads: int
-    n_busy_threads: int
-    n_forked: int | None  # child processes, which are not profiled
-    n_spawned: int | None
-    signals: int  # == recorded + the sum of losses
-    recorded: int
-    losses: dict[str, int]  # samples, by reason
-    recorded_weight_ns: int
-    missed_weight_ns: int  # CPU time (or wall-clock time) that no signal stood for
-    unaccounted_ns: int  # CPU time that no thread's samples stand for; 0: none, or not known
-    own_weight_ns: int  # of what ran only because of the profiler: outside all shares
-    calls: int | None  # of Python functions, counted exactly; null: not traced
-    n_traced: int | None  # functions that were called
-    unknown_calls: int | None  # counted, of Python functions that are not told apart
-    c_calls: int | None  # of C functions, by Python functions; null: not counted
-    n_c_traced: int | None
-    traced_ns: int | None  # self time of all traced functions together
-    quality: dict[str, float]  # complete, re_anchored, gapped, truncated: shares of the weight
-    gil: dict[str, float]  # held, waiting, neither: shares of the weight
-    off_cpu: float | None  # share of the weight in threads that waited; null: a CPU clock
-    handler_median_ns: int | None
-    handler_p99_ns: int | None
-    sample_cost_ns: int | None  # of one sample, interrupt and all, measured at start
-    overhead: float | None  # share of the CPU time that sampling took, by that
-    turns: int | None  # what events counted: calls, and generators' goings on
-    call_cost_ns: float | None  # what counting one of them costs, measured at start
+    run: Run
+    clock: Clock
+    samples: Samples
+    calls: Calls | None  # null: nothing was traced
+    cost: Cost
     waited: Waits | None  # of threads that ran Python, by exact times; null: hardly, or not known
-    counting_ns: int | None  # what counting took: an estimate by that, own_weight_ns if it is more
-    compensated: bool  # it is subtracted from exact times (--compensate)
+    compensated: bool  # counting is subtracted from exact times (--compensate)
     min_time_ns: int  # functions with a total below are left out (--min-time)
     left_out: int  # how many
     findings: list[Finding]  # what stands out, at most five
@@ -160,8 +107,16 @@ class Summary:
     lines: list[FunctionLines] | None  # of the functions chosen; null: not recorded
     counters: list[Counter]  # of native code, by name
     metadata: dict[str, str]  # that native code told
-    notes: list[str] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)  # files, this one first
+    notes: list[str]
+    written: list[str]  # files, this one first
+
+    def ended(self, end_cpu_ns: int | None, written: list[str], notes: list[str]) -> Summary:
+        """With what the interpreter's end took, and what exports add."""
+        return self._replace(
+            run=self.run._replace(end_cpu_ns=end_cpu_ns),
+            written=self.written + written,
+            notes=self.notes + notes,
+        )
 
 
 def summarize(
@@ -178,92 +133,21 @@ def summarize(
     sampled.  With `all_frames` nothing is folded (call_tree/folded_tree.py); without `imports` all
     that import statements run is one function, in `functions` and `paths`.
     """
-    meta, process, threads = profile.meta, profile.process, list(profile.threads.values())
-    losses: dict[str, int] = {}
-    for loss in profile.losses:
-        losses[loss.reason] = losses.get(loss.reason, 0) + loss.samples
-    ends_ns = (t.last_ns or 0 for t in threads)
-    end_ns = process.end_ns or max(int(meta.get("recorded_until_ns") or 0), *ends_ns, 0)
-    cost = HandlerCost(profile)
-    hot = Hot(profile, all_frames, imports)
-    traced = function_calls(profile, with_callers=False)
-    python = [f for frame, f in traced.items() if profile.frames[frame].kind == "python"]
-    native = [f for frame, f in traced.items() if profile.frames[frame].kind == "native"]
-    unknown = [f for frame, f in traced.items() if profile.frames[frame].symbol == UNKNOWN_PYTHON]
-    shown, imported = traced, hot.imported
-    if not imports and profile.exact:
-        exact, by_exact_time = exact_without_imports(profile)
-        shown = function_calls(profile, with_callers=False, exact=exact)
-        imported = imported or by_exact_time
-    labels = Labels(profile, all_frames=all_frames).of_frame
-    if imported:
-        n = len(traced) - len(shown)
-        text = import_line(imported) + (f" ({n:,} functions: --imports)" if n else " (--imports)")
-        labels |= dict.fromkeys(import_frames(profile), text)
-    functions, paths, left_out = _hot(profile, hot, shown, min_time_ns, labels)
+    meta, calls = profile.meta, Calls.of(profile)
+    functions, paths, left_out = _functions(profile, min_time_ns, all_frames, imports)
     lines, source_notes = _program_lines(profile)
-    turns = sum(f.turns for f in traced.values()) if profile.exact else None
-    n_c_calls = sum(f.calls for f in native) if meta.get("c_calls") else None
-    call_cost_ns = meta.get("call_cost_ns")
-    views = [COMPENSATED] if profile.view.compensated else []
-    if decorated := meta.get("decorated"):
-        more = f" and {len(decorated) - 5} more" if len(decorated) > 5 else ""
-        views.append(f"only while decorated functions ran: {', '.join(decorated[:5])}{more}")
-    if len(profile.processes) > 1:
-        pids = sorted({each.pid for each in profile.processes.values()})
-        few = ", ".join(map(str, pids[:5])) + (", ..." if len(pids) > 5 else "")
-        views.append(f"of {len(profile.processes)} processes: {few}")
+    views = _views(profile)
     if left_out:
         views.append(f"{left_out:,} functions below {short_time(min_time_ns)} are left out")
+    counters = [Counter(**each) for each in meta.get("counters") or ()]
     return Summary(
         file=profile.path,
-        version=str(meta.get("version") or "?"),
-        python=str(meta.get("python") or "?"),
-        argv=process.argv,
-        pid=process.pid,
-        start_unix_ns=meta.get("start_unix_ns"),
-        complete=bool(meta.get("complete")),
-        mode=str(meta.get("mode") or "sample"),
-        clock=str(meta.get("clock") or "?"),
-        wall_threads=list(meta.get("wall_threads") or ()),
-        engine=str(meta.get("engine") or "?"),
-        engine_reason=str(meta.get("engine_reason") or ""),
-        hz_asked=meta.get("hz_asked"),
-        hz=meta.get("hz"),
-        hz_reached=hz_reached(profile),
-        period_ns=profile.period_ns,
-        wall_ns=end_ns - process.start_ns if process.start_ns and end_ns else None,
-        cpu_ns=process.cpu_ns or sum(t.cpu_ns or 0 for t in threads) or None,
-        main_delay_ns=meta.get("main_delay_ns"),
-        end_cpu_ns=meta.get("end_cpu_ns"),
-        n_threads=sum(thread.n_threads for thread in threads),
-        n_busy_threads=len(busy_threads(profile)),
-        n_forked=process.n_forked,
-        n_spawned=process.n_spawned,
-        signals=sum(t.signals for t in threads),
-        recorded=sum(t.recorded for t in threads),
-        losses=losses,
-        recorded_weight_ns=sum(t.recorded_weight_ns for t in threads),
-        missed_weight_ns=sum(t.missed_weight_ns for t in threads),
-        unaccounted_ns=unaccounted_ns(profile),
-        own_weight_ns=profile.own_weight_ns,
-        calls=sum(f.calls for f in python) if profile.exact else None,
-        n_traced=sum(f.calls > 0 for f in python) if profile.exact else None,
-        unknown_calls=sum(f.calls for f in unknown) if profile.exact else None,
-        c_calls=n_c_calls,
-        n_c_traced=sum(f.calls > 0 for f in native) if meta.get("c_calls") else None,
-        traced_ns=sum(f.self_ns for f in traced.values()) if profile.exact else None,
-        quality=stack_quality(profile),
-        gil=gil_shares(profile),
-        off_cpu=off_cpu_share(profile),
-        handler_median_ns=cost.quantile_ns(0.5),
-        handler_p99_ns=cost.quantile_ns(0.99),
-        sample_cost_ns=round(meta.get("cost_ns", 0)) or None,  # a merged profile's is a mean
-        overhead=cost.overhead(),
-        turns=turns,
-        call_cost_ns=call_cost_ns,
+        run=Run.of(profile),
+        clock=Clock.of(profile),
+        samples=Samples.of(profile),
+        calls=calls,
+        cost=Cost.of(profile, calls),
         waited=all_waits(profile, N_FUNCTIONS),
-        counting_ns=_counting_ns(profile, turns, n_c_calls or 0, profile.own_weight_ns),
         compensated=profile.view.compensated,
         min_time_ns=min_time_ns,
         left_out=left_out,
@@ -276,49 +160,44 @@ def summarize(
         compiles=compiles_of(profile),
         steps=step_summary(profile),
         gpu=gpu_summary(profile, all_frames),
-        lines=function_lines(profile) if profile.meta.get("lines") else None,
-        counters=sorted(
-            (Counter(**each) for each in meta.get("counters") or ()), key=lambda each: each.name
-        ),
+        lines=function_lines(profile) if meta.get("lines") else None,
+        counters=sorted(counters, key=lambda each: each.name),
         metadata=dict(meta.get("metadata") or {}),
         notes=[*views, *meta.get("notes", ()), *source_notes, *notes],
         written=written,
     )
 
 
-def _counting_ns(
-    profile: Profile, turns: int | None, n_c_calls: int, own_weight_ns: int
-) -> int | None:
-    """Of a turn two events, as of a C function's call, of a line one; what some took beyond that.
-
-    What samples met of it is true, too: of a killed process nothing else tells of the latter.
-    """
-    call_cost_ns = float(profile.meta.get("call_cost_ns") or 0)
-    if turns is None or not call_cost_ns:
-        return None
-    n_lines = sum(row.hits for row in profile.lines)
-    more_ns = int(profile.meta.get("counting_more_ns") or 0)
-    counted_ns = round((turns + n_c_calls + n_lines / 2) * call_cost_ns) + more_ns
-    return max(counted_ns, own_weight_ns if profile.meta.get("clock") == "cpu" else 0)
+def _views(profile: Profile) -> list[str]:
+    """What of the run is in the profile, in words."""
+    views = [COMPENSATED] if profile.view.compensated else []
+    if decorated := profile.meta.get("decorated"):
+        more = f" and {len(decorated) - 5} more" if len(decorated) > 5 else ""
+        views.append(f"only while decorated functions ran: {', '.join(decorated[:5])}{more}")
+    if len(profile.processes) > 1:
+        pids = sorted({each.pid for each in profile.processes.values()})
+        few = ", ".join(map(str, pids[:5])) + (", ..." if len(pids) > 5 else "")
+        views.append(f"of {len(profile.processes)} processes: {few}")
+    return views
 
 
 def _program_lines(profile: Profile) -> tuple[list[ProgramLine], list[str]]:
     """The first, with their text, and why some have none."""
     sources, lines = Sources(profile.meta), program_lines(profile)[:N_LINES]
+    texts: dict[tuple[str, int], str] = {}
     notes = []
     for file in dict.fromkeys(each.file for each in lines):
-        here = [each for each in lines if each.file == file]
-        wanted = [each.line for each in here]
+        wanted = [each.line for each in lines if each.file == file]
         source = sources.lines(file, wanted)
-        for each in here if not source.changed else ():
-            each.text = source.lines.get(each.line, "").strip()
-        if source.note not in ("", NOT_FOUND) and not all(each.text for each in here):
+        here = {} if source.changed else source.lines
+        texts |= {(file, line): here.get(line, "").strip() for line in wanted}
+        if source.note not in ("", NOT_FOUND) and not all(texts[file, line] for line in wanted):
             notes.append(f"{shorten_file(file, str(profile.meta.get('cwd') or ''))}: {source.note}")
-    return lines, notes
+    return [each._replace(text=texts[each.file, each.line]) for each in lines], notes
 
 
 def _durations(profile: Profile) -> list[CallDurations]:
-    labels = Labels(profile).of_frame if profile.call_times else {}
+    labels = labels_of(profile) if profile.call_times else {}
     compilers = compiler_frames(profile)  # these are told as compiles
     durations = function_durations(profile)
     found = [item for item in durations.items() if item[0] not in compilers]
@@ -330,6 +209,24 @@ def _durations(profile: Profile) -> list[CallDurations]:
         )
         for frame, each in sorted(found, key=lambda item: (-item[1].total_ns, item[0]))
     ]
+
+
+def _functions(
+    profile: Profile, min_time_ns: int, all_frames: bool, imports: bool
+) -> tuple[list[Function], list[Path], int]:
+    """Functions and paths, and how many functions are left out."""
+    hot = Hot(profile, all_frames, imports)
+    every, labels, imported = own_calls(profile), labels_of(profile, True, all_frames), hot.imported
+    traced = every
+    if not imports and profile.exact:
+        exact, by_exact_time = exact_without_imports(profile)
+        traced = function_calls(profile, with_callers=False, exact=exact)
+        imported = imported or by_exact_time
+    if imported:
+        n = len(every) - len(traced)
+        text = import_line(imported) + (f" ({n:,} functions: --imports)" if n else " (--imports)")
+        labels = labels | dict.fromkeys(import_frames(profile), text)
+    return _hot(profile, hot, traced, min_time_ns, labels)
 
 
 def _hot(
@@ -363,15 +260,8 @@ def _hot(
         module = profile.modules[frame.module].path if frame.module else None
         native_at = f"{frame.file}:{frame.line}" if frame.kind == "native" and frame.file else None
         what = (labels[number], frame.kind, module, frame.python_name, native_at)
-        function = Function(*what, *weights.get(number, (0, 0, 0, 0)))
-        if tally := traced.get(number):
-            function.calls, function.raised = tally.calls, tally.raised
-            function.exact_self_ns, function.exact_total_ns = tally.self_ns, tally.total_ns
-        functions.append(function)
+        tally = traced.get(number)
+        exact = (tally.calls, tally.raised, tally.self_ns, tally.total_ns) if tally else (None,) * 4
+        functions.append(Function(*what, *weights.get(number, (0, 0, 0, 0)), *exact))
     paths = [Path([labels[f] for f in p.frames], p.weight_ns) for p in hot.paths(N_PATHS)]
     return functions, paths, left_out
-
-
-def as_json(summary: Summary) -> dict[str, Any]:
-    """The summary as plain values for `json.dumps`."""
-    return asdict(summary)

@@ -17,9 +17,9 @@ from pyhybrid._profile import add_up, at_least, inclusive, rows_from, take
 from pyhybrid.report.ellipsis import to_the_last
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.call_tree.imports import Imports, import_line
+from pyhybrid.views.call_tree.imports import import_line
 from pyhybrid.views.gpu import GpuShare, gpu_times, kernels
-from pyhybrid.views.labels import Labels, bare, count, declared_at, module_of, short_time
+from pyhybrid.views.labels import bare, count, declared_at, labels_of, module_of, short_time
 
 LEAST_SHARE = 0.01  # of all samples, or of all time where there are none
 MAX_LINES = 200
@@ -78,7 +78,7 @@ def tree_lines(
     With `all_frames` nothing is folded, and each frame has a line of its own; with `imports` what
     import statements run has, too.
     """
-    labels = Labels(profile, full_names, all_frames).of_frame
+    labels = labels_of(profile, full_names, all_frames)
     view = CallTree(profile, labels, min_time_ns, all_frames, imports or all_frames)
     gpu = "    on GPU      itself" * view.has_gpu
     yield f"     total       calls  samples{gpu}  function"
@@ -93,7 +93,7 @@ def tree_figures(
     imports: bool = False,
 ) -> TreeFigures:
     """The same as figures: a node a function, however it is called."""
-    labels = Labels(profile, full_names, all_frames).of_frame
+    labels = labels_of(profile, full_names, all_frames)
     return CallTree(profile, labels, min_time_ns, all_frames, imports or all_frames).figures()
 
 
@@ -116,7 +116,7 @@ class CallTree:
         self._labels, self._all_frames = labels, all_frames
         self._frames = profile.frames
         n = len(tree.parent)
-        outer = b"" if imports else Imports(profile, tree.parent, tree.frame).outer
+        outer = b"" if imports else tree.imports.outer
         self._importing = set(rows_from(outer, 1))
         self_ns = array("q", bytes(8 * n))
         for row in profile.sampled:

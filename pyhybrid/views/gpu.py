@@ -17,7 +17,7 @@ from pyhybrid._profile import add_up, inclusive, outermost
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.labels import Labels, shorten_native
+from pyhybrid.views.labels import labels_of, shorten_native
 
 N_MOST = 10
 
@@ -90,7 +90,7 @@ def _functions(profile: Profile, all_frames: bool) -> Iterable[GpuShare]:
     outer = outermost(tree.parent, tree.frame, bytes([1]) * n)
     total = add_up(tree.frame, inclusive(tree.parent, own), n_frames, outer)
     own_of, n_of = (add_up(tree.frame, each, n_frames) for each in (own, launches))
-    labels = Labels(profile, full_names=False, all_frames=all_frames).of_frame
+    labels = labels_of(profile, full_names=False, all_frames=all_frames)
     return [
         GpuShare(labels[frame], n_of[frame], own_of[frame], total[frame])
         for frame in range(1, n_frames)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 
 from pyhybrid.base.name_patterns import LIBRARY_FOLDER
@@ -137,6 +138,22 @@ class Labels:
             return frame.name
         name = frame.name if self._full_names else shorten_native(frame.name)
         return name + INLINED * frame.inlined
+
+
+def labels_of(
+    profile: Profile, full_names: bool = True, all_frames: bool = False
+) -> dict[int, str]:
+    """The label of each frame, by its id: see Labels.  It is made once, and not to be changed."""
+    return profile.once(_LABELS[full_names, all_frames])
+
+
+# Keys of what a profile has made: by `full_names` and `all_frames`.
+_LABELS: dict[tuple[bool, bool], Callable[[Profile], dict[int, str]]] = {
+    (True, True): lambda profile: Labels(profile, True, True).of_frame,
+    (True, False): lambda profile: Labels(profile, True, False).of_frame,
+    (False, True): lambda profile: Labels(profile, False, True).of_frame,
+    (False, False): lambda profile: Labels(profile, False, False).of_frame,
+}
 
 
 def bare(label: str) -> str:

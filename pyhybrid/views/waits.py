@@ -22,8 +22,8 @@ from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
 from pyhybrid.tables import Frame, ProcessMeta
 from pyhybrid.tables.profile import Profile, made_once
-from pyhybrid.views.call_tree.imports import Imports, import_frames
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.call_tree.imports import import_frames, imports_of
+from pyhybrid.views.labels import labels_of
 from pyhybrid.views.lines.program_lines import program_frames
 
 LEAST_NS = 100_000_000  # less is of no interest
@@ -254,7 +254,7 @@ def wait_label(profile: Profile, frame: int) -> str:
     """How a function is said that waited."""
     if frame in import_frames(profile):
         return "import statements"
-    return Labels(profile, full_names=False).of_frame[frame]
+    return labels_of(profile, full_names=False)[frame]
 
 
 def _states(profile: Profile) -> bytes:
@@ -270,7 +270,7 @@ def _named(profile: Profile, states: bytes) -> memoryview:
     """Of each node the frame that is said: the nearest function of the program, itself or above, of
     what an import runs the import; where there is none, or it is what runs the loop, its own."""
     nodes, n = profile.nodes, len(profile.nodes.frame)
-    imports, own = Imports(profile, nodes.parent, nodes.frame), program_frames(profile)
+    imports, own = imports_of(profile), program_frames(profile)
     is_own = bytes(f in own for f in range(max(profile.frames, default=0) + 1))
     program = take(is_own, nodes.frame)
     above = nearest(nodes.parent, program)

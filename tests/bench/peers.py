@@ -68,7 +68,7 @@ def by_perf(path: Path) -> int:
 def recorded(path: Path) -> int:
     """Not the sum of out.folded, which is weight: several periods may be one sample's."""
     text = run(profiled("report", "out.pyhybrid", "--json"), path.parent).stdout
-    return int(json.loads(text)["recorded"])
+    return int(json.loads(text)["samples"]["recorded"])
 
 
 @dataclass(frozen=True)

@@ -243,8 +243,8 @@ def test_summary(pyhybrid: Callable[..., Run]) -> None:
     assert ("with *args are missing" in text) == INEXACT
     meta = run.profile().meta
     assert (meta["c_calls"], meta["c_calls_inexact"]) == (True, INEXACT)
-    report = json.loads(pyhybrid("report", "--json").result.stdout)
-    assert (report["c_calls"], report["n_c_traced"], report["n_traced"]) == (10 + 11, 2, 1)
+    calls = json.loads(pyhybrid("report", "--json").result.stdout)["calls"]
+    assert (calls["c_calls"], calls["n_c_traced"], calls["n_traced"]) == (10 + 11, 2, 1)
 
 
 @pytest.mark.further

@@ -61,7 +61,7 @@ def test_no_output_has_it(pyhybrid: Callable[..., Run], options: tuple[str, ...]
         )
         assert not [each for each in OURS if each in without_cost], name
     assert f"[pyhybrid] {own_ns / recorded_ns:.1%}" in texts[""]
-    assert json.loads(printed(run.folder, "report", "--json"))["own_weight_ns"] == own_ns
+    assert json.loads(printed(run.folder, "report", "--json"))["samples"]["own_weight_ns"] == own_ns
     speedscope = json.loads(texts["speedscope"])
     assert sum(each["endValue"] for each in speedscope["profiles"]) == shown_ns
     firefox = json.loads(texts["firefox"])

@@ -262,7 +262,7 @@ def test_the_pages_row_of_steps(folder: Path, tmp_path: Path, browse: Browser) -
         seen.clicked = await hash();
         return seen;
     """
-    wall_ns = json.loads(printed(folder, "report", "--json"))["wall_ns"]
+    wall_ns = json.loads(printed(folder, "report", "--json"))["run"]["wall_ns"]
     seen = browse(tmp_path / "out.html", look % wall_ns)
     told = report["steps"]
     for mine, theirs in zip(seen["steps"], told, strict=True):

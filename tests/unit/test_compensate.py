@@ -130,8 +130,9 @@ def test_the_summary_says_what_counting_took(tmp_path: Path) -> None:
     ]
     with trace(tmp_path, rows, call_cost_ns=30.5) as profile:
         summary = summarize(profile, [], [])
-    assert (summary.turns, summary.call_cost_ns) == (4 * 10**6, 30.5)
-    assert summary.counting_ns == 122_000_000
+    assert summary.calls
+    assert (summary.calls.turns, summary.cost.call_ns) == (4 * 10**6, 30.5)
+    assert summary.cost.counting_ns == 122_000_000
     stream = io.StringIO()
     print_summary(summary, stream)
     line = "cost     counting 4,000,000 calls and resumes: about 0.12 s, 8.1% of the CPU time"
@@ -142,13 +143,14 @@ def test_what_some_callbacks_took_is_on_top(tmp_path: Path) -> None:
     """Those below C code, and of new paths, are timed in the run."""
     rows: Rows = [(0, "main", {"calls": 1}), (1, "gen", {"calls": 10**6 - 1})]
     with trace(tmp_path, rows, call_cost_ns=30.0, counting_more_ns=170_000_000) as profile:
-        assert summarize(profile, [], []).counting_ns == 200_000_000
+        assert summarize(profile, [], []).cost.counting_ns == 200_000_000
 
 
 def test_an_unknown_cost_is_not_guessed(tmp_path: Path) -> None:
     with trace(tmp_path, TREE) as profile:
         summary = summarize(profile, [], [])
-        assert (summary.turns, summary.call_cost_ns, summary.counting_ns) == (38, None, None)
+        calls, cost = summary.calls, summary.cost
+        assert calls and (calls.turns, cost.call_ns, cost.counting_ns) == (38, None, None)
         stream = io.StringIO()
         print_summary(summary, stream)
         assert "counting" not in stream.getvalue()

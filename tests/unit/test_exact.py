@@ -362,7 +362,8 @@ def test_a_c_function_has_a_time_of_its_own(opened: Opened) -> None:
     assert functions[ids["builtin_sorted"]].callers.keys() == {ids["main"]}
     assert profile.c_names == {ids["builtin_sorted"]: "<built-in method builtins.sorted>"}
     summary = summarize(profile, [], [])
-    assert (summary.calls, summary.n_traced, summary.c_calls, summary.n_c_traced) == (9, 2, 4, 1)
+    calls = summary.calls
+    assert calls and (calls.calls, calls.n_traced, calls.c_calls, calls.n_c_traced) == (9, 2, 4, 1)
 
 
 def test_samples_of_a_c_function_are_where_its_calls_are(opened: Opened) -> None:

@@ -307,7 +307,7 @@ def screens(tmp_path: Path) -> Iterator[Callable[..., list[list[str]]]]:
 
         def render_all(found: list[Finding], columns: int, notes: int = 0) -> list[list[str]]:
             summary = summarize(profile, ["out.pyhybrid"], ["a long note " * 30] * notes)
-            summary.findings = found
+            summary = summary._replace(findings=found)
             tree = CallTree(profile, labels, 0, False, False)
             reports = [render_report(summary, tree, columns, height) for height in (23, 50)]
             shown = [plain(screen) for screen in (render(summary, columns), *reports)]

@@ -16,7 +16,8 @@ from pyhybrid.assemble import open_profile
 from pyhybrid.errors import PyhybridError
 from pyhybrid.report.line_listing import print_lines
 from pyhybrid.report.source_text import Source, Sources
-from pyhybrid.report.summary import as_json, summarize
+from pyhybrid.report.summary import summarize
+from pyhybrid.report.table import plain
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures, function_lines
 
@@ -87,7 +88,7 @@ def test_by_function(profile: Profile) -> None:
         FunctionLines("main", "a.py", 1, 1, [LineFigures(3, 1, 2000)]),
         FunctionLines("work", "a.py", 10, 3, [LineFigures(11, 5, 400), LineFigures(12, 1, 250)]),
     ]
-    told = as_json(summarize(profile, [], []))["lines"]
+    told = plain(summarize(profile, [], []))["lines"]
     assert told[0] == {
         "name": "main",
         "file": "a.py",

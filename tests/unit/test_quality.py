@@ -24,12 +24,12 @@ def profile(tmp_path: Path) -> Iterator[Profile]:
 
 def test_the_example(profile: Profile) -> None:
     report = quality_report(profile)
-    assert (report.recorded, report.signals) == (SAMPLES, SAMPLES + 3)
-    assert report.losses == {"ring_full": 2, "too_slow": 1}
-    assert report.recorded_weight_ns == WEIGHT * PERIOD_NS
-    assert report.missed_weight_ns == PERIOD_NS
-    assert sum(report.stacks.values()) == pytest.approx(1)
-    assert report.gil == {"held": 0, "waiting": 0, "neither": 1}
+    assert (report.samples.recorded, report.samples.signals) == (SAMPLES, SAMPLES + 3)
+    assert report.samples.losses == {"ring_full": 2, "too_slow": 1}
+    assert report.samples.recorded_weight_ns == WEIGHT * PERIOD_NS
+    assert report.samples.missed_weight_ns == PERIOD_NS
+    assert sum(report.samples.stacks.values()) == pytest.approx(1)
+    assert report.samples.gil == {"held": 0, "waiting": 0, "neither": 1}
     # Ten samples of the handler, all in bucket 16, which ends at 1280.
     assert report.handler_histogram == [(1024, 10)]
     assert (report.handler_p50_ns, report.handler_max_ns) == (1152, 1280)
@@ -78,5 +78,5 @@ def test_nothing_sampled(tmp_path: Path) -> None:
     spool.meta()
     with open_profile(spool.save(tmp_path / "z.part")) as profile:
         report = quality_report(profile)
-    assert (report.signals, report.named, report.interval) == (0, None, {})
+    assert (report.samples.signals, report.named, report.interval) == (0, None, {})
     assert [*shown(quality_listing(report))]

@@ -8,15 +8,38 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from json_page import PAGE, check, check_report, objects
 from test_old_profiles import NAMES, run, unpack
 
 from pyhybrid.cli.report import Report
-from pyhybrid.cli.report_views import VIEWS
+from pyhybrid.cli.report_views import VIEWS, Found
 from pyhybrid.errors import UsageError
+from pyhybrid.report.line_listing import LineReport
+from pyhybrid.report.quality import ModuleNames, QualityReport
+from pyhybrid.report.run_parts import Calls, Clock, Cost, Run, Samples
+from pyhybrid.report.step_listing import PhaseFigures, StepSummary
+from pyhybrid.report.summary import CallDurations, Counter, Function, Summary
+from pyhybrid.report.summary import Path as Path_
+from pyhybrid.report.tree import TreeFigures, TreeNode
+from pyhybrid.views.findings import Finding
+from pyhybrid.views.gpu import GpuShare, GpuSummary
+from pyhybrid.views.lines.native_lines import NativeFunctionLines, NativeLine
+from pyhybrid.views.lines.program_lines import ProgramLine
+from pyhybrid.views.lines.python_lines import FunctionLines, LineFigures
+from pyhybrid.views.training.compiles import Compile, Compiles
+from pyhybrid.views.training.model import ModelFigures, ModuleFigures
+from pyhybrid.views.training.operators import (
+    BackwardNode,
+    Caller,
+    OperatorFigures,
+    Operators,
+    ShapeCalls,
+)
+from pyhybrid.views.training.slow_steps import SlowStep
+from pyhybrid.views.waits import FunctionWait, Waits
 
 SMALL = ("summary", "tree", "lines", "calls", "quality", "findings")
 
@@ -48,6 +71,73 @@ def test_the_page_has_all_views() -> None:
     assert {each.removeprefix("report-").replace("-", " ") for each in links} <= objects().keys()
 
 
+# What each object of the page is in Python, where it is a record.
+RECORDS = {
+    "summary": Summary,
+    "run": Run,
+    "clock": Clock,
+    "samples": Samples,
+    "counted calls": Calls,
+    "cost": Cost,
+    "finding": Finding,
+    "function": Function,
+    "program line": ProgramLine,
+    "path": Path_,
+    "durations": CallDurations,
+    "counter": Counter,
+    "waits": Waits,
+    "function wait": FunctionWait,
+    "gpu": GpuSummary,
+    "launched work": GpuShare,
+    "step summary": StepSummary,
+    "counted function": FunctionLines,
+    "line": LineFigures,
+    "tree": TreeFigures,
+    "node": TreeNode,
+    "lines": LineReport,
+    "native function": NativeFunctionLines,
+    "native line": NativeLine,
+    "modules": ModelFigures,
+    "module": ModuleFigures,
+    "ops": Operators,
+    "operator": OperatorFigures,
+    "caller": Caller,
+    "backward node": BackwardNode,
+    "shape": ShapeCalls,
+    "phase": PhaseFigures,
+    "slow step": SlowStep,
+    "compiles": Compiles,
+    "compile": Compile,
+    "quality": QualityReport,
+    "library": ModuleNames,
+    "findings": Found,
+}
+PLAIN = {str: "text", int: "int", float: "number", bool: "bool", Any: "any", object: "any"}
+
+
+def kind(hint: Any) -> str:
+    """How the page writes a type."""
+    of = get_args(hint)
+    if of and of[-1] is type(None):
+        return f"{kind(of[0])} or null"
+    if get_origin(hint) is list:
+        return f"list of {kind(of[0])}"
+    if get_origin(hint) is dict:
+        return f"map to {kind(of[1])}"
+    if get_origin(hint) is tuple:
+        return f"[{', '.join(map(kind, of))}]"
+    names = {record: name for name, record in RECORDS.items()}
+    return PLAIN[hint] if hint in PLAIN else names[hint]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_page_has_the_fields_of_records(name: str) -> None:
+    record: Any = RECORDS[name]
+    hints = get_type_hints(record)
+    fields = getattr(record, "_fields", None) or record.__match_args__
+    assert {field: kind(hints[field]) for field in fields} == objects()[name]
+
+
 def changed(document: dict[str, Any], *path: Any) -> dict[str, Any]:
     """With a text in the place of what is there."""
     anew: Any = copy.deepcopy(document)
@@ -65,10 +155,10 @@ def test_what_differs_from_the_page_is_found(
     document = json.loads(printed("--json", "--no-inlines", unpack("hybrid")))
     check(document, "summary", "")
     wrong = [
-        changed(document, "hz"),
-        changed(document, "quality", "complete"),
+        changed(document, "clock", "hz"),
+        changed(document, "samples", "stacks", "complete"),
         changed(document, "functions", 0, "name"),
-        document | {"mode": None},
+        document | {"run": None},
         document | {"more": 1},
         {key: value for key, value in document.items() if key != "paths"},
     ]

@@ -17,8 +17,10 @@ from pyhybrid.cli.export import Export
 from pyhybrid.cli.report import Report
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.finish.finish import export, finish
+from pyhybrid.report.run_parts import Run
 from pyhybrid.report.screen import print_summary, render
-from pyhybrid.report.summary import Summary, as_json, summarize
+from pyhybrid.report.summary import Summary, summarize
+from pyhybrid.report.table import plain as as_json
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.labels import shorten_file, shorten_native
@@ -44,13 +46,14 @@ def plain(summary: Summary, columns: int = 100) -> list[str]:
 
 def test_figures(profile: Profile) -> None:
     summary = summarize(profile, ["out.pyhybrid"], ["a note"])
-    assert (summary.signals, summary.recorded) == (15, 12)
-    assert summary.losses == {"ring_full": 2, "too_slow": 1}
-    assert summary.recorded_weight_ns == 15 * PERIOD_NS
-    assert summary.missed_weight_ns == PERIOD_NS
-    assert (summary.wall_ns, summary.cpu_ns) == (2_000_000_000, 1_500_000_000)
-    assert (summary.n_threads, summary.n_forked, summary.n_spawned) == (2, 2, 1)
-    assert summary.quality == {
+    assert (summary.samples.signals, summary.samples.recorded) == (15, 12)
+    assert summary.samples.losses == {"ring_full": 2, "too_slow": 1}
+    assert summary.samples.recorded_weight_ns == 15 * PERIOD_NS
+    assert summary.samples.missed_weight_ns == PERIOD_NS
+    assert (summary.run.wall_ns, summary.run.cpu_ns) == (2_000_000_000, 1_500_000_000)
+    run = summary.run
+    assert (run.n_threads, run.n_forked, run.n_spawned) == (2, 2, 1)
+    assert summary.samples.stacks == {
         "complete": 13 / 15,
         "re_anchored": 0,
         "gapped": 1 / 15,
@@ -151,8 +154,9 @@ def test_nothing_is_known_of_a_killed_process(tmp_path: Path) -> None:
     writer.meta(start_ns=None)
     with opened(writer, tmp_path) as profile:
         summary = summarize(profile, [], [])
-    assert (summary.hz_reached, summary.handler_median_ns, summary.overhead) == (None, None, None)
-    assert (summary.wall_ns, summary.cpu_ns, summary.complete) == (None, None, False)
+    run, cost = summary.run, summary.cost
+    assert (summary.clock.hz_reached, cost.handler_median_ns, cost.overhead) == (None, None, None)
+    assert (run.wall_ns, run.cpu_ns, run.complete) == (None, None, False)
     lines = plain(summary)
     assert any("killed" in line for line in lines)
     assert not any("complete" in line or "GIL" in line for line in lines)  # there is no sample
@@ -270,7 +274,8 @@ def test_a_stream_that_is_gone_is_no_error(profile: Profile) -> None:
 
 def test_json_has_the_documented_keys(profile: Profile) -> None:
     keys = json.loads(json.dumps(as_json(summarize(profile, [], []))))
-    assert list(keys) == list(Summary.__dataclass_fields__)
+    assert list(keys) == list(Summary._fields)
+    assert list(keys["run"]) == list(Run._fields)
     assert set(keys["functions"][0]) == {
         "name", "kind", "module", "python_name", "declared_at",
         "samples", "self_ns", "total_ns", "python_ns", "calls", "raised",
@@ -293,7 +298,7 @@ def test_report_command(
     assert run(Report()) == 0
     assert "12 recorded" in capsys.readouterr().out
     assert run(Report(), "out.pyhybrid", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["recorded"] == 12
+    assert json.loads(capsys.readouterr().out)["samples"]["recorded"] == 12
     with pytest.raises(PyhybridError, match="No such file"):
         run(Report(), "none.pyhybrid")
 
@@ -397,7 +402,8 @@ def test_calls_of_functions_that_are_not_told_apart(tmp_path: Path) -> None:
     rows: Rows = [(0, "main", {"calls": 1}), (1, "f", {"calls": 5}), (1, UNKNOWN, {"calls": 7})]
     with trace(tmp_path, rows) as profile:
         summary = summarize(profile, [], [])
-    assert (summary.calls, summary.n_traced, summary.unknown_calls) == (6, 2, 7)
+    calls = summary.calls
+    assert calls and (calls.calls, calls.n_traced, calls.unknown_calls) == (6, 2, 7)
     stream = io.StringIO()
     print_summary(summary, stream)
     line = "calls    6 of 2 Python functions, all counted; 7 more calls are [unknown python]"

@@ -16,68 +16,69 @@ const share = (value: number) => `${(100 * value).toFixed(1)} %`;
 export function facts(profile: Profile): Fact[] {
   const s = profile.summary;
   const found: Fact[] = [];
-  if (s.wall_ns !== null) {
-    const cpu = s.cpu_ns === null ? "" : `, CPU ${time(s.cpu_ns)}`;
-    found.push({ name: "ran", value: `${time(s.wall_ns)}${cpu}`, help: `${plural(s.n_threads, "thread")}, ${s.n_busy_threads} busy` });
+  if (s.run.wall_ns !== null) {
+    const cpu = s.run.cpu_ns === null ? "" : `, CPU ${time(s.run.cpu_ns)}`;
+    found.push({ name: "ran", value: `${time(s.run.wall_ns)}${cpu}`, help: `${plural(s.run.n_threads, "thread")}, ${s.run.n_busy_threads} busy` });
   }
-  if (s.mode !== "trace") found.push(...sampled(profile));
-  if (s.calls !== null) {
-    const c = s.c_calls === null ? "" : `, ${count(s.c_calls)} of ${s.n_c_traced} C functions`;
-    found.push({ name: "calls", value: `${shortCount(s.calls)} of ${count(s.n_traced ?? 0)} functions`, help: `${count(s.calls)} calls of Python functions${c}: all are counted and timed` });
+  if (s.run.mode !== "trace") found.push(...sampled(profile));
+  if (s.calls) {
+    const { calls, n_traced, c_calls, n_c_traced } = s.calls;
+    const c = c_calls === null ? "" : `, ${count(c_calls)} of ${n_c_traced} C functions`;
+    found.push({ name: "calls", value: `${shortCount(calls)} of ${count(n_traced)} functions`, help: `${count(calls)} calls of Python functions${c}: all are counted and timed` });
   }
   found.push(...costs(profile));
-  if (s.n_forked || s.n_spawned) {
-    const n = (s.n_forked ?? 0) + (s.n_spawned ?? 0);
-    found.push({ name: "not profiled", value: n === 1 ? "1 child process" : `${n} child processes`, help: `${s.n_forked} forked, ${s.n_spawned} spawned`, amber: true });
+  if (s.run.n_forked || s.run.n_spawned) {
+    const n = (s.run.n_forked ?? 0) + (s.run.n_spawned ?? 0);
+    found.push({ name: "not profiled", value: n === 1 ? "1 child process" : `${n} child processes`, help: `${s.run.n_forked} forked, ${s.run.n_spawned} spawned`, amber: true });
   }
   return found;
 }
 
 function sampled({ summary: s, meta }: Profile): Fact[] {
-  const lost = Object.values(s.losses).reduce((sum, n) => sum + n, 0);
-  const reasons = Object.entries(s.losses).map(([reason, n]) => `${count(n)} ${reason.replaceAll("_", " ")}`);
-  const slow = s.hz_reached !== null && s.hz !== null && s.hz_reached < 0.9 * s.hz;
-  const few = s.recorded < 200;
-  const unseen = s.missed_weight_ns > 0.02 * (s.recorded_weight_ns + s.missed_weight_ns);
-  const unaccounted = s.unaccounted_ns > 0.01 * (s.cpu_ns ?? 0);
+  const lost = Object.values(s.samples.losses).reduce((sum, n) => sum + n, 0);
+  const reasons = Object.entries(s.samples.losses).map(([reason, n]) => `${count(n)} ${reason.replaceAll("_", " ")}`);
+  const slow = s.clock.hz_reached !== null && s.clock.hz !== null && s.clock.hz_reached < 0.9 * s.clock.hz;
+  const few = s.samples.recorded < 200;
+  const unseen = s.samples.missed_weight_ns > 0.02 * (s.samples.recorded_weight_ns + s.samples.missed_weight_ns);
+  const unaccounted = s.samples.unaccounted_ns > 0.01 * (s.run.cpu_ns ?? 0);
   const found: Fact[] = [
     {
       name: "samples",
-      value: `${s.recorded ? count(s.recorded) : "none"}${lost ? `, ${count(lost)} lost` : ""}${few && s.recorded ? ": few" : ""}`,
-      help: `${count(s.signals)} signals; lost: ${reasons.join(", ") || "none"}; ${time(s.missed_weight_ns)} without a signal${unaccounted ? `; ${time(s.unaccounted_ns)} in no thread's samples` : ""}${few ? "; shares of few samples are rough" : ""}`,
-      amber: few || unseen || unaccounted || lost > 0.01 * s.signals,
+      value: `${s.samples.recorded ? count(s.samples.recorded) : "none"}${lost ? `, ${count(lost)} lost` : ""}${few && s.samples.recorded ? ": few" : ""}`,
+      help: `${count(s.samples.signals)} signals; lost: ${reasons.join(", ") || "none"}; ${time(s.samples.missed_weight_ns)} without a signal${unaccounted ? `; ${time(s.samples.unaccounted_ns)} in no thread's samples` : ""}${few ? "; shares of few samples are rough" : ""}`,
+      amber: few || unseen || unaccounted || lost > 0.01 * s.samples.signals,
     },
     {
       name: "rate",
-      value: `${s.hz_reached === null ? "?" : Math.round(s.hz_reached)} Hz of ${s.clock} time`,
-      help: `${s.hz_asked} Hz asked, set to ${s.hz}; by ${s.engine}${s.engine_reason ? `: ${s.engine_reason}` : ""}${s.wall_threads.length ? `; only threads ${s.wall_threads.join(", ")}` : ""}${meta.is_part ? "; only some samples are shown" : ""}`,
+      value: `${s.clock.hz_reached === null ? "?" : Math.round(s.clock.hz_reached)} Hz of ${s.clock.kind} time`,
+      help: `${s.clock.hz_asked} Hz asked, set to ${s.clock.hz}; by ${s.clock.engine}${s.clock.engine_reason ? `: ${s.clock.engine_reason}` : ""}${s.clock.wall_threads.length ? `; only threads ${s.clock.wall_threads.join(", ")}` : ""}${meta.is_part ? "; only some samples are shown" : ""}`,
       amber: slow && !few,
     },
   ];
-  const { complete = 0, re_anchored = 0, gapped = 0, truncated = 0 } = s.quality;
-  if (s.recorded) {
+  const { complete = 0, re_anchored = 0, gapped = 0, truncated = 0 } = s.samples.stacks;
+  if (s.samples.recorded) {
     found.push({
       name: "whole stacks",
       value: share(complete + re_anchored),
       help: `${share(complete)} complete, ${share(re_anchored)} re-anchored at the next Python frame, ${share(gapped)} with a gap, ${share(truncated)} truncated`,
       amber: gapped + truncated > 0.02,
     });
-    const waited = s.gil.waiting ?? 0;
-    const off = s.off_cpu === null ? "" : `, off the CPU ${share(s.off_cpu)}`;
-    found.push({ name: "GIL", value: `held ${share(s.gil.held ?? 0)}, waited ${share(waited)}${off}`, help: "of the samples: their threads held the GIL, or waited for it", amber: waited > 0.1 });
+    const waited = s.samples.gil.waiting ?? 0;
+    const off = s.samples.off_cpu === null ? "" : `, off the CPU ${share(s.samples.off_cpu)}`;
+    found.push({ name: "GIL", value: `held ${share(s.samples.gil.held ?? 0)}, waited ${share(waited)}${off}`, help: "of the samples: their threads held the GIL, or waited for it", amber: waited > 0.1 });
   }
   return found;
 }
 
 function costs({ summary: s }: Profile): Fact[] {
   const parts: string[] = [];
-  if (s.overhead !== null) parts.push(`sampling ${share(s.overhead)}`);
-  const counting = s.counting_ns !== null && s.cpu_ns ? s.counting_ns / s.cpu_ns : null;
+  if (s.cost.overhead !== null) parts.push(`sampling ${share(s.cost.overhead)}`);
+  const counting = s.cost.counting_ns !== null && s.run.cpu_ns ? s.cost.counting_ns / s.run.cpu_ns : null;
   if (counting !== null) parts.push(`counting ${share(counting)}`);
   if (!parts.length) return [];
-  const handler = s.handler_median_ns === null ? "" : `signal handler: median ${time(s.handler_median_ns)}, p99 ${time(s.handler_p99_ns ?? 0)}; `;
-  const turns = s.turns === null ? "" : `${count(s.turns)} calls and resumes counted`;
-  return [{ name: "cost", value: parts.join(", "), help: `of the CPU time, estimated; ${handler}${turns}`, amber: (s.overhead ?? 0) > 0.1 || (counting ?? 0) > 0.3 }];
+  const handler = s.cost.handler_median_ns === null ? "" : `signal handler: median ${time(s.cost.handler_median_ns)}, p99 ${time(s.cost.handler_p99_ns ?? 0)}; `;
+  const turns = s.calls === null ? "" : `${count(s.calls.turns)} calls and resumes counted`;
+  return [{ name: "cost", value: parts.join(", "), help: `of the CPU time, estimated; ${handler}${turns}`, amber: (s.cost.overhead ?? 0) > 0.1 || (counting ?? 0) > 0.3 }];
 }
 
 /** What shows more of a finding; null: nothing in particular. */
@@ -107,12 +108,12 @@ function Findings({ profile, found, change }: { profile: Profile; found: Finding
 
 export function Banner({ profile, change }: { profile: Profile; change: (patch: Partial<State>) => void }) {
   const { summary: s, meta } = profile;
-  const program = [s.argv[0]?.replace(/.*\//, ""), ...s.argv.slice(1)].filter(Boolean).join(" ") || "?";
-  const where = [when(meta.start_unix_ns), `Python ${s.python}`, `pid ${s.pid}`, meta.host, meta.cpu].filter(Boolean).join(" · ");
-  const notes = [...(s.complete ? [] : ["the process was killed, or the end of its profile is missing"]), ...s.notes];
+  const program = [s.run.argv[0]?.replace(/.*\//, ""), ...s.run.argv.slice(1)].filter(Boolean).join(" ") || "?";
+  const where = [when(meta.start_unix_ns), `Python ${s.run.python}`, `pid ${s.run.pid}`, meta.host, meta.cpu].filter(Boolean).join(" · ");
+  const notes = [...(s.run.complete ? [] : ["the process was killed, or the end of its profile is missing"]), ...s.notes];
   return (
     <header>
-      <h1 title={s.argv.join(" ")}>{program}</h1>
+      <h1 title={s.run.argv.join(" ")}>{program}</h1>
       <p class="muted where">{where}</p>
       <dl class="facts">
         {facts(profile).map((fact) => (
@@ -128,7 +129,7 @@ export function Banner({ profile, change }: { profile: Profile; change: (patch: 
           </div>
         )}
       </dl>
-      {s.findings && s.findings.length > 0 && <Findings profile={profile} found={s.findings} change={change} />}
+      {s.findings.length > 0 && <Findings profile={profile} found={s.findings} change={change} />}
       {notes.length > 0 && (
         <ul class="notes">
           {notes.map((note) => (

@@ -1,7 +1,7 @@
 // Single calls that were kept: how long all of a function's took, and the slowest ones, or those that took as
 // long as a bar of the histogram says.
 import { count, percent, plural, time } from "./format";
-import { STATES, type Call, type Duration, type Profile } from "./profile";
+import { STATES, type Call, type CallDurations, type Profile } from "./profile";
 
 const MOST = 300; // rows
 
@@ -82,12 +82,12 @@ const barAt = (ns: number) => Math.round(2 * Math.log2(Math.max(1, ns)) - 0.499)
 const begin = (bar: number) => 2 ** (bar / 2);
 
 /** The bar that a call is in: that of the last class of the histogram that does not begin after its duration. */
-function barOf({ histogram }: Duration, duration: number): number {
+function barOf({ histogram }: CallDurations, duration: number): number {
   return barAt(histogram.findLast(([from]) => from <= duration)?.[0] ?? 0);
 }
 
 interface HistogramProps {
-  of: Duration;
+  of: CallDurations;
   /** The bar that is chosen. */
   took: number | null;
   onBar: (bar: number | null) => void;

@@ -2,7 +2,7 @@
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { inverted, ofFunction, wholeTree, type Box } from "./boxes";
 import { changeColor } from "./colors";
-import { relative, type Change, type ComparedFunction, type ComparedStep, type Comparison } from "./comparison";
+import { relative, type Comparison } from "./comparison";
 import { useAddress, useKeys, useTheme, useWidth } from "./environment";
 import { FlameGraph } from "./FlameGraph";
 import { change as percentChange, count, percent, plural, time } from "./format";
@@ -10,6 +10,7 @@ import { matchedWeight } from "./functions";
 import { comparisonFromHash, comparisonToHash, COMPARISON_VIEWS, INITIAL_COMPARISON, type ComparisonSort, type ComparisonState, type Width } from "./state";
 import { Table, type Head } from "./Table";
 import { Search, Tabs, ThemeButton } from "./Toolbar";
+import type { ComparedFunction, ComparedStep, ShownChange } from "./records";
 
 const HEADS: Head<ComparisonSort>[] = [
   { key: "own", title: "own change", help: "change of the time in the function itself, of Python functions with the native code that they called; what differs by more than noise comes first" },
@@ -72,7 +73,7 @@ export function ComparisonPage({ comparison }: { comparison: Comparison }) {
             </div>
           ))}
         </dl>
-        {facts.steps.length > 0 && <StepChanges steps={facts.steps} n={facts.n_steps} />}
+        {facts.n_steps && <StepChanges steps={facts.steps} n={facts.n_steps} />}
       </header>
       <ThemeButton dark={dark} change={change} />
       <nav class="toolbar" aria-label="What to show">
@@ -146,7 +147,7 @@ function cell(row: ComparedFunction, key: ComparisonSort) {
 
 /** The median and the mean time of a step, and of each of its phases. */
 function StepChanges({ steps, n }: { steps: ComparedStep[]; n: number[][] }) {
-  const cells = (change: Change, differs: boolean | null) => {
+  const cells = (change: ShownChange, differs: boolean | null) => {
     const style = differs ? "" : "muted";
     return [time(change.before), time(change.after), percentChange(relative(change.before, change.after))].map((text, i) => (
       <td key={i} class={style} title={interval(change)}>
@@ -186,7 +187,7 @@ function StepChanges({ steps, n }: { steps: ComparedStep[]; n: number[][] }) {
   );
 }
 
-function interval({ low, high, visible }: Change): string {
+function interval({ low, high, visible }: ShownChange): string {
   const end = (value: number | null) => (value === null ? "?" : percentChange(value));
   return `95 % interval: ${end(low)} to ${end(high)}${visible === null ? "" : `; ${(100 * visible).toFixed(1)} % would be seen`}`;
 }

@@ -200,7 +200,7 @@ export function Legend({ profile, hasTime, isNarrow }: { profile: Profile; hasTi
           held the GIL <i class="neither" />
           ran without it <i class="waiting" />
           waited for it
-          {profile.summary.off_cpu !== null && (
+          {profile.summary.samples.off_cpu !== null && (
             <>
               {" "}
               <i class="off" />

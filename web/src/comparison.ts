@@ -3,58 +3,10 @@
 import type { Box } from "./boxes";
 import type { Columns } from "./columns";
 import { Paths } from "./paths";
+import type { ComparedFunction, ComparisonMeta } from "./records";
 import type { Weights } from "./selection";
 import type { ComparisonSort, Width } from "./state";
 import { Tree } from "./tree";
-
-/** Nanoseconds, and the relative change's 95 % interval; null: not known. */
-export interface Change {
-  before: number;
-  after: number;
-  low: number | null;
-  high: number | null;
-  visible: number | null;
-}
-
-/** Of a training's steps: step_changes.StepChange tells the meaning. */
-export interface ComparedStep {
-  name: string;
-  median: Change;
-  median_differs: boolean | null;
-  mean: Change;
-  mean_differs: boolean | null;
-}
-
-/** What is known of a function: run_comparison.FunctionChange tells the meaning. */
-export interface ComparedFunction {
-  frame: number;
-  total: Change | null;
-  /** How its own time changed, with native code. */
-  own: number;
-  /** Null: not compared. */
-  differs: boolean | null;
-  /** Means of the runs. */
-  calls: [before: number, after: number] | null;
-  calls_differ: boolean;
-  per_call: [before: number, after: number] | null;
-}
-
-export interface ComparisonMeta {
-  comparison: {
-    version: string;
-    /** Name, text, and whether it needs care. */
-    facts: [name: string, text: string, care: boolean][];
-    n_before: number;
-    periods_ns: number[];
-    by_runs: boolean;
-    run_to_run: number;
-    functions: ComparedFunction[];
-    n_left_out: number;
-    /** Of each run. */
-    n_steps: [before: number[], after: number[]] | [];
-    steps: ComparedStep[];
-  };
-}
 
 /** Of paths together; nanoseconds, means of the runs. */
 export interface PathChange {

@@ -1,14 +1,8 @@
 // A GPU's work: time by call path, and when the kernels and copies of each stream ran (pyhybrid/exporters/html.py).
 import type { Columns } from "./columns";
+import type { GpuMeta } from "./records";
 import type { Choice } from "./selection";
 import type { Tree } from "./tree";
-
-export interface GpuMeta {
-  tick_ns: number;
-  streams: [device: number, stream: number][];
-  windows: [begin: number, end: number][];
-  n_left_out: number;
-}
 
 /** One that ran; times are nanoseconds since the start. */
 export interface Activity {

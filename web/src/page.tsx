@@ -4,7 +4,7 @@ import { useLayoutEffect, useMemo } from "preact/hooks";
 import { Banner } from "./Banner";
 import { inverted, ofFunction, wholeTree } from "./boxes";
 import { Columns, unpack, type Index } from "./columns";
-import { Comparison, type ComparisonMeta } from "./comparison";
+import { Comparison } from "./comparison";
 import { ComparisonPage } from "./ComparisonPage";
 import { useAddress, useKeys, useTheme, useWidth } from "./environment";
 import { FlameGraph } from "./FlameGraph";
@@ -23,6 +23,7 @@ import { SourceView } from "./SourceView";
 import { Steps, stepsAsRecords } from "./Steps";
 import { fromHash, INITIAL, toHash, VIEWS, type State } from "./state";
 import { Legend, ThemeButton, Toolbar } from "./Toolbar";
+import type { ComparisonMeta } from "./records";
 
 declare global {
   interface Window {
@@ -182,7 +183,7 @@ function App({ profile }: { profile: Profile }) {
         />
       </main>
       <footer class="muted">
-        pyhybrid {profile.summary.version} · {profile.summary.file.replace(/.*\//, "")} · keys: 1-5 views, / search, arrows in the graph and the table, Esc all
+        pyhybrid {profile.summary.run.version} · {profile.summary.file.replace(/.*\//, "")} · keys: 1-5 views, / search, arrows in the graph and the table, Esc all
       </footer>
     </>
   );

@@ -1,10 +1,12 @@
 // A profile, as the page's data have it: pyhybrid/exporters/html.py.
 // Times are nanoseconds since the start, weights nanoseconds of the sampling clock.
 import type { Column, Columns } from "./columns";
-import { Gpu, type GpuMeta } from "./gpu";
+import { Gpu } from "./gpu";
 import { back, Paths } from "./paths";
+import type { Meta, SourceFile, Summary } from "./records";
 
 export * from "./paths";
+export type { CallDurations, Finding, Meta, SourceFile, Summary } from "./records";
 
 export const [IMPORT, IN_IMPORT] = [1, 2];
 
@@ -12,109 +14,6 @@ export const NEITHER = 0;
 export const HELD = 1;
 export const WAITING = 2;
 export const OFF_CPU = 4; // beside one of these
-
-export interface Duration {
-  name: string;
-  kind: string;
-  calls: number;
-  mean_ns: number;
-  p50_ns: number;
-  p99_ns: number;
-  max_ns: number;
-  histogram: [number, number][];
-}
-
-/** What `report --json` says, of which pyhybrid/report/summary.py tells the meaning. */
-export interface Summary {
-  file: string;
-  version: string;
-  python: string;
-  argv: string[];
-  pid: number;
-  complete: boolean;
-  mode: string;
-  clock: string;
-  wall_threads: string[];
-  engine: string;
-  engine_reason: string;
-  hz_asked: number | null;
-  hz: number | null;
-  hz_reached: number | null;
-  period_ns: number;
-  wall_ns: number | null;
-  cpu_ns: number | null;
-  n_threads: number;
-  n_busy_threads: number;
-  n_forked: number | null;
-  n_spawned: number | null;
-  signals: number;
-  recorded: number;
-  losses: Record<string, number>;
-  recorded_weight_ns: number;
-  missed_weight_ns: number;
-  unaccounted_ns: number;
-  own_weight_ns: number;
-  calls: number | null;
-  n_traced: number | null;
-  c_calls: number | null;
-  n_c_traced: number | null;
-  quality: Record<string, number>;
-  gil: Record<string, number>;
-  off_cpu: number | null;
-  handler_median_ns: number | null;
-  handler_p99_ns: number | null;
-  sample_cost_ns: number | null;
-  overhead: number | null;
-  turns: number | null;
-  counting_ns: number | null;
-  compensated: boolean;
-  durations: Duration[];
-  counters: { name: string; n: number; sum: number; min: number; max: number }[];
-  metadata: Record<string, string>;
-  notes: string[];
-  /** What stands out: none: there are no rules for it. */
-  findings?: Finding[];
-}
-
-export interface Finding {
-  rule: string;
-  text: string;
-  /** What shows more of it on a command line, or is worth a try. */
-  command: string;
-  share: number;
-  evidence: Record<string, unknown>;
-}
-
-export interface SourceFile {
-  file: string;
-  note: string;
-  /** Is it no file of the program itself? */
-  library: boolean;
-  runs: [first: number, last: number][];
-}
-
-export interface Meta {
-  format: number;
-  summary: Summary;
-  start_unix_ns: string;
-  host: string;
-  cpu: string;
-  is_part: boolean;
-  tick_ns: number;
-  exact_unit_ns: number;
-  processes: { pid: number; command: string }[];
-  /** `process`: its place in `processes`. */
-  threads: { process: number; name: string; tid: number; samples: number; exact: number; cpu_ns: number | null; lost: number }[];
-  sources: SourceFile[];
-  /** Of its own Python files: the numbers of their names. */
-  program_files: number[];
-  n_calls: number;
-  steps: { phases: string[]; median_ns: number; slowest: { number: number; why: string }[] } | null;
-  plumbing: boolean;
-  import_frame: number;
-  /** None: nothing is known of one. */
-  gpu?: GpuMeta | null;
-}
 
 export const STATES = ["returned", "raised", "partial"];
 
@@ -250,7 +149,7 @@ export class Profile extends Paths {
       const { name, tid, cpu_ns, lost } = each;
       this.threads.push({ name, tid, cpu_ns, lost, weight: weight * this.period, begin, end, firstExact, endExact });
     }
-    this.end = Math.max(last + meta.tick_ns, this.summary.wall_ns ?? 0);
+    this.end = Math.max(last + meta.tick_ns, this.summary.run.wall_ns ?? 0);
   }
 
   private readCalls(of: (name: string) => Column): Call[] {
@@ -284,7 +183,7 @@ export class Profile extends Paths {
   }
 
   get period(): number {
-    return this.summary.period_ns;
+    return this.summary.clock.period_ns;
   }
 
   get nSamples(): number {

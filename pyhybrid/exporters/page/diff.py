@@ -3,20 +3,76 @@
 Its script and style are those of the page of a profile; web/src/comparison.ts reads it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from math import isfinite
-from typing import Any
 
 from pyhybrid import __version__
 from pyhybrid.exporters.page import Columns, document, steps
 from pyhybrid.exporters.page.tree import KINDS, Strings
 from pyhybrid.report.comparison import facts
+from pyhybrid.report.table import plain
 from pyhybrid.symbols.plumbing import is_interpreter
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.comparison.compared_paths import ComparedPaths
 from pyhybrid.views.comparison.function_figures import Function
 from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange
 from pyhybrid.views.comparison.significance import RUN_TO_RUN, Change
 from pyhybrid.views.comparison.step_changes import StepChange
+
+
+class ShownChange(Record):
+    """Nanoseconds, and the relative change's 95 % interval; null: not known."""
+
+    before: float
+    after: float
+    low: float | None
+    high: float | None
+    visible: float | None
+
+
+class ComparedStep(Record):
+    """Of a training's steps: step_changes.StepChange says what each is."""
+
+    name: str
+    median: ShownChange
+    median_differs: bool | None
+    mean: ShownChange
+    mean_differs: bool | None
+
+
+class ComparedFunction(Record):
+    """What is known of a function: run_comparison.FunctionChange says what each is."""
+
+    frame: int
+    total: ShownChange | None
+    own: float  # how its own time changed, with native code
+    differs: bool | None  # null: not compared
+    calls: tuple[float, float] | None  # means of the runs
+    calls_differ: bool
+    per_call: tuple[float, float] | None
+
+
+class ComparisonFacts(Record):
+    """What the runs are, and what differs."""
+
+    version: str
+    facts: list[tuple[str, str, bool]]  # name, text, and whether it needs care
+    n_before: int
+    periods_ns: list[int]
+    by_runs: bool
+    run_to_run: float
+    functions: list[ComparedFunction]
+    n_left_out: int
+    n_steps: tuple[list[int], list[int]] | None  # of each run
+    steps: list[ComparedStep]
+
+
+class ComparisonMeta(Record):
+    """What the page knows beside its columns."""
+
+    format: int
+    comparison: ComparisonFacts
 
 
 def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:
@@ -39,22 +95,19 @@ def comparison_page(comparison: Comparison, paths: ComparedPaths) -> str:
         columns.add(f"run.{i}.weight", (weight for _, (weight, _) in rows))
         columns.add(f"run.{i}.variance", (variance for _, (_, variance) in rows))
     columns.add_text("strings", strings)
-    meta = {
-        "format": 1,
-        "comparison": {
-            "version": __version__,
-            "facts": facts(comparison),
-            "n_before": len(comparison.before.files),
-            "periods_ns": [run.period_ns for run in paths.runs],
-            "by_runs": comparison.by_runs,
-            "run_to_run": RUN_TO_RUN,
-            "functions": [_row(each, numbers[each.function]) for each in shown],
-            "n_left_out": len(comparison.functions) - len(shown),
-            "n_steps": comparison.steps and comparison.steps[0].n_steps,
-            "steps": [_step_row(each) for each in comparison.steps],
-        },
-    }
-    return document("pyhybrid diff", meta, columns)
+    found = ComparisonFacts(
+        version=__version__,
+        facts=facts(comparison),
+        n_before=len(comparison.before.files),
+        periods_ns=[run.period_ns for run in paths.runs],
+        by_runs=comparison.by_runs,
+        run_to_run=RUN_TO_RUN,
+        functions=[_function(each, numbers[each.function]) for each in shown],
+        n_left_out=len(comparison.functions) - len(shown),
+        n_steps=comparison.steps[0].n_steps if comparison.steps else None,
+        steps=[_step(each) for each in comparison.steps],
+    )
+    return document("pyhybrid diff", plain(ComparisonMeta(1, found)), columns)
 
 
 def _is_shown(each: FunctionChange) -> bool:
@@ -73,28 +126,23 @@ def _add_functions(columns: Columns, strings: Strings, functions: Iterable[Funct
         columns.add(f"frame.{column}", values)
 
 
-def _row(each: FunctionChange, number: int) -> dict[str, Any]:
-    return {
-        "frame": number,
-        "total": each.total and _change(each.total),
-        "own": each.own_difference_ns,
-        "differs": each.differs,
-        "calls": each.calls and [sum(side) / len(side) for side in each.calls],
-        "calls_differ": each.calls_differ,
-        "per_call": each.per_call and [each.per_call.before, each.per_call.after],
-    }
+def _function(each: FunctionChange, number: int) -> ComparedFunction:
+    calls = [sum(side) / len(side) for side in each.calls or ()]
+    return ComparedFunction(
+        frame=number,
+        total=_change(each.total) if each.total else None,
+        own=each.own_difference_ns,
+        differs=each.differs,
+        calls=(calls[0], calls[1]) if calls else None,
+        calls_differ=each.calls_differ,
+        per_call=(each.per_call.before, each.per_call.after) if each.per_call else None,
+    )
 
 
-def _step_row(each: StepChange) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "median": _change(each.median),
-        "median_differs": each.median_differs,
-        "mean": _change(each.mean),
-        "mean_differs": each.mean_differs,
-    }
+def _step(each: StepChange) -> ComparedStep:
+    median, mean = _change(each.median), _change(each.mean)
+    return ComparedStep(each.name, median, each.median_differs, mean, each.mean_differs)
 
 
-def _change(change: Change) -> dict[str, float | None]:
-    known = {name: getattr(change, name) for name in ("before", "after", "low", "high", "visible")}
-    return {name: value if isfinite(value) else None for name, value in known.items()}
+def _change(change: Change) -> ShownChange:
+    return ShownChange(*(getattr(change, name) for name in ShownChange._fields))

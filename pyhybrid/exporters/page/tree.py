@@ -14,9 +14,9 @@ from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import IN_RUNS, NAMELESS_START, FoldedTree
 from pyhybrid.views.call_tree.hot_paths import Hot
-from pyhybrid.views.call_tree.imports import Imports, import_line
+from pyhybrid.views.call_tree.imports import import_line
 from pyhybrid.views.calls.function_calls import calls_by_thread
-from pyhybrid.views.labels import Labels, declared_at, shorten_file, shorten_native
+from pyhybrid.views.labels import declared_at, labels_of, shorten_file, shorten_native
 from pyhybrid.views.selection.one_kind import PYTHON_ONLY
 from pyhybrid.views.selection.sample_selection import Choice, choose
 
@@ -56,7 +56,7 @@ class Tree:
         sampled = (frame_of[node] for node in self._sampled)
         used = sorted({*self.folded.frame, *counted, *kept, *sampled} - {0})
         self._number = {frame: at for at, frame in enumerate(used, 1)}
-        self._imports = Imports(profile, self.folded.parent, self.folded.frame)
+        self._imports = self.folded.imports
         # What stands for all that import statements run; 0: nothing did.
         self.import_frame = len(used) + 1 if any(self._imports.outer) else 0
 
@@ -81,7 +81,7 @@ class Tree:
     def add_frames(self, columns: Columns) -> None:
         """The functions; number 0 is the root."""
         text = self._strings.number
-        labels, kinds = Labels(self._profile).of_frame, self.folded.kinds
+        labels, kinds = labels_of(self._profile), self.folded.kinds
         on_paths = set(self.folded.frame)
         rows = [(0,) * 8]
         for number in self._number:

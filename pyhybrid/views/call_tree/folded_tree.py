@@ -11,7 +11,7 @@ an eval loop to the next one.
 import os
 from array import array
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 
 from pyhybrid._profile import descend, inclusive, paths, take
 from pyhybrid.base.pseudo_frames import BRIDGED, DECORATED
@@ -31,6 +31,7 @@ from pyhybrid.symbols.plumbing import (
 )
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
+from pyhybrid.views.call_tree.imports import Imports
 from pyhybrid.views.labels import shorten_native
 
 # What a frame is to folding.  WRAPPER: plumbing, unless its calls are counted; EXEC: the builtin;
@@ -81,6 +82,7 @@ class FoldedTree:
     """
 
     def __init__(self, profile: Profile, all_frames: bool = False) -> None:
+        self._profile = profile
         self.parent: array[int] | memoryview
         self.frame: array[int] | memoryview
         self.of_node: array[int] | memoryview
@@ -113,6 +115,11 @@ class FoldedTree:
     def of(cls, profile: Profile, all_frames: bool = False) -> "FoldedTree":
         """The profile's, made once: views and exporters share it."""
         return profile.once(_with_all_frames if all_frames else cls)
+
+    @cached_property
+    def imports(self) -> Imports:
+        """What import statements run."""
+        return Imports(self._profile, self.parent, self.frame)
 
     def path(self, node: int) -> list[int]:
         """The frame ids from the root to a folded node."""

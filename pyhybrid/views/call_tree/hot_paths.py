@@ -10,8 +10,7 @@ from typing import NamedTuple
 from pyhybrid._profile import add_up, inclusive, nearest, outermost, rows_from, take
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.call_tree.imports import Imports
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.labels import labels_of
 
 
 class HotFunction(NamedTuple):
@@ -60,8 +59,8 @@ class Hot:
             self._fold_imports()
 
     def _fold_imports(self) -> None:
-        tree, found = self._tree, Imports(self._profile, self._tree.parent, self._tree.frame)
-        labels = Labels(self._profile).of_frame
+        tree, found = self._tree, self._tree.imports
+        labels = labels_of(self._profile)
         self.imported = found.modules(labels, self._self_ns)
         self._self_ns = add_up(found.node, self._self_ns, len(tree.parent))
         self._samples = add_up(found.node, self._samples, len(tree.parent))

@@ -10,8 +10,8 @@ from functools import cache
 from pyhybrid._profile import add_up, descend, nearest, rows_from, take
 from pyhybrid.symbols.plumbing import IMPORT_FILES, IMPORT_KEPT
 from pyhybrid.tables.exact_table import ExactTable
-from pyhybrid.tables.profile import Profile
-from pyhybrid.views.labels import Labels, module_of
+from pyhybrid.tables.profile import Profile, made_once
+from pyhybrid.views.labels import labels_of, module_of
 
 # A node's frame, and what the node is by that and by what is above it: the outermost module of an
 # import, below that one, importlib's own, the outermost import.
@@ -89,13 +89,19 @@ class Imports:
         return [module_of(labels[frame]) for _, frame in sorted(found)]
 
 
+@made_once
+def imports_of(profile: Profile) -> Imports:
+    """Those of the profile's nodes."""
+    return Imports(profile, profile.nodes.parent, profile.nodes.frame)
+
+
 def exact_without_imports(profile: Profile) -> tuple[ExactTable, list[str]]:
     """The table `exact` without what import statements run, whose time is theirs, and the modules
     that they ran, by that time."""
     nodes, exact = profile.nodes, profile.exact
-    found = Imports(profile, nodes.parent, nodes.frame)
+    found = imports_of(profile)
     self_ns = add_up(exact.node, exact.self_ns, len(nodes.parent))
     rest = exact.where(take(found.rest, exact.node))
     for row in rows_from(take(found.outer, rest.node), 1):
         rest.self_ns[row] = rest.total_ns[row]
-    return rest, found.modules(Labels(profile).of_frame, self_ns)
+    return rest, found.modules(labels_of(profile), self_ns)

@@ -15,7 +15,7 @@ from pyhybrid._profile import add_up, nearest, outermost, pairs, take
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables import Exact
 from pyhybrid.tables.exact_table import ExactTable, calling_nodes
-from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.profile import Profile, made_once
 
 ROOT = 0  # stands for "no Python caller" where a frame id is expected
 
@@ -74,6 +74,12 @@ def function_calls(
             rows[to] = rows[to]._replace(self_ns=rows[to].self_ns + self_ns)
     hidden = {node for node, frame in enumerate(frame_of) if frame in small}
     return _sums(profile, ExactTable.of(rows.values()), hidden, with_callers)
+
+
+@made_once
+def own_calls(profile: Profile) -> dict[int, FunctionCalls]:
+    """The same without callers, made once for a profile: not to be changed."""
+    return function_calls(profile, with_callers=False)
 
 
 def _row_above(

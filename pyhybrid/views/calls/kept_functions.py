@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyhybrid.assemble.calls import Durations, function_durations
 from pyhybrid.tables import Call, Code, Frame
 from pyhybrid.tables.profile import Profile
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.labels import labels_of
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ def kept_functions(profile: Profile) -> list[KeptFunction]:
         calls[profile.nodes.frame[call.node]].append(call)
     durations = function_durations(profile)
     frames = [profile.frames[frame] for frame in {*calls, *durations}]
-    labels, codes = Labels(profile).of_frame, profile.codes
+    labels, codes = labels_of(profile), profile.codes
     paths = {f.id: codes[f.id].path if f.id in codes else labels[f.id] for f in frames}
     n_names = Counter(frame.name for frame in frames)
     n_paths = Counter(paths.values())

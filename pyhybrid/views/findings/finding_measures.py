@@ -13,7 +13,7 @@ from pyhybrid.symbols.plumbing import KERNEL_MODULE, is_interpreter, plain_symbo
 from pyhybrid.tables import Frame, gil_name, stack_of
 from pyhybrid.tables.timeline import times
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.call_tree.imports import Imports
+from pyhybrid.views.call_tree.imports import imports_of
 from pyhybrid.views.call_tree.spinning import pools, spinning
 from pyhybrid.views.findings.measured_profile import Evidence, Measured
 from pyhybrid.views.labels import short_time, shorten_native
@@ -134,7 +134,7 @@ def spun(measured: Measured, _: dict[str, Any]) -> Evidence:
 
 def imports(measured: Measured, _: dict[str, Any]) -> Evidence:
     """Import statements, and the module whose import took most."""
-    found = Imports(measured.profile, measured.parent, measured.frame)
+    found = imports_of(measured.profile)
     weight_ns = measured.weight_ns(found.where)
     if not weight_ns:
         return None

@@ -8,7 +8,7 @@ from pyhybrid._profile import add_up, nearest, take
 from pyhybrid.symbols.plumbing import IMPORT_FILES
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.node_weights import NodeWeights
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.labels import labels_of
 from pyhybrid.views.training.step_samples import StepSamples
 from pyhybrid.views.training.steps import Step, steps_of
 
@@ -39,7 +39,7 @@ class Measured(NodeWeights):
     @cached_property
     def labels(self) -> dict[int, str]:
         """Frames as views write them."""
-        return Labels(self.profile, full_names=False).of_frame
+        return labels_of(self.profile, full_names=False)
 
     @cached_property
     def python_frames(self) -> memoryview:

@@ -13,7 +13,7 @@ from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
 from pyhybrid.tables import Place
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import LAMBDA, NATIVE, FoldedTree, classify
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.labels import labels_of
 
 LEAST_SHARE = 0.005  # of all samples, that a function must have as its own to be listed
 MAX_FUNCTIONS = 10
@@ -48,7 +48,7 @@ def native_lines(profile: Profile) -> list[NativeFunctionLines]:
     """The functions of which debug information tells the lines, those with most samples first."""
     own, total = _weights(profile)
     all_ns = sum(row.weight_ns for row in profile.sampled) or 1
-    labels, kinds = Labels(profile, full_names=False).of_frame, classify(profile)
+    labels, kinds = labels_of(profile, full_names=False), classify(profile)
     functions: dict[tuple[int, str], NativeFunctionLines] = {}
     for key in sorted(total):
         frame, file, line = key

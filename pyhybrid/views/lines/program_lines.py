@@ -4,20 +4,21 @@ On a path the innermost line of a file of the program's own has all that is belo
 libraries call one another.  What import statements run is left out.
 """
 
+from __future__ import annotations
+
 from array import array
-from dataclasses import dataclass
+from collections import Counter
 
 from pyhybrid._profile import take
 from pyhybrid.base.name_patterns import is_librarys
 from pyhybrid.frameworks.torch import is_generated
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile, made_once
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
-from pyhybrid.views.call_tree.imports import Imports
 
 
-@dataclass(slots=True)
-class ProgramLine:
+class ProgramLine(Record):
     """A line, and the weight of the samples in it and in what it called in libraries."""
 
     file: str
@@ -45,18 +46,18 @@ def program_lines(profile: Profile) -> list[ProgramLine]:
     """All that were sampled, the heaviest first."""
     place_of = _innermost(profile)
     tree = FoldedTree.of(profile)
-    imports = Imports(profile, tree.parent, tree.frame)
     of_stack = take(tree.of_node, array("I", profile.stacks.node))
-    found: dict[tuple[str, int], ProgramLine] = {}
+    found: dict[tuple[str, int], str] = {}  # the function
+    weights: Counter[tuple[str, int]] = Counter()
     for row in profile.sampled:
         place, node = place_of[row.stack], of_stack[row.stack]
-        if not place or imports.where[node]:
+        if not place or tree.imports.where[node]:
             continue
         frame, line = place
-        file = frame.file or ""
-        one = found.setdefault((file, line), ProgramLine(file, line, frame.name, 0))
-        one.weight_ns += row.weight_ns
-    return sorted(found.values(), key=lambda each: (-each.weight_ns, each.file, each.line))
+        found.setdefault((frame.file or "", line), frame.name)
+        weights[frame.file or "", line] += row.weight_ns
+    lines = [ProgramLine(*place, found[place], ns) for place, ns in weights.items()]
+    return sorted(lines, key=lambda each: (-each.weight_ns, each.file, each.line))
 
 
 def _innermost(profile: Profile) -> list[tuple[Frame, int] | None]:

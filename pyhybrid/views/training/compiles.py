@@ -14,7 +14,7 @@ from typing import Any
 from pyhybrid.frameworks.torch import is_compiler
 from pyhybrid.tables.profile import Profile, made_once
 from pyhybrid.views.call_tree.node_weights import NodeWeights
-from pyhybrid.views.calls.function_calls import function_calls
+from pyhybrid.views.calls.function_calls import own_calls
 
 Key = tuple[str, int, str]
 _STACK, _REMARK = "User stack trace:", " # "  # how texts go on that PyTorch writes
@@ -96,7 +96,7 @@ def compiles_of(profile: Profile) -> Compiles | None:
         number = numbers.get(each.get("id", ""), 1)
         compiles.append(_compile(each, key, name, number, n_of[key] or 1, start_ns))
     run = {names[key[:2]][0] for key in n_of if key[:2] in names}
-    traced = function_calls(profile, with_callers=False) if profile.exact else {}
+    traced = own_calls(profile)
     ran = [traced[frame] for frame in run if frame in traced]
     process = profile.process
     return Compiles(

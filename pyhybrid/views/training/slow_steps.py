@@ -14,7 +14,7 @@ from functools import cached_property
 from pyhybrid.base.quantiles import quantile
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.timeline import Spans
-from pyhybrid.views.labels import Labels
+from pyhybrid.views.labels import labels_of
 from pyhybrid.views.training.compiles import compiles_of, label_of, why_again
 from pyhybrid.views.training.phases import BACKWARD, COMPILE
 from pyhybrid.views.training.step_samples import StepSamples
@@ -62,7 +62,7 @@ class SlowSteps:
         """`found` and `samples` are the profile's."""
         self._profile, self._found, self._samples = profile, found, samples
         self._least_ns = LEAST_PERIODS * profile.period_ns
-        self._labels = Labels(profile, full_names=False).of_frame
+        self._labels = labels_of(profile, full_names=False)
         self._medians = {phase: self._median(phase) for phase in found.phases}
         self._all: dict[tuple[int, str], Counter[int]] = {}
 

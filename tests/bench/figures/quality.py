@@ -109,7 +109,7 @@ def one_round(folder: Path, possible: set[PythonPath | None]) -> dict[str, Any]:
 
     def report(*of: str) -> dict[str, Any]:
         found = json.loads(run(profiled("report", "out.pyhybrid", "--json", *of), folder).stdout)
-        return {key: found[key] for key in ("quality", "recorded", "wall_ns")}
+        return {**found["samples"], "wall_ns": found["run"]["wall_ns"]}
 
     whole = report()
     training = report("--from", f"{whole['wall_ns'] / 2e9:.1f}s")
@@ -122,7 +122,7 @@ def measure(pairs: int) -> list[Figure]:
         rounds = [one_round(Path(name), possible) for _ in range(min(pairs, 5))]
 
     def shares(when: str, what: str) -> list[float]:
-        return [100 * each[when]["quality"][what] for each in rounds]
+        return [100 * each[when]["stacks"][what] for each in rounds]
 
     rows = [
         row("do not reach the thread's root", "%", shares("whole", "truncated"), "<= 0.5"),

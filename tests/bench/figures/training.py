@@ -42,10 +42,11 @@ def measure_in(folder: Path, pairs: int) -> list[Figure]:
         written = max(path.stat().st_mtime for path in folder.iterdir() if path.name in FILES)
         result["files_s"] = written - result["end_date"]
         report = json.loads(run(profiled("report", "out.pyhybrid", "--json"), folder).stdout)
-        handlers_s = report["handler_median_ns"] * report["signals"] / 1e9
+        handler_ns = report["cost"]["handler_median_ns"]
+        handlers_s = handler_ns * report["samples"]["signals"] / 1e9
         return {
             **result,
-            "handler_us": report["handler_median_ns"] / 1e3,
+            "handler_us": handler_ns / 1e3,
             "handlers_share": handlers_s / result["program_cpu_s"],
             "collector_share": result["collector_s"] / result["program_cpu_s"],
         }

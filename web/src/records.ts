@@ -1,0 +1,362 @@
+// Made by scripts/page_types.py of what Python declares; not to be edited.
+
+/** What the page knows beside its columns. */
+export interface Meta {
+  format: number;
+  /** without LEFT_OUT */
+  summary: Summary;
+  start_unix_ns: string;
+  host: string;
+  cpu: string;
+  is_part: boolean;
+  tick_ns: number;
+  exact_unit_ns: number;
+  threads: ThreadMeta[];
+  processes: ProcessMeta[];
+  sources: SourceFile[];
+  /** of its own Python files: the numbers of their names */
+  program_files: number[];
+  n_calls: number;
+  steps: StepsMeta | null;
+  plumbing: boolean;
+  import_frame: number;
+  /** null: nothing is known of one */
+  gpu: GpuMeta | null;
+}
+
+/** What the page knows beside its columns. */
+export interface ComparisonMeta {
+  format: number;
+  comparison: ComparisonFacts;
+}
+
+/** The keys of `pyhybrid report --json`, in this order; null where it is not known. */
+export interface Summary {
+  file: string;
+  run: Run;
+  clock: Clock;
+  samples: Samples;
+  /** null: nothing was traced */
+  calls: Calls | null;
+  cost: Cost;
+  /** of threads that ran Python, by exact times; null: hardly, or not known */
+  waited: Waits | null;
+  /** counting is subtracted from exact times (--compensate) */
+  compensated: boolean;
+  /** what stands out, at most five */
+  findings: Finding[];
+  /** of chosen functions and regions, most time first */
+  durations: CallDurations[];
+  /** what compilers call is counted, too */
+  compiler_calls: boolean;
+  /** by torch.compile; null: none */
+  compiles: Compiles | null;
+  /** of a training; null: none */
+  steps: StepSummary | null;
+  /** its work, below what launched it; null: nothing is known of it */
+  gpu: GpuSummary | null;
+  /** of native code, by name */
+  counters: Counter[];
+  /** that native code told */
+  metadata: Record<string, string>;
+  notes: string[];
+}
+
+/** A thread: how much the columns have of it. */
+export interface ThreadMeta {
+  /** its place in `processes` */
+  process: number;
+  name: string;
+  tid: number;
+  samples: number;
+  exact: number;
+  cpu_ns: number | null;
+  lost: number;
+}
+
+/** A process of the profile. */
+export interface ProcessMeta {
+  pid: number;
+  command: string;
+}
+
+/** What the page knows of a file. */
+export interface SourceFile {
+  file: string;
+  note: string;
+  /** is it no file of the program itself? */
+  library: boolean;
+  /** (first, last) of the lines that its text has */
+  runs: [number, number][];
+}
+
+/** What the page knows of all steps beside the columns. */
+export interface StepsMeta {
+  phases: string[];
+  median_ns: number;
+  slowest: WhySlow[];
+}
+
+/** Beside the columns: streams are (device, stream), windows (begin, end). */
+export interface GpuMeta {
+  tick_ns: number;
+  streams: [number, number][];
+  windows: [number, number][];
+  n_left_out: number;
+}
+
+/** What the runs are, and what differs. */
+export interface ComparisonFacts {
+  version: string;
+  /** name, text, and whether it needs care */
+  facts: [string, string, boolean][];
+  n_before: number;
+  periods_ns: number[];
+  by_runs: boolean;
+  run_to_run: number;
+  functions: ComparedFunction[];
+  n_left_out: number;
+  /** of each run */
+  n_steps: [number[], number[]] | null;
+  steps: ComparedStep[];
+}
+
+/** The process that was profiled; null where it is not known. */
+export interface Run {
+  /** of the pyhybrid that recorded */
+  version: string;
+  python: string;
+  argv: string[];
+  pid: number;
+  /** when it began */
+  start_unix_ns: number | null;
+  /** false: the process was killed, or the file's end is missing */
+  complete: boolean;
+  /** sample, trace, hybrid */
+  mode: string;
+  wall_ns: number | null;
+  /** of the process, while profiling ran */
+  cpu_ns: number | null;
+  /** for so long the main thread was ready, but had no processor */
+  main_delay_ns: number | null;
+  /** of the interpreter's end, which comes after that and is not sampled */
+  end_cpu_ns: number | null;
+  n_threads: number;
+  n_busy_threads: number;
+  /** child processes, which are not profiled */
+  n_forked: number | null;
+  n_spawned: number | null;
+}
+
+/** What gave the samples' signals. */
+export interface Clock {
+  /** cpu, wall */
+  kind: string;
+  /** patterns of the names of those sampled by wall-clock time; empty: all */
+  wall_threads: string[];
+  /** sigtrap, perf_event, timer, monotonic; none: no samples */
+  engine: string;
+  /** why this one */
+  engine_reason: string;
+  hz_asked: number | null;
+  /** what the engine was set to */
+  hz: number | null;
+  /** samples per second of the clock, over busy threads */
+  hz_reached: number | null;
+  /** what one sample stands for */
+  period_ns: number;
+}
+
+/** How many there are, how good, and what is in none. */
+export interface Samples {
+  /** == recorded + the sum of losses */
+  signals: number;
+  recorded: number;
+  /** samples, by reason */
+  losses: Record<string, number>;
+  recorded_weight_ns: number;
+  /** CPU time (or wall-clock time) that no signal stood for */
+  missed_weight_ns: number;
+  /** CPU time that no thread's samples stand for; 0: none, or not known */
+  unaccounted_ns: number;
+  /** of what ran only because of the profiler: outside all shares */
+  own_weight_ns: number;
+  /** complete, re_anchored, gapped, truncated: shares of the weight */
+  stacks: Record<string, number>;
+  /** held, waiting, neither: shares of the weight */
+  gil: Record<string, number>;
+  /** share of the weight in threads that waited; null: a CPU clock */
+  off_cpu: number | null;
+}
+
+/** What events counted, of all functions together. */
+export interface Calls {
+  /** of Python functions */
+  calls: number;
+  /** functions that were called */
+  n_traced: number;
+  /** of Python functions that are not told apart */
+  unknown_calls: number;
+  /** of C functions, by Python functions; null: not counted */
+  c_calls: number | null;
+  n_c_traced: number | null;
+  /** calls, and generators' goings on */
+  turns: number;
+  /** self time of all traced functions together */
+  traced_ns: number;
+}
+
+/** What profiling took. */
+export interface Cost {
+  /** what the signal handler took */
+  handler_median_ns: number | null;
+  handler_p99_ns: number | null;
+  /** of one sample, interrupt and all, measured at start */
+  sample_ns: number | null;
+  /** share of the CPU time that sampling took, by that */
+  overhead: number | null;
+  /** what counting one turn costs, measured at start */
+  call_ns: number | null;
+  /** what counting took: an estimate by that; own_weight_ns if it is more */
+  counting_ns: number | null;
+}
+
+/** Of all threads that ran Python: their exact time, what they waited, and what of the rest they were idle. `functions`: those of the program with most of the waiting first. */
+export interface Waits {
+  total_ns: number;
+  waited_ns: number;
+  idle_ns: number;
+  functions: FunctionWait[];
+}
+
+/** One: a sentence, the command that shows more, and the numbers behind it. */
+export interface Finding {
+  rule: string;
+  text: string;
+  command: string;
+  share: number;
+  evidence: Record<string, unknown>;
+}
+
+/** How long single calls of a function (-t) or region took; quantiles to 12 %. */
+export interface CallDurations {
+  name: string;
+  /** python, region */
+  kind: string;
+  calls: number;
+  mean_ns: number;
+  p50_ns: number;
+  p99_ns: number;
+  max_ns: number;
+  /** (from_ns, calls) */
+  histogram: [number, number][];
+}
+
+/** All of them, in order of time; null where it is not known. */
+export interface Compiles {
+  compiles: Compile[];
+  functions: number;
+  /** compiles of functions that had one */
+  again: number;
+  took_ns: number;
+  wall_ns: number | null;
+  run_ns: number | null;
+  calls: number | null;
+  share: number | null;
+  is_cut: boolean;
+}
+
+/** What the summary says of them: `shares` of all steps' time by phase, the largest first. */
+export interface StepSummary {
+  n_steps: number;
+  median_ns: number;
+  shares: Record<string, number>;
+}
+
+/** The GPU's part of `report --json`. */
+export interface GpuSummary {
+  devices: number;
+  launches: number;
+  total_ns: number;
+  below_no_call_ns: number;
+  recorded_ns: number;
+  busy: number;
+  functions: GpuShare[];
+  kernels: GpuShare[];
+}
+
+/** Values that native code sampled (pyhybrid.h, PerfStubs). */
+export interface Counter {
+  name: string;
+  n: number;
+  sum: number;
+  min: number;
+  max: number;
+  sum_of_squares: number;
+}
+
+/** Why a step was slow. */
+export interface WhySlow {
+  number: number;
+  why: string;
+}
+
+/** What is known of a function: run_comparison.FunctionChange says what each is. */
+export interface ComparedFunction {
+  frame: number;
+  total: ShownChange | null;
+  /** how its own time changed, with native code */
+  own: number;
+  /** null: not compared */
+  differs: boolean | null;
+  /** means of the runs */
+  calls: [number, number] | null;
+  calls_differ: boolean;
+  per_call: [number, number] | null;
+}
+
+/** Of a training's steps: step_changes.StepChange says what each is. */
+export interface ComparedStep {
+  name: string;
+  median: ShownChange;
+  median_differs: boolean | null;
+  mean: ShownChange;
+  mean_differs: boolean | null;
+}
+
+/** What threads waited in a function (`by_function`), at least. */
+export interface FunctionWait {
+  name: string;
+  waited_ns: number;
+}
+
+/** One; `number`, from 1, `of` so many of its function. */
+export interface Compile {
+  name: string;
+  file: string;
+  line: number;
+  backward: boolean;
+  number: number;
+  of: number;
+  begin_ns: number;
+  took_ns: number;
+  reason: string | null;
+  failure: string | null;
+}
+
+/** What a function launched, itself and with what it called; or what kernels of a name took. */
+export interface GpuShare {
+  name: string;
+  launches: number;
+  self_ns: number;
+  total_ns: number;
+}
+
+/** Nanoseconds, and the relative change's 95 % interval; null: not known. */
+export interface ShownChange {
+  before: number;
+  after: number;
+  low: number | null;
+  high: number | null;
+  visible: number | null;
+}
