@@ -334,6 +334,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if WORKER:
+        return
     stats = terminalreporter.stats
     count(
         passed=len(stats.get("passed", [])),
