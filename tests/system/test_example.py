@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from support import Run
+from torch_support import TorchProcess
 
 from pyhybrid.tables.profile import Profile
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.long("trains with PyTorch, bare and profiled, in processes that import it"),
     pytest.mark.needs("torch"),
 ]
@@ -53,6 +53,7 @@ def losses(output: str) -> list[str]:
     return re.findall(r"loss ([\d.]+)", output)
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_keeps_both_cores_busy(tmp_path: Path) -> None:
     def busy() -> float:
@@ -65,15 +66,16 @@ def test_keeps_both_cores_busy(tmp_path: Path) -> None:
     assert any(busy() >= 0.8 for _ in range(3))
 
 
-def test_learns_the_same_again(tmp_path: Path) -> None:
-    short = [str(EXAMPLE), "--epochs", "2", "--steps", "8", "--seed", "7"]
-    first = losses(run(*short, cwd=tmp_path).stdout)
-    again = losses(run(*short, cwd=tmp_path).stdout)
+def test_learns_the_same_again(tmp_path: Path, torch_process: TorchProcess) -> None:
+    short = (EXAMPLE, "--epochs", "2", "--steps", "8", "--seed", "7")
+    first = losses(torch_process.run(tmp_path, *short))
+    again = losses(torch_process.run(tmp_path, *short))
     assert len(first) == 2
     assert float(first[1]) < float(first[0])
     assert first == again
 
 
+@pytest.mark.slow
 def test_a_fifth_of_its_time_is_python(pyhybrid: Callable[..., Run]) -> None:
     # How long threads of OpenMP spin for one another is up to what else the machine does.
     done = pyhybrid("--format", "folded", EXAMPLE, "--epochs", "2", env={"OMP_NUM_THREADS": "1"})
