@@ -248,6 +248,7 @@ def test_output_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.folded", "mine.pyhybrid"]
 
 
+@pytest.mark.further
 def test_to_pandas(tmp_path: Path) -> None:
     run(
         f"""

@@ -77,7 +77,7 @@ def below(profile: Profile, root: str) -> dict[str, Counter[str]]:
     return calls
 
 
-@pytest.mark.first_cases(2)
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_calls_and_callers_are_cprofiles(
@@ -312,6 +312,7 @@ def test_api(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.further
 @pytest.mark.needs("plain_build")  # ASan keeps freed memory for a while, in mappings of its own
 def test_nothing_is_left(tmp_path: Path) -> None:
     within(

@@ -140,7 +140,7 @@ def test_a_child_that_ends_like_its_parent(pyhybrid: Callable[..., Run], tmp_pat
     assert run.result.stderr.count("wrote") == 1
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(pyhybrid: Callable[..., Run], tmp_path: Path, method: str) -> None:
     run = compare(pyhybrid, tmp_path, MULTIPROCESSING, method)

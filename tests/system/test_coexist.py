@@ -134,6 +134,7 @@ def test_faulthandler_reports_a_crash(pyhybrid: Callable[..., Run], tmp_path: Pa
             assert line in ours.stderr
 
 
+@pytest.mark.further
 def test_pdb(same: Same) -> None:
     # Not `set_trace`: on 3.13 its first stop is a line later as soon as any tool of sys.monitoring
     # has global events, ours or another.
@@ -158,6 +159,7 @@ def test_pdb(same: Same) -> None:
         assert sum(row.calls for row in of_function(profile, name)) == 2
 
 
+@pytest.mark.further
 def test_a_trace_function(same: Same) -> None:
     profile = same("""
         import sys
@@ -213,6 +215,7 @@ def test_coverage(same: Same, core: str) -> None:
     check_work(profile)
 
 
+@pytest.mark.further
 def test_cprofile(same: Same) -> None:
     profile = same(
         """
@@ -671,7 +674,7 @@ FORKS_WITH = {
 }
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.version
 @pytest.mark.parametrize("what", FORKS_WITH)
 def test_who_has_threads_is_warned_at_a_fork(

@@ -40,7 +40,7 @@ def check_view(profile: Profile) -> None:
     assert [row[-1] for row in view] == sorted((row[-1] for row in view), reverse=True)
 
 
-@pytest.mark.first_cases(3)
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_calls_and_callers(

@@ -351,7 +351,7 @@ KINDS = {
 }
 
 
-@pytest.mark.first_cases(4)
+@pytest.mark.first_cases(2)
 @pytest.mark.version
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds(tmp_path: Path, kind: str) -> None:

@@ -82,6 +82,7 @@ def test_its_prefix_has_an_interpreter(embedded: Path, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["out.pyhybrid"]
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_there_is_no_interpreter(
     embedded: Path, tmp_path: Path, pyhybrid: Callable[..., Run]

@@ -155,7 +155,7 @@ def test_what_waits(pyhybrid: Callable[..., Run], what: str, who: str, mode: str
     assert " s sync (planted.py:" in line
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["hybrid", "trace"])
 @pytest.mark.parametrize("what", ["idle_loop", "idle_threads", "idle_server"])
 def test_what_waits_for_work_is_idle(pyhybrid: Callable[..., Run], what: str, mode: str) -> None:

@@ -111,6 +111,7 @@ for n in range(3000):
 """
 
 
+@pytest.mark.further
 def test_files_that_the_program_limits(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """What was written before is in the profile, or can be read."""
     spool = tmp_path / "out.pyhybrid.part"
@@ -313,6 +314,7 @@ def test_the_program_ends_while_its_profile_is_finished(
     assert sorted(path.name for path in tmp_path.iterdir()) == OUTPUTS
 
 
+@pytest.mark.further
 @pytest.mark.engine
 def test_what_we_do_at_the_end_is_not_sampled(pyhybrid: Callable[..., Run]) -> None:
     """We read the list of mappings before the clocks are closed: tens of milliseconds, here."""

@@ -134,7 +134,7 @@ def check_call(caller: str, between: list[str], callee: str, names: list[str]) -
         assert any(name.startswith(known) for name in between), names
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @both_modes
 def test_calls_of_all_kinds(pyhybrid: Callable[..., Run], mode: str) -> None:
     profile = pyhybrid(*FORCED, "--mode", mode, TARGETS / "calls.py", 1.5).profile()

@@ -268,7 +268,7 @@ def test_a_program_that_closes_all_and_executes_another(
         assert run.result.stdout == f"{sum(range(10**7))}\n"
 
 
-@pytest.mark.first_cases(2)
+@pytest.mark.first_cases(1)
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("files", "threads"), [(64, 9), (128, 20), (4096, 20)])

@@ -63,7 +63,7 @@ def run(code: str, tmp_path: Path) -> dict[str, object]:
     return result
 
 
-@pytest.mark.first_cases(2)
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(
     "options",
     [

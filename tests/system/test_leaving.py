@@ -60,7 +60,7 @@ def calls(run: Run, name: str) -> int:
     return sum(r.calls for r in profile.exact if frames[nodes.frame[r.node]].name == name)
 
 
-@pytest.mark.first_cases(2)
+@pytest.mark.first_cases(1)
 @pytest.mark.version
 @pytest.mark.parametrize("how", EXITS)
 def test_exit_at_once(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) -> None:
@@ -136,7 +136,7 @@ def wait_for_the_files(folder: Path) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.first_cases(2)
+@pytest.mark.first_cases(1)
 @pytest.mark.version
 @pytest.mark.parametrize("how", BECOMES)
 def test_it_becomes_another(pyhybrid: Callable[..., Run], tmp_path: Path, how: str) -> None:

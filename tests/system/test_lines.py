@@ -361,7 +361,7 @@ def test_the_lines_are_all_of_a_functions_time(lined: Lined) -> None:
 # --- beginning, pausing, ending ------------------------------------------------------------------
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["trace", "hybrid"])
 def test_nothing_is_left(tmp_path: Path, mode: str) -> None:
     in_python(
@@ -574,7 +574,7 @@ def test_fork(tmp_path: Path) -> None:
 # --- with others ---------------------------------------------------------------------------------
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("core", ["ctrace", "sysmon", "pytrace"])
 @pytest.mark.parametrize("first", ["coverage", "pyhybrid"])
 def test_coverage(tmp_path: Path, core: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,7 @@ def test_tree_limit(pyhybrid: Callable[..., Run], chain: Path) -> None:
     assert any(names[-1] == "[tree full]" for _, _, names in paths(profile))
 
 
+@pytest.mark.further
 def test_threads_that_begin_and_end(pyhybrid: Callable[..., Run]) -> None:
     code = (
         "import threading, time\n"
@@ -148,7 +149,7 @@ ENGINES = [
 ]
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_thread_that_blocks_signals_has_its_row(
     tmp_path: Path, pyhybrid: Callable[..., Run], engine: str

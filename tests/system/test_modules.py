@@ -205,7 +205,6 @@ def _figures(line: str) -> tuple[str, str, str]:
     return total, own, calls
 
 
-@pytest.mark.further
 @pytest.mark.needs("torch")
 def test_a_module_is_one_row(folder: Path) -> None:
     folded = (folder / "out.folded").read_text()

@@ -107,6 +107,7 @@ def test_where_they_stand_and_how_often(
     assert durations["wrapped"] == 5
 
 
+@pytest.mark.further
 @pytest.mark.engine
 @pytest.mark.version
 def test_samples_are_below_them(pyhybrid: Callable[..., Run], native: dict[str, str]) -> None:

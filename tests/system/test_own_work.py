@@ -87,7 +87,7 @@ sys.setprofile(tool)
 }
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("tool", TOOLS)
 def test_what_another_tool_does_stays(pyhybrid: Callable[..., Run], tool: str) -> None:
     run = pyhybrid("-c", SMALL_CALLS + TOOLS[tool] + "work(0.4)")

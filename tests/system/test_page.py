@@ -222,6 +222,7 @@ def test_lines_of_the_program(regions: Path, browse: Browser) -> None:
     assert done["none"] == []
 
 
+@pytest.mark.further
 def test_the_address_keeps_the_view(here: Path, browse: Browser) -> None:
     file = here / "out.html"
     steps = """

@@ -131,6 +131,7 @@ def {0}():
 """
 
 
+@pytest.mark.further
 @pytest.mark.needs("root")
 def test_a_process_of_the_same_number(tmp_path: Path) -> None:
     """Of two containers that share /tmp: perf never shows names of the other one's functions."""

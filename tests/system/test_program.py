@@ -298,7 +298,7 @@ STARTED_BY = [
 ]
 
 
-@pytest.mark.first_cases(4)
+@pytest.mark.first_cases(3)
 @pytest.mark.parametrize(("way", "flags"), STARTED_BY)
 def test_started_by(
     same: Same, tmp_path: Path, way: Callable[[Path], list[str]], flags: tuple[str, ...]
@@ -600,7 +600,7 @@ NEVER_BEGUN = {"syntax error", "indentation", "null byte"}  # there is no profil
 PLAIN = pytest.mark.needs("plain_build")
 
 
-@pytest.mark.first_cases(6)
+@pytest.mark.first_cases(4)
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=PLAIN if each == "segfault" else ()) for each in ENDS]
@@ -774,7 +774,7 @@ DEEDS = {
 }
 
 
-@pytest.mark.first_cases(3)
+@pytest.mark.first_cases(2)
 @pytest.mark.engine
 @pytest.mark.parametrize("source", DEEDS.values(), ids=DEEDS.keys())
 def test_does(script: Same, source: str) -> None:

@@ -156,7 +156,7 @@ def test_pages_of_the_profiles(whole: Path) -> None:
     assert b"test_plain" in gzip.decompress(base64.b64decode(data))
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.engine
 @pytest.mark.parametrize(
     ("option", "said"),

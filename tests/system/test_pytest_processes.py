@@ -129,7 +129,7 @@ def test_many(n):
 """
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("options", [(), ("-n", 2)])
 def test_forked_tests_are_in_the_profile(tmp_path: Path, options: tuple[object, ...]) -> None:
     suite(tmp_path, FEW)

@@ -195,6 +195,7 @@ def test_a_program_that_has_the_signal_keeps_it(tmp_path: Path) -> None:
     assert done.stdout == "1\ncannot start: engine: the program handles SIGTRAP\n", done.stderr
 
 
+@pytest.mark.further
 def test_children_never_get_it(script: Script) -> None:
     run = script("""
         import subprocess

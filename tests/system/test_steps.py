@@ -77,6 +77,7 @@ def test_each_loop_has_its_steps(steps: dict[str, list[Step]]) -> None:
     assert {name: len(each) for name, each in steps.items()} == STEPS
 
 
+@pytest.mark.further
 @pytest.mark.version
 def test_phases_add_up(profile: Profile, steps: dict[str, list[Step]]) -> None:
     for name, each in steps.items():
@@ -216,7 +217,6 @@ def test_diff_of_two_runs(pyhybrid: Callable[..., Run], tmp_path: Path, browse: 
     assert "\n**steps of a training (60 -\\> 60), median time: " in markdown
 
 
-@pytest.mark.further
 def test_one_thread(folder: Path) -> None:
     report = json.loads(printed(folder, "report", "steps", "--json", "--thread", "same_batch"))
     assert report["n_steps"] == 20

@@ -253,6 +253,7 @@ def test_all_of_the_language(storm: Callable[..., Profile], options: tuple[str, 
     )
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("seconds", [BRIEF, IN_FULL])
 @pytest.mark.parametrize("mode", [pytest.param("sample", marks=SLOW), "hybrid"])
 def test_start_and_stop(tmp_path: Path, mode: str, seconds: float) -> None:

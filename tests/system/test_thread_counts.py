@@ -92,6 +92,7 @@ MANY = """
 """
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     ("before", "later"), [(80, 0), pytest.param(10, 80, marks=pytest.mark.slow)]
 )

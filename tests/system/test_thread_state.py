@@ -352,7 +352,7 @@ def test_chosen_threads_by_the_clock_on_the_wall(pyhybrid: Callable[..., Run]) -
     assert (calls["waits"], calls["renamed"]) == (3, 1)
 
 
-@pytest.mark.first_cases(1)
+@pytest.mark.further
 @pytest.mark.parametrize("mode", ["sample", "hybrid"])
 def test_the_main_thread_alone(pyhybrid: Callable[..., Run], mode: str) -> None:
     options = ("--clock", "wall", "--hz", 500, "--mode", mode, "--format", "folded")
@@ -428,6 +428,7 @@ def test_by_cpu_time(pyhybrid: Callable[..., Run]) -> None:
     assert not any(row.waits for row in run.profile().sampled)
 
 
+@pytest.mark.further
 def test_views_and_exports_by_state(pyhybrid: Callable[..., Run]) -> None:
     run = pyhybrid("-c", CPU, "--format", "folded")
     view = pyhybrid("report", "--gil", "neither", "--thread", "comp*", cwd=run.folder)

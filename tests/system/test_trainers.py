@@ -56,7 +56,6 @@ def test_their_steps(folder: Path) -> None:
     assert compiled["compiled"].startswith("Net.forward (trainers.py:")
 
 
-@pytest.mark.further
 def test_the_first_screen(folder: Path) -> None:
     """It says what was trained, and where to look; a loader that is waited for stands out."""
     told = report(folder)
@@ -68,7 +67,6 @@ def test_the_first_screen(folder: Path) -> None:
     assert line.endswith("`pyhybrid report steps`")
 
 
-@pytest.mark.further
 def test_their_layers(folder: Path) -> None:
     """The layer that takes most is the planted one; the compiled model is known by its class."""
     modules = {each["name"]: each for each in report(folder, "modules")["modules"]}
