@@ -115,10 +115,13 @@ def test_stackcollapse(
     lines = (line.rsplit(" ", 1) for line in (tmp_path / "out.folded").read_text().splitlines())
     ours = Counter({stack: int(count) for stack, count in lines})
     assert unknown.total() <= 0.02 * ours.total(), unknown
+    # What imports run is one frame there: on a busy machine it may be any part of the whole.
+    apart = [stack for stack in found if stack not in ours]
+    assert all(";_find_and_load (" in stack for stack in apart), apart
     if collapse is perfs_own:  # without weights
         assert found.total() + unknown.total() == sum(row.samples for row in profile.sampled)
         found = Counter({stack: ours[stack] for stack in found})
-    missing = ours - found
+    missing = Counter({stack: n for stack, n in (ours - found).items() if "[import " not in stack})
     assert missing.total() <= 0.02 * ours.total(), missing
 
 
