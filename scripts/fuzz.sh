@@ -16,6 +16,6 @@ fuzz() { # ARGUMENT...
     .venvs/"${found%% *}"/bin/python -P -m pytest -rs -s -p no:cacheprovider "$@" ${ARGS:-} </dev/null ||
         [ $? = 5 ] || failed=1 # (5: ARGS chose none of them)
 }
-fuzz tests/fuzz tests/system/test_exact_properties.py tests/system/test_lines.py::test_random_programs -m 'not slow'
+fuzz tests/fuzz tests/system/exact/test_exact_properties.py tests/system/exact/test_lines.py::test_random_programs -m 'not slow'
 fuzz tests/unit -m hypothesis --hypothesis-seed="$PYHYBRID_FUZZ_SEED"
 [ -z "$failed" ]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make stress: tests/system/test_stress.py on every interpreter, each of its tests for minutes.
+# make stress: tests/system/sampler/test_stress.py on every interpreter, each of its tests for minutes.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -9,5 +9,5 @@ scripts/pythons.sh | while read -r tag interpreter; do
     printf '\n=== %s (%s)\n' "$tag" "$interpreter"
     scripts/venv.sh "$interpreter" ".venvs/$tag" build test torch >/dev/null
     # shellcheck disable=SC2086  # ARGS is a list of words
-    .venvs/"$tag"/bin/python -P -m pytest -p no:cacheprovider tests/system/test_stress.py ${ARGS:-} </dev/null
+    .venvs/"$tag"/bin/python -P -m pytest -p no:cacheprovider tests/system/sampler/test_stress.py ${ARGS:-} </dev/null
 done

@@ -26,6 +26,6 @@ for version in "$@"; do
         touch "$folder/.complete"
     fi
     echo "=== PyTorch $version"
-    PYTHONPATH=$folder "$python" -P -m pytest -q -p no:cacheprovider tests/system/test_backward.py \
+    PYTHONPATH=$folder "$python" -P -m pytest -q -p no:cacheprovider tests/system/torch/test_backward.py \
         -k 'not each_node and not compiled' </dev/null
 done

@@ -213,7 +213,7 @@ static uint64_t held_instead(uint64_t held, uint64_t first, struct py_reader r,
     (void)r;
     (void)regs;
     (void)layout;
-    return 0; /* linked first, in all builds seen (tests/system/test_frame_steps.py) */
+    return 0; /* linked first, in all builds seen (tests/system/sampler/test_frame_steps.py) */
 }
 
 #endif

@@ -22,7 +22,7 @@ import tables
 from method import Figure
 
 ROOT = Path(__file__).parents[2]
-for room in ("unit", "system"):  # what they share with the tests
+for room in ("unit", "system/support"):  # what they share with the tests
     sys.path.insert(0, str(ROOT / "tests" / room))
 
 GROUPS = sorted(path.stem for path in (Path(__file__).parent / "figures").glob("[a-z]*.py"))

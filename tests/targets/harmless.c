@@ -1,4 +1,4 @@
-/* For tests/system/test_harmless.py. */
+/* For tests/system/harmless/test_harmless.py. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 """Files for viewers: sums, paths and tables of profiles made by hand.
 
-The viewers themselves read them in tests/system/test_viewers.py.
+The viewers themselves read them in tests/system/exporters/test_viewers.py.
 """
 
 import gzip

@@ -270,7 +270,7 @@ void solve(void)
 @pytest.mark.further
 def test_built_as_the_docs_say(pyhybrid: Callable[..., Run], tmp_path: Path) -> None:
     """A library, which is found when the program opens it."""
-    docs = Path(__file__).parents[2] / "docs" / "howto" / "native-code.md"
+    docs = Path(__file__).parents[3] / "docs" / "howto" / "native-code.md"
     lines = [line.strip() for line in docs.read_text().splitlines()]
     (at,) = (i for i, line in enumerate(lines) if line.startswith("cc -I"))
     (tmp_path / "solver.c").write_text(SOLVER)

@@ -57,7 +57,7 @@ WORKER = "PYTEST_XDIST_WORKER" in os.environ
 # For how long a test waits for another process, in seconds: it may have a tenth of a processor.
 PATIENCE_S = 600
 
-TARGETS = Path(__file__).parent.parent / "targets"
+TARGETS = Path(__file__).parents[2] / "targets"
 
 
 def common_folder(factory: pytest.TempPathFactory) -> Path:

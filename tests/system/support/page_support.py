@@ -11,7 +11,7 @@ from typing import Any
 
 from support import PATIENCE_S, printed
 
-BROWSE = Path(__file__).parents[1] / "viewers" / "browse.mjs"
+BROWSE = Path(__file__).parents[2] / "viewers" / "browse.mjs"
 
 
 class Browser:

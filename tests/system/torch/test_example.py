@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.needs("torch"),
 ]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "train.py"
 
 # Runs the example in a fresh interpreter and reports on its training alone: `import torch` takes
 # seconds in which one core is busy.

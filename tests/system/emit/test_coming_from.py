@@ -22,7 +22,7 @@ from tracy_support import client, unpack
 from pyhybrid.assemble import open_profile
 from pyhybrid.tables.profile import Profile
 
-PAGE = (Path(__file__).parents[2] / "docs/howto/coming-from.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/howto/coming-from.md").read_text()
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.MULTILINE)
 
 

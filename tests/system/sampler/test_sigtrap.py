@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import support
 from support import LINUX, LOOKS, PATIENCE_S, Run, check_invariants, signalled_ns
 
 pytestmark = [
@@ -320,7 +321,7 @@ def test_threads_of_a_pause(tmp_path: Path) -> None:
             for t in p.profile.threads.values():  # a tick may stand for more than it ran
                 assert abs(covered_ns(p.profile, t) - (t.cpu_ns or 0)) < 4e6 + 4e6, t
     """)
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}  # where `support` is
+    env = {**os.environ, "PYTHONPATH": str(Path(support.__file__).parent)}
     for engine in "sigtrap", "perf_event":
         command = [sys.executable, "-P", "-c", code, engine]
         done = subprocess.run(

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from lttng_support import BEGINS, ENDS, Lttng
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "lttng"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "lttng"
 STEPS = 20
 FUNCTIONS = {"run_workload": 1, "train_step": STEPS, "forward_pass": STEPS}
 

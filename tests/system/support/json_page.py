@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "json.md"
 _SECTION = re.compile(r"^##+ `?(?:report )?([^`\n]+?)`?\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
 _LINK = re.compile(r"\[([a-z ]+)\]\(#[\w-]+\)")
