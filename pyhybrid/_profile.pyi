@@ -15,7 +15,7 @@ Int64 = memoryview  # cast to "q"
 Uint8 = memoryview  # cast to "B"
 
 # What the headers of src/ declare (constants.c).  A frame's word (src/base/frame.h), the spool
-# (src/record/spool.h), kept calls (src/trace/kept_calls.h).
+# (src/record/spool.h), kept calls (src/exact/kept_calls.h).
 NATIVE_LIMIT: int
 PSEUDO_LIMIT: int
 REGION_LIMIT: int

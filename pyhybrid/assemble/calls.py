@@ -1,6 +1,6 @@
 """Single calls of chosen functions and of regions: how long each took.
 
-From the spool (src/trace/kept_calls.h) to the tables `call`, `turn` and `call_time`, and the view
+From the spool (src/exact/kept_calls.h) to the tables `call`, `turn` and `call_time`, and the view
 over these by function.  There may be a million calls: those of one turn, nearly all, are columns.
 """
 
@@ -46,7 +46,7 @@ WEIGHT_SHIFT = 16  # of `info`, as call_rows gives it
 
 
 def bucket_begin(bucket: int) -> int:
-    """Where a bucket of src/trace/kept_calls.h begins, in ticks."""
+    """Where a bucket of src/exact/kept_calls.h begins, in ticks."""
     octave, part = divmod(bucket, CALLS_OCTAVE)
     return ((CALLS_OCTAVE + part) << (CALLS_FIRST + octave)) // CALLS_OCTAVE if bucket else 0
 

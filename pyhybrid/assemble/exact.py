@@ -133,8 +133,8 @@ def backward_rows(spool: Spool, nodes: dict[int, memoryview]) -> Iterator[Backwa
     """The work of autograd nodes; `nodes` are those of each thread's exact tree."""
     ticks = Ticks(spool)
     sums: dict[tuple[int, int, str], list[int]] = {}
-    for each in spool.later:
-        name = spool.later_names.get(each.name, "?")
+    for each in spool.backward_sums:
+        name = spool.backward_names.get(each.name, "?")
         where = (0, 0)
         if each.node:
             where = spool.exact_threads[each.thread], nodes[each.thread][each.node]

@@ -46,11 +46,11 @@ def restrict(spool: Spool, marks: Marks) -> None:
         del calls[: len(first.watched.get(index, ()))]
     del spool.events[: len(first.events)]
     del spool.device_work[: len(first.device_work)]
-    del spool.later_turns[: len(first.later_turns)]
-    known = {(each.thread, each.node, each.name): each for each in first.later}
-    spool.later = [
+    del spool.backward_turns[: len(first.backward_turns)]
+    known = {(each.thread, each.node, each.name): each for each in first.backward_sums}
+    spool.backward_sums = [
         each._replace(calls=each.calls - old.calls, ticks=each.ticks - old.ticks)
-        for each in spool.later
+        for each in spool.backward_sums
         for old in [known.get((each.thread, each.node, each.name), each._replace(calls=0, ticks=0))]
     ]
     for at, times in list(spool.call_times.items()):

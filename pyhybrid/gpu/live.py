@@ -2,7 +2,7 @@
 
 A launch's thread is told by CUPTI, which knows threads that torch.profiler has not met by the lower
 bits of pthread_self().  Work of a backward pass is that of the piece of it that ran on the thread
-then: those are logged with the call that made them (src/trace/later.h), so no operators are needed.
+then: those are logged with the call that made them (backward_work.h), so no operators are needed.
 """
 
 import sqlite3
@@ -79,7 +79,7 @@ def _trace(spool: Spool, ticks: Ticks, nodes: dict[int, memoryview]) -> GpuTrace
             end_ns = begin_ns + took_ns
             trace.work.append(Work(called, device, stream, begin_ns, end_ns, launch))
         trace.windows.append((text["begin_ns"], text["end_ns"]))
-    for each in spool.later_turns:
+    for each in spool.backward_turns:
         node = nodes[each.thread][each.node] if each.node else 0
         trace.pieces.append(Piece(each.tid, ticks.time(each.since), ticks.time(each.until), node))
     return trace
@@ -95,7 +95,7 @@ def _is_one(name: str, table: str) -> bool:
 
 def _tids(spool: Spool) -> dict[int, int]:
     """Of each handle the thread's number; of those with the same one that of the latest."""
-    known = {each.handle: each.tid for each in spool.later_turns}
+    known = {each.handle: each.tid for each in spool.backward_turns}
     for index, handle in spool.thread_handles.items():
         known[handle] = spool.threads[spool.exact_threads[index]].tid
     own = {each.tid for each in spool.threads.values()}

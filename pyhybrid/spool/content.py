@@ -114,7 +114,7 @@ class Counters(NamedTuple):
 
 
 class Events(NamedTuple):
-    """Begins and ends of one thread, uint64[n] as in src/trace/event_log.h; ticks are absolute."""
+    """Begins and ends of one thread, uint64[n] as in src/exact/event_log.h; ticks are absolute."""
 
     thread: int
     first_ticks: int
@@ -123,7 +123,7 @@ class Events(NamedTuple):
     words: memoryview
 
 
-class Later(NamedTuple):
+class BackwardSum(NamedTuple):
     """Work that was done later for a node of a thread, in ticks; thread 0: not known for which."""
 
     thread: int
@@ -133,7 +133,7 @@ class Later(NamedTuple):
     ticks: int
 
 
-class LaterTurn(NamedTuple):
+class BackwardTurn(NamedTuple):
     """A piece of such work, in ticks, and where it ran: a thread's number of the system's, and what
     identifies it to CUPTI."""
 
@@ -146,7 +146,7 @@ class LaterTurn(NamedTuple):
 
 
 class CallTimes(NamedTuple):
-    """Durations of a node's calls, in ticks: buckets as in src/trace/kept_calls.h."""
+    """Durations of a node's calls, in ticks: buckets as in src/exact/kept_calls.h."""
 
     thread: int
     node: int
@@ -183,9 +183,9 @@ class Spool:
     meta: dict[str, Any] = field(default_factory=dict)
     modules: dict[int, Module] = field(default_factory=dict)
     codes: dict[int, Code] = field(default_factory=dict)
-    later: list[Later] = field(default_factory=list)
-    later_names: dict[int, str] = field(default_factory=dict)
-    later_turns: list[LaterTurn] = field(default_factory=list)
+    backward_sums: list[BackwardSum] = field(default_factory=list)
+    backward_names: dict[int, str] = field(default_factory=dict)
+    backward_turns: list[BackwardTurn] = field(default_factory=list)
     thread_handles: dict[int, int] = field(default_factory=dict)  # by number in the exact half
     clock_pairs: list[tuple[int, int]] = field(default_factory=list)  # (ticks, time of day)
     # Windows of a GPU's work, and their numbers (frameworks/torch_gpu.py).
@@ -214,7 +214,7 @@ class Spool:
     clocks: list[tuple[int, int]] = field(default_factory=list)  # (ticks, ns)
     events: list[Events] = field(default_factory=list)
     code_facts: list[CodeFacts] = field(default_factory=list)
-    # Turns of kept calls (src/trace/kept_calls.h) by their thread in the exact half.
+    # Turns of kept calls (src/exact/kept_calls.h) by their thread in the exact half.
     calls: dict[int, list[memoryview]] = field(default_factory=dict)
     # since, until (ticks), CPU time at both, node, raised; by thread of the exact half
     watched: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)

@@ -22,6 +22,8 @@ from pyhybrid._profile import (
 )
 from pyhybrid.spool import ADDRESS_LIMIT, EXACT_COUNT, STRUCT, TYPE
 from pyhybrid.spool.content import (
+    BackwardSum,
+    BackwardTurn,
     CallTimes,
     Chunk,
     Code,
@@ -29,8 +31,6 @@ from pyhybrid.spool.content import (
     Counters,
     End,
     Events,
-    Later,
-    LaterTurn,
     Module,
     Spool,
     Sum,
@@ -347,24 +347,24 @@ def _merged(spool: Spool, head: Head, _: memoryview) -> None:
     (spool.merged_before,) = head
 
 
-@_record("LATER", "spool_later")
-def _later(spool: Spool, head: Head, rest: memoryview) -> None:
+@_record("BACKWARD", "spool_backward")
+def _backward_sums(spool: Spool, head: Head, rest: memoryview) -> None:
     (n,) = head
-    row = STRUCT["later_sum"]
-    spool.later += map(Later._make, row.iter_unpack(rest[: n * row.size]))
+    row = STRUCT["backward_sum"]
+    spool.backward_sums += map(BackwardSum._make, row.iter_unpack(rest[: n * row.size]))
 
 
-@_record("LATER_NAME", "spool_later_name")
-def _later_name(spool: Spool, head: Head, rest: memoryview) -> None:
+@_record("BACKWARD_NAME", "spool_backward_name")
+def _backward_name(spool: Spool, head: Head, rest: memoryview) -> None:
     (number,) = head
-    spool.later_names[number] = _name(rest)
+    spool.backward_names[number] = _name(rest)
 
 
-@_record("LATER_TURNS")
-def _later_turns(spool: Spool, _: Head, body: memoryview) -> None:
-    row = STRUCT["later_turn"]
+@_record("BACKWARD_TURNS")
+def _backward_turns(spool: Spool, _: Head, body: memoryview) -> None:
+    row = STRUCT["backward_turn"]
     whole = len(body) // row.size * row.size
-    spool.later_turns += map(LaterTurn._make, row.iter_unpack(body[:whole]))
+    spool.backward_turns += map(BackwardTurn._make, row.iter_unpack(body[:whole]))
 
 
 @_record("THREAD_HANDLE", "spool_thread_handle")

@@ -203,13 +203,13 @@ def _keep_whole(spool: Spool) -> None:
     for thread, first_id, rows in spool.counted:
         spool.n_damaged += exact_counts(spool.exact_counts[thread], first_id, rows)
     spool.counted.clear()
-    spool.later = [
+    spool.backward_sums = [
         each if each.node < known.get(each.thread, 0) else each._replace(thread=0, node=0)
-        for each in spool.later
+        for each in spool.backward_sums
     ]
-    spool.later_turns = [
+    spool.backward_turns = [
         each if each.node < known.get(each.thread, 0) else each._replace(thread=0, node=0)
-        for each in spool.later_turns
+        for each in spool.backward_turns
     ]
     for thread, calls in spool.watched.items():
         calls[:] = (call for call in calls if 0 < call[4] < known.get(thread, 0))

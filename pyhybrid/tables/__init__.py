@@ -479,7 +479,7 @@ class CallTime(Row, of_process=True, key="process thread node"):
 class EventLog(Row, of_process=True, ordered_by="thread, first_ns, rowid"):
     """Every begin and end of a Python function or region in order of time (--events).
 
-    events: an array of uint64, whose fields are src/trace/event_log.h's; a step of time is
+    events: an array of uint64, whose fields are src/exact/event_log.h's; a step of time is
     tick_ns.
     """
 

@@ -10,7 +10,7 @@ from pyhybrid.tables import Chunk, Event, gil_name
 Spans = list[tuple[int, int]]  # begins and ends, in nanoseconds
 
 APART = 3  # periods
-# src/trace/event_log.h
+# src/exact/event_log.h
 KINDS = ("call", "resume", "return", "yield", "raise", "time", "gap")
 TIME, GAP = 5, 6
 STEP_MASK, KIND_SHIFT, VALUE_SHIFT, STEP_BITS = 0xFFFFFFFF, 32, 35, 32

@@ -15,7 +15,7 @@
  *                canonical: 55..24 code index, 23..0 instruction offset
  *   PSEUDO       31..8 frame_blocked: a thread | 7..0 enum pseudo
  *   REGION       31..0 number of a named region (spool.h, SPOOL_REGION), 32 an object's (instance_table.h), 33 work that is
- *                done later for it (causes.h)
+ *                done later for it (running_backward.h)
  *   C_CALL       as NATIVE: the start of a C function that a Python function called, by the events;
  *                in the exact half's trees only
  *   LINE         31..0 line number; only below a Python node of the exact half (call_tree.h)

@@ -8,7 +8,7 @@
 #include "emit.h"
 #include "filter.h"
 #include "instances.h"
-#include "later.h"
+#include "backward_work.h"
 #include "native_region.h"
 
 /* A callback: what its vectorcall slot does is all there is to it.  Static, so nothing that the GC or
@@ -322,7 +322,7 @@ int instrument_start(struct exact *x, bool lines, c_calls_announce *c_calls, str
         atomic_store(&exact_current, x);
         if (!set_events(monitoring, true)) {
             emit_on_change(on_wanted);
-            later_start();
+            backward_start();
             return tool_id;
         }
     }
@@ -369,7 +369,7 @@ int instrument_resume(void)
     if (!x || !monitoring)
         return 0;
     x->start_ticks = exact_ticks(x);
-    origins_skip(x);
+    makers_skip(x);
     paused = NULL;
     int changed = hear(x, monitoring);
     atomic_store(&exact_current, x);
@@ -433,7 +433,7 @@ void instrument_stop(void)
         switch_off(monitoring);
     atomic_store(&exact_current, NULL);
     native_region_settle();
-    later_stop();
+    backward_stop();
     paused = NULL;
     idle = false;
     shadow_close_all(x, now);
@@ -457,7 +457,7 @@ void instrument_forget(void)
 void instrument_after_fork_child(void)
 {
     exact_after_fork_child();
-    later_after_fork_child();
+    backward_after_fork_child();
     native_region_after_fork_child();
     emit_after_fork_child();
     usage_stop();

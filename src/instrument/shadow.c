@@ -18,7 +18,7 @@
 #include "filter.h"
 #include "instances.h"
 #include "launcher.h"
-#include "origins.h"
+#include "makers.h"
 #include "regions.h"
 #include "shadow_stack.h"
 #include "turns.h"
@@ -347,7 +347,7 @@ static ALWAYS_INLINE bool begins_plainly(uint64_t code, bool is_call)
         return false;
     uint32_t depth = t->depth;
     struct exact_frame *top = &t->stack[depth - 1];
-    if (!LIKELY(!origins_moved(t) && depth && depth != t->capacity &&
+    if (!LIKELY(!makers_moved(t) && depth && depth != t->capacity &&
                 (uint64_t)f->previous == top->frame &&
                 (top->flags & (EXACT_RECORDED | EXACT_IN_C | EXACT_OPAQUE)) == EXACT_RECORDED) ||
         (regions_mine && (!is_call || is_generator((const PyCodeObject *)code))))
@@ -381,7 +381,7 @@ static __attribute__((noinline)) bool begins_below_c(uint64_t code, bool is_call
     const frame_t *f = frame_of_code(current_frame_at(current_state_offset), code);
     uint32_t depth = t->depth;
     if (!LIKELY(f && depth && depth != t->capacity && is_called_by_c_of(t, f) && !x->turns &&
-                !origins_moved(t) && !t->opaque && !regions_mine))
+                !makers_moved(t) && !t->opaque && !regions_mine))
         return false;
     struct exact_frame *top = &t->stack[depth - 1];
     uint64_t entry = (uint64_t)f->previous;
@@ -461,8 +461,8 @@ static __attribute__((noinline)) bool begin(uint64_t code, bool is_call)
     bool is_told = false;
     struct exact_thread *t = shadow_record(x);
     if (LIKELY(t)) {
-        if (!LIKELY(!origins_moved(t)))
-            origins_note(t);
+        if (!LIKELY(!makers_moved(t)))
+            makers_note(t);
         const struct exact_frame *top = &t->stack[t->depth - 1];
         struct exact_node *parent;
         uint64_t entry;
@@ -574,7 +574,7 @@ static ALWAYS_INLINE bool ends_plainly(uint64_t code, enum ending how)
         return false;
     uint32_t depth = t->depth;
     const struct exact_frame *top = &t->stack[depth - 1];
-    if (!LIKELY(!origins_moved(t) && depth > 1 && (uint64_t)f == top->frame && ends_as_usual(top) &&
+    if (!LIKELY(!makers_moved(t) && depth > 1 && (uint64_t)f == top->frame && ends_as_usual(top) &&
                 !(top[-1].flags & (EXACT_LINKED | EXACT_LEFT))))
         return false;
     shadow_enter();
@@ -603,8 +603,8 @@ static __attribute__((noinline)) bool end(uint64_t code, enum ending how)
     struct exact_thread *t = shadow_record(x);
     bool awaited = false;
     if (LIKELY(t)) {
-        if (!LIKELY(!origins_moved(t)))
-            origins_note(t);
+        if (!LIKELY(!makers_moved(t)))
+            makers_note(t);
         const struct exact_frame *top = &t->stack[t->depth - 1];
         if (LIKELY(t->depth && (uint64_t)f == top->frame && ends_as_usual(top)) ||
             unwind_to(x, t, f, how, now)) {

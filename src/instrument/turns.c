@@ -7,7 +7,7 @@
 #include "emit.h"
 #include "filter.h"
 #include "instrument.h"
-#include "later.h"
+#include "backward_work.h"
 
 /* The arguments of a call that begins, where they are wanted, go with the serial of `call`, which is one from then on. */
 static uint32_t note_arguments(struct exact *x, struct exact_thread *t, const struct exact_frame *s,
@@ -51,7 +51,7 @@ void turns_log(struct exact *x, bool on)
     x->log += on;
     if (on && exact_mine.generation == x->generation) /* others begin theirs themselves */
         begin_log(x, exact_mine.thread, exact_mine.thread->depth, exact_ticks(x));
-    later_log(on);
+    backward_log(on);
 }
 
 /* It is turned to from now on; whether its begin is told (watch_list_tell). */

@@ -10,8 +10,8 @@
 
 #include "frame.h"
 #include "kept_calls.h"
-#include "later.h"
-#include "later_sums.h"
+#include "backward_work.h"
+#include "backward_sums.h"
 #include "spool.h"
 #include "watched_calls.h"
 
@@ -93,9 +93,9 @@ static const struct number types[] = {
     TYPE(SUMS),
     TYPE(MERGED),
     TYPE(WATCHED),
-    TYPE(LATER),
-    TYPE(LATER_NAME),
-    TYPE(LATER_TURNS),
+    TYPE(BACKWARD),
+    TYPE(BACKWARD_NAME),
+    TYPE(BACKWARD_TURNS),
     TYPE(THREAD_HANDLE),
     TYPE(CLOCK_PAIR),
     TYPE(DEVICE_WORK),
@@ -179,10 +179,10 @@ static const struct layout layouts[] = {
     STRUCT(spool_exact_count, raised, seeded, calls, resumes, total_ticks, since_ticks),
     STRUCT(spool_clock, first_ticks, first_ns, ticks, time_ns),
     STRUCT(spool_region, number),
-    STRUCT(spool_later, n),
-    STRUCT(later_sum, thread, node, name, calls, ticks),
-    STRUCT(spool_later_name, number),
-    STRUCT(later_turn, since, until, thread, node, tid, handle),
+    STRUCT(spool_backward, n),
+    STRUCT(backward_sum, thread, node, name, calls, ticks),
+    STRUCT(spool_backward_name, number),
+    STRUCT(backward_turn, since, until, thread, node, tid, handle),
     STRUCT(spool_thread_handle, index, handle),
     STRUCT(spool_clock_pair, ticks, realtime_ns),
     STRUCT(spool_device_work, text_length),

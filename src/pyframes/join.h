@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "causes.h"
+#include "running_backward.h"
 #include "pyframe.h"
 #include "regions.h"
 #include "unwind.h"

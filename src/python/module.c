@@ -12,7 +12,7 @@
 #include "filter.h"
 #include "native.h"
 #include "instances.h"
-#include "later.h"
+#include "backward_work.h"
 #include "listener.h"
 #include "native_region.h"
 #include "region.h"
@@ -638,8 +638,8 @@ static int exec_module(PyObject *module)
     if (add_constants(module) || PyModule_AddFunctions(module, end_methods) ||
         window_add_type(module) || program_add_file_type(module))
         return -1;
-    PyObject *later = PyCapsule_New((void *)&later_api, LATER_CAPSULE, NULL);
-    int failed = later ? PyModule_AddObjectRef(module, LATER_CAPSULE, later) : -1;
+    PyObject *later = PyCapsule_New((void *)&backward_api, BACKWARD_CAPSULE, NULL);
+    int failed = later ? PyModule_AddObjectRef(module, BACKWARD_CAPSULE, later) : -1;
     Py_XDECREF(later);
     if (failed)
         return -1;

@@ -1,4 +1,4 @@
-/* pyhybrid._torch: PyTorch's autograd nodes, linked to the calls that made them (later.h).
+/* pyhybrid._torch: PyTorch's autograd nodes, linked to the calls that made them (backward_work.h).
  *
  * Loaded where the program has imported torch.  One callback of RecordFunction's, for backward functions alone, is added for the
  * process's life: to take one back while other threads run is not safe in all versions.
@@ -6,12 +6,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "later.h"
+#include "backward_work.h"
 #include "pytorch.h"
 
 static struct torch_library library;
 static struct torch_places places;
-static const struct later_api *api;
+static const struct backward_api *api;
 static bool is_added;
 
 #define NUMBERS_MAX 64
@@ -43,7 +43,7 @@ static uint64_t maker(void)
     return library.thread_id();
 }
 
-static const struct origin_source source = {counter, maker};
+static const struct maker_source source = {counter, maker};
 
 /* --- the module ------------------------------------------------------------------------------------- */
 
@@ -77,12 +77,12 @@ static PyObject *made(PyObject *self, PyObject *unused)
 }
 
 /* NULL with an exception set. */
-static const struct later_api *native_api(void)
+static const struct backward_api *native_api(void)
 {
     PyObject *native = PyImport_ImportModule(LATER_MODULE), *capsule = NULL;
-    const struct later_api *found = NULL;
-    if (native && (capsule = PyObject_GetAttrString(native, LATER_CAPSULE)))
-        found = PyCapsule_GetPointer(capsule, LATER_CAPSULE);
+    const struct backward_api *found = NULL;
+    if (native && (capsule = PyObject_GetAttrString(native, BACKWARD_CAPSULE)))
+        found = PyCapsule_GetPointer(capsule, BACKWARD_CAPSULE);
     Py_XDECREF(native);
     Py_XDECREF(capsule);
     return found;

@@ -9,13 +9,13 @@
 #include "drain_parts.h"
 #include "clock.h"
 #include "call_tree.h"
-#include "trace_drain.h"
+#include "exact_drain.h"
 #include "frame.h"
 #include "map.h"
 #include "proc_stat.h"
 #include "records.h"
 #include "spool.h"
-#include "trace_parts.h"
+#include "exact_parts.h"
 
 #define CHUNK 1024 /* stacks in one SPOOL_STACKS record */
 #define LONG_LIFE_NS 1000000000ull
@@ -52,7 +52,7 @@ struct drain_thread {
 struct drain {
     struct spool *spool;
     struct canonical *words;
-    struct trace_drain *exact; /* NULL: only samples */
+    struct exact_drain *exact; /* NULL: only samples */
     const struct codes *codes; /* of the exact half */
     struct way_up way;
     struct stacks tree;
@@ -91,7 +91,7 @@ void drain_free(struct drain *d)
 {
     if (!d)
         return;
-    trace_drain_free(d->exact);
+    exact_drain_free(d->exact);
     thread_folds_free(&d->folds);
     sample_segments_free(&d->segments);
     map_memory_free(d->way.node, d->way.bytes);
@@ -148,7 +148,7 @@ int drain_add_thread(struct thread *t, uint64_t first_seen_ns)
 /* Not the first one, nor where single events are logged, which are of a thread. */
 static bool can_be_folded(const struct drain *d, pid_t tid)
 {
-    return tid != getpid() && !(d->exact && trace_drain_needs_rows(d->exact));
+    return tid != getpid() && !(d->exact && exact_drain_needs_rows(d->exact));
 }
 
 static void write_threading_name(struct drain *d, uint32_t row, const char *name)
@@ -498,7 +498,7 @@ bool drain_thread(struct drain *d, struct thread *t, bool last)
 bool drain_begin(struct drain *d)
 {
     if (d->exact)
-        trace_drain_codes(d->exact);
+        exact_drain_codes(d->exact);
     enum modules_change change = canonical_begin(d->words);
     d->epoch += change == MODULES_WENT;
     return change != MODULES_SAME;
@@ -543,33 +543,33 @@ void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t
 }
 
 int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
-                    trace_drain_number *number, void *arg)
+                    exact_drain_number *number, void *arg)
 {
     d->codes = x->codes;
-    d->exact = trace_drain_new(d->spool, d->words, x, &d->folds, keep_events_ns, number, arg);
+    d->exact = exact_drain_new(d->spool, d->words, x, &d->folds, keep_events_ns, number, arg);
     return d->exact ? 0 : -1;
 }
 
 void drain_logs(struct drain *d, const struct registry *r)
 {
     if (d->exact)
-        trace_drain_logs(d->exact, r);
+        exact_drain_logs(d->exact, r);
 }
 
 bool drain_keeps_logs(const struct drain *d)
 {
-    return d->exact && trace_drain_keeps_logs(d->exact);
+    return d->exact && exact_drain_keeps_logs(d->exact);
 }
 
 bool drain_logs_urgent(const struct drain *d)
 {
-    return d->exact && trace_drain_urgent(d->exact);
+    return d->exact && exact_drain_urgent(d->exact);
 }
 
 void drain_exact(struct drain *d, const struct registry *r, bool last)
 {
     if (d->exact)
-        trace_drain_write(d->exact, r, last);
+        exact_drain_write(d->exact, r, last);
 }
 
 void drain_merge(struct drain *d)

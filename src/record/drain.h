@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "trace_drain.h"
+#include "exact_drain.h"
 #include "thread.h"
 
 struct drain;
@@ -76,10 +76,10 @@ bool drain_has_samples(const struct thread *t);
 /* Writes the thread's samples and counters so far.  `missed_weight`: periods nobody sampled. */
 void drain_snapshot(struct drain *d, struct thread *t, uint64_t cpu_ns, uint64_t missed_weight);
 
-/* The exact half's trees, logs and calls, from now on (trace_drain.h).  0, or -1: no memory. */
+/* The exact half's trees, logs and calls, from now on (exact_drain.h).  0, or -1: no memory. */
 struct exact;
 int drain_set_exact(struct drain *d, struct exact *x, uint64_t keep_events_ns,
-                    trace_drain_number *number, void *arg);
+                    exact_drain_number *number, void *arg);
 void drain_logs(struct drain *d, const struct registry *r);
 bool drain_keeps_logs(const struct drain *d);
 bool drain_logs_urgent(const struct drain *d);

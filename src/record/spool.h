@@ -83,13 +83,13 @@ enum spool_type {
     SPOOL_FUNCTION_NAME, /* struct spool_function_name, name in UTF-8: by which Python reaches it */
     SPOOL_CODE_FACTS,    /* struct spool_code_facts, texts in UTF-8, each with a zero at its end */
     SPOOL_SAMPLE_SEGMENT, /* struct spool_segment_head, records, zeros: it is filled bit by bit, and used again */
-    SPOOL_SUMS,          /* struct spool_sums, struct spool_sum[n]; replaced */
-    SPOOL_MERGED,        /* struct spool_merged; replaced */
-    SPOOL_WATCHED,       /* struct spool_calls, struct watched_call[] (watched_calls.h) */
-    SPOOL_LATER,         /* struct spool_later, struct later_sum[n] (later.h); replaced */
-    SPOOL_LATER_NAME,    /* struct spool_later_name, name in UTF-8 */
-    SPOOL_LATER_TURNS,   /* struct later_turn[] */
-    SPOOL_THREAD_HANDLE, /* struct spool_thread_handle: of one whose events are logged */
+    SPOOL_SUMS,     /* struct spool_sums, struct spool_sum[n]; replaced */
+    SPOOL_MERGED,   /* struct spool_merged; replaced */
+    SPOOL_WATCHED,  /* struct spool_calls, struct watched_call[] (watched_calls.h) */
+    SPOOL_BACKWARD, /* struct spool_backward, struct backward_sum[n] (backward_work.h); replaced */
+    SPOOL_BACKWARD_NAME,  /* struct spool_backward_name, name in UTF-8 */
+    SPOOL_BACKWARD_TURNS, /* struct backward_turn[] */
+    SPOOL_THREAD_HANDLE,  /* struct spool_thread_handle: of one whose events are logged */
     SPOOL_CLOCK_PAIR, /* struct spool_clock_pair: each second, where single events have their times */
     SPOOL_DEVICE_WORK, /* struct spool_device_work, a JSON object in UTF-8, pad to 8, int64_t[] (frameworks/torch_gpu.py) */
     SPOOL_FOLDED, /* struct spool_folded: a thread's row is that of several threads (thread_folds.c); replaced */
@@ -295,12 +295,12 @@ struct spool_region {
     uint32_t pad;
 };
 
-struct spool_later { /* work that was done later for nodes of threads */
+struct spool_backward { /* work that was done later for nodes of threads */
     uint32_t n;
     uint32_t pad;
 };
 
-struct spool_later_name { /* of such work */
+struct spool_backward_name { /* of such work */
     uint32_t number;
     uint32_t pad;
 };

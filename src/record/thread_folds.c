@@ -5,11 +5,11 @@
  * the others of their name, from their first record on, and stay in it however long they live (where only the kernel has named them,
  * as with `--mode sample`, all are `python`: then those that live for a second have rows of their own).  Numbers in a name do not
  * count: `Thread-12 (handle)` is `Thread-* (handle)`.  The first thread is never folded.  What is done later for calls of a folded
- * thread (later.h) has no place in the tree.
+ * thread (backward_work.h) has no place in the tree.
  *
  * Context: as drain.h.
  */
-#include "trace_parts.h"
+#include "exact_parts.h"
 
 #include <string.h>
 
@@ -134,7 +134,7 @@ void thread_folds_free(struct thread_folds *f)
 {
     for (struct thread_fold *each; (each = f->first);) {
         f->first = each->next;
-        trace_fold_free(each->trace);
+        exact_fold_free(each->trace);
         map_memory_free(each, sizeof *each);
     }
 }

@@ -310,7 +310,7 @@ struct thread;
 bool admit(struct session *s, pid_t tid, pid_t listed);
 void admit_claimed(struct session *s);
 
-/* trace_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):
+/* exact_drain_number, of `session`.  Before the thread's record is taken out of the registry (collector.c's retire):
  * then it could not be told from one that was never there. */
 uint32_t admit_exact(void *session, struct exact_thread *e);
 

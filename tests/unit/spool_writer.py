@@ -81,7 +81,7 @@ def c_call(module: int, offset: int) -> int:
 def call_turn(
     since: int, until: int, node: int = 1, flags: int = 9, serial: int = 0, more: bytes = b""
 ) -> bytes:
-    """As src/trace/kept_calls.h has it; flags 9: the first and last one."""
+    """As src/exact/kept_calls.h has it; flags 9: the first and last one."""
     head = form.STRUCT["call_turn"].pack(since, until, node, serial, flags, 0, len(more))
     return head + more.ljust(-(-len(more) // 8) * 8, b"\0")
 

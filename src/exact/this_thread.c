@@ -1,5 +1,5 @@
 #include "call_tree.h"
-#include "causes.h"
+#include "running_backward.h"
 #include "regions.h"
 
 __thread struct exact_mine exact_mine;

@@ -1,58 +1,58 @@
-/* later.h - work that native code does later for a call: an autograd node's for the layer that made it.  How often, how long.
+/* backward_work.h - work that native code does later for a call: an autograd node's for the layer that made it.  How often, how long.
  *
  * Each piece of work begins and ends, on any thread, with pieces in one another.  Its time, without what is in it, is added to
  * (the call's node, its name).
  *
- * Context: later_begin and later_end come without the GIL, on any thread, and without a lock as a rule; the
+ * Context: backward_begin and backward_end come without the GIL, on any thread, and without a lock as a rule; the
  * others are told.
  */
-#ifndef PYH_LATER_H
-#define PYH_LATER_H
+#ifndef PYH_BACKWARD_WORK_H
+#define PYH_BACKWARD_WORK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "later_sums.h"
+#include "backward_sums.h"
 
 /* What an extension that knows a library calls: the module's capsule has a pointer to it. */
 #define LATER_MODULE "pyhybrid._native"
-#define LATER_CAPSULE "later"
+#define BACKWARD_CAPSULE "later"
 #define LATER_FOLLOWS UINT64_MAX
-struct later_api {
-    void (*watch)(const struct origin_source *source);
-    /* The work for `number` of `maker` (origins.h) begins; LATER_FOLLOWS: for what the thread's last one was for, which
+struct backward_api {
+    void (*watch)(const struct maker_source *source);
+    /* The work for `number` of `maker` (makers.h) begins; LATER_FOLLOWS: for what the thread's last one was for, which
      * it ends.  `address`: of something in the frame of the function that does it, and which tells the pieces of a
      * thread apart. */
     void (*begin)(uint64_t maker, uint64_t number, uint64_t address);
     void (*end)(uint64_t address, const char *name);
 };
-extern const struct later_api later_api;
+extern const struct backward_api backward_api;
 
 /* A piece of work, while they are logged: beside the event log (turns.h). */
-struct later_turn {
+struct backward_turn {
     uint64_t since, until; /* ticks */
-    uint32_t thread, node; /* as in later_sum */
+    uint32_t thread, node; /* as in backward_sum */
     uint32_t tid, handle;  /* where it ran: exact_thread's */
 };
 
 /* A session is made ready: whoever reads finds nothing of an earlier one from now on, threads and nodes have their numbers by
  * session.  With the GIL, and none runs. */
-void later_forget(void);
+void backward_forget(void);
 
 /* It begins after that, and ends.  With the GIL. */
-void later_start(void);
-void later_stop(void);
+void backward_start(void);
+void backward_stop(void);
 
 /* Pieces are logged from now on, or no longer. */
-void later_log(bool on);
+void backward_log(bool on);
 
 /* The drain's: those that were, as far as they lie together (block_queue.h). */
-const struct later_turn *later_turns(size_t *bytes);
-void later_turns_release(size_t bytes);
+const struct backward_turn *backward_turns(size_t *bytes);
+void backward_turns_release(size_t bytes);
 
-const char *later_name(uint32_t number); /* from 1 on; NULL: there is none */
+const char *backward_name(uint32_t number); /* from 1 on; NULL: there is none */
 
 /* In a forked child. */
-void later_after_fork_child(void);
+void backward_after_fork_child(void);
 
 #endif

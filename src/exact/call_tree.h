@@ -165,9 +165,9 @@ struct exact_thread {
     uint32_t n_moving;   /* native regions that are to stand on another function (region_stack.c) */
     uint64_t underflows; /* ends of functions whose begin was not seen */
     const uint64_t
-        *counter; /* origins.h: a counter of a library's, and what it was at the last event */
+        *counter; /* makers.h: a counter of a library's, and what it was at the last event */
     uint64_t seen;
-    struct origin_ring *origins; /* NULL: none yet */
+    struct maker_ring *origins; /* NULL: none yet */
 
     struct exact_node root; /* id 0 */
     struct exact_node *chunk[EXACT_CHUNKS];

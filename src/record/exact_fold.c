@@ -1,10 +1,10 @@
-/* trace_fold.c - the trees of threads that are one row (thread_folds.c), as one: counters of nodes with one path are added.
+/* exact_fold.c - the trees of threads that are one row (thread_folds.c), as one: counters of nodes with one path are added.
  *
  * Of a thread that lives its counters are added anew each round, of one that has ended once, when its tree goes.
  *
- * Context: as trace_drain.h.
+ * Context: as exact_drain.h.
  */
-#include "trace_parts.h"
+#include "exact_parts.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ struct fold_times {
     bool is_changed;
 };
 
-struct trace_fold {
+struct exact_fold {
     uint32_t index;
     struct stacks tree; /* nodes: canonical words */
     uint32_t n_written; /* that the spool has */
@@ -47,9 +47,9 @@ struct trace_fold {
     } part;
 };
 
-struct trace_fold *trace_fold_new(struct spool *s, struct thread_fold *of, uint32_t index)
+struct exact_fold *exact_fold_new(struct spool *s, struct thread_fold *of, uint32_t index)
 {
-    struct trace_fold *f = map_memory(sizeof *f);
+    struct exact_fold *f = map_memory(sizeof *f);
     if (!f || stacks_init(&f->tree, FIRST_MAX)) {
         map_memory_free(f, sizeof *f);
         return NULL;
@@ -61,7 +61,7 @@ struct trace_fold *trace_fold_new(struct spool *s, struct thread_fold *of, uint3
     return f;
 }
 
-void trace_fold_free(struct trace_fold *f)
+void exact_fold_free(struct exact_fold *f)
 {
     if (!f)
         return;
@@ -74,7 +74,7 @@ void trace_fold_free(struct trace_fold *f)
     map_memory_free(f, sizeof *f);
 }
 
-uint32_t trace_fold_index(const struct trace_fold *f)
+uint32_t exact_fold_index(const struct exact_fold *f)
 {
     return f->index;
 }
@@ -82,7 +82,7 @@ uint32_t trace_fold_index(const struct trace_fold *f)
 /* --- the tree ------------------------------------------------------------------------------------ */
 
 /* Room for twice as many nodes, which keep their numbers. */
-static void grow(struct trace_fold *f, uint32_t most)
+static void grow(struct exact_fold *f, uint32_t most)
 {
     struct stacks larger;
     uint32_t max = f->tree.max < most / 2 ? 2 * f->tree.max : most;
@@ -95,7 +95,7 @@ static void grow(struct trace_fold *f, uint32_t most)
     f->tree = larger;
 }
 
-void trace_fold_nodes(struct trace_fold *f, struct canonical *w, struct exact *x,
+void exact_fold_nodes(struct exact_fold *f, struct canonical *w, struct exact *x,
                       struct exact_thread *t, bool last)
 {
     uint32_t n = atomic_load_explicit(&t->n, memory_order_acquire);
@@ -117,7 +117,7 @@ void trace_fold_nodes(struct trace_fold *f, struct canonical *w, struct exact *x
     }
 }
 
-uint32_t trace_fold_node(const struct exact_thread *t, uint32_t node)
+uint32_t exact_fold_node(const struct exact_thread *t, uint32_t node)
 {
     return node && node <= t->n_written ? t->drained[node].fold : 0;
 }
@@ -144,7 +144,7 @@ static void add_row(void *arg, uint32_t node, const struct spool_exact_count *ro
 }
 
 /* Those that have ended, with room for all nodes.  False: no memory. */
-static bool begin_now(struct trace_fold *f)
+static bool begin_now(struct exact_fold *f)
 {
     size_t n = (size_t)f->tree.n + 1;
     if (!map_memory_grow(&f->ended, &f->ended_bytes, n, sizeof *f->ended) ||
@@ -158,17 +158,17 @@ static bool begin_now(struct trace_fold *f)
     return true;
 }
 
-void trace_fold_add(struct trace_fold *f, struct trace_counters *c, struct exact_thread *t,
+void exact_fold_add(struct exact_fold *f, struct exact_counters *c, struct exact_thread *t,
                     uint64_t ticks)
 {
     struct adding a = {t, NULL, ticks};
     if (!begin_now(f))
         return;
     a.to = f->now;
-    trace_counters_read(c, t, add_row, &a);
+    exact_counters_read(c, t, add_row, &a);
 }
 
-static struct fold_times *times_of(struct trace_fold *f, uint32_t node)
+static struct fold_times *times_of(struct exact_fold *f, uint32_t node)
 {
     uint64_t *place = node ? map_put(&f->times_of, node) : NULL;
     if (!place)
@@ -181,13 +181,13 @@ static struct fold_times *times_of(struct trace_fold *f, uint32_t node)
     return *place ? &f->times[*place - 1] : NULL;
 }
 
-static void add_times(struct trace_fold *f, struct exact_thread *t)
+static void add_times(struct exact_fold *f, struct exact_thread *t)
 {
     const struct call_times *c = atomic_load_explicit(&t->calls.first, memory_order_acquire);
     f->n_lost += atomic_load_explicit(&t->calls.n_lost, memory_order_relaxed);
     for (; c; c = c->next) {
         struct call_times *from = (struct call_times *)c;
-        struct fold_times *to = times_of(f, trace_fold_node(t, c->node));
+        struct fold_times *to = times_of(f, exact_fold_node(t, c->node));
         if (!to)
             continue;
         uint64_t most = atomic_load_explicit(&from->max, memory_order_relaxed);
@@ -200,22 +200,22 @@ static void add_times(struct trace_fold *f, struct exact_thread *t)
     }
 }
 
-void trace_fold_end(struct trace_fold *f, struct trace_counters *c, struct exact_thread *t,
+void exact_fold_end(struct exact_fold *f, struct exact_counters *c, struct exact_thread *t,
                     uint64_t ticks)
 {
     struct adding a = {t, NULL, ticks};
     add_times(f, t);
     if (f->n_now) /* a round is being made */
-        trace_fold_add(f, c, t, ticks);
+        exact_fold_add(f, c, t, ticks);
     if (!map_memory_grow(&f->ended, &f->ended_bytes, (size_t)f->tree.n + 1, sizeof *f->ended))
         return;
     a.to = f->ended;
-    trace_counters_read(c, t, add_row, &a);
+    exact_counters_read(c, t, add_row, &a);
 }
 
 /* --- the records --------------------------------------------------------------------------------- */
 
-static void write_nodes(struct trace_fold *f, struct spool *s)
+static void write_nodes(struct exact_fold *f, struct spool *s)
 {
     while (f->n_written < f->tree.n) {
         uint32_t n = f->tree.n - f->n_written;
@@ -235,14 +235,14 @@ static void write_nodes(struct trace_fold *f, struct spool *s)
 
 static struct spool_exact_count row_now(void *arg, uint32_t node)
 {
-    return ((const struct trace_fold *)arg)->now[node];
+    return ((const struct exact_fold *)arg)->now[node];
 }
 
-void trace_fold_write(struct trace_fold *f, struct trace_counters *c, struct spool *s)
+void exact_fold_write(struct exact_fold *f, struct exact_counters *c, struct spool *s)
 {
     write_nodes(f, s);
     if (begin_now(f))
-        trace_counters_put(c, s, f->index, f->tree.n, &f->blocks, &f->blocks_bytes, row_now, f);
+        exact_counters_put(c, s, f->index, f->tree.n, &f->blocks, &f->blocks_bytes, row_now, f);
     f->n_now = 0;
     for (uint32_t i = 0; i < f->n_times; i++) {
         struct fold_times *t = &f->times[i];

@@ -10,6 +10,7 @@
 #include "region_stack.h"
 
 #include "filter.h"
+#include "shadow.h"
 #include "regions.h"
 #include "instrument.h"
 

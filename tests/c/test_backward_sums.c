@@ -3,16 +3,16 @@
 
 #include <pthread.h>
 
-#include "later_sums.h"
+#include "backward_sums.h"
 
 /* All that is read, by the node: calls, and ticks as a number that tells them apart. */
 static uint64_t read_all(uint32_t node, uint64_t *ticks)
 {
-    static struct later_sum sum[LATER_BLOCK];
+    static struct backward_sum sum[LATER_BLOCK];
     uint64_t calls = 0;
     uint32_t n;
     *ticks = 0;
-    for (uint32_t block = 0; later_sums_read(block, sum, &n); block++)
+    for (uint32_t block = 0; backward_sums_read(block, sum, &n); block++)
         for (uint32_t i = 0; i < n; i++)
             if (sum[i].node == node) {
                 calls += sum[i].calls;
@@ -21,19 +21,19 @@ static uint64_t read_all(uint32_t node, uint64_t *ticks)
     return calls;
 }
 
-static void add(struct later_sums *s, uint32_t session, uint32_t node, uint32_t name)
+static void add(struct backward_sums *s, uint32_t session, uint32_t node, uint32_t name)
 {
-    struct origin origin = {.thread = 1, .node = node};
-    later_sums_add(s, session, &origin, name, 10);
+    struct maker origin = {.thread = 1, .node = node};
+    backward_sums_add(s, session, &origin, name, 10);
 }
 
 static void calls_are_summed_by_node_and_name(void **state)
 {
     (void)state;
     enum { N = 3 * LATER_BLOCK };
-    struct later_sums *s = later_sums_take();
+    struct backward_sums *s = backward_sums_take();
     uint64_t ticks;
-    later_sums_start(1);
+    backward_sums_start(1);
     for (int round = 0; round < 3; round++)
         for (uint32_t node = 1; node <= N; node++)
             add(s, 1, node, 1 + (uint32_t)round % 2);
@@ -41,23 +41,23 @@ static void calls_are_summed_by_node_and_name(void **state)
         assert_int_equal(read_all(node, &ticks), 3);
         assert_int_equal(ticks, 30);
     }
-    later_sums_give(s);
+    backward_sums_give(s);
 }
 
 static void a_session_has_its_own(void **state)
 {
     (void)state;
-    struct later_sums *early = later_sums_take(), *late = later_sums_take();
+    struct backward_sums *early = backward_sums_take(), *late = backward_sums_take();
     uint64_t ticks;
-    later_sums_start(2);
+    backward_sums_start(2);
     add(early, 2, 7, 1);
     add(late, 2, 7, 1);
     assert_int_equal(read_all(7, &ticks), 2);
-    later_sums_forget(); /* the next one's drain reads before it begins */
+    backward_sums_forget(); /* the next one's drain reads before it begins */
     assert_int_equal(read_all(7, &ticks), 0);
     add(late, 2, 9, 1);
     assert_int_equal(read_all(9, &ticks), 0);
-    later_sums_start(3);
+    backward_sums_start(3);
     assert_int_equal(read_all(7, &ticks), 0);
     add(early, 3, 7, 1);
     add(late, 2, 7, 1); /* it began in the session before */
@@ -66,8 +66,8 @@ static void a_session_has_its_own(void **state)
     assert_int_equal(read_all(8, &ticks), 0);
     add(late, 3, 8, 1);
     assert_int_equal(read_all(8, &ticks), 1);
-    later_sums_give(early);
-    later_sums_give(late);
+    backward_sums_give(early);
+    backward_sums_give(late);
 }
 
 #define THREADS 4
@@ -75,10 +75,10 @@ static void a_session_has_its_own(void **state)
 
 static void *work(void *own)
 {
-    struct later_sums *s = later_sums_take();
+    struct backward_sums *s = backward_sums_take();
     for (uint32_t i = 0; i < CALLS; i++)
         add(s, 4, 1 + i % 1000, *(uint32_t *)own);
-    later_sums_give(s);
+    backward_sums_give(s);
     return NULL;
 }
 
@@ -88,7 +88,7 @@ static void threads_add_at_once(void **state)
     pthread_t thread[THREADS];
     uint32_t name[THREADS];
     uint64_t ticks;
-    later_sums_start(4);
+    backward_sums_start(4);
     for (uint32_t round = 0; round < 2;
          round++) { /* those of the second go on with the first one's */
         for (uint32_t i = 0; i < THREADS; i++) {

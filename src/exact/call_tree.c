@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "map.h"
-#include "origins.h"
+#include "makers.h"
 #include "path_memo.h"
 #include "records.h"
 
@@ -179,7 +179,7 @@ static struct exact_thread *new_thread(struct exact *x)
     t->blocks_bytes = sizeof block->blocks;
     t->memo = (struct memo){.set = block->memo, .n_sets = MEMO_SETS};
     t->events.last = t->events_ticks = x->start_ticks;
-    origins_begin_thread(t);
+    makers_begin_thread(t);
     if (x->logs && !(t->events.slot = map_memory(EVENT_SLOTS * sizeof *t->events.slot))) {
         free_thread(t);
         return NULL;

@@ -1,11 +1,11 @@
-#include "later.h"
+#include "backward_work.h"
 
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "block_queue.h"
-#include "causes.h"
+#include "running_backward.h"
 #include "map.h"
 #include "names.h"
 
@@ -13,11 +13,11 @@
 struct pieces {
     struct causes causes;
     struct piece {
-        struct origin origin;
+        struct maker origin;
         uint32_t session;
         uint64_t since, inner; /* ticks; of the pieces in it */
     } at[CAUSES_MAX];
-    struct later_sums *sums;
+    struct backward_sums *sums;
     uint64_t hint;
     uint32_t tid;
 };
@@ -42,7 +42,7 @@ static pthread_once_t pieces_key_once = PTHREAD_ONCE_INIT;
 static void on_thread_end(void *pieces)
 {
     causes_mine = NULL;
-    later_sums_give(((struct pieces *)pieces)->sums);
+    backward_sums_give(((struct pieces *)pieces)->sums);
     map_memory_free(pieces, sizeof(struct pieces));
 }
 
@@ -56,7 +56,7 @@ static struct pieces *own_pieces(void)
     if (causes_mine)
         return (struct pieces *)causes_mine;
     struct pieces *p = map_memory(sizeof *p);
-    if (!p || !(p->sums = later_sums_take())) {
+    if (!p || !(p->sums = backward_sums_take())) {
         map_memory_free(p, sizeof *p);
         return NULL;
     }
@@ -79,73 +79,73 @@ static __attribute__((noinline)) void log_turn(const struct piece *piece, uint32
                                                uint64_t until)
 {
     pthread_mutex_lock(&turns_lock);
-    struct later_turn *turn =
+    struct backward_turn *turn =
         is_logged && piece->session == atomic_load(&session) && n_turns < TURNS_MAX
             ? block_queue_reserve(&turns, sizeof *turn, FIRST_TURNS)
             : NULL;
     if (turn) {
-        *turn = (struct later_turn){.since = piece->since,
-                                    .until = until,
-                                    .thread = piece->origin.thread,
-                                    .node = piece->origin.node,
-                                    .tid = tid,
-                                    .handle = (uint32_t)pthread_self()};
+        *turn = (struct backward_turn){.since = piece->since,
+                                       .until = until,
+                                       .thread = piece->origin.thread,
+                                       .node = piece->origin.node,
+                                       .tid = tid,
+                                       .handle = (uint32_t)pthread_self()};
         block_queue_commit(&turns, sizeof *turn);
         n_turns++;
     }
     pthread_mutex_unlock(&turns_lock);
 }
 
-void later_log(bool on)
+void backward_log(bool on)
 {
     atomic_store(&is_logged, on);
 }
 
-const struct later_turn *later_turns(size_t *bytes)
+const struct backward_turn *backward_turns(size_t *bytes)
 {
     return block_queue_peek(&turns, bytes);
 }
 
-void later_turns_release(size_t bytes)
+void backward_turns_release(size_t bytes)
 {
     block_queue_release(&turns, bytes);
 }
 
-const char *later_name(uint32_t number)
+const char *backward_name(uint32_t number)
 {
     return number && number < names.max ? atomic_load(&names.text[number]) : NULL;
 }
 
-void later_forget(void)
+void backward_forget(void)
 {
     pthread_mutex_lock(&turns_lock);
     block_queue_clear(&turns);
     n_turns = 0;
     is_logged = false;
     pthread_mutex_unlock(&turns_lock);
-    origins_forget();
-    later_sums_forget();
+    makers_forget();
+    backward_sums_forget();
 }
 
-void later_start(void)
+void backward_start(void)
 {
     use_tsc = arch_ticks_steady();
-    later_sums_start(++n_sessions);
+    backward_sums_start(++n_sessions);
     atomic_store(&session, n_sessions);
 }
 
-void later_stop(void)
+void backward_stop(void)
 {
     atomic_store(&session, 0);
-    origins_watch(NULL);
+    makers_watch(NULL);
 }
 
-void later_after_fork_child(void)
+void backward_after_fork_child(void)
 {
     pthread_mutex_init(&turns_lock, NULL);
-    later_sums_after_fork_child();
+    backward_sums_after_fork_child();
     atomic_store(&session, 0);
-    origins_after_fork_child();
+    makers_after_fork_child();
 }
 
 /* --- one piece of work ------------------------------------------------------------------------------ */
@@ -161,12 +161,12 @@ static void begin(uint64_t maker, uint64_t number, uint64_t address)
     if (n < CAUSES_MAX) {
         struct piece *piece = &p->at[n];
         bool follows = number == LATER_FOLLOWS && piece->session == running;
-        struct origin last = piece->origin; /* of the one before it in the same */
+        struct maker last = piece->origin; /* of the one before it in the same */
         *piece = (struct piece){.session = running};
         if (follows)
             piece->origin = last;
-        else if (!origin_find(maker, number, &p->hint, &piece->origin))
-            piece->origin = (struct origin){0};
+        else if (!maker_find(maker, number, &p->hint, &piece->origin))
+            piece->origin = (struct maker){0};
         p->causes.at[n].address = address;
         p->causes.at[n].word = piece->origin.object ? frame_cause(piece->origin.object) : 0;
         piece->since = ticks();
@@ -209,8 +209,8 @@ static void end(uint64_t address, const char *name)
         return;
     if (atomic_load_explicit(&is_logged, memory_order_relaxed))
         log_turn(piece, p->tid, now);
-    later_sums_add(p->sums, piece->session, &piece->origin, names_number(&names, name),
-                   all > piece->inner ? all - piece->inner : 0);
+    backward_sums_add(p->sums, piece->session, &piece->origin, names_number(&names, name),
+                      all > piece->inner ? all - piece->inner : 0);
 }
 
-const struct later_api later_api = {origins_watch, begin, end};
+const struct backward_api backward_api = {makers_watch, begin, end};

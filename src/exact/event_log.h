@@ -3,7 +3,7 @@
  * An event is a 64-bit word: 31..0 ticks since the event before; 34..32 enum event_kind; 63..35 the node
  * (call_tree.h), or what the kind says.
  *
- * Context: event_put is the thread's own (with the GIL); trace_log.c reads the ring.
+ * Context: event_put is the thread's own (with the GIL); exact_log.c reads the ring.
  */
 #ifndef PYH_EVENT_LOG_H
 #define PYH_EVENT_LOG_H

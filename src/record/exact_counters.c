@@ -1,4 +1,4 @@
-/* trace_counters.c - the counters of the exact half's nodes, and which activations run: to the spool.
+/* exact_counters.c - the counters of the exact half's nodes, and which activations run: to the spool.
  *
  * Nodes' counters are replaced records of the spool, 64 to 1,024 nodes each, of which those that changed
  * are written.  The threads run meanwhile: each node's figures are of one moment, in which an activation
@@ -6,7 +6,7 @@
  *
  * Context: the drain thread; never needs the GIL.
  */
-#include "trace_parts.h"
+#include "exact_parts.h"
 
 #include "call_tree.h"
 #include "map.h"
@@ -29,7 +29,7 @@ struct exact_activation {
     bool in_c;
 };
 
-void trace_counters_free(struct trace_counters *c)
+void exact_counters_free(struct exact_counters *c)
 {
     map_memory_free(c->running, c->running_bytes);
 }
@@ -58,7 +58,7 @@ static bool still_runs(const struct exact_thread *t, const struct exact_activati
 }
 
 /* Marks its node; one that was just being written is found out by still_runs. */
-static uint32_t add_running(struct trace_counters *c, struct exact_thread *t, uint32_t n,
+static uint32_t add_running(struct exact_counters *c, struct exact_thread *t, uint32_t n,
                             struct exact_activation a)
 {
     if (!a.node || !a.since || !a.node->id || a.node->id > t->n_written)
@@ -69,7 +69,7 @@ static uint32_t add_running(struct trace_counters *c, struct exact_thread *t, ui
 }
 
 /* Finds what runs.  Of a thread that has ended nothing does, whatever is left in its stack. */
-static uint32_t find_running(struct trace_counters *c, struct exact_thread *t)
+static uint32_t find_running(struct exact_counters *c, struct exact_thread *t)
 {
     uint32_t depth = atomic_load(&t->ended) ? 0 : READ(t->depth), n = 0;
     if (!map_memory_grow(&c->running, &c->running_bytes, 2 * (size_t)depth, sizeof *c->running))
@@ -106,7 +106,7 @@ static struct spool_exact_count counts_of(const struct exact_node *node)
         .total_ticks = atomic_load_explicit(&n->total_ticks, memory_order_acquire)};
 }
 
-static struct spool_exact_count row_of(const struct trace_counters *c, const struct exact_thread *t,
+static struct spool_exact_count row_of(const struct exact_counters *c, const struct exact_thread *t,
                                        uint32_t id)
 {
     const struct exact_node *node = exact_read_node(t, id);
@@ -121,7 +121,7 @@ static struct spool_exact_count row_of(const struct trace_counters *c, const str
 }
 
 struct counted_thread {
-    const struct trace_counters *counters;
+    const struct exact_counters *counters;
     const struct exact_thread *thread;
 };
 
@@ -131,9 +131,9 @@ static struct spool_exact_count row_of_thread(void *arg, uint32_t id)
     return row_of(of->counters, of->thread, id);
 }
 
-static void write_block(struct trace_counters *c, struct spool *s, struct exact_block *b,
+static void write_block(struct exact_counters *c, struct spool *s, struct exact_block *b,
                         struct spool_exact_counters head, uint32_t capacity,
-                        trace_counters_row *row, void *arg)
+                        exact_counters_row *row, void *arg)
 {
     uint64_t digest = head.n;
     for (uint32_t i = 0; i < head.n; i++) {
@@ -149,8 +149,8 @@ static void write_block(struct trace_counters *c, struct spool *s, struct exact_
                   &head, sizeof head, c->rows, head.n * sizeof *c->rows);
 }
 
-void trace_counters_put(struct trace_counters *c, struct spool *s, uint32_t index, uint32_t n,
-                        struct exact_block **blocks, size_t *blocks_bytes, trace_counters_row *row,
+void exact_counters_put(struct exact_counters *c, struct spool *s, uint32_t index, uint32_t n,
+                        struct exact_block **blocks, size_t *blocks_bytes, exact_counters_row *row,
                         void *arg)
 {
     size_t n_blocks = BLOCKS_MIN + n / EXACT_BLOCK_MAX;
@@ -169,7 +169,7 @@ void trace_counters_put(struct trace_counters *c, struct spool *s, uint32_t inde
 }
 
 /* What runs is marked in t->drained, until unmark.  False: no memory. */
-static bool mark_running(struct trace_counters *c, struct exact_thread *t, uint32_t *n_running)
+static bool mark_running(struct exact_counters *c, struct exact_thread *t, uint32_t *n_running)
 {
     if (!map_memory_grow(&t->drained, &t->drained_bytes, (size_t)t->n_written + 1,
                          sizeof *t->drained))
@@ -178,25 +178,25 @@ static bool mark_running(struct trace_counters *c, struct exact_thread *t, uint3
     return true;
 }
 
-static void unmark(struct trace_counters *c, struct exact_thread *t, uint32_t n_running)
+static void unmark(struct exact_counters *c, struct exact_thread *t, uint32_t n_running)
 {
     while (n_running--)
         t->drained[c->running[n_running].node->id].open = 0;
 }
 
-void trace_counters_write(struct trace_counters *c, struct spool *s, struct exact_thread *t)
+void exact_counters_write(struct exact_counters *c, struct spool *s, struct exact_thread *t)
 {
     struct counted_thread of = {c, t};
     uint32_t n_running;
     if (!mark_running(c, t, &n_running))
         return;
-    trace_counters_put(c, s, t->index, t->n_written, &t->blocks, &t->blocks_bytes, row_of_thread,
+    exact_counters_put(c, s, t->index, t->n_written, &t->blocks, &t->blocks_bytes, row_of_thread,
                        &of);
     unmark(c, t, n_running);
 }
 
-void trace_counters_read(struct trace_counters *c, struct exact_thread *t,
-                         trace_counters_take *take, void *arg)
+void exact_counters_read(struct exact_counters *c, struct exact_thread *t,
+                         exact_counters_take *take, void *arg)
 {
     uint32_t n_running;
     if (!mark_running(c, t, &n_running))

@@ -1,8 +1,8 @@
-/* trace_log.c - from the threads' event logs and kept calls to the spool.
+/* exact_log.c - from the threads' event logs and kept calls to the spool.
  *
  * Context: the drain thread; never needs the GIL.
  */
-#include "trace_parts.h"
+#include "exact_parts.h"
 
 #include <string.h>
 
@@ -25,7 +25,7 @@ static void write_events(struct spool *s, const struct spool_events *head, const
     spool_append(s, SPOOL_EVENTS, head, sizeof *head, event, head->n * sizeof *event);
 }
 
-static void drop_first(struct trace_log *l)
+static void drop_first(struct exact_log *l)
 {
     struct event_block *b = l->first;
     l->n_events -= b->head.n;
@@ -35,7 +35,7 @@ static void drop_first(struct trace_log *l)
 }
 
 /* Only the last ones are wanted: a block more, and those that are too old less. */
-static void hold_back(struct trace_log *l, const struct spool_events *head, const uint64_t *event)
+static void hold_back(struct exact_log *l, const struct spool_events *head, const uint64_t *event)
 {
     uint64_t now = clock_now_ns();
     size_t bytes = sizeof(struct event_block) + head->n * sizeof *event;
@@ -58,7 +58,7 @@ static void hold_back(struct trace_log *l, const struct spool_events *head, cons
         drop_first(l);
 }
 
-static void put_out(struct trace_log *l, struct spool *s, const struct spool_events *head,
+static void put_out(struct exact_log *l, struct spool *s, const struct spool_events *head,
                     const uint64_t *event)
 {
     if (l->keep_ns)
@@ -67,7 +67,7 @@ static void put_out(struct trace_log *l, struct spool *s, const struct spool_eve
         write_events(s, head, event);
 }
 
-static void take_events(struct trace_log *l, struct spool *s, struct exact_thread *t)
+static void take_events(struct exact_log *l, struct spool *s, struct exact_thread *t)
 {
     struct event_ring *r = &t->events;
     uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
@@ -94,7 +94,7 @@ static void take_events(struct trace_log *l, struct spool *s, struct exact_threa
     }
 }
 
-void trace_log_end_thread(struct trace_log *l, struct spool *s, struct exact_thread *t)
+void exact_log_end_thread(struct exact_log *l, struct spool *s, struct exact_thread *t)
 {
     struct spool_events part = {.thread = t->index,
                                 .first_ticks = t->events_ticks,
@@ -112,10 +112,10 @@ static bool fold_turns(const struct exact_thread *t, unsigned char *calls, size_
     for (int pass = 0; pass < 2; pass++)
         for (size_t at = 0; at < bytes; at += sizeof *turn + ((turn->more + 7u) & ~7u)) {
             turn = (struct call_turn *)(calls + at);
-            if (turn->node && !trace_fold_node(t, turn->node))
+            if (turn->node && !exact_fold_node(t, turn->node))
                 return false;
             if (pass)
-                turn->node = trace_fold_node(t, turn->node);
+                turn->node = exact_fold_node(t, turn->node);
         }
     return true;
 }
@@ -123,10 +123,10 @@ static bool fold_turns(const struct exact_thread *t, unsigned char *calls, size_
 static bool fold_watched(const struct exact_thread *t, struct watched_call *calls, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!trace_fold_node(t, calls[i].node))
+        if (!exact_fold_node(t, calls[i].node))
             return false;
     for (size_t i = 0; i < n; i++)
-        calls[i].node = trace_fold_node(t, calls[i].node);
+        calls[i].node = exact_fold_node(t, calls[i].node);
     return true;
 }
 
@@ -151,14 +151,14 @@ static void take_calls(struct spool *s, const struct exact_thread *t, uint32_t t
     }
 }
 
-void trace_log_take(struct trace_log *l, struct spool *s, struct exact_thread *t)
+void exact_log_take(struct exact_log *l, struct spool *s, struct exact_thread *t)
 {
     take_events(l, s, t);
     take_calls(s, t, SPOOL_CALLS, &t->calls.queue);
     take_calls(s, t, SPOOL_WATCHED, &t->watched.queue);
 }
 
-void trace_log_write_times(struct spool *s, struct exact_thread *t)
+void exact_log_write_times(struct spool *s, struct exact_thread *t)
 {
     struct call_times *c = atomic_load_explicit(&t->calls.first, memory_order_acquire);
     for (; c; c = c->next) {
@@ -185,7 +185,7 @@ void trace_log_write_times(struct spool *s, struct exact_thread *t)
     }
 }
 
-void trace_log_end(struct trace_log *l, struct spool *s)
+void exact_log_end(struct exact_log *l, struct spool *s)
 {
     while (l->first) {
         write_events(s, &l->first->head, l->first->event);
@@ -193,13 +193,13 @@ void trace_log_end(struct trace_log *l, struct spool *s)
     }
 }
 
-void trace_log_free(struct trace_log *l)
+void exact_log_free(struct exact_log *l)
 {
     while (l->first)
         drop_first(l);
 }
 
-bool trace_log_urgent(const struct exact_thread *t)
+bool exact_log_urgent(const struct exact_thread *t)
 {
     const struct event_ring *r = &t->events;
     if (block_queue_waiting(&t->calls.queue) > CALLS_WAITING)

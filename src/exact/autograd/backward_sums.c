@@ -1,4 +1,4 @@
-#include "later_sums.h"
+#include "backward_sums.h"
 
 #include <pthread.h>
 
@@ -17,30 +17,30 @@ struct block {
     struct block *next; /* of the same thread's, where it has been in it before */
 };
 
-struct later_sums {
+struct backward_sums {
     uint32_t session; /* of what is in it */
     uint32_t n, n_places;
     struct sum **places; /* by hash; at most half of them are taken */
     struct block *first, *last;
-    struct later_sums *next; /* of those that are no thread's */
+    struct backward_sums *next; /* of those that are no thread's */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for what follows */
-static struct later_sums *unused;
+static struct backward_sums *unused;
 static struct block *blocks[BLOCKS_MAX]; /* of the session that runs */
 static uint32_t n_blocks, running;
 
-struct later_sums *later_sums_take(void)
+struct backward_sums *backward_sums_take(void)
 {
     pthread_mutex_lock(&lock);
-    struct later_sums *s = unused;
+    struct backward_sums *s = unused;
     if (s)
         unused = s->next;
     pthread_mutex_unlock(&lock);
     return s ? s : map_memory(sizeof *s);
 }
 
-void later_sums_give(struct later_sums *s)
+void backward_sums_give(struct backward_sums *s)
 {
     pthread_mutex_lock(&lock);
     s->next = unused;
@@ -48,7 +48,7 @@ void later_sums_give(struct later_sums *s)
     pthread_mutex_unlock(&lock);
 }
 
-static struct sum **place_of(const struct later_sums *s, uint32_t thread, uint32_t node,
+static struct sum **place_of(const struct backward_sums *s, uint32_t thread, uint32_t node,
                              uint32_t name)
 {
     uint32_t mask = s->n_places - 1;
@@ -60,7 +60,7 @@ static struct sum **place_of(const struct later_sums *s, uint32_t thread, uint32
     }
 }
 
-static bool set_places(struct later_sums *s, uint32_t n)
+static bool set_places(struct backward_sums *s, uint32_t n)
 {
     struct sum **larger = map_memory(n * sizeof *larger), **old = s->places;
     uint32_t n_old = s->n_places;
@@ -76,7 +76,7 @@ static bool set_places(struct later_sums *s, uint32_t n)
 }
 
 /* The next block: one of an earlier session's, or a new one.  It is read from now on, if the session runs. */
-static struct block *next_block(struct later_sums *s)
+static struct block *next_block(struct backward_sums *s)
 {
     struct block *b = s->last ? s->last->next : s->first;
     if (!b) {
@@ -98,7 +98,7 @@ static struct block *next_block(struct later_sums *s)
 }
 
 /* A new one, at a place that is free; NULL: there is no room, or the session has ended. */
-static __attribute__((noinline)) struct sum *new_sum(struct later_sums *s, const struct origin *o,
+static __attribute__((noinline)) struct sum *new_sum(struct backward_sums *s, const struct maker *o,
                                                      uint32_t name)
 {
     if (2 * (s->n + 1) > s->n_places &&
@@ -114,7 +114,7 @@ static __attribute__((noinline)) struct sum *new_sum(struct later_sums *s, const
     return sum;
 }
 
-static __attribute__((noinline)) void clear(struct later_sums *s, uint32_t session)
+static __attribute__((noinline)) void clear(struct backward_sums *s, uint32_t session)
 {
     for (uint32_t i = 0; i < s->n_places; i++)
         s->places[i] = NULL;
@@ -123,8 +123,8 @@ static __attribute__((noinline)) void clear(struct later_sums *s, uint32_t sessi
     s->session = session;
 }
 
-void later_sums_add(struct later_sums *s, uint32_t session, const struct origin *origin,
-                    uint32_t name, uint64_t ticks)
+void backward_sums_add(struct backward_sums *s, uint32_t session, const struct maker *origin,
+                       uint32_t name, uint64_t ticks)
 {
     if (s->session != session)
         clear(s, session);
@@ -137,7 +137,7 @@ void later_sums_add(struct later_sums *s, uint32_t session, const struct origin 
     atomic_store_explicit(&sum->ticks, all + ticks, memory_order_relaxed);
 }
 
-void later_sums_start(uint32_t session)
+void backward_sums_start(uint32_t session)
 {
     pthread_mutex_lock(&lock);
     n_blocks = 0;
@@ -145,12 +145,12 @@ void later_sums_start(uint32_t session)
     pthread_mutex_unlock(&lock);
 }
 
-void later_sums_forget(void)
+void backward_sums_forget(void)
 {
-    later_sums_start(0);
+    backward_sums_start(0);
 }
 
-bool later_sums_read(uint32_t block, struct later_sum *to, uint32_t *n)
+bool backward_sums_read(uint32_t block, struct backward_sum *to, uint32_t *n)
 {
     pthread_mutex_lock(&lock);
     struct block *b = block < n_blocks ? blocks[block] : NULL;
@@ -158,7 +158,7 @@ bool later_sums_read(uint32_t block, struct later_sum *to, uint32_t *n)
     *n = b ? atomic_load_explicit(&b->n, memory_order_acquire) : 0;
     for (uint32_t i = 0; i < *n; i++) {
         const struct sum *s = &b->sum[i];
-        to[i] = (struct later_sum){
+        to[i] = (struct backward_sum){
             .thread = s->thread,
             .node = s->node,
             .name = s->name,
@@ -169,7 +169,7 @@ bool later_sums_read(uint32_t block, struct later_sum *to, uint32_t *n)
     return b;
 }
 
-void later_sums_after_fork_child(void)
+void backward_sums_after_fork_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     unused = NULL; /* another thread may have been about to change it */

@@ -1,57 +1,57 @@
-/* origins.h - which call made what a library numbers, thread by thread and one after another: PyTorch its autograd nodes.
+/* makers.h - which call made what a library numbers, thread by thread and one after another: PyTorch its autograd nodes.
  *
  * At each event the library's counter is compared with its last value.  If it has moved, what was made since belongs to the
  * function that ran, the top of the shadow stack: a span of numbers, in a ring of the thread's.  Whoever meets one of these
  * things later, on any thread, finds the span by the thread that made it and its number.
  *
- * Context: origins_watch, origins_forget and origins_note need the GIL; origin_find does not, and never waits.
+ * Context: makers_watch, makers_forget and makers_note need the GIL; maker_find does not, and never waits.
  */
-#ifndef PYH_ORIGINS_H
-#define PYH_ORIGINS_H
+#ifndef PYH_MAKERS_H
+#define PYH_MAKERS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "call_tree.h"
 
-struct origin {
+struct maker {
     uint32_t thread; /* spool.h, struct spool_exact_thread; 0: not known */
     uint32_t node;
     uint32_t
         object; /* the region number of the innermost object (instance_table.h) around it; 0: none */
 };
 
-struct origin_source {
+struct maker_source {
     /* The number that the calling thread's next thing gets: where it stands for as long as the thread lives.  NULL: none. */
     const uint64_t *(*counter)(void);
     uint64_t (*maker)(void); /* how the library calls the calling thread; not 0 */
 };
 
 /* From now on the counter of each thread is looked at; NULL: none is. */
-void origins_watch(const struct origin_source *source);
+void makers_watch(const struct maker_source *source);
 
 /* What was made until now, while nothing was counted, is no function's. */
-void origins_skip(struct exact *x);
+void makers_skip(struct exact *x);
 
 /* A thread of the program, before its first event. */
-void origins_begin_thread(struct exact_thread *t);
+void makers_begin_thread(struct exact_thread *t);
 
 /* The counter has moved; before the shadow stack changes. */
-void origins_note(struct exact_thread *t);
+void makers_note(struct exact_thread *t);
 
-static inline bool origins_moved(const struct exact_thread *t)
+static inline bool makers_moved(const struct exact_thread *t)
 {
     return *t->counter != t->seen;
 }
 
 /* What made `number` on the thread that the library calls `maker`.  `*hint`: where to look first, of the calling
  * thread's last one.  False: it is not known (any more). */
-bool origin_find(uint64_t maker, uint64_t number, uint64_t *hint, struct origin *found);
+bool maker_find(uint64_t maker, uint64_t number, uint64_t *hint, struct maker *found);
 
 /* A session is made ready, and watches nothing yet: what was made before it is no function's. */
-void origins_forget(void);
+void makers_forget(void);
 
 /* In a forked child: none is known. */
-void origins_after_fork_child(void);
+void makers_after_fork_child(void);
 
 #endif

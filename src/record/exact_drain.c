@@ -1,10 +1,10 @@
-#include "trace_drain.h"
+#include "exact_drain.h"
 
 #include <string.h>
 
 #include "clock.h"
 #include "call_tree.h"
-#include "trace_parts.h"
+#include "exact_parts.h"
 #include "frame.h"
 #include "map.h"
 #include "spool.h"
@@ -13,14 +13,14 @@
 
 #define CHUNK 1024 /* rows in one record */
 
-struct trace_drain {
+struct exact_drain {
     struct spool *spool;
     struct canonical *words;
     struct exact *exact;
     struct thread_folds *folds;
     uint32_t n_folded; /* threads in the list that are */
-    struct trace_log log;
-    trace_drain_number *number;
+    struct exact_log log;
+    exact_drain_number *number;
     void *number_arg;
     /* Records being made.  Not on the stack: sampler_pause runs on one of the program's. */
     struct {
@@ -28,41 +28,41 @@ struct trace_drain {
         uint32_t parent[CHUNK];
     } part;
     uint64_t nodes[CHUNK];
-    struct trace_counters counters;
-    struct trace_later later;
+    struct exact_counters counters;
+    struct backward_drain later;
     struct spool_clock clock;
     struct spool_place clock_place;
 };
 
-struct trace_drain *trace_drain_new(struct spool *s, struct canonical *w, struct exact *x,
+struct exact_drain *exact_drain_new(struct spool *s, struct canonical *w, struct exact *x,
                                     struct thread_folds *folds, uint64_t keep_events_ns,
-                                    trace_drain_number *number, void *arg)
+                                    exact_drain_number *number, void *arg)
 {
-    struct trace_drain *d = map_memory(sizeof *d);
+    struct exact_drain *d = map_memory(sizeof *d);
     if (!d)
         return NULL;
     d->spool = s;
     d->words = w;
     d->exact = x;
     d->folds = folds;
-    later_forget(); /* it reads before the session begins */
+    backward_forget(); /* it reads before the session begins */
     d->log.keep_ns = keep_events_ns;
     d->number = number;
     d->number_arg = arg;
     return d;
 }
 
-void trace_drain_free(struct trace_drain *d)
+void exact_drain_free(struct exact_drain *d)
 {
     if (!d)
         return;
-    trace_log_free(&d->log);
-    trace_counters_free(&d->counters);
-    trace_later_free(&d->later);
+    exact_log_free(&d->log);
+    exact_counters_free(&d->counters);
+    backward_drain_free(&d->later);
     map_memory_free(d, sizeof *d);
 }
 
-void trace_drain_codes(struct trace_drain *d)
+void exact_drain_codes(struct exact_drain *d)
 {
     const struct code_record *r;
     while ((r = exact_read_code(d->exact)))
@@ -108,7 +108,7 @@ static void write_clock_pair(const struct exact *x, struct spool *s)
     spool_append(s, SPOOL_CLOCK_PAIR, &pair, sizeof pair, NULL, 0);
 }
 
-static void write_clock(struct trace_drain *d)
+static void write_clock(struct exact_drain *d)
 {
     read_clocks(d->exact, &d->clock);
     if (!d->clock.first_ns) {
@@ -119,7 +119,7 @@ static void write_clock(struct trace_drain *d)
                   sizeof d->clock, NULL, 0);
 }
 
-static void write_exact_nodes(struct trace_drain *d, struct exact_thread *t, bool last)
+static void write_exact_nodes(struct exact_drain *d, struct exact_thread *t, bool last)
 {
     uint32_t n_known = atomic_load_explicit(&t->n, memory_order_acquire), n;
     do {
@@ -145,19 +145,19 @@ static void write_exact_nodes(struct trace_drain *d, struct exact_thread *t, boo
 }
 
 /* Its calls may be logged before its tree is: their nodes have no places then, and they wait. */
-static void announce_folded(struct trace_drain *d, struct exact_thread *t)
+static void announce_folded(struct exact_drain *d, struct exact_thread *t)
 {
     if (!t->fold->trace)
-        trace_fold_new(d->spool, t->fold, (uint32_t)atomic_fetch_add(&d->exact->serials, 1) + 1);
+        exact_fold_new(d->spool, t->fold, (uint32_t)atomic_fetch_add(&d->exact->serials, 1) + 1);
     if (!t->fold->trace) {
         t->index = 0; /* no memory: once more, later */
         return;
     }
-    t->index = trace_fold_index(t->fold->trace);
+    t->index = exact_fold_index(t->fold->trace);
     d->n_folded++;
 }
 
-static void announce(struct trace_drain *d, struct exact_thread *t)
+static void announce(struct exact_drain *d, struct exact_thread *t)
 {
     if (t->index)
         return;
@@ -176,7 +176,7 @@ static void announce(struct trace_drain *d, struct exact_thread *t)
 }
 
 /* Is there anything to take but trees? */
-static bool any_logs(const struct trace_drain *d)
+static bool any_logs(const struct exact_drain *d)
 {
     return d->exact->turns & TURNS_LOGGED || atomic_load(&d->exact->open.any);
 }
@@ -189,14 +189,14 @@ static bool is_gone(const struct exact_thread *t, const struct registry *r)
 }
 
 /* Takes the thread out if it has gone. */
-static bool drop_folded(struct trace_drain *d, const struct registry *r,
+static bool drop_folded(struct exact_drain *d, const struct registry *r,
                         struct exact_thread *before, struct exact_thread *t, uint64_t ticks)
 {
     if (!is_gone(t, r))
         return false;
-    trace_log_take(&d->log, d->spool, t);
+    exact_log_take(&d->log, d->spool, t);
     if (!t->is_folded)
-        trace_fold_end(t->fold->trace, &d->counters, t, ticks);
+        exact_fold_end(t->fold->trace, &d->counters, t, ticks);
     t->is_folded = true;
     if (!exact_remove_thread(d->exact, before, t))
         return false;
@@ -204,7 +204,7 @@ static bool drop_folded(struct trace_drain *d, const struct registry *r,
     return true;
 }
 
-void trace_drain_logs(struct trace_drain *d, const struct registry *r)
+void exact_drain_logs(struct exact_drain *d, const struct registry *r)
 {
     struct exact_thread *t = atomic_load(&d->exact->threads), *before = NULL, *next;
     bool all = any_logs(d) || d->n_folded;
@@ -212,63 +212,63 @@ void trace_drain_logs(struct trace_drain *d, const struct registry *r)
         next = t->next;
         announce(d, t);
         if (t->fold && t->index)
-            trace_fold_nodes(t->fold->trace, d->words, d->exact, t, false);
-        trace_log_take(&d->log, d->spool, t);
+            exact_fold_nodes(t->fold->trace, d->words, d->exact, t, false);
+        exact_log_take(&d->log, d->spool, t);
         if (!t->fold || !t->index || !drop_folded(d, r, before, t, 0))
             before = t;
     }
-    trace_later_take(d->spool);
+    backward_drain_take(d->spool);
 }
 
-bool trace_drain_keeps_logs(const struct trace_drain *d)
+bool exact_drain_keeps_logs(const struct exact_drain *d)
 {
     return any_logs(d);
 }
 
-bool trace_drain_needs_rows(const struct trace_drain *d)
+bool exact_drain_needs_rows(const struct exact_drain *d)
 {
     return d->exact->logs;
 }
 
-bool trace_drain_urgent(const struct trace_drain *d)
+bool exact_drain_urgent(const struct exact_drain *d)
 {
     const struct exact_thread *t = any_logs(d) ? atomic_load(&d->exact->threads) : NULL;
-    while (t && !trace_log_urgent(t))
+    while (t && !exact_log_urgent(t))
         t = t->next;
     return t;
 }
 
-static void write_thread(struct trace_drain *d, struct exact_thread *t, bool last)
+static void write_thread(struct exact_drain *d, struct exact_thread *t, bool last)
 {
-    trace_log_take(&d->log, d->spool, t);
-    trace_log_write_times(d->spool, t);
+    exact_log_take(&d->log, d->spool, t);
+    exact_log_write_times(d->spool, t);
     if (last || atomic_load(&t->ended))
-        trace_log_end_thread(&d->log, d->spool, t);
+        exact_log_end_thread(&d->log, d->spool, t);
     write_exact_nodes(d, t, last);
-    trace_counters_write(&d->counters, d->spool, t);
+    exact_counters_write(&d->counters, d->spool, t);
 }
 
-static void add_folded(struct trace_drain *d, struct exact_thread *t, bool last)
+static void add_folded(struct exact_drain *d, struct exact_thread *t, bool last)
 {
-    struct trace_fold *fold = t->fold->trace;
+    struct exact_fold *fold = t->fold->trace;
     if (!fold || t->is_folded)
         return;
-    trace_fold_nodes(fold, d->words, d->exact, t, last);
-    trace_log_take(&d->log, d->spool, t);
+    exact_fold_nodes(fold, d->words, d->exact, t, last);
+    exact_log_take(&d->log, d->spool, t);
     if (!last)
-        trace_fold_add(fold, &d->counters, t, d->clock.ticks);
+        exact_fold_add(fold, &d->counters, t, d->clock.ticks);
     else
-        trace_fold_end(fold, &d->counters, t, d->clock.ticks);
+        exact_fold_end(fold, &d->counters, t, d->clock.ticks);
     t->is_folded = last;
 }
 
-void trace_drain_write(struct trace_drain *d, const struct registry *r, bool last)
+void exact_drain_write(struct exact_drain *d, const struct registry *r, bool last)
 {
     struct exact *x = d->exact;
     write_clock(d);
     if (x->logs)
         write_clock_pair(x, d->spool);
-    trace_drain_logs(d, r);
+    exact_drain_logs(d, r);
     struct exact_thread *t = atomic_load(&x->threads), *before = NULL, *next;
     for (; t; t = next) {
         next = t->next;
@@ -283,9 +283,9 @@ void trace_drain_write(struct trace_drain *d, const struct registry *r, bool las
     }
     for (struct thread_fold *each = d->folds->first; each; each = each->next)
         if (each->trace)
-            trace_fold_write(each->trace, &d->counters, d->spool);
-    trace_later_take(d->spool);
-    trace_later_write(&d->later, d->spool);
+            exact_fold_write(each->trace, &d->counters, d->spool);
+    backward_drain_take(d->spool);
+    backward_drain_write(&d->later, d->spool);
     if (last)
-        trace_log_end(&d->log, d->spool);
+        exact_log_end(&d->log, d->spool);
 }

@@ -1,4 +1,4 @@
-#include "origins.h"
+#include "makers.h"
 
 #include "map.h"
 
@@ -7,7 +7,7 @@
 #define RINGS 1024       /* threads, by the library's number, or at the next place that is free */
 #define OBJECT_DEPTH 64  /* nodes that are looked at for an object */
 
-struct origin_ring {
+struct maker_ring {
     _Atomic uint64_t maker;
     _Atomic uint32_t thread;
     _Atomic uint64_t n; /* spans, ever: the last ones are in it */
@@ -19,17 +19,17 @@ struct origin_ring {
 };
 
 /* They stay for the process's life: a thread may be reading one at any time. */
-static _Atomic(struct origin_ring *) rings[RINGS];
+static _Atomic(struct maker_ring *) rings[RINGS];
 
-static const struct origin_source *source;
+static const struct maker_source *source;
 static const uint64_t nothing = 0, anything = 1;
 
-void origins_begin_thread(struct exact_thread *t)
+void makers_begin_thread(struct exact_thread *t)
 {
     t->counter = source ? &anything : &nothing;
 }
 
-void origins_skip(struct exact *x)
+void makers_skip(struct exact *x)
 {
     for (struct exact_thread *t = atomic_load(&x->threads); t; t = t->next) {
         t->counter = source ? &anything : &nothing;
@@ -37,30 +37,30 @@ void origins_skip(struct exact *x)
     }
 }
 
-void origins_watch(const struct origin_source *new_source)
+void makers_watch(const struct maker_source *new_source)
 {
     struct exact *x = atomic_load(&exact_current);
     source = new_source;
     if (x)
-        origins_skip(x);
+        makers_skip(x);
 }
 
 /* Threads and nodes have their numbers by session.  Whoever has one of the rings finds nothing in it. */
-void origins_forget(void)
+void makers_forget(void)
 {
     for (int i = 0; i < RINGS; i++) {
-        struct origin_ring *r = atomic_load(&rings[i]);
+        struct maker_ring *r = atomic_load(&rings[i]);
         if (r)
             atomic_store(&r->maker, 0);
     }
 }
 
-void origins_after_fork_child(void)
+void makers_after_fork_child(void)
 {
     source = NULL;
 }
 
-static void add_span(struct origin_ring *r, uint64_t end, uint64_t where)
+static void add_span(struct maker_ring *r, uint64_t end, uint64_t where)
 {
     uint64_t n = atomic_load_explicit(&r->n, memory_order_relaxed);
     atomic_store_explicit(&r->span[n % SPANS].end, end, memory_order_relaxed);
@@ -69,13 +69,13 @@ static void add_span(struct origin_ring *r, uint64_t end, uint64_t where)
 }
 
 /* Where a maker's ring may be: at one of these places, before the first that is empty. */
-static _Atomic(struct origin_ring *) *place_of(uint64_t maker, uint64_t tries)
+static _Atomic(struct maker_ring *) *place_of(uint64_t maker, uint64_t tries)
 {
     return &rings[(maker + tries) % RINGS];
 }
 
 /* Does another thread that lives have it? */
-static bool is_taken(const struct origin_ring *r, const struct exact_thread *t)
+static bool is_taken(const struct maker_ring *r, const struct exact_thread *t)
 {
     struct exact *x = atomic_load(&exact_current);
     for (const struct exact_thread *other = x ? atomic_load(&x->threads) : NULL; other;
@@ -86,10 +86,10 @@ static bool is_taken(const struct origin_ring *r, const struct exact_thread *t)
 }
 
 /* The ring of a thread that has none yet.  NULL: too many threads live, or there is no memory. */
-static struct origin_ring *claim(const struct exact_thread *t)
+static struct maker_ring *claim(const struct exact_thread *t)
 {
     uint64_t maker = source->maker(), tries = 0;
-    struct origin_ring *r;
+    struct maker_ring *r;
     while ((r = atomic_load(place_of(maker, tries))) && is_taken(r, t))
         if (++tries == RINGS)
             return NULL;
@@ -118,7 +118,7 @@ static uint32_t object_of(struct exact_thread *t, const struct exact_node *n)
     return 0;
 }
 
-void origins_note(struct exact_thread *t)
+void makers_note(struct exact_thread *t)
 {
     if (t->counter == &anything) {
         const uint64_t *counter = source ? source->counter() : NULL;
@@ -140,19 +140,19 @@ void origins_note(struct exact_thread *t)
 
 /* --- on any thread ---------------------------------------------------------------------------------- */
 
-static uint64_t end_of(const struct origin_ring *r, uint64_t i)
+static uint64_t end_of(const struct maker_ring *r, uint64_t i)
 {
     return atomic_load_explicit(&r->span[i % SPANS].end, memory_order_relaxed);
 }
 
 /* Is it in span `i`, which is not the oldest one? */
-static bool is_in(const struct origin_ring *r, uint64_t i, uint64_t number)
+static bool is_in(const struct maker_ring *r, uint64_t i, uint64_t number)
 {
     return end_of(r, i) > number && end_of(r, i - 1) <= number;
 }
 
 /* The span with the number, among those after `first` and before `n`; 0: there is none. */
-static uint64_t search(const struct origin_ring *r, uint64_t first, uint64_t n, uint64_t number,
+static uint64_t search(const struct maker_ring *r, uint64_t first, uint64_t n, uint64_t number,
                        uint64_t hint)
 {
     /* Backward passes go from the last ones to the first ones. */
@@ -170,9 +170,9 @@ static uint64_t search(const struct origin_ring *r, uint64_t first, uint64_t n, 
     return low > first && is_in(r, low, number) ? low : 0;
 }
 
-bool origin_find(uint64_t maker, uint64_t number, uint64_t *hint, struct origin *found)
+bool maker_find(uint64_t maker, uint64_t number, uint64_t *hint, struct maker *found)
 {
-    const struct origin_ring *r = NULL;
+    const struct maker_ring *r = NULL;
     for (uint64_t tries = 0; maker && tries < RINGS; tries++)
         if (!(r = atomic_load(place_of(maker, tries))) || atomic_load(&r->maker) == maker)
             break;
