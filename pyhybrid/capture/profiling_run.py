@@ -12,10 +12,10 @@ from posix import getpid, strerror  # at the end `os` may have others
 from typing import Any
 
 from pyhybrid.base.clock_pair import clock_pair
-from pyhybrid.capture import fork_warning, machine
+from pyhybrid.capture import machine
 from pyhybrid.capture.finisher import Finisher, as_bytes, find_interpreter, is_finisher, wait_for
 from pyhybrid.capture.jit_files import jit_files
-from pyhybrid.capture.live_outputs import LiveOutputs
+from pyhybrid.capture.live_outputs import LiveOutputs, watch_forks
 from pyhybrid.capture.machine import ProcessorWaits
 from pyhybrid.capture.metadata import describe, notebook_cells
 from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder, remove_folders
@@ -94,7 +94,7 @@ class Profiling:
                 self.claim.close()
             self.prefix, self.spool = self.claim.prefix, self.claim.spool
             self.paused = True
-            fork_warning.watch(self)
+            watch_forks(self)
             _native.on_leaving(self.leave)
             if self.settings.samples:
                 keep_whole(_native.whole_write, self.streams)
@@ -116,7 +116,7 @@ class Profiling:
         self.started = False
         self.native.stop()
         release(self.streams)
-        fork_warning.watch(None)
+        watch_forks(None)
         self._give_up()
 
     def _give_up(self) -> None:
@@ -272,7 +272,7 @@ class Profiling:
         release(self.streams)
         if result is None:
             return False
-        fork_warning.watch(None)
+        watch_forks(None)
         if self.outputs.capture:
             self.outputs.capture.settle()
         if result["write_error"]:

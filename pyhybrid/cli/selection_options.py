@@ -11,7 +11,7 @@ from pyhybrid.capture.output_lock import PART, PROFILE
 from pyhybrid.cli.parser import DURATION
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.table import FORMATS
-from pyhybrid.symbols.debuginfod import Debuginfod
+from pyhybrid.symbols.source_positions import Debuginfod
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.inlined import with_inlined
 from pyhybrid.views.selection.one_kind import NATIVE_ONLY, PYTHON_ONLY

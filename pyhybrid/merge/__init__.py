@@ -1,1 +1,105 @@
-"""Several profiles as one, of processes of one program."""
+"""What several profiled processes said of themselves (`meta`), as one."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyhybrid.errors import PyhybridError
+
+# Figures of files that were measured otherwise cannot be added up.
+ALIKE = {"mode": "--mode", "clock": "--clock", "period_ns": "--hz"}
+SUMS = (
+    *("kernel_lost", "kernel_mute", "unaccounted_ns", "unplaced_regions", "unmatched_regions"),
+    *("counting_more_ns", "main_delay_ns", "end_cpu_ns"),
+)
+MOST = ("throttled_ns", "throttled")  # of a container, which is the same one for all, mostly
+ALL = ("complete", "kernel_frames")
+ANY = ("other_tools", "lines", "c_calls", "c_calls_inexact", "compiler_calls", "compiles_full")
+LISTS = (
+    *("notes", "formats", "functions", "keep", "args", "usage", "usage_of", "function_tables"),
+    *("decorated", "slower_than", "wall_threads", "jitdumps", "compiles", "unsampled_calls"),
+)
+OF_ALL = ("unsampled_calls",)  # nodes, which are those of all
+TEXTS = ("cells", "metadata")
+COSTS = ("cost_ns", "call_cost_ns", "call_cost_inside_ns")  # of one sample, of one call
+BEGIN, END = ("start_ns", "start_unix_ns"), ("stop_ns", "stop_unix_ns")
+
+
+def check_alike(first: dict[str, Any], meta: dict[str, Any], path: str) -> None:
+    """Raises PyhybridError where the process of `path` was measured otherwise than the first."""
+    for key, option in ALIKE.items():
+        if meta.get(key) != first.get(key):
+            raise PyhybridError(
+                f"{path}: measured with another {option} than the first: they cannot be merged"
+            )
+
+
+def merged_meta(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of all: what differs and cannot be added up is the first one's."""
+    first = metas[0]
+    merged = {key: value for meta in reversed(metas) for key, value in meta.items()} | first
+    for key in merged:
+        values = [meta[key] for meta in metas if meta.get(key) is not None]
+        if values:
+            merged[key] = _merged(key, values)
+    first_of_all = min(metas, key=lambda meta: int(meta.get("start_unix_ns", 0)))
+    last_of_all = max(metas, key=lambda meta: int(meta.get("stop_unix_ns", 0)))
+    for keys, meta in ((BEGIN, first_of_all), (END, last_of_all)):
+        merged |= {key: meta[key] for key in keys if key in meta}
+    return merged
+
+
+def single_facts(meta: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What one process said, or all of a merged file, with the lists that it has not; as JSON."""
+    for key, value in sorted({**dict.fromkeys(LISTS, ()), **meta}.items()):
+        if key not in OF_ALL:
+            yield key, json.dumps(value)
+
+
+def _merged(key: str, values: list[Any]) -> Any:
+    if key in SUMS:
+        return sum(values)
+    if key in MOST:
+        return max(values)
+    if key in COSTS:
+        return sum(values) / len(values)
+    if key in ALL:
+        return all(values)
+    if key in ANY:
+        return any(values)
+    if key in LISTS:
+        merged: list[Any] = []
+        for value in values:
+            merged += [each for each in value if each not in merged]
+        return merged
+    if key in TEXTS:
+        return {name: text for value in reversed(values) for name, text in value.items()}
+    if key == "sources":
+        return _sources(values)
+    if key == "counters":
+        return _counters(values)
+    return values[0]
+
+
+def _sources(values: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of a file that had several texts none is right: its hash is that of no text."""
+    merged: dict[str, Any] = {}
+    for file, known in (item for value in values for item in value.items()):
+        of_all = merged.setdefault(file, dict(known))
+        of_all["stale"] = sorted({*of_all["stale"], *known["stale"]})
+        if of_all["hash"] != known["hash"]:
+            of_all["hash"] = ""
+    return merged
+
+
+def _counters(values: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    merged: dict[str, dict[str, Any]] = {}
+    for each in (counter for value in values for counter in value):
+        known = merged.get(each["name"])
+        if known is None:
+            merged[each["name"]] = dict(each)
+            continue
+        for name in ("n", "sum", "sum_of_squares"):
+            known[name] += each[name]
+        known["min"], known["max"] = min(known["min"], each["min"]), max(known["max"], each["max"])
+    return list(merged.values())

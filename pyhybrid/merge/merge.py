@@ -18,7 +18,7 @@ from pyhybrid._profile import STACK_MASK
 from pyhybrid.assemble import open_profile
 from pyhybrid.base.files import damage_in
 from pyhybrid.errors import PyhybridError
-from pyhybrid.merge.meta import check_alike, merged_meta, single_facts
+from pyhybrid.merge import check_alike, merged_meta, single_facts
 from pyhybrid.tables import (
     Frame,
     Meta,

@@ -17,8 +17,8 @@ from pyhybrid.cli.merge import Merge
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import EXPORTERS
 from pyhybrid.finish.finish import export, finish
+from pyhybrid.merge import LISTS
 from pyhybrid.merge.merge import merge
-from pyhybrid.merge.meta import LISTS
 from pyhybrid.tables import Frame, stack_of
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.selection.process_selection import meta_of

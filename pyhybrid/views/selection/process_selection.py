@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from pyhybrid.errors import PyhybridError
-from pyhybrid.merge.meta import merged_meta
+from pyhybrid.merge import merged_meta
 from pyhybrid.tables import Process
 from pyhybrid.tables.profile import Profile
 

@@ -10,7 +10,7 @@
  * `roots` is a list of folders separated by colons, as gdb's `debug-file-directory`.
  *
  * Context: as symbolize.h.  No network: debuginfod is never asked
- * (pyhybrid/symbols/debuginfod.py does that, on request).
+ * (pyhybrid/symbols/source_positions.py does that, on request).
  * Source: GDB manual, "Debugging Information in Separate Files"; dwz(1) for `.gnu_debugaltlink`.
  */
 #ifndef PYH_DEBUG_FILE_H
