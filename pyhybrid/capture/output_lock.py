@@ -21,6 +21,16 @@ def check_writable(folder: str) -> None:
         raise OutputError(f"the output folder {folder!r} is not writable")
 
 
+def prefix_of(output: str | None) -> str:
+    """What the names of a run's files begin with, where this is its option `output`."""
+    prefix = output or "out"
+    if prefix.endswith(os.sep):
+        prefix = os.path.join(prefix, "out")
+    if os.path.basename(prefix) != PROFILE:  # `-o x.pyhybrid` names that file
+        prefix = prefix.removesuffix(PROFILE)
+    return prefix
+
+
 def check_folder(prefix: str, *, makes: bool = True) -> list[str]:
     """Find out now, not after an hour, that nothing can be written there: OutputError.
 

@@ -18,7 +18,14 @@ from pyhybrid.capture.jit_files import jit_files
 from pyhybrid.capture.live_outputs import LiveOutputs, watch_forks
 from pyhybrid.capture.machine import ProcessorWaits
 from pyhybrid.capture.metadata import describe, notebook_cells
-from pyhybrid.capture.output_lock import PROFILE, Claim, NoClaim, check_folder, remove_folders
+from pyhybrid.capture.output_lock import (
+    PROFILE,
+    Claim,
+    NoClaim,
+    check_folder,
+    prefix_of,
+    remove_folders,
+)
 from pyhybrid.capture.std_streams import keep_whole, release, say
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.options.kinds import Part
@@ -54,11 +61,7 @@ class Profiling:
         self._made_folders: list[str] = []
         if not settings.counts:
             return
-        prefix = os.path.abspath(settings.output or "out")
-        if settings.output and settings.output.endswith(os.sep):
-            prefix = os.path.join(prefix, "out")
-        if os.path.basename(prefix) != PROFILE:  # `-o x.pyhybrid` names that file
-            prefix = prefix.removesuffix(PROFILE)
+        prefix = os.path.abspath(prefix_of(settings.output))
         self._made_folders = check_folder(prefix, makes=makes_folders)
         self.prefix = prefix
 

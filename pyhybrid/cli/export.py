@@ -17,7 +17,7 @@ from pyhybrid.cli.selection_options import (
 from pyhybrid.errors import UsageError
 from pyhybrid.exporters import AS_RECORDED, EXPORTERS
 from pyhybrid.exporters.callgrind import Callgrind
-from pyhybrid.exporters.destination import Output, export_to
+from pyhybrid.exporters.destination import Output, export_to, named
 from pyhybrid.exporters.folded import Folded
 from pyhybrid.exporters.html import Html
 from pyhybrid.exporters.lttng import Lttng
@@ -50,7 +50,7 @@ class Export:
             help=f"may be repeated. {formats}",
         )
         parser.add_argument(
-            "-o", "--output", metavar="OUT", help="where to write (one format only)"
+            "-o", "--output", metavar="OUT", help="where to write (one format only); -: stdout"
         )
 
         parser.add_argument(
@@ -95,6 +95,8 @@ class Export:
         """Write; returns the exit code.  Raises PyhybridError."""
         if args.output and len(args.format) > 1:
             raise UsageError("-o takes one format; without it each format has its own place")
+        if args.output == "-" and not EXPORTERS[args.format[0]].is_text:
+            raise UsageError(f"-o -: {args.format[0]} is binary: name a file")
         if args.bundle == "":
             raise UsageError("--bundle takes the name of a folder")
         if args.bundle is not None and (args.format != [Perf.name] or args.output):
@@ -149,7 +151,7 @@ class Export:
                 chosen = profile if name in AS_RECORDED else in_source
                 path = exporter.default_path(profile, prefix)
                 if path is not None and args.output:
-                    path = args.output
+                    path = named(args.output)
                 _say(export_to(exporter, chosen, path, in_place=bool(args.output)))
             if Perf.name in args.format and PerfMap.name not in args.format:
                 for note in missing(profile):

@@ -16,7 +16,7 @@ from pyhybrid.cli.selection_options import (
     open_profile,
     with_debug_info,
 )
-from pyhybrid.exporters.destination import export_to
+from pyhybrid.exporters.destination import export_to, named
 from pyhybrid.exporters.html import Html
 from pyhybrid.views.calls.compensate import compensate
 from pyhybrid.views.selection.sample_selection import choose
@@ -37,7 +37,7 @@ class Page:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
         add_file(parser)
-        parser.add_argument("-o", "--output", metavar="OUT", help="where to write it")
+        parser.add_argument("-o", "--output", metavar="OUT", help="where to write it; -: stdout")
         parser.add_argument("--no-open", action="store_true", help="only write it")
         add_no_source(parser)
         parser.add_argument("--all-frames", action="store_true", help="with plumbing")
@@ -57,7 +57,7 @@ class Page:
             page.notes, page.with_source = [*notes, *more], not args.no_source
             page.all_frames = args.all_frames
             prefix = args.file.removesuffix(".part").removesuffix(".pyhybrid")
-            path = args.output or prefix + page.suffix
+            path = named(args.output) if args.output else prefix + page.suffix
             output = export_to(page, shown, path, in_place=bool(args.output))
         for line in [*page.notes, f"wrote {output.path}", *output.notes]:
             say(line)

@@ -7,9 +7,10 @@ import os
 from pyhybrid import assemble
 from pyhybrid.base.files import damage_in
 from pyhybrid.base.terminal_text import say
-from pyhybrid.capture.output_lock import PART, PROFILE
+from pyhybrid.capture.output_lock import PART, PROFILE, prefix_of
 from pyhybrid.cli.parser import DURATION
 from pyhybrid.errors import PyhybridError, UsageError
+from pyhybrid.options.config_file import of_command_line
 from pyhybrid.options.table import FORMATS
 from pyhybrid.symbols.source_positions import Debuginfod
 from pyhybrid.tables.profile import Profile
@@ -22,15 +23,16 @@ from pyhybrid.views.selection.slow_calls import SlowerThan
 #
 # What makes files is imported only then.
 
-PREFIX = "out"  # of a run that names no output
-
 
 def usual_file() -> str:
-    """The last run's profile; if that run was killed its files are made first.
+    """The profile of the last run that was named as configuration files say (`output`); if that run
+    was killed its files are made first.
 
-    Where they cannot be, or the run goes on, it is its .part.  All that is said on stderr.
+    Where they cannot be, or the run goes on, it is its .part.  All that is said on stderr.  Raises
+    UsageError where a configuration file is wrong.
     """
-    path, part = PREFIX + PROFILE, PREFIX + PART
+    prefix = prefix_of(of_command_line({}).values.get("output"))
+    path, part = prefix + PROFILE, prefix + PART
     if not is_newer(part, path):
         return path
     from pyhybrid.exporters import EXPORTERS
@@ -39,10 +41,10 @@ def usual_file() -> str:
     try:
         with open(part, "rb") as spool:
             fcntl.flock(spool, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _, long = make(part, PREFIX)
+            _, long = make(part, prefix)
             with Profile.open(path) as profile, damage_in(part):
                 asked = set(profile.meta.get("formats", FORMATS))
-            export(path, PREFIX, [name for name in EXPORTERS if name in asked], False, long)
+            export(path, prefix, [name for name in EXPORTERS if name in asked], False, long)
             os.unlink(part)
     except BlockingIOError:
         say(f"{part}: the run goes on, or is being finished; this is what it has written so far")
@@ -80,8 +82,8 @@ def add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         nargs="?",
-        help="profile, or .part (default: out.pyhybrid, made first of the .part of a later run "
-        "that was killed)",
+        help="profile, or .part (default: out.pyhybrid, or what `output` in a configuration file "
+        "names; made first of the .part of a later run that was killed)",
     )
 
 

@@ -18,6 +18,7 @@ class Exporter:
     help: str
     suffix = ""  # of its file's name, after what the profile's begins with
     keeps_old = False  # what stands in the file's place stays, as PATH.old
+    is_text = True
     mode = 0o666  # of its file, less what the umask says
 
     def default_path(self, profile: Profile, prefix: str) -> str | None:

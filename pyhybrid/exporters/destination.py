@@ -38,6 +38,11 @@ def _forget(path: str) -> None:
         os.unlink(path)
 
 
+def named(output: str) -> str:
+    """The path that -o means: `-` is stdout."""
+    return "/dev/stdout" if output == "-" else output
+
+
 class Output(NamedTuple):
     """The file that was written (None: none was, the notes say why), and notes for the user."""
 
@@ -60,7 +65,7 @@ def export_to(
     """Write `profile` to `path`; None: by an exporter that writes no file.  Raises PyhybridError.
 
     With `in_place` a pipe, a device or a descriptor (/dev/stdout) gets what a file would, all at
-    once at the end; without, a file takes its place.
+    once at the end, and a folder that is not there is made; without, a file takes its place.
     """
     if path is None:
         return Output(None, exporter.write(profile, io.BytesIO(), limit_bytes))
@@ -69,6 +74,8 @@ def export_to(
         if in_place and (_descriptor(path) is not None or _is_special(path)):
             notes = _write_into(exporter, profile, path, limit_bytes)
         else:
+            if in_place:
+                _make_folder(path)
             notes = _replace(exporter, profile, path, limit_bytes)
     except _Refused as reason:
         return Output(None, [f"{path} not written: {reason}"])
@@ -104,6 +111,13 @@ def _write_into(
     except OSError as error:
         raise PyhybridError(f"cannot write {path}: {error.strerror or error}") from error
     return notes
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    except OSError as error:
+        raise PyhybridError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _descriptor(path: str) -> int | None:

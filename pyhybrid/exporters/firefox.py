@@ -217,6 +217,7 @@ class Firefox(Exporter):
     name = "firefox"
     help = "for profiler.firefox.com: samples of all threads in time"
     suffix = ".firefox.json.gz"
+    is_text = False
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:
         """Raises PyhybridError where there are no samples."""

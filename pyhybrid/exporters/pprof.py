@@ -63,6 +63,7 @@ class Pprof(Exporter):
     name = "pprof"
     help = "for `go tool pprof`: samples by function, line and label"
     suffix = ".pb.gz"
+    is_text = False
     exact_times = False  # exact calls and self times, too
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:

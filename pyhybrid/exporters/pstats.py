@@ -26,6 +26,7 @@ class PStats(Exporter):
     name = "pstats"
     help = "exact calls and times for `python -m pstats`, snakeviz, gprof2dot"
     suffix = ".pstats"
+    is_text = False
     min_time_ns = 0  # functions with a total below are part of their callers
 
     def write(self, profile: Profile, file: BinaryIO, limit_bytes: int | None = None) -> list[str]:

@@ -97,6 +97,18 @@ def test_what_can_be_replaced(profile: Profile, tmp_path: Path, name: str) -> No
     assert name == "old" or (tmp_path / "old").read_bytes() == b"old"
 
 
+def test_folders_that_are_not_there(profile: Profile, tmp_path: Path) -> None:
+    """They are made where the user named them."""
+    path = tmp_path / "a" / "b" / "x"
+    put(profile, path)
+    assert path.read_bytes() == b"all of it"
+    with pytest.raises(PyhybridError, match=r"cannot write .*: Not a directory"):
+        put(profile, path / "y" / "z")
+    with pytest.raises(PyhybridError, match=r"cannot write .*: No such file"):
+        export_to(Said(), profile, str(tmp_path / "c" / "x"))
+    assert sorted(os.listdir(tmp_path)) == ["a"]
+
+
 def test_an_old_one_is_kept(profile: Profile, tmp_path: Path) -> None:
     for _ in range(2):
         export_to(SaidAgain(), profile, str(tmp_path / "x"))

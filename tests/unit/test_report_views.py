@@ -7,6 +7,7 @@ import copy
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -222,3 +223,38 @@ def test_a_file_without_an_extension_is_one(
         Report().view(["profile"])
     (tmp_path / "profile").touch()
     assert Report().view(["profile"])[1] == ["profile"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, in which a run of the project wrote its profile."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYHYBRID_CONFIG", raising=False)
+    (tmp_path / "runs").mkdir()
+    shutil.copy(unpack(NAMES[0]), "runs/mine.pyhybrid")
+    (tmp_path / "pyproject.toml").write_text('[tool.pyhybrid]\noutput = "runs/mine"\n')
+    return tmp_path
+
+
+def test_the_usual_file_is_that_of_the_configuration(project: Path) -> None:
+    assert json.loads(printed("--json"))["file"] == "runs/mine.pyhybrid"
+    assert run("export", "-f", "folded") == 0
+    assert run("page", "--no-open", "--no-source") == 0
+    assert {each.name for each in (project / "runs").iterdir()} == {
+        f"mine.{each}" for each in ("pyhybrid", "folded", "html")
+    }
+    (project / "pyproject.toml").write_text("[tool.pyhybrid]\nhz = -1\n")
+    assert run("report") == 2
+
+
+def test_an_export_to_stdout(project: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Of what is text; no file has the name."""
+    assert run("export", "-f", "folded", "-o", "-") == 0
+    assert capfdbinary.readouterr().out.startswith(b"MainThread;")
+    assert run("page", "-o", "-", "--no-source") == 0
+    assert capfdbinary.readouterr().out.startswith(b"<!")
+    for name in ("perf", "pprof", "pstats", "firefox"):
+        assert run("export", "-f", name, "-o", "-") == 2
+        said = f"pyhybrid: -o -: {name} is binary: name a file"
+        assert capfdbinary.readouterr().err.decode().splitlines() == [said]
+    assert not (project / "-").exists()

@@ -50,6 +50,7 @@ class Perf(Exporter):
     name = "perf"
     help = "perf.data for perf report and perf script"
     keeps_old = True
+    is_text = False
 
     def __init__(self, images: Images | None = None, exact_times: bool = False) -> None:
         """`images` replaces the usual places of names; `exact_times`: with that event."""
