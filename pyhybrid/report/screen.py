@@ -1,4 +1,4 @@
-"""The summary on one screen: when a run ends at most 24 lines of at most 100 columns.
+"""The summary on one screen: when a run ends at most 24 lines, as wide as the terminal.
 
 `pyhybrid report` fills the terminal, with the heaviest paths of the call tree below.
 """
@@ -19,9 +19,9 @@ from pyhybrid.report.table import Column, Table, share, text
 from pyhybrid.report.terminal import (
     DIM,
     FACT_COLUMNS,
-    MAX_COLUMNS,
     NOTE_LINES,
     STRONG,
+    USUAL_COLUMNS,
     WARN,
     Line,
     cut_line,
@@ -46,7 +46,7 @@ from pyhybrid.views.lines.python_lines import FunctionLines
 from pyhybrid.views.waits import Waits
 
 MAX_LINES = 24  # when a run ends
-TALL, WIDE = 32, 160  # of a report
+TALL = 32  # of a report
 MIN_SHARE = 0.002  # of what a report's tables have
 N_SELF, N_PYTHON, N_PATHS, N_NOTES, N_TRACED, N_DURATIONS, N_COUNTERS = 6, 3, 2, 2, 14, 2, 2
 N_LINES, MOST_PROGRAM_LINES, MAX_PLACE = 3, 5, 40
@@ -85,10 +85,10 @@ def print_report(summary: Summary, tree: CallTree, stream: TextIO, height: int |
     What is no terminal has room for as much as the largest screen.
     """
     lines = height or height_of(stream)
-    show(lambda columns: render_report(summary, tree, columns, lines), stream, WIDE)
+    show(lambda columns: render_report(summary, tree, columns, lines), stream)
 
 
-def render(summary: Summary, columns: int = MAX_COLUMNS) -> list[Line]:
+def render(summary: Summary, columns: int = USUAL_COLUMNS) -> list[Line]:
     """The lines, none longer than `columns`."""
     facts, last = [*_facts(summary, columns), [("", "")]], _last(summary)
     facts += _findings(summary, columns, SHOWN, MAX_LINES - len(facts) - len(last))

@@ -14,19 +14,18 @@ from pyhybrid.report.ellipsis import middle
 
 Line = list[tuple[str, str]]
 
-MIN_COLUMNS, MAX_COLUMNS = 80, 100
+MIN_COLUMNS, USUAL_COLUMNS = 80, 100
+PLAIN_COLUMNS = 1000  # of what is no terminal: nothing is cut but the longest paths of calls
 MIN_HEIGHT, MAX_HEIGHT = 23, 50  # of what fills a terminal, without the line of its prompt
 FACT_COLUMNS, NOTE_LINES = 9, 3
 DIM, STRONG, WARN = "2", "1", "33"  # ECMA-48, 8.3.117 SGR: faint, bold, yellow
 
 
-def show(
-    make: Callable[[int], list[Line]], stream: TextIO, most_columns: int = MAX_COLUMNS
-) -> None:
+def show(make: Callable[[int], list[Line]], stream: TextIO) -> None:
     """Print the lines that `make` returns for a number of columns, with all in them visible."""
     try:
         terminal = stream.isatty()
-        lines = make(_columns(stream, most_columns) if terminal else MAX_COLUMNS)
+        lines = make(_columns(stream, terminal))
         lines = [[(visible(text), style) for text, style in line] for line in lines]
         styled = terminal and _has_styles()
         stream.write(
@@ -37,12 +36,18 @@ def show(
         pass
 
 
-def _columns(stream: TextIO, most: int) -> int:
+def _columns(stream: TextIO, terminal: bool) -> int:
+    """As $COLUMNS says, or as a terminal is wide; files and pipes have room for all."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked):
+        return max(MIN_COLUMNS, int(asked))
+    if not terminal:
+        return PLAIN_COLUMNS
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except OSError:
-        return MAX_COLUMNS
-    return max(MIN_COLUMNS, min(columns, most))
+        return USUAL_COLUMNS
+    return max(MIN_COLUMNS, columns)
 
 
 def height_of(stream: TextIO) -> int:

@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from pyhybrid.report.run_parts import Run
 from pyhybrid.report.screen import print_summary, render
 from pyhybrid.report.summary import Summary, summarize
 from pyhybrid.report.table import plain as as_json
+from pyhybrid.report.terminal import cut_line, show
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.hot_paths import Hot
 from pyhybrid.views.labels import shorten_file, shorten_native
@@ -408,3 +410,32 @@ def test_calls_of_functions_that_are_not_told_apart(tmp_path: Path) -> None:
     print_summary(summary, stream)
     line = "calls    6 of 2 Python functions, all counted; 7 more calls are [unknown python]"
     assert line in stream.getvalue().splitlines()
+
+
+LONG = "a" * 150 + " " + "b" * 150
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_terminal", "width"),
+    [
+        (None, False, 301),  # whole
+        (None, True, 120),
+        ("", False, 301),
+        ("wide", True, 120),
+        ("200", False, 200),
+        ("200", True, 200),
+        ("10", False, 80),
+    ],
+)
+def test_how_wide_lines_are(
+    monkeypatch: pytest.MonkeyPatch, columns: str | None, is_terminal: bool, width: int
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((120, 40)))
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(stream, "fileno", lambda: 1)
+    show(lambda columns: [cut_line([(LONG, "")], columns)], stream)
+    assert len(stream.getvalue().rstrip("\n")) == width
