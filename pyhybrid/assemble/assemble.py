@@ -4,11 +4,12 @@ Reads the spool (spool/reader.py), names what was hit (symbols/resolve.py, frame
 tree (trees.py) and fills a database (writer.py; single calls: calls.py).
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from pyhybrid.assemble.samples import ThreadSamples, count_samples
 from pyhybrid.assemble.source_files import source_files
 from pyhybrid.assemble.trees import Forest, Tree
 from pyhybrid.base.pseudo_frames import DECORATED, TREE_FULL
+from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
 from pyhybrid.gpu import live
 from pyhybrid.options.function_filter import is_one_of, named
@@ -49,8 +51,7 @@ _NAMED = {
 }
 
 
-@dataclass(slots=True)
-class Assembled:
+class Assembled(Struct):
     """What a spool says, with names and as a tree: all that goes into the tables."""
 
     parts: writer.Made

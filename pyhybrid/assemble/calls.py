@@ -4,12 +4,13 @@ From the spool (src/exact/kept_calls.h) to the tables `call`, `turn` and `call_t
 over these by function.  There may be a million calls: those of one turn, nearly all, are columns.
 """
 
+from __future__ import annotations
+
 import sqlite3
 import struct
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyhybrid._profile import (
@@ -24,6 +25,7 @@ from pyhybrid._profile import (
     take,
 )
 from pyhybrid.base.quantiles import value_at
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.spool.content import Spool, Ticks, attributes_as_json
 from pyhybrid.tables import (
@@ -63,16 +65,15 @@ class WholeCalls(NamedTuple):
     parent: memoryview
 
 
-@dataclass(slots=True)
-class KeptCalls:
+class KeptCalls(Struct):
     """Rows of the tables of the same names: calls of one turn in columns, all others."""
 
-    whole: list[WholeCalls] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    usage: list[tuple[memoryview, ...]] = field(default_factory=list)  # columns, a row each turn
-    attributes: list[tuple[str, int]] = field(default_factory=list)  # JSON, of call
-    times: list[CallTime] = field(default_factory=list)
+    whole: list[WholeCalls] = made(list)
+    calls: list[Call] = made(list)
+    turns: list[Turn] = made(list)
+    usage: list[tuple[memoryview, ...]] = made(list)  # columns, a row each turn
+    attributes: list[tuple[str, int]] = made(list)  # JSON, of call
+    times: list[CallTime] = made(list)
 
 
 class _Turn(NamedTuple):
@@ -205,14 +206,13 @@ def _add_times(
         kept.times.append(CallTime(*key, each.calls, each.total_ns, each.max_ns, rows))
 
 
-@dataclass(slots=True)
-class Durations:
+class Durations(Struct):
     """Of all calls of a function or region, recursive ones included."""
 
     calls: int = 0
     total_ns: int = 0
     max_ns: int = 0
-    histogram: dict[int, int] = field(default_factory=dict)  # from_ns -> calls
+    histogram: dict[int, int] = made(dict)  # from_ns -> calls
 
     def add(self, calls: int, total_ns: int, max_ns: int, histogram: dict[int, int]) -> None:
         """Add those of another path."""
@@ -244,7 +244,7 @@ class Durations:
         return sum(n for begin, n in self.histogram.items() if begin >= least_ns)
 
 
-def function_durations(profile: "Profile") -> dict[int, Durations]:
+def function_durations(profile: Profile) -> dict[int, Durations]:
     """By frame id; all paths and threads together."""
     durations: dict[int, Durations] = {}
     for row in profile.call_times:

@@ -3,11 +3,12 @@
 What JSON has is on docs/reference/json.md, and stays so.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import re
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from pyhybrid.base.files import damage_in
@@ -35,6 +36,7 @@ from pyhybrid.report.step_listing import step_listing, step_report
 from pyhybrid.report.table import Listing, plain, shown
 from pyhybrid.report.terminal import MIN_HEIGHT
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.calls.compensate import compensate
 from pyhybrid.views.findings import Finding, findings
 from pyhybrid.views.labels import labels_of
@@ -342,8 +344,7 @@ class Quality(View):
         return quality_listing(figures)
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Record):
     """What `report findings --json` prints."""
 
     findings: list[Finding]

@@ -11,15 +11,17 @@ times as doubles, which since the epoch have steps of a quarter of a microsecond
 ends half a microsecond within its caller at least.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from typing import BinaryIO
 from urllib.parse import urlparse
 
+from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError, UsageError
 from pyhybrid.exporters import Exporter
 from pyhybrid.exporters.trace_events import CallEvents, microseconds, missing
@@ -153,8 +155,7 @@ class Pfw(Exporter):
         return notes
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A call that has begun, and the end of the last one in it."""
 
     begin_ns: int

@@ -4,16 +4,18 @@ It begins when the spool is read, and says first the names, for which the tree m
 while that is made, the source positions, for which inlined functions must.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
 from pyhybrid._profile import ADDRESS_BITS, ADDRESS_MASK, KERNEL_LIMIT, NATIVE_LIMIT
 from pyhybrid.assemble.frames import native_words
 from pyhybrid.assemble.trees import Forest
+from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
 from pyhybrid.finish.forked_work import Prefetch
 from pyhybrid.spool.content import Spool
@@ -83,8 +85,7 @@ def without_starts(wanted: dict[File, list[int]], names: Found[Symbol]) -> dict[
     return {file: within(file) for file in wanted}
 
 
-@dataclass(slots=True)
-class Prefetched[T]:
+class Prefetched[T](Struct):
     """Opens a file as `open_file` does; `found()`, asked when it is needed, answers for it."""
 
     open_file: OpenFile[T]
@@ -97,8 +98,7 @@ class Prefetched[T]:
         return _Answers(answers, lambda: self.open_file(path, build_id))
 
 
-@dataclass(slots=True)
-class _Answers[T]:
+class _Answers[T](Struct):
     found: dict[int, T | None]
     open_file: Callable[[], Resolver[T]]
 
@@ -186,7 +186,7 @@ class NamePrefetch:
         self.symbols = Prefetched(load, lambda: self._fork.value(0) or {}), demangle
         self.reader = Prefetched(open_file, lambda: self._fork.value(2) or {}), demangle
 
-    def __enter__(self) -> "NamePrefetch":
+    def __enter__(self) -> NamePrefetch:
         self._fork.__enter__()
         return self
 

@@ -11,14 +11,16 @@ Traces' times are those of the day, the profile's those of the monotonic clock: 
 second, say how they lie to one another.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any, NamedTuple
 
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables import Event, GpuActivity, GpuWait, GpuWindow, GpuWork
 from pyhybrid.tables.database import insert
@@ -84,20 +86,19 @@ def graph_name(name: str) -> str:
     return f"[graph] {name}"
 
 
-@dataclass(slots=True)
-class GpuTrace:
+class GpuTrace(Struct):
     """All of a run, or of parts of it: `windows` are when it was recorded, in order, apart.
 
     `pids`: of the processes that launched; none: it is this one.  `notes`: what to say of it.
     """
 
-    work: list[Work] = field(default_factory=list)
-    waits: list[Wait] = field(default_factory=list)
-    operators: list[Operator] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)  # instead of operators
-    windows: list[tuple[int, int]] = field(default_factory=list)
-    pids: set[int] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
+    work: list[Work] = made(list)
+    waits: list[Wait] = made(list)
+    operators: list[Operator] = made(list)
+    pieces: list[Piece] = made(list)  # instead of operators
+    windows: list[tuple[int, int]] = made(list)
+    pids: set[int] = made(set)
+    notes: list[str] = made(list)
 
 
 MAX_ACTIVITIES = 200_000  # single ones that are kept: the longest; all are in the sums
@@ -110,17 +111,16 @@ UNMADE = "launched by backward work that no call made"  # of which it is known
 _Moment = tuple[int, int]  # a thread's tid, and a time of the monotonic clock
 
 
-@dataclass(slots=True)
-class Placed:
+class Placed(Struct):
     """What the tables get; how many kernels and copies are below calls, and of the others how many
     by reason; how many are in sums alone."""
 
-    work: list[GpuWork] = field(default_factory=list)
-    activities: list[GpuActivity] = field(default_factory=list)
-    waits: list[GpuWait] = field(default_factory=list)
-    windows: list[GpuWindow] = field(default_factory=list)
+    work: list[GpuWork] = made(list)
+    activities: list[GpuActivity] = made(list)
+    waits: list[GpuWait] = made(list)
+    windows: list[GpuWindow] = made(list)
     n_placed: int = 0
-    unplaced: Counter[str] = field(default_factory=Counter)
+    unplaced: Counter[str] = made(Counter)
     n_in_sums: int = 0
 
     def write(self, database: sqlite3.Connection) -> None:

@@ -1,12 +1,14 @@
 """What a run ends with: the table of tests, their times and calls, and pages for a browser."""
 
+from __future__ import annotations
+
 import os
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyhybrid
 from pyhybrid._profile import add_up, nearest, take
+from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
 from pyhybrid.report.table import Column, Table, number, shown, text
 from pyhybrid.tables.profile import Profile
@@ -15,8 +17,7 @@ from pyhybrid.views.labels import short_time
 N_ROWS = 10
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(Struct):
     """Of one test, on the thread that ran it: wall-clock time, exact calls of Python functions, and
     CPU time by its samples."""
 

@@ -5,11 +5,13 @@ the events of every thread, but keeps one stack for them all: calls of different
 below one another, and their times are those of a mixture (Modules/_lsprof.c, `ProfilerObject`).
 """
 
+from __future__ import annotations
+
 import os
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from pyhybrid.base.structs import Struct
 from pyhybrid.report.table import Column, Listing, Table, text
 from pyhybrid.symbols.plumbing import IMPORT_FILES
 from pyhybrid.tables.profile import Profile
@@ -24,16 +26,14 @@ IMPORTS = "imports: not the same modules were loaded before"
 Key = tuple[str, int, str]  # file, first line, qualified name
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(Struct):
     """Of one function by one profiler; each turn of a generator is a call."""
 
     calls: int = 0
     total_ns: int = 0
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Struct):
     """What the paths say of a function: of its calls, how many were on other threads than the main
     one, in an import, or resumes; how many calls it led to; whether it called itself."""
 
@@ -44,8 +44,7 @@ class Facts:
     recursive: bool = False
 
 
-@dataclass(slots=True)
-class Difference:
+class Difference(Struct):
     """A function of which they say different things; `why` is empty where that is not known."""
 
     key: Key

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TextIO
 
@@ -22,8 +21,7 @@ AROUND = 2  # lines of source shown before and after a native one
 _NONE_RECORDED = "no lines were recorded (--lines -t NAME)"
 
 
-@dataclass(slots=True)
-class LineReport:
+class LineReport(Record):
     """What `report lines --json` prints: lines that were counted, and shares of the samples."""
 
     functions: list[FunctionLines]

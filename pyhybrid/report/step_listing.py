@@ -1,12 +1,14 @@
 """`report steps`: the steps of a training, their phases, and why the slowest were slow."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from pyhybrid.base.quantiles import quantile
 from pyhybrid.report.table import Column, Listing, Table, share, text
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.gpu import LaunchedWork
 from pyhybrid.views.labels import short_time
 from pyhybrid.views.training.slow_steps import SlowStep, SlowSteps
@@ -18,8 +20,7 @@ N_PHASES = 2  # in the summary
 STEP_COLUMN = "step"
 
 
-@dataclass(slots=True)
-class PhaseFigures:
+class PhaseFigures(Record):
     """Of a phase, or of whole steps; `share` of all steps' time.
 
     `gpu_median_ns`: time on the GPU of what was launched in it, of the steps of which it is known;
@@ -33,8 +34,7 @@ class PhaseFigures:
     gpu_median_ns: int | None
 
 
-@dataclass(slots=True)
-class StepReport:
+class StepReport(Record):
     """What --json prints: times are nanoseconds, `begin_ns` and `end_ns` those since the start.
 
     `phases`: by name, and `step`, the whole; `sync_ns`: of all steps, by samples, where the thread
@@ -54,8 +54,7 @@ class StepReport:
     steps: list[dict[str, object]]
 
 
-@dataclass(slots=True)
-class StepSummary:
+class StepSummary(Record):
     """What the summary says of them: `shares` of all steps' time by phase, the largest first."""
 
     n_steps: int

@@ -5,10 +5,11 @@ them or below.  All threads are one tree.  What is small is left out and counted
 frames that only call one another is one line, and so is what import statements run.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import eq
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from pyhybrid._profile import add_up, at_least, inclusive, rows_from, take
 from pyhybrid.report.ellipsis import to_the_last
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.call_tree.imports import import_line
 from pyhybrid.views.gpu import GpuShare, gpu_times, kernels
@@ -27,8 +29,7 @@ STEP = "  "
 MAX_DEPTH, ROOMY = 10, 100  # where it has to fit into a screen: steps; columns with room for them
 
 
-@dataclass(slots=True)
-class TreeNode:
+class TreeNode(Record):
     """A function at a place in the tree, below the node at `parent` of the list; None: outermost.
 
     Weights and times are inclusive; `calls` and `exact_total_ns`: None where nothing was counted.
@@ -44,8 +45,7 @@ class TreeNode:
     gpu_ns: int
 
 
-@dataclass(slots=True)
-class TreeFigures:
+class TreeFigures(Record):
     """What `report tree --json` prints: parents before their children, the heaviest first.
 
     `weight_ns`: of all samples; what is below `least_weight_ns`, and below `least_time_ns` of exact

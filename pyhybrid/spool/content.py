@@ -1,10 +1,11 @@
-"""What a spool (src/record/spool.h) holds, as dataclasses; times: CLOCK_MONOTONIC nanoseconds."""
+"""What a spool (src/record/spool.h) holds, as records; times: CLOCK_MONOTONIC nanoseconds."""
+
+from __future__ import annotations
 
 import json
 import math
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyhybrid._profile import (
@@ -15,11 +16,11 @@ from pyhybrid._profile import (
     ATTRIBUTE_OTHER,
     ATTRIBUTE_TRUE,
 )
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.spool import STRUCT
 
 
-@dataclass(slots=True)
-class Module:
+class Module(Struct):
     """A loaded ELF file.  `segments`: (start, size, file offset, PF_ flags), absolute addresses."""
 
     id: int
@@ -57,8 +58,7 @@ class CodeFacts(NamedTuple):
 MAIN_THREAD = "MainThread"
 
 
-@dataclass(slots=True)
-class Thread:
+class Thread(Struct):
     """A thread; `name` is threading's where it has one, else the kernel's comm; the main thread is
     MAIN_THREAD unless it got another one."""
 
@@ -70,8 +70,7 @@ class Thread:
     has_events: bool = False
 
 
-@dataclass(slots=True)
-class Chunk:
+class Chunk(Struct):
     """Samples of one thread in order of time: `dt_ns` and `place` are uint32[n] views.
 
     A place is a stack's id and what the thread was about (STACK_MASK).  `weights` is
@@ -86,7 +85,7 @@ class Chunk:
     place: memoryview
     weights: memoryview
     cpus: memoryview
-    samples: "array[int]" = field(default_factory=lambda: array("Q"))
+    samples: array[int] = made(lambda: array("Q"))
 
 
 class Sum(NamedTuple):
@@ -174,51 +173,50 @@ class End(NamedTuple):
     unaccounted_ns: int
 
 
-@dataclass(slots=True)
-class Spool:
+class Spool(Struct):
     """One spool, read.  Stack ids index `parents` and `words`; 0 is the root."""
 
     path: str
     pid: int
-    meta: dict[str, Any] = field(default_factory=dict)
-    modules: dict[int, Module] = field(default_factory=dict)
-    codes: dict[int, Code] = field(default_factory=dict)
-    backward_sums: list[BackwardSum] = field(default_factory=list)
-    backward_names: dict[int, str] = field(default_factory=dict)
-    backward_turns: list[BackwardTurn] = field(default_factory=list)
-    thread_handles: dict[int, int] = field(default_factory=dict)  # by number in the exact half
-    clock_pairs: list[tuple[int, int]] = field(default_factory=list)  # (ticks, time of day)
+    meta: dict[str, Any] = made(dict)
+    modules: dict[int, Module] = made(dict)
+    codes: dict[int, Code] = made(dict)
+    backward_sums: list[BackwardSum] = made(list)
+    backward_names: dict[int, str] = made(dict)
+    backward_turns: list[BackwardTurn] = made(list)
+    thread_handles: dict[int, int] = made(dict)  # by number in the exact half
+    clock_pairs: list[tuple[int, int]] = made(list)  # (ticks, time of day)
     # Windows of a GPU's work, and their numbers (frameworks/torch_gpu.py).
-    device_work: list[tuple[dict[str, Any], memoryview]] = field(default_factory=list)
-    threads: dict[int, Thread] = field(default_factory=dict)
-    folded: dict[int, int] = field(default_factory=dict)  # threads that are several -> how many
-    parents: "array[int]" = field(default_factory=lambda: array("I", [0]))
-    words: "array[int]" = field(default_factory=lambda: array("Q", [0]))
-    functions: dict[int, int] = field(default_factory=dict)  # word -> its function's start word
-    function_names: dict[int, set[str]] = field(default_factory=dict)  # start word -> names
-    chunks: list[Chunk] = field(default_factory=list)
-    segments: dict[int, memoryview] = field(default_factory=dict)  # number -> with its samples
-    sums: list[Sum] = field(default_factory=list)  # of samples that are in no chunk
+    device_work: list[tuple[dict[str, Any], memoryview]] = made(list)
+    threads: dict[int, Thread] = made(dict)
+    folded: dict[int, int] = made(dict)  # threads that are several -> how many
+    parents: array[int] = made(lambda: array("I", [0]))
+    words: array[int] = made(lambda: array("Q", [0]))
+    functions: dict[int, int] = made(dict)  # word -> its function's start word
+    function_names: dict[int, set[str]] = made(dict)  # start word -> names
+    chunks: list[Chunk] = made(list)
+    segments: dict[int, memoryview] = made(dict)  # number -> with its samples
+    sums: list[Sum] = made(list)  # of samples that are in no chunk
     merged_before: int = 0  # segments with lower numbers are in the sums
-    counters: dict[int, Counters] = field(default_factory=dict)
+    counters: dict[int, Counters] = made(dict)
     # The exact half, by its own number of a thread: that in `threads`, nodes as in `parents` and
     # `words`, and of each node an EXACT_COUNT.
-    exact_threads: dict[int, int] = field(default_factory=dict)
-    exact_parents: dict[int, "array[int]"] = field(default_factory=dict)
-    exact_words: dict[int, "array[int]"] = field(default_factory=dict)
-    exact_counts: dict[int, bytearray] = field(default_factory=dict)
+    exact_threads: dict[int, int] = made(dict)
+    exact_parents: dict[int, array[int]] = made(dict)
+    exact_words: dict[int, array[int]] = made(dict)
+    exact_counts: dict[int, bytearray] = made(dict)
     # EXACT_COUNTERS records: thread, the first row's node, rows
-    counted: list[tuple[int, int, memoryview]] = field(default_factory=list)
-    regions: dict[int, str] = field(default_factory=dict)  # number -> name
-    c_functions: dict[int, set[str]] = field(default_factory=dict)  # absolute address -> names
-    clocks: list[tuple[int, int]] = field(default_factory=list)  # (ticks, ns)
-    events: list[Events] = field(default_factory=list)
-    code_facts: list[CodeFacts] = field(default_factory=list)
+    counted: list[tuple[int, int, memoryview]] = made(list)
+    regions: dict[int, str] = made(dict)  # number -> name
+    c_functions: dict[int, set[str]] = made(dict)  # absolute address -> names
+    clocks: list[tuple[int, int]] = made(list)  # (ticks, ns)
+    events: list[Events] = made(list)
+    code_facts: list[CodeFacts] = made(list)
     # Turns of kept calls (src/exact/kept_calls.h) by their thread in the exact half.
-    calls: dict[int, list[memoryview]] = field(default_factory=dict)
+    calls: dict[int, list[memoryview]] = made(dict)
     # since, until (ticks), CPU time at both, node, raised; by thread of the exact half
-    watched: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
-    call_times: dict[tuple[int, int], CallTimes] = field(default_factory=dict)  # (thread, node)
+    watched: dict[int, list[tuple[int, ...]]] = made(dict)
+    call_times: dict[tuple[int, int], CallTimes] = made(dict)  # (thread, node)
     n_damaged: int = 0  # records that do not count
     end: End | None = None  # None: the process was killed, or is still running
 

@@ -6,6 +6,8 @@ asked for, each whole: those that are small as rows, those that are long (nodes,
 columns.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
@@ -66,20 +68,20 @@ class View(Record):
 
     by_time: bool = False
     compensated: bool = False
-    all_frames: "Profile | None" = None
+    all_frames: Profile | None = None
 
 
 type Narrow = Callable[[type[Row], Sequence[Any]], Sequence[Any]]
 
 
-def _part[Made](read: "Callable[[Profile], Made]") -> "cached_property[Made]":
+def _part[Made](read: Callable[[Profile], Made]) -> cached_property[Made]:
     """A part of a profile that its file has: of a profile made from another one, that one's.
 
     What the file's rows should not make possible is damage.
     """
 
     @wraps(read)
-    def made(profile: "Profile") -> Made:
+    def made(profile: Profile) -> Made:
         if profile._base is not None:
             of_base: Made = getattr(profile._base, read.__name__)
             return of_base
@@ -89,10 +91,10 @@ def _part[Made](read: "Callable[[Profile], Made]") -> "cached_property[Made]":
     return cached_property(made)
 
 
-def _rows[R: Row](row: type[R], doc: str) -> "cached_property[Sequence[R]]":
+def _rows[R: Row](row: type[R], doc: str) -> cached_property[Sequence[R]]:
     """The rows of a table, as an attribute."""
 
-    def rows(profile: "Profile") -> Sequence[R]:
+    def rows(profile: Profile) -> Sequence[R]:
         return profile[row]
 
     rows.__doc__ = doc
@@ -115,11 +117,11 @@ class Profile:
         self.__dict__.update(_chunks=None, _read={}, _parts={}, **made)
 
     _file: File
-    _base: "Profile | None"
+    _base: Profile | None
     _narrow: Narrow | None
     _chunks: Callable[[], Iterator[Chunk]] | None
     _read: dict[type[Row], Sequence[Any]]
-    _parts: dict[Callable[["Profile"], Any], Any]
+    _parts: dict[Callable[[Profile], Any], Any]
 
     def __setattr__(self, name: str, value: object) -> None:
         """Raises AttributeError: see `replaced`."""
@@ -175,7 +177,7 @@ class Profile:
         new._read.update(rows or {})
         return new
 
-    def once[Made](self, make: "Callable[[Profile], Made]") -> Made:
+    def once[Made](self, make: Callable[[Profile], Made]) -> Made:
         """What `make` makes of this profile, made once."""
         if make not in self._parts:
             self._parts[make] = make(self)
@@ -212,7 +214,7 @@ class Profile:
         """Close the file; what was read stays."""
         self._file.close()
 
-    def __enter__(self) -> "Profile":
+    def __enter__(self) -> Profile:
         return self
 
     def __exit__(self, *_: object) -> None:

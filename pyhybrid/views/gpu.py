@@ -5,16 +5,19 @@ the time that passed.  It belongs to what launched it, in both passes: the backw
 the call that made the node.
 """
 
+from __future__ import annotations
+
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import accumulate
 
 from pyhybrid._profile import add_up, inclusive, outermost
+from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.labels import labels_of, shorten_native
@@ -22,8 +25,7 @@ from pyhybrid.views.labels import labels_of, shorten_native
 N_MOST = 10
 
 
-@dataclass(slots=True)
-class GpuShare:
+class GpuShare(Struct):
     """What a function launched, itself and with what it called; or what kernels of a name took."""
 
     name: str
@@ -32,8 +34,7 @@ class GpuShare:
     total_ns: int
 
 
-@dataclass(slots=True)
-class GpuSummary:
+class GpuSummary(Record):
     """The GPU's part of `report --json`.
 
     `recorded_ns`: for so long its work was recorded; `busy`: the share of that in which it did
@@ -98,7 +99,7 @@ def _functions(profile: Profile, all_frames: bool) -> Iterable[GpuShare]:
     ]
 
 
-def gpu_times(profile: Profile, tree: FoldedTree) -> "array[int]":
+def gpu_times(profile: Profile, tree: FoldedTree) -> array[int]:
     """Of each folded node what it launched itself; of the root nothing."""
     own = array("q", bytes(8 * len(tree.parent)))
     for work in profile.gpu:

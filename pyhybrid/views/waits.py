@@ -11,17 +11,20 @@ work.  On a busy machine only the main thread is told of: the kernel says for ho
 processor.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 
 from pyhybrid._profile import add_up, descend, mark, nearest, pairs, rows_from, take
 from pyhybrid.base.files import table_beside
 from pyhybrid.base.name_patterns import NamePatterns
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.tables import Frame, ProcessMeta
 from pyhybrid.tables.profile import Profile, made_once
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.imports import import_frames, imports_of
 from pyhybrid.views.labels import labels_of
 from pyhybrid.views.lines.program_lines import program_frames
@@ -49,8 +52,7 @@ _STEPS = bytes(
 )
 
 
-@dataclass(slots=True)
-class ThreadWaits:
+class ThreadWaits(Struct):
     """One thread that ran Python: its exact time, how much of it was idle, and what it waited.
 
     `functions`: by frame, what it waited there at least; the nearest function of the program.
@@ -66,7 +68,7 @@ class ThreadWaits:
     idle_ns: int
     in_callbacks_ns: int = 0
     gil_ns: int = 0
-    functions: Counter[int] = field(default_factory=Counter)
+    functions: Counter[int] = made(Counter)
 
 
 @made_once
@@ -217,16 +219,14 @@ class _Threads:
         return found
 
 
-@dataclass(slots=True)
-class FunctionWait:
+class FunctionWait(Record):
     """What threads waited in a function (`by_function`), at least."""
 
     name: str
     waited_ns: int
 
 
-@dataclass(slots=True)
-class Waits:
+class Waits(Record):
     """Of all threads that ran Python: their exact time, what they waited, and what of the rest they
     were idle.  `functions`: those of the program with most of the waiting first."""
 

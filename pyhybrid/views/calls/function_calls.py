@@ -6,12 +6,14 @@ Python functions above, whatever C lies between, or C functions whose calls were
 (--c-calls).
 """
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Buffer, Iterator
-from dataclasses import dataclass, field
 from operator import add
 
 from pyhybrid._profile import add_up, nearest, outermost, pairs, take
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables import Exact
 from pyhybrid.tables.exact_table import ExactTable, calling_nodes
@@ -20,8 +22,7 @@ from pyhybrid.tables.profile import Profile, made_once
 ROOT = 0  # stands for "no Python caller" where a frame id is expected
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """Sums over activations.  `turns` are calls and resumes; `outer_turns` those of them that were
     no recursion, and `total_ns` is theirs.  Of a caller's tally that is recursion through it;
     `entered_ns` leaves out all recursion: the callers' sum is the function's `total_ns`.
@@ -37,11 +38,10 @@ class Tally:
     entered_ns: int = 0
 
 
-@dataclass(slots=True)
 class FunctionCalls(Tally):
     """A function: its own sums, and the same by caller (frame ids)."""
 
-    callers: dict[int, Tally] = field(default_factory=dict)
+    callers: dict[int, Tally] = made(dict)
 
 
 def function_calls(
@@ -114,7 +114,7 @@ def _sums(
     return functions
 
 
-def _calling(profile: Profile, counted: "array[int]", hidden: set[int]) -> bytearray:
+def _calling(profile: Profile, counted: array[int], hidden: set[int]) -> bytearray:
     """As calling_nodes(), but for `hidden` ones."""
     marked = calling_nodes(profile.nodes, profile.frames, counted)
     for node in hidden:

@@ -1,16 +1,17 @@
 """Calls that were kept, function by function: exact durations, and what each used."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
 from pyhybrid.assemble.calls import Durations, function_durations
+from pyhybrid.base.structs import Struct
 from pyhybrid.tables import Call, Code, Frame
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.labels import labels_of
 
 
-@dataclass(slots=True)
-class KeptFunction:
+class KeptFunction(Struct):
     """A function or region whose calls were kept.
 
     `name` is its own where no other one has it, else a longer one; `durations` are of all its

@@ -4,11 +4,13 @@ A limit is exceeded only where the lower end of the change's interval is beyond 
 failure.  Where the files could not have shown a change as large as the limit, they do not tell.
 """
 
+from __future__ import annotations
+
 import re
-from dataclasses import dataclass
 from math import inf, isfinite
 from typing import NamedTuple
 
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.comparison.run_comparison import Comparison, FunctionChange
 from pyhybrid.views.comparison.significance import Change, without_error
 from pyhybrid.views.comparison.step_changes import LEAST_STEPS
@@ -37,7 +39,7 @@ class Limit(NamedTuple):
     percent: float
 
     @classmethod
-    def parse(cls, text: str) -> "Limit":
+    def parse(cls, text: str) -> Limit:
         """Raises ValueError."""
         found = _LIMIT.fullmatch(text.strip())
         if not found:
@@ -49,8 +51,7 @@ class Limit(NamedTuple):
         return f"{self.metric}({self.name}) > +{self.percent:g}%"
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(Record):
     """WITHIN, EXCEEDED or UNSURE, the change, and a word on why where it is not known."""
 
     limit: str

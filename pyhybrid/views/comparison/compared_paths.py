@@ -4,18 +4,19 @@ Its steps are functions as same_functions.py knows them, so a path is one in all
 without samples are not in it, nor is the time in which threads of a pool spun.
 """
 
+from __future__ import annotations
+
 from array import array
-from dataclasses import dataclass
 from itertools import compress
 
 from pyhybrid._profile import inclusive
+from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.comparison.function_figures import Function, functions_of, samples_of_nodes
 
 
-@dataclass(slots=True)
-class RunOnPaths:
+class RunOnPaths(Struct):
     """One run: of paths that it has samples on, itself, the weight in ns and its variance by the
     error of counting, in periods squared."""
 

@@ -6,12 +6,14 @@ by addresses.  All threads are summed; figures are nanoseconds.  Time in which t
 spin (spinning.py) is in none of them, but for itself.
 """
 
+from __future__ import annotations
+
 import os
 from array import array
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyhybrid._profile import add_up, inclusive, nearest, outermost, take
+from pyhybrid.base.structs import Struct
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
@@ -43,8 +45,7 @@ class Sampled(NamedTuple):
     variance: float
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(Struct):
     """Of one function: `total` with what it called, `self` in itself, `below` (of Python functions)
     in itself and the native code that it called; `calls` and `time_ns` (their total) are exact, and
     None where nothing was traced."""
@@ -57,8 +58,7 @@ class Figures:
     time_ns: int | None = None
 
 
-@dataclass(slots=True)
-class RunFigures:
+class RunFigures(Struct):
     """Of one profile; `all` is the whole program, `absent` a function that was not seen."""
 
     functions: dict[Function, Figures]
@@ -78,7 +78,7 @@ def run_figures(profile: Profile) -> RunFigures:
     if profile.exact:
         for frame, tally in function_calls(profile, with_callers=False).items():
             if frame in functions:
-                each = figures.setdefault(functions[frame], replace(absent))
+                each = figures.setdefault(functions[frame], absent.replaced())
                 each.calls = (each.calls or 0) + tally.calls
                 each.time_ns = (each.time_ns or 0) + tally.total_ns
     return RunFigures(figures, whole, spinning_ns, absent, bool(profile.exact))
@@ -105,14 +105,13 @@ def _function(profile: Profile, frame: Frame, directory: str) -> Function:
     return Function(frame.kind, shorten_native(frame.name), library)
 
 
-@dataclass(slots=True)
-class NodeSamples:
+class NodeSamples(Struct):
     """Of each folded node by itself: samples, their weight in ns, its variance by the error of
     counting, in periods squared; and the time in which pools spun."""
 
-    samples: "array[int]"
-    weights: "array[int]"
-    variances: "array[int]"
+    samples: array[int]
+    weights: array[int]
+    variances: array[int]
     spinning_ns: int
 
 

@@ -4,13 +4,16 @@ Calls are exact.  Times have errors (significance.py): with fewer than three run
 counting samples, with more how the runs themselves differ.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import isfinite
 
 from pyhybrid.base.files import damage_in
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.comparison.compared_paths import ComparedPaths
 from pyhybrid.views.comparison.function_figures import Figures, Function, Sampled, run_figures
 from pyhybrid.views.comparison.same_functions import SameFunctions
@@ -32,8 +35,7 @@ LEAST_SAMPLES, LEAST_SHARE = 20, 0.005
 LEAST_NS = 1_000_000  # of a function's exact time in a run, and that share of the run's time
 
 
-@dataclass(slots=True)
-class Side:
+class Side(Record):
     """The runs before, or after."""
 
     files: list[str]
@@ -44,8 +46,7 @@ class Side:
     samples: int  # together
 
 
-@dataclass(slots=True)
-class FunctionChange:
+class FunctionChange(Struct):
     """Of one function; what is not known is None.  Times are means over runs, in nanoseconds.
 
     `differs`: the change of `total` is more than noise, as far as all functions' changes together
@@ -71,8 +72,7 @@ class FunctionChange:
         return own.after - own.before if own else 0
 
 
-@dataclass(slots=True)
-class Comparison:
+class Comparison(Struct):
     """What changed; `all` is the sampled time of the whole program, `steps` are of a training."""
 
     before: Side
@@ -80,8 +80,8 @@ class Comparison:
     notes: list[str]  # what else differs
     by_runs: bool  # the runs themselves tell the errors
     all: Change | None
-    functions: list[FunctionChange] = field(default_factory=list)
-    steps: list[StepChange] = field(default_factory=list)
+    functions: list[FunctionChange] = made(list)
+    steps: list[StepChange] = made(list)
 
     @property
     def tested(self) -> list[FunctionChange]:

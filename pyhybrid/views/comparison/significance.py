@@ -7,14 +7,16 @@ test, whose interval is of the ratio (Fieller's theorem), so that the interval i
 exactly where the test is significant.  Of many tests Benjamini and Hochberg's rule decides.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from math import exp, inf, isinf, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 
 from pyhybrid.base.quantiles import quantile
+from pyhybrid.tables.schema import Record
 
 ALPHA = 0.05  # of intervals, and of false discoveries among what is said to differ
 POWER = 0.8  # a change of the smallest visible size is found so often
@@ -28,8 +30,7 @@ FEW_RUNS = 3  # from so many a side on, the runs themselves tell their spread
 _NORMAL = NormalDist()
 
 
-@dataclass(slots=True, frozen=True)
-class Mean:
+class Mean(Record):
     """A mean over runs; `variance` is its own, with `freedom` degrees of freedom."""
 
     value: float
@@ -37,8 +38,7 @@ class Mean:
     freedom: float = inf
 
 
-@dataclass(slots=True, frozen=True)
-class Change:
+class Change(Record):
     """From one mean to another; changes are relative: 0.05 is 5 % more.
 
     `low` and `high` are the ends of the 95 % interval.  `visible` is the smallest change that such

@@ -4,11 +4,14 @@ Each step is one observation, so that one run a side tells its error (significan
 or more a side the runs themselves do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import inf
 
+from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.comparison.significance import (
     FEW_RUNS,
     Change,
@@ -29,8 +32,7 @@ LEAST_STEPS = 20  # fewer of one run do not tell the error
 _NONE = Mean(0, 0)  # of a phase that a run did not have
 
 
-@dataclass(slots=True, frozen=True)
-class StepFigures:
+class StepFigures(Record):
     """Of one run: how many steps; of `total`, `cpu` and each phase the median and the mean, in
     nanoseconds."""
 
@@ -39,8 +41,7 @@ class StepFigures:
     means: dict[str, Mean]
 
 
-@dataclass(slots=True)
-class StepChange:
+class StepChange(Struct):
     """Of the wall-clock time of a step (`total`), of one of its phases, or of the step's CPU time
     in the thread that runs it (`cpu`).
 

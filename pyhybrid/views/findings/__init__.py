@@ -4,12 +4,14 @@ The rules are data, findings.toml: which measure, from what size on, what is sai
 functions of a profile's columns (finding_measures.py).
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
 from functools import cache
 from typing import Any
 
 from pyhybrid.base.files import table_beside
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.findings.finding_measures import MEASURES
 from pyhybrid.views.findings.gpu_measures import GPU_MEASURES
 from pyhybrid.views.findings.idle_threads import idle
@@ -30,8 +32,7 @@ _MEASURES = {
 }
 
 
-@dataclass(slots=True)
-class Finding:
+class Finding(Record):
     """One: a sentence, the command that shows more, and the numbers behind it.
 
     `share` (0..1) says how much it is about; `evidence` are seconds, shares, numbers and names.

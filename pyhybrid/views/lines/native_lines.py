@@ -5,13 +5,16 @@ sample's weight as its own where the innermost frame that views keep (folded_tre
 in total where any frame was.
 """
 
+from __future__ import annotations
+
 import os
 from collections import Counter
-from dataclasses import dataclass
 
+from pyhybrid.base.structs import Struct
 from pyhybrid.symbols.plumbing import is_interpreter, starts_threads
 from pyhybrid.tables import Place
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.folded_tree import LAMBDA, NATIVE, FoldedTree, classify
 from pyhybrid.views.labels import labels_of
 
@@ -21,8 +24,7 @@ MAX_FUNCTIONS = 10
 Key = tuple[int, str, int]  # frame, file, line
 
 
-@dataclass(slots=True)
-class NativeLine:
+class NativeLine(Record):
     """One line: its share of all samples."""
 
     line: int
@@ -30,8 +32,7 @@ class NativeLine:
     total_share: float
 
 
-@dataclass(slots=True)
-class NativeFunctionLines:
+class NativeFunctionLines(Struct):
     """The lines of a function, or of calls of it that were inlined, in their order."""
 
     name: str  # as in folded stacks

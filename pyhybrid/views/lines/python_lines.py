@@ -3,14 +3,16 @@
 A view over the table `line` (tables/, which says what they mean).
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
-from dataclasses import dataclass
 
+from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 
 
-@dataclass(slots=True)
-class LineFigures:
+class LineFigures(Struct):
     """One line of a function."""
 
     line: int
@@ -18,8 +20,7 @@ class LineFigures:
     total_ns: int
 
 
-@dataclass(slots=True)
-class FunctionLines:
+class FunctionLines(Record):
     """A function whose lines were recorded; `line` is its first one, `lines` are in their order."""
 
     name: str

@@ -1,13 +1,15 @@
 """Which samples and frames a view is about: by process, call, time, thread, the GIL, Python or
 native."""
 
+from __future__ import annotations
+
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables import (
     Backward,
@@ -31,8 +33,7 @@ from pyhybrid.views.selection.process_selection import chosen_processes, meta_of
 from pyhybrid.views.selection.slow_calls import SlowerThan, spans_of
 
 
-@dataclass(slots=True)
-class Choice:
+class Choice(Struct):
     """What is wanted; as it is made, everything.
 
     `processes`: pids or names (process_selection.py), `threads`: names, kernel names or tids, as
@@ -40,10 +41,10 @@ class Choice:
     those on it.  Times count from the start.
     """
 
-    slower_than: list[SlowerThan] = field(default_factory=list)
+    slower_than: list[SlowerThan] = made(list)
     any_thread: bool = False
-    processes: list[str] = field(default_factory=list)
-    threads: list[str] = field(default_factory=list)
+    processes: list[str] = made(list)
+    threads: list[str] = made(list)
     gil: str | None = None
     off_cpu: bool | None = None
     begin_ns: int | None = None
@@ -72,7 +73,7 @@ def choose(profile: Profile, choice: Choice) -> tuple[Profile, list[str]]:
             profile = _of_processes(profile, processes)
         pids = sorted({process.pid for process in processes.values()})
         notes.append(f"only process{'es' * (len(pids) > 1)} " + ", ".join(map(str, pids)))
-        choice = replace(choice, processes=[])
+        choice = choice.replaced(processes=[])
     if choice == Choice():
         return profile, notes
     if choice.off_cpu is not None and profile.meta.get("clock") != "wall":

@@ -3,20 +3,21 @@
 A call's time says when, the samples within it say why.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
-from dataclasses import dataclass
 
 from pyhybrid.assemble.calls import function_durations
 from pyhybrid.errors import PyhybridError
 from pyhybrid.options.function_filter import is_one_of, named
 from pyhybrid.tables import Call
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.labels import short_time
 
 
-@dataclass(slots=True)
-class SlowerThan:
+class SlowerThan(Record):
     """Calls of the function or region `name` (as -t takes it) that took `least_ns` or longer."""
 
     name: str

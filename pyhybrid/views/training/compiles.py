@@ -6,13 +6,15 @@ wall-clock time; those of running are exact times of the compiled functions, whi
 before they are called.
 """
 
+from __future__ import annotations
+
 import os
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from pyhybrid.frameworks.torch import is_compiler
 from pyhybrid.tables.profile import Profile, made_once
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.node_weights import NodeWeights
 from pyhybrid.views.calls.function_calls import own_calls
 
@@ -20,8 +22,7 @@ Key = tuple[str, int, str]
 _STACK, _REMARK = "User stack trace:", " # "  # how texts go on that PyTorch writes
 
 
-@dataclass(slots=True)
-class Compile:
+class Compile(Record):
     """One; `number`, from 1, `of` so many of its function.
 
     `begin_ns` is since profiling began.  `reason`: why again; `failure`: why nothing came of it.
@@ -45,8 +46,7 @@ class Compile:
         return self.begin_ns + self.took_ns // 2
 
 
-@dataclass(slots=True)
-class Compiles:
+class Compiles(Record):
     """All of them, in order of time; null where it is not known.
 
     `run_ns` and `calls` are those of the compiled functions, `share` that of the samples in

@@ -9,16 +9,19 @@ autograd nodes that were made below it.  Calls and times are exact, weights are 
 trace was imported.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from operator import and_
 
 from pyhybrid._profile import add_up, descend, inclusive, nearest, outermost, take
+from pyhybrid.base.structs import Struct
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables import Frame
 from pyhybrid.tables.profile import Profile
+from pyhybrid.tables.schema import Record
 from pyhybrid.views.call_tree.folded_tree import FoldedTree
 from pyhybrid.views.training.compile_places import backward_compiles
 from pyhybrid.views.training.compiles import compiler_frames
@@ -28,8 +31,7 @@ _COMPILING = bytes((kind, 2, 2)[above] for above in range(3) for kind in range(2
 _IS_1 = bytes(state == 1 for state in range(256))
 
 
-@dataclass(slots=True)
-class ModuleFigures:
+class ModuleFigures(Struct):
     """Of a module, or of all of a class; times are 0 where nothing was counted.
 
     `name`: its path, or the class; `of_class`: its class, `Linear`, with a wrapper's behind it.
@@ -52,8 +54,7 @@ class ModuleFigures:
     gpu_backward_ns: int
 
 
-@dataclass(slots=True)
-class ModelFigures:
+class ModelFigures(Record):
     """All of them, the weight of all samples of the program, and of those below modules.
 
     Of the backward pass: its time, and that of its part for no module.

@@ -6,18 +6,19 @@ are those that it ran in, by the path of the sample: in the backward pass the mo
 which there is backward work (model.py).
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
 from pyhybrid.frameworks import torch
 from pyhybrid.tables.profile import Profile
 from pyhybrid.views.training.operator_paths import OperatorPaths
 
 
-@dataclass(slots=True)
-class Caller:
+class Caller(Struct):
     """The place from which the program's own code led to an operator, and the weight below it."""
 
     function: str
@@ -26,8 +27,7 @@ class Caller:
     weight_ns: int
 
 
-@dataclass(slots=True)
-class OperatorFigures:
+class OperatorFigures(Struct):
     """Of an operator: samples and weights of what is below it, the outermost of a recursion.
 
     `native_weight_ns`: of its own, in C, C++ and the kernel.  `called_as`: the weight by the
@@ -42,14 +42,13 @@ class OperatorFigures:
     own_weight_ns: int = 0
     native_weight_ns: int = 0
     calls: int | None = None
-    called_as: dict[str, int] = field(default_factory=dict)
-    phases: dict[str, int] = field(default_factory=dict)
-    modules: dict[str, int] = field(default_factory=dict)
-    callers: list[Caller] = field(default_factory=list)
+    called_as: dict[str, int] = made(dict)
+    phases: dict[str, int] = made(dict)
+    modules: dict[str, int] = made(dict)
+    callers: list[Caller] = made(list)
 
 
-@dataclass(slots=True)
-class BackwardNode:
+class BackwardNode(Struct):
     """Autograd nodes of a name: exact calls and time; what runs in one are operators."""
 
     name: str
@@ -57,8 +56,7 @@ class BackwardNode:
     exact_self_ns: int
 
 
-@dataclass(slots=True)
-class ShapeCalls:
+class ShapeCalls(Struct):
     """Calls of an operator, as ATen names it, with tensors of the same shapes and types.
 
     `calls` is an estimate, of the `looked_at` that were.
@@ -70,8 +68,7 @@ class ShapeCalls:
     looked_at: int
 
 
-@dataclass(slots=True)
-class Operators:
+class Operators(Struct):
     """All of them, those with the most of their own first.
 
     `weight_ns`: of all samples of the program, `operator_weight_ns`: of those below one; the same

@@ -4,10 +4,12 @@ Which function is which phase, frameworks/torch.toml says; the calls are the tab
 What the program's own code does within an optimizer is `other`.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.frameworks import torch
 from pyhybrid.tables import WatchedCall
 from pyhybrid.tables.profile import Profile
@@ -16,15 +18,14 @@ DATA, FORWARD, BACKWARD, OPTIMIZER, OTHER = "data", "forward", "backward", "opti
 COMPILE = "compile"
 
 
-@dataclass(slots=True)
-class Span:
+class Span(Struct):
     """A call, and those in it."""
 
     phase: str
     call: WatchedCall
-    inner: list["Span"] = field(default_factory=list)
+    inner: list[Span] = made(list)
 
-    def flat(self) -> Iterator["Span"]:
+    def flat(self) -> Iterator[Span]:
         """It, and all that are in it."""
         yield self
         for each in self.inner:

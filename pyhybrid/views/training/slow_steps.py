@@ -7,11 +7,13 @@ that step the one that has most more than in the others, and of several the inne
 torch.compile compiled, it is told what, and why, instead.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 
 from pyhybrid.base.quantiles import quantile
+from pyhybrid.base.structs import Struct
 from pyhybrid.tables.profile import Profile
 from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.labels import labels_of
@@ -25,8 +27,7 @@ LEAST_PERIODS = 3
 NOT_RUN = 0.5  # of what a phase took more: from there on the thread did not run
 
 
-@dataclass(slots=True)
-class SlowStep:
+class SlowStep(Struct):
     """One: the `phase` that took most beyond its median, and by how much, in wall-clock and CPU
     time.
 

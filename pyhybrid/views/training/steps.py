@@ -6,12 +6,15 @@ came than such ends, a batch belongs to several optimizers (GANs): the last one 
 batch ends the step.  All figures are wall-clock and CPU time of the thread that runs the steps.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+from pyhybrid.base.structs import Struct, made
 from pyhybrid.errors import PyhybridError
 from pyhybrid.tables.profile import Profile, made_once
+from pyhybrid.tables.schema import Record
 from pyhybrid.tables.timeline import Spans
 from pyhybrid.views.training.phases import (
     BACKWARD,
@@ -30,8 +33,7 @@ from pyhybrid.views.training.phases import (
 LEAST_BATCHES = 1 / 8
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):
     """One step: its phases' times, `other` included, add up to its own.
 
     `spans`: when each phase but `other` ran, without the others in it.
@@ -42,9 +44,9 @@ class Step:
     begin_ns: int
     end_ns: int
     cpu_ns: int
-    phases: dict[str, int] = field(default_factory=dict)
-    phases_cpu: dict[str, int] = field(default_factory=dict)
-    spans: dict[str, Spans] = field(default_factory=dict)
+    phases: dict[str, int] = made(dict)
+    phases_cpu: dict[str, int] = made(dict)
+    spans: dict[str, Spans] = made(dict)
 
     @property
     def total_ns(self) -> int:
@@ -52,8 +54,7 @@ class Step:
         return self.end_ns - self.begin_ns
 
 
-@dataclass(slots=True)
-class Steps:
+class Steps(Record):
     """All of a profile, by begin; `phases` are the names of those that ran.
 
     `between_ns`: what is between the first and the last step, and in none; `n_lacking`: so many
